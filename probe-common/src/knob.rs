@@ -168,6 +168,8 @@ offsets! {
 pub struct Switches {
     /// Address of `cleanup_net`, from kallsyms; 0 = not found.
     pub cleanup_net: u64,
+    /// If no agent has read for this many nanoseconds, the programs do nothing.
+    pub patience: u64,
     /// Id of the cgroup at the root of the node's own cgroup namespace, where a walk up ends. Not the hierarchy's
     /// root where the node is itself a container (kind, k3d).
     pub root_cgroup: u64,
@@ -196,6 +198,7 @@ impl Switches {
     /// Everything off, nothing known.
     pub const NONE: Self = Self {
         cleanup_net: 0,
+        patience: i64::MAX as u64,
         root_cgroup: 0,
         hierarchy: 0,
         subsys: ABSENT,

@@ -1,7 +1,8 @@
 //! What crosses from the eBPF programs to the agent: records, ids, knobs and counters.
 //!
-//! Both sides are always built from the same commit and shipped in one binary, so a record has no
-//! version; what is kept on disk has its own format (`probe_user::recording`). The rules:
+//! Both sides are built from the same commit and shipped in one binary, so a record has no version. Programs that outlive
+//! their agent are the exception: `reader::VERSION` is that of all they leave to the next. What is kept on disk has its own
+//! format (`probe_user::recording`). The rules:
 //!
 //! * `repr(C)`, no padding (`IntoBytes` refuses it), so no byte of kernel memory leaves unset;
 //! * no `bool`, `Option`, pointer or data enum: a kind crosses as a number and is checked in `parse`;
@@ -14,6 +15,7 @@ pub mod event;
 pub mod id;
 pub mod knob;
 pub mod name;
+pub mod reader;
 pub mod runtime;
 pub mod table;
 pub mod tally;

@@ -30,6 +30,8 @@ pub struct Tally {
     pub netns_untracked: u64,
     /// What a table could not take in: see `crate::table`.
     pub not_kept: u64,
+    /// Runs that did nothing, because no agent has read for a long time.
+    pub unread: u64,
 }
 
 impl Tally {
@@ -41,5 +43,6 @@ impl Tally {
         env_truncated: 0,
         netns_untracked: 0,
         not_kept: 0,
+        unread: 0,
     };
 }

@@ -35,7 +35,7 @@ use world::{CheckpointEntry, EngineState, World};
 
 use crate::model::{
     change::{ChangeKind, Finding, Output},
-    fact::{Fact, Observation},
+    fact::{Fact, Observation, RingsRead},
     finding::{Key, Revision},
     phase::Start,
     recovery::{self, Recovery},
@@ -76,6 +76,7 @@ pub struct Engine {
     world: World,
     finding_tracker: FindingTracker,
     now: Timestamp,
+    rings_read: Option<RingsRead>,
 }
 
 impl Engine {
@@ -86,6 +87,7 @@ impl Engine {
             world: World::new(settings.boot.clone(), settings.first_seq),
             finding_tracker: FindingTracker::default(),
             now: Timestamp::ZERO,
+            rings_read: None,
             settings,
         }
     }
@@ -104,6 +106,8 @@ impl Engine {
         if let Fact::Watermark = seen.fact {
             self.timeline.pass(seen.at);
             self.advance(seen.at);
+        } else if let Fact::RingsRead(read) = seen.fact {
+            self.rings_read = Some(read);
         } else {
             self.place(seen);
         }
@@ -233,6 +237,12 @@ impl Engine {
         self.finding_tracker.differences(&self.world, limits, now)
     }
 
+    /// How far the hooks' rings were read, if a source has said so.
+    #[must_use]
+    pub fn rings_read(&self) -> Option<RingsRead> {
+        self.rings_read
+    }
+
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.world.counts
@@ -242,6 +252,11 @@ impl Engine {
     #[must_use]
     pub fn size(&self) -> usize {
         self.world.size() + self.finding_tracker.iter().count()
+    }
+
+    /// Gives the next event this number, or a higher one if it was to get that.
+    pub fn number_from(&mut self, seq: u64) {
+        self.world.outbox.next_seq = self.world.outbox.next_seq.max(seq);
     }
 
     /// Goes on with other settings.
@@ -265,6 +280,7 @@ impl Engine {
             relisted_at: self.world.lists.relisted_at,
             woke_at: self.world.node.woke_at,
             began_at: self.world.node.began_at,
+            rings_read: self.rings_read,
             looks: self.finding_tracker.looks(),
             watches: self.world.netns.watches,
         };
@@ -363,6 +379,7 @@ impl Engine {
                 self.world.lists.relisted_at = at.relisted_at;
                 self.world.node.woke_at = at.woke_at;
                 self.world.node.began_at = at.began_at;
+                self.rings_read = at.rings_read;
                 self.finding_tracker.restore_looks(at.looks);
                 self.world.netns.watches = at.watches;
             }

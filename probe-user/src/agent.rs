@@ -6,18 +6,24 @@
 //! step has a deadline.
 
 pub(crate) mod checkpoint;
+pub(crate) mod delivery;
 pub(crate) mod record;
 pub(crate) mod served;
 pub(crate) mod stats;
 
-use std::{future, io, mem, time::Duration};
+use std::{future, io, time::Duration};
 
 use tokio::{
     sync::mpsc,
     time::{self, Instant},
 };
 
-use self::{checkpoint::Checkpoint, record::Record, served::Served};
+use self::{
+    checkpoint::Checkpoint,
+    delivery::{Delivery, Lines},
+    record::Record,
+    served::Served,
+};
 use crate::{
     engine::Call,
     model::{
@@ -58,6 +64,8 @@ pub(crate) struct Agent {
     pub(crate) routes: Routes,
     /// Where the stream goes.
     pub(crate) stream: Stream,
+    /// What waits to go there, and the records whose room is not given back yet.
+    pub(crate) delivery: Delivery,
     /// Where the recording goes, if one is made.
     pub(crate) recording: Option<Record>,
     /// The file with the findings, if there is a state directory.
@@ -108,14 +116,12 @@ impl Agent {
         }
         // A source that still sends learns that the channel is closed.
         self.batches.close();
+        result = result.and(self.settle().await);
         if let Some(findings_file) = self.findings_file {
             let known = self.session.known();
             let kept = findings_file.finish(clock::now(), &known);
             // A failure was logged already.
             time::timeout(GRACE, kept).await.ok();
-        }
-        if let Some(checkpoint) = self.checkpoint {
-            time::timeout(GRACE, checkpoint.finish(clock::now(), &self.session)).await.ok();
         }
         if let Some(history) = self.history {
             let kept = history.finish(clock::now(), current_boot(&self.session));
@@ -123,6 +129,10 @@ impl Agent {
         }
         time::timeout(GRACE, self.served.finish()).await.ok();
         let closed = close(&mut self.session, self.stream, self.recording).await;
+        // The last state leaves nothing out only after all was told.
+        if let Some(checkpoint) = self.checkpoint {
+            time::timeout(GRACE, checkpoint.finish(clock::now(), &self.session)).await.ok();
+        }
         (self.session, result.and(closed))
     }
 
@@ -134,6 +144,7 @@ impl Agent {
             let due = until(self.session.deadline());
             let shown = until(self.history.as_ref().map(|it| it.due(self.session.recovery())));
             let kept = until(self.findings_file.as_ref().map(|it| it.due(self.session.revision())));
+            let delivered = until(self.delivery.due());
             tokio::select! {
                 () = &mut end => return Ok(()),
                 batch = self.batches.recv() => match batch {
@@ -148,16 +159,18 @@ impl Agent {
                     self.call(Call::Advance(clock::now()))?;
                 }
                 () = kept => {}
+                () = delivered => {}
+                () = written(self.checkpoint.as_ref()) => {}
                 () = shown => {}
                 () = self.served.answer(&self.session) => {}
             }
             let now = clock::now();
-            self.update_files(now);
             if now >= clock_due {
                 clock_due = now + CLOCK_PERIOD;
                 self.look_at_the_clock(now)?;
             }
-            self.write()?;
+            self.update_files(now);
+            self.write(now)?;
         }
     }
 
@@ -178,12 +191,30 @@ impl Agent {
             let batch = time::timeout_at(deadline, self.batches.recv()).await;
             let Some(batch) = batch.map_err(|_late| AgentError::Sources)? else { break };
             self.take(batch)?;
-            self.write()?;
+            self.write(clock::now())?;
         }
         // Nothing more will come, so that nothing needs to be held back.
         let all = clock::now() + self.session.hold();
         self.call(Call::Advance(all))?;
-        self.write()
+        self.write(clock::now())
+    }
+
+    /// Waits until all calls are in the state's file, and lets everything go.
+    pub(crate) async fn settle(&mut self) -> Result<(), AgentError> {
+        let deadline = Instant::now() + GRACE;
+        loop {
+            self.write(clock::now())?;
+            if self.delivery.is_empty() {
+                return Ok(());
+            }
+            if time::timeout_at(deadline, written(self.checkpoint.as_ref())).await.is_err() {
+                break;
+            }
+        }
+        while let Some(lines) = self.delivery.next(u64::MAX, clock::now()) {
+            offer(&mut self.session, &mut self.stream, lines)?;
+        }
+        Ok(())
     }
 
     fn take(&mut self, batch: Batch) -> Result<(), AgentError> {
@@ -217,9 +248,6 @@ impl Agent {
             let session = &self.session;
             findings_file.update(now, session.boot_wall_ns(), session.revision(), || session.known());
         }
-        if let Some(checkpoint) = &mut self.checkpoint {
-            checkpoint.update(now, &mut self.session);
-        }
         if let Some(history) = &mut self.history {
             let session = &self.session;
             history.update(now, session.recovery(), || current_boot(session));
@@ -235,18 +263,36 @@ impl Agent {
         self.call(Call::Observe(Observation { at: now, origin: Origin::Agent, fact }))
     }
 
-    /// Writes the recording first, so that everything in the stream can be replayed.
-    fn write(&mut self) -> Result<(), AgentError> {
+    /// Writes the recording first, so that everything in the stream can be replayed; and then the state, with which the
+    /// next agent goes on.
+    fn write(&mut self, now: Timestamp) -> Result<(), AgentError> {
         if let Some(recording) = &mut self.recording {
             recording.write(&mut self.session).map_err(AgentError::Recording)?;
         }
-        write(&mut self.session, &mut self.stream)
+        let write = self.checkpoint.as_mut().and_then(|checkpoint| {
+            let all_is_told =
+                self.session.output().is_empty() && self.delivery.is_empty() && self.stream.is_idle();
+            checkpoint.update(now, &mut self.session, all_is_told)
+        });
+        self.delivery.take(&mut self.session, write, now);
+        let written = self.checkpoint.as_ref().map_or(0, Checkpoint::written);
+        while let Some(lines) = self.delivery.next(written, now) {
+            offer(&mut self.session, &mut self.stream, lines)?;
+        }
+        Ok(())
     }
 }
 
-fn write(session: &mut Session, stream: &mut Stream) -> Result<(), AgentError> {
-    let mut output = mem::take(session.output());
-    stream.offer(&mut output, |count| session.missed(count)).map_err(AgentError::Stream)
+fn offer(session: &mut Session, stream: &mut Stream, mut lines: Lines) -> Result<(), AgentError> {
+    stream.offer(&mut lines.bytes, lines.seq, |count| session.missed(count)).map_err(AgentError::Stream)
+}
+
+/// Returns when the state's file has been written once more; never if there is none.
+async fn written(checkpoint: Option<&Checkpoint>) {
+    match checkpoint {
+        Some(checkpoint) => checkpoint.writes().await,
+        None => future::pending().await,
+    }
 }
 
 /// This boot for the history of boots.
@@ -259,22 +305,15 @@ fn current_boot(session: &Session) -> CurrentBoot<'_> {
 }
 
 /// Ends both outlets, even if one of them fails.
-async fn close(
-    session: &mut Session,
-    mut stream: Stream,
-    recording: Option<Record>,
-) -> Result<(), AgentError> {
+async fn close(session: &mut Session, stream: Stream, recording: Option<Record>) -> Result<(), AgentError> {
     let recorded = match recording {
         Some(recording) => recording.finish(session, GRACE).await,
         None => Ok(()),
     };
-    let streamed = match write(session, &mut stream) {
-        Ok(()) => match stream.finish(GRACE).await {
-            Ok(Unwritten(0)) => Ok(()),
-            Ok(Unwritten(count)) => Err(AgentError::Unread(count)),
-            Err(error) => Err(AgentError::Stream(error)),
-        },
-        Err(error) => Err(error),
+    let streamed = match stream.finish(GRACE).await {
+        Ok(Unwritten(0)) => Ok(()),
+        Ok(Unwritten(count)) => Err(AgentError::Unread(count)),
+        Err(error) => Err(AgentError::Stream(error)),
     };
     recorded.and(streamed)
 }

@@ -34,6 +34,8 @@ pub struct Session {
     /// The calls since the engine's state was last kept.
     journal: Option<Writer>,
     questions: Vec<Question>,
+    /// The number of the last event.
+    last_seq: u64,
 }
 
 impl Session {
@@ -54,6 +56,7 @@ impl Session {
             recording: None,
             journal: None,
             questions: Vec::new(),
+            last_seq: 0,
         }
     }
 
@@ -92,6 +95,7 @@ impl Session {
         while let Some(output) = self.engine.poll() {
             match output {
                 Output::Change(change) => {
+                    self.last_seq = change.seq;
                     self.summary.on_change(&change, &self.label);
                     self.lines.on_change(&change, &self.label);
                     self.sinks.iter_mut().for_each(|sink| sink.on_change(&change, &self.label));
@@ -102,15 +106,35 @@ impl Session {
         recorded
     }
 
-    /// Makes a call of an earlier agent again. It has told the outputs, so they are dropped.
-    pub(crate) fn resume(&mut self, call: Call) {
+    /// Makes a call of an earlier agent again. It has told the events up to the number `told`, so they are dropped.
+    pub(crate) fn resume(&mut self, call: Call, told: u64) {
         self.engine.call(call);
-        while self.engine.poll().is_some() {}
+        while let Some(output) = self.engine.poll() {
+            let Output::Change(change) = output else { continue };
+            self.last_seq = change.seq;
+            if change.seq > told {
+                self.summary.on_change(&change, &self.label);
+                self.lines.on_change(&change, &self.label);
+            }
+        }
+    }
+
+    /// Gives no later event a number that was given before.
+    pub(crate) fn number_from(&mut self, seq: u64) {
+        self.engine.number_from(seq);
+    }
+
+    /// The number of the last event.
+    #[must_use]
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.last_seq
     }
 
     /// Begins with an engine that knows nothing.
     pub(crate) fn renew(&mut self, settings: Settings) {
         self.engine = Engine::new(settings);
+        self.lines.bytes().clear();
+        self.last_seq = 0;
     }
 
     /// Goes on with these settings after the calls of an earlier agent. A recording begins with what those calls led to.

@@ -155,7 +155,7 @@ impl Agent {
         let state = tempfile::tempdir()?;
         let begun = Instant::now();
         let mut child = Command::new(path)
-            .args(["run", "--output", "json", "--all-execs", "--state-dir"])
+            .args(["run", "--no-pin", "--output", "json", "--all-execs", "--state-dir"])
             .arg(state.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

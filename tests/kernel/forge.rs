@@ -29,7 +29,7 @@ fn a_user_who_is_not_root_forges_neither_pods_nor_daemons_nor_boots() -> Result<
     let folder = tempfile::tempdir()?;
     let stream = folder.path().join("stream");
     let mut child = Command::new(agent()?)
-        .args(["run", "--output", "json", "--state-dir", "none"])
+        .args(["run", "--no-pin", "--output", "json", "--state-dir", "none"])
         .stdout(File::create(&stream)?)
         .stderr(Stdio::piped())
         .process_group(0)

@@ -10,7 +10,7 @@ use probe_common::{
 };
 use probe_user::{
     engine::decode::decode,
-    model::fact::{Fact, Loss, Observation},
+    model::fact::{Fact, Loss, Observation, RingsRead},
     source::live::tally::Totals,
 };
 use tests::{
@@ -163,7 +163,7 @@ fn check_sums(finished: &Finished) -> Result<()> {
         const LATE: u64 = 100;
         ensure!(seen <= sent && sent <= seen + LATE, "kind {kind}: sent {sent}, reported {seen}");
     }
-    let counted: BTreeMap<Loss, u64> = totals.lost_since(&Totals::default()).into_iter().collect();
+    let counted: BTreeMap<Loss, u64> = totals.tell_losses(&mut RingsRead::default()).into_iter().collect();
     ensure!(lost == counted, "reported {lost:?}, counted {counted:?}");
     Ok(())
 }

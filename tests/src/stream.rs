@@ -48,8 +48,9 @@ impl Stream {
         let mut child = Command::new("sandprobe")
             .args(arguments)
             .args(["-o", "json", "--hold", HOLD])
-            // The state of another test's agent is not for this one.
+            // The state and the hooks of another test's agent are not for this one.
             .env("SANDPROBE_STATE_DIR", "none")
+            .env("SANDPROBE_PIN_DIR", "none")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -8,6 +8,10 @@ use std::os::unix::process::CommandExt as _;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Leave the hooks in the kernel when the run ends, as an installed agent does
+    #[arg(long)]
+    pin: bool,
+
     /// Handed to `sandprobe run` as they are
     #[arg(last = true)]
     args: Vec<OsString>,
@@ -19,7 +23,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let agent = build::agent(&build::Args::default())?;
     root::authorize()?;
     let mut command = mounts::agent()?;
-    command.arg(&agent).arg("run").args(&args.args);
+    command.arg(&agent).arg("run").args((!args.pin).then_some("--no-pin")).args(&args.args);
     // In our place: the terminal's signals reach it and its exit status is ours.
     Err(command.exec()).context("cannot start sandprobe")
 }

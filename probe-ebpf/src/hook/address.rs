@@ -23,6 +23,7 @@ use super::netns;
 use crate::{
     emit::{self, Owner},
     kernel::{address::IfAddress, net::Net, read, task::Task},
+    reader,
 };
 
 /// Addresses that have been told of, by the address of their struct, and what they were.
@@ -73,6 +74,9 @@ fn second(ctx: &FEntryContext) -> u64 {
 
 #[inline(always)]
 fn tell<const FAMILY: u8>(event: u32, at: u64) {
+    if reader::is_away() {
+        return;
+    }
     let seen = IfAddress::of::<FAMILY>(at);
     let kind = match event {
         RTM_DELADDR => {

@@ -26,6 +26,7 @@ use crate::{
     class::Class,
     emit,
     kernel::{binprm::read_filename, offset, read, switch, task::Task},
+    reader,
 };
 
 /// How many programs a process has begun as the top of a container.
@@ -50,6 +51,9 @@ struct Scratch {
 
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub(crate) fn exec(ctx: RawTracePointContext) -> i32 {
+    if reader::is_away() {
+        return 0;
+    }
     // An exec ends all other threads, so the task is the leader of its process.
     let task = Task::at(ctx.arg(0));
     let binprm: u64 = ctx.arg(2);

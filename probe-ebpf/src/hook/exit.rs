@@ -11,12 +11,13 @@ use crate::{
     class::{self, Class},
     emit,
     kernel::{switch, task::Task},
+    reader,
 };
 
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub(crate) fn exit(ctx: RawTracePointContext) -> i32 {
     let task = Task::at(ctx.arg(0));
-    if !task.is_last() {
+    if !task.is_last() || reader::is_away() {
         return 0;
     }
     let parent = task.parent();

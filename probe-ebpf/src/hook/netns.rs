@@ -19,6 +19,7 @@ use probe_common::{
 use crate::{
     emit::{self, Owner},
     kernel::{net::Net, task::Task},
+    reader,
 };
 
 /// Network namespaces by inode, from creation or drop until they are freed.
@@ -133,6 +134,9 @@ pub(crate) fn kp_free_inum(ctx: ProbeContext) -> u32 {
 
 #[inline(always)]
 pub(super) fn created(net: Net, flags: u16) {
+    if reader::is_away() {
+        return;
+    }
     let netns = net.key();
     // A number that is given anew is free: if the end of who had it before is not told of yet, it is now.
     freed(netns.inode);
@@ -147,6 +151,9 @@ pub(super) fn created(net: Net, flags: u16) {
 /// Told of once, should a build of the kernel come by both functions for one drop.
 #[inline(always)]
 fn dropped(netns: NetnsKey) {
+    if reader::is_away() {
+        return;
+    }
     // SAFETY: a map's value stays readable while the program runs; a torn copy could only misname the ring.
     let known = unsafe { NETNS.get(netns.inode) }.copied();
     let (ring, maker) = match known {
@@ -193,6 +200,9 @@ pub(super) fn freed_late(netns: NetnsKey) {
 fn freed(inode: u32) {
     // SAFETY: as in `dropped`.
     let Some(known) = unsafe { NETNS.get(inode) }.copied() else { return };
+    if reader::is_away() {
+        return;
+    }
     // Gone already only if another entry needed the room.
     let _ = NETNS.remove(inode);
     let netns = NetnsKey::new(inode, known.cookie);

@@ -20,6 +20,7 @@ use crate::{
     branchless::is_zero,
     emit,
     kernel::{net::Net, offset, read, switch, task::Task},
+    reader,
 };
 
 /// Network namespaces to look at when some of them end.
@@ -63,6 +64,9 @@ pub(crate) struct Ending {
 
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
 pub(crate) fn netns_fork(ctx: RawTracePointContext) -> i32 {
+    if reader::is_away() {
+        return 0;
+    }
     let net = Task::at(ctx.arg(1)).net();
     let Some(tracked) = track(net) else { return 0 };
     if net != Task::at(ctx.arg(0)).net() {
@@ -83,6 +87,9 @@ fn began(net: Net, tracked: bool) {
 /// Beside `netns_work`: a namespace that is older than the hooks, before its last process leaves it.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub(crate) fn netns_exit(ctx: RawTracePointContext) -> i32 {
+    if reader::is_away() {
+        return 0;
+    }
     track(Task::at(ctx.arg(0)).net());
     0
 }
@@ -99,7 +106,7 @@ fn syscall_value(ctx: &TracePointContext) -> u64 {
 
 #[tracepoint(category = "syscalls", name = "sys_enter_unshare")]
 pub(crate) fn netns_unsharing(ctx: TracePointContext) -> u32 {
-    if syscall_value(&ctx) & netns::CLONE_NEWNET != 0 {
+    if syscall_value(&ctx) & netns::CLONE_NEWNET != 0 && !reader::is_away() {
         // Without room for it the namespace is known only from its first fork or exit.
         emit::keep(&UNSHARING, bpf_get_current_pid_tgid(), 1);
     }
@@ -120,7 +127,7 @@ pub(crate) fn netns_unshare(ctx: TracePointContext) -> u32 {
 #[raw_tracepoint(tracepoint = "workqueue_execute_start")]
 pub(crate) fn netns_work(ctx: RawTracePointContext) -> i32 {
     let work: u64 = ctx.arg(0);
-    if read::<u64>(work, offset!(work_func)) == switch!(cleanup_net) {
+    if read::<u64>(work, offset!(work_func)) == switch!(cleanup_net) && !reader::is_away() {
         look();
     }
     0
@@ -134,7 +141,7 @@ const PENDING: u64 = 1;
 #[raw_tracepoint(tracepoint = "workqueue_execute_end")]
 pub(crate) fn netns_worked(ctx: RawTracePointContext) -> i32 {
     let function: u64 = ctx.arg(1);
-    if function != switch!(cleanup_net) {
+    if function != switch!(cleanup_net) || reader::is_away() {
         return 0;
     }
     end();

@@ -7,6 +7,7 @@ use probe_common::event::{self, kind};
 use crate::{
     emit,
     kernel::{switch, task::Task},
+    reader,
 };
 
 const SIGKILL: u32 = 9;
@@ -14,6 +15,9 @@ const SI_KERNEL: i32 = 0x80;
 
 #[raw_tracepoint(tracepoint = "mark_victim")]
 pub(crate) fn oom(ctx: RawTracePointContext) -> i32 {
+    if reader::is_away() {
+        return 0;
+    }
     let victim: u64 = ctx.arg(0);
     let passes_task = switch!(oom_passes_task) == 1;
     // A container can have its own programs killed all the time. Whose memory is short is the victim, or, if that is only

@@ -7,6 +7,7 @@ use crate::{
     class::Class,
     emit,
     kernel::{offset, read, task::Task},
+    reader,
 };
 
 /// `TRACE_SIGNAL_DELIVERED`: neither ignored nor pending already.
@@ -35,6 +36,9 @@ pub(crate) fn signal(ctx: RawTracePointContext) -> i32 {
     let info: u64 = ctx.arg(1);
     let result: i32 = ctx.arg(4);
     if result != DELIVERED || signal == 0 || FATAL >> ((signal - 1) & 63) & 1 == 0 {
+        return 0;
+    }
+    if reader::is_away() {
         return 0;
     }
     let target = Task::at(ctx.arg(2)).leader();

@@ -281,6 +281,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::BootRead(_)
         | Fact::Attached(_)
         | Fact::Lost { .. }
+        | Fact::RingsRead(_)
         | Fact::AgentAway { .. }
         | Fact::FileHangs { .. }
         | Fact::Clock { .. }

@@ -55,7 +55,7 @@ use crate::{
     engine::held::{Held, Subject, Wait},
     model::{
         change::{self, ChangeKind, Finding, Question},
-        fact::{Attached, Fact, Observation, Origin, Task},
+        fact::{Attached, Fact, Observation, Origin, RingsRead, Task},
         id::{ContainerId, TaskKey},
         phase::Start,
         recovery::{Recovery, Rules},
@@ -135,6 +135,8 @@ pub struct EngineState {
     pub woke_at: Timestamp,
     #[serde(default)]
     pub began_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rings_read: Option<RingsRead>,
     pub looks: LookTimes,
     /// How many of the watches that netlink may be asked for in the present second were asked for.
     #[serde(default)]
@@ -271,8 +273,8 @@ impl World {
             }
             Fact::Resumed { .. } => self.node.woke_at = self.node.woke_at.max(ctx.at),
             Fact::Clock { boot_wall_ns } => self.clock_set(boot_wall_ns),
-            // The timeline handles this.
-            Fact::Watermark => {}
+            // The engine handles these itself.
+            Fact::Watermark | Fact::RingsRead(_) => {}
         }
     }
 

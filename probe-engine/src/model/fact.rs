@@ -23,7 +23,7 @@ use crate::model::{
     time::{Nanoseconds, Timestamp, on_the_clock},
 };
 
-pub use attached::{Attached, Loss, Mechanism, Signal};
+pub use attached::{Attached, Loss, Mechanism, RingRead, RingsRead, Signal};
 pub use happened::{
     Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, SIGKILL, Signaled, Task,
 };
@@ -185,6 +185,8 @@ pub enum Fact {
         #[serde_as(as = "DisplayFromStr")]
         count: u64,
     },
+    /// The rings of the hooks were read so far.
+    RingsRead(RingsRead),
     /// An agent is there again, with the state of the last one. What happened from then until now was not seen.
     AgentAway {
         since: Timestamp,

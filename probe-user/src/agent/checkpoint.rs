@@ -47,6 +47,8 @@ pub(crate) struct Checkpoint {
     file: Option<Growing>,
     /// No file is begun before.
     retry_at: Timestamp,
+    /// How many jobs the thread was given.
+    given: u64,
 }
 
 #[derive(Debug)]
@@ -78,32 +80,53 @@ impl Checkpoint {
             done
         };
         let writer = BackgroundWriter::spawn(StateFile::Checkpoint, &dir, writes, write)?;
-        Ok(Self { writer, file: None, retry_at: Timestamp::ZERO })
+        Ok(Self { writer, file: None, retry_at: Timestamp::ZERO, given: 0 })
     }
 
-    /// Gives the thread what the session did since the last call.
-    pub(crate) fn update(&mut self, now: Timestamp, session: &mut Session) {
+    /// Gives the thread what the session did since the last call. Returns the number of the write that has all of it;
+    /// `None` if the state is not kept.
+    ///
+    /// `all_is_told`: every event was told, so a file that begins with the present state leaves none out. Else the file is
+    /// replaced later, if that is possible.
+    pub(crate) fn update(&mut self, now: Timestamp, session: &mut Session, all_is_told: bool) -> Option<u64> {
         // A call that has no form as a line ends the journal.
         let is_kept = session.journal().is_some_and(|calls| calls.len() <= WAITING);
         if self.writer.failed().take() || self.file.is_some() && !is_kept {
             self.give_up(now, session);
         }
         match &mut self.file {
-            Some(file) if file.added < file.limit => {
+            Some(file) if file.added < file.limit || !all_is_told && file.added < 2 * file.limit => {
                 if let Some(calls) = session.journal().filter(|calls| !calls.is_empty())
                     && let Some(room) = self.writer.reserve()
                 {
                     file.added += calls.len();
+                    self.given += 1;
                     room.send(Job::Add(mem::take(calls)));
                 }
             }
             Some(_) | None if now >= self.retry_at => self.begin(now, session),
             Some(_) | None => {}
         }
+        self.file.as_ref()?;
+        // What found no room goes with the next write.
+        let waits = session.journal().is_some_and(|calls| !calls.is_empty());
+        Some(self.given + u64::from(waits))
     }
 
-    fn begin(&mut self, now: Timestamp, session: &mut Session) {
+    /// How many writes are done.
+    pub(crate) fn written(&self) -> u64 {
+        self.writer.done().count()
+    }
+
+    /// Returns when another write is done.
+    pub(crate) async fn writes(&self) {
+        self.writer.done().changed().await;
+    }
+
+    /// Begins a file with the present state.
+    pub(crate) fn begin(&mut self, now: Timestamp, session: &mut Session) {
         let Some(room) = self.writer.reserve() else { return };
+        self.given += 1;
         let size = session.engine().size();
         if size > ENTRIES {
             self.give_up(now, session);

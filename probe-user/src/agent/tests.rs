@@ -13,7 +13,7 @@ use std::{
 use probe_common::event::class;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
-use super::{Agent, AgentError, Record, Routes, Served};
+use super::{Agent, AgentError, Delivery, Record, Routes, Served};
 use crate::{
     engine::Settings,
     model::{
@@ -98,7 +98,7 @@ fn story(start: Timestamp) -> Vec<Batch> {
 }
 
 fn stream_to(to: impl io::Write + Send + 'static) -> Stream {
-    Stream::spawn(to, Terminal::None).expect("a thread")
+    Stream::spawn(to, Terminal::None, drop).expect("a thread")
 }
 
 fn record_in(to: impl io::Write + Send + 'static, is_purpose: bool) -> Record {
@@ -130,6 +130,7 @@ fn live() -> (Vec<u8>, Vec<u8>) {
             stopper,
             routes: Routes::default(),
             stream: stream_to(copy(&stream)),
+            delivery: Delivery::default(),
             recording: Some(record_in(copy(&recording), true)),
             findings_file: None,
             checkpoint: None,
@@ -182,6 +183,7 @@ fn the_history_has_the_order_that_ended_the_run() {
             stopper,
             routes: Routes::default(),
             stream: stream_to(io::sink()),
+            delivery: Delivery::default(),
             recording: None,
             findings_file: None,
             checkpoint: None,
@@ -243,6 +245,7 @@ fn a_wall_clock_that_was_set_is_noticed() {
             stopper,
             routes: Routes::default(),
             stream: stream_to(io::sink()),
+            delivery: Delivery::default(),
             recording: None,
             findings_file: None,
             checkpoint: None,
@@ -281,6 +284,7 @@ fn run_with(stream: Stream, recording: Option<Record>) -> Result<(), AgentError>
             stopper,
             routes,
             stream,
+            delivery: Delivery::default(),
             recording,
             findings_file: None,
             checkpoint: None,
@@ -334,6 +338,7 @@ fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64,
             stopper,
             routes,
             stream,
+            delivery: Delivery::default(),
             recording,
             findings_file: None,
             checkpoint: None,
@@ -362,7 +367,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn who_does_not_read_holds_up_nothing_and_misses_what_is_counted() {
     let (unread, writer) = io::pipe().expect("a pipe");
-    let stream = Stream::with_room(100_000, writer, Terminal::None).expect("a thread");
+    let stream = Stream::with_room(100_000, writer, Terminal::None, drop).expect("a thread");
     let dropped = stream.dropped();
     let (told, result) = run_through(2_000, stream, None);
     match result {

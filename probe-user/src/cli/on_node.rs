@@ -4,6 +4,7 @@ mod doctor;
 mod leaks;
 mod live;
 pub(super) mod node;
+mod pins;
 
 use clap::Subcommand;
 
@@ -21,6 +22,8 @@ pub(super) enum Command {
     Leaks(leaks::Leaks),
     /// Show what sandprobe can see on this node, how, and what to change to see more
     Doctor(doctor::Doctor),
+    /// Remove the hooks that an ended "run" has left in the kernel for the next one
+    Detach(pins::Detach),
 }
 
 impl Command {
@@ -31,6 +34,7 @@ impl Command {
             Self::Record(record) => record.run(),
             Self::Leaks(leaks) => leaks.run(),
             Self::Doctor(doctor) => doctor.run(),
+            Self::Detach(detach) => detach.run(),
         }
     }
 
@@ -41,7 +45,7 @@ impl Command {
             Self::Watch(live::Watch { probe, .. }) | Self::Record(live::Record { probe, .. }) => {
                 probe.verbose()
             }
-            Self::Leaks(_) | Self::Doctor(_) => 0,
+            Self::Leaks(_) | Self::Doctor(_) | Self::Detach(_) => 0,
         }
     }
 }

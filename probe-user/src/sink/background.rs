@@ -5,12 +5,12 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::state_writes::{StateFile, StateWrites};
 
@@ -19,7 +19,31 @@ use super::state_writes::{StateFile, StateWrites};
 pub(crate) struct BackgroundWriter<J> {
     jobs: mpsc::Sender<J>,
     failed: Failed,
+    done: Arc<Done>,
     ended: oneshot::Receiver<()>,
+}
+
+/// How many jobs were done or have failed.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    count: AtomicU64,
+    changed: Notify,
+}
+
+impl Done {
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Returns when another job was done since this returned last.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn add(&self) {
+        self.count.fetch_add(1, Ordering::Release);
+        self.changed.notify_one();
+    }
 }
 
 /// Whether the last write failed.
@@ -53,17 +77,23 @@ impl<J: Send + 'static> BackgroundWriter<J> {
         let (jobs, mut waiting) = mpsc::channel(1);
         let (end, ended) = oneshot::channel();
         let failed = Failed::default();
-        let (shared, dir) = (failed.clone(), dir.to_owned());
+        let done = Arc::new(Done::default());
+        let (shared, counted, dir) = (failed.clone(), Arc::clone(&done), dir.to_owned());
         thread::Builder::new().name(file.as_str().to_owned()).spawn(move || {
             while let Some(job) = waiting.blocking_recv() {
-                let done = write(job, &shared);
-                writes.note(file, &dir, done);
+                let result = write(job, &shared);
+                counted.add();
+                writes.note(file, &dir, result);
             }
             // Whoever waits for the end may open the file at once, so the lock is released first.
             drop(write);
             end.send(()).ok();
         })?;
-        Ok(Self { jobs, failed, ended })
+        Ok(Self { jobs, failed, done, ended })
+    }
+
+    pub(crate) fn done(&self) -> &Done {
+        &self.done
     }
 
     pub(crate) fn failed(&self) -> &Failed {

@@ -52,8 +52,13 @@ pub(crate) struct Unwritten(pub(crate) u64);
 
 impl Stream {
     /// Starts a thread that writes to `to`, which is standard output.
-    pub(crate) fn spawn(to: impl io::Write + Send + 'static, terminal: Terminal) -> io::Result<Self> {
-        Self::with_room(ROOM, to, terminal)
+    /// `told` learns the number of the last event that was written.
+    pub(crate) fn spawn(
+        to: impl io::Write + Send + 'static,
+        terminal: Terminal,
+        told: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::with_room(ROOM, to, terminal, told)
     }
 
     /// Like `spawn`, with room for `room` bytes that wait.
@@ -61,10 +66,11 @@ impl Stream {
         room: usize,
         to: impl io::Write + Send + 'static,
         terminal: Terminal,
+        told: impl Fn(u64) + Send + 'static,
     ) -> io::Result<Self> {
         let to = Retrying::new(to, terminal);
         let is_blocked = to.is_blocked();
-        let outlet = WriteQueue::spawn(room, "stream", to)?;
+        let outlet = WriteQueue::spawn_marked(room, "stream", to, told)?;
         Ok(Self { outlet, missed: 0, dropped: Arc::default(), is_blocked, terminal, is_gone: false })
     }
 
@@ -74,9 +80,29 @@ impl Stream {
         Arc::clone(&self.dropped)
     }
 
-    /// Accepts or drops whole lines, one for each event. `say` makes the line that tells how many were dropped
-    /// before.
-    pub(crate) fn offer(&mut self, told: &mut Vec<u8>, say: impl FnOnce(u64) -> Vec<u8>) -> io::Result<()> {
+    /// Whether everything is written that was accepted.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.outlet.waiting() == 0
+    }
+
+    /// Returns when everything is written that was accepted, or `grace` is over.
+    pub(crate) async fn idle(&self, grace: Duration) {
+        let all = async {
+            while !self.is_idle() {
+                time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        time::timeout(grace, all).await.ok();
+    }
+
+    /// Accepts or drops whole lines, one for each event. `seq` is the number of the last event. `say` makes the line that
+    /// tells how many were dropped before.
+    pub(crate) fn offer(
+        &mut self,
+        told: &mut Vec<u8>,
+        seq: u64,
+        say: impl FnOnce(u64) -> Vec<u8>,
+    ) -> io::Result<()> {
         if told.is_empty() {
             return Ok(());
         }
@@ -90,7 +116,7 @@ impl Stream {
                 all.append(told);
                 *told = all;
             }
-            match self.outlet.offer(told) {
+            match self.outlet.offer_marked(told, seq) {
                 Ok(true) => {
                     self.missed = 0;
                     return Ok(());
@@ -161,13 +187,13 @@ mod tests {
     #[test]
     fn what_nobody_reads_is_dropped_and_told_of_once_it_flows_again() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let mut stream = Stream::with_room(10_000, writer, Terminal::None).expect("a thread");
+        let mut stream = Stream::with_room(10_000, writer, Terminal::None, drop).expect("a thread");
         let mut sent = 0_u64;
         let dropped = stream.dropped();
         let dropped = || dropped.load(std::sync::atomic::Ordering::Relaxed);
         // A pipe holds some thousand of these lines.
         while dropped() < 20_000 {
-            stream.offer(&mut format!("event {sent}\n").into_bytes(), say).expect("it is not closed");
+            stream.offer(&mut format!("event {sent}\n").into_bytes(), 0, say).expect("it is not closed");
             sent += 1;
         }
         // Some may have been accepted in between, while the thread still filled the pipe.
@@ -189,7 +215,7 @@ mod tests {
         while so_far.0 - so_far.1 + dropped() < sent {
             so_far = read(lines.next().expect("it is not closed"));
         }
-        stream.offer(&mut format!("event {sent}\n").into_bytes(), say).expect("it is not closed");
+        stream.offer(&mut format!("event {sent}\n").into_bytes(), 0, say).expect("it is not closed");
         let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("written");
         assert_eq!(unwritten, Unwritten(dropped_before(so_far, sent)));
         let last = lines.map(read).last();
@@ -218,7 +244,7 @@ mod tests {
     fn ends_run(stream: &mut Stream) -> bool {
         let begun = std::time::Instant::now();
         loop {
-            let offered = stream.offer(&mut b"x\n".repeat(1000), say);
+            let offered = stream.offer(&mut b"x\n".repeat(1000), 0, say);
             if offered.is_err() || stream.missed > 2 || begun.elapsed() > Duration::from_secs(20) {
                 return offered.is_err();
             }
@@ -228,17 +254,17 @@ mod tests {
     #[test]
     fn a_terminal_that_is_gone_ends_only_a_run_that_does_not_outlive_it() {
         let closed = || Failing(|| io::Error::from_raw_os_error(EIO));
-        let mut stream = Stream::spawn(closed(), Terminal::Outlived).expect("a thread");
+        let mut stream = Stream::spawn(closed(), Terminal::Outlived, drop).expect("a thread");
         assert!(!ends_run(&mut stream));
         let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("no error");
         assert!(unwritten.0 > 2, "they are counted: {unwritten:?}");
-        assert!(ends_run(&mut Stream::spawn(closed(), Terminal::EndsRun).expect("a thread")));
+        assert!(ends_run(&mut Stream::spawn(closed(), Terminal::EndsRun, drop).expect("a thread")));
     }
 
     #[test]
     fn a_full_disk_ends_nothing_and_what_is_missing_is_counted() {
         let full = Failing(|| io::ErrorKind::StorageFull.into());
-        let mut stream = Stream::with_room(10_000, full, Terminal::None).expect("a thread");
+        let mut stream = Stream::with_room(10_000, full, Terminal::None, drop).expect("a thread");
         assert!(!ends_run(&mut stream));
         let dropped = stream.dropped().load(std::sync::atomic::Ordering::Relaxed);
         assert!(dropped > 0);
@@ -249,8 +275,8 @@ mod tests {
     #[test]
     fn the_end_does_not_wait_for_who_does_not_read() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let mut stream = Stream::spawn(writer, Terminal::None).expect("a thread");
-        stream.offer(&mut b"x\n".repeat(100_000), say).expect("it is not closed");
+        let mut stream = Stream::spawn(writer, Terminal::None, drop).expect("a thread");
+        stream.offer(&mut b"x\n".repeat(100_000), 0, say).expect("it is not closed");
         let unwritten = block_on(stream.finish(Duration::from_millis(10))).expect("no error");
         assert_eq!(unwritten, Unwritten(100_000));
         drop(reader);

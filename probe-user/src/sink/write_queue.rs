@@ -27,7 +27,7 @@ const BESIDE: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
-    chunks: mpsc::UnboundedSender<Vec<u8>>,
+    chunks: mpsc::UnboundedSender<(Vec<u8>, u64)>,
     waiting: Arc<Waiting>,
     room: usize,
     /// The result of the thread; `None` once it was returned.
@@ -78,14 +78,24 @@ pub(super) fn lines(chunk: &[u8]) -> u64 {
 
 impl WriteQueue {
     /// Starts a thread `name` that writes to `to` what is sent. At most `room` bytes wait while nothing is written.
-    pub(crate) fn spawn(room: usize, name: &str, mut to: impl Write + Send + 'static) -> io::Result<Self> {
-        let (chunks, mut queue) = mpsc::unbounded_channel::<Vec<u8>>();
+    pub(crate) fn spawn(room: usize, name: &str, to: impl Write + Send + 'static) -> io::Result<Self> {
+        Self::spawn_marked(room, name, to, |_mark| {})
+    }
+
+    /// As [`Self::spawn`]; `wrote` is told the mark of each chunk that was written.
+    pub(crate) fn spawn_marked(
+        room: usize,
+        name: &str,
+        mut to: impl Write + Send + 'static,
+        wrote: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (chunks, mut queue) = mpsc::unbounded_channel::<(Vec<u8>, u64)>();
         let (ended, end) = oneshot::channel();
         let waiting = Arc::new(Waiting::new());
         let written = Arc::clone(&waiting);
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut write = || {
-                while let Some(chunk) = queue.blocking_recv() {
+                while let Some((chunk, mark)) = queue.blocking_recv() {
                     for piece in chunk.chunks(PIECE) {
                         to.write_all(piece)?;
                         written.taken();
@@ -93,6 +103,7 @@ impl WriteQueue {
                     if queue.is_empty() {
                         to.flush()?;
                     }
+                    wrote(mark);
                     written.remove(&chunk);
                 }
                 Ok(())
@@ -106,6 +117,11 @@ impl WriteQueue {
 
     /// Accepts the whole chunk, or nothing of it if there is no room; returns which.
     pub(crate) fn offer(&mut self, chunk: &mut Vec<u8>) -> io::Result<bool> {
+        self.offer_marked(chunk, 0)
+    }
+
+    /// As [`Self::offer`], with the chunk's mark.
+    pub(crate) fn offer_marked(&mut self, chunk: &mut Vec<u8>, mark: u64) -> io::Result<bool> {
         if chunk.is_empty() {
             return Ok(true);
         }
@@ -120,7 +136,7 @@ impl WriteQueue {
             return if self.chunks.is_closed() { Err(self.failed()) } else { Ok(false) };
         }
         self.waiting.add(chunk);
-        self.chunks.send(mem::take(chunk)).map_err(|_ended| self.failed())?;
+        self.chunks.send((mem::take(chunk), mark)).map_err(|_ended| self.failed())?;
         Ok(true)
     }
 

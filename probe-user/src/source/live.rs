@@ -10,6 +10,7 @@ pub(crate) mod btf;
 pub(crate) mod error;
 mod knob;
 pub(crate) mod log;
+pub mod pin;
 pub(crate) mod plan;
 pub mod ring;
 pub mod selftest;

@@ -54,7 +54,16 @@ impl Agent {
         // Picks a free port.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut child = Command::new(agent()?)
-            .args(["run", "--output", "json", "--state-dir", state, "--listen", &address.to_string()])
+            .args([
+                "run",
+                "--no-pin",
+                "--output",
+                "json",
+                "--state-dir",
+                state,
+                "--listen",
+                &address.to_string(),
+            ])
             .arg("--socket")
             .arg(place.path().join("agent.sock"))
             .args(arguments)

@@ -1,7 +1,10 @@
 //! How well the agent sees the node: by which mechanism each signal is seen, and where something was lost.
 
 use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
 use strum::IntoStaticStr;
+
+use crate::model::time::{Timestamp, on_the_clock};
 
 /// How a signal is seen, and why not better.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,4 +104,36 @@ closed_set! {
         /// No agent ran. It is not known how much was lost.
         NoAgent,
     }
+}
+
+/// How far an agent has read the rings of one set of hooks. All records before these positions are among the observations
+/// so far, and all losses up to these counts were told.
+#[serde_as]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingsRead {
+    /// The hooks: the kernel's id of their lifecycle ring, which no other ring of this boot gets.
+    pub hooks: u32,
+    /// These hooks tell what happened from then on. Earlier hooks told what was before.
+    #[serde(deserialize_with = "on_the_clock")]
+    pub since: Timestamp,
+    pub lifecycle: RingRead,
+    pub bulk: RingRead,
+    /// Runs that the kernel skipped.
+    #[serde_as(as = "DisplayFromStr")]
+    pub skipped: u64,
+    /// Runs that did nothing, because no agent had read for a long time.
+    #[serde_as(as = "DisplayFromStr")]
+    pub unread: u64,
+}
+
+/// How far one ring was read.
+#[serde_as]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingRead {
+    /// The position after the last record, in bytes since the ring was made.
+    #[serde_as(as = "DisplayFromStr")]
+    pub position: u64,
+    /// Records that found no room.
+    #[serde_as(as = "DisplayFromStr")]
+    pub lost: u64,
 }

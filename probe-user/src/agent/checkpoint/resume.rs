@@ -22,6 +22,8 @@ use crate::{
 
 /// The longest time that one read of the file may take. Then the agent starts without the rest.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How far ahead of the time an agent may be that ends: it gives its engine the time up to which changes are held back.
+const AHEAD_OF_NOW: Duration = Duration::from_secs(120);
 /// How many calls may wait between the thread that reads and the session.
 const AHEAD: usize = 256;
 
@@ -31,6 +33,9 @@ pub(crate) struct Kept {
     settings: Settings,
     calls: Receiver<Result<Option<Call>, ReadError>>,
 }
+
+/// For [`Kept::resume`]: the last agent has told all events.
+pub(crate) const ALL: u64 = u64::MAX;
 
 /// Opens the state directory and starts the thread that writes. Gives also what the last agent kept of this boot.
 ///
@@ -90,17 +95,23 @@ fn read(path: &Path, header: &Header) -> io::Result<Option<Kept>> {
 }
 
 impl Kept {
-    /// Makes the calls of the last agent again, silently: it has told what they tell. Gives the time of the last call, or
-    /// nothing if the state is not whole; then the session is as before.
-    pub(crate) fn resume(self, session: &mut Session) -> Result<Option<Timestamp>, WriteError> {
-        let now = session.engine().settings().clone();
+    /// Makes the calls of the last agent again, silently as far as it has told what they tell: up to the event with the number
+    /// `told`. Gives the time of the last call, or nothing if the state is not whole or of the future; then the session is
+    /// as before.
+    pub(crate) fn resume(
+        self,
+        session: &mut Session,
+        told: u64,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, WriteError> {
+        let settings = session.engine().settings().clone();
         session.renew(self.settings.clone());
         let mut reading = Reading::default();
-        let end = loop {
+        let mut end = loop {
             match self.calls.recv_timeout(PATIENCE) {
                 Ok(Ok(Some(call))) => {
                     reading.see(&call);
-                    session.resume(call);
+                    session.resume(call, told);
                 }
                 // An agent that was killed leaves a file without an end, and perhaps a part of a line.
                 Ok(Ok(None) | Err(ReadError::CutOff { .. })) => break None,
@@ -109,14 +120,23 @@ impl Kept {
                 Err(RecvTimeoutError::Disconnected) => break Some("its reader ended".to_owned()),
             }
         };
-        let last = reading.whole();
+        let mut last = reading.whole();
+        if last.is_some_and(|last| last > now + AHEAD_OF_NOW) {
+            (last, end) = (None, Some("its time is in the future".to_owned()));
+        }
         if let Some(why) = end {
             let what = if last.is_some() { "going on with what was before" } else { "going on without it" };
             set_aside(&self.path, &why, what);
         }
         match last {
-            Some(_) => session.adopt(now)?,
-            None => session.renew(now),
+            Some(_) => {
+                session.adopt(settings)?;
+                // An event that was told is not in the file only if the disk hung.
+                if told < u64::MAX {
+                    session.number_from(told + 1);
+                }
+            }
+            None => session.renew(settings),
         }
         Ok(last)
     }

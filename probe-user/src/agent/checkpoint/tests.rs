@@ -27,6 +27,9 @@ use crate::{
 
 const SECOND: u64 = 1_000_000_000;
 
+/// When the next agent begins.
+const NOW: Timestamp = Timestamp(10_000 * SECOND);
+
 fn header(boot: &str) -> Header {
     Header {
         made_by: "0".to_owned(),
@@ -66,7 +69,7 @@ fn block_on(work: impl Future<Output = ()>) {
 /// The agent is killed when everything that it did is written.
 fn kill(mut checkpoint: Checkpoint, session: &mut Session) {
     while session.journal().is_some_and(|calls| !calls.is_empty()) {
-        checkpoint.update(Timestamp(1), session);
+        checkpoint.update(Timestamp(1), session, true);
         std::thread::yield_now();
     }
     block_on(checkpoint.writer.finish(None));
@@ -77,7 +80,7 @@ fn leave(dir: &Path, before: u32, after: u32) -> Session {
     let (mut checkpoint, _) = open(dir);
     let mut session = session();
     call(&mut session, (1..=before).flat_map(made));
-    checkpoint.update(Timestamp(u64::from(before) * SECOND), &mut session);
+    checkpoint.update(Timestamp(u64::from(before) * SECOND), &mut session, true);
     call(&mut session, (before + 1..=before + after).flat_map(made));
     kill(checkpoint, &mut session);
     session
@@ -86,7 +89,7 @@ fn leave(dir: &Path, before: u32, after: u32) -> Session {
 fn resumed(dir: &Path) -> (Session, Option<Timestamp>) {
     let (checkpoint, kept) = open(dir);
     let mut session = session();
-    let last = kept.and_then(|it| it.resume(&mut session).expect("it is not recorded"));
+    let last = kept.and_then(|it| it.resume(&mut session, resume::ALL, NOW).expect("it is not recorded"));
     kill(checkpoint, &mut session);
     (session, last)
 }
@@ -193,7 +196,7 @@ fn a_second_agent_neither_reads_nor_writes_the_file_of_the_first() {
     let (mut second, kept) = resume::open(dir.path(), &header("b"), writes.clone()).expect("a thread");
     assert!(kept.is_none());
     let mut session = session();
-    second.update(Timestamp(1), &mut session);
+    second.update(Timestamp(1), &mut session, true);
     kill(second, &mut session);
     let troubles = writes.troubles();
     assert!(troubles[0].contains("another sandprobe keeps its own there"), "{troubles:?}");
@@ -212,7 +215,7 @@ fn a_disk_that_hangs_does_not_let_calls_pile_up() {
     let mut most = 0;
     // It begins, takes what it may add, and should begin anew.
     for number in 1..=40 {
-        checkpoint.update(Timestamp(number), &mut session);
+        checkpoint.update(Timestamp(number), &mut session, true);
         let fact = Fact::CacheUnread { path: path.clone() };
         call(
             &mut session,
@@ -235,7 +238,7 @@ fn a_recording_of_a_resumed_agent_begins_with_the_state() {
     let (_checkpoint, kept) = open(dir.path());
     let mut after = session();
     after.record(&header("b")).expect("a header");
-    kept.expect("a state").resume(&mut after).expect("it can be recorded");
+    kept.expect("a state").resume(&mut after, resume::ALL, NOW).expect("it can be recorded");
     call(&mut after, made(8));
     let mut recorded = after.recorded().map(std::mem::take).expect("a recording");
     recorded.extend(after.end_recording().expect("an end"));
@@ -257,11 +260,11 @@ fn the_file_begins_anew_when_much_was_added_and_after_a_failure() {
     let path = dir.path().join(FILE);
     fs::create_dir(&path).expect("a folder in its place");
     let now = Timestamp(1);
-    checkpoint.update(now, &mut session);
+    checkpoint.update(now, &mut session, true);
     while !writes.outcomes().contains_key(&StateFile::Checkpoint) {
         std::thread::yield_now();
     }
-    checkpoint.update(now, &mut session);
+    checkpoint.update(now, &mut session, true);
     assert!(writes.troubles()[0].contains("engine.jsonl is a directory"), "{:?}", writes.troubles());
     assert!(session.journal().is_none(), "calls are kept that nobody writes");
     fs::remove_dir(&path).expect("it is empty");
@@ -273,7 +276,7 @@ fn the_file_begins_anew_when_much_was_added_and_after_a_failure() {
     while added(&checkpoint) != Some(0) || most == 0 {
         number += 1;
         call(&mut session, made(number));
-        checkpoint.update(now, &mut session);
+        checkpoint.update(now, &mut session, true);
         most = added(&checkpoint).into_iter().fold(most, usize::max);
         std::thread::yield_now();
     }

@@ -20,7 +20,10 @@ use crate::{
     source::{
         host::HostRoot,
         lack::Privileges,
-        live::attach::{OBJECT, Options, Probe},
+        live::{
+            attach::{OBJECT, Options, Probe},
+            pin::{PIN_DIR, PinError, Pins},
+        },
     },
 };
 
@@ -71,8 +74,8 @@ fn examine(host_root: &Path) -> Report {
                 let before = cost::of_a_system_call();
                 match hooks(&place, host_root) {
                     Err(error) => checks.push(Check::cannot("hooks", format!("{error:#}"))),
-                    Ok(hooks) => {
-                        checks.push(signal::check(&hooks));
+                    Ok((restart, hooks)) => {
+                        checks.extend([signal::check(&hooks), restart]);
                         checks.extend(cost::check(&hooks.reports, before));
                         signals = hooks.reports.iter().map(|report| signal::row(report, here)).collect();
                         lacks.extend(hooks.reports.iter().flat_map(|report| &report.lacks));
@@ -97,11 +100,12 @@ fn machine(here: Privileges) -> Vec<Check> {
 }
 
 /// The same report for hooks that stay attached, made before rights are given up.
-pub(super) fn of_run(hooks: &Hooks, place: &Place) -> Report {
+pub(super) fn of_run(hooks: &Hooks, place: &Place, unpinned: Option<&PinError>) -> Report {
     let here = Privileges::find();
     let mut checks = machine(here);
     checks.push(node::cgroup(&place.layout, &place.hierarchy));
     checks.push(signal::check(hooks));
+    checks.push(node::restart(unpinned, hooks.drain.probe().pinning()));
     let signals = hooks.reports.iter().map(|report| signal::row(report, here)).collect();
     Report { checks, signals, cure: cure(hooks, here) }
 }
@@ -118,8 +122,19 @@ pub(super) fn of_confined(confined: &confine::Confined) -> Check {
     node::confinement(Ok(confined.clone()))
 }
 
-fn hooks(place: &Place, host_root: &Path) -> anyhow::Result<Hooks> {
-    let probe = Probe::survey(&Options::new(&place.root, &place.hierarchy))?;
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(Hooks::prove(probe, host_root, &place.hierarchy))?)
+/// The hooks, and whether they could outlive an agent.
+fn hooks(place: &Place, host_root: &Path) -> anyhow::Result<(Check, Hooks)> {
+    // A folder of its own: an agent may have the other.
+    let dir = format!("{PIN_DIR}-doctor");
+    let pins = Pins::open(dir.as_ref());
+    let options = Options { pins: pins.as_ref().ok(), ..Options::new(&place.root, &place.hierarchy) };
+    let proved = Probe::survey(&options).map_err(anyhow::Error::from).and_then(|probe| {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let hooks = runtime.block_on(Hooks::prove(probe, host_root, &place.hierarchy))?;
+        Ok((node::restart(pins.as_ref().err(), hooks.drain.probe().pinning()), hooks))
+    });
+    if let Ok(pins) = pins {
+        pins.remove()?;
+    }
+    proved
 }

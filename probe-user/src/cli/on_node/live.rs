@@ -13,7 +13,10 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 
 use self::opened::Start;
-use super::node::args::{ConfigArgs, HostArgs};
+use super::{
+    node::args::{ConfigArgs, HostArgs},
+    pins::PinArgs,
+};
 use crate::{
     cli::{
         ExitStatus,
@@ -30,6 +33,9 @@ pub(in crate::cli) struct Run {
 
     #[command(flatten)]
     state: StateArgs,
+
+    #[command(flatten)]
+    pins: PinArgs,
 
     #[command(flatten)]
     serve: serve::ServeArgs,
@@ -120,6 +126,7 @@ impl Run {
             file: self.record.as_deref(),
             state_dir: self.state.dir(),
             past: self.state.dir(),
+            pins: Some(&self.pins),
             serve: Some(&self.serve),
             banner: true,
             ends_with_recording: false,
@@ -137,6 +144,7 @@ impl Watch {
             file: None,
             state_dir: None,
             past: Some(STATE_DIR.as_ref()),
+            pins: None,
             serve: None,
             banner: false,
             ends_with_recording: false,
@@ -154,6 +162,7 @@ impl Record {
             file: Some(&self.file),
             state_dir: None,
             past: Some(STATE_DIR.as_ref()),
+            pins: None,
             serve: None,
             banner: false,
             ends_with_recording: true,

@@ -1,8 +1,12 @@
-//! Loads the eBPF object and attaches each hook by the first mechanism that works.
+//! Loads the eBPF object and attaches each hook by the first mechanism that works, or takes over the hooks that the agent
+//! before has left.
 //!
 //! **Invariant:** a program that is not attached is not loaded; each mechanism that failed is kept with the reason.
 
+mod hook_maps;
 mod ladder;
+mod pinned;
+mod reader_page;
 mod reason;
 mod ring_map;
 mod run;
@@ -15,7 +19,7 @@ mod symbol;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs, io, mem,
     os::fd::{AsFd as _, OwnedFd},
     thread,
     time::{Duration, Instant},
@@ -23,16 +27,19 @@ use std::{
 
 use aya::{
     Btf as AyaBtf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel, include_bytes_aligned,
-    maps::{Map, MapData, PerCpuArray},
+    programs::Program as Loaded,
     sys::{Stats, enable_stats},
     util::nr_cpus,
 };
 use aya_log::EbpfLogger;
-use probe_common::{knob::NETS_MAX, table, tally::Tally};
+use probe_common::{knob::NETS_MAX, table};
+use tracing::warn;
 use zerocopy::IntoBytes;
 
 pub use self::ring_map::RingMap;
+pub(crate) use self::{hook_maps::HookMaps, reader_page::ReaderPage, ring_map::HeldRoom};
 use self::{
+    pinned::TakenOver,
     support::{CLEANUP_NET, Support},
     symbol::Symbol,
 };
@@ -41,12 +48,13 @@ use super::{
     error::Error,
     knob,
     log::{Forward, Logger},
+    pin::{PinError, PinnedSet, Pins},
     plan::{Need, targets},
     tally::Totals,
 };
 use crate::{
-    model::fact::{Attached, Mechanism, Signal},
-    source::{cgroup::Hierarchy, host::HostRoot, lack::Lack},
+    model::fact::{Attached, Mechanism, RingsRead, Signal},
+    source::{cgroup::Hierarchy, clock, host::HostRoot, lack::Lack},
 };
 
 /// The object that the build script made.
@@ -71,7 +79,14 @@ pub struct Options<'a> {
     pub nets: u32,
     /// Mechanisms that are not used, as if this kernel lacked them.
     pub refused: &'a [Mechanism],
+    /// Where hooks are left for the next agent, and taken over from the last one.
+    pub pins: Option<&'a Pins>,
+    /// If no agent has read for so long, the hooks do nothing.
+    pub patience: Duration,
 }
+
+/// How long hooks work on for an agent that is away.
+pub const PATIENCE: Duration = Duration::from_secs(60 * 60);
 
 impl<'a> Options<'a> {
     #[must_use]
@@ -86,6 +101,8 @@ impl<'a> Options<'a> {
             lifecycle: 4 << 20,
             bulk: 8 << 20,
             refused: &[],
+            pins: None,
+            patience: PATIENCE,
         }
     }
 }
@@ -141,25 +158,49 @@ pub struct Rings {
     pub bulk: RingMap,
 }
 
-/// The programs, which stay attached as long as this lives.
+/// The hooks. They stay attached as long as this lives, or longer if they are pinned.
 pub struct Probe {
-    ebpf: Ebpf,
-    rings: Option<Rings>,
+    attached: Programs,
+    maps: HookMaps,
     logger: Option<Logger>,
-    tally: PerCpuArray<MapData, PodTally>,
     reports: Vec<HookReport>,
     took: Duration,
+    pinning: Pinning,
+    /// What earlier hooks have left that were not taken over.
+    earlier: Vec<Earlier>,
     /// The kernel measures runs until this is closed.
     _stats: Option<OwnedFd>,
 }
 
-/// aya copies map values only as types with its own marker trait.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct PodTally(Tally);
+enum Programs {
+    Loaded(Ebpf),
+    TakenOver(Vec<(&'static str, Loaded)>),
+}
 
-// SAFETY: `Tally` is `repr(C)` and made of `u64` alone (zerocopy has it `FromBytes`): any bytes are one.
-unsafe impl aya::Pod for PodTally {}
+/// Whether the hooks outlive this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pinning {
+    /// Nobody asked for it.
+    Off,
+    /// They cannot be pinned.
+    Failed(String),
+    /// The programs with links that the kernel cannot pin end with the process.
+    Pinned { is_taken_over: bool, unpinned: Vec<&'static str> },
+}
+
+/// Hooks that still run, and are replaced by those of this agent.
+pub(crate) struct Earlier {
+    /// `None` if this program cannot read what they leave.
+    pub(crate) maps: Option<HookMaps>,
+    set: PinnedSet,
+}
+
+impl Earlier {
+    /// Ends the hooks.
+    pub(crate) fn remove(self) -> Result<(), PinError> {
+        self.set.remove()
+    }
+}
 
 impl Probe {
     /// Whether this process may load programs at all; checked before any preparation.
@@ -180,13 +221,56 @@ impl Probe {
     pub fn survey(options: &Options<'_>) -> Result<Self, Error> {
         let start = Instant::now();
         support::permitted()?;
+        let mut earlier = options.pins.map(Pins::sets).unwrap_or_default();
+        if let Some(probe) = Self::take_over(options, &mut earlier, start)? {
+            return Ok(probe);
+        }
+        let earlier = earlier.into_iter().map(|set| Earlier { maps: left_maps(&set), set }).collect();
+        Self::attach(options, earlier, start)
+    }
+
+    /// Takes over the hooks that do the same as those of this agent would, and removes them from `sets`.
+    fn take_over(
+        options: &Options<'_>,
+        sets: &mut Vec<PinnedSet>,
+        start: Instant,
+    ) -> Result<Option<Self>, Error> {
+        // The reader of a log is made with the programs.
+        if options.log {
+            return Ok(None);
+        }
+        let identity = pinned::identity(options);
+        let same = sets.iter().position(|set| set.is_readable() && set.name.identity == identity);
+        let Some(same) = same else { return Ok(None) };
+        let found = match sets.get(same).map(|set| pinned::take_over(set, options.patience)) {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => {
+                warn!(%error, "the hooks of the last agent cannot be taken over, and are replaced");
+                None
+            }
+            None => None,
+        };
+        let Some(TakenOver { maps, programs, reports, detached }) = found else { return Ok(None) };
+        sets.remove(same);
+        let earlier = sets.drain(..).map(|set| Earlier { maps: None, set }).collect();
+        let stats = stats(options)?;
+        Ok(Some(Self {
+            attached: Programs::TakenOver(programs),
+            maps,
+            logger: None,
+            reports,
+            took: start.elapsed(),
+            pinning: Pinning::Pinned { is_taken_over: true, unpinned: detached },
+            earlier,
+            _stats: stats,
+        }))
+    }
+
+    fn attach(options: &Options<'_>, earlier: Vec<Earlier>, start: Instant) -> Result<Self, Error> {
         let (mut loader, cleanup_net, btf) = read_kernel();
         let btf = btf?;
         let offsets = knob::offsets(&btf)?;
-        let switches = {
-            let Options { root, hierarchy, all_execs, nets, .. } = *options;
-            knob::switches(&btf, root, hierarchy, all_execs, cleanup_net.address(), nets)?
-        };
+        let switches = knob::switches(&btf, options, cleanup_net.address())?;
 
         let log_level = if options.log { u8::MAX } else { 0 };
         loader
@@ -213,20 +297,38 @@ impl Probe {
         drop(btf);
         let aya_btf = AyaBtf::parse(&functions, Endianness::default());
         drop(functions);
-        let reports = ladder::climb_all(&mut ebpf, aya_btf.as_ref().ok(), &support);
+        // Without this, hooks take their reader for one that is long away.
+        let page = hook_maps::page(&ebpf)?;
+        page.reads();
+        let pins = options.pins.filter(|_| !options.log);
+        let (reports, links) = ladder::climb_all(&mut ebpf, aya_btf.as_ref().ok(), &support, pins.is_some());
         drop(aya_btf);
+        page.begin(clock::now());
 
-        let rings = Rings { lifecycle: ring(&mut ebpf, "LIFECYCLE")?, bulk: ring(&mut ebpf, "BULK")? };
-        let tally = ebpf.take_map("TALLY").ok_or(Error::Foreign("TALLY"))?;
-        let tally = PerCpuArray::try_from(tally).map_err(|source| Error::Map { name: "TALLY", source })?;
-        let stats = options.stats.then(|| enable_stats(Stats::RunTime)).transpose().map_err(Error::Stats)?;
+        let unpinned = reports.iter().flat_map(|report| &report.programs).copied();
+        let unpinned: Vec<&str> = unpinned.filter(|name| !links.contains_key(name)).collect();
+        let pinning =
+            match pins.map(|pins| pinned::pin(pins, pinned::identity(options), &mut ebpf, &reports, links)) {
+                None => Pinning::Off,
+                Some(Ok(())) => Pinning::Pinned { is_taken_over: false, unpinned },
+                // Links that could not be pinned are closed by now.
+                Some(Err(error)) => {
+                    drop(ebpf);
+                    warn!(%error, "hooks do not outlive this agent");
+                    let probe = Self::attach(&Options { pins: None, ..*options }, earlier, start)?;
+                    return Ok(Self { pinning: Pinning::Failed(error.to_string()), ..probe });
+                }
+            };
+        let maps = HookMaps::take(&mut ebpf)?;
+        let stats = stats(options)?;
         let logger = options.log.then(|| EbpfLogger::init_with_logger(&mut ebpf, Forward).ok()).flatten();
-        Ok(Self { ebpf, rings: Some(rings), logger, tally, reports, took: start.elapsed(), _stats: stats })
+        let (attached, took) = (Programs::Loaded(ebpf), start.elapsed());
+        Ok(Self { attached, maps, logger, reports, took, pinning, earlier, _stats: stats })
     }
 
     /// The rings; `None` once they were taken.
     pub fn take_rings(&mut self) -> Option<Rings> {
-        self.rings.take()
+        self.maps.rings.take()
     }
 
     /// The reader of the programs' log, if it was enabled; `None` once it was taken.
@@ -236,17 +338,41 @@ impl Probe {
 
     /// Reads all counters.
     pub fn totals(&self) -> Result<Totals, Error> {
-        let values = self.tally.get(&0, 0).map_err(|source| Error::Map { name: "TALLY", source })?;
-        let cpus = values.iter().map(|value| value.0).collect();
         let mut programs = BTreeMap::new();
-        for (name, program) in self.ebpf.programs() {
+        let mut count = |name: &str, program: &Loaded| {
             // A program that is not loaded has no descriptor.
-            let Ok(fd) = program.fd() else { continue };
+            let Ok(fd) = program.fd() else { return Ok(()) };
             let runs = run::of(fd.as_fd())
                 .map_err(|source| Error::Uncounted { program: name.to_owned(), source })?;
             programs.insert(name.to_owned(), runs);
+            Ok(())
+        };
+        match &self.attached {
+            Programs::Loaded(ebpf) => ebpf.programs().try_for_each(|(name, program)| count(name, program))?,
+            Programs::TakenOver(all) => all.iter().try_for_each(|(name, program)| count(name, program))?,
         }
-        Ok(Totals::new(cpus, programs))
+        Ok(Totals::new(self.maps.tally()?, programs))
+    }
+
+    /// Whether the hooks outlive this process.
+    #[must_use]
+    pub fn pinning(&self) -> &Pinning {
+        &self.pinning
+    }
+
+    /// Which hooks these are, and how far their rings were read before.
+    pub(crate) fn begins(&self) -> RingsRead {
+        self.maps.begins()
+    }
+
+    /// What the agent shares with its hooks, and with the next agent.
+    pub(crate) fn page(&self) -> &ReaderPage {
+        &self.maps.page
+    }
+
+    /// The hooks that these replace.
+    pub(crate) fn take_earlier(&mut self) -> Vec<Earlier> {
+        mem::take(&mut self.earlier)
     }
 
     /// How each signal is seen, in the order of the plan.
@@ -291,8 +417,16 @@ fn possible_cpus() -> Result<u32, Error> {
     Ok(u32::try_from(cpus).unwrap_or(u32::MAX))
 }
 
-fn ring(ebpf: &mut Ebpf, name: &'static str) -> Result<RingMap, Error> {
-    let Some(Map::RingBuf(map)) = ebpf.take_map(name) else { return Err(Error::Foreign(name)) };
-    let size = map.info().map_err(|source| Error::Map { name, source })?.max_entries();
-    RingMap::new(map.fd().as_fd(), size).map_err(|source| Error::Ring { name, source })
+/// What a set of hooks has left, if this program can read it.
+fn left_maps(set: &PinnedSet) -> Option<HookMaps> {
+    if !set.is_readable() {
+        return None;
+    }
+    let maps = HookMaps::open(&set.folder());
+    maps.inspect_err(|error| warn!(%error, "what the hooks of the last agent left cannot be read")).ok()
+}
+
+/// Has the kernel measure runs, if that is asked for.
+fn stats(options: &Options<'_>) -> Result<Option<OwnedFd>, Error> {
+    options.stats.then(|| enable_stats(Stats::RunTime)).transpose().map_err(Error::Stats)
 }

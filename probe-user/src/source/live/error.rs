@@ -51,6 +51,8 @@ pub enum Error {
     Map { name: &'static str, source: aya::maps::MapError },
     #[error("cannot map the ring {name}: {source}")]
     Ring { name: &'static str, source: io::Error },
+    #[error("cannot take over the program {program}: {source}")]
+    TakenOver { program: &'static str, source: aya::programs::ProgramError },
     #[error("cannot ask the kernel how many runs of the program {program} it skipped: {source}")]
     Uncounted { program: String, source: io::Error },
     #[error(

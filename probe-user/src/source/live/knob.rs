@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use probe_common::knob::{ABSENT, NETS_MAX, Offsets, Switches};
 
-use super::{btf::Btf, error::Error};
+use super::{attach::Options, btf::Btf, error::Error};
 use crate::source::{
     cgroup::Hierarchy,
     host::{HostRoot, ReadError},
@@ -27,18 +27,13 @@ pub(super) fn offsets(btf: &Btf) -> Result<Offsets, Error> {
     if missing.is_empty() { Ok(offsets) } else { Err(Error::Members(missing.join(", "))) }
 }
 
-/// The switches for the hierarchy that identifies containers. `cleanup_net` is the address of the work function that
+/// The switches for a load with these options. `cleanup_net` is the address of the work function that
 /// tears network namespaces down; 0 if it is unknown.
-pub(super) fn switches(
-    btf: &Btf,
-    root: &HostRoot,
-    hierarchy: &Hierarchy,
-    all_execs: bool,
-    cleanup_net: u64,
-    nets: u32,
-) -> Result<Switches, Error> {
+pub(super) fn switches(btf: &Btf, options: &Options<'_>, cleanup_net: u64) -> Result<Switches, Error> {
+    let Options { root, hierarchy, all_execs, nets, patience, .. } = *options;
     Ok(Switches {
         cleanup_net,
+        patience: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
         root_cgroup: root.folder(&hierarchy.mount).and_then(|folder| folder.inode()).unwrap_or(0),
         hierarchy: hierarchy.id,
         subsys: subsys(btf, hierarchy)?,

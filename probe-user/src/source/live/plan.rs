@@ -52,6 +52,13 @@ pub(crate) struct Program {
     pub arguments: Option<usize>,
 }
 
+impl Try {
+    /// The names of its programs.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.programs.iter().map(|program| program.name).collect()
+    }
+}
+
 const fn program(name: &'static str, target: &'static str) -> Program {
     Program { name, target, arguments: None }
 }

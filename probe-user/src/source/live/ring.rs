@@ -8,31 +8,35 @@
 //! **Invariant:** without records there is no wakeup. After the last record there are only the wakeups that move the
 //! watermark past it and read the counters once more.
 
+mod earlier;
 mod poll;
 mod record_buffer;
 pub(super) mod selftest_filter;
 mod watermark;
 
-use std::{io, mem, os::fd::AsFd as _, time::Duration};
+use std::{io, mem, os::fd::AsFd as _, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{self, Instant},
 };
 use tracing::{debug, warn};
 
 use self::{
-    poll::poll_batch, record_buffer::RecordBuffer, selftest_filter::SelfTestFilter, watermark::WatermarkTimer,
+    earlier::Left,
+    poll::{Taken, poll_batch},
+    record_buffer::RecordBuffer,
+    selftest_filter::SelfTestFilter,
+    watermark::WatermarkTimer,
 };
 use super::{
-    attach::{Probe, RingMap},
+    attach::{Earlier, HeldRoom, HookMaps, Pinning, Probe, ReaderPage, RingMap},
     tally::Totals,
 };
 use crate::{
     engine::decode::decode,
     model::{
-        fact::{Fact, Loss, Observation, Origin},
+        fact::{Fact, Loss, Observation, Origin, RingsRead},
         time::Timestamp,
     },
     source::{
@@ -49,17 +53,35 @@ pub const SLACK: Duration = Duration::from_millis(5);
 /// How often the counters are read while records come.
 const TALLY_PERIOD: Duration = Duration::from_secs(1);
 
+/// How often the hooks are told that they are read: within [`PATIENCE`](super::attach::PATIENCE), after which they would
+/// stop.
+const READ_PERIOD: Duration = Duration::from_secs(5 * 60);
+
 /// The hooks and their rings. The hooks stay attached as long as this lives.
 pub struct RingReader {
     probe: Probe,
     lifecycle: Watched,
     bulk: Watched,
     buffer: RecordBuffer,
-    records: Vec<Bytes>,
+    records: Vec<Taken>,
     /// Recognizes the self-test's own events, which are not told.
     own: SelfTestFilter,
     /// Records that were read during the self-test, before the agent listens.
-    early: Batch,
+    early: Vec<Taken>,
+    /// How far the rings were read, and which losses were told.
+    read: RingsRead,
+    /// The position that was told last, if whoever takes the batches gives the room of records back.
+    told: Option<RingsRead>,
+    /// Gives the room of records back, until the agent takes it.
+    held: Option<HeldRings>,
+    /// Room was given back, so there may be records for which the kernel woke nobody.
+    given_back: Arc<Notify>,
+    /// How far the rings were read before this reader.
+    begins: RingsRead,
+    /// When to tell the hooks again that they are read.
+    read_due: Instant,
+    /// If the hooks did nothing before they were last told that, since when.
+    silent: Timestamp,
     /// The latest counters, for metrics.
     totals: watch::Sender<Totals>,
     mark: WatermarkTimer,
@@ -69,6 +91,21 @@ pub struct RingReader {
     tally_due: Option<Instant>,
     /// The failure to read them was logged. They are read every second, so it is logged once.
     warned: bool,
+}
+
+/// Gives the room of records back, once what they led to is safe.
+pub(crate) struct HeldRings {
+    lifecycle: HeldRoom,
+    bulk: HeldRoom,
+    given_back: Arc<Notify>,
+}
+
+impl HeldRings {
+    pub(crate) fn give_back(&self, read: &RingsRead) {
+        self.lifecycle.give_back(read.lifecycle.position);
+        self.bulk.give_back(read.bulk.position);
+        self.given_back.notify_one();
+    }
 }
 
 /// The rings were taken already, or the runtime cannot watch them.
@@ -101,15 +138,33 @@ impl Watched {
 impl RingReader {
     /// Must be called within a tokio runtime.
     pub fn new(mut probe: Probe, slack: Duration) -> Result<Self, DrainError> {
+        let begins = probe.begins();
         let rings = probe.take_rings().ok_or(DrainError::Taken)?;
+        let read = RingsRead { hooks: begins.hooks, since: begins.since, ..RingsRead::default() };
+        let (mut lifecycle, mut bulk) = (Watched::new(rings.lifecycle)?, Watched::new(rings.bulk)?);
+        let given_back = Arc::default();
+        // The next agent reads what this one did not keep.
+        let is_pinned = matches!(probe.pinning(), Pinning::Pinned { .. });
+        let held = is_pinned.then(|| HeldRings {
+            lifecycle: lifecycle.ring.hold(),
+            bulk: bulk.ring.hold(),
+            given_back: Arc::clone(&given_back),
+        });
         Ok(Self {
             probe,
-            lifecycle: Watched::new(rings.lifecycle)?,
-            bulk: Watched::new(rings.bulk)?,
+            lifecycle,
+            bulk,
             buffer: RecordBuffer::default(),
             records: Vec::new(),
             own: SelfTestFilter::default(),
-            early: Batch::new(),
+            early: Vec::new(),
+            read,
+            told: held.is_some().then(RingsRead::default),
+            held,
+            given_back,
+            begins,
+            read_due: Instant::now() + READ_PERIOD,
+            silent: Timestamp::ZERO,
             totals: watch::Sender::default(),
             mark: WatermarkTimer::new(slack),
             mark_due: None,
@@ -129,14 +184,89 @@ impl RingReader {
         self.totals.subscribe()
     }
 
+    /// What the agent shares with the hooks.
+    pub(crate) fn page(&self) -> &ReaderPage {
+        self.probe.page()
+    }
+
+    /// The number of the last event that was told by the agent before; `None` if it left no hooks.
+    pub(crate) fn told(&self, earlier: &[Earlier]) -> Option<u64> {
+        let own = matches!(self.probe.pinning(), Pinning::Pinned { is_taken_over: true, .. });
+        let pages = earlier.iter().filter_map(|one| one.maps.as_ref()).map(|maps| &maps.page);
+        pages.chain(own.then(|| self.probe.page())).map(ReaderPage::told).max()
+    }
+
+    /// The hooks that these replace.
+    pub(crate) fn take_earlier(&mut self) -> Vec<Earlier> {
+        self.probe.take_earlier()
+    }
+
+    /// Gives the room of records back; `None` if that is done when they are read, since no agent can follow.
+    pub(crate) fn take_held(&mut self) -> Option<HeldRings> {
+        self.held.take()
+    }
+
     /// Leaves out the self-test's own events from now on.
     pub(super) fn leave_out(&mut self, own: SelfTestFilter) {
         self.own = own;
     }
 
-    /// Keeps a batch that is to be sent first.
-    pub(super) fn keep(&mut self, batch: Batch) {
-        self.early.extend(batch);
+    /// Keeps records that are to be told first.
+    pub(super) fn keep(&mut self, records: Vec<Taken>) {
+        self.early.extend(records);
+    }
+
+    /// Whether nothing happened unseen after the last agent had read so far.
+    pub(crate) fn goes_on_from(&self, before: &RingsRead, earlier: &[Earlier]) -> bool {
+        let hooks = earlier.iter().filter_map(|one| one.maps.as_ref());
+        let begins: Vec<RingsRead> = hooks.map(HookMaps::begins).chain([self.begins]).collect();
+        let is_before = |begin: &RingsRead| {
+            begin.hooks == before.hooks
+                && begin.lifecycle.position <= before.lifecycle.position
+                && begin.bulk.position <= before.bulk.position
+        };
+        let is_pinned =
+            matches!(self.probe.pinning(), Pinning::Pinned { unpinned, .. } if unpinned.is_empty());
+        is_pinned && begins.iter().any(is_before)
+    }
+
+    /// The first batch: what was read until now and is not among what the last agent had read, `before`. Records of hooks
+    /// that these replace come first.
+    pub(crate) fn begin(&mut self, before: Option<RingsRead>, earlier: &mut [Earlier]) -> Batch {
+        let now = self.catch_up_early();
+        let told = |hooks| before.filter(|before| before.hooks == hooks).unwrap_or_default();
+        let mut records = mem::take(&mut self.early);
+        let (hooks, since) = (self.read.hooks, self.read.since);
+        self.read = RingsRead { hooks, since, ..told(hooks) };
+        records.retain(|record| record.after > earlier::position(&self.read, record.ring));
+        self.records = records;
+        let mut batch = self.decode(now);
+        let mut others = earlier.iter_mut().filter_map(|one| one.maps.as_mut()).peekable();
+        if others.peek().is_some() {
+            let mut all = Batch::new();
+            for hooks in others {
+                let told = told(hooks.hooks);
+                Left { hooks, told }.drain(since, now, &mut all);
+            }
+            batch = earlier::join(all, batch, since);
+        }
+        self.count(now, &mut batch);
+        self.tell_position(now, &mut batch);
+        let at = now.saturating_sub(SLACK);
+        batch.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
+        batch
+    }
+
+    /// Reads what came until now. Returns the time before that.
+    fn catch_up_early(&mut self) -> Timestamp {
+        loop {
+            let before = clock::now();
+            let (records, empty) = self.take_once();
+            self.early.extend(records);
+            if empty {
+                return before;
+            }
+        }
     }
 
     /// Sends the rings' records until `stop`. Returns the counters.
@@ -149,7 +279,9 @@ impl RingReader {
     }
 
     async fn work(&mut self, feed: &BatchSender, stop: &mut CancellationToken) -> io::Result<()> {
-        if let Err(Closed) = feed.send(mem::take(&mut self.early)).await {
+        let read = self.read;
+        let first = self.begin(Some(read), &mut []);
+        if let Err(Closed) = feed.send(first).await {
             return Ok(());
         }
         loop {
@@ -165,13 +297,12 @@ impl RingReader {
 
     /// Returns when there are records, or when something is due.
     pub(super) async fn wait(&self) -> io::Result<()> {
-        let due = match (self.mark_due, self.tally_due) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
+        let dues = [self.mark_due, self.tally_due, Some(self.read_due)];
+        let due = dues.into_iter().flatten().min();
         tokio::select! {
             woken = self.lifecycle.wait() => woken,
             woken = self.bulk.wait() => woken,
+            () = self.given_back.notified() => Ok(()),
             () = sleep_until(due) => Ok(()),
         }
     }
@@ -187,10 +318,15 @@ impl RingReader {
     }
 
     /// Polls the rings once. The flag is true if both were empty; then the batch may end with a watermark.
-    pub(super) fn poll_once(&mut self) -> (Batch, bool) {
+    fn poll_once(&mut self) -> (Batch, bool) {
         let before = clock::now();
         let empty =
             poll_batch(&mut self.lifecycle.ring, &mut self.bulk.ring, &mut self.buffer, &mut self.records);
+        if self.read_due <= Instant::now() {
+            self.silent = self.probe.page().silent_since(before);
+            self.probe.page().reads();
+            self.read_due = Instant::now() + READ_PERIOD;
+        }
         if !self.records.is_empty() && self.tally_due.is_none() {
             self.tally_due = Some(Instant::now() + TALLY_PERIOD);
         }
@@ -199,6 +335,7 @@ impl RingReader {
             self.tally_due = None;
             self.count(before, &mut batch);
         }
+        self.tell_position(before, &mut batch);
         if empty {
             if let Some(at) = self.mark.advance(before) {
                 batch.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
@@ -208,12 +345,29 @@ impl RingReader {
         (batch, empty)
     }
 
+    /// Polls the rings once, for the self-test. The flag is true if both were empty.
+    pub(super) fn take_once(&mut self) -> (Vec<Taken>, bool) {
+        let mut records = Vec::new();
+        let empty = poll_batch(&mut self.lifecycle.ring, &mut self.bulk.ring, &mut self.buffer, &mut records);
+        (records, empty)
+    }
+
+    /// Tells how far the rings were read, if somebody needs that and it has changed.
+    fn tell_position(&mut self, at: Timestamp, batch: &mut Batch) {
+        self.read.lifecycle.position = self.lifecycle.ring.position();
+        self.read.bulk.position = self.bulk.ring.position();
+        if self.told.is_some_and(|told| told != self.read) {
+            self.told = Some(self.read);
+            batch.push(Observation { at, origin: Origin::Agent, fact: Fact::RingsRead(self.read) });
+        }
+    }
+
     fn decode(&mut self, now: Timestamp) -> Batch {
         let mut batch = Batch::with_capacity(self.records.len() + 1);
         let mut unreadable = 0;
         let read = clock::now();
         for record in self.records.drain(..) {
-            match decode(&record) {
+            match decode(&record.bytes) {
                 Ok(seen) => {
                     self.mark.saw(seen.at, read);
                     if !self.own.is(&seen) {
@@ -235,8 +389,7 @@ impl RingReader {
     fn count(&mut self, now: Timestamp, batch: &mut Batch) {
         match self.probe.totals() {
             Ok(totals) => {
-                let losses = totals.lost_since(&self.totals.borrow());
-                batch.extend(losses.into_iter().map(|(what, count)| lost(now, what, count)));
+                earlier::tell_losses(&totals, &mut self.read, self.silent, now, batch);
                 self.totals.send_replace(totals);
                 self.warned = false;
             }
@@ -258,10 +411,17 @@ impl RingReader {
         if let Err(Closed) = caught_up {
             return;
         }
-        last.push(Observation { at: now, origin: Origin::Agent, fact: Fact::Watermark });
+        self.tell_position(now, &mut last);
+        // What hooks stamp now is for the next agent, if there can be one.
+        let at = if self.told.is_some() { now.saturating_sub(SLACK) } else { now };
+        last.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
         // If the agent is gone, nobody needs it.
         feed.send(last).await.ok();
     }
+}
+
+fn away(at: Timestamp, since: Timestamp) -> Observation {
+    Observation { at, origin: Origin::Agent, fact: Fact::AgentAway { since } }
 }
 
 fn lost(at: Timestamp, what: Loss, count: u64) -> Observation {

@@ -12,6 +12,7 @@ use tracing::debug;
 
 use super::ring::{RingReader, selftest_filter::SelfTestFilter};
 use crate::{
+    engine::decode::decode,
     model::fact::{Attached, Mechanism, Signal},
     source::clock,
 };
@@ -123,16 +124,15 @@ async fn listen(
     deadline: Instant,
 ) {
     loop {
-        let (batch, empty) = drain.poll_once();
-        let mut others = batch;
-        others.retain(|seen| match own.signal(seen) {
+        let (mut records, empty) = drain.take_once();
+        records.retain(|record| match decode(&record.bytes).ok().and_then(|seen| own.signal(&seen)) {
             Some(signal) => {
                 awaited.remove(&signal);
                 false
             }
             None => true,
         });
-        drain.keep(others);
+        drain.keep(records);
         if awaited.is_empty() {
             return;
         }

@@ -1,12 +1,12 @@
 //! The eBPF programs' counters of sent and lost records, by ring, kind and CPU; and the kernel's counters of their
 //! runs.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, mem, time::Duration};
 
 use probe_common::tally::{Ring, Tally};
 
 use super::plan::CROWDED;
-use crate::model::fact::Loss;
+use crate::model::fact::{Loss, RingsRead};
 
 /// The counters of all CPUs at one time, since the programs were loaded.
 #[derive(Clone, Debug, Default)]
@@ -93,16 +93,23 @@ impl Totals {
         sum(self.cpus.iter().map(|cpu| &cpu.not_kept))
     }
 
-    /// The losses since `before`.
+    /// Runs that did nothing, because no agent had read for a long time.
     #[must_use]
-    pub fn lost_since(&self, before: &Self) -> Vec<(Loss, u64)> {
-        let grown = |ring| sum(&self.lost(ring)).saturating_sub(sum(&before.lost(ring)));
-        let losses = [
-            (Loss::LifecycleRing, grown(Ring::Lifecycle)),
-            (Loss::BulkRing, grown(Ring::Bulk)),
-            (Loss::SkippedRun, self.skipped().saturating_sub(before.skipped())),
+    pub fn unread(&self) -> u64 {
+        sum(self.cpus.iter().map(|cpu| &cpu.unread))
+    }
+
+    /// The losses that were not told yet, and notes in `told` that they are.
+    #[must_use]
+    pub fn tell_losses(&self, told: &mut RingsRead) -> Vec<(Loss, u64)> {
+        let counters = [
+            (Loss::LifecycleRing, &mut told.lifecycle.lost, sum(&self.lost(Ring::Lifecycle))),
+            (Loss::BulkRing, &mut told.bulk.lost, sum(&self.lost(Ring::Bulk))),
+            (Loss::SkippedRun, &mut told.skipped, self.skipped()),
         ];
-        losses.into_iter().filter(|(_, count)| *count > 0).collect()
+        let grown =
+            counters.into_iter().map(|(what, told, now)| (what, now.saturating_sub(mem::replace(told, now))));
+        grown.filter(|(_, count)| *count > 0).collect()
     }
 }
 
@@ -140,7 +147,7 @@ mod tests {
         tally::{Ring, Tally},
     };
 
-    use super::{BTreeMap, CROWDED, Loss, Runs, Totals};
+    use super::{BTreeMap, CROWDED, Loss, RingsRead, Runs, Totals};
 
     fn cpu(lost_execs: u64, lost_exits: u64) -> Tally {
         let mut tally = Tally::ZERO;
@@ -165,32 +172,37 @@ mod tests {
         assert_eq!(totals.cni_not_streamed(), (0, 2));
     }
 
+    /// What is told of the losses up to each of these.
+    fn told(counters: impl IntoIterator<Item = Totals>) -> Vec<Vec<(Loss, u64)>> {
+        let mut told = RingsRead::default();
+        counters.into_iter().map(|totals| totals.tell_losses(&mut told)).collect()
+    }
+
     #[test]
-    fn only_what_grew_is_a_new_loss() {
-        let before = Totals::new(vec![cpu(3, 1), cpu(0, 0)], skipped(4));
-        let after = Totals::new(vec![cpu(3, 1), cpu(2, 0)], skipped(4));
-        assert_eq!(after.lost_since(&before), [(Loss::BulkRing, 2)]);
-        assert!(after.lost_since(&after).is_empty());
-        assert_eq!(after.lost_since(&Totals::default()).len(), 3);
+    fn each_loss_is_told_once() {
+        let first = Totals::new(vec![cpu(3, 1), cpu(0, 0)], skipped(4));
+        let second = Totals::new(vec![cpu(3, 1), cpu(2, 0)], skipped(4));
+        let all = vec![(Loss::LifecycleRing, 1), (Loss::BulkRing, 3), (Loss::SkippedRun, 4)];
+        let told = told([first, second.clone(), second]);
+        assert_eq!(told, [all, vec![(Loss::BulkRing, 2)], vec![]]);
     }
 
     #[test]
     fn runs_that_the_kernel_skipped_are_a_loss() {
-        let before = Totals::new(vec![cpu(0, 0)], skipped(4));
-        let after = Totals::new(vec![cpu(0, 0)], skipped(7));
-        assert_eq!(after.lost_since(&before), [(Loss::SkippedRun, 3)]);
-        assert_eq!(after.skipped_by_program(), BTreeMap::from([("exec", 7)]));
+        let totals = |runs| Totals::new(vec![cpu(0, 0)], skipped(runs));
+        assert_eq!(told([totals(4), totals(7)]), [[(Loss::SkippedRun, 4)], [(Loss::SkippedRun, 3)]]);
+        assert_eq!(totals(7).skipped_by_program(), BTreeMap::from([("exec", 7)]));
     }
 
     /// If each skipped run counted as a gap, a busy node would always have a blind spot.
     #[test]
     fn runs_skipped_for_connections_are_none() {
         let of = |listens| {
-            let mut programs = skipped(4);
+            let mut programs = skipped(0);
             programs.insert(CROWDED.to_owned(), Runs { skipped: listens, ..Runs::default() });
             Totals::new(vec![cpu(0, 0)], programs)
         };
-        assert!(of(290).lost_since(&of(0)).is_empty());
-        assert_eq!(of(290).skipped_by_program(), BTreeMap::from([("exec", 4), (CROWDED, 290)]));
+        assert_eq!(told([of(0), of(290)]), [[], []]);
+        assert_eq!(of(290).skipped_by_program(), BTreeMap::from([(CROWDED, 290)]));
     }
 }

@@ -40,7 +40,7 @@ impl Agent {
         let socket = place.path().join("agent.sock");
         let begun = Instant::now();
         let mut child = Command::new(program::path("sandprobe")?)
-            .args(["run", "--output", "json", "--listen", "none", "--state-dir"])
+            .args(["run", "--no-pin", "--output", "json", "--listen", "none", "--state-dir"])
             .arg(place.path().join("state"))
             .arg("--socket")
             .arg(&socket)

@@ -10,7 +10,7 @@ use crate::{
     source::{
         cgroup::{Hierarchy, Layout, Mode},
         lack::{Lack, Privileges},
-        live::btf::BTF,
+        live::{attach::Pinning, btf::BTF, pin::PinError},
     },
 };
 
@@ -104,6 +104,26 @@ pub(super) fn tracefs() -> Check {
         Some(dir) => Check::full("tracefs", *dir),
         None => Check::full("tracefs", "not mounted")
             .advised("needed only where there is neither fentry nor kprobes: mount -t tracefs tracefs /sys/kernel/tracing"),
+    }
+}
+
+/// Whether hooks stay in the kernel while no agent runs. `unusable`: why the folder for that cannot be used.
+pub(super) fn restart(unusable: Option<&PinError>, pinning: &Pinning) -> Check {
+    const NAME: &str = "restart";
+    const MISSED: &str = "what happens while no agent runs is not seen";
+    match (unusable, pinning) {
+        (Some(why), _) => Check::degraded(NAME, MISSED, why.to_string()),
+        (None, Pinning::Failed(why)) => Check::degraded(NAME, MISSED, why.clone()),
+        (None, Pinning::Off) => Check::degraded(NAME, MISSED, "run it without --no-pin"),
+        (None, Pinning::Pinned { unpinned, .. }) if !unpinned.is_empty() => Check::degraded(
+            NAME,
+            format!("{MISSED} by {}: this kernel cannot pin them", unpinned.join(", ")),
+            "run Linux 5.15 or later",
+        ),
+        (None, Pinning::Pinned { .. }) => Check::full(
+            NAME,
+            "hooks stay in the kernel when the agent ends, and the next one goes on with them",
+        ),
     }
 }
 

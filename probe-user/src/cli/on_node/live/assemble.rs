@@ -5,10 +5,12 @@
 use std::{
     fs::File,
     io::{self, IsTerminal as _},
+    mem,
     os::fd::AsFd,
     path::{Path, PathBuf},
     process,
     sync::{Arc, atomic::AtomicU64},
+    time::Duration,
 };
 
 use anyhow::Context;
@@ -16,6 +18,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind},
     sync::{mpsc, oneshot},
 };
+use tracing::warn;
 
 use super::{
     banner,
@@ -29,6 +32,7 @@ use crate::{
             Checkpoint,
             resume::{self, Kept},
         },
+        delivery::Delivery,
         record::{self, Record},
         served::Served,
         stats::{self, StatsCollector},
@@ -46,7 +50,10 @@ use crate::{
     },
     confine::{Confinement, Mode, Needs, refusal, role::Role},
     engine::{Call, world::CheckpointEntry},
-    model::fact::{Fact, Observation, Origin},
+    model::{
+        fact::{Fact, Observation, Origin},
+        time::Timestamp,
+    },
     recording::history::History,
     session::Session,
     sink::{
@@ -62,11 +69,19 @@ use crate::{
         channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},
         clock,
         files::{Files, ReadProgress},
-        live::{attach::Probe, log::Logger, ring::RingReader, tally::Totals},
+        live::{
+            attach::{Earlier, Probe},
+            log::Logger,
+            ring::RingReader,
+            tally::Totals,
+        },
         netlink::Netlink,
         ready::Ready,
     },
 };
+
+/// How long the first events may take to be written.
+const GRACE: Duration = Duration::from_secs(1);
 
 const THREAD: &str = "cannot start a thread";
 
@@ -116,7 +131,8 @@ impl<'a> Assembly<'a> {
         let (end, hangup) = signals::to_end(start.outlives_terminal)?;
         let signals = Signals { end: Box::pin(end), hangup };
         let hooks = Hooks::prove(probe, &start.probe.host.host_root, &opened.place.hierarchy).await?;
-        let mut report = doctor::of_run(&hooks, &opened.place);
+        let unpinned = opened.pins.as_ref().and_then(|pins| pins.as_ref().err());
+        let mut report = doctor::of_run(&hooks, &opened.place, unpinned);
         // The banner reads files that confinement may take away.
         let said = start.banner.then(|| banner::start(&opened.header, &hooks, &opened.place.hierarchy));
         let listeners = opened.server.as_ref().map(|(listeners, _)| listeners);
@@ -140,17 +156,25 @@ impl<'a> Assembly<'a> {
     pub(super) async fn run(mut self) -> anyhow::Result<Ended> {
         let mut session = self.session();
         let recording = self.recording(&mut session)?;
-        let (checkpoint, kept) = self.checkpoint()?.unzip();
-        let history = self.begin(&mut session, kept.flatten())?;
-        let stream = self.stream()?;
+        let (mut checkpoint, kept) = self.checkpoint()?.unzip();
+        let mut earlier = self.hooks.drain.take_earlier();
+        let mut stream = self.stream()?;
+        let resumed = self.resume(&mut session, kept.flatten(), &earlier)?;
+        if let Some(checkpoint) = &mut checkpoint {
+            // The file that begins now leaves out the events before it.
+            tell_rest(&mut session, &mut stream).await?;
+            checkpoint.begin(clock::now(), &mut session);
+        }
+        let history = self.begin(&mut session, resumed, &mut earlier)?;
         let bell = self.opened.server.as_ref().map(|(listeners, _)| listeners.reload.bell());
         let served = self.server(&mut session, history, &stream)?;
         self.listen_for_signals(bell)?;
         let (findings_file, boots) = self.state_files()?;
 
-        let Self { opened, hooks, confinement, signals, shared, .. } = self;
+        let Self { opened, mut hooks, confinement, signals, shared, .. } = self;
         let Shared { feed, batches, stopper, stop, unreadable, reading, .. } = shared;
         let sources = Sources { confinement: &confinement, feed: &feed, stop: &stop };
+        let held = hooks.drain.take_held();
         let Hooks { drain, netlink, logger, .. } = hooks;
         let Place { root, hierarchy, layout } = opened.place;
         let files = Files { root, hierarchy, layout, stores: opened.stores, unreadable, reading };
@@ -158,22 +182,31 @@ impl<'a> Assembly<'a> {
         if let Some(logger) = logger {
             tokio::spawn(diagnostics(logger, stop.clone()));
         }
-        let drained = read_rings(drain, feed, stop);
-        // Every thread that needs more than the loop has started.
-        confinement.enter(Role::Agent)?;
-        let agent = Agent {
+        let mut agent = Agent {
             session,
             batches,
             stopper,
             routes,
             stream,
+            delivery: Delivery::new(held),
             recording,
             findings_file,
             checkpoint,
             history: boots,
             served,
         };
-        Ok(work(agent, signals.end, drained).await)
+        if !earlier.is_empty() {
+            // What they have left is safe before they end.
+            agent.settle().await?;
+            earlier.into_iter().for_each(remove);
+        }
+        let drained = read_rings(drain, feed, stop);
+        // Every thread that needs more than the loop has started.
+        confinement.enter(Role::Agent)?;
+        let ended = work(agent, signals.end, drained).await;
+        // Until here nobody else may have the folder.
+        drop(opened.pins);
+        Ok(ended)
     }
 
     fn session(&self) -> Session {
@@ -190,12 +223,38 @@ impl<'a> Assembly<'a> {
         Ok(Some(Record::new(outlet, self.start.ends_with_recording)))
     }
 
-    /// Tells the engine how each signal is seen, which boot this is, and what was known of it before. Gives the boots
-    /// before this one.
-    fn begin(&self, session: &mut Session, kept: Option<Kept>) -> anyhow::Result<History> {
-        let resumed = kept.map(|it| it.resume(session)).transpose()?.flatten();
+    /// Takes the state that the last agent kept. Gives the time of it.
+    fn resume(
+        &self,
+        session: &mut Session,
+        kept: Option<Kept>,
+        earlier: &[Earlier],
+    ) -> anyhow::Result<Option<Timestamp>> {
+        let told = self.hooks.drain.told(earlier);
+        let resumed = kept
+            .map(|it| it.resume(session, told.unwrap_or(resume::ALL), clock::now()))
+            .transpose()?
+            .flatten();
+        self.hooks.drain.page().tell(resumed.and(told).unwrap_or(session.last_seq()));
+        Ok(resumed)
+    }
+
+    /// Tells the engine what the hooks have seen until now, how each signal is seen, which boot this is, and what was known of
+    /// it before. Gives the boots before this one.
+    fn begin(
+        &mut self,
+        session: &mut Session,
+        resumed: Option<Timestamp>,
+        earlier: &mut [Earlier],
+    ) -> anyhow::Result<History> {
+        let drain = &mut self.hooks.drain;
+        let before = session.engine().rings_read().filter(|_| resumed.is_some());
+        let is_whole = before.is_some_and(|before| drain.goes_on_from(&before, earlier));
+        for seen in drain.begin(before, earlier) {
+            session.call(Call::Observe(seen))?;
+        }
         let at = clock::now();
-        if let Some(since) = resumed {
+        if let Some(since) = resumed.filter(|_| !is_whole) {
             let fact = Fact::AgentAway { since };
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
@@ -234,7 +293,8 @@ impl<'a> Assembly<'a> {
             (true, false) => Terminal::EndsRun,
             (true, true) => Terminal::Outlived,
         };
-        let start = || Stream::spawn(File::from(stdout), terminal);
+        let page = self.hooks.drain.page().clone();
+        let start = || Stream::spawn(File::from(stdout), terminal, move |seq| page.tell(seq));
         self.confinement.start(Role::Writer, start)?.context(THREAD)
     }
 
@@ -251,7 +311,7 @@ impl<'a> Assembly<'a> {
             state: state_writes.clone(),
         };
         let figures = StatsCollector::new(&self.hooks.reports, &self.hooks.drain, parts);
-        let report = std::mem::take(&mut self.report);
+        let report = mem::take(&mut self.report);
         let (header, confinement) = (&self.opened.header, &self.confinement);
         serve::start((listeners, metrics), session, header, past, report, figures, confinement)
     }
@@ -330,6 +390,21 @@ fn read_rings(drain: RingReader, feed: BatchSender, stop: CancellationToken) -> 
         draining.send(totals).ok();
     });
     drained
+}
+
+/// Tells what the last agent had not told.
+async fn tell_rest(session: &mut Session, stream: &mut Stream) -> io::Result<()> {
+    let (mut lines, seq) = (mem::take(session.output()), session.last_seq());
+    stream.offer(&mut lines, seq, |count| session.missed(count))?;
+    stream.idle(GRACE).await;
+    Ok(())
+}
+
+/// Ends hooks that were replaced.
+fn remove(earlier: Earlier) {
+    if let Err(error) = earlier.remove() {
+        warn!(%error, "hooks of an earlier agent run on; sandprobe detach removes them once this agent has ended");
+    }
 }
 
 /// Runs the loop until it is told to end, or until the rings cannot be read any more.

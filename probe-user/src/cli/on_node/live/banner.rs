@@ -11,7 +11,10 @@ use crate::{
     source::{
         cgroup::Hierarchy,
         lack::Privileges,
-        live::{attach::HookReport, tally::Totals},
+        live::{
+            attach::{HookReport, Pinning},
+            tally::Totals,
+        },
     },
 };
 
@@ -24,10 +27,11 @@ pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &Hierarchy) -> St
     let here = Privileges::find();
     let cure = doctor::cure(hooks, here);
     let mut text = format!(
-        "sandprobe {} on {} (Linux {}), cgroups by {hierarchy}; hooks attached in {}, tested in {}\n",
+        "sandprobe {} on {} (Linux {}), cgroups by {hierarchy}; hooks {} in {}, tested in {}\n",
         header.made_by,
         header.node,
         header.kernel,
+        begun(hooks.drain.probe().pinning()),
         span(hooks.took),
         span(hooks.test.took)
     );
@@ -45,6 +49,13 @@ pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &Hierarchy) -> St
         text += &format!("to see more: {cure}\n");
     }
     text
+}
+
+fn begun(pinning: &Pinning) -> &'static str {
+    match pinning {
+        Pinning::Pinned { is_taken_over: true, .. } => "taken over from the last agent",
+        Pinning::Off | Pinning::Failed(_) | Pinning::Pinned { .. } => "attached",
+    }
 }
 
 /// Printed after the first write. If that failed, the log has the reason.

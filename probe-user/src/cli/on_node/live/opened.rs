@@ -11,7 +11,10 @@ use super::{
 use crate::{
     cli::{
         args::Shown,
-        on_node::node::{args::warn_of_absent, identity, place::Place},
+        on_node::{
+            node::{args::warn_of_absent, identity, place::Place},
+            pins::PinArgs,
+        },
         stderr::Stderr,
     },
     engine::Settings,
@@ -20,7 +23,10 @@ use crate::{
     source::{
         backfill::store::Declared,
         host::HostRoot,
-        live::attach::{Options, Probe},
+        live::{
+            attach::{Options, Probe},
+            pin::{PinError, Pins},
+        },
     },
 };
 
@@ -38,6 +44,8 @@ pub(super) struct Start<'a> {
     pub(super) state_dir: Option<&'a Path>,
     /// The directory with the history of boots.
     pub(super) past: Option<&'a Path>,
+    /// Whether hooks outlive the run.
+    pub(super) pins: Option<&'a PinArgs>,
     /// The addresses of the API.
     pub(super) serve: Option<&'a ServeArgs>,
     /// Whether to print the hooks at the start and the totals at the end.
@@ -58,6 +66,8 @@ pub(super) struct Opened {
     /// How many boots the history keeps.
     pub(super) boots: usize,
     pub(super) server: Option<(Listeners, Metrics)>,
+    /// Where hooks outlive the run; an error is the reason why they cannot. The folder is locked as long as this lives.
+    pub(super) pins: Option<Result<Pins, PinError>>,
 }
 
 impl Start<'_> {
@@ -65,6 +75,7 @@ impl Start<'_> {
         let (config, stores) = self.probe.config.load()?;
         // Without permission nothing is changed: neither an older recording nor the socket.
         Probe::permitted()?;
+        let pins = self.pins.map(PinArgs::open).transpose()?.flatten();
         let place = Place::find(HostRoot::open(&self.probe.host.host_root)?)?;
         warn_of_absent(&stores, &place.root);
         let file = self.file.map(create).transpose()?;
@@ -76,11 +87,13 @@ impl Start<'_> {
         };
         let header = identity::header(self.probe.node.clone(), settings);
         let server = self.serve.map(|serve| serve.open(&config)).transpose()?;
-        Ok(Opened { place, stores, header, file, boots: config.boots(), server })
+        Ok(Opened { place, stores, header, file, boots: config.boots(), server, pins })
     }
 
-    pub(super) fn load(&self, place: &Place) -> anyhow::Result<Probe> {
+    pub(super) fn load(&self, opened: &Opened) -> anyhow::Result<Probe> {
+        let place = &opened.place;
         Ok(Probe::load(&Options {
+            pins: opened.pins.as_ref().and_then(|pins| pins.as_ref().ok()),
             all_execs: self.probe.all_execs,
             log: self.probe.debug_bpf,
             bulk: BULK,

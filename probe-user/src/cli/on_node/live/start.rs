@@ -27,7 +27,7 @@ impl Start<'_> {
         nonblocking::enable();
         open_files::allow()?;
         let opened = self.open()?;
-        let probe = self.load(&opened.place)?;
+        let probe = self.load(&opened)?;
         let start = clock::now();
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()

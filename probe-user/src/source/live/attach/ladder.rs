@@ -9,29 +9,40 @@ use std::{
 
 use aya::{
     Btf, Ebpf,
-    programs::{Program as Loaded, ProgramError},
+    programs::{Program as Loaded, ProgramError, links::FdLink},
 };
 
 use super::{HookReport, reason::Why, support::Support};
 use crate::source::live::plan::{HOOKS, Hook, Program, Try};
 
-/// Attaches each hook by the first mechanism that works. `btf` is `None` if aya cannot read it.
-pub(super) fn climb_all(ebpf: &mut Ebpf, btf: Option<&Btf>, support: &Support<'_>) -> Vec<HookReport> {
+/// The links that can be pinned, by program.
+pub(super) type Links = BTreeMap<&'static str, FdLink>;
+
+/// Attaches each hook by the first mechanism that works. `btf` is `None` if aya cannot read it. If `takes_links`, gives the
+/// links that can be pinned; the others stay with their programs.
+pub(super) fn climb_all(
+    ebpf: &mut Ebpf,
+    btf: Option<&Btf>,
+    support: &Support<'_>,
+    takes_links: bool,
+) -> (Vec<HookReport>, Links) {
     let mut all: BTreeMap<&str, &mut Loaded> = ebpf.programs_mut().collect();
     let ladders = HOOKS.iter().map(|hook| {
         let own = hook.tries.iter().flat_map(|one| one.programs);
         let programs = own.filter_map(|program| all.remove_entry(program.name)).collect();
-        Ladder { hook, programs, btf, support }
+        Ladder { hook, programs, btf, support, takes_links, links: Links::new() }
     });
     let ladders: Vec<Ladder<'_>> = ladders.collect();
     let waiting = Mutex::new(ladders.into_iter().enumerate());
     let reports = Mutex::new(BTreeMap::new());
+    let links = Mutex::new(Links::new());
     let climb = || {
         loop {
             // The lock is free again while the ladder is climbed.
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((place, mut ladder)) = next else { return };
             let report = ladder.climb();
+            links.lock().unwrap_or_else(PoisonError::into_inner).append(&mut ladder.links);
             reports.lock().unwrap_or_else(PoisonError::into_inner).insert(place, report);
         }
     };
@@ -43,7 +54,8 @@ pub(super) fn climb_all(ebpf: &mut Ebpf, btf: Option<&Btf>, support: &Support<'_
         }
         climb();
     });
-    reports.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    let reports = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (reports.into_values().collect(), links.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// At most this many threads beside the main one. The program that takes longest takes a fifth of the time of all.
@@ -55,6 +67,8 @@ struct Ladder<'a> {
     programs: BTreeMap<&'a str, &'a mut Loaded>,
     btf: Option<&'a Btf>,
     support: &'a Support<'a>,
+    takes_links: bool,
+    links: Links,
 }
 
 impl Ladder<'_> {
@@ -75,7 +89,7 @@ impl Ladder<'_> {
             match tried {
                 Ok(()) => {
                     report.mechanism = Some(one.mechanism);
-                    report.programs = one.programs.iter().map(|program| program.name).collect();
+                    report.programs = one.names();
                     report.note = one.note;
                     break;
                 }
@@ -111,22 +125,56 @@ impl Ladder<'_> {
         let no_program = || said("the eBPF object has no such program");
         let loaded = &mut **self.programs.get_mut(program.name).ok_or_else(no_program)?;
         let is_perf_event = matches!(loaded, Loaded::TracePoint(_) | Loaded::KProbe(_));
+        let takes = self.takes_links;
+        // A link that cannot be pinned is lost when it is taken, so its program is attached once more.
         let attached = match loaded {
-            Loaded::RawTracePoint(own) => own.load().and_then(|()| own.attach(target).map(drop)),
-            Loaded::FEntry(own) => own.load(target, btf?).and_then(|()| own.attach().map(drop)),
-            Loaded::FExit(own) => own.load(target, btf?).and_then(|()| own.attach().map(drop)),
-            Loaded::KProbe(own) => own.load().and_then(|()| own.attach(target, 0).map(drop)),
+            Loaded::RawTracePoint(own) => own.load().and_then(|()| {
+                let id = own.attach(target)?;
+                takes.then(|| own.take_link(id).map(FdLink::from)).transpose()
+            }),
+            Loaded::FEntry(own) => own.load(target, btf?).and_then(|()| {
+                let id = own.attach()?;
+                takes.then(|| own.take_link(id).map(FdLink::from)).transpose()
+            }),
+            Loaded::FExit(own) => own.load(target, btf?).and_then(|()| {
+                let id = own.attach()?;
+                takes.then(|| own.take_link(id).map(FdLink::from)).transpose()
+            }),
+            Loaded::KProbe(own) => own.load().and_then(|()| {
+                let id = own.attach(target, 0)?;
+                if !takes {
+                    return Ok(None);
+                }
+                match FdLink::try_from(own.take_link(id)?) {
+                    Ok(link) => Ok(Some(link)),
+                    Err(_) => own.attach(target, 0).map(|_| None),
+                }
+            }),
             Loaded::TracePoint(own) => {
                 let (category, name) = target.split_once(':').ok_or_else(|| said("it has no category"))?;
-                own.load().and_then(|()| own.attach(category, name).map(drop))
+                own.load().and_then(|()| {
+                    let id = own.attach(category, name)?;
+                    if !takes {
+                        return Ok(None);
+                    }
+                    match FdLink::try_from(own.take_link(id)?) {
+                        Ok(link) => Ok(Some(link)),
+                        Err(_) => own.attach(category, name).map(|_| None),
+                    }
+                })
             }
             _ => return Err(said("the eBPF object has it as another kind of program")),
         };
-        attached.map_err(|error| self.support.refused(&error, is_perf_event))
+        let link = attached.map_err(|error| self.support.refused(&error, is_perf_event))?;
+        if let Some(link) = link {
+            self.links.insert(program.name, link);
+        }
+        Ok(())
     }
 
     /// Detaches a program and frees its memory.
     fn unload(&mut self, program: &Program) {
+        self.links.remove(program.name);
         let unloaded = match self.programs.get_mut(program.name).map(|loaded| &mut **loaded) {
             Some(Loaded::RawTracePoint(own)) => own.unload(),
             Some(Loaded::FEntry(own)) => own.unload(),

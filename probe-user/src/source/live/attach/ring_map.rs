@@ -4,6 +4,9 @@
 //! in one piece. All of a mapping counts as memory of this process, so the data is mapped once here, and such a record is
 //! put together in a buffer.
 //!
+//! A record's room is given back when the record is dropped, or, once [`RingMap::hold`] was called, when whoever holds the
+//! room says so. Then what the reader had when it died is still in the ring, for the next reader.
+//!
 //! **Invariant:** what the mapping says is checked before it is used: a wrong length ends the reading, and reads nothing
 //! outside of the ring.
 
@@ -13,7 +16,10 @@ use std::{
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     slice,
-    sync::atomic::{self, AtomicU32, AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{self, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use super::support::page_size;
@@ -22,7 +28,7 @@ use super::support::page_size;
 pub struct RingMap {
     fd: OwnedFd,
     /// One page, which begins with the position up to which records were read.
-    consumer: Mapping,
+    consumer: Arc<Mapping>,
     /// One page, which begins with the position up to which the kernel has reserved room; then the data.
     data: Mapping,
     page: usize,
@@ -32,16 +38,34 @@ pub struct RingMap {
     read: usize,
     /// A position was told to the kernel since the ring was last seen empty.
     is_told: bool,
+    /// The room of records that were read is given back by a [`HeldRoom`].
+    is_held: bool,
     /// A record that goes on at the beginning of the ring.
     joined: Vec<u8>,
 }
 
-/// A record. Its room in the ring is free again when this is dropped.
+/// A record. Its room in the ring is free again when this is dropped, unless the room is held.
 pub struct Record<'a> {
     bytes: &'a [u8],
-    /// Where the position of the reader is kept, and the position after this record.
-    consumer: &'a AtomicUsize,
+    /// Where the position of the reader is kept; `None` if the room is held.
+    consumer: Option<&'a AtomicUsize>,
+    /// The position after this record.
     after: usize,
+}
+
+/// Gives the room of records back that were read.
+pub(crate) struct HeldRoom(Arc<Mapping>);
+
+impl HeldRoom {
+    /// The room of all records before this position is free again. The ring must be read once more after this: the kernel
+    /// did not wake its reader for what came before.
+    pub(crate) fn give_back(&self, position: u64) {
+        if let Ok(position) = usize::try_from(position) {
+            self.0.position().store(position, Ordering::Release);
+            // Either the reader, who reads after this, sees a new record, or the kernel sees this position.
+            atomic::fence(Ordering::SeqCst);
+        }
+    }
 }
 
 /// `BPF_RINGBUF_BUSY_BIT`: the record is still being written.
@@ -62,9 +86,22 @@ impl RingMap {
         }
         let fd = fd.try_clone_to_owned()?;
         let consumer = Mapping::new(fd.as_fd(), page, 0, libc::PROT_READ | libc::PROT_WRITE)?;
+        let consumer = Arc::new(consumer);
         let data = Mapping::new(fd.as_fd(), page + size, page, libc::PROT_READ)?;
         let read = consumer.position().load(Ordering::Acquire);
-        Ok(Self { fd, consumer, data, page, size, read, is_told: false, joined: Vec::new() })
+        Ok(Self { fd, consumer, data, page, size, read, is_told: false, is_held: false, joined: Vec::new() })
+    }
+
+    /// From now on the room of records that were read is given back only by what this returns.
+    pub(crate) fn hold(&mut self) -> HeldRoom {
+        self.is_held = true;
+        HeldRoom(Arc::clone(&self.consumer))
+    }
+
+    /// The position after the last record that was read, in bytes since the ring was made.
+    #[must_use]
+    pub(crate) fn position(&self) -> u64 {
+        self.read as u64
     }
 
     /// The oldest record. `None` if there is none, or if it is still being written: then the descriptor becomes readable
@@ -83,7 +120,8 @@ impl RingMap {
         self.read = after;
         self.is_told = true;
         let bytes = if in_one_piece { self.data.bytes(self.page + at, len) } else { &self.joined };
-        Some(Record { bytes, consumer: self.consumer.position(), after })
+        let consumer = (!self.is_held).then(|| self.consumer.position());
+        Some(Record { bytes, consumer, after })
     }
 
     /// The length of the oldest record, if it is complete. Records that were given up before it are skipped.
@@ -107,7 +145,9 @@ impl RingMap {
             }
             self.read = self.after(len);
             self.is_told = true;
-            self.consumer.position().store(self.read, Ordering::Release);
+            if !self.is_held {
+                self.consumer.position().store(self.read, Ordering::Release);
+            }
         }
     }
 
@@ -150,12 +190,14 @@ impl Deref for Record<'_> {
 
 impl Drop for Record<'_> {
     fn drop(&mut self) {
-        self.consumer.store(self.after, Ordering::Release);
+        if let Some(consumer) = self.consumer {
+            consumer.store(self.after, Ordering::Release);
+        }
     }
 }
 
-/// A part of a ring in this process's memory. It begins with a position.
-struct Mapping {
+/// A part of a map in this process's memory. That of a ring begins with a position.
+pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
 }
@@ -166,7 +208,12 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    fn new(fd: BorrowedFd<'_>, len: usize, offset: usize, access: libc::c_int) -> io::Result<Self> {
+    pub(super) fn new(
+        fd: BorrowedFd<'_>,
+        len: usize,
+        offset: usize,
+        access: libc::c_int,
+    ) -> io::Result<Self> {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         // SAFETY: the kernel chooses a free range, so no other memory is replaced.
         let start =
@@ -182,6 +229,14 @@ impl Mapping {
         // SAFETY: a mapping has at least one page and begins at a page. Both sides write the position atomically. The
         // reader writes only that of the mapping to which it may write.
         unsafe { AtomicUsize::from_ptr(self.start.as_ptr().cast()) }
+    }
+
+    /// A word of the mapping's first page.
+    pub(super) fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset % size_of::<u64>() == 0 && offset < page_size() as usize, "not in the first page");
+        // SAFETY: a mapping has at least one page and begins at a page, and the word is aligned. Both sides write words at
+        // once.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) }
     }
 
     /// A part of the mapping; empty if there is no such part.
@@ -270,6 +325,24 @@ mod tests {
         drop(record);
         assert_eq!(writer.told(), writer.at);
         assert_eq!(next(&mut ring), None);
+    }
+
+    /// The next reader finds what was read and not given back.
+    #[test]
+    fn room_that_is_held_is_given_back_only_by_its_holder() {
+        let (mut writer, mut ring) = Writer::new();
+        let held = ring.hold();
+        writer.write(b"one", 0);
+        writer.write(b"given up", DISCARDED);
+        writer.write(b"two", 0);
+        assert_eq!(next(&mut ring).as_deref(), Some(&b"one"[..]));
+        let after_one = ring.position();
+        assert_eq!(next(&mut ring).as_deref(), Some(&b"two"[..]));
+        assert_eq!((next(&mut ring), writer.told()), (None, 0));
+        held.give_back(after_one);
+        assert_eq!(writer.told(), after_one);
+        let mut later = RingMap::new(ring.as_fd(), page_size()).expect("a ring");
+        assert_eq!(next(&mut later).as_deref(), Some(&b"two"[..]));
     }
 
     #[test]

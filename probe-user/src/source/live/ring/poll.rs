@@ -3,18 +3,35 @@
 use std::ops::Deref;
 
 use bytes::Bytes;
+use probe_common::tally::Ring;
 
 use super::{RingMap, record_buffer::RecordBuffer};
+
+/// A record that was taken from a ring.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Taken {
+    pub bytes: Bytes,
+    pub ring: Ring,
+    /// The position in the ring after it.
+    pub after: u64,
+}
 
 /// Gives records one at a time, the oldest first.
 pub(super) trait Records {
     /// `None` if there is no record, or if the oldest is still being written; a wakeup follows then.
     fn next(&mut self) -> Option<impl Deref<Target = [u8]>>;
+
+    /// The position after the last record that was given.
+    fn position(&self) -> u64;
 }
 
 impl Records for RingMap {
     fn next(&mut self) -> Option<impl Deref<Target = [u8]>> {
         Self::next(self)
+    }
+
+    fn position(&self) -> u64 {
+        Self::position(self)
     }
 }
 
@@ -29,19 +46,22 @@ pub(super) fn poll_batch(
     lifecycle: &mut impl Records,
     bulk: &mut impl Records,
     copies: &mut RecordBuffer,
-    out: &mut Vec<Bytes>,
+    out: &mut Vec<Taken>,
 ) -> bool {
-    let first = take(lifecycle, LIFECYCLE, copies, out);
-    let second = take(bulk, BULK, copies, out);
+    let first = take((Ring::Lifecycle, lifecycle), LIFECYCLE, copies, out);
+    let second = take((Ring::Bulk, bulk), BULK, copies, out);
     first && second
 }
 
-fn take(ring: &mut impl Records, most: usize, copies: &mut RecordBuffer, out: &mut Vec<Bytes>) -> bool {
+fn take(
+    (ring, records): (Ring, &mut impl Records),
+    most: usize,
+    copies: &mut RecordBuffer,
+    out: &mut Vec<Taken>,
+) -> bool {
     for _ in 0..most {
-        match ring.next() {
-            Some(record) => out.push(copies.copy(&record)),
-            None => return true,
-        }
+        let Some(bytes) = records.next().map(|record| copies.copy(&record)) else { return true };
+        out.push(Taken { bytes, ring, after: records.position() });
     }
     false
 }
@@ -55,6 +75,10 @@ mod tests {
     impl Records for VecDeque<Vec<u8>> {
         fn next(&mut self) -> Option<impl Deref<Target = [u8]>> {
             self.pop_front()
+        }
+
+        fn position(&self) -> u64 {
+            0
         }
     }
 
@@ -71,7 +95,7 @@ mod tests {
         lifecycle.push_back(vec![3]);
         out.clear();
         assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out));
-        assert_eq!(out[0], [3][..]);
+        assert_eq!(out[0].bytes, [3][..]);
     }
 
     #[test]

@@ -46,8 +46,8 @@ impl SelfTestFilter {
         let of_cgroup = |id: u64, signal| (self.cgroup == Some(id)).then_some(signal);
         match &seen.fact {
             Fact::NetnsCreated { netns, .. } => self.netns.as_mut()?.created(*netns, seen.at),
-            Fact::NetnsDropped { netns, .. } => self.netns.as_mut()?.dropped(*netns),
-            Fact::NetnsFreed { netns } => self.netns.as_mut()?.freed(*netns),
+            Fact::NetnsDropped { netns, .. } => self.netns.as_mut()?.dropped(*netns, seen.at),
+            Fact::NetnsFreed { netns } => self.netns.as_mut()?.freed(*netns, seen.at),
             Fact::CgroupCreated { cgroup, .. } => of_cgroup(cgroup.key.id, Signal::CgroupCreated),
             Fact::CgroupRemoved { cgroup, .. } => of_cgroup(cgroup.key.id, Signal::CgroupRemoved),
             Fact::CgroupReleased { cgroup } => of_cgroup(cgroup.key.id, Signal::CgroupReleased),
@@ -71,16 +71,16 @@ impl Netns {
         Some(Signal::NetnsCreated)
     }
 
-    fn dropped(&mut self, netns: NetnsKey) -> Option<Signal> {
-        if self.over || self.dropped || !self.is(netns) {
+    fn dropped(&mut self, netns: NetnsKey, at: Timestamp) -> Option<Signal> {
+        if self.over || self.dropped || !self.is(netns, at) {
             return None;
         }
         self.dropped = true;
         Some(Signal::NetnsDropped)
     }
 
-    fn freed(&mut self, netns: NetnsKey) -> Option<Signal> {
-        if self.over || !self.is(netns) {
+    fn freed(&mut self, netns: NetnsKey, at: Timestamp) -> Option<Signal> {
+        if self.over || !self.is(netns, at) {
             return None;
         }
         self.over = true;
@@ -88,9 +88,11 @@ impl Netns {
     }
 
     /// Some hooks do not know the cookie.
-    fn is(&self, netns: NetnsKey) -> bool {
+    fn is(&self, netns: NetnsKey, at: Timestamp) -> bool {
         let cookie = self.key.map_or(0, |key| key.cookie);
-        netns.inode == self.inode && (netns.cookie == cookie || netns.cookie == 0 || cookie == 0)
+        netns.inode == self.inode
+            && at >= self.since
+            && (netns.cookie == cookie || netns.cookie == 0 || cookie == 0)
     }
 }
 
@@ -150,6 +152,14 @@ mod tests {
         assert!(!own.is(&created(9, 1)));
         assert!(own.is(&created(11, 2)));
         assert!(!own.is(&dropped(12, 1)));
+    }
+
+    /// Hooks that were taken over may have told of it while no agent ran.
+    #[test]
+    fn the_end_of_an_earlier_namespace_is_not_taken_for_its_own() {
+        let mut own = own();
+        assert!(!own.is(&created(7, 1)) && !own.is(&dropped(8, 1)) && !own.is(&freed(9)));
+        assert!(own.is(&created(11, 2)) && own.is(&dropped(12, 2)) && own.is(&freed(13)));
     }
 
     #[test]

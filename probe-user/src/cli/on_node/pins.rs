@@ -1,0 +1,84 @@
+//! The folder in which hooks outlive the agent: the flags of `run`, and `sandprobe detach`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::{
+    cli::{ExitStatus, output},
+    source::live::pin::{PIN_DIR, PinError, Pins},
+};
+
+/// The folder of the pins.
+#[derive(Debug, Args)]
+pub(super) struct PinDirArgs {
+    /// The folder of a BPF file system in which the hooks of "run" are pinned, so that they outlive it; "none" for no pins
+    /// [default: /sys/fs/bpf/sandprobe]
+    #[arg(long, value_name = "DIR", env = "SANDPROBE_PIN_DIR")]
+    pin_dir: Option<PathBuf>,
+}
+
+impl PinDirArgs {
+    fn dir(&self) -> Option<&Path> {
+        let dir = self.pin_dir.as_deref().unwrap_or(PIN_DIR.as_ref());
+        Some(dir).filter(|dir| ![Path::new(""), Path::new("none")].contains(dir))
+    }
+}
+
+/// Whether hooks outlive the run.
+#[derive(Debug, Args)]
+pub(super) struct PinArgs {
+    #[command(flatten)]
+    dir: PinDirArgs,
+
+    /// End the hooks with the run: what happens until the next one is not seen
+    #[arg(long, conflicts_with = "take_over")]
+    no_pin: bool,
+
+    /// If sandprobe runs here already, end it and go on in its place
+    #[arg(long)]
+    take_over: bool,
+}
+
+impl PinArgs {
+    /// Opens the folder; `None` without pins. Gives the reason if there should be pins and can be none. An error is that
+    /// another agent has the folder.
+    pub(super) fn open(&self) -> Result<Option<Result<Pins, PinError>>, PinError> {
+        let Some(dir) = self.dir.dir().filter(|_| !self.no_pin) else { return Ok(None) };
+        let opened = if self.take_over { Pins::take_over(dir) } else { Pins::open(dir) };
+        match opened {
+            Err(error @ (PinError::Taken(..) | PinError::Stays(_) | PinError::Unending(..))) => Err(error),
+            other => Ok(Some(other)),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Detach {
+    #[command(flatten)]
+    dir: PinDirArgs,
+
+    /// If sandprobe runs here, wait until it has ended
+    #[arg(long)]
+    wait: bool,
+}
+
+impl Detach {
+    pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
+        let dir = self.dir.dir().unwrap_or(PIN_DIR.as_ref());
+        let shown = dir.display();
+        let mut said = if dir.try_exists()? {
+            let pins = if self.wait { Pins::wait_for(dir)? } else { Pins::open(dir)? };
+            match pins.remove()? {
+                0 => format!("no hooks were pinned in {shown}; it is removed\n"),
+                1 => format!("hooks are detached; {shown} is removed\n"),
+                sets => format!("{sets} sets of hooks are detached; {shown} is removed\n"),
+            }
+        } else {
+            format!("nothing is pinned: {shown} does not exist\n")
+        }
+        .into_bytes();
+        output::write(&mut said)?;
+        Ok(ExitStatus::Ok)
+    }
+}

@@ -1,0 +1,196 @@
+//! Pins the hooks of this agent, and takes over those of the agent before.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
+};
+
+use aya::{
+    Ebpf,
+    maps::Map,
+    programs::{
+        FEntry, FExit, KProbe, ProbeKind, Program, ProgramError, RawTracePoint, TracePoint,
+        links::{FdLink, PinnedLink},
+    },
+};
+use probe_common::{reader::VERSION, table};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    HookReport, OBJECT, Options,
+    hook_maps::{HookMaps, leave_report},
+};
+use crate::{
+    model::fact::{Attached, Mechanism},
+    source::live::{
+        error::Error,
+        pin::{Folder, PinError, PinnedSet, Pins, SetName},
+        plan::{self, HOOKS},
+    },
+};
+
+/// The maps of a set that the next agent opens; the tables are pinned for `bpftool`.
+const MAPS: [&str; 5] = ["LIFECYCLE", "BULK", "TALLY", "READER", "REPORT"];
+
+/// How each signal is seen, as it is left in the kernel.
+#[derive(Serialize, Deserialize)]
+struct Left {
+    attached: Vec<Attached>,
+    /// A better mechanism could be had if somebody allowed it.
+    can_improve: bool,
+}
+
+/// Hooks that were taken over.
+pub(super) struct TakenOver {
+    pub(super) maps: HookMaps,
+    pub(super) programs: Vec<(&'static str, Program)>,
+    pub(super) reports: Vec<HookReport>,
+    /// The programs that were detached while no agent ran, because the kernel cannot pin their links.
+    pub(super) detached: Vec<&'static str>,
+}
+
+/// Equal for hooks that do the same: the same programs with the same settings.
+pub(super) fn identity(options: &Options<'_>) -> u64 {
+    let Options {
+        root: _,
+        hierarchy,
+        all_execs,
+        log,
+        lifecycle,
+        bulk,
+        stats: _,
+        nets,
+        refused,
+        pins: _,
+        patience,
+    } = *options;
+    let mut hasher = DefaultHasher::new();
+    (OBJECT, &hierarchy.mount, hierarchy.id, all_execs, log).hash(&mut hasher);
+    (lifecycle, bulk, nets, refused, patience).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Pins the loaded hooks. `links` are those that the kernel lets us pin.
+pub(super) fn pin(
+    pins: &Pins,
+    identity: u64,
+    ebpf: &mut Ebpf,
+    reports: &[HookReport],
+    links: BTreeMap<&'static str, FdLink>,
+) -> Result<(), PinError> {
+    let refused = |what: &str, why: String| PinError::Refused { what: what.to_owned(), why };
+    let hooks = match ebpf.map("LIFECYCLE") {
+        Some(Map::RingBuf(ring)) => {
+            ring.info().map_err(|error| refused("the rings", error.to_string()))?.id()
+        }
+        _ => return Err(refused("the rings", "the object has none".to_owned())),
+    };
+    leave_report(ebpf, &report(reports)).map_err(|error| refused("a report", error.to_string()))?;
+    let name = SetName { version: VERSION, identity, hooks };
+    pins.add(name, |folder| {
+        let tables = table::ALL.map(|(name, _)| name);
+        for name in MAPS.into_iter().chain(tables) {
+            let Some(map) = ebpf.map(name) else { continue };
+            map.pin(folder.map(name)).map_err(|error| refused(name, root_cause(&error)))?;
+        }
+        for name in reports.iter().flat_map(|report| &report.programs) {
+            let Some(program) = ebpf.program_mut(name) else { continue };
+            program.pin(folder.program(name)).map_err(|error| refused(name, root_cause(&error)))?;
+        }
+        for (name, link) in links {
+            link.pin(folder.link(name)).map_err(|error| refused(name, root_cause(&error)))?;
+        }
+        Ok(())
+    })
+}
+
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// The report as it is left to the next agent.
+fn report(reports: &[HookReport]) -> Vec<u8> {
+    let attached = reports.iter().map(HookReport::fact).collect();
+    let can_improve = reports.iter().any(|report| !report.lacks.is_empty());
+    serde_json::to_vec(&Left { attached, can_improve }).unwrap_or_default()
+}
+
+/// Takes hooks over. `None` if new ones should be loaded: these have done nothing for a while, or better mechanisms may be
+/// allowed by now.
+pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<TakenOver>, Error> {
+    let folder = set.folder();
+    let maps = HookMaps::open(&folder)?;
+    if maps.page.unread_for() > patience {
+        return Ok(None);
+    }
+    // From now on the hooks do not stop by themselves.
+    maps.page.reads();
+    let Ok(left) = serde_json::from_slice::<Left>(&maps.report()?) else { return Ok(None) };
+    if left.can_improve {
+        return Ok(None);
+    }
+    let mut reports = Vec::new();
+    let (mut programs, mut detached) = (Vec::new(), Vec::new());
+    for hook in HOOKS {
+        let Some(attached) = left.attached.iter().find(|attached| attached.signal == hook.signal) else {
+            return Ok(None);
+        };
+        let by = hook.tries.iter().find(|one| Some(one.mechanism) == attached.mechanism);
+        for program in by.map_or(&[][..], |one| one.programs) {
+            let mechanism = attached.mechanism.ok_or(Error::Foreign(program.name))?;
+            let mut opened = open(&folder, program.name, mechanism)
+                .map_err(|source| Error::TakenOver { program: program.name, source })?;
+            if PinnedLink::from_pin(folder.link(program.name)).is_err() {
+                attach(&mut opened, program.target)
+                    .map_err(|source| Error::TakenOver { program: program.name, source })?;
+                detached.push(program.name);
+            }
+            programs.push((program.name, opened));
+        }
+        reports.push(HookReport {
+            signal: hook.signal,
+            need: hook.need,
+            mechanism: by.map(|one| one.mechanism),
+            programs: by.map_or_else(Vec::new, plan::Try::names),
+            note: by.map_or("", |one| one.note),
+            netlink: hook.netlink,
+            missed: attached.missed.clone(),
+            lacks: BTreeSet::new(),
+        });
+    }
+    Ok(Some(TakenOver { maps, programs, reports, detached }))
+}
+
+fn open(folder: &Folder, name: &str, mechanism: Mechanism) -> Result<Program, ProgramError> {
+    let path = folder.program(name);
+    Ok(match mechanism {
+        Mechanism::Fentry => Program::FEntry(FEntry::from_pin(path)?),
+        Mechanism::Fexit => Program::FExit(FExit::from_pin(path)?),
+        Mechanism::Kprobe => Program::KProbe(KProbe::from_pin(path, ProbeKind::Entry)?),
+        Mechanism::Kretprobe => Program::KProbe(KProbe::from_pin(path, ProbeKind::Return)?),
+        Mechanism::Tracepoint => Program::TracePoint(TracePoint::from_pin(path)?),
+        Mechanism::RawTracepoint | Mechanism::Netlink => {
+            Program::RawTracePoint(RawTracePoint::from_pin(path)?)
+        }
+    })
+}
+
+/// Attaches a program again whose link cannot be pinned.
+fn attach(program: &mut Program, target: &str) -> Result<(), ProgramError> {
+    match program {
+        Program::KProbe(own) => own.attach(target, 0).map(drop),
+        Program::TracePoint(own) => {
+            let (category, name) = target.split_once(':').unwrap_or(("", target));
+            own.attach(category, name).map(drop)
+        }
+        Program::RawTracePoint(own) => own.attach(target).map(drop),
+        Program::FEntry(own) => own.attach().map(drop),
+        Program::FExit(own) => own.attach().map(drop),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,268 @@
+//! Hooks that outlive their agent. Links, programs and maps of one set of hooks are pinned (`BPF_OBJ_PIN` of `bpf(2)`) in a
+//! folder of a BPF file system. As long as the pins are there, the hooks run and write to their rings.
+//!
+//! **Invariant:** a set has its name only once all of it is pinned. The folder of an agent that died before is removed by
+//! the next agent.
+//!
+//! **Invariant:** only one agent at a time has the folder: it holds a lock on it (`flock(2)`).
+
+mod holder;
+
+use std::{
+    fmt, fs,
+    fs::{DirBuilder, File, Permissions, TryLockError},
+    io,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use probe_common::reader::VERSION;
+use tracing::warn;
+
+pub use self::holder::Holder;
+
+/// The default folder.
+pub const PIN_DIR: &str = "/sys/fs/bpf/sandprobe";
+
+/// How long an agent may take to end when another takes over.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often the lock is tried meanwhile.
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
+/// The name of a set that is not complete.
+const INCOMPLETE: &str = "incomplete";
+
+/// Why there can be no pins.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    /// Another agent has the folder.
+    #[error(
+        "sandprobe runs here already{0}, with its hooks in {1}: end it first; \"run --take-over\" goes on in its place, \
+         \"run --no-pin\" runs beside it"
+    )]
+    Taken(Holder, PathBuf),
+    #[error("the sandprobe that runs here{0} did not end within {n} s", n = PATIENCE.as_secs())]
+    Stays(Holder),
+    #[error("cannot end the sandprobe that has {1}{0}: {2}")]
+    Unending(Holder, PathBuf, String),
+    #[error(
+        "{} is not in a BPF file system: on the node, mount -t bpf bpf /sys/fs/bpf; in a container, mount the node's \
+         /sys/fs/bpf at that path", .0.display()
+    )]
+    Elsewhere(PathBuf),
+    #[error("cannot use {}: {source}", path.display())]
+    Unusable { path: PathBuf, source: io::Error },
+    #[error("cannot pin {what}: {why}")]
+    Refused { what: String, why: String },
+}
+
+/// The folder, which this process has locked.
+#[derive(Debug)]
+pub struct Pins {
+    dir: PathBuf,
+    _lock: File,
+}
+
+/// A set of hooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PinnedSet {
+    path: PathBuf,
+    pub(super) name: SetName,
+}
+
+/// The name of a set: which agents can read what it leaves, what it does, and which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SetName {
+    /// `probe_common::reader::VERSION`.
+    pub version: u32,
+    /// Equal for sets that do the same: a hash of the programs and of their settings.
+    pub identity: u64,
+    /// The kernel's id of the lifecycle ring.
+    pub hooks: u32,
+}
+
+impl fmt::Display for SetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}-{:016x}-{}", self.version, self.identity, self.hooks)
+    }
+}
+
+impl SetName {
+    fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.strip_prefix('v')?.split('-');
+        let (version, identity, hooks) = (parts.next()?, parts.next()?, parts.next()?);
+        let (version, hooks) = (version.parse().ok()?, hooks.parse().ok()?);
+        let identity = u64::from_str_radix(identity, 16).ok()?;
+        parts.next().is_none().then_some(Self { version, identity, hooks })
+    }
+}
+
+impl Pins {
+    /// Opens the folder and locks it. It is made if it does not exist, and is root's alone.
+    pub fn open(dir: &Path) -> Result<Self, PinError> {
+        let unusable = |source| PinError::Unusable { path: dir.to_owned(), source };
+        let parent = dir.parent().unwrap_or(dir);
+        let is_there = dir.try_exists().map_err(unusable)?;
+        let place = statfs(if is_there { dir } else { parent });
+        if place.is_ok_and(|place| place.filesystem_type() != BPF_FS_MAGIC) || place.is_err() {
+            return Err(PinError::Elsewhere(dir.to_owned()));
+        }
+        if !is_there {
+            DirBuilder::new().mode(0o700).create(dir).map_err(unusable)?;
+        }
+        fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(unusable)?;
+        let lock = File::open(dir).map_err(unusable)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(PinError::Taken(Holder::of(&lock), dir.to_owned())),
+            Err(TryLockError::Error(source)) => return Err(unusable(source)),
+        }
+        let pins = Self { dir: dir.to_owned(), _lock: lock };
+        pins.remove_incomplete();
+        Ok(pins)
+    }
+
+    /// As [`Self::open`]; an agent that has the folder is told to end, and waited for.
+    pub fn take_over(dir: &Path) -> Result<Self, PinError> {
+        let holder = match Self::open(dir) {
+            Err(PinError::Taken(holder, _)) => holder,
+            other => return other,
+        };
+        holder.end().map_err(|why| PinError::Unending(holder, dir.to_owned(), why))?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match Self::open(dir) {
+                Err(PinError::Taken(..)) if Instant::now() < deadline => thread::sleep(BETWEEN_TRIES),
+                Err(PinError::Taken(holder, _)) => return Err(PinError::Stays(holder)),
+                other => return other,
+            }
+        }
+    }
+
+    /// As [`Self::open`], once no agent has the folder.
+    pub fn wait_for(dir: &Path) -> Result<Self, PinError> {
+        loop {
+            match Self::open(dir) {
+                Err(PinError::Taken(..)) => thread::sleep(BETWEEN_TRIES),
+                other => return other,
+            }
+        }
+    }
+
+    /// Removes everything in the folder, and the folder. Returns how many sets there were.
+    pub fn remove(self) -> Result<usize, PinError> {
+        let sets = self.sets();
+        let count = sets.len();
+        sets.into_iter().try_for_each(PinnedSet::remove)?;
+        fs::remove_dir(&self.dir).map_err(|source| PinError::Unusable { path: self.dir.clone(), source })?;
+        Ok(count)
+    }
+
+    /// The complete sets.
+    pub(crate) fn sets(&self) -> Vec<PinnedSet> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let named = entries.filter_map(|entry| {
+            let name = SetName::parse(entry.file_name().to_str()?)?;
+            Some(PinnedSet { path: entry.path(), name })
+        });
+        named.collect()
+    }
+
+    fn incomplete(&self) -> PathBuf {
+        self.dir.join(INCOMPLETE)
+    }
+
+    fn remove_incomplete(&self) {
+        let path = self.incomplete();
+        if path.exists()
+            && let Err(error) = remove_folder(&path)
+        {
+            warn!(%error, "what an agent left while it pinned its hooks stays there");
+        }
+    }
+
+    /// Pins a new set: `pin` fills its folder.
+    pub(super) fn add(
+        &self,
+        name: SetName,
+        pin: impl FnOnce(&Folder) -> Result<(), PinError>,
+    ) -> Result<(), PinError> {
+        let (new, path) = (self.incomplete(), self.dir.join(name.to_string()));
+        let made = DirBuilder::new().mode(0o700).create(&new);
+        made.map_err(|source| PinError::Unusable { path: new.clone(), source })?;
+        let renamed = pin(&Folder(new.clone()))
+            .and_then(|()| fs::rename(&new, &path).map_err(|source| PinError::Unusable { path, source }));
+        if renamed.is_err() {
+            self.remove_incomplete();
+        }
+        renamed
+    }
+}
+
+impl PinnedSet {
+    /// Whether this program can read what the set leaves.
+    pub(super) fn is_readable(&self) -> bool {
+        self.name.version == VERSION
+    }
+
+    pub(super) fn folder(&self) -> Folder {
+        Folder(self.path.clone())
+    }
+
+    /// Removes the pins. Hooks that nobody else holds end.
+    pub(crate) fn remove(self) -> Result<(), PinError> {
+        remove_folder(&self.path).map_err(|source| PinError::Unusable { path: self.path, source })
+    }
+}
+
+fn remove_folder(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        fs::remove_file(entry?.path())?;
+    }
+    fs::remove_dir(path)
+}
+
+/// The folder of one set, and the names in it.
+#[derive(Clone, Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn map(&self, name: &str) -> PathBuf {
+        self.0.join(format!("map_{name}"))
+    }
+
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.0.join(format!("program_{name}"))
+    }
+
+    pub(super) fn link(&self, name: &str) -> PathBuf {
+        self.0.join(format!("link_{name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PinError, Pins, SetName};
+
+    #[test]
+    fn a_name_tells_what_it_was_made_of() {
+        let name = SetName { version: 1, identity: 0xab, hooks: 42 };
+        assert_eq!(name.to_string(), "v1-00000000000000ab-42");
+        assert_eq!(SetName::parse(&name.to_string()), Some(name));
+        for other in ["", "incomplete", "v1", "v1-zz-1", "v1-00-1-2", "vx-00-1", "00000000000000ab"] {
+            assert_eq!(SetName::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_ordinary_folder_is_refused_and_left_alone() {
+        let place = tempfile::tempdir().expect("a folder");
+        let dir = place.path().join("sandprobe");
+        let error = Pins::open(&dir).expect_err("not a BPF file system");
+        assert!(matches!(error, PinError::Elsewhere(_)), "{error}");
+        assert!(!dir.exists());
+    }
+}

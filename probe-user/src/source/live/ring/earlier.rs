@@ -1,0 +1,183 @@
+//! What hooks have left that this agent's own hooks replace. Both run for a moment: the earlier ones tell what happened
+//! before the change, and the new ones what happened after it.
+
+use std::{collections::BTreeMap, mem, time::Duration};
+
+use probe_common::tally::Ring;
+use tracing::debug;
+
+use super::{Batch, Loss, RecordBuffer, RingsRead, Taken, away, lost, poll_batch};
+use crate::{
+    engine::decode::decode,
+    model::{
+        fact::{Observation, Origin},
+        time::Timestamp,
+    },
+    source::live::{
+        attach::{HookMaps, Rings},
+        tally::Totals,
+    },
+};
+
+/// Two hooks stamp one event within this time of each other.
+const TWINS: Duration = Duration::from_millis(1);
+
+/// What one set of hooks has left, and what of it was told before.
+pub(super) struct Left<'a> {
+    pub(super) hooks: &'a mut HookMaps,
+    pub(super) told: RingsRead,
+}
+
+impl Left<'_> {
+    /// Adds the records that were not told, of the time until `change` and a moment longer; and what was lost.
+    pub(super) fn drain(&mut self, change: Timestamp, now: Timestamp, batch: &mut Batch) {
+        for record in read_all(self.hooks) {
+            if record.after <= position(&self.told, record.ring) {
+                continue;
+            }
+            match decode(&record.bytes) {
+                Ok(seen) if seen.at < change + TWINS => batch.push(seen),
+                Ok(_later) => {}
+                Err(error) => {
+                    debug!(%error, "record unreadable");
+                    batch.push(lost(now, Loss::Record, 1));
+                }
+            }
+        }
+        match self.hooks.tally() {
+            Ok(tally) => {
+                let totals = Totals::new(tally, BTreeMap::new());
+                tell_losses(&totals, &mut self.told, self.hooks.page.silent_since(now), now, batch);
+            }
+            Err(error) => debug!(%error, "counters of earlier hooks unreadable"),
+        }
+    }
+}
+
+/// All records that are complete.
+fn read_all(hooks: &mut HookMaps) -> Vec<Taken> {
+    let (mut buffer, mut records) = (RecordBuffer::default(), Vec::new());
+    if let Some(Rings { lifecycle, bulk }) = &mut hooks.rings {
+        while !poll_batch(lifecycle, bulk, &mut buffer, &mut records) {}
+    }
+    records
+}
+
+/// Adds what was lost since it was told before. If the lifecycle ring was full, nothing is known of the time after the
+/// last record in it; nor if the hooks did nothing since `silent`, because nobody read.
+pub(super) fn tell_losses(
+    totals: &Totals,
+    told: &mut RingsRead,
+    silent: Timestamp,
+    now: Timestamp,
+    batch: &mut Batch,
+) {
+    let unread = mem::replace(&mut told.unread, totals.unread()) < totals.unread();
+    let losses = totals.tell_losses(told);
+    let is_full = losses.iter().any(|(what, _)| *what == Loss::LifecycleRing);
+    let last = batch.iter().filter(|seen| seen.origin == Origin::Kernel).map(|seen| seen.at).max();
+    batch.extend(losses.into_iter().map(|(what, count)| lost(now, what, count)));
+    let blind = [last.filter(|_| is_full), unread.then_some(silent)];
+    if let Some(since) = blind.into_iter().flatten().min() {
+        batch.push(away(now, since));
+    }
+}
+
+/// Joins the records of earlier hooks with those of new ones. Each event is told once: an event at the time of the change
+/// that was stamped before it by one hook and after it by the other is told as the first one says.
+pub(super) fn join(earlier: Batch, new: Batch, change: Timestamp) -> Batch {
+    let is_near = |seen: &Observation| seen.at.0.abs_diff(change.0) < nanoseconds(TWINS);
+    let is_twin = |one: &Observation, other: &Observation| {
+        is_near(one)
+            && is_near(other)
+            && one.fact == other.fact
+            && one.at.0.abs_diff(other.at.0) < nanoseconds(TWINS)
+    };
+    let is_of_hook = |seen: &Observation| seen.origin != Origin::Agent;
+    let (before, behind): (Batch, Batch) =
+        earlier.into_iter().partition(|seen| !is_of_hook(seen) || seen.at < change);
+    let (early, own): (Batch, Batch) = new.into_iter().partition(|seen| is_of_hook(seen) && seen.at < change);
+    let behind: Batch =
+        behind.into_iter().filter(|seen| early.iter().any(|other| is_twin(seen, other))).collect();
+    let own: Batch =
+        own.into_iter().filter(|seen| !before.iter().rev().any(|other| is_twin(seen, other))).collect();
+    [before, behind, own].concat()
+}
+
+fn nanoseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The position in a ring before which all was read.
+pub(super) fn position(read: &RingsRead, ring: Ring) -> u64 {
+    match ring {
+        Ring::Lifecycle => read.lifecycle.position,
+        Ring::Bulk => read.bulk.position,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use probe_common::{
+        event::kind,
+        tally::{Ring, Tally},
+    };
+
+    use super::{Batch, Loss, RingsRead, join, tell_losses};
+    use crate::{
+        model::{
+            fact::{Fact, Observation, Origin},
+            id::NetnsKey,
+            time::Timestamp,
+        },
+        source::live::tally::Totals,
+    };
+
+    fn freed(at: u64, inode: u32) -> Observation {
+        let fact = Fact::NetnsFreed { netns: NetnsKey::new(inode, 0) };
+        Observation { at: Timestamp(at), origin: Origin::Kernel, fact }
+    }
+
+    const CHANGE: u64 = 10_000_000;
+
+    #[test]
+    fn each_event_around_the_change_is_told_once() {
+        let (just, much) = (CHANGE - 100, CHANGE - 5_000_000);
+        // Both see 2 to 4. The earlier hooks alone see 1, which was before, and the new ones alone 5.
+        let earlier = vec![freed(much, 1), freed(just, 2), freed(just, 3), freed(CHANGE + 50, 4)];
+        let new =
+            vec![freed(just + 1, 2), freed(CHANGE + 20, 3), freed(CHANGE - 1, 4), freed(CHANGE + 60, 5)];
+        let joined = join(earlier, new, Timestamp(CHANGE));
+        let told: Vec<u64> = joined.iter().map(|seen| seen.at.0).collect();
+        assert_eq!(told, [much, just, just, CHANGE + 50, CHANGE + 60]);
+    }
+
+    #[test]
+    fn equal_events_that_are_apart_are_two() {
+        let joined =
+            join(vec![freed(CHANGE - 900_000, 1)], vec![freed(CHANGE + 900_000, 1)], Timestamp(CHANGE));
+        assert_eq!(joined.len(), 2);
+    }
+
+    fn losses(lost: u64, unread: u64, told: &mut RingsRead) -> Batch {
+        let mut tally = Tally::ZERO;
+        tally.lost[Ring::Lifecycle as usize][usize::from(kind::EXIT)] = lost;
+        tally.unread = unread;
+        let totals = Totals::new(vec![tally], BTreeMap::new());
+        let mut batch = vec![freed(7, 1)];
+        tell_losses(&totals, told, Timestamp(9), Timestamp(20), &mut batch);
+        batch.split_off(1)
+    }
+
+    #[test]
+    fn a_full_ring_is_told_with_its_size_and_since_when() {
+        let mut told = RingsRead::default();
+        let facts = |batch: Batch| batch.into_iter().map(|seen| seen.fact).collect::<Vec<_>>();
+        let count = Fact::Lost { what: Loss::LifecycleRing, count: 3 };
+        assert_eq!(facts(losses(3, 0, &mut told)), [count, Fact::AgentAway { since: Timestamp(7) }]);
+        assert_eq!(facts(losses(3, 0, &mut told)), []);
+        assert_eq!(facts(losses(3, 5, &mut told)), [Fact::AgentAway { since: Timestamp(9) }]);
+    }
+}
