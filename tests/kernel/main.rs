@@ -16,6 +16,7 @@ mod life;
 mod listening;
 mod netlink;
 mod netns;
+mod pinned;
 mod process;
 mod selftest;
 mod serve;

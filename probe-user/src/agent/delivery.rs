@@ -14,7 +14,7 @@ use crate::{
 
 /// How long anything waits for the state's file. If an agent is killed while the disk hangs for longer, the time since the
 /// last write is a gap.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What waits.
 #[derive(Default)]

@@ -196,6 +196,14 @@ pub(crate) struct Earlier {
 }
 
 impl Earlier {
+    fn open(set: PinnedSet) -> Self {
+        let maps = set.is_readable().then(|| HookMaps::open(&set.folder()));
+        let maps = maps.transpose().inspect_err(|error| {
+            warn!(%error, "what the hooks of an earlier agent left cannot be read");
+        });
+        Self { maps: maps.ok().flatten(), set }
+    }
+
     /// Ends the hooks.
     pub(crate) fn remove(self) -> Result<(), PinError> {
         self.set.remove()
@@ -225,7 +233,7 @@ impl Probe {
         if let Some(probe) = Self::take_over(options, &mut earlier, start)? {
             return Ok(probe);
         }
-        let earlier = earlier.into_iter().map(|set| Earlier { maps: left_maps(&set), set }).collect();
+        let earlier = earlier.into_iter().map(Earlier::open).collect();
         Self::attach(options, earlier, start)
     }
 
@@ -252,7 +260,7 @@ impl Probe {
         };
         let Some(TakenOver { maps, programs, reports, detached }) = found else { return Ok(None) };
         sets.remove(same);
-        let earlier = sets.drain(..).map(|set| Earlier { maps: None, set }).collect();
+        let earlier = sets.drain(..).map(Earlier::open).collect();
         let stats = stats(options)?;
         Ok(Some(Self {
             attached: Programs::TakenOver(programs),
@@ -415,15 +423,6 @@ fn read_btf() -> Result<Btf, Error> {
 fn possible_cpus() -> Result<u32, Error> {
     let cpus = nr_cpus().map_err(|(path, source)| Error::Cpus { path, source })?;
     Ok(u32::try_from(cpus).unwrap_or(u32::MAX))
-}
-
-/// What a set of hooks has left, if this program can read it.
-fn left_maps(set: &PinnedSet) -> Option<HookMaps> {
-    if !set.is_readable() {
-        return None;
-    }
-    let maps = HookMaps::open(&set.folder());
-    maps.inspect_err(|error| warn!(%error, "what the hooks of the last agent left cannot be read")).ok()
 }
 
 /// Has the kernel measure runs, if that is asked for.

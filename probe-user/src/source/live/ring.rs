@@ -216,6 +216,11 @@ impl RingReader {
         self.early.extend(records);
     }
 
+    /// How far the rings were read before this reader.
+    pub(crate) fn begins(&self) -> RingsRead {
+        self.begins
+    }
+
     /// Whether nothing happened unseen after the last agent had read so far.
     pub(crate) fn goes_on_from(&self, before: &RingsRead, earlier: &[Earlier]) -> bool {
         let hooks = earlier.iter().filter_map(|one| one.maps.as_ref());
@@ -236,19 +241,20 @@ impl RingReader {
         let now = self.catch_up_early();
         let told = |hooks| before.filter(|before| before.hooks == hooks).unwrap_or_default();
         let mut records = mem::take(&mut self.early);
-        let (hooks, since) = (self.read.hooks, self.read.since);
-        self.read = RingsRead { hooks, since, ..told(hooks) };
+        self.read = RingsRead { hooks: self.read.hooks, since: self.read.since, ..told(self.read.hooks) };
         records.retain(|record| record.after > earlier::position(&self.read, record.ring));
         self.records = records;
         let mut batch = self.decode(now);
-        let mut others = earlier.iter_mut().filter_map(|one| one.maps.as_mut()).peekable();
-        if others.peek().is_some() {
-            let mut all = Batch::new();
-            for hooks in others {
-                let told = told(hooks.hooks);
-                Left { hooks, told }.drain(since, now, &mut all);
+        if let Some(hooks) = earlier::followed(before, self.read.hooks, earlier) {
+            // Hooks of this agent that are as old saw all of that too.
+            if matches!(self.probe.pinning(), Pinning::Pinned { is_taken_over: true, .. }) {
+                self.read.since = now;
+                self.probe.page().begin(now);
             }
-            batch = earlier::join(all, batch, since);
+            let mut left = Batch::new();
+            let told = told(hooks.hooks);
+            Left { hooks, told }.drain(self.read.since, now, &mut left);
+            batch = earlier::join(left, batch, self.read.since);
         }
         self.count(now, &mut batch);
         self.tell_position(now, &mut batch);

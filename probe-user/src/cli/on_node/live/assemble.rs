@@ -236,6 +236,11 @@ impl<'a> Assembly<'a> {
             .transpose()?
             .flatten();
         self.hooks.drain.page().tell(resumed.and(told).unwrap_or(session.last_seq()));
+        if resumed.is_none() {
+            // A state without it is one that goes on from nothing.
+            let fact = Fact::RingsRead(self.hooks.drain.begins());
+            session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
+        }
         Ok(resumed)
     }
 

@@ -54,7 +54,7 @@ impl ReaderPage {
     }
 
     /// The hooks tell what happened from now on.
-    pub(super) fn begin(&self, since: Timestamp) {
+    pub(crate) fn begin(&self, since: Timestamp) {
         self.word(offset_of!(Reader, since)).store(since.0, Ordering::Relaxed);
     }
 

@@ -14,13 +14,28 @@ use crate::{
         time::Timestamp,
     },
     source::live::{
-        attach::{HookMaps, Rings},
+        attach::{Earlier, HookMaps, Rings},
         tally::Totals,
     },
 };
 
 /// Two hooks stamp one event within this time of each other.
 const TWINS: Duration = Duration::from_millis(1);
+
+/// The hooks that the last agent read, if they are others than this agent's `own`. Further ones were left by agents that died
+/// before they had read anything.
+pub(super) fn followed(
+    before: Option<RingsRead>,
+    own: u32,
+    earlier: &mut [Earlier],
+) -> Option<&mut HookMaps> {
+    let all = earlier.iter_mut().filter_map(|one| one.maps.as_mut());
+    match before {
+        Some(before) if before.hooks == own => None,
+        Some(before) => all.into_iter().find(|maps| maps.hooks == before.hooks),
+        None => all.max_by_key(|maps| maps.page.since()),
+    }
+}
 
 /// What one set of hooks has left, and what of it was told before.
 pub(super) struct Left<'a> {
@@ -54,10 +69,11 @@ impl Left<'_> {
     }
 }
 
-/// All records that are complete.
+/// All records that are complete. They stay in the rings: this agent may die before it has kept what they lead to.
 fn read_all(hooks: &mut HookMaps) -> Vec<Taken> {
     let (mut buffer, mut records) = (RecordBuffer::default(), Vec::new());
     if let Some(Rings { lifecycle, bulk }) = &mut hooks.rings {
+        drop((lifecycle.hold(), bulk.hold()));
         while !poll_batch(lifecycle, bulk, &mut buffer, &mut records) {}
     }
     records

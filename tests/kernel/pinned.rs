@@ -1,0 +1,337 @@
+//! Hooks outlive the agent. Agents are killed, stopped and replaced while a runtime calls its plugin all the time, and the
+//! streams of all agents together tell each call once.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::{guard::unique_name, machine};
+
+use crate::{
+    agent::agent,
+    cni::call::{Environment, Runtime},
+    container::new_id,
+};
+
+/// How an agent ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Killed,
+    Stopped,
+}
+
+/// The place of agents that follow one another.
+struct Place {
+    pins: PathBuf,
+    folder: TempDir,
+    runs: usize,
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        let pins = Path::new("/sys/fs/bpf").join(unique_name("sandprobe"));
+        Ok(Self { pins, folder: tempfile::tempdir()?, runs: 0 })
+    }
+
+    fn command(&self, name: &str) -> Result<Command> {
+        let mut command = Command::new(agent()?);
+        command.args([name, "--pin-dir"]).arg(&self.pins);
+        Ok(command)
+    }
+
+    /// Starts the next agent. The arguments may make its hooks other ones than those of the last agent.
+    fn run(&mut self, arguments: &[&str]) -> Result<Run> {
+        self.runs += 1;
+        let output = |kind| fs::File::create(self.path(self.runs, kind));
+        let child = self
+            .command("run")?
+            .args(["-o", "json", "--listen", "none", "--socket", "none", "--state-dir"])
+            .arg(self.folder.path().join("state"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output("out")?)
+            .stderr(output("err")?)
+            .spawn()?;
+        Ok(Run { child, errors: self.path(self.runs, "err") })
+    }
+
+    fn path(&self, run: usize, kind: &str) -> PathBuf {
+        self.folder.path().join(format!("{run}.{kind}"))
+    }
+
+    fn detach(&self) -> Result<String> {
+        let output = self.command("detach")?.output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The events of all agents. A line that a killed agent wrote only in part is the last of its file.
+    fn events(&self) -> Result<Vec<Value>> {
+        let mut events = Vec::new();
+        for run in 1..=self.runs {
+            let text = fs::read_to_string(self.path(run, "out"))?;
+            let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            for line in whole {
+                events.push(serde_json::from_str(line).with_context(|| format!("run {run}: {line}"))?);
+            }
+        }
+        Ok(events)
+    }
+
+    /// What the agents said, without the indented lines of their banners.
+    fn errors(&self) -> String {
+        let said = (1..=self.runs).filter_map(|run| fs::read_to_string(self.path(run, "err")).ok());
+        let said: Vec<String> = said.collect();
+        let lines = said.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with(' '));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.pins.exists()
+            && let Err(error) = self.detach()
+        {
+            eprintln!("hooks are left in {}: {error:#}", self.pins.display());
+        }
+    }
+}
+
+struct Run {
+    child: Child,
+    errors: PathBuf,
+}
+
+impl Run {
+    /// Returns the first line of the agent's banner, once its hooks work.
+    fn attached(&mut self) -> Result<String> {
+        let deadline = Instant::now() + machine::patience();
+        loop {
+            let text = fs::read_to_string(&self.errors)?;
+            if let Some((first, _)) = text.split_once('\n').filter(|_| text.contains("confined: ")) {
+                return Ok(first.to_owned());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the agent ended with {status}: {text}");
+            }
+            ensure!(Instant::now() < deadline, "not attached: {text}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn end(mut self, end: End) -> Result<ExitStatus> {
+        let signal = match end {
+            End::Killed => Signal::SIGKILL,
+            End::Stopped => Signal::SIGTERM,
+        };
+        kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?;
+        Ok(self.child.wait()?)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Most have ended.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A runtime that calls its plugin for one sandbox after the other.
+struct Churn {
+    stop: Arc<AtomicBool>,
+    worker: JoinHandle<Result<Vec<String>>>,
+}
+
+impl Churn {
+    fn start() -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (mut runtime, stopped) = (Runtime::start()?, Arc::clone(&stop));
+        let worker = thread::Builder::new().name("churn".to_owned()).spawn(move || {
+            let mut ids = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                let id = new_id()?;
+                let add = Environment::of_add(&id);
+                runtime.call(&add, &[])?;
+                runtime.call(&add.with("CNI_COMMAND", "DEL"), &[])?;
+                ids.push(id);
+            }
+            Ok(ids)
+        })?;
+        Ok(Self { stop, worker })
+    }
+
+    /// The ids of the sandboxes.
+    fn end(self) -> Result<Vec<String>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.worker.join().map_err(|_panic| anyhow!("the churn panicked"))?
+    }
+}
+
+/// The calls of each sandbox, as the streams tell them.
+fn calls(events: &[Value]) -> BTreeMap<&str, Vec<String>> {
+    let mut calls: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for event in events {
+        let of_call = ["cni.started", "cni.finished"].contains(&event["event"].as_str().unwrap_or_default());
+        if let Some(id) = event["sandbox"]["id"].as_str().filter(|_| of_call) {
+            let words = [&event["event"], &event["cni"]["command"]].map(|word| word.as_str().unwrap_or("?"));
+            calls.entry(id).or_default().push(words.join(" "));
+        }
+    }
+    calls
+}
+
+/// Checks that the events have each number once, and no gap. An agent that is killed while it writes may have written what
+/// it could not note: the next one writes the same lines again, with the same numbers.
+fn check_numbers(events: Vec<Value>) -> Result<(Vec<Value>, usize)> {
+    let mut by_number: BTreeMap<u64, Value> = BTreeMap::new();
+    let mut repeated = 0;
+    for event in events {
+        let seq = event["seq"].as_u64().context("no seq")?;
+        if let Some(other) = by_number.get(&seq) {
+            ensure!(*other == event, "two events with one number: {other} and {event}");
+            repeated += 1;
+        }
+        by_number.insert(seq, event);
+    }
+    for (seq, expected) in by_number.keys().zip(1..) {
+        ensure!(*seq == expected, "{expected} is missing before {seq}");
+    }
+    Ok((by_number.into_values().collect(), repeated))
+}
+
+/// The agents together told each call of each sandbox, and nothing was lost.
+fn check(place: &Place, ids: &[String]) -> Result<()> {
+    let all = place.events()?;
+    let gaps: Vec<_> = all.iter().filter(|event| event["event"] == "gap").map(ToString::to_string).collect();
+    ensure!(gaps.is_empty(), "{gaps:#?}\n{}", place.errors());
+    let (events, repeated) = check_numbers(all)?;
+    println!(
+        "{} events of {} sandboxes by {} agents, {repeated} repeated",
+        events.len(),
+        ids.len(),
+        place.runs
+    );
+    let told = calls(&events);
+    let expected = ["cni.started ADD", "cni.finished ADD", "cni.started DEL", "cni.finished DEL"];
+    for id in ids {
+        let calls = told.get(id.as_str()).map_or(&[][..], Vec::as_slice);
+        ensure!(calls == expected, "of {id}: {calls:?}\n{}", place.errors());
+    }
+    ensure!(ids.len() > place.runs, "only {} sandboxes", ids.len());
+    Ok(())
+}
+
+/// A number below `below`, another one for each `n`.
+fn scattered(n: usize, below: u64) -> u64 {
+    ((n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % below
+}
+
+fn rounds() -> usize {
+    if machine::is_soak() { 100 } else { machine::share_of(10) }
+}
+
+/// Runs agents one after the other while the runtime works. `end` says how each one ends, and `arguments` how each one is
+/// started.
+fn follow(end: impl Fn(usize) -> End, arguments: impl Fn(usize) -> &'static [&'static str]) -> Result<()> {
+    let mut place = Place::new()?;
+    // The first one sees the beginning.
+    let mut first = place.run(arguments(0))?;
+    first.attached()?;
+    let churn = Churn::start()?;
+    first.end(end(0))?;
+    for round in 1..rounds() {
+        let mut run = place.run(arguments(round))?;
+        if round % 3 == 0 {
+            run.attached()?;
+        }
+        let longest = if machine::is_emulated() { 20_000 } else { 1_200 };
+        thread::sleep(Duration::from_millis(scattered(round, longest)));
+        run.end(end(round))?;
+        thread::sleep(Duration::from_millis(scattered(round + 1000, 200)));
+    }
+    let mut last = place.run(arguments(0))?;
+    last.attached()?;
+    let ids = churn.end()?;
+    let status = last.end(End::Stopped)?;
+    ensure!(status.success(), "{status}\n{}", place.errors());
+    check(&place, &ids)
+}
+
+#[test]
+fn agents_that_are_killed_at_any_moment_leave_nothing_out() -> Result<()> {
+    follow(|_| End::Killed, |_| &[])
+}
+
+#[test]
+fn agents_that_are_stopped_and_killed_leave_nothing_out() -> Result<()> {
+    follow(|round| if round % 2 == 0 { End::Stopped } else { End::Killed }, |_| &[])
+}
+
+/// As in an upgrade to a version with other hooks, and back.
+#[test]
+fn hooks_that_are_replaced_leave_nothing_out() -> Result<()> {
+    const OTHERS: &[&str] = &["--all-execs"];
+    follow(|_| End::Killed, |round| if round % 2 == 0 { &[] } else { OTHERS })
+}
+
+#[test]
+fn a_second_agent_says_who_is_there_or_takes_over() -> Result<()> {
+    let mut place = Place::new()?;
+    let mut first = place.run(&[])?;
+    first.attached()?;
+    let pid = first.child.id().to_string();
+    let mut refused = place.run(&[])?;
+    let status = refused.child.wait()?;
+    let said = fs::read_to_string(&refused.errors)?;
+    ensure!(status.code() == Some(2) && said.lines().count() == 1, "{status}: {said}");
+    ensure!(said.contains(&format!("(process {pid})")) && said.contains("--take-over"), "{said}");
+    let detach = place.command("detach")?.output()?;
+    ensure!(detach.status.code() == Some(2), "an agent has the hooks: {detach:?}");
+    let mut second = place.run(&["--take-over"])?;
+    let banner = second.attached()?;
+    ensure!(banner.contains("hooks taken over"), "{banner}");
+    ensure!(first.child.wait()?.success(), "it was not ended in order");
+    second.end(End::Stopped)?;
+    Ok(())
+}
+
+#[test]
+fn detach_leaves_nothing_behind() -> Result<()> {
+    let before = programs()?;
+    let mut place = Place::new()?;
+    place.run(&[])?.attached()?;
+    ensure!(programs()? > before, "the hooks ended with the agent");
+    let said = place.detach()?;
+    ensure!(said.contains("hooks are detached") && !place.pins.exists(), "{said}");
+    // The kernel frees programs behind a grace period.
+    let deadline = Instant::now() + machine::patience();
+    while programs()? > before {
+        ensure!(Instant::now() < deadline, "{} programs, and {before} before", programs()?);
+        thread::sleep(Duration::from_millis(20));
+    }
+    ensure!(place.detach()?.contains("nothing is pinned"), "it can be run again");
+    Ok(())
+}
+
+/// The number of eBPF programs in the kernel.
+fn programs() -> Result<usize> {
+    let all: Result<Vec<_>, _> = aya::programs::loaded_programs().collect();
+    Ok(all?.len())
+}
