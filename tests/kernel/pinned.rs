@@ -16,12 +16,22 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use nix::{
+    sched::{CloneFlags, unshare},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use probe_common::{event::kind, tally::Ring};
+use probe_user::{
+    model::fact::{Fact, Loss, Observation},
+    source::live::pin::Pins,
+};
 use serde_json::Value;
 use tempfile::TempDir;
-use tests::{guard::unique_name, machine};
+use tests::{
+    guard::unique_name,
+    live::{Live, Setup},
+    machine,
+};
 
 use crate::{
     agent::agent,
@@ -327,6 +337,82 @@ fn detach_leaves_nothing_behind() -> Result<()> {
         thread::sleep(Duration::from_millis(20));
     }
     ensure!(place.detach()?.contains("nothing is pinned"), "it can be run again");
+    Ok(())
+}
+
+/// Makes network namespaces, each of which the hooks tell as made, dropped and freed.
+fn make_namespaces(count: usize) -> Result<()> {
+    for _ in 0..count {
+        let made = thread::Builder::new()
+            .name("namespace".to_owned())
+            .spawn(|| unshare(CloneFlags::CLONE_NEWNET))?;
+        made.join().map_err(|_panic| anyhow!("the thread panicked"))??;
+    }
+    Ok(())
+}
+
+fn own_namespaces(seen: &[Observation]) -> usize {
+    let is_own = |one: &&Observation| matches!(&one.fact, Fact::NetnsCreated { by, .. } if by.key.pid == std::process::id());
+    seen.iter().filter(is_own).count()
+}
+
+/// What did not fit into the ring while no agent read it is told with its exact number, and since when.
+#[test]
+fn a_ring_that_was_too_small_is_a_gap_of_known_size() -> Result<()> {
+    const NAMESPACES: usize = 200;
+    let place = Place::new()?;
+    let pins = Pins::open(&place.pins)?;
+    let setup = Setup { lifecycle: Some(16 << 10), pins: Some(&pins), ..Setup::default() };
+    drop(Live::start(setup)?);
+    make_namespaces(NAMESPACES)?;
+    let finished = Live::start(setup)?.finish()?;
+    let lost = finished.totals.lost(Ring::Lifecycle);
+    let of_namespaces = usize::try_from(lost[usize::from(kind::NETNS_CREATED)])?;
+    let seen = own_namespaces(&finished.seen);
+    ensure!(seen > 0 && seen + of_namespaces >= NAMESPACES, "{seen} seen, {of_namespaces} lost");
+    let told: u64 = finished
+        .seen
+        .iter()
+        .map(|one| match one.fact {
+            Fact::Lost { what: Loss::LifecycleRing, count } => count,
+            _ => 0,
+        })
+        .sum();
+    ensure!(told == lost.iter().sum::<u64>() && told > 0, "{told} told, {lost:?} lost");
+    let last = finished
+        .seen
+        .iter()
+        .filter(|one| matches!(one.fact, Fact::NetnsCreated { .. }))
+        .map(|one| one.at)
+        .max();
+    let away = finished.seen.iter().find_map(|one| match one.fact {
+        Fact::AgentAway { since } => Some(since),
+        _ => None,
+    });
+    ensure!(
+        away.is_some_and(|since| Some(since) >= last),
+        "nothing is known since {away:?}, the last is of {last:?}"
+    );
+    drop(pins);
+    Ok(())
+}
+
+/// An agent that does not read for long is told what it missed.
+#[test]
+fn hooks_that_nobody_reads_for_long_do_nothing() -> Result<()> {
+    const NAMESPACES: usize = 10;
+    let patience = Duration::from_secs(if machine::is_emulated() { 20 } else { 2 });
+    // The reader tells the hooks once that it reads, and again only much later.
+    let live = Live::start(Setup { patience: Some(patience), ..Setup::default() })?;
+    make_namespaces(NAMESPACES)?;
+    thread::sleep(patience);
+    make_namespaces(NAMESPACES)?;
+    let finished = live.finish()?;
+    let seen = own_namespaces(&finished.seen);
+    ensure!(seen == NAMESPACES, "{seen} seen");
+    ensure!(finished.totals.unread() >= NAMESPACES as u64, "{} runs", finished.totals.unread());
+    let away = finished.seen.iter().any(|one| matches!(one.fact, Fact::AgentAway { .. }));
+    ensure!(away, "nothing is told of it");
     Ok(())
 }
 

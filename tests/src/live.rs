@@ -12,7 +12,7 @@ use std::{
         mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread::{self, JoinHandle},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -30,6 +30,7 @@ use probe_user::{
         host::HostRoot,
         live::{
             attach::{HookReport, Options, Probe},
+            pin::Pins,
             ring::{RingReader, SLACK},
             tally::Totals,
         },
@@ -55,10 +56,16 @@ pub struct Setup<'a> {
     pub refused: &'a [Mechanism],
     /// The size of the bulk ring in bytes. `None`: the agent's size.
     pub bulk: Option<u32>,
+    /// The same for the lifecycle ring.
+    pub lifecycle: Option<u32>,
     /// How many network namespaces the tracepoints can track. `None`: the agent's number.
     pub nets: Option<u32>,
     /// Whether the kernel measures the time of each program's runs.
     pub stats: bool,
+    /// How long hooks work without a reader. `None`: the agent's time.
+    pub patience: Option<Duration>,
+    /// Where hooks are left for the next ones.
+    pub pins: Option<&'a Pins>,
 }
 
 /// Attached hooks.
@@ -272,6 +279,9 @@ pub fn load(setup: Setup<'_>) -> Result<(Probe, Hierarchy)> {
     options.stats = setup.stats;
     options.nets = setup.nets.unwrap_or(options.nets);
     options.bulk = setup.bulk.unwrap_or(options.bulk);
+    options.lifecycle = setup.lifecycle.unwrap_or(options.lifecycle);
+    options.patience = setup.patience.unwrap_or(options.patience);
+    options.pins = setup.pins;
     let probe = Probe::load(&options)?;
     let own = cgroupfs::hierarchies()?;
     let own = own.into_iter().find(|hierarchy| hierarchy.id == chosen.id);
