@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
+    batch::v1::Job,
     core::v1::{Container, PodSpec, Service, Volume},
     networking::v1::NetworkPolicy,
 };
@@ -254,5 +255,40 @@ fn the_apparmor_field_needs_kubernetes_1_30() -> Result<()> {
     };
     ensure!(of("1.29.4")?.is_none(), "1.29 refuses it");
     ensure!(of("1.30.0")?.is_some_and(|profile| profile.type_ == "Unconfined"), "1.30 confines it");
+    Ok(())
+}
+
+#[test]
+fn hooks_are_pinned_on_the_node_unless_asked_otherwise() -> Result<()> {
+    let is_mounted = |pod: &PodSpec| -> Result<bool> {
+        let mounts = agent(pod)?.volume_mounts.clone().unwrap_or_default();
+        Ok(mounts.iter().any(|mount| mount.mount_path == "/sys/fs/bpf" && mount.read_only != Some(true)))
+    };
+    ensure!(is_mounted(&pod(&[])?)? && !has(&args(&[])?, "--no-pin"), "not pinned");
+    let off = ["pinHooks=false"];
+    ensure!(!is_mounted(&pod(&off)?)? && has(&args(&off)?, "--no-pin"), "pinned");
+    ensure!(render::at_uninstall(&off)?.is_empty(), "nothing is to be removed");
+    Ok(())
+}
+
+/// On each node that has an agent, a pod removes what the agent has left.
+#[test]
+fn an_uninstall_removes_the_hooks_of_each_node() -> Result<()> {
+    let sets = ["detachSeconds=90", "nodeSelector.disk=ssd"];
+    let objects = render::at_uninstall(&sets)?;
+    let set: DaemonSet = serde_json::from_value(render::only(&objects, "DaemonSet")?.clone())?;
+    let job: Job = serde_json::from_value(render::only(&objects, "Job")?.clone())?;
+    let of_nodes = set.spec.and_then(|spec| spec.template.spec).context("a pod of each node")?;
+    let of_job = job.spec.and_then(|spec| spec.template.spec).context("a pod of the job")?;
+    let agents = pod(&sets)?;
+    ensure!(of_nodes.tolerations == agents.tolerations && of_nodes.node_selector == agents.node_selector);
+    for (pod, lingers) in [(&of_nodes, "--linger=24h"), (&of_job, "--linger=90s")] {
+        let container = agent(pod)?;
+        let args = container.args.clone().context("arguments")?;
+        ensure!(args == ["detach", "--wait", lingers], "{args:?}");
+        ensure!(container.image == agent(&agents)?.image, "{:?}", container.image);
+        let context = container.security_context.clone().context("a security context")?;
+        ensure!(context.capabilities.is_some_and(|it| it.add.is_none()), "it needs no capability");
+    }
     Ok(())
 }

@@ -33,16 +33,28 @@ pub(crate) fn helm(arguments: &[&str]) -> Result<String> {
     command::output(&tool("helm"), arguments).context("cargo xtask test --fast fetches helm")
 }
 
-/// The text of everything that the chart renders with these `--set` arguments.
+/// The text of everything that the chart renders with these `--set` arguments, without what Helm runs at an uninstall.
 pub(crate) fn template(sets: &[&str]) -> Result<String> {
     template_for(KUBERNETES, sets)
 }
 
 pub(crate) fn template_for(kubernetes: &str, sets: &[&str]) -> Result<String> {
+    render(kubernetes, sets, &["--no-hooks"])
+}
+
+/// The objects that Helm makes at an uninstall.
+pub(crate) fn at_uninstall(sets: &[&str]) -> Result<Vec<Value>> {
+    let mut all = objects(&render(KUBERNETES, sets, &[])?)?;
+    all.retain(|object| object["metadata"]["annotations"]["helm.sh/hook"] == "post-delete");
+    Ok(all)
+}
+
+fn render(kubernetes: &str, sets: &[&str], more: &[&str]) -> Result<String> {
     let chart = chart().display().to_string();
     let mut arguments = vec!["template", "sandprobe", &chart, "--namespace", "sandprobe"];
     arguments.extend(["--kube-version", kubernetes]);
     arguments.extend(sets.iter().flat_map(|set| ["--set", *set]));
+    arguments.extend(more);
     helm(&arguments)
 }
 

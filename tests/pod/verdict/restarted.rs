@@ -1,4 +1,5 @@
-//! The agent is killed, things happen, and another agent goes on with what the first one knew.
+//! The agent is killed, things happen, and another agent goes on with what the first one knew, and with its hooks if they
+//! were left.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -6,21 +7,28 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tests::{
     finding::kind_and_form,
+    guard::unique_name,
     keyed::Faults,
     node::Node,
+    skipped,
     story::{Stage, job},
     stream::{Received, Stream},
 };
 
-use super::{REDUNDANT, declared_store, findings, grace, key, until_confirmed};
+use super::{
+    REDUNDANT, check_redundant, declared_store, ensure_exactly, findings, grace, key, until_confirmed,
+    wait_for_candidates,
+};
 
-/// Runs an agent that keeps its state in this directory.
-fn run(state: &Path, store: &str) -> Result<Stream> {
+/// Runs an agent that keeps its state in this directory, and leaves its hooks in the folder `pins`.
+fn run(state: &Path, pins: &str, store: &str) -> Result<Stream> {
     let (state, grace) = (state.display().to_string(), format!("{}s", grace().as_secs()));
     Stream::start(&[
         "run",
         "--state-dir",
         &state,
+        "--pin-dir",
+        pins,
         "--listen",
         "none",
         "--ipam-store",
@@ -56,7 +64,7 @@ fn a_killed_agent_loses_no_finding_and_the_next_one_finds_the_leak_that_nobody_s
     let state = tempfile::tempdir()?;
     let words = [&REDUNDANT[..], &["leaked_address/del_blind"]].concat();
 
-    let mut first = run(state.path(), &store)?;
+    let mut first = run(state.path(), "none", &store)?;
     let mut stage = Stage::new(&mut node)?;
     stage.redundant_sandbox(&job("seen"))?;
     until_confirmed(&mut first, &words)?;
@@ -68,7 +76,7 @@ fn a_killed_agent_loses_no_finding_and_the_next_one_finds_the_leak_that_nobody_s
     let unseen = stage.redundant_sandbox(&job("unseen"))?;
     let pod = unseen.pods.last().context("its pod")?;
     let address = pod.sandboxes[1].addresses.first().context("an address")?.clone();
-    let mut second = run(state.path(), &store)?;
+    let mut second = run(state.path(), "none", &store)?;
     second.until("the time without an agent", |event| {
         event["event"] == "gap" && event["gap"]["what"] == "no_agent"
     })?;
@@ -98,4 +106,44 @@ fn a_killed_agent_loses_no_finding_and_the_next_one_finds_the_leak_that_nobody_s
         ensure!(is_true, "{form} is not true: {it:#}");
     }
     Ok(())
+}
+
+/// Ends the hooks that agents have left.
+struct Pins(String);
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let ended = Command::new("sandprobe").args(["detach", "--pin-dir", &self.0]).status();
+        if !ended.is_ok_and(|status| status.success()) {
+            eprintln!("hooks are left in {}", self.0);
+        }
+    }
+}
+
+/// The hooks were there when nobody else was: what they saw is told as if the agent had been there.
+#[test]
+fn what_happened_while_no_agent_ran_is_told_with_its_cause() -> Result<()> {
+    skipped::retry(|_| {
+        let mut node = Node::start_keyed(Faults::default())?;
+        let store = declared_store(&node).context("the plugin's store")?;
+        let state = tempfile::tempdir()?;
+        let pins = Pins(format!("/sys/fs/bpf/{}", unique_name("sandprobe")));
+        let words = [&REDUNDANT[..], &["leaked_address/del_blind"]].concat();
+
+        // It is killed.
+        drop(run(state.path(), &pins.0, &store)?);
+        let mut stage = Stage::new(&mut node)?;
+        let truth = stage.redundant_sandbox(&job("unseen"))?;
+        let mut second = run(state.path(), &pins.0, &store)?;
+        let confirmed = until_confirmed(&mut second, &words);
+        wait_for_candidates();
+        let (received, _) = second.end()?;
+        stage.clean()?;
+        node.stop()?;
+
+        confirmed?;
+        let gaps: Vec<_> = received.events.iter().filter(|event| event["event"] == "gap").collect();
+        ensure!(gaps.is_empty(), "{gaps:#?}");
+        check_redundant(&truth, &ensure_exactly(&received, &words)?)
+    })
 }

@@ -85,3 +85,54 @@ relabelings:
 {{- define "sandprobe.volume" -}}
 host{{ regexReplaceAll "[^a-z0-9]+" (lower .) "-" | trunc 58 | trimSuffix "-" }}
 {{- end -}}
+
+{{- /* A pod that removes the hooks of its node once the agent has ended, and stays for a while. */ -}}
+{{- define "sandprobe.detach" -}}
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+hostPID: true
+hostNetwork: true
+terminationGracePeriodSeconds: 1
+{{- with .root.Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+containers:
+  - name: detach
+    image: {{ include "sandprobe.image" .root }}
+    imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+    args: [detach, --wait, --linger={{ .lingers }}]
+    resources:
+      requests: {cpu: 5m, memory: 16Mi}
+      limits: {memory: 64Mi}
+    securityContext:
+      # The folder is root's.
+      runAsUser: 0
+      runAsGroup: 0
+      readOnlyRootFilesystem: true
+      allowPrivilegeEscalation: false
+      capabilities:
+        drop: [ALL]
+      {{- with .root.Values.seccompProfile }}
+      seccompProfile: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .root.Values.seLinuxOptions }}
+      seLinuxOptions: {{- toYaml . | nindent 8 }}
+      {{- end }}
+    volumeMounts:
+      - name: bpf
+        mountPath: /sys/fs/bpf
+volumes:
+  - name: bpf
+    hostPath:
+      path: /sys/fs/bpf
+      type: Directory
+{{- end -}}

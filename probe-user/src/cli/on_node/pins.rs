@@ -1,11 +1,16 @@
 //! The folder in which hooks outlive the agent: the flags of `run`, and `sandprobe detach`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use clap::Args;
 
 use crate::{
     cli::{ExitStatus, output},
+    config::duration,
     source::live::pin::{PIN_DIR, PinError, Pins},
 };
 
@@ -61,6 +66,10 @@ pub(in crate::cli) struct Detach {
     /// If sandprobe runs here, wait until it has ended
     #[arg(long)]
     wait: bool,
+
+    /// Stay for this long afterwards, as the chart's uninstall needs it
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    linger: Option<Duration>,
 }
 
 impl Detach {
@@ -79,6 +88,9 @@ impl Detach {
         }
         .into_bytes();
         output::write(&mut said)?;
+        if let Some(span) = self.linger {
+            thread::sleep(span);
+        }
         Ok(ExitStatus::Ok)
     }
 }

@@ -20,7 +20,7 @@ mod symbol;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io, mem,
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     thread,
     time::{Duration, Instant},
 };
@@ -174,7 +174,11 @@ pub struct Probe {
 
 enum Programs {
     Loaded(Ebpf),
-    TakenOver(Vec<(&'static str, Loaded)>),
+    TakenOver {
+        programs: Vec<(&'static str, OwnedFd)>,
+        /// The programs that are attached only as long as these live.
+        _attached_again: Vec<Loaded>,
+    },
 }
 
 /// Whether the hooks outlive this process.
@@ -258,12 +262,14 @@ impl Probe {
             }
             None => None,
         };
-        let Some(TakenOver { maps, programs, reports, detached }) = found else { return Ok(None) };
+        let Some(TakenOver { maps, programs, attached_again, reports, detached }) = found else {
+            return Ok(None);
+        };
         sets.remove(same);
         let earlier = sets.drain(..).map(Earlier::open).collect();
         let stats = stats(options)?;
         Ok(Some(Self {
-            attached: Programs::TakenOver(programs),
+            attached: Programs::TakenOver { programs, _attached_again: attached_again },
             maps,
             logger: None,
             reports,
@@ -347,17 +353,21 @@ impl Probe {
     /// Reads all counters.
     pub fn totals(&self) -> Result<Totals, Error> {
         let mut programs = BTreeMap::new();
-        let mut count = |name: &str, program: &Loaded| {
-            // A program that is not loaded has no descriptor.
-            let Ok(fd) = program.fd() else { return Ok(()) };
-            let runs = run::of(fd.as_fd())
-                .map_err(|source| Error::Uncounted { program: name.to_owned(), source })?;
+        let mut count = |name: &str, program: BorrowedFd<'_>| {
+            let runs =
+                run::of(program).map_err(|source| Error::Uncounted { program: name.to_owned(), source })?;
             programs.insert(name.to_owned(), runs);
             Ok(())
         };
         match &self.attached {
-            Programs::Loaded(ebpf) => ebpf.programs().try_for_each(|(name, program)| count(name, program))?,
-            Programs::TakenOver(all) => all.iter().try_for_each(|(name, program)| count(name, program))?,
+            // A program that is not loaded has no descriptor.
+            Programs::Loaded(ebpf) => ebpf
+                .programs()
+                .filter_map(|(name, program)| Some((name, program.fd().ok()?)))
+                .try_for_each(|(name, program)| count(name, program.as_fd()))?,
+            Programs::TakenOver { programs, .. } => {
+                programs.iter().try_for_each(|(name, program)| count(name, program.as_fd()))?;
+            }
         }
         Ok(Totals::new(self.maps.tally()?, programs))
     }

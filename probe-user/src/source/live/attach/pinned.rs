@@ -3,6 +3,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    os::fd::OwnedFd,
+    path::Path,
     time::Duration,
 };
 
@@ -10,7 +12,7 @@ use aya::{
     Ebpf,
     maps::Map,
     programs::{
-        FEntry, FExit, KProbe, ProbeKind, Program, ProgramError, RawTracePoint, TracePoint,
+        KProbe, ProbeKind, Program, ProgramError, TracePoint,
         links::{FdLink, PinnedLink},
     },
 };
@@ -20,12 +22,13 @@ use serde::{Deserialize, Serialize};
 use super::{
     HookReport, OBJECT, Options,
     hook_maps::{HookMaps, leave_report},
+    run,
 };
 use crate::{
     model::fact::{Attached, Mechanism},
     source::live::{
         error::Error,
-        pin::{Folder, PinError, PinnedSet, Pins, SetName},
+        pin::{PinError, PinnedSet, Pins, SetName},
         plan::{self, HOOKS},
     },
 };
@@ -44,7 +47,9 @@ struct Left {
 /// Hooks that were taken over.
 pub(super) struct TakenOver {
     pub(super) maps: HookMaps,
-    pub(super) programs: Vec<(&'static str, Program)>,
+    pub(super) programs: Vec<(&'static str, OwnedFd)>,
+    /// The programs that are attached only as long as these live.
+    pub(super) attached_again: Vec<Program>,
     pub(super) reports: Vec<HookReport>,
     /// The programs that were detached while no agent ran, because the kernel cannot pin their links.
     pub(super) detached: Vec<&'static str>,
@@ -135,19 +140,19 @@ pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<Ta
         return Ok(None);
     }
     let mut reports = Vec::new();
-    let (mut programs, mut detached) = (Vec::new(), Vec::new());
+    let (mut programs, mut detached, mut attached_again) = (Vec::new(), Vec::new(), Vec::new());
     for hook in HOOKS {
         let Some(attached) = left.attached.iter().find(|attached| attached.signal == hook.signal) else {
             return Ok(None);
         };
         let by = hook.tries.iter().find(|one| Some(one.mechanism) == attached.mechanism);
         for program in by.map_or(&[][..], |one| one.programs) {
-            let mechanism = attached.mechanism.ok_or(Error::Foreign(program.name))?;
-            let mut opened = open(&folder, program.name, mechanism)
-                .map_err(|source| Error::TakenOver { program: program.name, source })?;
+            let refused = |source| Error::TakenOver { program: program.name, source };
+            let opened = run::open(&folder.program(program.name));
+            let opened = opened.map_err(|error| refused(error.into()))?;
             if PinnedLink::from_pin(folder.link(program.name)).is_err() {
-                attach(&mut opened, program.target)
-                    .map_err(|source| Error::TakenOver { program: program.name, source })?;
+                let path = folder.program(program.name);
+                attached_again.push(attach(&path, attached.mechanism, program.target).map_err(refused)?);
                 detached.push(program.name);
             }
             programs.push((program.name, opened));
@@ -163,34 +168,27 @@ pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<Ta
             lacks: BTreeSet::new(),
         });
     }
-    Ok(Some(TakenOver { maps, programs, reports, detached }))
-}
-
-fn open(folder: &Folder, name: &str, mechanism: Mechanism) -> Result<Program, ProgramError> {
-    let path = folder.program(name);
-    Ok(match mechanism {
-        Mechanism::Fentry => Program::FEntry(FEntry::from_pin(path)?),
-        Mechanism::Fexit => Program::FExit(FExit::from_pin(path)?),
-        Mechanism::Kprobe => Program::KProbe(KProbe::from_pin(path, ProbeKind::Entry)?),
-        Mechanism::Kretprobe => Program::KProbe(KProbe::from_pin(path, ProbeKind::Return)?),
-        Mechanism::Tracepoint => Program::TracePoint(TracePoint::from_pin(path)?),
-        Mechanism::RawTracepoint | Mechanism::Netlink => {
-            Program::RawTracePoint(RawTracePoint::from_pin(path)?)
-        }
-    })
+    Ok(Some(TakenOver { maps, programs, attached_again, reports, detached }))
 }
 
 /// Attaches a program again whose link cannot be pinned.
-fn attach(program: &mut Program, target: &str) -> Result<(), ProgramError> {
-    match program {
-        Program::KProbe(own) => own.attach(target, 0).map(drop),
-        Program::TracePoint(own) => {
+fn attach(path: &Path, mechanism: Option<Mechanism>, target: &str) -> Result<Program, ProgramError> {
+    Ok(match mechanism {
+        Some(Mechanism::Tracepoint) => {
             let (category, name) = target.split_once(':').unwrap_or(("", target));
-            own.attach(category, name).map(drop)
+            let mut own = TracePoint::from_pin(path)?;
+            own.attach(category, name)?;
+            Program::TracePoint(own)
         }
-        Program::RawTracePoint(own) => own.attach(target).map(drop),
-        Program::FEntry(own) => own.attach().map(drop),
-        Program::FExit(own) => own.attach().map(drop),
-        _ => Ok(()),
-    }
+        Some(Mechanism::Kprobe | Mechanism::Kretprobe) => {
+            let is_entry = mechanism == Some(Mechanism::Kprobe);
+            let kind = if is_entry { ProbeKind::Entry } else { ProbeKind::Return };
+            let mut own = KProbe::from_pin(path, kind)?;
+            own.attach(target, 0)?;
+            Program::KProbe(own)
+        }
+        Some(Mechanism::Fentry | Mechanism::Fexit | Mechanism::RawTracepoint | Mechanism::Netlink) | None => {
+            return Err(ProgramError::NotLoaded);
+        }
+    })
 }

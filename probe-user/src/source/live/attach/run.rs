@@ -3,8 +3,13 @@
 //! meanwhile, the kernel skips its run.
 
 use std::{
+    ffi::CString,
     io,
-    os::fd::{AsRawFd as _, BorrowedFd},
+    os::{
+        fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
     time::Duration,
 };
 
@@ -16,6 +21,32 @@ const GET_INFO: libc::c_int = 15;
 /// The struct up to `bpf_prog_info.recursion_misses` (Linux 5.12), the last of these words. `run_time_ns` and
 /// `run_cnt` (5.1) are before it.
 const WORDS: usize = 27;
+
+/// `BPF_OBJ_GET`.
+const GET_PINNED: libc::c_int = 7;
+
+/// The members of `union bpf_attr` for that, up to the last that is used.
+#[repr(C)]
+struct PinnedAttribute {
+    path: u64,
+    fd: u32,
+    flags: u32,
+}
+
+/// Opens a pinned program. aya would ask for the types of the function that it is attached to, which takes `CAP_SYS_ADMIN`.
+pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attribute = PinnedAttribute { path: path.as_ptr().expose_provenance() as u64, fd: 0, flags: 0 };
+    // SAFETY: the attribute has the given length, and the path is text that ends with a zero and outlives the call.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_bpf, GET_PINNED, &raw mut attribute, size_of::<PinnedAttribute>()) };
+    let fd = libc::c_int::try_from(fd).map_err(io::Error::other)?;
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened it for this process.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
 
 /// `union bpf_attr.info`.
 #[repr(C)]
