@@ -33,6 +33,7 @@ const OTHERS: &[&str] = &[
     "--namespace",
     "--no-trunc",
     "--now",
+    "--pin",
     "--quick",
     "--reuse-values",
     "--root",
