@@ -16,6 +16,10 @@ use crate::{
 
 /// Locked while an agent lives.
 const LOCK: &str = ".engine.lock";
+/// How many agents in a row have begun to read the file, and not begun one of their own.
+const TRIES: &str = ".engine.tries";
+/// As many agents may try. A state that ends them all would be read for ever.
+const MOST_TRIES: usize = 10;
 /// How many bytes are gathered for one write.
 const PIECE: usize = 64 << 10;
 
@@ -80,6 +84,18 @@ impl Place {
         Ok(())
     }
 
+    /// Counts an agent that reads the file. False if too many have tried in vain.
+    pub(super) fn may_try(&self) -> bool {
+        let path = self.dir.join(TRIES);
+        let tries = fs::read(&path).map_or(0, |tries| tries.len());
+        if tries >= MOST_TRIES {
+            return false;
+        }
+        // Without room for it nothing is counted.
+        fs::write(&path, vec![b'.'; tries + 1]).ok();
+        true
+    }
+
     pub(super) fn write(&mut self, job: Job) -> io::Result<()> {
         let done = match job {
             Job::Begin { entries, at } => self.begin(entries, at),
@@ -103,6 +119,7 @@ impl Place {
             fs::remove_file(&new).ok();
         }
         self.file = Ok(replaced?);
+        fs::remove_file(self.dir.join(TRIES)).ok();
         Ok(())
     }
 

@@ -48,6 +48,11 @@ pub(crate) fn open(
     let mut place = Place::new(dir, header);
     // The first write reports an error. Without the lock another agent may be writing the file.
     let kept = match place.lock() {
+        Ok(()) if !place.path().exists() => None,
+        Ok(()) if !place.may_try() => {
+            set_aside(&place.path(), "each of ten agents ended while it took it over", "going on without it");
+            None
+        }
         Ok(()) => read(&place.path(), header)?,
         Err(_) => None,
     };

@@ -287,3 +287,71 @@ fn the_file_begins_anew_when_much_was_added_and_after_a_failure() {
     assert_eq!(writes.troubles(), [""; 0]);
     assert_eq!(resumed(dir.path()).0.engine().dump(), before);
 }
+
+/// A state that ends each agent which reads it would keep all agents from working.
+#[test]
+fn a_state_that_nobody_could_take_over_is_set_aside() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 3, 4));
+    for _ in 0..10 {
+        let (checkpoint, kept) = open(dir.path());
+        assert!(kept.is_some());
+        // It ends before it begins a file.
+        block_on(checkpoint.writer.finish(None));
+    }
+    let (checkpoint, kept) = open(dir.path());
+    assert!(kept.is_none());
+    block_on(checkpoint.writer.finish(None));
+    assert!(files(dir.path()).contains(&format!("{FILE}.damaged")), "{:?}", files(dir.path()));
+}
+
+#[test]
+fn an_agent_that_begins_a_file_ends_the_count() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 3, 4));
+    for _ in 0..30 {
+        let (mut checkpoint, kept) = open(dir.path());
+        assert!(kept.is_some());
+        let mut session = session();
+        kept.and_then(|it| it.resume(&mut session, resume::ALL, NOW).expect("it is not recorded"));
+        checkpoint.begin(NOW, &mut session);
+        kill(checkpoint, &mut session);
+    }
+}
+
+/// The clock of a boot does not go back: such a state is another's.
+#[test]
+fn a_state_of_the_future_is_set_aside() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 3, 4));
+    let (checkpoint, kept) = open(dir.path());
+    let mut session = session();
+    let before = session.engine().dump();
+    let last =
+        kept.and_then(|it| it.resume(&mut session, resume::ALL, Timestamp(1)).expect("it is not recorded"));
+    // A bit ahead is an agent's that told at its end what it held back.
+    assert_eq!(last, Some(Timestamp(7 * SECOND)));
+    block_on(checkpoint.writer.finish(None));
+    drop(leave(dir.path(), 3, 400));
+    let (checkpoint, kept) = open(dir.path());
+    let mut session = self::session();
+    let last =
+        kept.and_then(|it| it.resume(&mut session, resume::ALL, Timestamp(1)).expect("it is not recorded"));
+    assert_eq!((last, session.engine().dump()), (None, before));
+    block_on(checkpoint.writer.finish(None));
+    assert!(files(dir.path()).contains(&format!("{FILE}.damaged")), "{:?}", files(dir.path()));
+}
+
+/// What the last agent had not told is told, with the numbers that it would have had.
+#[test]
+fn what_was_not_told_is_told_by_the_next_agent() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut before = leave(dir.path(), 3, 4);
+    let (checkpoint, kept) = open(dir.path());
+    let mut after = session();
+    kept.and_then(|it| it.resume(&mut after, 5, NOW).expect("it is not recorded")).expect("a state");
+    let all = String::from_utf8(before.output().clone()).expect("text");
+    let untold: String = all.split_inclusive('\n').skip(5).collect();
+    assert_eq!(String::from_utf8(after.output().clone()).expect("text"), untold);
+    block_on(checkpoint.writer.finish(None));
+}

@@ -5,8 +5,8 @@
 //! were empty, minus a slack. A hook takes its time stamp first, then gathers its record, and only then reserves room
 //! in a ring. A record that is reserved but not yet submitted makes a ring look empty.
 //!
-//! **Invariant:** without records there is no wakeup. After the last record there are only the wakeups that move the
-//! watermark past it and read the counters once more.
+//! **Invariant:** without records there is a wakeup every five minutes. After the last record there are only the wakeups that
+//! move the watermark past it and read the counters once more.
 
 mod earlier;
 mod poll;
@@ -52,6 +52,9 @@ pub const SLACK: Duration = Duration::from_millis(5);
 
 /// How often the counters are read while records come.
 const TALLY_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long to wait for more records before the rings are read. They hold what comes in hundreds of times as long.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// How often the hooks are told that they are read: within [`PATIENCE`](super::attach::PATIENCE), after which they would
 /// stop.
@@ -297,6 +300,11 @@ impl RingReader {
             tokio::select! {
                 () = stop.requested() => return Ok(()),
                 woken = self.wait() => woken?,
+            }
+            // More records follow within moments. One wakeup serves them all.
+            tokio::select! {
+                () = stop.requested() => return Ok(()),
+                () = time::sleep(GATHER) => {}
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::{fs::File, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
 use anyhow::Context;
+use tracing::warn;
 
 use super::{
     ProbeArgs,
@@ -76,6 +77,9 @@ impl Start<'_> {
         // Without permission nothing is changed: neither an older recording nor the socket.
         Probe::permitted()?;
         let pins = self.pins.map(PinArgs::open).transpose()?.flatten();
+        if let Some(Err(error)) = &pins {
+            warn!(%error, "hooks do not outlive this agent");
+        }
         let place = Place::find(HostRoot::open(&self.probe.host.host_root)?)?;
         warn_of_absent(&stores, &place.root);
         let file = self.file.map(create).transpose()?;
