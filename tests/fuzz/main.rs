@@ -19,12 +19,11 @@ const MUTATIONS: usize = 100;
 
 /// Runs it, and names the file of an input that fails.
 fn try_input(fuzzer: &Fuzzer, input: &[u8]) {
-    let failed = panic::catch_unwind(|| (fuzzer.run)(input)).err();
-    if let Some(failed) = failed {
+    // Its own message was printed by then.
+    if panic::catch_unwind(|| (fuzzer.run)(input)).is_err() {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{}", fuzzer.name));
         fs::write(&file, input).expect("the input is kept");
-        eprintln!("{} fails with the input in {}", fuzzer.name, file.display());
-        panic::resume_unwind(failed);
+        panic!("{} fails with the input in {}", fuzzer.name, file.display());
     }
 }
 

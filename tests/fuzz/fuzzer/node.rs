@@ -12,7 +12,6 @@ use std::{
     fs,
     os::unix::{ffi::OsStrExt as _, fs::symlink},
     path::{Component, Path},
-    sync::LazyLock,
 };
 
 use probe_user::{
@@ -44,18 +43,18 @@ const NOW: Timestamp = Timestamp(3_600_000_000_000);
 const DECLARED: &str = "/var/lib/own-ipam";
 
 /// In memory, if the machine has such a folder.
-static ROOTS: LazyLock<TempDir> = LazyLock::new(|| {
+fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     made.expect("a folder")
-});
+}
 
 /// What a part of the agent reads of a node.
 type Lists = fn(Node<'_>, &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>) -> Result<Skipped, Closed>;
 
 /// Reads the node twice, and tells an engine.
 fn read(bytes: &[u8], lists: Lists) {
-    let root = tempfile::tempdir_in(ROOTS.path()).expect("a folder");
+    let root = folder();
     lay_out(root.path(), bytes);
     let host = HostRoot::open(root.path()).expect("a root");
     let seen = facts(&host, lists);

@@ -92,7 +92,7 @@ pub fn run(bytes: &[u8]) {
         let late = Timestamp(player.now().0.saturating_sub(seen.at.0 % 5_000_000));
         assert_ne!(seen.fact, Fact::Watermark);
         player.observe(late, seen.origin, seen.fact);
-        if header.cpu % 4 == 0 {
+        if header.cpu.is_multiple_of(4) {
             player.watermark();
         }
     }

@@ -193,15 +193,18 @@ fn padding_is_no_part_of_an_identity() {
             Record::new(&made, kind::CGROUP_EMPTIED, 0, &[]),
         ]);
     for record in records {
-        match record.read().fact {
-            Fact::NetnsCreated { netns, .. }
-            | Fact::NetnsDropped { netns, .. }
-            | Fact::NetnsFreed { netns } => {
-                assert_eq!(netns, NetnsKey::new(41, 5));
-            }
-            Fact::AddressAdded(it) => assert_eq!(it.netns, NetnsKey::new(41, 5)),
-            Fact::CgroupEmptied { cgroup } => assert_eq!(cgroup.key, CgroupKey::new(4, 99)),
-            other => panic!("{other:?}"),
+        let fact = record.read().fact;
+        if let Fact::NetnsCreated { netns, .. }
+        | Fact::NetnsDropped { netns, .. }
+        | Fact::NetnsFreed { netns } = fact
+        {
+            assert_eq!(netns, NetnsKey::new(41, 5));
+        } else if let Fact::AddressAdded(it) = fact {
+            assert_eq!(it.netns, NetnsKey::new(41, 5));
+        } else if let Fact::CgroupEmptied { cgroup } = fact {
+            assert_eq!(cgroup.key, CgroupKey::new(4, 99));
+        } else {
+            panic!("{fact:?}");
         }
     }
 }

@@ -29,6 +29,7 @@ const OTHERS: &[&str] = &[
     "--id",
     "--json",
     "--kernel",
+    "--minutes",
     "--name",
     "--namespace",
     "--no-trunc",

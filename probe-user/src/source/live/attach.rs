@@ -284,7 +284,10 @@ impl Probe {
         let (mut loader, cleanup_net, btf) = read_kernel();
         let btf = btf?;
         let offsets = knob::offsets(&btf)?;
-        let switches = knob::switches(&btf, options, cleanup_net.address())?;
+        let switches = {
+            let Options { root, hierarchy, all_execs, nets, patience, .. } = *options;
+            knob::switches(&btf, root, hierarchy, all_execs, cleanup_net.address(), nets, patience)?
+        };
 
         let log_level = if options.log { u8::MAX } else { 0 };
         loader

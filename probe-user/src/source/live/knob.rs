@@ -1,11 +1,11 @@
 //! The settings that the loader passes to the eBPF programs: offsets of this kernel, and switches for this node.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use nix::errno::Errno;
 use probe_common::knob::{ABSENT, NETS_MAX, Offsets, Switches};
 
-use super::{attach::Options, btf::Btf, error::Error};
+use super::{btf::Btf, error::Error};
 use crate::source::{
     cgroup::Hierarchy,
     host::{HostRoot, ReadError},
@@ -27,10 +27,17 @@ pub(super) fn offsets(btf: &Btf) -> Result<Offsets, Error> {
     if missing.is_empty() { Ok(offsets) } else { Err(Error::Members(missing.join(", "))) }
 }
 
-/// The switches for a load with these options. `cleanup_net` is the address of the work function that
+/// The switches for the hierarchy that identifies containers. `cleanup_net` is the address of the work function that
 /// tears network namespaces down; 0 if it is unknown.
-pub(super) fn switches(btf: &Btf, options: &Options<'_>, cleanup_net: u64) -> Result<Switches, Error> {
-    let Options { root, hierarchy, all_execs, nets, patience, .. } = *options;
+pub(super) fn switches(
+    btf: &Btf,
+    root: &HostRoot,
+    hierarchy: &Hierarchy,
+    all_execs: bool,
+    cleanup_net: u64,
+    nets: u32,
+    patience: Duration,
+) -> Result<Switches, Error> {
     Ok(Switches {
         cleanup_net,
         patience: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),

@@ -233,7 +233,8 @@ impl Mapping {
 
     /// A word of the mapping's first page.
     pub(super) fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset % size_of::<u64>() == 0 && offset < page_size() as usize, "not in the first page");
+        let is_within = offset.is_multiple_of(size_of::<u64>()) && offset < page_size() as usize;
+        assert!(is_within, "not a word of the first page");
         // SAFETY: a mapping has at least one page and begins at a page, and the word is aligned. Both sides write words at
         // once.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) }
