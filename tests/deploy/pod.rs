@@ -75,7 +75,7 @@ fn the_agent_has_no_rights_in_the_cluster() -> Result<()> {
 }
 
 #[test]
-fn only_two_directories_of_the_node_are_writable() -> Result<()> {
+fn only_three_directories_of_the_node_are_writable() -> Result<()> {
     let pod = pod(&["extraHostPaths={/mnt/data}"])?;
     let volumes = pod.volumes.clone().context("volumes")?;
     let host = |volume: &Volume| volume.host_path.as_ref().map(|host| host.path.clone());
@@ -96,7 +96,7 @@ fn only_two_directories_of_the_node_are_writable() -> Result<()> {
             );
         }
     }
-    ensure!(written == ["/var/lib/sandprobe", "/run/sandprobe"], "{written:?}");
+    ensure!(written == ["/var/lib/sandprobe", "/run/sandprobe", "/sys/fs/bpf"], "{written:?}");
     ensure!(mounts.iter().any(|mount| mount.mount_path == "/host/mnt/data"), "the added path is not mounted");
     // Each volume is used, and all have different names.
     let mut names: Vec<_> = volumes.iter().map(|volume| volume.name.clone()).collect();

@@ -17,7 +17,7 @@ use crate::{
 /// Locked while an agent lives.
 const LOCK: &str = ".engine.lock";
 /// How many agents in a row have begun to read the file, and not begun one of their own.
-const TRIES: &str = ".engine.tries";
+pub(super) const TRIES: &str = ".engine.tries";
 /// As many agents may try. A state that ends them all would be read for ever.
 const MOST_TRIES: usize = 10;
 /// How many bytes are gathered for one write.

@@ -11,7 +11,10 @@ use std::{
 
 use tracing::warn;
 
-use super::{Checkpoint, place::Place};
+use super::{
+    Checkpoint,
+    place::{Place, TRIES},
+};
 use crate::{
     engine::{Call, Settings},
     model::time::Timestamp,
@@ -173,6 +176,8 @@ impl Reading {
 fn set_aside(path: &Path, why: &str, what: &str) {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
+    // They were of this file.
+    fs::remove_file(path.with_file_name(TRIES)).ok();
     let kept = match fs::rename(path, &aside) {
         Ok(()) => format!("it is kept as {}", escaped(&aside.to_string_lossy())),
         Err(error) => format!("it cannot be renamed ({error})"),

@@ -7,6 +7,7 @@ use tokio::runtime;
 
 use super::{
     ADDED, Checkpoint, FILE, RETRY, WAITING,
+    place::TRIES,
     resume::{self, Kept},
 };
 use crate::{
@@ -87,6 +88,8 @@ fn leave(dir: &Path, before: u32, after: u32) -> Session {
 }
 
 fn resumed(dir: &Path) -> (Session, Option<Timestamp>) {
+    // It is no agent after others that ended early.
+    fs::remove_file(dir.join(TRIES)).ok();
     let (checkpoint, kept) = open(dir);
     let mut session = session();
     let last = kept.and_then(|it| it.resume(&mut session, resume::ALL, NOW).expect("it is not recorded"));

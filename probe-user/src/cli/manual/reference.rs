@@ -32,6 +32,7 @@ const OTHERS: &[&str] = &[
     "--minutes",
     "--name",
     "--namespace",
+    "--net",
     "--no-trunc",
     "--now",
     "--pin",

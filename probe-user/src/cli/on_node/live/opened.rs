@@ -76,11 +76,11 @@ impl Start<'_> {
         let (config, stores) = self.probe.config.load()?;
         // Without permission nothing is changed: neither an older recording nor the socket.
         Probe::permitted()?;
+        let place = Place::find(HostRoot::open(&self.probe.host.host_root)?)?;
         let pins = self.pins.map(PinArgs::open).transpose()?.flatten();
         if let Some(Err(error)) = &pins {
             warn!(%error, "hooks do not outlive this agent");
         }
-        let place = Place::find(HostRoot::open(&self.probe.host.host_root)?)?;
         warn_of_absent(&stores, &place.root);
         let file = self.file.map(create).transpose()?;
         let settings = Settings {
