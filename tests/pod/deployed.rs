@@ -3,7 +3,7 @@
 
 mod deployment;
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -160,6 +160,9 @@ fn without_a_capability_the_agent_runs_and_names_it_and_its_setting() -> Result<
         // On this machine every signal is seen, and a test must not change its kernel.
         return node.stop();
     }
+    // The agent of another test has left the hooks of a kernel with everything.
+    let detached = Command::new("sandprobe").arg("detach").output()?;
+    ensure!(detached.status.success(), "{detached:?}");
     let _off = machine::has_kprobes().then(Ftrace::off).transpose()?;
     // With the chart's defaults it runs, and names the missing capabilities.
     let mut agent = Deployment::start(&node, Changes::default())?;
