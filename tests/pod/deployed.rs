@@ -146,6 +146,13 @@ fn reasons(agent: &Deployment) -> Result<String> {
     })
 }
 
+/// Ends the hooks that the last agent has left on the node.
+fn detach() -> Result<()> {
+    let done = Command::new("sandprobe").arg("detach").output()?;
+    ensure!(done.status.success(), "{done:?}");
+    Ok(())
+}
+
 #[test]
 fn without_a_capability_the_agent_runs_and_names_it_and_its_setting() -> Result<()> {
     let node = Node::start()?;
@@ -160,9 +167,8 @@ fn without_a_capability_the_agent_runs_and_names_it_and_its_setting() -> Result<
         // On this machine every signal is seen, and a test must not change its kernel.
         return node.stop();
     }
-    // The agent of another test has left the hooks of a kernel with everything.
-    let detached = Command::new("sandprobe").arg("detach").output()?;
-    ensure!(detached.status.success(), "{detached:?}");
+    // The agent of another test has left hooks that see everything.
+    detach()?;
     let _off = machine::has_kprobes().then(Ftrace::off).transpose()?;
     // With the chart's defaults it runs, and names the missing capabilities.
     let mut agent = Deployment::start(&node, Changes::default())?;
@@ -190,7 +196,8 @@ fn without_a_capability_the_agent_runs_and_names_it_and_its_setting() -> Result<
     let mut agent = Deployment::start(&node, Changes { capabilities, ..Changes::default() })?;
     agent.wait_ready()?;
     agent.end()?;
-    // Tracepoints see the other signals, and they need tracefs.
+    // Tracepoints see the other signals, and they need tracefs. The next agent would go on with those of this one.
+    detach()?;
     let agent = Deployment::start(&node, Changes { without_mount: Some("/sys"), ..Changes::default() })?;
     let message = reasons(&agent)?;
     ensure!(

@@ -82,7 +82,7 @@ impl Deployment {
         let outcome = readiness.wait(machine::patience(), || self.ensure_alive());
         outcome.map_err(|error| {
             let reasons = readiness.ask().map_or_else(|error| error.to_string(), |answer| answer.body);
-            error.context(reasons)
+            error.context(reasons).context(self.log().unwrap_or_default())
         })
     }
 
