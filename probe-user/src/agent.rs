@@ -6,7 +6,8 @@
 //! step has a deadline.
 
 pub(crate) mod checkpoint;
-pub(crate) mod delivery;
+mod delivery;
+pub(crate) mod outlets;
 pub(crate) mod record;
 pub(crate) mod served;
 pub(crate) mod stats;
@@ -18,12 +19,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use self::{
-    checkpoint::Checkpoint,
-    delivery::{Delivery, Lines},
-    record::Record,
-    served::Served,
-};
+use self::{outlets::Outlets, served::Served};
 use crate::{
     engine::Call,
     model::{
@@ -36,7 +32,6 @@ use crate::{
     sink::{
         findings_file::FindingsFile,
         history::writer::{BootHistoryWriter, CurrentBoot},
-        stream::{Stream, Unwritten},
     },
     source::{
         channel::{Batch, CancellationSource, QuestionSender},
@@ -62,16 +57,9 @@ pub(crate) struct Agent {
     pub(crate) batches: mpsc::Receiver<Batch>,
     pub(crate) stopper: CancellationSource,
     pub(crate) routes: Routes,
-    /// Where the stream goes.
-    pub(crate) stream: Stream,
-    /// What waits to go there, and the records whose room is not given back yet.
-    pub(crate) delivery: Delivery,
-    /// Where the recording goes, if one is made.
-    pub(crate) recording: Option<Record>,
+    pub(crate) outlets: Outlets,
     /// The file with the findings, if there is a state directory.
     pub(crate) findings_file: Option<FindingsFile>,
-    /// The file with the engine's state, if there is a state directory.
-    pub(crate) checkpoint: Option<Checkpoint>,
     /// The history of boots, if there is a state directory.
     pub(crate) history: Option<BootHistoryWriter>,
     /// The HTTP server, if there is one.
@@ -116,7 +104,7 @@ impl Agent {
         }
         // A source that still sends learns that the channel is closed.
         self.batches.close();
-        result = result.and(self.settle().await);
+        result = result.and(self.outlets.settle(&mut self.session, GRACE).await);
         if let Some(findings_file) = self.findings_file {
             let known = self.session.known();
             let kept = findings_file.finish(clock::now(), &known);
@@ -128,11 +116,7 @@ impl Agent {
             time::timeout(GRACE, kept).await.ok();
         }
         time::timeout(GRACE, self.served.finish()).await.ok();
-        let closed = close(&mut self.session, self.stream, self.recording).await;
-        // The last state leaves nothing out only after all was told.
-        if let Some(checkpoint) = self.checkpoint {
-            time::timeout(GRACE, checkpoint.finish(clock::now(), &self.session)).await.ok();
-        }
+        let closed = self.outlets.close(&mut self.session, GRACE).await;
         (self.session, result.and(closed))
     }
 
@@ -144,7 +128,7 @@ impl Agent {
             let due = until(self.session.deadline());
             let shown = until(self.history.as_ref().map(|it| it.due(self.session.recovery())));
             let kept = until(self.findings_file.as_ref().map(|it| it.due(self.session.revision())));
-            let delivered = until(self.delivery.due());
+            let delivered = until(self.outlets.due());
             tokio::select! {
                 () = &mut end => return Ok(()),
                 batch = self.batches.recv() => match batch {
@@ -160,7 +144,7 @@ impl Agent {
                 }
                 () = kept => {}
                 () = delivered => {}
-                () = written(self.checkpoint.as_ref()) => {}
+                () = self.outlets.written() => {}
                 () = shown => {}
                 () = self.served.answer(&self.session) => {}
             }
@@ -197,24 +181,6 @@ impl Agent {
         let all = clock::now() + self.session.hold();
         self.call(Call::Advance(all))?;
         self.write(clock::now())
-    }
-
-    /// Waits until all calls are in the state's file, and lets everything go.
-    pub(crate) async fn settle(&mut self) -> Result<(), AgentError> {
-        let deadline = Instant::now() + GRACE;
-        loop {
-            self.write(clock::now())?;
-            if self.delivery.is_empty() {
-                return Ok(());
-            }
-            if time::timeout_at(deadline, written(self.checkpoint.as_ref())).await.is_err() {
-                break;
-            }
-        }
-        while let Some(lines) = self.delivery.next(u64::MAX, clock::now()) {
-            offer(&mut self.session, &mut self.stream, lines)?;
-        }
-        Ok(())
     }
 
     fn take(&mut self, batch: Batch) -> Result<(), AgentError> {
@@ -263,35 +229,8 @@ impl Agent {
         self.call(Call::Observe(Observation { at: now, origin: Origin::Agent, fact }))
     }
 
-    /// Writes the recording first, so that everything in the stream can be replayed; and then the state, with which the
-    /// next agent goes on.
     fn write(&mut self, now: Timestamp) -> Result<(), AgentError> {
-        if let Some(recording) = &mut self.recording {
-            recording.write(&mut self.session).map_err(AgentError::Recording)?;
-        }
-        let write = self.checkpoint.as_mut().and_then(|checkpoint| {
-            let all_is_told =
-                self.session.output().is_empty() && self.delivery.is_empty() && self.stream.is_idle();
-            checkpoint.update(now, &mut self.session, all_is_told)
-        });
-        self.delivery.take(&mut self.session, write, now);
-        let written = self.checkpoint.as_ref().map_or(0, Checkpoint::written);
-        while let Some(lines) = self.delivery.next(written, now) {
-            offer(&mut self.session, &mut self.stream, lines)?;
-        }
-        Ok(())
-    }
-}
-
-fn offer(session: &mut Session, stream: &mut Stream, mut lines: Lines) -> Result<(), AgentError> {
-    stream.offer(&mut lines.bytes, lines.seq, |count| session.missed(count)).map_err(AgentError::Stream)
-}
-
-/// Returns when the state's file has been written once more; never if there is none.
-async fn written(checkpoint: Option<&Checkpoint>) {
-    match checkpoint {
-        Some(checkpoint) => checkpoint.writes().await,
-        None => future::pending().await,
+        self.outlets.write(&mut self.session, now)
     }
 }
 
@@ -302,20 +241,6 @@ fn current_boot(session: &Session) -> CurrentBoot<'_> {
         boot_wall_ns: session.boot_wall_ns(),
         running: session.running_pods(),
     }
-}
-
-/// Ends both outlets, even if one of them fails.
-async fn close(session: &mut Session, stream: Stream, recording: Option<Record>) -> Result<(), AgentError> {
-    let recorded = match recording {
-        Some(recording) => recording.finish(session, GRACE).await,
-        None => Ok(()),
-    };
-    let streamed = match stream.finish(GRACE).await {
-        Ok(Unwritten(0)) => Ok(()),
-        Ok(Unwritten(count)) => Err(AgentError::Unread(count)),
-        Err(error) => Err(AgentError::Stream(error)),
-    };
-    recorded.and(streamed)
 }
 
 /// Waits until this time since boot; for ever if there is none. The timer stops while the machine is suspended: after a

@@ -175,8 +175,10 @@ impl Churn {
         let worker = thread::Builder::new().name("churn".to_owned()).spawn(move || {
             let mut ids = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
-                let id = new_id()?;
-                let add = Environment::of_add(&id);
+                let (id, n) = (new_id()?, ids.len());
+                let pod = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{n}");
+                let add = Environment::of_add(&id).with("CNI_ARGS", &pod);
+                let add = add.with("CNI_NETNS", &format!("/run/netns/cni-{n}"));
                 runtime.call(&add, &[])?;
                 runtime.call(&add.with("CNI_COMMAND", "DEL"), &[])?;
                 ids.push(id);

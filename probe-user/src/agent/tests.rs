@@ -13,7 +13,7 @@ use std::{
 use probe_common::event::class;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
-use super::{Agent, AgentError, Delivery, Record, Routes, Served};
+use super::{Agent, AgentError, Outlets, Routes, Served, record::Record};
 use crate::{
     engine::Settings,
     model::{
@@ -101,6 +101,10 @@ fn stream_to(to: impl io::Write + Send + 'static) -> Stream {
     Stream::spawn(to, Terminal::None, drop).expect("a thread")
 }
 
+fn outlets(stream: Stream, recording: Option<Record>) -> Outlets {
+    Outlets::new(stream, recording, None, None)
+}
+
 fn record_in(to: impl io::Write + Send + 'static, is_purpose: bool) -> Record {
     Record::new(WriteQueue::spawn(100_000, "recording", to).expect("a thread"), is_purpose)
 }
@@ -129,11 +133,8 @@ fn live() -> (Vec<u8>, Vec<u8>) {
             batches,
             stopper,
             routes: Routes::default(),
-            stream: stream_to(copy(&stream)),
-            delivery: Delivery::default(),
-            recording: Some(record_in(copy(&recording), true)),
+            outlets: outlets(stream_to(copy(&stream)), Some(record_in(copy(&recording), true))),
             findings_file: None,
-            checkpoint: None,
             history: None,
             served: Served::default(),
         };
@@ -182,11 +183,8 @@ fn the_history_has_the_order_that_ended_the_run() {
             batches,
             stopper,
             routes: Routes::default(),
-            stream: stream_to(io::sink()),
-            delivery: Delivery::default(),
-            recording: None,
+            outlets: outlets(stream_to(io::sink()), None),
             findings_file: None,
-            checkpoint: None,
             history: Some(
                 BootHistoryWriter::open(dir.path(), &header(), 9, StateWrites::default()).expect("a thread"),
             ),
@@ -244,11 +242,8 @@ fn a_wall_clock_that_was_set_is_noticed() {
             batches,
             stopper,
             routes: Routes::default(),
-            stream: stream_to(io::sink()),
-            delivery: Delivery::default(),
-            recording: None,
+            outlets: outlets(stream_to(io::sink()), None),
             findings_file: None,
-            checkpoint: None,
             history: None,
             served: Served::default(),
         };
@@ -283,11 +278,8 @@ fn run_with(stream: Stream, recording: Option<Record>) -> Result<(), AgentError>
             batches,
             stopper,
             routes,
-            stream,
-            delivery: Delivery::default(),
-            recording,
+            outlets: outlets(stream, recording),
             findings_file: None,
-            checkpoint: None,
             history: None,
             served: Served::default(),
         };
@@ -337,11 +329,8 @@ fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64,
             batches,
             stopper,
             routes,
-            stream,
-            delivery: Delivery::default(),
-            recording,
+            outlets: outlets(stream, recording),
             findings_file: None,
-            checkpoint: None,
             history: None,
             served: Served::default(),
         };

@@ -235,10 +235,7 @@ fn has_network(rows: &[&Attachment], row: &Attachment, failed: &Plugin) -> bool 
 fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
     let row = match &pod.uid {
         Some(uid) => world.pods.by_uid(uid).and_then(|id| world.pods.get(&id)),
-        None => world
-            .pods
-            .values()
-            .find(|row| (&row.named.namespace, &row.named.name) == (&pod.namespace, &pod.name)),
+        None => world.pods.last_named(pod),
     };
     match row.map(|row| row.state) {
         Some(pod::State::Present) => None,

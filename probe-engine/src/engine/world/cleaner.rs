@@ -54,11 +54,10 @@ impl World {
     /// Whether CRI-O is a runtime of this node. That holds also while CRI-O restarts, if it ran a moment ago or its
     /// sandboxes are on record.
     pub(in crate::engine) fn has_crio(&self) -> bool {
-        let ran = |row: &Process| {
-            row.comm == CRIO.daemon && is_trusted(row.program.class) && !self.in_container(row.cgroup)
-        };
+        let ran = |row: &Process| row.comm == CRIO.daemon && !self.in_container(row.cgroup);
+        let ended = self.processes.ended_daemons().map(|(_, row)| row);
         self.records.of_kind(RuntimeKind::Crio).any(|row| !row.sandboxes.is_empty())
-            || self.processes.daemons().any(ran)
+            || self.processes.daemons().chain(ended).any(ran)
     }
 
     pub(in crate::engine) fn is_runtime_up(&self) -> bool {
@@ -105,23 +104,14 @@ impl World {
         if !is_listed || self.has_kubelet() || !of_kubelet() {
             return None;
         }
-        let kubelets = self.processes.daemons().filter(|row| is_kubelet(&row.comm));
-        let ended = kubelets.filter_map(|row| match row.state {
-            State::Running => None,
-            State::Exited { at } => Some(at),
-        });
-        Some(ended.max().map_or(began, |ended| ended.max(began)))
+        let ended = self.processes.ended_daemons().filter(|(_, row)| is_kubelet(&row.comm));
+        Some(ended.map(|(at, _)| at).max().map_or(began, |ended| ended.max(began)))
     }
 
     pub(in crate::engine) fn daemons(&self, names: &[&str]) -> impl Iterator<Item = &Process> {
         let is_one = |row: &&Process| {
-            row.state == State::Running
-                && names.contains(&row.comm.as_str())
-                && if self.in_container(row.cgroup) {
-                    self.is_contained_kubelet(row)
-                } else {
-                    is_trusted(row.program.class)
-                }
+            names.contains(&row.comm.as_str())
+                && (!self.in_container(row.cgroup) || self.is_contained_kubelet(row))
         };
         self.processes.daemons().filter(is_one)
     }

@@ -19,7 +19,7 @@ use crate::{
         world::{
             EventContext, World,
             call::Call,
-            container::State,
+            container::{self, State},
             daemon::{is_kubelet, is_runtime, is_trusted},
             process_of, sandbox,
             sandbox::{ContainerRun, Sandbox},
@@ -345,24 +345,24 @@ impl World {
         let mut pods: Vec<Pod> = Vec::new();
         let mut pods_left_out = 0_u32;
         for row in self.pods.values() {
-            let mut sandboxes = self.sandboxes.values().filter(|it| it.pod == Some(row.id));
-            let stands = sandboxes.any(|it| match it.state {
+            let stands = self.sandboxes.group(sandbox::Group::Pod(row.id)).any(|it| match it.state {
                 sandbox::State::Ready { .. } => true,
                 sandbox::State::Created => false,
                 sandbox::State::Stopped { at, .. } => at >= since,
                 sandbox::State::Remembered { .. } => false,
             });
-            let runs = || self.containers.values().any(|it| it.pod == Some(row.id) && it.is_running());
+            let containers = || self.containers.group(container::Group::Pod(row.id));
             let PodName { namespace, name, uid } = row.named.clone();
-            if name.is_none() && uid.is_none() || !stands && !runs() {
+            if name.is_none() && uid.is_none()
+                || !stands && !containers().any(container::Container::is_running)
+            {
                 continue;
             }
             let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.boot.rules);
             let mut pod = Pod { namespace, name, uid, kind, listens: false };
-            let mut containers = self.containers.values().filter(|it| it.pod == Some(row.id));
             // If an earlier run of the agent saw the container listen, only the recovery's pods still show that.
             let mut back = self.boot.recovery.pods.iter();
-            pod.listens = containers.any(|it| it.run.listening.is_some())
+            pod.listens = containers().any(|it| it.run.listening.is_some())
                 || back.any(|it| it.pod.listens && it.pod.is(&pod));
             if pods.iter().any(|known| known.is(&pod)) {
                 continue;

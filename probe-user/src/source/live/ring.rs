@@ -56,6 +56,9 @@ const TALLY_PERIOD: Duration = Duration::from_secs(1);
 /// How long to wait for more records before the rings are read. They hold what comes in hundreds of times as long.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// How many records of those that the last agent left are taken at a time.
+const PORTION: usize = 2048;
+
 /// How often the hooks are told that they are read: within [`PATIENCE`](super::attach::PATIENCE), after which they would
 /// stop.
 const READ_PERIOD: Duration = Duration::from_secs(5 * 60);
@@ -238,17 +241,18 @@ impl RingReader {
         is_pinned && begins.iter().any(is_before)
     }
 
-    /// The first batch: what was read until now and is not among what the last agent had read, `before`. Records of hooks
-    /// that these replace come first.
-    pub(crate) fn begin(&mut self, before: Option<RingsRead>, earlier: &mut [Earlier]) -> Batch {
+    /// The first batches: what was read until now and is not among what the last agent had read, `before`. Records of hooks
+    /// that these replace come first. The position after each batch is told in it.
+    pub(crate) fn begin(&mut self, before: Option<RingsRead>, earlier: &mut [Earlier]) -> Vec<Batch> {
         let now = self.catch_up_early();
         let told = |hooks| before.filter(|before| before.hooks == hooks).unwrap_or_default();
         let mut records = mem::take(&mut self.early);
         self.read = RingsRead { hooks: self.read.hooks, since: self.read.since, ..told(self.read.hooks) };
         records.retain(|record| record.after > earlier::position(&self.read, record.ring));
-        self.records = records;
-        let mut batch = self.decode(now);
+        let mut batches = Vec::new();
         if let Some(hooks) = earlier::followed(before, self.read.hooks, earlier) {
+            self.records = records;
+            let own = self.decode(now);
             // Hooks of this agent that are as old saw all of that too.
             if matches!(self.probe.pinning(), Pinning::Pinned { is_taken_over: true, .. }) {
                 self.read.since = now;
@@ -257,13 +261,27 @@ impl RingReader {
             let mut left = Batch::new();
             let told = told(hooks.hooks);
             Left { hooks, told }.drain(self.read.since, now, &mut left);
-            batch = earlier::join(left, batch, self.read.since);
+            // All at once: a position is one in the new rings, and says nothing of the earlier ones.
+            batches.push(earlier::join(left, own, self.read.since));
+        } else {
+            for portion in records.chunks(PORTION) {
+                if let Some(last) = batches.last_mut() {
+                    self.tell_position(now, last);
+                }
+                for Taken { ring, after, .. } in portion {
+                    *earlier::position_mut(&mut self.read, *ring) = *after;
+                }
+                self.records = portion.to_vec();
+                batches.push(self.decode(now));
+            }
         }
-        self.count(now, &mut batch);
-        self.tell_position(now, &mut batch);
+        let mut last = batches.pop().unwrap_or_default();
+        self.count(now, &mut last);
+        self.tell_end(now, &mut last);
         let at = now.saturating_sub(SLACK);
-        batch.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
-        batch
+        last.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
+        batches.push(last);
+        batches
     }
 
     /// Reads what came until now. Returns the time before that.
@@ -289,9 +307,10 @@ impl RingReader {
 
     async fn work(&mut self, feed: &BatchSender, stop: &mut CancellationToken) -> io::Result<()> {
         let read = self.read;
-        let first = self.begin(Some(read), &mut []);
-        if let Err(Closed) = feed.send(first).await {
-            return Ok(());
+        for first in self.begin(Some(read), &mut []) {
+            if let Err(Closed) = feed.send(first).await {
+                return Ok(());
+            }
         }
         loop {
             if let Err(Closed) = self.catch_up(feed).await {
@@ -349,7 +368,7 @@ impl RingReader {
             self.tally_due = None;
             self.count(before, &mut batch);
         }
-        self.tell_position(before, &mut batch);
+        self.tell_end(before, &mut batch);
         if empty {
             if let Some(at) = self.mark.advance(before) {
                 batch.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
@@ -366,10 +385,15 @@ impl RingReader {
         (records, empty)
     }
 
-    /// Tells how far the rings were read, if somebody needs that and it has changed.
-    fn tell_position(&mut self, at: Timestamp, batch: &mut Batch) {
+    /// Tells that all was read that the rings gave, if somebody needs that.
+    fn tell_end(&mut self, at: Timestamp, batch: &mut Batch) {
         self.read.lifecycle.position = self.lifecycle.ring.position();
         self.read.bulk.position = self.bulk.ring.position();
+        self.tell_position(at, batch);
+    }
+
+    /// Tells how far the rings were read, if somebody needs that and it has changed.
+    fn tell_position(&mut self, at: Timestamp, batch: &mut Batch) {
         if self.told.is_some_and(|told| told != self.read) {
             self.told = Some(self.read);
             batch.push(Observation { at, origin: Origin::Agent, fact: Fact::RingsRead(self.read) });
@@ -425,7 +449,7 @@ impl RingReader {
         if let Err(Closed) = caught_up {
             return;
         }
-        self.tell_position(now, &mut last);
+        self.tell_end(now, &mut last);
         // What hooks stamp now is for the next agent, if there can be one.
         let at = if self.told.is_some() { now.saturating_sub(SLACK) } else { now };
         last.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });

@@ -122,11 +122,21 @@ impl Table {
         if let Some(id) = name.uid.as_ref().and_then(|uid| self.by_uid(uid)) {
             return Some(id);
         }
-        let (namespace, pod) = name.namespace.clone().zip(name.name.clone())?;
-        let named = self.by_name.range((namespace.clone(), pod.clone(), 0)..=(namespace, pod, u64::MAX));
-        let rows = named.filter_map(|(_, _, id)| self.rows.get(id));
         let is_it = |row: &&Pod| row.is_present() && (row.named.uid.is_none() || name.uid.is_none());
-        rows.filter(is_it).map(|row| row.id).next()
+        self.named(name).filter(is_it).map(|row| row.id).next()
+    }
+
+    /// The last of the pods with this namespace and name.
+    pub(in crate::engine) fn last_named(&self, name: &PodName) -> Option<&Pod> {
+        self.named(name).next_back()
+    }
+
+    fn named(&self, name: &PodName) -> impl DoubleEndedIterator<Item = &Pod> {
+        let names = name.namespace.clone().zip(name.name.clone());
+        let range =
+            names.map(|(namespace, pod)| (namespace.clone(), pod.clone(), 0)..=(namespace, pod, u64::MAX));
+        let keys = range.into_iter().flat_map(|range| self.by_name.range(range));
+        keys.filter_map(|(_, _, id)| self.rows.get(id))
     }
 
     pub(in crate::engine) fn insert(&mut self, row: Pod) {

@@ -17,15 +17,21 @@ use crate::{
 /// At most this many ended processes are remembered for late records.
 const OVER: usize = 4096;
 
+/// Of the ended processes with the name of a runtime or a kubelet, at most this many are kept apart: those that ended last.
+/// A daemon starts again seldom; a script that asks for its version, often.
+const ENDED_DAEMONS: usize = 64;
+
 /// All processes, also by pid.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Table {
     /// The rows are boxed because a map whose keys only rise leaves its nodes half empty.
     rows: Tracked<TaskKey, Box<Process>>,
     by_pid: BTreeMap<u32, TaskKey>,
-    /// The processes that have the name of a runtime or a kubelet. There are few, and every look of the detectors asks
-    /// for them.
+    /// Root's processes that have the name of a runtime or a kubelet and have not ended. There are few, and every look of
+    /// the detectors asks for them.
     daemons: BTreeSet<TaskKey>,
+    /// Those that have ended, sorted by the time of their end.
+    ended_daemons: BTreeSet<(Timestamp, TaskKey)>,
     /// The fatal signals that were sent, by target. The target may not be known as a process.
     pub(in crate::engine::world) signals: BTreeMap<TaskKey, Vec<Signal>>,
     /// The processes that ended, sorted by the time of their end.
@@ -73,10 +79,9 @@ impl Table {
         let latest = self.by_pid.entry(process.key.pid).or_insert(process.key);
         *latest = process.key.max(*latest);
         let (key, state) = (process.key, process.state);
-        if daemon::is_daemon(&process.comm) {
+        self.forget_daemon(key);
+        if daemon::is_daemon(&process.comm) && daemon::is_trusted(process.program.class) {
             self.daemons.insert(key);
-        } else {
-            self.daemons.remove(&key);
         }
         let before = match self.rows.get_mut(&key) {
             Some(row) => Some(mem::replace(&mut **row, process).state),
@@ -97,9 +102,18 @@ impl Table {
     fn note_end(&mut self, key: TaskKey, before: Option<State>, now: State) {
         if let Some(State::Exited { at }) = before {
             self.over.remove(&(at, key));
+            if self.ended_daemons.remove(&(at, key)) {
+                self.daemons.insert(key);
+            }
         }
         if let State::Exited { at } = now {
             self.over.insert((at, key));
+            if self.daemons.remove(&key) {
+                self.ended_daemons.insert((at, key));
+            }
+            if self.ended_daemons.len() > ENDED_DAEMONS {
+                self.ended_daemons.pop_first();
+            }
         }
         if self.over.len() > OVER
             && let Some((_, first)) = self.over.first().copied()
@@ -108,9 +122,16 @@ impl Table {
         }
     }
 
-    pub(in crate::engine) fn remove(&mut self, key: TaskKey) {
-        let Some(row) = self.rows.remove(&key) else { return };
+    fn forget_daemon(&mut self, key: TaskKey) {
         self.daemons.remove(&key);
+        if let Some(State::Exited { at }) = self.get(key).map(|row| row.state) {
+            self.ended_daemons.remove(&(at, key));
+        }
+    }
+
+    pub(in crate::engine) fn remove(&mut self, key: TaskKey) {
+        self.forget_daemon(key);
+        let Some(row) = self.rows.remove(&key) else { return };
         if let State::Exited { at } = row.state {
             self.over.remove(&(at, key));
         }
@@ -128,14 +149,58 @@ impl Table {
         !self.over.is_empty()
     }
 
-    /// The processes that have the name of a runtime or a kubelet, also ended ones and ones in containers.
+    /// Root's processes that have the name of a runtime or a kubelet and have not ended, also ones in containers.
     pub(in crate::engine) fn daemons(&self) -> impl Iterator<Item = &Process> {
         self.daemons.iter().filter_map(|key| self.get(*key))
+    }
+
+    /// Those of them that ended last, and when.
+    pub(in crate::engine) fn ended_daemons(&self) -> impl Iterator<Item = (Timestamp, &Process)> {
+        self.ended_daemons.iter().filter_map(|(at, key)| Some((*at, self.get(*key)?)))
     }
 
     /// Another process that had the same pid and whose end was not seen.
     pub(super) fn stale(&self, key: TaskKey) -> Option<TaskKey> {
         let last = self.by_pid(key.pid)?;
         (last.key < key && last.state == State::Running).then_some(last.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use probe_common::{event::class, id::TaskKey};
+
+    use super::{ENDED_DAEMONS, Process, State, Table, Timestamp};
+
+    fn started(pid: u32, comm: &str, class: u32) -> Process {
+        let mut process =
+            Process { key: TaskKey::new(pid, pid.into()), comm: comm.to_owned(), ..Process::default() };
+        process.program.class = class;
+        process
+    }
+
+    #[test]
+    fn programs_with_the_name_of_a_daemon_that_end_do_not_add_up() {
+        let (daemon, first) = (TaskKey::new(1, 1), 2);
+        let mut table = Table::default();
+        table.insert(started(daemon.pid, "containerd", class::CALLER));
+        let count = u32::try_from(ENDED_DAEMONS).unwrap();
+        for pid in first..first + 2 * count {
+            let process = started(pid, "kubelet", class::CALLER);
+            let key = process.key;
+            table.insert(process);
+            table.set_state(key, State::Exited { at: Timestamp(key.start + 1) });
+        }
+        // Any user may give a program that name.
+        table.insert(started(first + 2 * count, "containerd", 0));
+        let running: Vec<TaskKey> = table.daemons().map(|row| row.key).collect();
+        assert_eq!(running, [daemon]);
+        let ended: Vec<u32> = table.ended_daemons().map(|(_, row)| row.key.pid).collect();
+        let last: Vec<u32> = (first + count..first + 2 * count).collect();
+        assert_eq!(ended, last);
+        for pid in last {
+            table.remove(TaskKey::new(pid, pid.into()));
+        }
+        assert_eq!(table.ended_daemons().count(), 0);
     }
 }

@@ -32,7 +32,7 @@ use crate::{
             Checkpoint,
             resume::{self, Kept},
         },
-        delivery::Delivery,
+        outlets::Outlets,
         record::{self, Record},
         served::Served,
         stats::{self, StatsCollector},
@@ -158,6 +158,7 @@ impl<'a> Assembly<'a> {
         let recording = self.recording(&mut session)?;
         let (mut checkpoint, kept) = self.checkpoint()?.unzip();
         let mut earlier = self.hooks.drain.take_earlier();
+        let held = self.hooks.drain.take_held();
         let mut stream = self.stream()?;
         let resumed = self.resume(&mut session, kept.flatten(), &earlier)?;
         if let Some(checkpoint) = &mut checkpoint {
@@ -165,16 +166,16 @@ impl<'a> Assembly<'a> {
             tell_rest(&mut session, &mut stream).await?;
             checkpoint.begin(clock::now(), &mut session);
         }
-        let history = self.begin(&mut session, resumed, &mut earlier)?;
+        let mut outlets = Outlets::new(stream, recording, checkpoint, held);
+        let history = self.begin(&mut session, &mut outlets, resumed, &mut earlier)?;
         let bell = self.opened.server.as_ref().map(|(listeners, _)| listeners.reload.bell());
-        let served = self.server(&mut session, history, &stream)?;
+        let served = self.server(&mut session, history, &outlets.stream)?;
         self.listen_for_signals(bell)?;
         let (findings_file, boots) = self.state_files()?;
 
-        let Self { opened, mut hooks, confinement, signals, shared, .. } = self;
+        let Self { opened, hooks, confinement, signals, shared, .. } = self;
         let Shared { feed, batches, stopper, stop, unreadable, reading, .. } = shared;
         let sources = Sources { confinement: &confinement, feed: &feed, stop: &stop };
-        let held = hooks.drain.take_held();
         let Hooks { drain, netlink, logger, .. } = hooks;
         let Place { root, hierarchy, layout } = opened.place;
         let files = Files { root, hierarchy, layout, stores: opened.stores, unreadable, reading };
@@ -182,22 +183,11 @@ impl<'a> Assembly<'a> {
         if let Some(logger) = logger {
             tokio::spawn(diagnostics(logger, stop.clone()));
         }
-        let mut agent = Agent {
-            session,
-            batches,
-            stopper,
-            routes,
-            stream,
-            delivery: Delivery::new(held),
-            recording,
-            findings_file,
-            checkpoint,
-            history: boots,
-            served,
-        };
+        let mut agent =
+            Agent { session, batches, stopper, routes, outlets, findings_file, history: boots, served };
         if !earlier.is_empty() {
             // What they have left is safe before they end.
-            agent.settle().await?;
+            agent.outlets.settle(&mut agent.session, GRACE).await?;
             earlier.into_iter().for_each(remove);
         }
         let drained = read_rings(drain, feed, stop);
@@ -249,14 +239,19 @@ impl<'a> Assembly<'a> {
     fn begin(
         &mut self,
         session: &mut Session,
+        outlets: &mut Outlets,
         resumed: Option<Timestamp>,
         earlier: &mut [Earlier],
     ) -> anyhow::Result<History> {
         let drain = &mut self.hooks.drain;
         let before = session.engine().rings_read().filter(|_| resumed.is_some());
         let is_whole = before.is_some_and(|before| drain.goes_on_from(&before, earlier));
-        for seen in drain.begin(before, earlier) {
-            session.call(Call::Observe(seen))?;
+        for batch in drain.begin(before, earlier) {
+            for seen in batch {
+                session.call(Call::Observe(seen))?;
+            }
+            // An agent that is killed before it has taken all of it has taken a part for good.
+            outlets.write(session, clock::now())?;
         }
         let at = clock::now();
         if let Some(since) = resumed.filter(|_| !is_whole) {

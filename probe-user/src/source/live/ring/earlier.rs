@@ -102,21 +102,22 @@ pub(super) fn tell_losses(
 /// Joins the records of earlier hooks with those of new ones. Each event is told once: an event at the time of the change
 /// that was stamped before it by one hook and after it by the other is told as the first one says.
 pub(super) fn join(earlier: Batch, new: Batch, change: Timestamp) -> Batch {
-    let is_near = |seen: &Observation| seen.at.0.abs_diff(change.0) < nanoseconds(TWINS);
-    let is_twin = |one: &Observation, other: &Observation| {
-        is_near(one)
-            && is_near(other)
-            && one.fact == other.fact
-            && one.at.0.abs_diff(other.at.0) < nanoseconds(TWINS)
-    };
+    let is_near = |seen: &&Observation| seen.at.0.abs_diff(change.0) < nanoseconds(TWINS);
     let is_of_hook = |seen: &Observation| seen.origin != Origin::Agent;
     let (before, behind): (Batch, Batch) =
         earlier.into_iter().partition(|seen| !is_of_hook(seen) || seen.at < change);
     let (early, own): (Batch, Batch) = new.into_iter().partition(|seen| is_of_hook(seen) && seen.at < change);
-    let behind: Batch =
-        behind.into_iter().filter(|seen| early.iter().any(|other| is_twin(seen, other))).collect();
-    let own: Batch =
-        own.into_iter().filter(|seen| !before.iter().rev().any(|other| is_twin(seen, other))).collect();
+    // Few are so near, of thousands.
+    let early: Vec<&Observation> = early.iter().filter(is_near).collect();
+    let near: Vec<&Observation> = before.iter().filter(is_near).collect();
+    let has_twin = |seen: &Observation, others: &[&Observation]| {
+        is_near(&seen)
+            && others
+                .iter()
+                .any(|other| seen.fact == other.fact && seen.at.0.abs_diff(other.at.0) < nanoseconds(TWINS))
+    };
+    let behind: Batch = behind.into_iter().filter(|seen| has_twin(seen, &early)).collect();
+    let own: Batch = own.into_iter().filter(|seen| !has_twin(seen, &near)).collect();
     [before, behind, own].concat()
 }
 
@@ -129,6 +130,13 @@ pub(super) fn position(read: &RingsRead, ring: Ring) -> u64 {
     match ring {
         Ring::Lifecycle => read.lifecycle.position,
         Ring::Bulk => read.bulk.position,
+    }
+}
+
+pub(super) fn position_mut(read: &mut RingsRead, ring: Ring) -> &mut u64 {
+    match ring {
+        Ring::Lifecycle => &mut read.lifecycle.position,
+        Ring::Bulk => &mut read.bulk.position,
     }
 }
 

@@ -1,0 +1,114 @@
+//! What leaves the agent in an order: first the recording, so that everything in the stream can be replayed; then the state,
+//! with which the next agent goes on; then the stream.
+
+use std::{future, time::Duration};
+
+use tokio::time::{self, Instant};
+
+use super::{
+    AgentError,
+    checkpoint::Checkpoint,
+    delivery::{Delivery, Lines},
+    record::Record,
+};
+use crate::{
+    model::time::Timestamp,
+    session::Session,
+    sink::stream::{Stream, Unwritten},
+    source::{clock, live::ring::HeldRings},
+};
+
+pub(crate) struct Outlets {
+    /// Where the stream goes.
+    pub(crate) stream: Stream,
+    /// What waits to go there, and the records whose room is not given back yet.
+    delivery: Delivery,
+    /// Where the recording goes, if one is made.
+    recording: Option<Record>,
+    /// The file with the engine's state, if there is a state directory.
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Outlets {
+    /// `rings`: the rings that keep their records until the state is written.
+    pub(crate) fn new(
+        stream: Stream,
+        recording: Option<Record>,
+        checkpoint: Option<Checkpoint>,
+        rings: Option<HeldRings>,
+    ) -> Self {
+        Self { stream, delivery: Delivery::new(rings), recording, checkpoint }
+    }
+
+    /// Writes what the session has done since the last call.
+    pub(crate) fn write(&mut self, session: &mut Session, now: Timestamp) -> Result<(), AgentError> {
+        if let Some(recording) = &mut self.recording {
+            recording.write(session).map_err(AgentError::Recording)?;
+        }
+        let write = self.checkpoint.as_mut().and_then(|checkpoint| {
+            let all_is_told =
+                session.output().is_empty() && self.delivery.is_empty() && self.stream.is_idle();
+            checkpoint.update(now, session, all_is_told)
+        });
+        self.delivery.take(session, write, now);
+        let written = self.checkpoint.as_ref().map_or(0, Checkpoint::written);
+        while let Some(lines) = self.delivery.next(written, now) {
+            self.offer(session, lines)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all calls are in the state's file, and lets everything go.
+    pub(crate) async fn settle(&mut self, session: &mut Session, grace: Duration) -> Result<(), AgentError> {
+        let deadline = Instant::now() + grace;
+        loop {
+            self.write(session, clock::now())?;
+            if self.delivery.is_empty() {
+                return Ok(());
+            }
+            if time::timeout_at(deadline, self.written()).await.is_err() {
+                break;
+            }
+        }
+        while let Some(lines) = self.delivery.next(u64::MAX, clock::now()) {
+            self.offer(session, lines)?;
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, session: &mut Session, mut lines: Lines) -> Result<(), AgentError> {
+        let offered = self.stream.offer(&mut lines.bytes, lines.seq, |count| session.missed(count));
+        offered.map_err(AgentError::Stream)
+    }
+
+    /// When something waits no longer for the state's file.
+    pub(super) fn due(&self) -> Option<Timestamp> {
+        self.delivery.due()
+    }
+
+    /// Returns when the state's file has been written once more; never if there is none.
+    pub(super) async fn written(&self) {
+        match &self.checkpoint {
+            Some(checkpoint) => checkpoint.writes().await,
+            None => future::pending().await,
+        }
+    }
+
+    /// Ends all of them, even if one fails.
+    pub(super) async fn close(self, session: &mut Session, grace: Duration) -> Result<(), AgentError> {
+        let recorded = match self.recording {
+            Some(recording) => recording.finish(session, grace).await,
+            None => Ok(()),
+        };
+        let streamed = match self.stream.finish(grace).await {
+            Ok(Unwritten(0)) => Ok(()),
+            Ok(Unwritten(count)) => Err(AgentError::Unread(count)),
+            Err(error) => Err(AgentError::Stream(error)),
+        };
+        // The last state leaves nothing out only after all was told.
+        if let Some(checkpoint) = self.checkpoint {
+            time::timeout(grace, checkpoint.finish(clock::now(), session)).await.ok();
+        }
+        recorded.and(streamed)
+    }
+}
