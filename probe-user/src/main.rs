@@ -1,5 +1,8 @@
 //! The program `sandprobe`.
 
+#[cfg(any(test, target_env = "musl"))]
+mod memcmp;
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

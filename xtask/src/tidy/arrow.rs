@@ -13,6 +13,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("source", &["model", "engine", "recording"]),
     ("sink", &["model", "engine", "recording", "words"]),
     ("golden", &[]),
+    ("memcmp", &[]),
     ("replay", &["model", "engine", "recording"]),
     ("session", &["model", "engine", "recording", "sink"]),
     ("agent", &["model", "engine", "recording", "source", "sink", "session", "confine"]),
