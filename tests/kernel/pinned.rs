@@ -182,6 +182,7 @@ impl Churn {
                 runtime.call(&add, &[])?;
                 runtime.call(&add.with("CNI_COMMAND", "DEL"), &[])?;
                 ids.push(id);
+                thread::sleep(pause());
             }
             Ok(ids)
         })?;
@@ -236,7 +237,7 @@ fn check(place: &Place, ids: &[String]) -> Result<bool> {
     }
     let gaps: Vec<_> = all.iter().filter(|event| event["event"] == "gap").map(ToString::to_string).collect();
     ensure!(gaps.is_empty(), "{gaps:#?}\n{}", place.errors());
-    let (events, repeated) = check_numbers(all)?;
+    let (events, repeated) = check_numbers(all).with_context(|| place.errors())?;
     ensure!(repeated <= place.runs * EVENTS_OF_A_WRITE, "{repeated} events were written twice");
     let told = calls(&events);
     let expected = ["cni.started ADD", "cni.finished ADD", "cni.started DEL", "cni.finished DEL"];
@@ -256,6 +257,11 @@ fn scattered(n: usize, below: u64) -> u64 {
 /// As many events one write of an agent has at most, as fast as the runtime works here. An agent that is killed in the middle
 /// of it cannot note them.
 const EVENTS_OF_A_WRITE: usize = 50;
+
+/// How long the runtime waits before the next sandbox. In a long run there may not be more sandboxes than a state can have.
+fn pause() -> Duration {
+    if machine::is_soak() { Duration::from_millis(10) } else { Duration::ZERO }
+}
 
 fn rounds() -> usize {
     if machine::is_soak() { 100 } else { machine::share_of(10) }
