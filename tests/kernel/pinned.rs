@@ -174,7 +174,8 @@ impl Churn {
         let (mut runtime, stopped) = (Runtime::start()?, Arc::clone(&stop));
         let worker = thread::Builder::new().name("churn".to_owned()).spawn(move || {
             let mut ids = Vec::new();
-            while !stopped.load(Ordering::Relaxed) {
+            // Some are left for the last agent, however slow the machine is.
+            while !stopped.load(Ordering::Relaxed) || ids.len() < 2 * rounds() {
                 let (id, n) = (new_id()?, ids.len());
                 let pod = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{n}");
                 let add = Environment::of_add(&id).with("CNI_ARGS", &pod);
@@ -245,7 +246,6 @@ fn check(place: &Place, ids: &[String]) -> Result<bool> {
         let calls = told.get(id.as_str()).map_or(&[][..], Vec::as_slice);
         ensure!(calls == expected, "of {id}: {calls:?}\n{}", place.errors());
     }
-    ensure!(ids.len() > place.runs, "only {} sandboxes", ids.len());
     Ok(true)
 }
 
