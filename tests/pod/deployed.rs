@@ -3,7 +3,7 @@
 
 mod deployment;
 
-use std::{collections::BTreeSet, fs, process::Command};
+use std::{collections::BTreeSet, fs, io::ErrorKind, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -118,8 +118,12 @@ impl Ftrace {
     const SWITCH: &str = "/proc/sys/kernel/ftrace_enabled";
 
     fn off() -> Result<Self> {
-        fs::write(Self::SWITCH, "0").with_context(|| format!("write {}", Self::SWITCH))?;
-        Ok(Self)
+        // The kernel frees the hooks of an earlier agent a moment after they are detached.
+        clock::poll("ftrace without users", machine::patience(), || match fs::write(Self::SWITCH, "0") {
+            Ok(()) => Ok(Some(Self)),
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("write {}", Self::SWITCH)),
+        })
     }
 }
 
