@@ -246,12 +246,14 @@ impl<'a> Assembly<'a> {
         let drain = &mut self.hooks.drain;
         let before = session.engine().rings_read().filter(|_| resumed.is_some());
         let is_whole = before.is_some_and(|before| drain.goes_on_from(&before, earlier));
-        for batch in drain.begin(before, earlier) {
+        for (portion, batch) in drain.begin(before, earlier).into_iter().enumerate() {
+            if portion > 0 {
+                // An agent that is killed before it has taken all of it has taken a part for good.
+                outlets.write(session, clock::now())?;
+            }
             for seen in batch {
                 session.call(Call::Observe(seen))?;
             }
-            // An agent that is killed before it has taken all of it has taken a part for good.
-            outlets.write(session, clock::now())?;
         }
         let at = clock::now();
         if let Some(since) = resumed.filter(|_| !is_whole) {
