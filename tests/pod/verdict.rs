@@ -5,6 +5,7 @@ mod killed;
 mod losses;
 mod rarer;
 mod restarted;
+mod stuck;
 mod torn;
 
 use std::{

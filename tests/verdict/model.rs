@@ -9,6 +9,7 @@ use std::{
 
 use probe_user::model::{
     change::Finding,
+    fact::CniCommand,
     finding::{Kind, OutOfOrder, Stage, TeardownOutOfOrder},
     id::ContainerId,
 };
@@ -248,7 +249,12 @@ impl History {
                 }
                 // A loss is reported, and these histories have losses.
                 Kind::BlindSpot(_) => true,
-                Kind::CniFailing(_) => self.all.values().any(|row| !row.connected),
+                Kind::CniFailing(failing) => match failing.command {
+                    CniCommand::Add => self.all.values().any(|row| !row.connected),
+                    CniCommand::Del => {
+                        self.all.values().any(|row| row.stopped && !row.released && !row.removed)
+                    }
+                },
                 // These histories make a pod's sandboxes again and again, and some of them run no container.
                 Kind::DuplicateSandbox(_) => self.truth_of(it).is_some_and(|row| !row.ran),
                 Kind::PoolExhaustion(_) => !leaks.is_empty(),

@@ -45,7 +45,7 @@ use std::{fmt::Write as _, net::IpAddr, time::Duration};
 
 use probe_user::model::{
     change::Finding,
-    fact::Loss,
+    fact::{CniCommand, Loss},
     finding::{
         AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, CniWrongDel, DuplicateAddress,
         DuplicateContainer, DuplicateSandbox, Kind, SandboxesReplaced, Stage, StuckStart, StuckStop,
@@ -259,7 +259,10 @@ fn line(it: &Finding, drive: &Drive) -> String {
             (String::new(), format!("{daemon} x{count}"))
         }
         Kind::CniWrongDel(CniWrongDel { how, plugin, .. }) => (format!("{how:?}"), plugin.clone()),
-        Kind::CniFailing(failing) => (String::new(), format!("{} x{}", failing.plugin, failing.attempts)),
+        Kind::CniFailing(failing) => {
+            let form = if failing.command == CniCommand::Del { "del" } else { "" };
+            (form.to_owned(), format!("{} x{}", failing.plugin, failing.attempts))
+        }
         Kind::CniSlow(CniSlow { plugin, command, .. }) => (String::new(), format!("{command} {plugin}")),
         Kind::AbandonedStore(AbandonedStore { network, count, .. }) => {
             (String::new(), format!("{network} x{count}"))

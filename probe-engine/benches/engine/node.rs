@@ -121,8 +121,9 @@ impl Node {
                     version: Some("1.1.1".to_owned()),
                 })]
             }
-            Question::Message { container, .. } => vec![Fact::MessageFound(MessageFound {
+            Question::Message { container, command, .. } => vec![Fact::MessageFound(MessageFound {
                 container: container.clone(),
+                command: *command,
                 text: Some("no route to the daemon".to_owned()),
                 source: "journal".to_owned(),
             })],

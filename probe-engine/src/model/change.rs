@@ -7,7 +7,7 @@ use serde_with::{DisplayFromStr, serde_as};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::model::{
-    fact::{Listener, Loss, Origin, PodName, ProgramFound, Task},
+    fact::{CniCommand, Listener, Loss, Origin, PodName, ProgramFound, Task},
     finding::{Key, Kind, Severity, Stage},
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet},
     phase::Start,
@@ -263,8 +263,8 @@ pub enum Question {
     Records,
     /// Which version is this executable? Answered by `ProgramFound`.
     Program { path: String },
-    /// What did the plugin say when this sandbox's ADD failed? Answered by `MessageFound`.
-    Message { container: ContainerId, since: Timestamp },
+    /// What did the plugin say when this sandbox's ADD, or DEL, failed? Answered by `MessageFound`.
+    Message { container: ContainerId, command: CniCommand, since: Timestamp },
     /// How hard has this pod's cgroup had it? Answered by `PressureRead`, if it is there; asked during a start only.
     Pressure { cgroup: CgroupKey, path: String },
 }

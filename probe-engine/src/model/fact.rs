@@ -28,7 +28,7 @@ pub use happened::{
     Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, SIGKILL, Signaled, Task,
 };
 pub use ledger::{
-    Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeChanged,
+    CniCommand, Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeChanged,
     RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreChanged, StoreKind, StoreRead,
 };
 pub use listening::{Family, Listened, Listener};

@@ -13,13 +13,22 @@ use super::{
     release,
 };
 use crate::model::{
-    fact::{Fact, MessageFound, ProgramFound},
+    fact::{CniCommand, Fact, MessageFound, ProgramFound},
     id::{ContainerId, PodUid},
     time::Timestamp,
 };
 
 /// The timestamp of a log line may be this many microseconds off ours.
 const SLACK: u64 = 1_000_000;
+
+/// A failed call about which a plugin may have said something.
+#[derive(Debug)]
+pub(crate) struct FailedCall<'a> {
+    pub(crate) container: &'a ContainerId,
+    pub(crate) command: CniCommand,
+    /// When the message was logged.
+    pub(crate) logged: Range<Timestamp>,
+}
 
 /// Answers questions. It remembers where runtimes and kubelets keep their files.
 #[derive(Debug)]
@@ -83,31 +92,28 @@ impl<'a> Answerer<'a> {
         Fact::ProgramFound(ProgramFound { path, version })
     }
 
-    /// Finds what the plugin said when the ADD of each of these sandboxes failed, if it was logged in the given time.
-    /// One search serves all sandboxes; the answers are in their order.
+    /// Finds what the plugin said when each of these calls failed, if it was logged in the given time. One search serves all
+    /// calls; the answers are in their order.
     #[must_use]
-    pub(crate) fn messages(
-        &self,
-        failed: &[(&ContainerId, Range<Timestamp>)],
-        boot_wall_ns: i64,
-    ) -> Vec<MessageFound> {
+    pub(crate) fn messages(&self, failed: &[FailedCall<'_>], boot_wall_ns: i64) -> Vec<MessageFound> {
         let wall = |at: Timestamp| boot_wall_ns.saturating_add_unsigned(at.0).max(0).unsigned_abs() / 1000;
         let window = |logged: &Range<Timestamp>| Window {
             from: wall(logged.start).saturating_sub(SLACK),
             until: wall(logged.end).saturating_add(SLACK),
         };
-        let wanted = failed.iter().map(|(id, logged)| plugin_log::Wanted {
-            sandbox: id.as_str(),
+        let wanted = failed.iter().map(|call| plugin_log::Wanted {
+            sandbox: call.container.as_str(),
             pod: None,
-            window: window(logged),
+            command: call.command,
+            window: window(&call.logged),
         });
         let answers = plugin_log::find(self.root, &wanted.collect::<Vec<_>>());
-        let of = |((id, _), found): (&(&ContainerId, _), Result<Message, plugin_log::Unreadable>)| {
+        let of = |(call, found): (&FailedCall<'_>, Result<Message, plugin_log::Unreadable>)| {
             let (text, source) = match found {
                 Ok(Message { text, source }) => (Some(text), source.display().to_string()),
                 Err(not) => (None, not.to_string()),
             };
-            MessageFound { container: (*id).clone(), text, source }
+            MessageFound { container: call.container.clone(), command: call.command, text, source }
         };
         failed.iter().zip(answers).map(of).collect()
     }
@@ -117,7 +123,7 @@ impl<'a> Answerer<'a> {
 mod tests {
     use std::fs;
 
-    use super::{Answerer, ContainerId, HostRoot, Timestamp};
+    use super::{Answerer, CniCommand, ContainerId, FailedCall, HostRoot, Timestamp};
 
     #[test]
     fn a_message_is_one_of_its_time() {
@@ -133,8 +139,11 @@ mod tests {
         // The boot was at 22:13:20.
         let find = |windows: &[(u64, u64)]| {
             let seconds = |n: u64| Timestamp(n * 1_000_000_000);
-            let failed: Vec<_> =
-                windows.iter().map(|(from, until)| (&id, seconds(*from)..seconds(*until))).collect();
+            let call = |(from, until): &(u64, u64)| {
+                let logged = seconds(*from)..seconds(*until);
+                FailedCall { container: &id, command: CniCommand::Add, logged }
+            };
+            let failed: Vec<_> = windows.iter().map(call).collect();
             answerer.messages(&failed, 1_700_000_000_000_000_000)
         };
         // Each sandbox has its own time, whether it is searched for alone or with others.

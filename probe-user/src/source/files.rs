@@ -68,7 +68,7 @@ mod tests {
     use crate::{
         model::{
             change::Question,
-            fact::{Fact, List, Observation, ProgramFound},
+            fact::{CniCommand, Fact, List, Observation, ProgramFound},
             id::{ContainerId, PodUid},
         },
         source::{
@@ -115,7 +115,8 @@ mod tests {
         let fact = Fact::ProgramFound(ProgramFound { path, version: None });
         assert_eq!(next().expect("the answer").collect::<Vec<_>>(), [fact]);
         let since = clock::now();
-        asker.ask(Question::Message { container: ContainerId::parse("c1").expect("an id"), since });
+        let container = ContainerId::parse("c1").expect("an id");
+        asker.ask(Question::Message { container, command: CniCommand::Add, since });
         asker.ask(Question::Relist);
         assert!(matches!(next().expect("the pods").next(), Some(Fact::ListBegun(List::Pods))));
         for _ in 0..8 {

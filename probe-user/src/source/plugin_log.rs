@@ -1,4 +1,4 @@
-//! Finds what a plugin said when an ADD failed, in the log of the runtime or the kubelet.
+//! Finds what a plugin said when an ADD or a DEL failed, in the log of the runtime or the kubelet.
 //!
 //! A plugin writes its error to its standard output, which only the runtime reads. So only the logs of the runtime
 //! and the kubelet have it: the journal on most nodes, else a text file. The journal's files are read here without
@@ -17,15 +17,17 @@ mod time;
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use super::host::{HostRoot, skipped::Skipped};
+use crate::model::fact::CniCommand;
 use extract::Match;
 
-/// The failed ADD whose message is wanted.
+/// The failed call whose message is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     /// The runtime's id of the sandbox.
     pub(crate) sandbox: &'a str,
     /// The pod's namespace and name, for logs without the id (CRI-O's own).
     pub(crate) pod: Option<(&'a str, &'a str)>,
+    pub(crate) command: CniCommand,
     pub(crate) window: Window,
 }
 

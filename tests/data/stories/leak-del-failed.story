@@ -7,3 +7,4 @@
 70s   remove a del-fails
 9m    end
 expect confirmed leaked_address/del_failed 10.88.0.2 web-0 a
+expect closed cni_failing/del bridge x3 web-0 a since 9s

@@ -9,3 +9,4 @@
 40s   del a del-fails
 9m    end
 expect confirmed stuck_stop/del x3 web-0 a since 10s
+expect confirmed cni_failing/del bridge x3 web-0 a since 10s

@@ -11,4 +11,4 @@
 2m    stop a
 2m    stop b
 20m   end
-expect nothing
+expect closed cni_failing/del bridge x2 web-1 b since 60s

@@ -70,6 +70,11 @@ impl Stage<'_> {
     /// The healthy twin: DEL fails `times` times, and then succeeds.
     pub fn repaired_del(&mut self, pod: &Pod, times: u32) -> Result<Truth> {
         self.failing_del(pod, times)?;
+        self.repaired(pod)
+    }
+
+    /// DEL succeeds from now on, and the pod's sandbox is stopped and removed.
+    pub fn repaired(&mut self, pod: &Pod) -> Result<Truth> {
         self.node.set_faults(Faults::default())?;
         let sandbox = self.runner.last_sandbox(pod)?;
         self.runner.stop(pod, &sandbox)?;

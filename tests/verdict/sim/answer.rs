@@ -36,8 +36,9 @@ impl Sim {
             | Question::Expected { .. }
             | Question::Watch { .. }
             | Question::Program { .. } => Vec::new(),
-            Question::Message { container, .. } => vec![Fact::MessageFound(MessageFound {
+            Question::Message { container, command, .. } => vec![Fact::MessageFound(MessageFound {
                 container: container.clone(),
+                command: *command,
                 text: Some("no route to the daemon".to_owned()),
                 source: "journal".to_owned(),
             })],

@@ -29,11 +29,16 @@ pub(super) const READ: Duration = Duration::from_secs(10);
 /// By then a kubelet that restarts, or is replaced by another version, runs again.
 pub(super) const KUBELET: Duration = Duration::from_secs(5 * 60);
 
-const OF_LOSS: [FindingKind; 4] = [
+const OF_LOSS: [FindingKind; 9] = [
     FindingKind::LeakedAddress,
     FindingKind::DuplicateSandbox,
+    FindingKind::SandboxesReplaced,
     FindingKind::TeardownOutOfOrder,
     FindingKind::CniFailing,
+    FindingKind::CniWrongDel,
+    FindingKind::AbandonedSandbox,
+    FindingKind::StuckStop,
+    FindingKind::StuckStart,
 ];
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
@@ -60,7 +65,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let weaker = [FindingKind::LeakedAddress, FindingKind::PoolExhaustion];
         found.push(detection(&["store", path], spot, &weaker, Severity::Info, *at, Verdict::Confirmed));
     }
-    let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox];
+    let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox, FindingKind::StuckStop];
     for (place, row) in records.runtimes.iter().filter(|(_, row)| !row.complete || row.unread > 0) {
         let spot = Blind::Runtime { place: Some(place.clone()) };
         let key = ["runtime", place];
@@ -75,7 +80,14 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         found.push(detection(&["listing", "netns"], spot, &weaker, Severity::Info, *at, Verdict::Confirmed));
     }
     if let Some(at) = ctx.world.kubelet_missing_since() {
-        let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox, FindingKind::StuckCgroup];
+        let weaker = [
+            FindingKind::LeakedAddress,
+            FindingKind::OrphanSandbox,
+            FindingKind::AbandonedSandbox,
+            FindingKind::StuckCgroup,
+            FindingKind::StuckStop,
+            FindingKind::StuckStart,
+        ];
         let ready = ctx.awake(at) + KUBELET;
         let is_ready = ctx.now >= ready;
         let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
@@ -137,15 +149,28 @@ fn weaker(signal: Signal) -> &'static [FindingKind] {
             FindingKind::DuplicateSandbox,
             FindingKind::TeardownOutOfOrder,
             FindingKind::OrphanSandbox,
+            FindingKind::SandboxesReplaced,
             FindingKind::CniFailing,
+            FindingKind::CniWrongDel,
+            FindingKind::CniSlow,
+            FindingKind::CniQueue,
+            FindingKind::AbandonedSandbox,
+            FindingKind::StuckStop,
+            FindingKind::StuckStart,
         ],
         Signal::Exit => &[
             FindingKind::LeakedAddress,
             FindingKind::DuplicateSandbox,
             FindingKind::TeardownOutOfOrder,
+            FindingKind::SandboxesReplaced,
             FindingKind::CniFailing,
+            FindingKind::CniWrongDel,
+            FindingKind::CniSlow,
+            FindingKind::AbandonedSandbox,
+            FindingKind::StuckStop,
         ],
-        Signal::FatalSignal | Signal::OomKill => &[FindingKind::TeardownOutOfOrder],
+        Signal::FatalSignal => &[FindingKind::TeardownOutOfOrder, FindingKind::StuckStop],
+        Signal::OomKill => &[FindingKind::TeardownOutOfOrder],
         Signal::NetnsCreated => &[FindingKind::OrphanNetns],
         Signal::NetnsDropped => &[
             FindingKind::LeakedAddress,
@@ -156,7 +181,7 @@ fn weaker(signal: Signal) -> &'static [FindingKind] {
         Signal::NetnsFreed => &[FindingKind::StuckNetnsTeardown],
         Signal::AddressV4 | Signal::AddressV6 => &[FindingKind::LeakedAddress, FindingKind::PoolExhaustion],
         Signal::CgroupCreated | Signal::CgroupEntered => {
-            &[FindingKind::DuplicateSandbox, FindingKind::OrphanSandbox]
+            &[FindingKind::DuplicateSandbox, FindingKind::OrphanSandbox, FindingKind::StuckStart]
         }
         Signal::CgroupEmptied => &[FindingKind::DuplicateSandbox, FindingKind::StuckCgroup],
         Signal::CgroupRemoved => &[FindingKind::StuckCgroup],

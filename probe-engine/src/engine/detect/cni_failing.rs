@@ -1,13 +1,15 @@
-//! **Rule:** the ADD of a plugin that the runtime called fails, and no later ADD has given the pod its network. It
-//! opens at the second failure for one pod, or when two pods fail within a minute.
+//! **Rule:** the ADD of a plugin that the runtime called fails, and no later ADD has given the pod its network; or its
+//! DEL fails, no later DEL has succeeded, and the runtime has the sandbox on record, so that the kubelet has DEL tried
+//! again. Either opens at the second failure for one pod, or when two pods fail within a minute.
 //!
 //! containerd makes a new sandbox with a new network namespace for each try; other runtimes try again in the same
 //! sandbox. The rule therefore judges pods, not sandboxes. It names the plugin that the runtime called; a plugin that
 //! this one called may have failed first.
 //!
-//! Not flagged: one failure after which the next try succeeds (the event stream shows it); a pod that is gone; CHECK
-//! and DEL; a call that names no pod. If records were lost after a failure, the record of a success may be among them:
-//! such a failure keeps a finding open and opens none.
+//! Not flagged: one failure after which the next try succeeds (the event stream shows it); an ADD for a pod that is gone;
+//! a DEL for a sandbox that is no longer on record, which nobody tries again (`leaked_address`); CHECK; a call that names
+//! no pod. If records were lost after a failure, the record of a success may be among them: such a failure keeps a finding
+//! open and opens none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,11 +25,12 @@ use super::{
 use crate::{
     engine::world::{
         World,
-        attachment::{Attachment, LATELY, Plugin},
+        attachment::{Attachment, Failures, LATELY, Plugin},
         pod,
+        record::HasRecord,
     },
     model::{
-        fact::{MessageFound, PodName},
+        fact::{CniCommand, MessageFound, PodName},
         finding::{CniFailing, Explain, Key, Kind, Message, Severity},
         id::ContainerId,
         time::Timestamp,
@@ -47,31 +50,35 @@ pub(super) const ABSENT: Duration = Duration::from_secs(30);
 /// How many sandboxes, the latest ones, are shown as evidence.
 const SHOWN: usize = 16;
 
-/// A pod that waits for its network, because an ADD of this plugin failed.
+/// A pod that waits for its network, or for the end of it, because calls of this plugin failed.
 pub(super) struct Waiting {
     pod: PodName,
     plugin: String,
-    /// ADDs that failed, and when the first of them began.
+    command: CniCommand,
+    /// Calls that failed, and when the first of them began.
     attempts: u32,
     since: Timestamp,
-    /// How long these ADDs ran in all.
+    /// How long these calls ran in all.
     wasted: Duration,
-    /// Records were lost during at least one of these ADDs.
+    /// Records were lost during at least one of these calls.
     gapped: bool,
     is_sure: bool,
-    /// The latest failed ADD, and the exit code below.
+    /// The latest failed call, and the exit code below.
     last: Try,
     code: Option<u32>,
     /// The plugin's latest message, or the reason why it could not be read.
     said: Option<(Try, MessageFound)>,
-    /// The latest failed ADDs, the oldest first.
+    /// The latest failed calls, the oldest first.
     shown: Vec<Try>,
     /// When the pod no longer counts as waiting, if nothing more happens.
     until: Timestamp,
 }
 
-/// When an ADD failed last, and for which sandbox.
+/// When a call failed last, and for which sandbox.
 type Try = (Timestamp, ContainerId);
+
+/// The calls of a plugin, by its name, with a command.
+type Calls<'a> = (&'a str, CniCommand);
 
 impl Rule for CniFailing {
     type Subject = PodName;
@@ -96,22 +103,30 @@ impl Rule for CniFailing {
         }
         let rows: Vec<&Attachment> =
             ctx.index.named.by(pod).filter_map(|key| ctx.world.attachments.get(key)).collect();
-        let mut failed: BTreeMap<&str, Vec<(&Attachment, &Plugin)>> = BTreeMap::new();
+        let mut failed: BTreeMap<Calls<'_>, Vec<(&Attachment, Failures<'_>)>> = BTreeMap::new();
         for row in &rows {
-            for plugin in row.plugins.iter().filter(|plugin| plugin.add.failed > 0) {
-                if !has_network(&rows, row, plugin) {
-                    failed.entry(&plugin.name).or_default().push((row, plugin));
+            for (plugin, command, failures) in row.failures() {
+                let is_over = match command {
+                    CniCommand::Add => has_network(&rows, row, plugin),
+                    CniCommand::Del => matches!(ctx.has_record(&row.container), HasRecord::No { .. }),
+                };
+                if !is_over {
+                    failed.entry((&plugin.name, command)).or_default().push((row, failures));
                 }
             }
         }
         // The pod waits as long as its last failure is recent. All of its failures count until then.
-        failed.retain(|_, tries| tries.iter().any(|(_, plugin)| ctx.now < plugin.add.last_at + LATELY));
+        failed.retain(|_, tries| tries.iter().any(|(_, failures)| ctx.now < failures.last_at + LATELY));
         if failed.is_empty() {
             return;
         }
         let absent = gone_at(ctx.world, pod).map(|at| at + ABSENT);
-        if absent.is_none_or(|until| ctx.now < until) {
-            found.extend(failed.into_iter().filter_map(|(name, tries)| waiting(pod, name, tries, absent)));
+        for (calls, tries) in failed {
+            // The kubelet ends the sandboxes of a pod that is gone, too.
+            let absent = absent.filter(|_| calls.1 == CniCommand::Add);
+            if absent.is_none_or(|until| ctx.now < until) {
+                found.extend(waiting(pod, calls, tries, absent));
+            }
         }
     }
 }
@@ -124,45 +139,46 @@ impl Part for Waiting {
 
 fn waiting(
     pod: &PodName,
-    plugin: &str,
-    mut tries: Vec<(&Attachment, &Plugin)>,
+    (plugin, command): Calls<'_>,
+    mut tries: Vec<(&Attachment, Failures<'_>)>,
     absent: Option<Timestamp>,
 ) -> Option<Waiting> {
-    let try_of = |(row, plugin): &(&Attachment, &Plugin)| (plugin.add.last_at, row.container.clone());
+    let try_of = |(row, failures): &(&Attachment, Failures<'_>)| (failures.last_at, row.container.clone());
     tries.sort_by_key(try_of);
     let (_, last) = tries.last()?;
     let said: Vec<(Try, &MessageFound)> =
-        tries.iter().rev().filter_map(|it| Some((try_of(it), it.0.message.as_deref()?))).collect();
+        tries.iter().rev().filter_map(|it| Some((try_of(it), it.1.said?))).collect();
     // An older message of the plugin is worth more than the reason why the latest one could not be read.
     let best = said.iter().find(|(_, it)| it.text.is_some()).or_else(|| said.first());
     Some(Waiting {
         pod: pod.clone(),
         plugin: plugin.to_owned(),
-        attempts: tries.iter().map(|(_, plugin)| plugin.failures()).fold(0, u32::saturating_add),
-        since: tries.iter().map(|(_, plugin)| plugin.first_try()).min()?,
+        command,
+        attempts: tries.iter().map(|(_, failures)| failures.count).fold(0, u32::saturating_add),
+        since: tries.iter().map(|(_, failures)| failures.first_at).min()?,
         wasted: tries
             .iter()
-            .map(|(_, plugin)| plugin.wasted())
+            .map(|(_, failures)| failures.wasted)
             .fold(Duration::ZERO, Duration::saturating_add),
         gapped: tries.iter().any(|(row, _)| row.gapped),
         is_sure: tries.iter().any(|(row, _)| !row.gapped),
         last: tries.last().map(try_of)?,
-        code: last.add.code,
+        code: last.code,
         said: best.map(|(at, it)| (at.clone(), (*it).clone())),
         shown: tries.iter().skip(tries.len().saturating_sub(SHOWN)).map(try_of).collect(),
-        until: absent.into_iter().fold(last.add.last_at + LATELY, Timestamp::min),
+        until: absent.into_iter().fold(last.last_at + LATELY, Timestamp::min),
     })
 }
 
 pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniFailing>, found: &mut Vec<Detection>) {
-    let mut plugins: BTreeMap<&str, Vec<&Waiting>> = BTreeMap::new();
+    let mut plugins: BTreeMap<Calls<'_>, Vec<&Waiting>> = BTreeMap::new();
     for it in judged.parts() {
-        plugins.entry(&it.plugin).or_default().push(it);
+        plugins.entry((&it.plugin, it.command)).or_default().push(it);
     }
-    found.extend(plugins.into_iter().filter_map(|(name, waiting)| detection(ctx, name, &waiting)));
+    found.extend(plugins.into_iter().filter_map(|(calls, waiting)| detection(ctx, calls, &waiting)));
 }
 
-fn detection(ctx: &DetectContext<'_>, name: &str, waiting: &[&Waiting]) -> Option<Detection> {
+fn detection(ctx: &DetectContext<'_>, (name, command): Calls<'_>, waiting: &[&Waiting]) -> Option<Detection> {
     let last = waiting.iter().max_by_key(|it| &it.last)?;
     let since = waiting.iter().map(|it| it.since).min()?;
     let attempts = waiting.iter().map(|it| it.attempts).fold(0, u32::saturating_add);
@@ -175,6 +191,7 @@ fn detection(ctx: &DetectContext<'_>, name: &str, waiting: &[&Waiting]) -> Optio
     let said = said.max_by_key(|(at, it)| (it.text.is_some(), at));
     let kind = Kind::from(CniFailing {
         plugin: name.to_owned(),
+        command,
         attempts,
         pods,
         wasted: waiting.iter().map(|it| it.wasted).fold(Duration::ZERO, Duration::saturating_add),
@@ -183,8 +200,12 @@ fn detection(ctx: &DetectContext<'_>, name: &str, waiting: &[&Waiting]) -> Optio
     });
     let mut shown: Vec<&Try> = waiting.iter().flat_map(|it| &it.shown).collect();
     shown.sort_unstable();
+    let key = match command {
+        CniCommand::Add => Key::new(kind.into_str(), &[name]),
+        CniCommand::Del => Key::new(kind.into_str(), &[name, &command.to_string()]),
+    };
     Some(Detection {
-        key: Key::new(kind.into_str(), &[name]),
+        key,
         kind,
         severity: if pods >= MANY { Severity::Critical } else { Severity::Warning },
         since,
@@ -246,13 +267,18 @@ fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
 
 impl Explain for CniFailing {
     fn summary(&self) -> String {
-        let Self { plugin, attempts, pods, wasted, code, message } = self;
+        let Self { plugin, command, attempts, pods, wasted, code, message } = self;
         let times = counted((*attempts).into(), "time");
-        let mut text = format!("ADD of {} failed {times}", escaped(plugin));
+        let mut text = format!("{command} of {} failed {times}", escaped(plugin));
         if let Some(code) = code {
             _ = write!(text, ", last with exit {code}");
         }
-        let (pods, wait) = (counted((*pods).into(), "pod"), if *pods == 1 { "waits" } else { "wait" });
+        let wait = match (command, pods) {
+            (CniCommand::Add, 1) => "waits",
+            (CniCommand::Add, _) => "wait",
+            (CniCommand::Del, _) => "cannot end",
+        };
+        let pods = counted((*pods).into(), "pod");
         _ = write!(text, ", {pods} {wait}, {} lost", span(*wasted));
         if let Some(said) = message.as_ref().and_then(|it| it.text.as_deref()) {
             _ = write!(text, ": {}", escaped(said));
@@ -261,7 +287,16 @@ impl Explain for CniFailing {
     }
 
     fn cause(&self) -> &'static str {
-        "The CNI plugin's ADD fails, and the kubelet has it tried again, each time for a new sandbox. Pods do not start."
+        match self.command {
+            CniCommand::Add => {
+                "The CNI plugin's ADD fails, and the kubelet has it tried again, each time for a new sandbox. Pods do \
+                 not start."
+            }
+            CniCommand::Del => {
+                "The CNI plugin's DEL fails, and so does StopPodSandbox each time the kubelet tries it. Pods stay \
+                 Terminating, and their addresses stay allocated."
+            }
+        }
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {

@@ -17,7 +17,7 @@ use crate::{
         netns,
         netns_path::plain,
         process::State,
-        record::{Records, Waiting, pods::Recorded},
+        record::{Waiting, pods::Recorded},
         sandbox,
     },
     model::{
@@ -85,7 +85,7 @@ impl Index {
         changed.sandboxes.iter().for_each(|id| self.sandbox(world, id, &mut marks));
         changed.attachments.iter().for_each(|key| self.attachment(world, key, &mut marks));
         changed.pods.iter().for_each(|id| self.pod(world, *id, &mut marks));
-        Self::records(&world.records, &changed.on_record, &mut marks);
+        Self::records(world, &changed.on_record, &mut marks);
         if changed.records {
             marks.sandboxes.extend(world.records.unread.keys().filter_map(|path| sandbox_of_cached(path)));
         }
@@ -188,11 +188,13 @@ impl Index {
     }
 
     /// Marks the sandboxes that came on record or are on record no more.
-    fn records(records: &Records, before: &BTreeMap<ContainerId, Recorded>, marks: &mut Marks) {
+    fn records(world: &World, before: &BTreeMap<ContainerId, Recorded>, marks: &mut Marks) {
         for (id, before) in before {
-            let now = records.on_record.get(id);
+            let now = world.records.on_record.get(id);
             if now != *before {
                 marks.sandboxes.insert(id.clone());
+                let named = world.attachments_of(id).map(|row| &row.pod).filter(|pod| pod.names_pod());
+                marks.names.extend(named.cloned());
                 marks.uids.extend(before.uid().into_iter().chain(now.uid()).cloned());
             }
         }

@@ -16,7 +16,7 @@ use crate::{
     engine::Engine,
     model::{
         change::{Finding, Output, Question},
-        fact::{Fact, List, MessageFound, Observation, Origin},
+        fact::{CniCommand, Fact, List, MessageFound, Observation, Origin},
         finding::{CniFailing, CniQueue, CniSlow, Explain, Kind, Severity, Stage},
     },
 };
@@ -44,6 +44,12 @@ fn add(story: &mut Story, at: u64, pid: u32, digit: char, pod: char, status: u32
     end(story, pid, status);
 }
 
+/// A DEL that takes a millisecond.
+fn del(story: &mut Story, at: u64, pid: u32, digit: char, pod: char, status: u32) {
+    begin(story.at(at), pid, "DEL", digit, pod);
+    end(story, pid, status);
+}
+
 fn finding(engine: &Engine, key: &str) -> Finding {
     engine.findings().find(|it| it.key.as_str() == key).cloned().expect("the finding")
 }
@@ -63,6 +69,7 @@ fn a_pod_whose_add_fails_again_and_again_waits_until_one_succeeds() {
     }
     story.listed(Fact::MessageFound(MessageFound {
         container: id('b'),
+        command: CniCommand::Add,
         text: Some("no addresses".to_owned()),
         source: "journal".to_owned(),
     }));
@@ -97,9 +104,10 @@ fn the_last_failure_has_its_say_however_fast_they_come() {
     let mut asked = Vec::new();
     let mut answer = |engine: &mut Engine| {
         while let Some(output) = engine.poll() {
-            if let Output::Question(Question::Message { container, since }) = output {
+            if let Output::Question(Question::Message { container, command, since }) = output {
                 let text = Some(format!("failure of {}", container.short()));
-                let fact = Fact::MessageFound(MessageFound { container, text, source: "journal".to_owned() });
+                let source = "journal".to_owned();
+                let fact = Fact::MessageFound(MessageFound { container, command, text, source });
                 asked.push(since);
                 engine.observe(Observation { at: engine.now, origin: Origin::Listed, fact });
             }
@@ -128,11 +136,91 @@ fn what_closes_keeps_the_numbers_that_it_had() {
     assert_eq!((data.attempts, data.pods, it.stage), (4, 2, Stage::Closed));
 }
 
+/// A sandbox that is on record, whose DEL fails three times.
+fn undeleted() -> Story {
+    let mut story = Story::new();
+    story.at(1).on_record(&['a']);
+    add(&mut story, SECOND, 100, 'a', '1', 0);
+    for n in 0..3 {
+        del(&mut story, (10 + 12 * u64::from(n)) * SECOND, 101 + n, 'a', '1', FAILED);
+    }
+    story
+}
+
+/// The kubelet has the runtime stop the same sandbox again and again.
+#[test]
+fn a_pod_whose_del_fails_again_and_again_cannot_end_until_one_succeeds() {
+    let mut story = undeleted();
+    for (command, text) in [(CniCommand::Del, "no lock"), (CniCommand::Add, "no addresses")] {
+        story.listed(Fact::MessageFound(MessageFound {
+            container: id('a'),
+            command,
+            text: Some(text.to_owned()),
+            source: "journal".to_owned(),
+        }));
+    }
+    let (told, engine) = story.judge(40 * SECOND);
+    check_lines(
+        &told,
+        "
+            22100 finding.opened cni_failing/bridge/DEL [default/web-1 a] Agent
+            34100 finding.confirmed cni_failing/bridge/DEL [default/web-1 a] Agent
+        ",
+    );
+    let it = finding(&engine, "cni_failing/bridge/DEL");
+    let Kind::CniFailing(data) = &it.kind else { panic!("another kind") };
+    assert_eq!(
+        data.summary(),
+        "DEL of bridge failed 3 times, last with exit 1, 1 pod cannot end, 3.0 ms lost: no lock"
+    );
+    assert_eq!((it.since, &it.sandboxes[..]), (ms(10 * SECOND), &[id('a')][..]));
+
+    del(&mut story, 50 * SECOND, 200, 'a', '1', 0);
+    // The runtime calls DEL once more when it removes the sandbox, and one failure is none.
+    del(&mut story, 51 * SECOND, 201, 'a', '1', FAILED);
+    let (told, _) = story.judge(5 * MINUTE);
+    let last = told.lines().last();
+    assert_eq!(last, Some("50100 finding.closed cni_failing/bridge/DEL [default/web-1 a] Agent"));
+}
+
+#[test]
+fn a_del_is_tried_again_only_for_a_sandbox_on_record() {
+    let mut story = undeleted();
+    story.at(40 * SECOND).on_record(&[]);
+    let (told, _) = story.judge(MINUTE);
+    let last = told.lines().last();
+    assert_eq!(last, Some("40100 finding.closed cni_failing/bridge/DEL [default/web-1 a] Agent"));
+
+    let mut never = Story::new();
+    never.at(1).on_record(&['b']);
+    for n in 0..3 {
+        del(&mut never, (1 + u64::from(n)) * SECOND, 101 + n, 'a', '1', FAILED);
+    }
+    assert!(!never.judge(MINUTE).0.contains("cni_failing"));
+}
+
+/// With containerd a failed ADD is followed by a DEL, which may fail for the same reason. Each has its own finding.
+#[test]
+fn what_fails_with_both_commands_is_counted_apart() {
+    let mut story = Story::new();
+    story.at(1).on_record(&['a', 'b']);
+    for (n, digit) in (0..).zip(['a', 'b']) {
+        add(&mut story, (1 + 12 * u64::from(n)) * SECOND, 100 + 2 * n, digit, '1', FAILED);
+        del(&mut story, (2 + 12 * u64::from(n)) * SECOND, 101 + 2 * n, digit, '1', FAILED);
+    }
+    let (_, engine) = story.judge(30 * SECOND);
+    for key in ["cni_failing/bridge", "cni_failing/bridge/DEL"] {
+        let Kind::CniFailing(data) = finding(&engine, key).kind else { panic!("another kind") };
+        assert_eq!((data.attempts, data.pods), (2, 1), "{key}");
+    }
+}
+
 #[test]
 fn one_pod_waits_and_two_pods_wait() {
     let summary = |attempts, pods| {
         let kind = CniFailing {
             plugin: "bridge".to_owned(),
+            command: CniCommand::Add,
             attempts,
             pods,
             wasted: Duration::from_secs(1),

@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use lease::Lease;
 pub(in crate::engine) use plugin::LATELY;
-pub(crate) use plugin::{Outcome, Plugin, Runs};
+pub(crate) use plugin::{Failures, Outcome, Plugin, Runs};
 pub(in crate::engine) use table::Table;
 
 use crate::{
     engine::world::{EventContext, World, call::Call},
     model::{
         change::End,
-        fact::{MessageFound, Network, Origin, PodName},
+        fact::{CniCommand, MessageFound, Network, Origin, PodName},
         id::ContainerId,
         time::Timestamp,
     },
@@ -76,6 +76,13 @@ impl Attachment {
             unverified: false,
             gapped: false,
         }
+    }
+
+    /// The failures of each plugin with each command.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&Plugin, CniCommand, Failures<'_>)> {
+        let commands = [CniCommand::Add, CniCommand::Del];
+        let all = self.plugins.iter().flat_map(move |plugin| commands.map(|command| (plugin, command)));
+        all.filter_map(|(plugin, command)| Some((plugin, command, plugin.failures_of(command, self)?)))
     }
 
     /// Whether this is the loopback interface, which has no address to lose.
@@ -170,7 +177,9 @@ impl Attachment {
 impl World {
     /// The runtime called a plugin with ADD or DEL.
     pub(super) fn attachment_called(&mut self, ctx: EventContext, call: &Call) {
-        let Some(id) = call.container.clone().filter(|_| call.top && is_operation(call)) else { return };
+        let Some(id) = call.container.clone().filter(|_| call.top && operation(call).is_some()) else {
+            return;
+        };
         let ifname = call.call.ifname.clone().unwrap_or_default();
         let inferred = self.records.network_of(&call.call.plugin).map(|network| network.name.clone());
         self.note_wrong_del(ctx, call, &id, &ifname);
@@ -193,21 +202,26 @@ impl World {
 
     /// A plugin that the runtime called has ended.
     pub(super) fn attachment_answered(&mut self, ctx: EventContext, call: &Call, end: Option<&End>) {
-        let Some(id) = call.container.clone().filter(|_| call.top && is_operation(call)) else { return };
+        let Some((id, command)) = call.container.clone().filter(|_| call.top).zip(operation(call)) else {
+            return;
+        };
         let ifname = call.call.ifname.clone().unwrap_or_default();
         let took = self.awake_for(call.at, ctx.at);
         let row = self.attachment(ctx, &id, &ifname);
         row.last_at = row.last_at.max(ctx.at);
-        let failed = call.call.command == "ADD" && end.is_some_and(|end| end.code != 0);
+        let failed = end.is_some_and(|end| end.code != 0);
         if let Some(runs) = row.runs(call) {
             runs.end(ctx.at, end, took);
             // A slow ADD that fails counts as failed, not as slow.
-            if end.is_some() && !failed {
+            if end.is_some() && !(failed && command == CniCommand::Add) {
                 runs.lasted(ctx.at, took);
             }
         }
+        if let Some(plugin) = row.plugin(&call.call.plugin).filter(|_| command == CniCommand::Del) {
+            plugin.del_ended(call.at, ctx.at, end, took);
+        }
         if failed {
-            self.ask_message(ctx, call, id, &ifname);
+            self.ask_message(ctx, call, command, (id, ifname));
         }
         self.records_changed(ctx.at);
     }
@@ -290,10 +304,15 @@ impl World {
     }
 }
 
-/// Whether a call changes an attachment. CHECK, GC and calls about the plugin itself do not.
+/// How a call changes an attachment. CHECK, GC and calls about the plugin itself do not.
 ///
-/// A call that was found in a listing does not count either: no hook sees the end of a program that began before the
-/// hook was attached.
-fn is_operation(call: &Call) -> bool {
-    matches!(call.call.command.as_str(), "ADD" | "DEL") && call.origin != Origin::Listed
+/// A call that was found in a listing does not either: no hook sees the end of a program that began before the hook was
+/// attached.
+fn operation(call: &Call) -> Option<CniCommand> {
+    let command = match call.call.command.as_str() {
+        "ADD" => CniCommand::Add,
+        "DEL" => CniCommand::Del,
+        _ => return None,
+    };
+    (call.origin != Origin::Listed).then_some(command)
 }

@@ -109,9 +109,9 @@ impl World {
                 self.lists.gaps.insert((doubt, list), at);
             }
             CheckpointEntry::Attachment(row) => {
-                for plugin in &row.plugins {
-                    if let Some(at) = plugin.asked_at {
-                        self.message_asked(plugin.name.clone(), at);
+                for (plugin, command, failures) in row.failures() {
+                    if let Some(at) = failures.asked_at {
+                        self.message_asked((plugin.name.clone(), command), at);
                     }
                 }
                 self.attachments.insert(row);

@@ -156,6 +156,36 @@ pub struct Pool {
     pub size: u64,
 }
 
+/// The commands with which a runtime changes a network (CNI specification, section 2).
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+)]
+#[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE")]
+pub enum CniCommand {
+    #[default]
+    Add,
+    Del,
+}
+
+impl CniCommand {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+    fn is_add(&self) -> bool {
+        *self == Self::Add
+    }
+}
+
 /// What an executable on the node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramFound {
@@ -164,10 +194,12 @@ pub struct ProgramFound {
     pub version: Option<String>,
 }
 
-/// What a plugin said when an ADD failed, as the runtime wrote it down.
+/// What a plugin said when an ADD or a DEL failed, as the runtime wrote it down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageFound {
     pub container: ContainerId,
+    #[serde(default, skip_serializing_if = "CniCommand::is_add")]
+    pub command: CniCommand,
     /// `None`: it could not be read, and `source` says why.
     pub text: Option<String>,
     pub source: String,

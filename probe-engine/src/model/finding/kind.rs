@@ -16,7 +16,7 @@ use super::{
     blind::{Blind, BlindJson},
 };
 use crate::model::{
-    fact::{Store, StoreKind},
+    fact::{CniCommand, Store, StoreKind},
     id::{ContainerId, NetnsKey, Subnet},
     json::{NetnsJson, ProcessJson},
     reference::Process,
@@ -405,12 +405,14 @@ pub struct DuplicateAddress {
     pub address: IpAddr,
 }
 
-/// CNI ADD fails and is tried again.
+/// CNI ADD or DEL fails and is tried again.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CniFailing {
     pub plugin: String,
-    /// ADDs that failed, of all sandboxes.
+    #[serde(default)]
+    pub command: CniCommand,
+    /// Calls that failed, of all sandboxes.
     pub attempts: u32,
     /// Pods that still wait for one to succeed.
     pub pods: u32,

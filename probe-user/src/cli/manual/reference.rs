@@ -24,6 +24,7 @@ const OTHERS: &[&str] = &[
     "--copy",
     "--create-namespace",
     "--fast",
+    "--force",
     "--from-file",
     "--full",
     "--id",

@@ -11,7 +11,7 @@ use crate::{
         fact::{Fact, Observation, Origin, PressureRead, RecordsDiff},
     },
     source::{
-        answer::Answerer,
+        answer::{Answerer, FailedCall},
         backfill::{self, Node, Records},
         channel::Batch,
         clock,
@@ -178,7 +178,10 @@ impl Files {
 fn messages(answerer: &Answerer<'_>, wanted: Vec<Wanted>) -> Report {
     let (mut facts, mut early) = (Batch::new(), Vec::new());
     let at = clock::now();
-    let failed: Vec<_> = wanted.iter().map(|it| (&it.container, it.since..at)).collect();
+    let failed: Vec<_> = wanted
+        .iter()
+        .map(|it| FailedCall { container: &it.container, command: it.command, logged: it.since..at })
+        .collect();
     let messages = answerer.messages(&failed, clock::boot_wall_ns());
     for (wanted, message) in wanted.into_iter().zip(messages) {
         if message.text.is_none() && wanted.is_early() {

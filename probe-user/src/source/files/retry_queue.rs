@@ -1,20 +1,21 @@
 //! Questions whose answer is logged only some time after they are asked. A runtime logs why an ADD failed after it
-//! has cleaned up, which includes a DEL.
+//! has cleaned up, which includes a DEL; why a DEL failed, after it has tried the rest of the chain.
 //!
 //! **Invariant:** at most [`MOST`] questions wait, because each costs a search through the node's logs.
 
 use std::time::Duration;
 
-use crate::model::{id::ContainerId, time::Timestamp};
+use crate::model::{fact::CniCommand, id::ContainerId, time::Timestamp};
 
 /// How long after the question each search is made. The answer of the last search is final.
 const LOOKS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
 const MOST: usize = 64;
 
-/// The question what a plugin said when this sandbox's ADD failed.
+/// The question what a plugin said when this sandbox's ADD or DEL failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) container: ContainerId,
+    pub(super) command: CniCommand,
     pub(super) since: Timestamp,
     asked: Timestamp,
     looks: usize,
@@ -36,10 +37,16 @@ impl Wanted {
 
 impl RetryQueue {
     /// Adds a question; false if too many wait already.
-    pub(super) fn ask(&mut self, container: ContainerId, since: Timestamp, now: Timestamp) -> bool {
+    pub(super) fn ask(
+        &mut self,
+        container: ContainerId,
+        command: CniCommand,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> bool {
         let room = self.0.len() < MOST;
         if room {
-            self.0.push(Wanted { container, since, asked: now, looks: 0 });
+            self.0.push(Wanted { container, command, since, asked: now, looks: 0 });
         }
         room
     }
@@ -72,7 +79,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{MOST, RetryQueue};
-    use crate::model::{id::ContainerId, time::Timestamp};
+    use crate::model::{fact::CniCommand, id::ContainerId, time::Timestamp};
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp(seconds * 1_000_000_000)
@@ -83,7 +90,7 @@ mod tests {
         let id = ContainerId::parse("c1").expect("an id");
         let mut later = RetryQueue::default();
         assert_eq!(later.wait(at(100)), None);
-        assert!(later.ask(id.clone(), at(99), at(100)));
+        assert!(later.ask(id.clone(), CniCommand::Add, at(99), at(100)));
         let mut looks = Vec::new();
         while let Some(wait) = later.wait(at(100)) {
             let now = at(100) + wait;
@@ -103,7 +110,7 @@ mod tests {
     fn no_more_wait_than_can_be_looked_for() {
         let id = ContainerId::parse("c1").expect("an id");
         let mut later = RetryQueue::default();
-        let taken = (0..1000).filter(|_| later.ask(id.clone(), at(1), at(1))).count();
+        let taken = (0..1000).filter(|_| later.ask(id.clone(), CniCommand::Add, at(1), at(1))).count();
         assert_eq!(taken, MOST);
         assert_eq!(later.due(at(2)).len(), MOST);
     }

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     model::{
         change::Question,
-        fact::{Fact, MessageFound, Observation, Origin},
+        fact::{CniCommand, Fact, MessageFound, Observation, Origin},
         id::ContainerId,
         time::Timestamp,
     },
@@ -190,9 +190,10 @@ impl<R: Read> Supervisor<R> {
         match question {
             // Another source answers this.
             Question::Watch { .. } => None,
-            Question::Message { container, since } => {
-                let taken = self.later.ask(container.clone(), since, at);
-                (!taken).then(|| Observation { at, origin: Origin::Listed, fact: too_many(container) })
+            Question::Message { container, command, since } => {
+                let taken = self.later.ask(container.clone(), command, since, at);
+                let fact = || too_many(container, command);
+                (!taken).then(|| Observation { at, origin: Origin::Listed, fact: fact() })
             }
             question => {
                 self.queue.ask(question, at);
@@ -387,9 +388,9 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn too_many(container: ContainerId) -> Fact {
+fn too_many(container: ContainerId, command: CniCommand) -> Fact {
     let source = "too many plugins failed at once to look for what each said".to_owned();
-    Fact::MessageFound(MessageFound { container, text: None, source })
+    Fact::MessageFound(MessageFound { container, command, text: None, source })
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Extracts the plugin's message from a log line, whatever the levels of quoting.
 //!
-//! libcni (1.0 and later) puts `plugin type="bridge" failed (add): ` before it. A delegating plugin does so for its
-//! delegate, so the last prefix is that of the plugin that failed. Each program that passes an error on may quote it
-//! once more.
+//! libcni (1.0 and later) puts `plugin type="bridge" failed (add): ` before it, or `failed (delete): `. A delegating plugin
+//! does so for its delegate, so the last prefix is that of the plugin that failed. Each program that passes an error on may
+//! quote it once more.
 
 use super::{TEXT, Wanted};
+use crate::model::fact::CniCommand;
 
 /// How a line matches the sandbox; later variants are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,24 +16,51 @@ pub(super) enum Match {
 }
 
 const PLUGIN: &str = "plugin type=";
-const FAILED: &str = " failed (add): ";
-/// The prefixes of containerd and CRI-O, each before a quoted name. With an older libcni they are the only ones.
-const SETUPS: [&str; 2] = ["failed to setup network for sandbox ", " to CNI network "];
+/// The words about a failed call.
+struct Words {
+    /// Those of libcni.
+    failed: &'static str,
+    /// The prefixes of containerd and CRI-O, each before a quoted name. With an older libcni they are the only ones.
+    prefixes: [&'static str; 2],
+}
+
+const ADD: Words = Words {
+    failed: " failed (add): ",
+    prefixes: ["failed to setup network for sandbox ", " to CNI network "],
+};
+const DEL: Words = Words {
+    failed: " failed (delete): ",
+    prefixes: ["failed to destroy network for sandbox ", " from CNI network "],
+};
 /// The most levels of quoting. No log has more.
 const DEPTH: usize = 5;
 
-/// Whether the line can be about a failed ADD. This cheap test excludes most lines.
-pub(super) fn may_be(line: &str) -> bool {
-    line.contains(FAILED) || SETUPS.iter().any(|setup| line.contains(setup))
+impl Words {
+    fn of(command: CniCommand) -> &'static Self {
+        match command {
+            CniCommand::Add => &ADD,
+            CniCommand::Del => &DEL,
+        }
+    }
+
+    fn may_be_in(&self, line: &str) -> bool {
+        line.contains(self.failed) || self.prefixes.iter().any(|prefix| line.contains(prefix))
+    }
 }
 
-/// The message in the line, if it is about the wanted sandbox.
+/// Whether the line can be about a failed call. This cheap test excludes most lines.
+pub(super) fn may_be(line: &str) -> bool {
+    [&ADD, &DEL].iter().any(|words| words.may_be_in(line))
+}
+
+/// The message in the line, if it is about the wanted call.
 pub(super) fn message(line: &str, wanted: Wanted<'_>) -> Option<(Match, String)> {
-    if !may_be(line) {
+    let words = Words::of(wanted.command);
+    if !words.may_be_in(line) {
         return None;
     }
     let quality = quality(line, wanted)?;
-    let text = failed(line).or_else(|| setup(line))?;
+    let text = failed(line, words).or_else(|| after_prefix(line, words))?;
     (!text.is_empty()).then_some((quality, text))
 }
 
@@ -54,22 +82,23 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// The text from the last `plugin type=` of a failed ADD to the end of the string that holds it.
-fn failed(line: &str) -> Option<String> {
-    let of_add = |at: &usize| {
+/// The text from the last `plugin type=` of a failed call to the end of the string that holds it.
+fn failed(line: &str, words: &Words) -> Option<String> {
+    let of_call = |at: &usize| {
         let rest = &line[at + PLUGIN.len()..];
         // Only the plugin's quoted name and perhaps its network's may be in between, and no other plugin's.
-        rest.find(FAILED).is_some_and(|end| !rest[..end].contains(PLUGIN) && !rest[..end].contains(": "))
+        rest.find(words.failed)
+            .is_some_and(|end| !rest[..end].contains(PLUGIN) && !rest[..end].contains(": "))
     };
-    let start = line.match_indices(PLUGIN).map(|(at, _)| at).filter(of_add).last()?;
+    let start = line.match_indices(PLUGIN).map(|(at, _)| at).filter(of_call).last()?;
     let text = &line[start..];
     let quotes = text[PLUGIN.len()..].bytes().take_while(|byte| *byte == b'\\').count();
     Some(clean(text, quotes))
 }
 
 /// The text after the quoted name.
-fn setup(line: &str) -> Option<String> {
-    let (_, rest) = SETUPS.iter().find_map(|setup| line.rsplit_once(setup))?;
+fn after_prefix(line: &str, words: &Words) -> Option<String> {
+    let (_, rest) = words.prefixes.iter().find_map(|prefix| line.rsplit_once(prefix))?;
     let quotes = rest.bytes().take_while(|byte| *byte == b'\\').count();
     let (_, text) = rest.split_once("\": ")?;
     Some(clean(text, quotes))

@@ -9,7 +9,10 @@ use std::{
 use proptest::prelude::*;
 
 use super::{Match, Message, TEXT, Unreadable, Wanted, Window, boots, each, extract, find};
-use crate::source::host::{HostRoot, ReadError};
+use crate::{
+    model::fact::CniCommand,
+    source::host::{HostRoot, ReadError},
+};
 
 const CONTAINERD_1_6: &str = r#"time="2026-11-21T08:15:03.992378979Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-0,Uid:00000000-0142-4000-8000-000000000001,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c\": plugin type=\"bridge\" failed (add): failed to find plugin \"host-nowhere\" in path [/usr/lib/cni]""#;
 const CONTAINERD_1_7: &str = r#"time="2026-11-21T08:16:05.578149814Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-1,Uid:00000000-0142-4000-8000-000000000002,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"7d2508103574fcdee6bfc02f9e63017703f2008862901b475364b31686fc3d37\": plugin type=\"no-such-plugin\" failed (add): failed to find plugin \"no-such-plugin\" in path [/usr/lib/cni]""#;
@@ -25,12 +28,43 @@ const CRIO_OLD: &str = r#"level=error msg="Error adding network: failed to creat
 /// The kubelet splits messages that have line breaks of their own.
 const MULTUS: &str = r#"  rpc error: code = Unknown desc = failed to setup network for sandbox "aa11": plugin type="multus" name="multus-cni-network" failed (add): [default/web-0/u:kindnet]: error adding container to network "kindnet": plugin type="ptp" failed (add): no route"#;
 
+const DEL_CONTAINERD: &str = r#"time="2026-11-21T08:15:03.992378979Z" level=error msg="StopPodSandbox for \"aa11\" failed" error="failed to destroy network for sandbox \"aa11\": plugin type=\"bridge\" failed (delete): failed to lock"#;
+const DEL_KUBELET: &str = r#"E0913 09:29:07.123456    1234 pod_workers.go:1301] "Error syncing pod, skipping" err="failed to \"KillPodSandbox\" for \"11111111-2222-3333-4444-555555555555\" with KillPodSandboxError: \"rpc error: code = Unknown desc = failed to destroy network for sandbox \\\"aa11\\\": plugin type=\\\"calico\\\" failed (delete): error getting ClusterInformation: connection is unauthorized: Unauthorized\"" pod="default/web-0" podUID=11111111-2222-3333-4444-555555555555"#;
+const DEL_CRIO_OLD: &str = r#"level=error msg="Error deleting network: failed to destroy network for pod sandbox k8s_web-0_default_u_0(aa11): error removing pod default_web-0 from CNI network \"k8s-pod-network\": no daemon""#;
+
 fn wanted(sandbox: &str) -> Wanted<'_> {
-    Wanted { sandbox, pod: Some(("default", "web-0")), window: Window { from: 0, until: u64::MAX } }
+    Wanted {
+        sandbox,
+        pod: Some(("default", "web-0")),
+        command: CniCommand::Add,
+        window: Window { from: 0, until: u64::MAX },
+    }
 }
 
 fn said(line: &str, sandbox: &str) -> Option<(Match, String)> {
     extract::message(line, wanted(sandbox))
+}
+
+/// The words about a failed DEL are no answer about an ADD, and the reverse.
+#[test]
+fn a_failed_del_has_words_of_its_own() {
+    let said_of_del =
+        |line: &str| extract::message(line, Wanted { command: CniCommand::Del, ..wanted("aa11") });
+    for (line, text) in [
+        (DEL_CONTAINERD, "plugin type=\"bridge\" failed (delete): failed to lock"),
+        (
+            DEL_KUBELET,
+            "plugin type=\"calico\" failed (delete): error getting ClusterInformation: connection is unauthorized: \
+             Unauthorized",
+        ),
+        (DEL_CRIO_OLD, "no daemon"),
+    ] {
+        assert_eq!(said_of_del(line), Some((Match::Sandbox, text.to_owned())), "{line}");
+        assert_eq!(said(line, "aa11"), None, "{line}");
+    }
+    for line in [JSON, KUBELET, KUBELET_SYNC, CRIO_KUBELET, CRIO_OLD, MULTUS] {
+        assert_eq!(said_of_del(line), None, "{line}");
+    }
 }
 
 #[test]

@@ -5,8 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
+use super::Attachment;
 use crate::model::{
     change::End,
+    fact::{CniCommand, MessageFound},
     time::{Nanoseconds, Timestamp},
 };
 
@@ -24,9 +26,44 @@ pub(crate) struct Plugin {
     /// When the engine last asked for the plugin's message about a failed ADD of this attachment.
     #[serde(default)]
     pub(crate) asked_at: Option<Timestamp>,
+    /// The DELs that failed since one last succeeded.
+    #[serde(default)]
+    pub(crate) undeleted: Option<Box<FailedDels>>,
     /// The failures for the same pod and interface in attachments that were dropped.
     #[serde(default)]
     pub(crate) earlier: Option<Earlier>,
+}
+
+/// The DELs that failed since one last succeeded. Whether they named a network namespace does not matter.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FailedDels {
+    count: u32,
+    /// When the first of them began.
+    first_at: Timestamp,
+    /// When the latest of them ended, and its exit code.
+    pub(super) last_at: Timestamp,
+    code: u32,
+    /// How long they ran, added up.
+    #[serde_as(as = "Nanoseconds")]
+    wasted: Duration,
+    /// When the engine last asked for the plugin's message about them, and the message.
+    asked_at: Option<Timestamp>,
+    pub(super) said: Option<MessageFound>,
+}
+
+/// The calls of a plugin with one command that failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failures<'a> {
+    pub(crate) count: u32,
+    /// When the first of them began.
+    pub(crate) first_at: Timestamp,
+    /// When the latest call began or ended.
+    pub(crate) last_at: Timestamp,
+    pub(crate) code: Option<u32>,
+    pub(crate) wasted: Duration,
+    pub(crate) asked_at: Option<Timestamp>,
+    pub(crate) said: Option<&'a MessageFound>,
 }
 
 /// The failures for the same pod and interface in attachments that were dropped.
@@ -93,6 +130,71 @@ impl Plugin {
     pub(crate) fn last_del(&self) -> Option<&Runs> {
         let all = [&self.del, &self.del_without_netns].into_iter().filter(|runs| runs.begun > 0);
         all.max_by_key(|runs| runs.last_at)
+    }
+
+    /// The failures with this command: of ADD all, with those of dropped attachments; of DEL those since a success.
+    #[must_use]
+    pub(crate) fn failures_of<'a>(
+        &'a self,
+        command: CniCommand,
+        row: &'a Attachment,
+    ) -> Option<Failures<'a>> {
+        match command {
+            CniCommand::Add => (self.add.failed > 0).then(|| Failures {
+                count: self.failures(),
+                first_at: self.first_try(),
+                last_at: self.add.last_at,
+                code: self.add.code,
+                wasted: self.wasted(),
+                asked_at: self.asked_at,
+                said: row.message.as_deref(),
+            }),
+            CniCommand::Del => self.undeleted.as_ref().map(|dels| Failures {
+                count: dels.count,
+                first_at: dels.first_at,
+                last_at: dels.last_at,
+                code: Some(dels.code),
+                wasted: dels.wasted,
+                asked_at: dels.asked_at,
+                said: dels.said.as_ref(),
+            }),
+        }
+    }
+
+    /// A DEL that began at `begun` has ended. None: nobody saw how.
+    pub(super) fn del_ended(&mut self, begun: Timestamp, at: Timestamp, end: Option<&End>, took: Duration) {
+        match end {
+            None => {}
+            Some(end) if end.code == 0 => self.undeleted = None,
+            Some(end) => {
+                let new = || FailedDels {
+                    count: 0,
+                    first_at: begun,
+                    last_at: at,
+                    code: end.code,
+                    wasted: Duration::ZERO,
+                    asked_at: None,
+                    said: None,
+                };
+                let dels = self.undeleted.get_or_insert_with(|| Box::new(new()));
+                dels.count = dels.count.saturating_add(1);
+                dels.wasted = dels.wasted.saturating_add(took);
+                (dels.last_at, dels.code) = (dels.last_at.max(at), end.code);
+            }
+        }
+    }
+
+    /// The engine asks for the plugin's message about its failures.
+    pub(super) fn asks(&mut self, command: CniCommand, at: Timestamp) {
+        match (command, &mut self.undeleted) {
+            (CniCommand::Add, _) => self.asked_at = Some(at),
+            (CniCommand::Del, Some(dels)) => dels.asked_at = Some(at),
+            (CniCommand::Del, None) => {}
+        }
+    }
+
+    pub(super) fn failed_dels(&mut self) -> Option<&mut FailedDels> {
+        self.undeleted.as_deref_mut()
     }
 
     /// How many of the plugin's ADDs failed, with those of dropped attachments.

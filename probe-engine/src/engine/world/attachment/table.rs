@@ -8,7 +8,7 @@ use std::{
 use super::{Attachment, Lease};
 use crate::{
     engine::tracked::Tracked,
-    model::{id::ContainerId, time::Timestamp},
+    model::{fact::CniCommand, id::ContainerId, time::Timestamp},
 };
 
 /// The attachments by container and interface. The interface is empty where a store does not keep it.
@@ -18,8 +18,9 @@ pub(in crate::engine) struct Table {
     /// A row has a place of its own: the map has room for up to twice as many rows as it holds, and there may be tens of
     /// thousands of them.
     pub(super) rows: Tracked<(ContainerId, String), Box<Attachment>>,
-    /// When each plugin, by name, was last asked for its message. Entries live as long as the attachments that asked.
-    pub(super) messages_asked: BTreeMap<String, Timestamp>,
+    /// When each plugin, by name, was last asked for its message about a command. Entries live as long as the attachments that
+    /// asked.
+    pub(super) messages_asked: BTreeMap<(String, CniCommand), Timestamp>,
     /// Sandboxes with an attachment that came since the runtimes' records were last looked through for its pod.
     pub(super) unnamed: BTreeSet<ContainerId>,
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::Attachment;
+use super::{Attachment, Plugin};
 use crate::{
     engine::{
         timer,
@@ -18,7 +18,7 @@ use crate::{
     },
     model::{
         change::Question,
-        fact::{MessageFound, PodName},
+        fact::{CniCommand, MessageFound, PodName},
         id::ContainerId,
         time::Timestamp,
     },
@@ -94,71 +94,92 @@ impl World {
         }
     }
 
-    /// Asks for the plugin's message about a failed ADD. If it was asked for within `ASK_EVERY`, it is asked for again
+    /// Asks for the plugin's message about a failed call. If it was asked for within `ASK_EVERY`, it is asked for again
     /// when that time is over.
-    pub(super) fn ask_message(&mut self, ctx: EventContext, call: &Call, id: ContainerId, ifname: &str) {
-        let name = &call.call.plugin;
-        match self.attachments.messages_asked.get(name).map(|asked| *asked + ASK_EVERY) {
+    pub(super) fn ask_message(
+        &mut self,
+        ctx: EventContext,
+        call: &Call,
+        command: CniCommand,
+        key: (ContainerId, String),
+    ) {
+        let about = (call.call.plugin.clone(), command);
+        match self.attachments.messages_asked.get(&about).map(|asked| *asked + ASK_EVERY) {
             Some(next) if ctx.at < next => self.timers.arm_earlier(timer::Name::Message, next),
-            Some(_) | None => self.ask_message_of(ctx.at, name, (id, ifname.to_owned()), call.at),
+            Some(_) | None => self.ask_message_of(ctx.at, about, key, call.at),
         }
     }
 
-    /// Asks for each plugin's message about its last failed ADD, if the ADD failed after the plugin was last asked about.
+    /// Asks for each plugin's message about its last failed ADD and DEL, if it failed after the plugin was last asked about.
     pub(in crate::engine::world) fn ask_last_messages(&mut self, now: Timestamp) {
-        // By plugin: when its message was last asked for, and its last failed ADD.
+        // By plugin and command: when its message was last asked for, and its last failed call.
         type Last<'a> = (Timestamp, (Timestamp, &'a (ContainerId, String)));
-        let mut plugins: BTreeMap<&str, Last<'_>> = BTreeMap::new();
+        let mut calls: BTreeMap<(&str, CniCommand), Last<'_>> = BTreeMap::new();
         for (key, row) in self.attachments.iter() {
-            for plugin in row.plugins.iter().filter(|plugin| plugin.add.failed > 0) {
-                let (asked, failed) = (plugin.asked_at.unwrap_or_default(), (plugin.add.last_at, key));
-                let last = plugins.entry(&plugin.name).or_insert((asked, failed));
+            for (plugin, command, failures) in row.failures() {
+                let (asked, failed) = (failures.asked_at.unwrap_or_default(), (failures.last_at, key));
+                let last = calls.entry((&plugin.name, command)).or_insert((asked, failed));
                 *last = (last.0.max(asked), last.1.max(failed));
             }
         }
         let mut due = Vec::new();
-        for (name, (asked, (failed, key))) in plugins.into_iter().filter(|(_, (asked, last))| last.0 > *asked)
+        for ((name, command), (asked, (failed, key))) in
+            calls.into_iter().filter(|(_, (asked, last))| last.0 > *asked)
         {
             if now < asked + ASK_EVERY {
                 self.timers.arm_earlier(timer::Name::Message, asked + ASK_EVERY);
             } else {
-                due.push((name.to_owned(), key.clone(), failed.saturating_sub(ASK_EVERY)));
+                due.push(((name.to_owned(), command), key.clone(), failed.saturating_sub(ASK_EVERY)));
             }
         }
-        for (name, key, since) in due {
-            self.ask_message_of(now, &name, key, since);
+        for (about, key, since) in due {
+            self.ask_message_of(now, about, key, since);
         }
     }
 
     /// Asks for a message that was logged at `since` or later.
-    fn ask_message_of(&mut self, at: Timestamp, name: &str, key: (ContainerId, String), since: Timestamp) {
+    fn ask_message_of(
+        &mut self,
+        at: Timestamp,
+        (name, command): (String, CniCommand),
+        key: (ContainerId, String),
+        since: Timestamp,
+    ) {
         let row = self.attachments.rows.get_mut(&key);
         if let Some(plugin) = row.and_then(|row| row.plugins.iter_mut().find(|plugin| plugin.name == name)) {
-            plugin.asked_at = Some(at);
-            self.message_asked(name.to_owned(), at);
-            self.ask(Question::Message { container: key.0, since });
+            plugin.asks(command, at);
+            self.message_asked((name, command), at);
+            self.ask(Question::Message { container: key.0, command, since });
         }
     }
 
     pub(in crate::engine::world) fn message_found(&mut self, it: MessageFound) {
-        let failed = |row: &Attachment| row.plugins.iter().any(|plugin| plugin.add.failed > 0);
         let all = self.attachments.rows.range_mut((it.container.clone(), String::new())..);
         let of_container = all.take_while(|((id, _), _)| *id == it.container);
         // An older message is worth more than the reason why the latest one could not be read.
-        let is_better = |row: &Attachment| {
-            it.text.is_some() || row.message.as_ref().is_none_or(|before| before.text.is_none())
+        let is_better = |before: Option<&MessageFound>| {
+            it.text.is_some() || before.is_none_or(|before| before.text.is_none())
         };
-        if let Some((_, row)) = of_container.filter(|(_, row)| failed(row)).last()
-            && is_better(row)
-        {
-            row.message = Some(Box::new(it));
+        let failed = |row: &Attachment| row.failures().any(|(_, command, _)| command == it.command);
+        let Some((_, row)) = of_container.filter(|(_, row)| failed(row)).last() else { return };
+        match it.command {
+            CniCommand::Add if is_better(row.message.as_deref()) => row.message = Some(Box::new(it)),
+            CniCommand::Add => {}
+            CniCommand::Del => {
+                let last = row.plugins.iter_mut().filter_map(Plugin::failed_dels);
+                if let Some(dels) = last.max_by_key(|dels| dels.last_at)
+                    && is_better(dels.said.as_ref())
+                {
+                    dels.said = Some(it);
+                }
+            }
         }
     }
 
     /// Remembers when a plugin's message was asked for. Restoring an attachment calls this as well.
-    pub(in crate::engine::world) fn message_asked(&mut self, plugin: String, at: Timestamp) {
+    pub(in crate::engine::world) fn message_asked(&mut self, about: (String, CniCommand), at: Timestamp) {
         self.attachments.messages_asked.retain(|_, asked| at < *asked + ASK_EVERY);
-        let asked = self.attachments.messages_asked.entry(plugin).or_insert(at);
+        let asked = self.attachments.messages_asked.entry(about).or_insert(at);
         *asked = at.max(*asked);
     }
 }

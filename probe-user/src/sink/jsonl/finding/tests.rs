@@ -9,7 +9,7 @@ use super::Finding;
 use crate::{
     model::{
         change::{self, Process},
-        fact::{List, PodName, ProgramFound, Signal, StoreKind},
+        fact::{CniCommand, List, PodName, ProgramFound, Signal, StoreKind},
         finding::{
             AbandonedSandbox, AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow,
             CniWrongDel, Duplicate, DuplicateAddress, DuplicateContainer, DuplicateSandbox, FindingKind, Key,
@@ -102,6 +102,7 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
         }),
         Kind::CniFailing(CniFailing {
             plugin: plugin(),
+            command: CniCommand::Del,
             attempts: 3,
             pods: 1,
             wasted: second,
