@@ -37,8 +37,12 @@ fn id(n: usize) -> String {
 
 /// A record as host-local writes it, so old.
 fn record(root: &Path, address: &str, n: usize, age: Duration) {
+    record_of(root, address, &format!("{}\r\neth0", id(n)), age);
+}
+
+fn record_of(root: &Path, address: &str, contents: &str, age: Duration) {
     let path = format!("{STORE}/{address}");
-    write(root, &path, &format!("{}\r\neth0", id(n)));
+    write(root, &path, contents);
     let file = File::options().write(true).open(root.join(path)).expect("a file");
     file.set_modified(SystemTime::now() - age).expect("a time");
 }
@@ -99,6 +103,36 @@ podnet   10.88.0.0/16  65533  2     1       65530  host-local /var/lib/cni/netwo
         (&found[0]["stage"], &found[0]["detail"]["address"]),
         (&"confirmed".into(), &"10.88.0.3".into())
     );
+}
+
+/// A power loss leaves such files. The script frees them, and nothing else.
+#[test]
+fn an_empty_record_is_leaked_and_is_freed() {
+    let root = disk([1].into_iter());
+    record(root.path(), "10.88.0.2", 1, OLD);
+    record_of(root.path(), "10.88.0.7", "", OLD);
+    record_of(root.path(), "10.88.0.8", "", OLD);
+    // Its plugin is about to write it.
+    record_of(root.path(), "10.88.0.9", "", Duration::ZERO);
+    let output = run(root.path(), &[]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let row = |row: &&str| row.starts_with("confirmed") && row.contains("ownerless_reservation");
+    let rows: Vec<&str> = said.lines().filter(row).collect();
+    assert_eq!(rows.len(), 2, "{said}");
+    assert!(rows[0].contains("10.88.0.7") && rows[1].contains("10.88.0.8"), "{said}");
+    assert!(said.contains("podnet   10.88.0.0/16  65533  2     2       65529"), "{said}");
+
+    let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
+    let store = root.path().join(STORE);
+    // The script is for the node whose disk this is.
+    let script = script.replace(&format!("'/{STORE}'"), &format!("'{}'", store.display()));
+    assert!(!script.contains("release ") && !script.contains("10.88.0.9"), "{script}");
+    let freed = Command::new("sh").args(["-c", &script]).output().expect("a shell");
+    assert_eq!(text(&freed.stdout), "10.88.0.7 freed\n10.88.0.8 freed\n", "{script}");
+    let left = ["10.88.0.2", "10.88.0.7", "10.88.0.8", "10.88.0.9"].map(|name| store.join(name).exists());
+    assert_eq!(left, [true, false, false, true]);
+    assert_eq!(run(root.path(), &[]).status.code(), Some(0));
 }
 
 #[test]

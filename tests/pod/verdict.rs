@@ -3,6 +3,7 @@
 mod crowded;
 mod killed;
 mod losses;
+mod ownerless;
 mod rarer;
 mod restarted;
 mod stuck;

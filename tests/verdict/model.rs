@@ -281,6 +281,7 @@ impl History {
                 | Kind::CniWrongDel(_)
                 | Kind::OrphanNetns(_)
                 | Kind::AbandonedStore(_)
+                | Kind::OwnerlessReservation(_)
                 | Kind::UnverifiedRelease(_)
                 | Kind::StuckNetnsTeardown(_)
                 | Kind::DuplicateContainer(_)

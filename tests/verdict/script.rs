@@ -23,6 +23,7 @@
 //! 5s    cache of S torn                        its file in libcni's cache cannot be decoded | mended: moved away
 //! 5s    forget S                               the runtime loses its record without a DEL
 //! 5s    free ADDR                              the store's record is removed
+//! 5s    empty ADDR in NET                      the store has an empty file for the address
 //! 5s    wakes                                  the node was suspended until this time
 //! 5s    lose N                                 records of the lifecycle ring are lost
 //! 5s    lose N of containers                   records of the bulk ring are lost
@@ -48,8 +49,8 @@ use probe_user::model::{
     fact::{CniCommand, Loss},
     finding::{
         AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, CniWrongDel, DuplicateAddress,
-        DuplicateContainer, DuplicateSandbox, Kind, SandboxesReplaced, Stage, StuckStart, StuckStop,
-        TeardownOutOfOrder, UnverifiedRelease,
+        DuplicateContainer, DuplicateSandbox, Kind, OwnerlessReservation, SandboxesReplaced, Stage,
+        StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
     },
     time::Timestamp,
 };
@@ -156,6 +157,7 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["del", name, how @ ..] => sim.del(name, del(how)?),
         ["forget", name] => sim.forget(name),
         ["free", address] => sim.free(one(address)?),
+        ["empty", address, "in", network] => sim.empty(network, one(address)?),
         ["lose", count] => sim.lost(Loss::LifecycleRing, count.parse().map_err(|_error| "a number")?),
         ["lose", count, "of", "containers"] => {
             sim.lost(Loss::BulkRing, count.parse().map_err(|_error| "a number")?)
@@ -266,6 +268,10 @@ fn line(it: &Finding, drive: &Drive) -> String {
         Kind::CniSlow(CniSlow { plugin, command, .. }) => (String::new(), format!("{command} {plugin}")),
         Kind::AbandonedStore(AbandonedStore { network, count, .. }) => {
             (String::new(), format!("{network} x{count}"))
+        }
+        Kind::OwnerlessReservation(OwnerlessReservation { first, count, .. }) => {
+            let first = first.first().map(ToString::to_string).unwrap_or_default();
+            (String::new(), format!("{first} x{count}"))
         }
         Kind::UnverifiedRelease(UnverifiedRelease { plugin, count }) => {
             (String::new(), format!("{plugin} x{count}"))

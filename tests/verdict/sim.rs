@@ -92,6 +92,8 @@ pub(crate) struct Sim {
     containers: BTreeMap<String, Container>,
     /// The truth: the addresses that the IPAM of each network holds.
     pub(crate) held: Held,
+    /// The addresses whose file in the store is empty, and since when.
+    emptied: BTreeMap<(String, IpAddr), Timestamp>,
     cache: BTreeMap<(ContainerId, String), (String, Vec<IpAddr>)>,
     /// The sandboxes in the runtime's records.
     recorded: BTreeSet<ContainerId>,
@@ -147,6 +149,7 @@ impl Sim {
             sandboxes: BTreeMap::new(),
             containers: BTreeMap::new(),
             held: Held::new(),
+            emptied: BTreeMap::new(),
             cache: BTreeMap::new(),
             recorded: BTreeSet::new(),
             runtime: None,

@@ -27,6 +27,7 @@ mod leaked_address;
 mod links;
 mod orphan_netns;
 mod orphan_sandbox;
+mod ownerless_reservation;
 #[cfg(test)]
 mod pages;
 mod pool;
@@ -151,6 +152,7 @@ pub(super) struct Detection {
 fn detectors() -> Vec<Box<dyn Detector>> {
     vec![
         ByScan::detector(FindingKind::AbandonedStore, abandoned_store::detect),
+        ByScan::detector(FindingKind::OwnerlessReservation, ownerless_reservation::detect),
         BySubject::detector(FindingKind::DuplicateSandbox, duplicate_sandbox::gather),
         BySubject::detector(FindingKind::SandboxesReplaced, sandboxes_replaced::gather),
         BySubject::<TeardownOutOfOrder>::each(FindingKind::TeardownOutOfOrder),

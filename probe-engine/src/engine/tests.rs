@@ -12,6 +12,7 @@ mod nameless;
 mod netns;
 mod order;
 mod orphan;
+mod ownerless;
 mod phase;
 mod pool;
 mod property;

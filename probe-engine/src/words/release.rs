@@ -20,7 +20,20 @@ const RELEASE: &str = r#"release() {
     rm -- "$1/$2" && echo "$2 released"' release "$1" "$2" "$3" || return 1
 }"#;
 
-/// The lines that define it, for a node whose runtimes answer on these sockets.
+/// A function of the shell: `free_empty DIR ADDRESS`. A file that names nobody names no sandbox of which a runtime could be
+/// asked.
+const FREE_EMPTY: &str = r#"free_empty() {
+  flock -w 10 -- "$1/lock" sh -c '
+    [ -f "$1/$2" ] && [ ! -s "$1/$2" ] || { echo "$2 kept: it is no empty file"; exit 1; }
+    rm -- "$1/$2" && echo "$2 freed"' free_empty "$1" "$2" || return 1
+}"#;
+
+/// The lines that define it.
+pub fn free_empty() -> impl Iterator<Item = String> {
+    FREE_EMPTY.lines().map(str::to_owned)
+}
+
+/// The lines that define `release`, for a node whose runtimes answer on these sockets.
 #[must_use]
 pub fn function(runtimes: &[String]) -> Vec<String> {
     let ask: Vec<String> =
@@ -37,6 +50,13 @@ pub fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {
         Some(dir) => format!("release {dir} {address} {container}"),
         None => UNPRINTABLE.to_owned(),
     }
+}
+
+/// The call of it; a comment if the directory's name cannot be printed.
+#[must_use]
+pub fn free_empty_of(dir: &str, address: IpAddr) -> String {
+    quoted(dir.trim_end_matches('/'))
+        .map_or_else(|| UNPRINTABLE.to_owned(), |dir| format!("free_empty {dir} {address}"))
 }
 
 /// How the AWS VPC CNI's ipamd is made to look again.
@@ -101,6 +121,25 @@ mod tests {
         assert_eq!(run(dir.path(), "e6f3", "exit 0"), "10.88.0.5 released\n");
         assert!(!file.exists());
         assert_eq!(run(dir.path(), "e6f3", "exit 0"), "10.88.0.5 kept: it is not what it was\n");
+    }
+
+    #[test]
+    fn only_an_empty_file_is_freed() {
+        let dir = tempfile::Builder::new().prefix("it's a net").tempdir().expect("a folder");
+        let folder = dir.path().to_str().expect("a name");
+        let free = |address: &str| {
+            let call = super::free_empty_of(folder, address.parse().expect("an address"));
+            let lines: Vec<String> = super::free_empty().chain([call]).collect();
+            let output = Command::new("sh").args(["-c", &script(&lines)]).output().expect("a shell");
+            String::from_utf8(output.stdout).expect("text")
+        };
+        let (empty, held) = (dir.path().join("10.88.0.5"), dir.path().join("10.88.0.6"));
+        fs::write(&empty, "").expect("a file");
+        fs::write(&held, "e6f3\r\neth0").expect("a file");
+        assert_eq!(free("10.88.0.5"), "10.88.0.5 freed\n");
+        assert_eq!(free("10.88.0.5"), "10.88.0.5 kept: it is no empty file\n");
+        assert_eq!(free("10.88.0.6"), "10.88.0.6 kept: it is no empty file\n");
+        assert!(!empty.exists() && held.exists());
     }
 
     /// crictl's own default is another runtime's socket, or nobody's.

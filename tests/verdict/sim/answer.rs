@@ -255,6 +255,7 @@ impl Sim {
 
     fn store(&self, net: &Net) -> Fact {
         let of_net = self.held.iter().filter(|((network, _), _)| *network == net.name);
+        let emptied = self.emptied.iter().filter(|((network, _), _)| *network == net.name);
         let reservation = |address, (container, ifname): &(ContainerId, String)| Reservation {
             address,
             holder: Some(Holder { container: container.clone(), ifname: ifname.clone() }),
@@ -267,7 +268,14 @@ impl Sim {
                 path: format!("/var/lib/cni/networks/{}", net.name),
                 network: Some(net.name.clone()),
             },
-            reservations: of_net.map(|((_, address), holder)| reservation(*address, holder)).collect(),
+            reservations: of_net
+                .map(|((_, address), holder)| reservation(*address, holder))
+                .chain(emptied.map(|((_, address), since)| Reservation {
+                    address: *address,
+                    holder: None,
+                    since: *since,
+                }))
+                .collect(),
             complete: true,
         })
     }

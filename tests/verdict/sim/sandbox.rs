@@ -124,5 +124,13 @@ impl Sim {
     /// The store's record is removed by hand, or the address is allocated again.
     pub(crate) fn free(&mut self, address: IpAddr) {
         self.held.retain(|(_, held), _| *held != address);
+        self.emptied.retain(|(_, emptied), _| *emptied != address);
+    }
+
+    /// The file of an address is there and is empty, whether a sandbox holds the address or not.
+    pub(crate) fn empty(&mut self, network: &str, address: IpAddr) {
+        let key = (network.to_owned(), address);
+        self.held.remove(&key);
+        self.emptied.insert(key, self.now());
     }
 }

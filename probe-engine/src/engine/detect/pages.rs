@@ -12,7 +12,7 @@ use super::{
     duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
-    pool_exhaustion, sandboxes_replaced, stuck_start, teardown_out_of_order,
+    ownerless_reservation, pool_exhaustion, sandboxes_replaced, stuck_start, teardown_out_of_order,
 };
 use crate::engine::world::{
     abandoned,
@@ -52,6 +52,7 @@ fn pages() -> Vec<Page> {
     vec![
         page!("abandoned_sandbox", [abandoned_sandbox::BACK_OFF, abandoned_sandbox::PULL], []),
         page!("abandoned_store", [grace], []),
+        page!("ownerless_reservation", [grace], [ownerless_reservation::FIRST]),
         page!("blind_spot", [LATELY, LATELY, blind_spot::KUBELET, LATELY, blind_spot::READ, HUNG], []),
         page!(
             "cni_failing",

@@ -190,7 +190,7 @@ impl NetworkPools {
         let before = mem::take(&mut self.nameless);
         let stores = world.records.stores.values().map(|(_, read)| read);
         let own = stores.filter(|read| read.store.network.as_ref() == Some(&self.network));
-        for it in own.flat_map(|read| read.reservations()).filter(|it| it.holder.is_none()) {
+        for it in own.flat_map(|read| read.ownerless()) {
             let since = self.nameless.entry(it.address).or_insert(it.since);
             *since = it.since.max(*since);
         }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use probe_common::runtime::{self, CRIO, RUNTIMES, Runtime};
+use probe_common::runtime::{CRIO, RUNTIMES, Runtime};
 
 use crate::{
     engine::world::{
         World,
         cgroup::Cgroup,
-        daemon::{is_kubelet, is_trusted},
+        daemon::{is_kubelet, is_runtime, is_trusted},
         process::{Process, State},
         sandbox::LastStarted,
     },
@@ -28,8 +28,9 @@ impl World {
     /// one, the kubelet. None: one of them does not run. A runtime that is installed but not used has nothing to clean
     /// up, so it does not count.
     pub(in crate::engine) fn cleaners_since(&self) -> Option<Timestamp> {
-        let runtime = self.running_since(&self.used_runtimes())?;
-        match self.running_since(&runtime::kubelets().collect::<Vec<_>>()) {
+        let used = self.used_runtimes();
+        let runtime = latest(self.daemons_named(|comm| used.contains(&comm)))?;
+        match latest(self.kubelets()) {
             Some(kubelet) => Some(runtime.max(kubelet)),
             None if self.records.kubelet_expected => None,
             None => Some(runtime),
@@ -39,7 +40,8 @@ impl World {
     /// When the earliest of the used runtimes that run now started. A sandbox whose making began before that time is
     /// not being made any more.
     pub(in crate::engine) fn runtimes_since(&self) -> Option<Timestamp> {
-        self.daemons(&self.used_runtimes()).map(|row| Timestamp(row.key.start)).min()
+        let used = self.used_runtimes();
+        self.daemons_named(|comm| used.contains(&comm)).map(|row| Timestamp(row.key.start)).min()
     }
 
     fn used_runtimes(&self) -> Vec<&'static str> {
@@ -65,16 +67,11 @@ impl World {
     }
 
     fn runtimes(&self) -> impl Iterator<Item = &Process> {
-        self.daemons(&runtime::servers().collect::<Vec<_>>()).collect::<Vec<_>>().into_iter()
+        self.daemons_named(is_runtime)
     }
 
     fn kubelets(&self) -> impl Iterator<Item = &Process> {
-        self.daemons(&runtime::kubelets().collect::<Vec<_>>()).collect::<Vec<_>>().into_iter()
-    }
-
-    /// When the latest of these daemons started.
-    fn running_since(&self, names: &[&str]) -> Option<Timestamp> {
-        self.daemons(names).map(|row| Timestamp(row.key.start)).max()
+        self.daemons_named(is_kubelet)
     }
 
     /// The runtime or kubelet that started last by then, of those that run.
@@ -108,10 +105,9 @@ impl World {
         Some(ended.map(|(at, _)| at).max().map_or(began, |ended| ended.max(began)))
     }
 
-    pub(in crate::engine) fn daemons(&self, names: &[&str]) -> impl Iterator<Item = &Process> {
-        let is_one = |row: &&Process| {
-            names.contains(&row.comm.as_str())
-                && (!self.in_container(row.cgroup) || self.is_contained_kubelet(row))
+    pub(super) fn daemons_named(&self, is_named: impl Fn(&str) -> bool) -> impl Iterator<Item = &Process> {
+        let is_one = move |row: &&Process| {
+            is_named(&row.comm) && (!self.in_container(row.cgroup) || self.is_contained_kubelet(row))
         };
         self.processes.daemons().filter(is_one)
     }
@@ -174,4 +170,9 @@ impl World {
             self.ask(Question::Program { path });
         }
     }
+}
+
+/// When the latest of these daemons started.
+fn latest<'a>(daemons: impl Iterator<Item = &'a Process>) -> Option<Timestamp> {
+    daemons.map(|row| Timestamp(row.key.start)).max()
 }

@@ -1,6 +1,9 @@
 //! An IPAM store as it was last read.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use crate::model::fact::{Reservation, Store, StoreChanged, StoreRead};
 
@@ -11,6 +14,8 @@ pub(in crate::engine) struct IpamStore {
     pub(in crate::engine) complete: bool,
     /// By address. A store may have an address twice: then the number counts up.
     reservations: BTreeMap<(IpAddr, u32), Reservation>,
+    /// The keys of the reservations that name no holder.
+    ownerless: BTreeSet<(IpAddr, u32)>,
     /// How many reservations do not say which interface has the address.
     without_ifname: usize,
 }
@@ -18,7 +23,13 @@ pub(in crate::engine) struct IpamStore {
 impl IpamStore {
     pub(in crate::engine::world) fn of(read: StoreRead) -> Self {
         let StoreRead { store, reservations, complete } = read;
-        let mut kept = Self { store, complete, reservations: BTreeMap::new(), without_ifname: 0 };
+        let mut kept = Self {
+            store,
+            complete,
+            reservations: BTreeMap::new(),
+            ownerless: BTreeSet::new(),
+            without_ifname: 0,
+        };
         reservations.into_iter().for_each(|it| kept.add(it));
         kept
     }
@@ -33,6 +44,11 @@ impl IpamStore {
 
     pub(in crate::engine) fn reservations(&self) -> impl ExactSizeIterator<Item = &Reservation> {
         self.reservations.values()
+    }
+
+    /// The reservations that name no holder, by address.
+    pub(in crate::engine) fn ownerless(&self) -> impl Iterator<Item = &Reservation> {
+        self.ownerless.iter().filter_map(|key| self.reservations.get(key))
     }
 
     /// Whether every reservation says which interface has the address, as far as its holder is known at all.
@@ -61,13 +77,18 @@ impl IpamStore {
         self.without_ifname += usize::from(is_without_ifname(&it));
         let same = self.reservations.range((it.address, 0)..=(it.address, u32::MAX));
         let number = same.last().map_or(0, |((_, number), _)| number.saturating_add(1));
-        self.reservations.insert((it.address, number), it);
+        let key = (it.address, number);
+        if it.holder.is_none() {
+            self.ownerless.insert(key);
+        }
+        self.reservations.insert(key, it);
     }
 
     fn remove(&mut self, address: IpAddr) -> Vec<Reservation> {
         let same = self.reservations.range((address, 0)..=(address, u32::MAX));
         let keys: Vec<_> = same.map(|(key, _)| *key).collect();
         let gone: Vec<_> = keys.iter().filter_map(|key| self.reservations.remove(key)).collect();
+        keys.iter().for_each(|key| _ = self.ownerless.remove(key));
         self.without_ifname -= gone.iter().filter(|it| is_without_ifname(it)).count();
         gone
     }

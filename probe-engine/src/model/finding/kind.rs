@@ -92,6 +92,7 @@ macro_rules! kinds {
 kinds! {
     LeakedAddress,
     AbandonedStore,
+    OwnerlessReservation,
     UnverifiedRelease,
     DuplicateSandbox,
     TeardownOutOfOrder,
@@ -197,6 +198,23 @@ pub struct AbandonedStore {
     pub network: String,
     /// How many addresses the store counts as allocated.
     pub count: u32,
+}
+
+/// An IPAM store counts addresses as allocated and does not say to whom.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OwnerlessReservation {
+    #[serde_as(as = "DisplayFromStr")]
+    #[serde(rename = "store")]
+    #[schemars(schema_with = "names::<StoreKind>")]
+    pub kind: StoreKind,
+    pub path: String,
+    pub network: Option<String>,
+    /// How many of its reservations name no holder.
+    pub count: u32,
+    /// The first of them, in order.
+    #[serde(rename = "first_addresses")]
+    pub first: Vec<IpAddr>,
 }
 
 /// Sandboxes ended with an empty `CNI_NETNS` in each DEL, and no IPAM store shows whether their addresses were freed.

@@ -75,5 +75,5 @@ impl Leaks {
 }
 
 fn is_leaked(finding: &Finding) -> bool {
-    matches!(finding.kind, Kind::LeakedAddress(_))
+    matches!(finding.kind, Kind::LeakedAddress(_) | Kind::OwnerlessReservation(_))
 }

@@ -79,7 +79,9 @@ impl Table {
         let latest = self.by_pid.entry(process.key.pid).or_insert(process.key);
         *latest = process.key.max(*latest);
         let (key, state) = (process.key, process.state);
-        self.forget_daemon(key);
+        if self.rows.contains_key(&key) {
+            self.forget_daemon(key);
+        }
         if daemon::is_daemon(&process.comm) && daemon::is_trusted(process.program.class) {
             self.daemons.insert(key);
         }

@@ -168,7 +168,7 @@ impl World {
     /// Whether a runtime runs whose records were not read. A sandbox that is in no other record may be in those.
     pub(in crate::engine) fn has_unread_runtime(&self) -> bool {
         self.records.of_kind(RuntimeKind::Docker).next().is_none()
-            && self.daemons(DOCKER.cri_server.as_slice()).next().is_some()
+            && self.daemons_named(|comm| DOCKER.cri_server == Some(comm)).next().is_some()
     }
 
     pub(in crate::engine::world) fn networks_read(&mut self, ctx: EventContext, read: NetworksRead) {
@@ -206,11 +206,12 @@ impl World {
         self.timers.arm_earlier(timer::Name::Records, (at + SETTLE).max(soonest));
     }
 
-    /// Reads the records from time to time while a sandbox waits for them: until a runtime forgets it, or until a store
-    /// is repaired.
+    /// Reads the records from time to time while a sandbox waits for them, until a runtime forgets it, and while a store is
+    /// to be repaired.
     pub(in crate::engine) fn poll_records(&mut self, now: Timestamp, waiting: &Waiting) {
         let again = self.records.asked_at.unwrap_or(now) + POLL * self.reading_takes();
-        if !waiting.holding.is_empty() {
+        let is_ownerless = |(_, read): &(Timestamp, IpamStore)| read.ownerless().next().is_some();
+        if !waiting.holding.is_empty() || self.records.stores.values().any(is_ownerless) {
             self.timers.arm_earlier(timer::Name::Records, again);
         }
         if let Some(due) = self.abandoned_due(&waiting.making) {

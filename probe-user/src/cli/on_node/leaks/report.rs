@@ -8,7 +8,8 @@ use crate::{
     model::{
         change::Finding,
         fact::{Network, Pool, StoreKind},
-        finding::{Kind, LeakedAddress, Stage},
+        finding::{Kind, Stage},
+        id::ContainerId,
         time::Timestamp,
     },
     sink::{
@@ -16,13 +17,25 @@ use crate::{
         phase::pod,
         span::span,
     },
-    words::release::{self, function, restart_ipamd},
+    words::release::{self, free_empty, function, restart_ipamd},
 };
+
+/// A leaked address, with what its finding says of it.
+struct Leak<'a> {
+    finding: &'a Finding,
+    address: IpAddr,
+    network: Option<&'a str>,
+    cause: &'static str,
+    /// None: the store does not say whose it is.
+    sandbox: Option<&'a ContainerId>,
+    stores: Vec<(StoreKind, &'a str)>,
+}
 
 /// Of so many addresses each gets its command in the text; of more only the script has them all.
 const COMMANDS: usize = 20;
 
 pub(super) fn text(result: &ScanResult, leaked: &[&Finding]) -> String {
+    let leaked = &leaks(leaked);
     let mut text = networks(result, leaked);
     if leaked.is_empty() {
         text += "\nno leaked addresses\n";
@@ -39,15 +52,12 @@ pub(super) fn text(result: &ScanResult, leaked: &[&Finding]) -> String {
 }
 
 /// A row for each range of each store's network, and one for what is in none.
-fn networks(result: &ScanResult, leaked: &[&Finding]) -> String {
+fn networks(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
     let mut rows = Vec::new();
     for store in &result.stores {
-        let of_store = |it: &&&Finding| {
-            it.stage == Stage::Confirmed
-                && leak(it).is_some_and(|leak| leak.stores.iter().any(|it| it.path == store.store.path))
-        };
-        let lost =
-            leaked.iter().filter(of_store).filter_map(|it| Some(leak(it)?.address)).collect::<Vec<_>>();
+        let of_store =
+            |it: &&Leak<'_>| it.is_confirmed() && it.stores.iter().any(|(_, path)| *path == store.store.path);
+        let lost = leaked.iter().filter(of_store).map(|it| it.address).collect::<Vec<_>>();
         let given = || store.reservations.iter().map(|it| it.address);
         let network = store.store.network.as_deref();
         let pools = pools(result, network);
@@ -85,29 +95,57 @@ fn is_in(address: IpAddr, pool: &Pool) -> bool {
     address.is_ipv4() == pool.first.is_ipv4() && (pool.first..=pool.last).contains(&address)
 }
 
-fn leak(finding: &Finding) -> Option<&LeakedAddress> {
-    match &finding.kind {
-        Kind::LeakedAddress(it) => Some(it),
-        _ => None,
+/// The addresses of these findings.
+fn leaks<'a>(findings: &[&'a Finding]) -> Vec<Leak<'a>> {
+    findings.iter().flat_map(|it| Leak::of(it)).collect()
+}
+
+impl<'a> Leak<'a> {
+    fn of(finding: &'a Finding) -> Vec<Self> {
+        match &finding.kind {
+            Kind::LeakedAddress(it) => vec![Self {
+                finding,
+                address: it.address,
+                network: it.network.as_deref(),
+                cause: it.cause.into_str(),
+                sandbox: finding.sandboxes.first(),
+                stores: it.stores.iter().map(|store| (store.kind, store.path.as_str())).collect(),
+            }],
+            Kind::OwnerlessReservation(it) => {
+                let leak = |address: &IpAddr| Self {
+                    finding,
+                    address: *address,
+                    network: it.network.as_deref(),
+                    cause: finding.kind.into_str(),
+                    sandbox: None,
+                    stores: vec![(it.kind, it.path.as_str())],
+                };
+                it.first.iter().map(leak).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.finding.stage == Stage::Confirmed
     }
 }
 
-fn addresses(result: &ScanResult, leaked: &[&Finding]) -> String {
-    let row = |it: &&Finding| {
-        let leak = leak(it)?;
-        let stores: Vec<_> = leak.stores.iter().map(|store| escaped(&store.path)).collect();
-        Some([
-            it.stage.into_str().to_owned(),
-            leak.network.as_deref().map_or_else(|| "?".to_owned(), |name| escaped(name).into_owned()),
-            leak.address.to_string(),
-            leak.cause.into_str().to_owned(),
-            it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
-            it.sandboxes.first().map_or("-", |id| id.short()).to_owned(),
-            since(it.since, result),
+fn addresses(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
+    let row = |it: &Leak<'_>| {
+        let stores: Vec<_> = it.stores.iter().map(|(_, path)| escaped(path)).collect();
+        [
+            it.finding.stage.into_str().to_owned(),
+            it.network.map_or_else(|| "?".to_owned(), |name| escaped(name).into_owned()),
+            it.address.to_string(),
+            it.cause.to_owned(),
+            it.finding.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
+            it.sandbox.map_or("-", |id| id.short()).to_owned(),
+            since(it.finding.since, result),
             stores.join(","),
-        ])
+        ]
     };
-    let rows: Vec<_> = leaked.iter().filter_map(row).collect();
+    let rows: Vec<_> = leaked.iter().map(row).collect();
     aligned(["STAGE", "NETWORK", "ADDRESS", "CAUSE", "POD", "SANDBOX", "SINCE", "RECORDED IN"], &rows)
 }
 
@@ -134,7 +172,7 @@ fn other(result: &ScanResult, others: &[&Finding]) -> String {
 }
 
 /// The commands for each store, as they stand in the script.
-fn commands(leaked: &[&Finding]) -> String {
+fn commands(leaked: &[Leak<'_>]) -> String {
     let stores = by_store(leaked);
     if stores.is_empty() {
         return String::new();
@@ -155,39 +193,46 @@ fn commands(leaked: &[&Finding]) -> String {
 }
 
 pub(super) fn script(leaked: &[&Finding]) -> String {
-    release::script(&lines(&by_store(leaked)))
+    release::script(&lines(&by_store(&leaks(leaked))))
 }
 
 /// Confirmed leaks, by the kind and the path of their store.
-fn by_store<'a>(leaked: &[&'a Finding]) -> BTreeMap<(StoreKind, &'a str), Vec<&'a Finding>> {
-    let mut stores: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for it in leaked.iter().filter(|it| it.stage == Stage::Confirmed) {
-        for store in leak(it).into_iter().flat_map(|leak| &leak.stores) {
-            stores.entry((store.kind, store.path.as_str())).or_default().push(*it);
+type ByStore<'a> = BTreeMap<(StoreKind, &'a str), Vec<&'a Leak<'a>>>;
+
+fn by_store<'a>(leaked: &'a [Leak<'a>]) -> ByStore<'a> {
+    let mut stores = ByStore::new();
+    for it in leaked.iter().filter(|it| it.is_confirmed()) {
+        for store in &it.stores {
+            stores.entry(*store).or_default().push(it);
         }
     }
     stores
 }
 
-fn lines(stores: &BTreeMap<(StoreKind, &str), Vec<&Finding>>) -> Vec<String> {
+fn lines(stores: &ByStore<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut is_defined = false;
-    for ((kind, path), findings) in stores {
-        lines.push(format!("# {} {}: {} leaked", kind.into_str(), escaped(path), findings.len()));
-        let own = findings.iter().filter_map(|it| Some((leak(it)?.address, it.sandboxes.first()?)));
+    let host_local = stores.iter().filter(|((kind, _), _)| *kind == StoreKind::HostLocal);
+    let mut host_local = host_local.flat_map(|(_, leaks)| leaks);
+    if let Some(it) = host_local.clone().find(|it| it.sandbox.is_some()) {
+        lines.extend(function(&it.finding.runtimes));
+    }
+    if host_local.any(|it| it.sandbox.is_none()) {
+        lines.extend(free_empty());
+    }
+    for ((kind, path), leaks) in stores {
+        lines.push(format!("# {} {}: {} leaked", kind.into_str(), escaped(path), leaks.len()));
         match kind {
-            StoreKind::HostLocal => {
-                if !is_defined {
-                    let runtimes = findings.first().map(|it| it.runtimes.as_slice()).unwrap_or_default();
-                    lines.extend(function(runtimes));
-                    is_defined = true;
-                }
-                lines.extend(own.map(|(address, sandbox)| release::release(path, address, sandbox)));
-            }
+            StoreKind::HostLocal => lines.extend(leaks.iter().map(|it| match it.sandbox {
+                Some(sandbox) => release::release(path, it.address, sandbox),
+                None => release::free_empty_of(path, it.address),
+            })),
             StoreKind::AwsIpamd => lines.extend(restart_ipamd()),
             StoreKind::Declared => {
                 lines.push("# The store is the plugin's own, and so is the way to free from it:".to_owned());
-                lines.extend(own.map(|(address, sandbox)| format!("# {address} of {sandbox}")));
+                lines.extend(leaks.iter().map(|it| match it.sandbox {
+                    Some(sandbox) => format!("# {} of {sandbox}", it.address),
+                    None => format!("# {} of nobody", it.address),
+                }));
             }
         }
     }

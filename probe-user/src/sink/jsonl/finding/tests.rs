@@ -13,9 +13,10 @@ use crate::{
         finding::{
             AbandonedSandbox, AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow,
             CniWrongDel, Duplicate, DuplicateAddress, DuplicateContainer, DuplicateSandbox, FindingKind, Key,
-            Kind, LeakedAddress, Many, Message, OrphanNetns, OrphanSandbox, OutOfOrder, PoolExhaustion,
-            SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep, StoreRef, StuckCgroup,
-            StuckNetnsTeardown, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
+            Kind, LeakedAddress, Many, Message, OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation,
+            PoolExhaustion, SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep, StoreRef,
+            StuckCgroup, StuckNetnsTeardown, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
+            WrongDelForm,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         time::Timestamp,
@@ -54,6 +55,13 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             many: Some(Many { count: 70, first: vec![address()] }),
         }),
         Kind::AbandonedStore(AbandonedStore { path: "/s".to_owned(), network: "n".to_owned(), count: 2 }),
+        Kind::OwnerlessReservation(OwnerlessReservation {
+            kind: StoreKind::HostLocal,
+            path: "/s".to_owned(),
+            network: Some("n".to_owned()),
+            count: 1,
+            first: vec![[10, 88, 0, 7].into()],
+        }),
         Kind::UnverifiedRelease(UnverifiedRelease { plugin: plugin(), count: 2 }),
         Kind::DuplicateSandbox(DuplicateSandbox { form: Duplicate::Concurrent, count: 1 }),
         Kind::TeardownOutOfOrder(TeardownOutOfOrder {

@@ -1,0 +1,101 @@
+//! Records of a store that name no sandbox.
+
+use std::net::IpAddr;
+
+use super::story::{CONTAINERD, DAEMON, Story, ms, run::check_lines};
+use crate::{
+    engine::Engine,
+    model::{
+        fact::{Fact, List, Reservation, Store, StoreKind, StoreRead},
+        finding::{Kind, OwnerlessReservation},
+    },
+};
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+const KEY: &str = "ownerless_reservation/:var:lib:cni:networks:podnet";
+
+fn node() -> Story {
+    let mut story = Story::new();
+    story.at(SECOND).list(List::Processes, true, |story| {
+        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+    });
+    story
+}
+
+/// A reading of a store, with the last part of each address that has an empty file, and the time of the file.
+fn read(story: &mut Story, at: u64, kind: StoreKind, empty: &[(u8, u64)], complete: bool) {
+    let reservation = |(part, since): &(u8, u64)| Reservation {
+        address: [10, 1, 0, *part].into(),
+        holder: None,
+        since: ms(*since),
+    };
+    let path = "/var/lib/cni/networks/podnet".to_owned();
+    let store = Store { kind, path, network: Some("podnet".to_owned()) };
+    let reservations = empty.iter().map(reservation).collect();
+    story.at(at).list(List::Ipam, complete, |story| {
+        story.listed(Fact::StoreRead(StoreRead { store, reservations, complete }));
+    });
+}
+
+fn found(engine: &Engine) -> OwnerlessReservation {
+    let it = engine.findings().find(|it| it.key.as_str() == KEY).expect("the finding");
+    let Kind::OwnerlessReservation(it) = it.kind.clone() else { panic!("another kind") };
+    it
+}
+
+fn told(story: &Story, until: u64) -> (String, Engine) {
+    let (told, engine) = story.judge(until);
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains(KEY)).collect();
+    (lines.join("\n"), engine)
+}
+
+#[test]
+fn one_finding_grows_with_each_file_that_is_as_old() {
+    let mut story = node();
+    let host_local = StoreKind::HostLocal;
+    read(&mut story, 10 * SECOND, host_local, &[(8, 5 * SECOND)], true);
+    read(&mut story, 2 * MINUTE + 30 * SECOND, host_local, &[(8, 5 * SECOND)], true);
+    let both = [(7, 4 * MINUTE), (8, 5 * SECOND)];
+    read(&mut story, 5 * MINUTE, host_local, &both, true);
+    let (lines, engine) = told(&story, 5 * MINUTE + SECOND);
+    check_lines(
+        &lines,
+        "
+            35640 finding.opened ownerless_reservation/:var:lib:cni:networks:podnet Agent
+            150100 finding.confirmed ownerless_reservation/:var:lib:cni:networks:podnet Agent
+        ",
+    );
+    let first: Vec<IpAddr> = vec![[10, 1, 0, 8].into()];
+    assert_eq!((found(&engine).count, found(&engine).first), (1, first));
+
+    read(&mut story, 7 * MINUTE, host_local, &both, true);
+    let (_, engine) = told(&story, 8 * MINUTE);
+    let all: Vec<IpAddr> = vec![[10, 1, 0, 7].into(), [10, 1, 0, 8].into()];
+    assert_eq!((found(&engine).count, found(&engine).first), (2, all));
+
+    read(&mut story, 9 * MINUTE, host_local, &[], true);
+    let (lines, _) = told(&story, 10 * MINUTE);
+    assert!(lines.ends_with(&format!("540100 finding.closed {KEY} Agent")), "{lines}");
+}
+
+#[test]
+fn a_store_that_cannot_be_read_opens_and_closes_nothing() {
+    let mut story = node();
+    let empty = [(8, 5 * SECOND)];
+    read(&mut story, 10 * SECOND, StoreKind::HostLocal, &empty, true);
+    read(&mut story, 3 * MINUTE, StoreKind::HostLocal, &empty, true);
+    read(&mut story, 4 * MINUTE, StoreKind::HostLocal, &[], false);
+    let (lines, _) = told(&story, 20 * MINUTE);
+    assert!(lines.contains("confirmed") && !lines.contains("closed"), "{lines}");
+}
+
+/// ipamd's checkpoint is one file, and not a file for each address.
+#[test]
+fn only_stores_with_a_file_for_each_address_count() {
+    let mut story = node();
+    for at in [10 * SECOND, 3 * MINUTE] {
+        read(&mut story, at, StoreKind::AwsIpamd, &[(8, 5 * SECOND)], true);
+    }
+    assert_eq!(told(&story, 20 * MINUTE).0, "");
+}

@@ -1,0 +1,9 @@
+# Another one comes while the first is told: it is told once, and its number grows.
+0s    runtime starts
+0s    kubelet starts
+1s    sandbox a of web-0 on podnet 10.88.0.2
+5s    empty 10.88.0.8 in podnet
+6s    sandbox b of web-1 on podnet 10.88.0.3
+4m    empty 10.88.0.7 in podnet
+9m    end
+expect confirmed ownerless_reservation 10.88.0.8 x1 since 5s
