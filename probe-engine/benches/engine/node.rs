@@ -256,6 +256,7 @@ fn network() -> Network {
     Network {
         name: "podnet".to_owned(),
         plugins: ["bridge", "portmap"].map(str::to_owned).to_vec(),
+        delegates: Vec::new(),
         ipam: Some("host-local".to_owned()),
         pools: vec![pool],
     }

@@ -47,6 +47,19 @@ pub(crate) fn asked(runtimes: &[String], verb: &str, ids: &[ContainerId]) -> Vec
     ids.iter().flat_map(of).collect()
 }
 
+/// Each of these sandboxes is stopped if no container of it runs: the runtime kills containers with their sandbox, without the
+/// grace that the kubelet gives them.
+#[must_use]
+pub(crate) fn stop_if_nothing_runs(runtimes: &[String], ids: &[ContainerId]) -> Vec<String> {
+    let of = |id: &ContainerId| {
+        let each = crictl(runtimes).map(|crictl| {
+            format!("running=$({crictl} ps -q --pod {id}) && [ -z \"$running\" ] && {crictl} stopp {id}")
+        });
+        each.collect::<Vec<_>>()
+    };
+    ids.iter().flat_map(of).collect()
+}
+
 /// Where the node's runtimes write what CNI plugins said.
 #[must_use]
 pub(crate) fn cni_in_journal() -> Vec<String> {

@@ -77,6 +77,10 @@ fn a_stop_that_fails_for_a_torn_file_is_told_until_the_file_is_gone() -> Result<
     fs::write(&file, "").with_context(|| format!("empty {}", file.display()))?;
     ensure!(kubelet.try_stop_sandbox(&sandbox).is_err(), "the stop succeeded");
     until_confirmed(&mut stream, &["stuck_stop"])?;
+    // The file is told once it was read twice. The finding names it from then on.
+    stream.until("the torn file", |event| {
+        event["event"] == "finding.confirmed" && event["finding"]["key"] == "blind_spot/cni_cache"
+    })?;
     // What the finding says that one should do.
     fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
     kubelet.stop_sandbox(&sandbox)?;

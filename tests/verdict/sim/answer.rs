@@ -294,5 +294,5 @@ fn network(net: &Net) -> Network {
     };
     let plugins = std::iter::once(net.plugin.clone()).chain(net.chained.iter().cloned()).collect();
     let pools = if net.ipam == Ipam::HostLocal { vec![pool] } else { Vec::new() };
-    Network { name: net.name.clone(), plugins, ipam, pools }
+    Network { name: net.name.clone(), plugins, delegates: Vec::new(), ipam, pools }
 }

@@ -27,7 +27,7 @@ use crate::{
     },
     words::{
         escape::escaped,
-        shell::{asked, crictl},
+        shell::{asked, stop_if_nothing_runs},
     },
 };
 
@@ -103,9 +103,12 @@ fn verdict(ctx: &DetectContext<'_>, row: &Sandbox, since: Timestamp, ended: Ende
     }
     let expected = ctx.world.expected_in(row);
     let has_run = |name: &String| row.containers().iter().any(|ran| ran.name.as_ref() == Some(name));
+    // The kubelet starts a pod's containers one after the other, and pulls the image of each before.
+    if !expected.iter().all(has_run) {
+        return Verdict::Watched { until: None };
+    }
     let limit = match ended.code {
         Some(0) | None if expected.is_empty() => PULL,
-        Some(0) | None if !expected.iter().all(has_run) => return Verdict::Watched { until: None },
         Some(_) | None => BACK_OFF,
     };
     let lost_at = ctx.world.coverage.losses.as_ref().filter(|_| row.work.is_unsure).map(|it| it.last_at);
@@ -151,12 +154,7 @@ impl Explain for AbandonedSandbox {
         all.extend(asked(runtimes, "inspectp", sandboxes));
         all.extend(asked(runtimes, "ps --all --pod", sandboxes));
         all.push("# If kubectl describe pod shows no back-off, stop the sandbox: the kubelet then notices the pod.".to_owned());
-        for id in sandboxes {
-            // A sandbox in which a container runs again is not stopped.
-            all.extend(crictl(runtimes).map(|crictl| {
-                format!("running=$({crictl} ps -q --pod {id}) && [ -z \"$running\" ] && {crictl} stopp {id}")
-            }));
-        }
+        all.extend(stop_if_nothing_runs(runtimes, sandboxes));
         all
     }
 }

@@ -106,7 +106,8 @@ fn pages() -> Vec<Page> {
                 VOLUMES,
                 record::MAKING,
                 phase::WAIT,
-                stuck_start::NEXT
+                stuck_start::NEXT,
+                LATELY
             ],
             []
         ),

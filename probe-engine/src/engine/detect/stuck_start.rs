@@ -17,7 +17,7 @@ use std::{collections::BTreeSet, fmt::Write as _, net::IpAddr, time::Duration};
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::{
-        attachment::{Attachment, Lease},
+        attachment::{Attachment, LATELY, Lease},
         pod::Pod,
         sandbox::{Sandbox, State},
     },
@@ -77,13 +77,17 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     // Times without an agent are among them.
     let was_lossless = ctx.world.coverage.losses.as_ref().is_none_or(|it| it.last_at < made_at);
     let is_whole = is_known && was_lossless;
-    if has_run(ctx, pod, &tries) || is_failing(ctx, &tries) {
+    if has_run(ctx, pod, &tries) {
         return None;
     }
+    let failing = failing_until(ctx, &tries);
     let live = tries.iter().rev().find(|row| !row.is_stopped());
     let (step, since, limit) = match live.map(|row| (row.state, row.first_at)) {
         Some((State::Ready { at }, _)) => (StartStep::Container, at, CONTAINER),
-        Some((State::Created, at)) => (StartStep::Network, at, SANDBOX),
+        Some((State::Created, at)) => match live.and_then(|row| made_without_process(ctx, row)) {
+            Some(at) => (StartStep::Container, at, CONTAINER),
+            None => (StartStep::Network, at, SANDBOX),
+        },
         Some((State::Stopped { .. } | State::Remembered { .. }, _)) | None => {
             (StartStep::Sandbox, made_at, SANDBOX)
         }
@@ -97,7 +101,8 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         config_file: None,
         addresses: Vec::new(),
     };
-    let cause = (step != StartStep::Container).then(|| cause(ctx, &tries, &stuck)).flatten();
+    let cause = (step != StartStep::Container).then(|| cause(ctx, made_at, &tries, &stuck)).flatten();
+    let is_caused = cause.is_some();
     let (stuck, since, limit) = match cause {
         Some((stuck, from)) => (stuck, from.max(made_at), CAUSE),
         None => (StuckStart { plugin: live.and_then(|row| adding(ctx, row)), ..stuck }, since, limit),
@@ -107,7 +112,12 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     let until = ctx.awake(since) + limit;
     // Until then the runtime may call the next plugin of a chain.
     let next = live.and_then(|row| last_call(ctx, row)).map(|at| at + NEXT).filter(|at| *at > ctx.now);
-    let due = until.min(next.unwrap_or(until));
+    // The configuration that shows the cause, or none, may be as old as the last CNI call.
+    let ready = if is_caused { until } else { ctx.awake(since) + CAUSE };
+    let read_at = ctx.world.records.networks.as_ref().map(|(at, _)| *at);
+    let is_stale = step != StartStep::Container && read_at.is_some_and(|at| at < ready);
+    let due =
+        [next, Some(ready).filter(|at| *at > ctx.now)].into_iter().flatten().fold(until, Timestamp::min);
     Some(Detection {
         key: Key::new(kind.into_str(), &[uid.as_str()]),
         kind,
@@ -119,10 +129,21 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         verdict: match ctx.now >= until {
             // A container of it may have run.
             _ if !is_whole => Verdict::Unsure,
+            _ if failing.is_some() => Verdict::Watched { until: failing },
+            _ if is_stale && ctx.now >= ready => Verdict::Unverified,
             true => Verdict::Confirmed,
             false => Verdict::Watched { until: Some(due) },
         },
     })
+}
+
+/// When the network of a sandbox was made that has no process before its first container: CRI-O makes none for most pods.
+fn made_without_process(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
+    let all = attachments(ctx, row);
+    let is_made = all.iter().any(|it| !it.is_loopback()) && all.iter().all(|it| it.is_added());
+    let is_made =
+        is_made && row.up_since.is_none() && ctx.world.has_crio() && ctx.world.chains_are_through(&row.id);
+    last_call(ctx, row).filter(|_| is_made)
 }
 
 /// Whether a container of the pod has run, or may have.
@@ -133,11 +154,12 @@ fn has_run(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) -> bool {
         || containers.any(|row| row.role != Some(Role::Sandbox) && row.is_running())
 }
 
-/// Whether an ADD of the latest try that called a plugin failed.
-fn is_failing(ctx: &DetectContext<'_>, tries: &[&Sandbox]) -> bool {
+/// Until when `cni_failing` has the pod, since an ADD of the latest try that called a plugin failed.
+fn failing_until(ctx: &DetectContext<'_>, tries: &[&Sandbox]) -> Option<Timestamp> {
     let mut called = tries.iter().rev().map(|row| attachments(ctx, row)).filter(|all| !all.is_empty());
     let latest = called.next().unwrap_or_default();
-    latest.iter().flat_map(|row| &row.plugins).any(|plugin| plugin.add.failed > 0)
+    let failed = latest.iter().flat_map(|row| &row.plugins).filter(|plugin| plugin.add.failed > 0);
+    failed.map(|plugin| plugin.add.last_at + LATELY).max().filter(|until| *until > ctx.now)
 }
 
 fn attachments<'a>(ctx: &DetectContext<'a>, row: &Sandbox) -> Vec<&'a Attachment> {
@@ -156,11 +178,18 @@ fn adding(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<String> {
 }
 
 /// Why the network is not made, where the node shows it, and since when.
-fn cause(ctx: &DetectContext<'_>, tries: &[&Sandbox], stuck: &StuckStart) -> Option<(StuckStart, Timestamp)> {
+///
+/// The kubelet begins no pod while the network is not ready, but those of the host's network, which need none.
+fn cause(
+    ctx: &DetectContext<'_>,
+    made_at: Timestamp,
+    tries: &[&Sandbox],
+    stuck: &StuckStart,
+) -> Option<(StuckStart, Timestamp)> {
     let (_, read) = ctx.world.records.networks.as_ref()?;
     let is_attached = |row: &&Sandbox| attachments(ctx, row).iter().any(|it| !it.is_loopback());
-    if let Some(since) = ctx.world.records.unconfigured_since
-        && !tries.iter().any(is_attached)
+    if let Some(since) = ctx.world.records.unconfigured_since.filter(|since| made_at < *since)
+        && !tries.iter().any(|row| row.network.is_host || is_attached(row))
     {
         let it = StuckStart {
             cause: Some(StartCause::NotConfigured),
@@ -217,7 +246,7 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<ChainStop> {
         attached
             .is_some_and(|it| it.plugins.iter().any(|plugin| plugin.name == **name && plugin.add.begun > 0))
     };
-    let plugin = network.plugins.iter().find(|name| !is_called(name))?;
+    let plugin = network.called().find(|name| !is_called(name))?;
     let leases = attached.into_iter().flat_map(|it| &it.leases).filter(|_| row.is_stopped());
     Some(ChainStop {
         network: network.name.clone(),

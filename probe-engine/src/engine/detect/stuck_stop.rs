@@ -36,7 +36,7 @@ use crate::{
     words::{
         count::counted,
         escape::escaped,
-        shell::{UNPRINTABLE, asked, cni_in_journal, lines, quoted},
+        shell::{UNPRINTABLE, cni_in_journal, lines, quoted, stop_if_nothing_runs},
     },
 };
 
@@ -95,8 +95,9 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
         // A listing of the node shows no sandbox, and a runtime has it on record.
         None => *ctx.world.records.known_since.get(id)?,
     };
-    // Its network namespace is gone, and nobody stops it.
-    let runs = ctx.world.containers.get(id).is_some_and(Container::is_running);
+    // Nobody stops it yet: its containers have their grace, or only its network namespace is gone.
+    let mut all_of_it = ctx.index.sandboxes.by(id).chain([id]);
+    let runs = all_of_it.any(|id| ctx.world.containers.get(id).is_some_and(Container::is_running));
     if runs && !is_deleting {
         return None;
     }
@@ -326,7 +327,7 @@ impl Explain for StuckStop {
                     "# When its cause is repaired, the kubelet's next try succeeds. To try at once:"
                         .to_owned(),
                 );
-                all.extend(asked(runtimes, "stopp", sandboxes));
+                all.extend(stop_if_nothing_runs(runtimes, sandboxes));
                 all
             }
             (StopStep::Unmount, _) => {
@@ -335,7 +336,7 @@ impl Explain for StuckStop {
                 };
                 let mut all = lines(&["# These processes have the file mounted:"]);
                 all.push(format!("grep -lF -- {mount} /proc/[0-9]*/mountinfo"));
-                all.extend(asked(runtimes, "stopp", sandboxes));
+                all.extend(stop_if_nothing_runs(runtimes, sandboxes));
                 all
             }
         }

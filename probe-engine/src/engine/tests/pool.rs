@@ -32,6 +32,7 @@ fn networks(story: &mut Story, last: u8, more: &[Pool]) {
     let networks = vec![Network {
         name: "podnet".to_owned(),
         plugins: vec!["bridge".to_owned()],
+        delegates: Vec::new(),
         ipam: Some("host-local".to_owned()),
         pools: [pool].iter().chain(more).copied().collect(),
     }];

@@ -16,6 +16,7 @@ fn paused(story: &mut Story) {
         networks: vec![Network {
             name: "net".to_owned(),
             plugins: vec!["bridge".to_owned(), "portmap".to_owned()],
+            delegates: Vec::new(),
             ipam: None,
             pools: Vec::new(),
         }],

@@ -44,6 +44,9 @@ fn a_pod_without_a_cni_configuration_does_not_start() {
         story.until(79 * SECOND).moment();
         assert_eq!(told(&story), [""; 0]);
         story.until(81 * SECOND).moment();
+        assert_eq!(told(&story), [""; 0], "the configuration was read before");
+        configuration(story.until(82 * SECOND), undecodable, complete);
+        story.until(83 * SECOND).moment();
         let lines = told(&story);
         assert_eq!(
             !lines.is_empty(),
@@ -51,6 +54,30 @@ fn a_pod_without_a_cni_configuration_does_not_start() {
             "undecodable {undecodable:?}, complete {complete}: stuck_start in {lines:?}"
         );
     }
+}
+
+/// The kubelet begins only pods of the host's network where there is no configuration: such as the network plugin's own.
+#[test]
+fn a_pod_that_began_without_a_configuration_needs_none() {
+    let mut story = waiting(true);
+    let mut early = waiting(true);
+    configuration(early.at(5), &[], true);
+    for at in [82, 200] {
+        configuration(story.until(at * SECOND), &[], true);
+        configuration(early.until(at * SECOND), &[], true);
+    }
+    let causes = |story: &mut Story| {
+        story.until(400 * SECOND).moment();
+        let (_, engine) = story.judge(400 * SECOND);
+        let kinds = engine.findings().map(|it| it.kind.clone());
+        let causes = kinds.filter_map(|kind| match kind {
+            Kind::StuckStart(it) => Some(it.cause),
+            _ => None,
+        });
+        causes.collect::<Vec<_>>()
+    };
+    assert_eq!(causes(&mut story), [Some(StartCause::NotConfigured)]);
+    assert_eq!(causes(&mut early), [None]);
 }
 
 #[test]

@@ -254,12 +254,12 @@ impl World {
     }
 
     /// Whether the runtime has called every plugin that the node's configuration names for a sandbox.
-    pub(super) fn chains_are_through(&self, id: &ContainerId) -> bool {
+    pub(in crate::engine) fn chains_are_through(&self, id: &ContainerId) -> bool {
         let called = |row: &Attachment, name: &String| {
             row.plugins.iter().any(|plugin| plugin.name == *name && plugin.add.succeeded > 0)
         };
         let through = |row: &Attachment| {
-            self.network(row).is_none_or(|network| network.plugins.iter().all(|name| called(row, name)))
+            self.network(row).is_none_or(|network| network.called().all(|name| called(row, name)))
         };
         // No configuration names the loopback network, and the loopback alone connects nothing.
         let has_network = self.attachments_of(id).any(|row| !row.is_loopback());

@@ -139,9 +139,19 @@ pub struct Network {
     pub name: String,
     /// The types of its plugins, in the order of ADD.
     pub plugins: Vec<String>,
+    /// Those of them that another one calls. The runtime does not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegates: Vec<String>,
     /// The type of the plugin that gives out its addresses.
     pub ipam: Option<String>,
     pub pools: Vec<Pool>,
+}
+
+impl Network {
+    /// The plugins that the runtime calls, in the order of ADD.
+    pub(crate) fn called(&self) -> impl Iterator<Item = &String> {
+        self.plugins.iter().filter(|name| !self.delegates.contains(name))
+    }
 }
 
 /// A range from which addresses are given out.

@@ -63,6 +63,7 @@ fn networks(conf: &Conf, found: &mut Vec<Configured>) -> Option<()> {
     let network = Network {
         name,
         plugins: kinds,
+        delegates: plugins.iter().filter_map(|plugin| delegate(plugin)).map(str::to_owned).collect(),
         ipam: ipam.and_then(|ipam| ipam.kind.clone()),
         pools: local.map(pools).unwrap_or_default(),
     };
@@ -82,11 +83,16 @@ fn flat<'a>(conf: &'a Conf, plugins: &mut Vec<&'a Conf>) {
     conf.plugins.iter().chain(conf.delegate.as_deref()).for_each(|inner| flat(inner, plugins));
 }
 
-/// The types of a plugin and of its IPAM plugin; for flannel's delegate also the default type.
+/// The type of the plugin that this one calls for the same network.
+fn delegate(plugin: &Conf) -> Option<&str> {
+    let said = plugin.delegate.as_ref().and_then(|delegate| delegate.kind.as_deref());
+    said.or_else(|| (plugin.kind.as_deref() == Some(FLANNEL)).then_some("bridge"))
+}
+
+/// The type of a plugin, and that of its delegate if the configuration does not say it.
 fn kinds(plugin: &Conf) -> impl Iterator<Item = &str> {
-    let unsaid = plugin.delegate.as_ref().is_none_or(|delegate| delegate.kind.is_none());
-    let delegate = (plugin.kind.as_deref() == Some(FLANNEL) && unsaid).then_some("bridge");
-    plugin.kind.as_deref().into_iter().chain(delegate)
+    let is_said = plugin.delegate.as_ref().is_some_and(|delegate| delegate.kind.is_some());
+    plugin.kind.as_deref().into_iter().chain(delegate(plugin).filter(|_| !is_said))
 }
 
 fn pools(ipam: &Ipam) -> Vec<Pool> {
@@ -107,13 +113,13 @@ mod tests {
             let pools: Vec<_> =
                 network.pools.iter().map(|pool| format!("{}={}", pool.subnet, pool.size)).collect();
             let ipam = network.ipam.as_deref().unwrap_or("-");
-            format!(
-                "{} {} {ipam} {} {:?}",
-                network.name,
-                network.plugins.join("+"),
-                pools.join(","),
-                it.data_dir
-            )
+            // In brackets those that another plugin calls.
+            let plugin = |name: &String| match network.delegates.contains(name) {
+                true => format!("({name})"),
+                false => name.clone(),
+            };
+            let plugins: Vec<String> = network.plugins.iter().map(plugin).collect();
+            format!("{} {} {ipam} {} {:?}", network.name, plugins.join("+"), pools.join(","), it.data_dir)
         };
         Some(found.iter().map(one).collect())
     }
@@ -150,7 +156,11 @@ mod tests {
         let found = told(text).expect("a configuration");
         assert_eq!(
             found,
-            ["multus-cni multus -  None", "cbr0 flannel+ptp+portmap -  None", "cbr1 flannel+bridge -  None"]
+            [
+                "multus-cni multus -  None",
+                "cbr0 flannel+(ptp)+portmap -  None",
+                "cbr1 flannel+(bridge) -  None"
+            ]
         );
     }
 
