@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
     batch::v1::Job,
-    core::v1::{Container, PodSpec, Service, Volume},
+    core::v1::{Container, PodSpec, Service, Toleration, Volume},
     networking::v1::NetworkPolicy,
 };
 use serde::de::DeserializeOwned;
@@ -274,7 +274,11 @@ fn hooks_are_pinned_on_the_node_unless_asked_otherwise() -> Result<()> {
 /// On each node that has an agent, a pod removes what the agent has left.
 #[test]
 fn an_uninstall_removes_the_hooks_of_each_node() -> Result<()> {
-    let sets = ["detachSeconds=90", "nodeSelector.disk=ssd"];
+    let sets = [
+        "detachSeconds=90",
+        "nodeSelector.disk=ssd",
+        "tolerations[0].operator=Exists,tolerations[1].key=own",
+    ];
     let objects = render::at_uninstall(&sets)?;
     let set: DaemonSet = serde_json::from_value(render::only(&objects, "DaemonSet")?.clone())?;
     let job: Job = serde_json::from_value(render::only(&objects, "Job")?.clone())?;
@@ -282,6 +286,11 @@ fn an_uninstall_removes_the_hooks_of_each_node() -> Result<()> {
     let of_job = job.spec.and_then(|spec| spec.template.spec).context("a pod of the job")?;
     let agents = pod(&sets)?;
     ensure!(of_nodes.tolerations == agents.tolerations && of_nodes.node_selector == agents.node_selector);
+    // Helm waits for the job. A node that is not there would never run it.
+    let may_be_dead =
+        |it: &Toleration| it.key.as_deref().is_none_or(|key| key.starts_with("node.kubernetes.io/"));
+    let tolerations = of_job.tolerations.clone().unwrap_or_default();
+    ensure!(tolerations.len() == 2 && !tolerations.iter().any(may_be_dead), "{tolerations:?}");
     for (pod, lingers) in [(&of_nodes, "--linger=24h"), (&of_job, "--linger=90s")] {
         let container = agent(pod)?;
         let args = container.args.clone().context("arguments")?;

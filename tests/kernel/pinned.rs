@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
@@ -23,15 +23,21 @@ use nix::{
 use probe_common::{event::kind, tally::Ring};
 use probe_user::{
     model::fact::{Fact, Loss, Observation},
-    source::live::pin::Pins,
+    source::live::{
+        attach::Pinning,
+        pin::Pins,
+        ring::{RingReader, SLACK},
+        selftest::SelfTest,
+    },
 };
 use serde_json::Value;
 use tempfile::TempDir;
 use tests::{
     guard::unique_name,
-    live::{Live, Setup},
+    live::{Live, Setup, load},
     machine,
 };
+use tokio::runtime;
 
 use crate::{
     agent::agent,
@@ -356,6 +362,84 @@ fn detach_leaves_nothing_behind() -> Result<()> {
         thread::sleep(Duration::from_millis(20));
     }
     ensure!(place.detach()?.contains("nothing is pinned"), "it can be run again");
+    Ok(())
+}
+
+/// The pins are not all that holds the hooks of an agent that runs.
+#[test]
+fn removed_pins_do_not_end_the_hooks_of_a_running_agent() -> Result<()> {
+    let before = programs()?;
+    let mut place = Place::new()?;
+    let mut run = place.run(&[])?;
+    run.attached()?;
+    let own: BTreeSet<u32> = programs()?.difference(&before).copied().collect();
+    let sets: Vec<PathBuf> =
+        fs::read_dir(&place.pins)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    for set in &sets {
+        for pin in fs::read_dir(set)? {
+            fs::remove_file(pin?.path())?;
+        }
+        fs::remove_dir(set)?;
+    }
+    ensure!(!sets.is_empty() && !own.is_empty(), "nothing was pinned");
+    let churn = Churn::start()?;
+    thread::sleep(Duration::from_millis(if machine::is_emulated() { 8_000 } else { 1_000 }));
+    let ids = churn.end()?;
+    let status = run.end(End::Stopped)?;
+    ensure!(status.success(), "{status}");
+    // Nothing can be expected of runs that the kernel skipped.
+    check(&place, &ids).map(drop)
+}
+
+/// An agent without pins beside the rings of an earlier one, and then one that takes these over: the first has told what
+/// happened, and the second does not tell it again.
+#[test]
+fn what_an_agent_without_pins_has_told_is_not_told_again() -> Result<()> {
+    let mut place = Place::new()?;
+    let mut first = place.run(&[])?;
+    first.attached()?;
+    first.end(End::Killed)?;
+    let mut unpinned = place.run(&["--no-pin"])?;
+    unpinned.attached()?;
+    let ids = Churn::start()?.end()?;
+    unpinned.end(End::Stopped)?;
+    let mut last = place.run(&[])?;
+    last.attached()?;
+    last.end(End::Stopped)?;
+    let all = place.events()?;
+    if all.iter().any(|event| event["gap"]["what"] == "skipped_run") {
+        return Ok(());
+    }
+    let (events, _) = check_numbers(all).with_context(|| place.errors())?;
+    let told = calls(&events);
+    for id in &ids {
+        let calls = told.get(id.as_str()).map_or(&[][..], Vec::as_slice);
+        let expected = ["cni.started ADD", "cni.finished ADD", "cni.started DEL", "cni.finished DEL"];
+        ensure!(calls == expected, "of {id}: {calls:?}\n{}", place.errors());
+    }
+    // The times between the agents are told, though not what happened in them.
+    let gaps = events.iter().filter(|event| event["gap"]["what"] == "no_agent").count();
+    ensure!(gaps >= 2, "{gaps} gaps");
+    Ok(())
+}
+
+/// What was left fills the ring until it is kept. The hooks work all the same, and the agent says so.
+#[test]
+fn a_full_ring_does_not_make_hooks_look_dead() -> Result<()> {
+    let place = Place::new()?;
+    let pins = Pins::open(&place.pins)?;
+    let setup = Setup { lifecycle: Some(16 << 10), pins: Some(&pins), ..Setup::default() };
+    drop(Live::start(setup)?);
+    make_namespaces(200)?;
+    let (probe, hierarchy) = load(setup)?;
+    ensure!(matches!(probe.pinning(), Pinning::Pinned { is_taken_over: true, .. }), "{:?}", probe.pinning());
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let test = runtime.block_on(async {
+        let mut reader = RingReader::new(probe, SLACK)?;
+        anyhow::Ok(SelfTest::run(&mut reader, &hierarchy.mount, machine::patience()).await)
+    })?;
+    ensure!(test.outcomes.len() > 1 && test.silent().next().is_none(), "{:?}", test.outcomes);
+    drop(pins);
     Ok(())
 }
 

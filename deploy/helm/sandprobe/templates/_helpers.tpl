@@ -102,7 +102,7 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- with .root.Values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .root.Values.tolerations }}
+{{- with .tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 containers:

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     engine::{Call, Settings},
-    model::time::Timestamp,
+    model::{fact::RingsRead, time::Timestamp},
     recording::{Header, ReadError, Reader, WriteError},
     session::Session,
     sink::{escape::escaped, state_writes::StateWrites},
@@ -37,8 +37,8 @@ pub(crate) struct Kept {
     calls: Receiver<Result<Option<Call>, ReadError>>,
 }
 
-/// For [`Kept::resume`]: the last agent has told all events.
-pub(crate) const ALL: u64 = u64::MAX;
+/// The last agent has told all events.
+const ALL: u64 = u64::MAX;
 
 /// Opens the state directory and starts the thread that writes. Gives also what the last agent kept of this boot.
 ///
@@ -103,13 +103,13 @@ fn read(path: &Path, header: &Header) -> io::Result<Option<Kept>> {
 }
 
 impl Kept {
-    /// Makes the calls of the last agent again, silently as far as it has told what they tell: up to the event with the number
-    /// `told`. Gives the time of the last call, or nothing if the state is not whole or of the future; then the session is
-    /// as before.
+    /// Makes the calls of the last agent again, silently as far as it has told what they tell. `told`: up to which event the
+    /// agents have told that had read so far; `None` where nothing shows it, and all counts as told. Gives the time of the
+    /// last call, or nothing if the state is not whole or of the future; then the session is as before.
     pub(crate) fn resume(
         self,
         session: &mut Session,
-        told: u64,
+        told: impl Fn(Option<RingsRead>) -> Option<u64>,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, WriteError> {
         let settings = session.engine().settings().clone();
@@ -119,7 +119,8 @@ impl Kept {
             match self.calls.recv_timeout(PATIENCE) {
                 Ok(Ok(Some(call))) => {
                     reading.see(&call);
-                    session.resume(call, told);
+                    let told = told(session.engine().rings_read());
+                    session.resume(call, told.unwrap_or(ALL));
                 }
                 // An agent that was killed leaves a file without an end, and perhaps a part of a line.
                 Ok(Ok(None) | Err(ReadError::CutOff { .. })) => break None,
@@ -140,7 +141,7 @@ impl Kept {
             Some(_) => {
                 session.adopt(settings)?;
                 // An event that was told is not in the file only if the disk hung.
-                if told < u64::MAX {
+                if let Some(told) = told(session.engine().rings_read()) {
                     session.number_from(told + 1);
                 }
             }

@@ -9,10 +9,15 @@ mod signal;
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use clap::Args;
 use tokio::runtime;
+use tracing::warn;
 
-use super::node::{args::HostArgs, hooks::Hooks, place::Place};
+use super::{
+    node::{args::HostArgs, hooks::Hooks, place::Place},
+    pins,
+};
 use crate::{
     cli::{ExitStatus, args::Form, client::AgentArgs, output},
     confine,
@@ -125,16 +130,25 @@ pub(super) fn of_confined(confined: &confine::Confined) -> Check {
 /// The hooks, and whether they could outlive an agent.
 fn hooks(place: &Place, host_root: &Path) -> anyhow::Result<(Check, Hooks)> {
     // A folder of its own: an agent may have the other.
-    let dir = format!("{PIN_DIR}-doctor");
-    let pins = Pins::open(dir.as_ref());
+    let dir = pins::of_doctor(PIN_DIR.as_ref());
+    let pins = Pins::open(&dir);
+    let unpinned = if let Ok(pins) = &pins {
+        // One that was interrupted has left its hooks, of which this one learns nothing.
+        pins.clear()?;
+        None
+    } else {
+        pins.as_ref().err()
+    };
     let options = Options { pins: pins.as_ref().ok(), ..Options::new(&place.root, &place.hierarchy) };
-    let proved = Probe::survey(&options).map_err(anyhow::Error::from).and_then(|probe| {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let hooks = runtime.block_on(Hooks::prove(probe, host_root, &place.hierarchy))?;
-        Ok((node::restart(pins.as_ref().err(), hooks.drain.probe().pinning()), hooks))
-    });
-    if let Ok(pins) = pins {
-        pins.remove()?;
+    let probe = Probe::survey(&options);
+    let restart = probe.as_ref().ok().map(|probe| node::restart(unpinned, probe.pinning()));
+    // The hooks themselves stay as long as they are tested.
+    if let Ok(pins) = pins
+        && let Err(error) = pins.remove()
+    {
+        warn!(%error, "the pins of this test stay; sandprobe detach removes them");
     }
-    proved
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let hooks = runtime.block_on(Hooks::prove(probe?, host_root, &place.hierarchy))?;
+    Ok((restart.context("no hooks")?, hooks))
 }

@@ -30,6 +30,13 @@ impl PinDirArgs {
     }
 }
 
+/// The folder in which `doctor` pins hooks for a moment.
+pub(super) fn of_doctor(dir: &Path) -> PathBuf {
+    let mut name = dir.as_os_str().to_owned();
+    name.push("-doctor");
+    name.into()
+}
+
 /// Whether hooks outlive the run.
 #[derive(Debug, Args)]
 pub(super) struct PinArgs {
@@ -87,6 +94,13 @@ impl Detach {
             format!("nothing is pinned: {shown} does not exist\n")
         }
         .into_bytes();
+        let of_doctor = of_doctor(dir);
+        if of_doctor.try_exists()? {
+            Pins::open(&of_doctor)?.remove()?;
+            said.extend(
+                format!("what an interrupted doctor left in {} is removed\n", of_doctor.display()).bytes(),
+            );
+        }
         output::write(&mut said)?;
         if let Some(span) = self.linger {
             thread::sleep(span);

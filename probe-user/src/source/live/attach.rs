@@ -27,12 +27,12 @@ use std::{
 
 use aya::{
     Btf as AyaBtf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel, include_bytes_aligned,
-    programs::Program as Loaded,
+    programs::{Program as Loaded, links::PinnedLink},
     sys::{Stats, enable_stats},
     util::nr_cpus,
 };
 use aya_log::EbpfLogger;
-use probe_common::{knob::NETS_MAX, table};
+use probe_common::{knob::NETS_MAX, table, tally::Ring};
 use tracing::warn;
 use zerocopy::IntoBytes;
 
@@ -125,6 +125,8 @@ pub struct HookReport {
     /// The unmet requirements of the best mechanism that could be met here; empty if it is in use, or if nobody can
     /// meet them.
     pub(crate) lacks: BTreeSet<Lack>,
+    /// A better mechanism failed for a reason that may be over when the next agent tries it.
+    pub(crate) may_improve: bool,
 }
 
 impl HookReport {
@@ -166,6 +168,8 @@ pub struct Probe {
     reports: Vec<HookReport>,
     took: Duration,
     pinning: Pinning,
+    /// The pinned links. Without them the hooks would end when somebody removes the pins.
+    _links: Vec<PinnedLink>,
     /// What earlier hooks have left that were not taken over.
     earlier: Vec<Earlier>,
     /// The kernel measures runs until this is closed.
@@ -262,7 +266,7 @@ impl Probe {
             }
             None => None,
         };
-        let Some(TakenOver { maps, programs, attached_again, reports, detached }) = found else {
+        let Some(TakenOver { maps, programs, links, attached_again, reports, detached }) = found else {
             return Ok(None);
         };
         sets.remove(same);
@@ -275,6 +279,7 @@ impl Probe {
             reports,
             took: start.elapsed(),
             pinning: Pinning::Pinned { is_taken_over: true, unpinned: detached },
+            _links: links,
             earlier,
             _stats: stats,
         }))
@@ -318,34 +323,50 @@ impl Probe {
         let page = hook_maps::page(&ebpf)?;
         page.reads();
         let pins = options.pins.filter(|_| !options.log);
-        let (reports, links) = ladder::climb_all(&mut ebpf, aya_btf.as_ref().ok(), &support, pins.is_some());
+        let takes_links = pins.is_some();
+        let (reports, links) = ladder::climb_all(&mut ebpf, aya_btf.as_ref().ok(), &support, takes_links);
         drop(aya_btf);
         page.begin(clock::now());
 
+        let missing = reports.iter().find(|report| report.need == Need::Core && report.mechanism.is_none());
+        let missing = missing.map(|report| report.signal);
         let unpinned = reports.iter().flat_map(|report| &report.programs).copied();
         let unpinned: Vec<&str> = unpinned.filter(|name| !links.contains_key(name)).collect();
-        let pinning =
-            match pins.map(|pins| pinned::pin(pins, pinned::identity(options), &mut ebpf, &reports, links)) {
-                None => Pinning::Off,
-                Some(Ok(())) => Pinning::Pinned { is_taken_over: false, unpinned },
-                // Links that could not be pinned are closed by now.
-                Some(Err(error)) => {
-                    drop(ebpf);
-                    warn!(%error, "hooks do not outlive this agent");
-                    let probe = Self::attach(&Options { pins: None, ..*options }, earlier, start)?;
-                    return Ok(Self { pinning: Pinning::Failed(error.to_string()), ..probe });
-                }
-            };
+        let pin = |pins| match missing {
+            // No agent runs with these hooks, so none is to take them over.
+            Some(signal) => Err(PinError::Refused {
+                what: "the hooks".to_owned(),
+                why: format!("{signal} is not seen, and no agent can do without"),
+            }),
+            None => pinned::pin(pins, pinned::identity(options), &mut ebpf, &reports, links),
+        };
+        let (pinning, links) = match pins.map(pin) {
+            None => (Pinning::Off, Vec::new()),
+            Some(Ok(links)) => (Pinning::Pinned { is_taken_over: false, unpinned }, links),
+            // Links that could not be pinned are closed by now.
+            Some(Err(error)) => {
+                drop(ebpf);
+                warn!(%error, "hooks do not outlive this agent");
+                let probe = Self::attach(&Options { pins: None, ..*options }, earlier, start)?;
+                return Ok(Self { pinning: Pinning::Failed(error.to_string()), ..probe });
+            }
+        };
         let maps = HookMaps::take(&mut ebpf)?;
         let stats = stats(options)?;
         let logger = options.log.then(|| EbpfLogger::init_with_logger(&mut ebpf, Forward).ok()).flatten();
         let (attached, took) = (Programs::Loaded(ebpf), start.elapsed());
-        Ok(Self { attached, maps, logger, reports, took, pinning, earlier, _stats: stats })
+        Ok(Self { attached, maps, logger, reports, took, pinning, _links: links, earlier, _stats: stats })
     }
 
     /// The rings; `None` once they were taken.
     pub fn take_rings(&mut self) -> Option<Rings> {
         self.maps.rings.take()
+    }
+
+    /// Records that found no room in the lifecycle ring since the hooks were loaded, by kind.
+    pub(crate) fn lost(&self) -> Option<Vec<u64>> {
+        let tally = self.maps.tally().ok()?;
+        Some(Totals::new(tally, BTreeMap::new()).lost(Ring::Lifecycle))
     }
 
     /// The reader of the programs' log, if it was enabled; `None` once it was taken.

@@ -12,13 +12,16 @@ use std::{
     fmt, fs,
     fs::{DirBuilder, File, Permissions, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
-use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::{
+    sys::statfs::{BPF_FS_MAGIC, statfs},
+    unistd::geteuid,
+};
 use probe_common::reader::VERSION;
 use tracing::warn;
 
@@ -49,7 +52,7 @@ pub enum PinError {
     #[error("cannot end the sandprobe that has {1}{0}: {2}")]
     Unending(Holder, PathBuf, String),
     #[error(
-        "{} is not in a BPF file system: on the node, mount -t bpf bpf /sys/fs/bpf; in a container, mount the node's \
+        "{} is not in a BPF file system: on the node, mount -t bpf -o mode=0700 bpf /sys/fs/bpf; in a container, mount the node's \
          /sys/fs/bpf at that path", .0.display()
     )]
     Elsewhere(PathBuf),
@@ -110,19 +113,30 @@ impl Pins {
         if place.is_ok_and(|place| place.filesystem_type() != BPF_FS_MAGIC) || place.is_err() {
             return Err(PinError::Elsewhere(dir.to_owned()));
         }
-        if !is_there {
-            DirBuilder::new().mode(0o700).create(dir).map_err(unusable)?;
+        loop {
+            match DirBuilder::new().mode(0o700).create(dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(unusable(error)),
+                Ok(()) | Err(_) => {}
+            }
+            let lock = match open_folder(dir) {
+                // It was removed in between.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                lock => lock.map_err(unusable)?,
+            };
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(PinError::Taken(Holder::of(&lock), dir.to_owned()));
+                }
+                Err(TryLockError::Error(source)) => return Err(unusable(source)),
+            }
+            // A lock on a folder that was removed meanwhile keeps nobody out.
+            if is_at(&lock, dir).map_err(unusable)? {
+                let pins = Self { dir: dir.to_owned(), _lock: lock };
+                pins.remove_incomplete();
+                return Ok(pins);
+            }
         }
-        fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(unusable)?;
-        let lock = File::open(dir).map_err(unusable)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(PinError::Taken(Holder::of(&lock), dir.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(unusable(source)),
-        }
-        let pins = Self { dir: dir.to_owned(), _lock: lock };
-        pins.remove_incomplete();
-        Ok(pins)
     }
 
     /// As [`Self::open`]; an agent that has the folder is told to end, and waited for.
@@ -152,11 +166,16 @@ impl Pins {
         }
     }
 
-    /// Removes everything in the folder, and the folder. Returns how many sets there were.
+    /// Removes all sets. Returns how many there were. An error is the first one; the other sets are removed all the same.
+    pub(crate) fn clear(&self) -> Result<usize, PinError> {
+        let removed: Vec<Result<(), PinError>> = self.sets().into_iter().map(PinnedSet::remove).collect();
+        let count = removed.len();
+        removed.into_iter().collect::<Result<(), PinError>>().map(|()| count)
+    }
+
+    /// Removes all sets, and the folder. Returns how many sets there were.
     pub fn remove(self) -> Result<usize, PinError> {
-        let sets = self.sets();
-        let count = sets.len();
-        sets.into_iter().try_for_each(PinnedSet::remove)?;
+        let count = self.clear()?;
         fs::remove_dir(&self.dir).map_err(|source| PinError::Unusable { path: self.dir.clone(), source })?;
         Ok(count)
     }
@@ -185,16 +204,19 @@ impl Pins {
     }
 
     /// Pins a new set: `pin` fills its folder.
-    pub(super) fn add(
+    pub(super) fn add<T>(
         &self,
         name: SetName,
-        pin: impl FnOnce(&Folder) -> Result<(), PinError>,
-    ) -> Result<(), PinError> {
+        pin: impl FnOnce(&Folder) -> Result<T, PinError>,
+    ) -> Result<T, PinError> {
         let (new, path) = (self.incomplete(), self.dir.join(name.to_string()));
         let made = DirBuilder::new().mode(0o700).create(&new);
         made.map_err(|source| PinError::Unusable { path: new.clone(), source })?;
-        let renamed = pin(&Folder(new.clone()))
-            .and_then(|()| fs::rename(&new, &path).map_err(|source| PinError::Unusable { path, source }));
+        let named = |pinned| match fs::rename(&new, &path) {
+            Ok(()) => Ok(pinned),
+            Err(source) => Err(PinError::Unusable { path: path.clone(), source }),
+        };
+        let renamed = pin(&Folder(new.clone())).and_then(named);
         if renamed.is_err() {
             self.remove_incomplete();
         }
@@ -212,9 +234,37 @@ impl PinnedSet {
         Folder(self.path.clone())
     }
 
-    /// Removes the pins. Hooks that nobody else holds end.
+    /// Removes the pins. Hooks that nobody else holds end. A set that is removed only in part is no longer complete.
     pub(crate) fn remove(self) -> Result<(), PinError> {
-        remove_folder(&self.path).map_err(|source| PinError::Unusable { path: self.path, source })
+        let going = self.path.with_file_name(INCOMPLETE);
+        let removed = match fs::rename(&self.path, &going) {
+            Ok(()) => remove_folder(&going),
+            // Another one is still there.
+            Err(_) => remove_folder(&self.path),
+        };
+        removed.map_err(|source| PinError::Unusable { path: self.path, source })
+    }
+}
+
+/// Opens the folder, and makes it root's alone. Where any user may make folders beside it, it may be another user's.
+fn open_folder(dir: &Path) -> io::Result<File> {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let folder = File::options().read(true).custom_flags(flags).open(dir)?;
+    let owner = folder.metadata()?.uid();
+    if owner != geteuid().as_raw() {
+        return Err(io::Error::other(format!("it belongs to user {owner}; remove it")));
+    }
+    folder.set_permissions(Permissions::from_mode(0o700))?;
+    Ok(folder)
+}
+
+/// Whether this path leads to this folder.
+fn is_at(folder: &File, path: &Path) -> io::Result<bool> {
+    let id = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(id(&metadata) == id(&folder.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -14,7 +14,7 @@ mod record_buffer;
 pub(super) mod selftest_filter;
 mod watermark;
 
-use std::{io, mem, os::fd::AsFd as _, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, mem, os::fd::AsFd as _, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{Notify, watch},
@@ -97,6 +97,18 @@ pub struct RingReader {
     tally_due: Option<Instant>,
     /// The failure to read them was logged. They are read every second, so it is logged once.
     warned: bool,
+}
+
+/// For each set of hooks that is left, the number of the last event that was told.
+pub(crate) struct Told(BTreeMap<u32, u64>);
+
+impl Told {
+    /// The number of the last event that was told by the agents that read these hooks and those after them; `None` if the
+    /// hooks are not here, so that nothing shows it.
+    pub(crate) fn of(&self, read: Option<RingsRead>) -> Option<u64> {
+        let is_here = self.0.contains_key(&read?.hooks);
+        self.0.values().copied().max().filter(|_| is_here)
+    }
 }
 
 /// Gives the room of records back, once what they led to is safe.
@@ -195,11 +207,23 @@ impl RingReader {
         self.probe.page()
     }
 
-    /// The number of the last event that was told by the agent before; `None` if it left no hooks.
-    pub(crate) fn told(&self, earlier: &[Earlier]) -> Option<u64> {
+    /// What the agents before have told, as far as they left hooks.
+    pub(crate) fn told(&self, earlier: &[Earlier]) -> Told {
         let own = matches!(self.probe.pinning(), Pinning::Pinned { is_taken_over: true, .. });
-        let pages = earlier.iter().filter_map(|one| one.maps.as_ref()).map(|maps| &maps.page);
-        pages.chain(own.then(|| self.probe.page())).map(ReaderPage::told).max()
+        let own = own.then(|| (self.begins.hooks, self.probe.page()));
+        let left = earlier.iter().filter_map(|one| one.maps.as_ref()).map(|maps| (maps.hooks, &maps.page));
+        Told(left.chain(own).map(|(hooks, page)| (hooks, page.told())).collect())
+    }
+
+    /// Whether the last agent had read hooks that are here, or none.
+    pub(crate) fn follows(&self, before: &RingsRead, earlier: &[Earlier]) -> bool {
+        let left = earlier.iter().filter_map(|one| one.maps.as_ref()).map(|maps| maps.hooks);
+        left.chain([self.begins.hooks]).any(|hooks| hooks == before.hooks)
+    }
+
+    /// Whether a next agent may read these rings.
+    pub(crate) fn is_pinned(&self) -> bool {
+        matches!(self.probe.pinning(), Pinning::Pinned { .. })
     }
 
     /// The hooks that these replace.
@@ -245,9 +269,9 @@ impl RingReader {
     /// that these replace come first. The position after each batch is told in it.
     pub(crate) fn begin(&mut self, before: Option<RingsRead>, earlier: &mut [Earlier]) -> Vec<Batch> {
         let now = self.catch_up_early();
-        let told = |hooks| before.filter(|before| before.hooks == hooks).unwrap_or_default();
+        let told = |hooks| before.filter(|before| before.hooks == hooks);
         let mut records = mem::take(&mut self.early);
-        self.read = RingsRead { hooks: self.read.hooks, since: self.read.since, ..told(self.read.hooks) };
+        self.read = self.begins_after(told(self.begins.hooks));
         records.retain(|record| record.after > earlier::position(&self.read, record.ring));
         let mut batches = Vec::new();
         if let Some(hooks) = earlier::followed(before, self.read.hooks, earlier) {
@@ -259,7 +283,7 @@ impl RingReader {
                 self.probe.page().begin(now);
             }
             let mut left = Batch::new();
-            let told = told(hooks.hooks);
+            let told = told(hooks.hooks).unwrap_or_default();
             Left { hooks, told }.drain(self.read.since, now, &mut left);
             // All at once: a position is one in the new rings, and says nothing of the earlier ones.
             batches.push(earlier::join(left, own, self.read.since));
@@ -282,6 +306,20 @@ impl RingReader {
         last.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
         batches.push(last);
         batches
+    }
+
+    /// From where the rings are told. `before`: how far the last agent had read these very rings, if it did.
+    fn begins_after(&self, before: Option<RingsRead>) -> RingsRead {
+        let begins = self.begins;
+        let Some(mut read) = before else {
+            // Runs that did nothing were before an agent that is not followed, else the hooks would do nothing still.
+            let unread = self.probe.totals().map_or(0, |totals| totals.unread());
+            return RingsRead { unread, ..begins };
+        };
+        // Room that was given back is not read again.
+        read.lifecycle.position = read.lifecycle.position.max(begins.lifecycle.position);
+        read.bulk.position = read.bulk.position.max(begins.bulk.position);
+        RingsRead { hooks: begins.hooks, since: begins.since, ..read }
     }
 
     /// Reads what came until now. Returns the time before that.

@@ -7,6 +7,7 @@ mod make;
 
 use std::{collections::BTreeSet, fs, io, path::Path, time::Duration};
 
+use probe_common::event::kind;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
@@ -63,7 +64,7 @@ impl SelfTest {
             .collect();
         let mut own = SelfTestFilter::default();
         let mut failures: Vec<Failure> = Vec::new();
-        let since = clock::now();
+        let (since, before) = (clock::now(), drain.probe().lost());
         match timeout_at(deadline, make::netns()).await.map_err(io::Error::other).flatten() {
             Ok(inode) => own.add_netns(inode, since),
             Err(error) => failures.push((&NETNS[..], format!("cannot make a network namespace: {error}"))),
@@ -79,7 +80,7 @@ impl SelfTest {
             [&NETNS[..], &CGROUP].concat().into_iter().filter(|signal| attached.contains(signal)).collect();
         let mut awaited: BTreeSet<Signal> =
             signals.iter().copied().filter(|signal| untested(*signal, &failures).is_none()).collect();
-        listen(drain, &mut own, &mut awaited, deadline).await;
+        listen(drain, &mut own, &mut awaited, before.as_deref(), deadline).await;
         drain.leave_out(own);
         let judged = |signal| (signal, judge(signal, &failures, &awaited));
         Self { outcomes: signals.into_iter().map(judged).collect(), took: start.elapsed() }
@@ -119,11 +120,32 @@ fn judge(signal: Signal, failures: &[Failure], awaited: &BTreeSet<Signal>) -> Ou
     }
 }
 
-/// Removes from `awaited` the signals that are reported, until none is left or the deadline has passed.
+/// The kinds of records that show the signals.
+fn kind_of(signal: Signal) -> Option<u16> {
+    Some(match signal {
+        Signal::NetnsCreated => kind::NETNS_CREATED,
+        Signal::NetnsDropped => kind::NETNS_DROPPED,
+        Signal::NetnsFreed => kind::NETNS_FREED,
+        Signal::CgroupCreated => kind::CGROUP_CREATED,
+        Signal::CgroupRemoved => kind::CGROUP_REMOVED,
+        _ => return None,
+    })
+}
+
+/// Whether a record of this signal was made and found no room, since `before` was counted: what the last agent left may fill
+/// the ring until all of it is kept.
+fn found_no_room(signal: Signal, before: &[u64], now: &[u64]) -> bool {
+    let count = |all: &[u64]| all.get(usize::from(kind_of(signal)?)).copied();
+    count(now) > count(before)
+}
+
+/// Removes from `awaited` the signals that are reported, until none is left or the deadline has passed. `before`: how many
+/// records had found no room before the test.
 async fn listen(
     drain: &mut RingReader,
     own: &mut SelfTestFilter,
     awaited: &mut BTreeSet<Signal>,
+    before: Option<&[u64]>,
     deadline: Instant,
 ) {
     loop {
@@ -136,6 +158,12 @@ async fn listen(
             None => true,
         });
         drain.keep(records);
+        if empty
+            && !awaited.is_empty()
+            && let Some((before, now)) = before.zip(drain.probe().lost())
+        {
+            awaited.retain(|signal| !found_no_room(*signal, before, &now));
+        }
         if awaited.is_empty() {
             return;
         }
@@ -170,7 +198,9 @@ fn ftrace_enabled() -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Attached, CGROUP, Mechanism, Outcome, SelfTest, Signal, judge, why_silent};
+    use probe_common::event::{KINDS, kind};
+
+    use super::{Attached, CGROUP, Mechanism, Outcome, SelfTest, Signal, found_no_room, judge, why_silent};
 
     fn attached(signal: Signal) -> Attached {
         Attached {
@@ -212,6 +242,16 @@ mod tests {
         assert!(matches!(freed, Outcome::Untested(_)), "the kernel may be busy");
         let [dropped, freed, _] = verdicts(&[Signal::NetnsDropped, Signal::NetnsFreed]);
         assert_eq!((dropped, freed), (Outcome::Silent, Outcome::Silent));
+    }
+
+    #[test]
+    fn a_record_without_room_shows_that_its_hook_fired() {
+        let before = vec![1; KINDS];
+        let mut now = before.clone();
+        now[usize::from(kind::NETNS_DROPPED)] += 1;
+        let fired = |signal| found_no_room(signal, &before, &now);
+        assert!(fired(Signal::NetnsDropped));
+        assert!(!fired(Signal::NetnsCreated) && !fired(Signal::Exec));
     }
 
     #[test]

@@ -162,9 +162,10 @@ impl<'a> Assembly<'a> {
         let mut stream = self.stream()?;
         let resumed = self.resume(&mut session, kept.flatten(), &earlier)?;
         if let Some(checkpoint) = &mut checkpoint {
-            // The file that begins now leaves out the events before it.
+            // The file that begins now leaves out the events before it. Its time is that of the state: what the rings have is
+            // read later.
             tell_rest(&mut session, &mut stream).await?;
-            checkpoint.begin(clock::now(), &mut session);
+            checkpoint.begin(resumed.unwrap_or_else(clock::now), &mut session);
         }
         let mut outlets = Outlets::new(stream, recording, checkpoint, held);
         let history = self.begin(&mut session, &mut outlets, resumed, &mut earlier)?;
@@ -221,11 +222,10 @@ impl<'a> Assembly<'a> {
         earlier: &[Earlier],
     ) -> anyhow::Result<Option<Timestamp>> {
         let told = self.hooks.drain.told(earlier);
-        let resumed = kept
-            .map(|it| it.resume(session, told.unwrap_or(resume::ALL), clock::now()))
-            .transpose()?
-            .flatten();
-        self.hooks.drain.page().tell(resumed.and(told).unwrap_or(session.last_seq()));
+        let resumed =
+            kept.map(|it| it.resume(session, |read| told.of(read), clock::now())).transpose()?.flatten();
+        let told = resumed.and_then(|_| told.of(session.engine().rings_read()));
+        self.hooks.drain.page().tell(told.unwrap_or(session.last_seq()));
         if resumed.is_none() {
             // A state without it is one that goes on from nothing.
             let fact = Fact::RingsRead(self.hooks.drain.begins());
@@ -246,12 +246,23 @@ impl<'a> Assembly<'a> {
         let drain = &mut self.hooks.drain;
         let before = session.engine().rings_read().filter(|_| resumed.is_some());
         let is_whole = before.is_some_and(|before| drain.goes_on_from(&before, earlier));
+        // Hooks that were left before the last agent, which had others: it has told what it saw itself.
+        let told_by_others =
+            resumed.filter(|_| before.is_some_and(|before| !drain.follows(&before, earlier)));
+        let is_told = |seen: &Observation| {
+            seen.origin == Origin::Kernel && told_by_others.is_some_and(|until| seen.at <= until)
+        };
+        if resumed.is_some() && !drain.is_pinned() {
+            // No agent can go on from here in the rings that the last one read.
+            let fact = Fact::RingsRead(drain.begins());
+            session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
+        }
         for (portion, batch) in drain.begin(before, earlier).into_iter().enumerate() {
             if portion > 0 {
                 // An agent that is killed before it has taken all of it has taken a part for good.
                 outlets.write(session, clock::now())?;
             }
-            for seen in batch {
+            for seen in batch.into_iter().filter(|seen| !is_told(seen)) {
                 session.call(Call::Observe(seen))?;
             }
         }

@@ -109,7 +109,17 @@ mod tests {
 
     fn report(signal: Signal, mechanism: Option<Mechanism>) -> HookReport {
         let (programs, missed, lacks) = (Vec::new(), Vec::new(), BTreeSet::new());
-        HookReport { signal, need: Need::Nice, mechanism, programs, note: "", netlink: true, missed, lacks }
+        HookReport {
+            signal,
+            need: Need::Nice,
+            mechanism,
+            programs,
+            note: "",
+            netlink: true,
+            missed,
+            lacks,
+            may_improve: false,
+        }
     }
 
     #[test]

@@ -83,6 +83,7 @@ impl Ladder<'_> {
             netlink: hook.netlink,
             missed: Vec::new(),
             lacks: BTreeSet::new(),
+            may_improve: false,
         };
         for one in hook.tries {
             let tried = self.support.check(hook, one).and_then(|()| self.attach(one));
@@ -95,6 +96,7 @@ impl Ladder<'_> {
                 }
                 Err(why) => {
                     report.missed.push((one.mechanism, why.text));
+                    report.may_improve |= why.may_pass;
                     // Only the best mechanism that could be had counts: with it the others would not be used.
                     if report.lacks.is_empty() {
                         report.lacks = why.lacks;

@@ -29,7 +29,7 @@ use crate::{
     source::live::{
         error::Error,
         pin::{PinError, PinnedSet, Pins, SetName},
-        plan::{self, HOOKS},
+        plan::{self, HOOKS, Need},
     },
 };
 
@@ -48,6 +48,8 @@ struct Left {
 pub(super) struct TakenOver {
     pub(super) maps: HookMaps,
     pub(super) programs: Vec<(&'static str, OwnedFd)>,
+    /// The hooks stay attached as long as these live, even if somebody removes the pins.
+    pub(super) links: Vec<PinnedLink>,
     /// The programs that are attached only as long as these live.
     pub(super) attached_again: Vec<Program>,
     pub(super) reports: Vec<HookReport>,
@@ -76,14 +78,15 @@ pub(super) fn identity(options: &Options<'_>) -> u64 {
     hasher.finish()
 }
 
-/// Pins the loaded hooks. `links` are those that the kernel lets us pin.
+/// Pins the loaded hooks. `links` are those that the kernel lets us pin. They are given back: a hook stays attached as long
+/// as its link is pinned or open.
 pub(super) fn pin(
     pins: &Pins,
     identity: u64,
     ebpf: &mut Ebpf,
     reports: &[HookReport],
     links: BTreeMap<&'static str, FdLink>,
-) -> Result<(), PinError> {
+) -> Result<Vec<PinnedLink>, PinError> {
     let refused = |what: &str, why: String| PinError::Refused { what: what.to_owned(), why };
     let hooks = match ebpf.map("LIFECYCLE") {
         Some(Map::RingBuf(ring)) => {
@@ -103,10 +106,10 @@ pub(super) fn pin(
             let Some(program) = ebpf.program_mut(name) else { continue };
             program.pin(folder.program(name)).map_err(|error| refused(name, root_cause(&error)))?;
         }
-        for (name, link) in links {
-            link.pin(folder.link(name)).map_err(|error| refused(name, root_cause(&error)))?;
-        }
-        Ok(())
+        let pinned = links.into_iter().map(|(name, link)| {
+            link.pin(folder.link(name)).map_err(|error| refused(name, root_cause(&error)))
+        });
+        pinned.collect()
     })
 }
 
@@ -121,12 +124,12 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 /// The report as it is left to the next agent.
 fn report(reports: &[HookReport]) -> Vec<u8> {
     let attached = reports.iter().map(HookReport::fact).collect();
-    let can_improve = reports.iter().any(|report| !report.lacks.is_empty());
+    let can_improve = reports.iter().any(|report| report.may_improve || !report.lacks.is_empty());
     serde_json::to_vec(&Left { attached, can_improve }).unwrap_or_default()
 }
 
-/// Takes hooks over. `None` if new ones should be loaded: these have done nothing for a while, or better mechanisms may be
-/// allowed by now.
+/// Takes hooks over. `None` if new ones should be loaded: these have done nothing for a while, a required one of them is
+/// missing, or better mechanisms may be allowed by now.
 pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<TakenOver>, Error> {
     let folder = set.folder();
     let maps = HookMaps::open(&folder)?;
@@ -140,20 +143,27 @@ pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<Ta
         return Ok(None);
     }
     let mut reports = Vec::new();
-    let (mut programs, mut detached, mut attached_again) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut programs, mut links) = (Vec::new(), Vec::new());
+    let (mut detached, mut attached_again) = (Vec::new(), Vec::new());
     for hook in HOOKS {
         let Some(attached) = left.attached.iter().find(|attached| attached.signal == hook.signal) else {
             return Ok(None);
         };
         let by = hook.tries.iter().find(|one| Some(one.mechanism) == attached.mechanism);
+        if by.is_none() && hook.need == Need::Core {
+            return Ok(None);
+        }
         for program in by.map_or(&[][..], |one| one.programs) {
             let refused = |source| Error::TakenOver { program: program.name, source };
             let opened = run::open(&folder.program(program.name));
             let opened = opened.map_err(|error| refused(error.into()))?;
-            if PinnedLink::from_pin(folder.link(program.name)).is_err() {
-                let path = folder.program(program.name);
-                attached_again.push(attach(&path, attached.mechanism, program.target).map_err(refused)?);
-                detached.push(program.name);
+            match PinnedLink::from_pin(folder.link(program.name)) {
+                Ok(link) => links.push(link),
+                Err(_) => {
+                    let path = folder.program(program.name);
+                    attached_again.push(attach(&path, attached.mechanism, program.target).map_err(refused)?);
+                    detached.push(program.name);
+                }
             }
             programs.push((program.name, opened));
         }
@@ -166,9 +176,10 @@ pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<Ta
             netlink: hook.netlink,
             missed: attached.missed.clone(),
             lacks: BTreeSet::new(),
+            may_improve: false,
         });
     }
-    Ok(Some(TakenOver { maps, programs, attached_again, reports, detached }))
+    Ok(Some(TakenOver { maps, programs, links, attached_again, reports, detached }))
 }
 
 /// Attaches a program again whose link cannot be pinned.

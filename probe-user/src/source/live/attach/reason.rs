@@ -14,12 +14,26 @@ const LINE: usize = 160;
 pub(super) struct Why {
     pub(super) text: String,
     pub(super) lacks: BTreeSet<Lack>,
+    /// It may be over at the next try: a setting that is easily changed, or a want of memory.
+    pub(super) may_pass: bool,
 }
 
 impl From<String> for Why {
     fn from(text: String) -> Self {
-        Self { text, lacks: BTreeSet::new() }
+        Self { text, lacks: BTreeSet::new(), may_pass: false }
     }
+}
+
+/// Whether the same call may succeed at another time.
+pub(super) fn may_pass(error: &ProgramError) -> bool {
+    let error = match error {
+        ProgramError::LoadError { io_error, .. } => io_error,
+        ProgramError::SyscallError(error) => &error.io_error,
+        _ => return false,
+    };
+    let passing =
+        [libc::ENOMEM, libc::EBUSY, libc::EAGAIN, libc::EINTR, libc::EMFILE, libc::ENFILE, libc::ENOSPC];
+    error.raw_os_error().is_some_and(|number| passing.contains(&number))
 }
 
 pub(super) fn reason(error: &ProgramError) -> String {

@@ -58,10 +58,10 @@ pub(crate) struct HeldRoom(Arc<Mapping>);
 
 impl HeldRoom {
     /// The room of all records before this position is free again. The ring must be read once more after this: the kernel
-    /// did not wake its reader for what came before.
+    /// did not wake its reader for what came before. Room that was given back stays free.
     pub(crate) fn give_back(&self, position: u64) {
         if let Ok(position) = usize::try_from(position) {
-            self.0.position().store(position, Ordering::Release);
+            self.0.position().fetch_max(position, Ordering::AcqRel);
             // Either the reader, who reads after this, sees a new record, or the kernel sees this position.
             atomic::fence(Ordering::SeqCst);
         }
@@ -341,6 +341,9 @@ mod tests {
         assert_eq!(next(&mut ring).as_deref(), Some(&b"two"[..]));
         assert_eq!((next(&mut ring), writer.told()), (None, 0));
         held.give_back(after_one);
+        assert_eq!(writer.told(), after_one);
+        // Else the kernel would take the ring for full.
+        held.give_back(0);
         assert_eq!(writer.told(), after_one);
         let mut later = RingMap::new(ring.as_fd(), page_size()).expect("a ring");
         assert_eq!(next(&mut later).as_deref(), Some(&b"two"[..]));

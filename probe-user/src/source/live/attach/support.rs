@@ -10,7 +10,7 @@ use aya::programs::ProgramError;
 use probe_common::knob::{ABSENT, Member, Offsets};
 
 use super::{
-    reason::{Why, reason},
+    reason::{Why, may_pass, reason},
     symbol::Symbol,
 };
 use crate::{
@@ -111,7 +111,8 @@ impl<'a> Support<'a> {
                 if self.kprobes { Ok(()) } else { Err("this kernel has no kprobes".to_owned().into()) }
             }
             Mechanism::Tracepoint if !self.tracefs => {
-                Err(Why { text: "tracefs is not mounted".to_owned(), lacks: BTreeSet::from([Lack::Tracefs]) })
+                let why = Why::from("tracefs is not mounted".to_owned());
+                Err(Why { lacks: BTreeSet::from([Lack::Tracefs]), ..why })
             }
             Mechanism::RawTracepoint if signal == Signal::NetnsDropped || signal == Signal::NetnsFreed => {
                 let why = self.cleanup_net.why_not(CLEANUP_NET, self.here, self.kptr_restrict.as_deref());
@@ -124,9 +125,9 @@ impl<'a> Support<'a> {
     /// Without ftrace both kinds attach and never fire, on Linux 6.1 for instance.
     fn ftrace_is_on(&self) -> Result<(), Why> {
         if self.ftrace_off {
-            Err("kernel.ftrace_enabled is 0: it would attach and never fire (sysctl kernel.ftrace_enabled=1)"
-                .to_owned()
-                .into())
+            let text =
+                "kernel.ftrace_enabled is 0: it would attach and never fire (sysctl kernel.ftrace_enabled=1)";
+            Err(Why { may_pass: true, ..text.to_owned().into() })
         } else {
             Ok(())
         }
@@ -135,7 +136,7 @@ impl<'a> Support<'a> {
     /// Why the kernel refused to attach a program.
     pub(super) fn refused(&self, error: &ProgramError, is_perf_event: bool) -> Why {
         let paranoid = self.perf_event_paranoid.as_deref().and_then(|text| text.parse().ok());
-        why(error, is_perf_event, paranoid)
+        Why { may_pass: may_pass(error), ..why(error, is_perf_event, paranoid) }
     }
 
     /// A struct member that only this hook's programs read, and that this kernel does not have.
@@ -162,7 +163,7 @@ fn why(error: &ProgramError, is_perf_event: bool, paranoid: Option<i32>) -> Why 
         (_, Some(libc::EPERM)) => "the seccomp profile of the container forbids it".to_owned(),
         (_, _) => return text.into(),
     };
-    Why { text: format!("{text}: {forbids}"), lacks: BTreeSet::from([Lack::PerfEvents]) }
+    Why { lacks: BTreeSet::from([Lack::PerfEvents]), ..format!("{text}: {forbids}").into() }
 }
 
 /// Whether this process may load programs that read kernel memory.

@@ -68,7 +68,7 @@ impl Symbol {
             Self::Absent => (format!("{SYMBOLS} does not have {name}"), None),
             Self::Unreadable(error) => (format!("{SYMBOLS} cannot be read: {error}"), None),
         };
-        Some(Why { text, lacks: lack.into_iter().collect::<BTreeSet<_>>() })
+        Some(Why { lacks: lack.into_iter().collect::<BTreeSet<_>>(), ..text.into() })
     }
 }
 
