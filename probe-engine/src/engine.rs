@@ -123,6 +123,12 @@ impl Engine {
         self.flush();
     }
 
+    /// The time that it was told last.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// When `advance` has something to do, if nothing else happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {

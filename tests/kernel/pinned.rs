@@ -250,7 +250,13 @@ fn check(place: &Place, ids: &[String]) -> Result<bool> {
     let expected = ["cni.started ADD", "cni.finished ADD", "cni.started DEL", "cni.finished DEL"];
     for id in ids {
         let calls = told.get(id.as_str()).map_or(&[][..], Vec::as_slice);
-        ensure!(calls == expected, "of {id}: {calls:?}\n{}", place.errors());
+        ensure!(
+            calls == expected,
+            "of {id}, {} of {}: {calls:?}\n{}",
+            ids.iter().position(|it| it == id).unwrap_or_default(),
+            ids.len(),
+            place.errors()
+        );
     }
     Ok(true)
 }
@@ -415,7 +421,13 @@ fn what_an_agent_without_pins_has_told_is_not_told_again() -> Result<()> {
     for id in &ids {
         let calls = told.get(id.as_str()).map_or(&[][..], Vec::as_slice);
         let expected = ["cni.started ADD", "cni.finished ADD", "cni.started DEL", "cni.finished DEL"];
-        ensure!(calls == expected, "of {id}: {calls:?}\n{}", place.errors());
+        ensure!(
+            calls == expected,
+            "of {id}, {} of {}: {calls:?}\n{}",
+            ids.iter().position(|it| it == id).unwrap_or_default(),
+            ids.len(),
+            place.errors()
+        );
     }
     // The times between the agents are told, though not what happened in them.
     let gaps = events.iter().filter(|event| event["gap"]["what"] == "no_agent").count();

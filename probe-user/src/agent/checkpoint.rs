@@ -16,7 +16,7 @@ use std::{io, mem, time::Duration};
 
 use self::place::Place;
 use crate::{
-    engine::world::CheckpointEntry,
+    engine::{Call, world::CheckpointEntry},
     model::time::Timestamp,
     recording::Writer,
     session::Session,
@@ -49,6 +49,14 @@ pub(crate) struct Checkpoint {
     retry_at: Timestamp,
     /// How many jobs the thread was given.
     given: u64,
+}
+
+/// Has the engine settle all until its own time, as the next agent's engine will. Returns whether that told nothing.
+pub(crate) fn settles(session: &mut Session) -> bool {
+    let (at, before) = (session.engine().now(), session.output().len());
+    // A recording that cannot go on says so at the next call.
+    session.call(Call::Advance(at)).ok();
+    session.output().len() == before
 }
 
 #[derive(Debug)]
@@ -104,7 +112,11 @@ impl Checkpoint {
                     room.send(Job::Add(mem::take(calls)));
                 }
             }
-            Some(_) | None if now >= self.retry_at => self.begin(now, session),
+            Some(_) | None if now >= self.retry_at => {
+                if !all_is_told || settles(session) {
+                    self.begin(now, session);
+                }
+            }
             Some(_) | None => {}
         }
         self.file.as_ref()?;
@@ -123,7 +135,8 @@ impl Checkpoint {
         self.writer.done().changed().await;
     }
 
-    /// Begins a file with the present state.
+    /// Begins a file with the present state. Its time is that of the engine, which must have settled all until then: the next
+    /// agent makes the same calls with the same results. `now` is the time of an engine that was told none.
     pub(crate) fn begin(&mut self, now: Timestamp, session: &mut Session) {
         let Some(room) = self.writer.reserve() else { return };
         self.given += 1;
@@ -136,7 +149,8 @@ impl Checkpoint {
         let entries = session.engine().dump();
         self.file = Some(Growing { added: 0, limit: ADDED.max(entries.len() * ADDED_FOR_ENTRY) });
         session.keep_journal(Some(Writer::without_header()));
-        room.send(Job::Begin { entries, at: now });
+        let at = Some(session.engine().now()).filter(|at| *at > Timestamp::ZERO).unwrap_or(now);
+        room.send(Job::Begin { entries, at });
     }
 
     fn give_up(&mut self, now: Timestamp, session: &mut Session) {

@@ -480,6 +480,10 @@ impl RingReader {
     /// Sends the remaining records, and how many were lost. Nothing is read after that, so the watermark needs no
     /// slack.
     async fn finish(&mut self, feed: &BatchSender) {
+        if self.told.is_some() {
+            // So that all is told that happened before the end was asked for: the watermark stays behind by as much.
+            time::sleep(SLACK).await;
+        }
         let caught_up = self.catch_up(feed).await;
         let now = clock::now();
         let mut last = Batch::new();

@@ -29,7 +29,7 @@ use crate::{
     agent::{
         Agent, AgentError, Routes,
         checkpoint::{
-            Checkpoint,
+            self, Checkpoint,
             resume::{self, Kept},
         },
         outlets::Outlets,
@@ -162,10 +162,11 @@ impl<'a> Assembly<'a> {
         let mut stream = self.stream()?;
         let resumed = self.resume(&mut session, kept.flatten(), &earlier)?;
         if let Some(checkpoint) = &mut checkpoint {
-            // The file that begins now leaves out the events before it. Its time is that of the state: what the rings have is
-            // read later.
+            // The file that begins now leaves out the events before it. Its time is that of the state, since what the rings
+            // have is read later.
+            checkpoint::settles(&mut session);
             tell_rest(&mut session, &mut stream).await?;
-            checkpoint.begin(resumed.unwrap_or_else(clock::now), &mut session);
+            checkpoint.begin(clock::now(), &mut session);
         }
         let mut outlets = Outlets::new(stream, recording, checkpoint, held);
         let history = self.begin(&mut session, &mut outlets, resumed, &mut earlier)?;
