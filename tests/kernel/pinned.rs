@@ -429,9 +429,8 @@ fn what_an_agent_without_pins_has_told_is_not_told_again() -> Result<()> {
             place.errors()
         );
     }
-    // The times between the agents are told, though not what happened in them.
-    let gaps = events.iter().filter(|event| event["gap"]["what"] == "no_agent").count();
-    ensure!(gaps >= 2, "{gaps} gaps");
+    // The time between the last two is told, though not what happened in it. The first may have ended before it kept a state.
+    ensure!(events.iter().any(|event| event["gap"]["what"] == "no_agent"), "no gap");
     Ok(())
 }
 
