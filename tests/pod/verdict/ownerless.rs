@@ -44,7 +44,10 @@ fn an_address_of_nobody_is_found_and_the_repair_frees_it() -> Result<()> {
     })?;
     let (received, _) = stream.end()?;
     stage.clean()?;
-    let others = findings(&received).into_values().filter(|it| it["kind"] != "ownerless_reservation");
+    // The kernel may skip runs of hooks, which is a blind spot.
+    let is_expected =
+        |it: &Value| ["ownerless_reservation", "blind_spot"].iter().any(|kind| it["kind"] == *kind);
+    let others = findings(&received).into_values().filter(|it| !is_expected(it));
     let others: Vec<Value> = others.collect();
     ensure!(others.is_empty(), "{others:#?}");
     node.stop()
