@@ -161,8 +161,14 @@ fn runtime(read: &RuntimeRead) -> String {
 
 fn networks(read: &NetworksRead) -> String {
     let mut text = format!("  networks{}\n", if read.complete { "" } else { ", incomplete" });
-    for Network { name, plugins, ipam, pools } in &read.networks {
+    for Network { name, plugins, delegates, ipam, pools } in &read.networks {
         let ipam = ipam.as_deref().unwrap_or("-");
+        // In brackets those that another plugin calls.
+        let plugin = |name: &String| match delegates.contains(name) {
+            true => format!("({name})"),
+            false => name.clone(),
+        };
+        let plugins: Vec<String> = plugins.iter().map(plugin).collect();
         writeln!(text, "    {name} of {} with {ipam}", plugins.join(" ")).expect("text grows");
         for Pool { subnet, first, last, size } in pools {
             writeln!(text, "      {subnet} from {first} to {last}: {size}").expect("text grows");
