@@ -70,9 +70,9 @@ fn a_pod_that_began_without_a_configuration_needs_none() {
         story.until(400 * SECOND).moment();
         let (_, engine) = story.judge(400 * SECOND);
         let kinds = engine.findings().map(|it| it.kind.clone());
-        let causes = kinds.filter_map(|kind| match kind {
-            Kind::StuckStart(it) => Some(it.cause),
-            _ => None,
+        let causes = kinds.filter_map(|kind| {
+            let Kind::StuckStart(it) = kind else { return None };
+            Some(it.cause)
         });
         causes.collect::<Vec<_>>()
     };
