@@ -246,19 +246,31 @@ fn check(place: &Place, ids: &[String]) -> Result<bool> {
     ensure!(gaps.is_empty(), "{gaps:#?}\n{}", place.errors());
     let (events, repeated) = check_numbers(all).with_context(|| place.errors())?;
     ensure!(repeated <= place.runs * EVENTS_OF_A_WRITE, "{repeated} events were written twice");
-    let told = calls(&events);
-    let expected = ["cni.started ADD", "cni.finished ADD", "cni.started DEL", "cni.finished DEL"];
-    for id in ids {
-        let calls = told.get(id.as_str()).map_or(&[][..], Vec::as_slice);
-        ensure!(
-            calls == expected,
-            "of {id}, {} of {}: {calls:?}\n{}",
-            ids.iter().position(|it| it == id).unwrap_or_default(),
-            ids.len(),
-            place.errors()
-        );
-    }
+    check_calls(place, &events, ids)?;
     Ok(true)
+}
+
+/// Each call of each sandbox is told once, in its order.
+fn check_calls(place: &Place, events: &[Value], ids: &[String]) -> Result<()> {
+    let told = calls(events);
+    let expected = ["cni.started ADD", "cni.finished ADD", "cni.started DEL", "cni.finished DEL"];
+    for (number, id) in ids.iter().enumerate() {
+        let calls = told.get(id.as_str()).map_or(&[][..], Vec::as_slice);
+        let count = ids.len();
+        ensure!(calls == expected, "of {id}, {number} of {count}: {calls:?}\n{}", place.errors());
+    }
+    Ok(())
+}
+
+/// Tries again where the kernel skipped runs of hooks, for which `attempt` returns false.
+fn without_skipped_runs(attempt: impl Fn() -> Result<bool>) -> Result<()> {
+    const TRIES: usize = 3;
+    for _ in 0..TRIES {
+        if attempt()? {
+            return Ok(());
+        }
+    }
+    bail!("the kernel skipped runs of hooks each time")
 }
 
 /// A number below `below`, another one for each `n`.
@@ -282,13 +294,7 @@ fn rounds() -> usize {
 /// Runs agents one after the other while the runtime works. `end` says how each one ends, and `arguments` how each one is
 /// started.
 fn follow(end: impl Fn(usize) -> End, arguments: impl Fn(usize) -> &'static [&'static str]) -> Result<()> {
-    const TRIES: usize = 3;
-    for _ in 0..TRIES {
-        if follow_once(&end, &arguments)? {
-            return Ok(());
-        }
-    }
-    bail!("the kernel skipped runs of hooks each time")
+    without_skipped_runs(|| follow_once(&end, &arguments))
 }
 
 fn follow_once(
@@ -374,64 +380,52 @@ fn detach_leaves_nothing_behind() -> Result<()> {
 /// The pins are not all that holds the hooks of an agent that runs.
 #[test]
 fn removed_pins_do_not_end_the_hooks_of_a_running_agent() -> Result<()> {
-    let before = programs()?;
-    let mut place = Place::new()?;
-    let mut run = place.run(&[])?;
-    run.attached()?;
-    let own: BTreeSet<u32> = programs()?.difference(&before).copied().collect();
-    let sets: Vec<PathBuf> =
-        fs::read_dir(&place.pins)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-    for set in &sets {
-        for pin in fs::read_dir(set)? {
-            fs::remove_file(pin?.path())?;
+    without_skipped_runs(|| {
+        let mut place = Place::new()?;
+        let mut run = place.run(&[])?;
+        run.attached()?;
+        let sets = fs::read_dir(&place.pins)?.collect::<io::Result<Vec<_>>>()?;
+        ensure!(!sets.is_empty(), "nothing was pinned");
+        for set in &sets {
+            for pin in fs::read_dir(set.path())? {
+                fs::remove_file(pin?.path())?;
+            }
+            fs::remove_dir(set.path())?;
         }
-        fs::remove_dir(set)?;
-    }
-    ensure!(!sets.is_empty() && !own.is_empty(), "nothing was pinned");
-    let churn = Churn::start()?;
-    thread::sleep(Duration::from_millis(if machine::is_emulated() { 8_000 } else { 1_000 }));
-    let ids = churn.end()?;
-    let status = run.end(End::Stopped)?;
-    ensure!(status.success(), "{status}");
-    // Nothing can be expected of runs that the kernel skipped.
-    check(&place, &ids).map(drop)
+        let ids = Churn::start()?.end()?;
+        let status = run.end(End::Stopped)?;
+        ensure!(status.success(), "{status}");
+        check(&place, &ids)
+    })
 }
 
 /// An agent without pins beside the rings of an earlier one, and then one that takes these over: the first has told what
 /// happened, and the second does not tell it again.
 #[test]
 fn what_an_agent_without_pins_has_told_is_not_told_again() -> Result<()> {
-    let mut place = Place::new()?;
-    let mut first = place.run(&[])?;
-    first.attached()?;
-    first.end(End::Killed)?;
-    let mut unpinned = place.run(&["--no-pin"])?;
-    unpinned.attached()?;
-    let ids = Churn::start()?.end()?;
-    unpinned.end(End::Stopped)?;
-    let mut last = place.run(&[])?;
-    last.attached()?;
-    last.end(End::Stopped)?;
-    let all = place.events()?;
-    if all.iter().any(|event| event["gap"]["what"] == "skipped_run") {
-        return Ok(());
-    }
-    let (events, _) = check_numbers(all).with_context(|| place.errors())?;
-    let told = calls(&events);
-    for id in &ids {
-        let calls = told.get(id.as_str()).map_or(&[][..], Vec::as_slice);
-        let expected = ["cni.started ADD", "cni.finished ADD", "cni.started DEL", "cni.finished DEL"];
-        ensure!(
-            calls == expected,
-            "of {id}, {} of {}: {calls:?}\n{}",
-            ids.iter().position(|it| it == id).unwrap_or_default(),
-            ids.len(),
-            place.errors()
-        );
-    }
-    // The time between the last two is told, though not what happened in it. The first may have ended before it kept a state.
-    ensure!(events.iter().any(|event| event["gap"]["what"] == "no_agent"), "no gap");
-    Ok(())
+    without_skipped_runs(|| {
+        let mut place = Place::new()?;
+        let mut first = place.run(&[])?;
+        first.attached()?;
+        first.end(End::Killed)?;
+        let mut unpinned = place.run(&["--no-pin"])?;
+        unpinned.attached()?;
+        let ids = Churn::start()?.end()?;
+        unpinned.end(End::Stopped)?;
+        let mut last = place.run(&[])?;
+        last.attached()?;
+        last.end(End::Stopped)?;
+        let all = place.events()?;
+        if all.iter().any(|event| event["gap"]["what"] == "skipped_run") {
+            return Ok(false);
+        }
+        let (events, _) = check_numbers(all).with_context(|| place.errors())?;
+        check_calls(&place, &events, &ids)?;
+        // The time between the last two is told, though not what happened in it. The first may have ended before it kept a
+        // state.
+        ensure!(events.iter().any(|event| event["gap"]["what"] == "no_agent"), "no gap");
+        Ok(true)
+    })
 }
 
 /// What was left fills the ring until it is kept. The hooks work all the same, and the agent says so.

@@ -103,12 +103,18 @@ pub struct RingReader {
 pub(crate) struct Told(BTreeMap<u32, u64>);
 
 impl Told {
-    /// The number of the last event that was told by the agents that read these hooks and those after them; `None` if the
-    /// hooks are not here, so that nothing shows it.
+    /// The number of the last event that was told by the agents that read these hooks and those after them; `None` if none of
+    /// them left hooks, so that nothing shows it.
     pub(crate) fn of(&self, read: Option<RingsRead>) -> Option<u64> {
-        let is_here = self.0.contains_key(&read?.hooks);
-        self.0.values().copied().max().filter(|_| is_here)
+        let is_left = is_followed(self.0.keys().copied(), read?.hooks);
+        self.0.values().copied().max().filter(|_| is_left)
     }
+}
+
+/// Whether an agent that had these hooks, or one after it, left some. The kernel numbers rings in the order in which they are
+/// made, and an agent that replaced the hooks of another has removed them.
+fn is_followed(mut left: impl Iterator<Item = u32>, hooks: u32) -> bool {
+    left.any(|other| other >= hooks)
 }
 
 /// Gives the room of records back, once what they led to is safe.
@@ -215,10 +221,10 @@ impl RingReader {
         Told(left.chain(own).map(|(hooks, page)| (hooks, page.told())).collect())
     }
 
-    /// Whether the last agent had read hooks that are here, or none.
+    /// Whether the last agent, or one after it, left hooks. Else those that are here were left before it.
     pub(crate) fn follows(&self, before: &RingsRead, earlier: &[Earlier]) -> bool {
         let left = earlier.iter().filter_map(|one| one.maps.as_ref()).map(|maps| maps.hooks);
-        left.chain([self.begins.hooks]).any(|hooks| hooks == before.hooks)
+        is_followed(left.chain([self.begins.hooks]), before.hooks)
     }
 
     /// Whether a next agent may read these rings.
@@ -512,5 +518,22 @@ async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => time::sleep_until(deadline).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{RingsRead, Told};
+
+    #[test]
+    fn hooks_that_were_left_show_what_was_told_by_their_agents_and_later_ones_alone() {
+        let told = Told(BTreeMap::from([(7, 40), (9, 44)]));
+        let of = |hooks| told.of(Some(RingsRead { hooks, ..RingsRead::default() }));
+        // The agent that made ring 9 has removed ring 8, and was killed before that was in the state.
+        assert_eq!([7, 8, 9].map(of), [Some(44); 3]);
+        // The agent of ring 10 had no pins.
+        assert_eq!((of(10), told.of(None)), (None, None));
     }
 }
