@@ -280,7 +280,7 @@ impl RingReader {
         self.read = self.begins_after(told(self.begins.hooks));
         records.retain(|record| record.after > earlier::position(&self.read, record.ring));
         let mut batches = Vec::new();
-        if let Some(hooks) = earlier::followed(before, self.read.hooks, earlier) {
+        if let Some(hooks) = earlier::followed(before, self.read, earlier) {
             self.records = records;
             let own = self.decode(now);
             // Hooks of this agent that are as old saw all of that too.

@@ -26,15 +26,27 @@ const TWINS: Duration = Duration::from_millis(1);
 /// before they had read anything.
 pub(super) fn followed(
     before: Option<RingsRead>,
-    own: u32,
+    own: RingsRead,
     earlier: &mut [Earlier],
 ) -> Option<&mut HookMaps> {
-    let all = earlier.iter_mut().filter_map(|one| one.maps.as_mut());
+    let all = || earlier.iter().filter_map(|one| one.maps.as_ref()).map(HookMaps::begins);
+    let hooks = choose(before, own, all())?;
+    earlier.iter_mut().filter_map(|one| one.maps.as_mut()).find(|maps| maps.hooks == hooks)
+}
+
+/// Which of the hooks that are `left` to follow instead of this agent's `own`. If no agent kept how far it had read, those
+/// that are here for the longest saw all that the others did.
+fn choose(
+    before: Option<RingsRead>,
+    own: RingsRead,
+    mut left: impl Iterator<Item = RingsRead>,
+) -> Option<u32> {
     match before {
-        Some(before) if before.hooks == own => None,
-        Some(before) => all.into_iter().find(|maps| maps.hooks == before.hooks),
-        None => all.max_by_key(|maps| maps.page.since()),
+        Some(before) if before.hooks == own.hooks => None,
+        Some(before) => left.find(|begin| begin.hooks == before.hooks),
+        None => left.min_by_key(|begin| begin.since).filter(|begin| begin.since < own.since),
     }
+    .map(|begin| begin.hooks)
 }
 
 /// What one set of hooks has left, and what of it was told before.
@@ -149,7 +161,7 @@ mod tests {
         tally::{Ring, Tally},
     };
 
-    use super::{Batch, Loss, RingsRead, join, tell_losses};
+    use super::{Batch, Loss, RingsRead, choose, join, tell_losses};
     use crate::{
         model::{
             fact::{Fact, Observation, Origin},
@@ -165,6 +177,23 @@ mod tests {
     }
 
     const CHANGE: u64 = 10_000_000;
+
+    fn begin(hooks: u32, since: u64) -> RingsRead {
+        RingsRead { hooks, since: Timestamp(since), ..RingsRead::default() }
+    }
+
+    #[test]
+    fn without_a_kept_position_the_oldest_hooks_are_followed() {
+        let left = || [begin(8, 20), begin(9, 30)].into_iter();
+        // This agent's own are new, or those of a first agent that died before it had kept anything.
+        assert_eq!(choose(None, begin(10, 40), left()), Some(8));
+        assert_eq!(choose(None, begin(7, 10), left()), None);
+        assert_eq!(choose(None, begin(10, 40), [].into_iter()), None);
+        // Whoever kept a position read one of them.
+        assert_eq!(choose(Some(begin(9, 30)), begin(10, 40), left()), Some(9));
+        assert_eq!(choose(Some(begin(7, 10)), begin(7, 10), left()), None);
+        assert_eq!(choose(Some(begin(6, 5)), begin(7, 10), left()), None);
+    }
 
     #[test]
     fn each_event_around_the_change_is_told_once() {
