@@ -1,9 +1,9 @@
 //! The shipped agent: its size, its start time, and its memory after many pods.
 
 use std::{
-    env, fs,
+    fs,
     io::{BufRead as _, BufReader, Read as _},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use nix::{
     unistd::Pid,
 };
 use tempfile::TempDir;
-use tests::{cgroupfs::Hierarchy, guard::netns::MountedNetns, live::Shared, machine, refusal};
+use tests::{cgroupfs::Hierarchy, guard::netns::MountedNetns, live::Shared, machine, program, refusal};
 
 use crate::{
     cni::call::{Environment, Runtime},
@@ -30,7 +30,7 @@ const STORM_KB: u64 = 40_000;
 
 #[test]
 fn the_binary_and_its_memory_stay_small() -> Result<()> {
-    let path = agent()?;
+    let path = program::agent()?;
     let size = fs::metadata(&path)?.len();
     ensure!(size < SIZE, "{} has {size} bytes", path.display());
     let hierarchy = Shared::start()?.hierarchy().clone();
@@ -51,7 +51,7 @@ fn the_binary_and_its_memory_stay_small() -> Result<()> {
 /// it has one, that thread spends hardly any CPU time. The namespaces give no finding.
 #[test]
 fn a_storm_of_namespaces_costs_little_and_leaves_no_verdict() -> Result<()> {
-    let path = agent()?;
+    let path = program::agent()?;
     let (hierarchy, is_needed) = {
         let live = Shared::start()?;
         (live.hierarchy().clone(), live.needs_netlink())
@@ -98,16 +98,6 @@ fn pods() -> usize {
     } else {
         100
     }
-}
-
-/// The shipped program. It is beside this test where xtask gathered everything, and otherwise where `cargo xtask
-/// build` puts it.
-pub(crate) fn agent() -> Result<PathBuf> {
-    let own = env::current_exe()?;
-    let gathered = own.with_file_name("sandprobe");
-    let dist = own.ancestors().nth(3).map(|target| target.join("dist/sandprobe"));
-    let found = [Some(gathered), dist].into_iter().flatten().find(|path| path.is_file());
-    found.context("there is no sandprobe to test: cargo xtask build")
 }
 
 /// Does for one pod what a runtime and a kubelet do, as the kernel sees it.

@@ -6,9 +6,9 @@ use std::{collections::BTreeMap, fs, time::Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use probe_user::confine::{Measure, State, survey};
-use tests::machine;
+use tests::{machine, program};
 
-use crate::agent::{Agent, agent};
+use crate::agent::Agent;
 
 const DAC_READ_SEARCH: u64 = 1 << 2;
 const NET_ADMIN: u64 = 1 << 12;
@@ -23,7 +23,7 @@ type Status = BTreeMap<String, String>;
 
 #[test]
 fn every_thread_has_what_it_needs_and_no_more() -> Result<()> {
-    let mut agent = Agent::start(&agent()?)?;
+    let mut agent = Agent::start(&program::agent()?)?;
     let printed = agent.says("confined: ")?;
     ensure!(!printed.contains("not system calls") && !printed.contains("not capabilities"), "{printed}");
     let threads = settled(agent.pid())?;

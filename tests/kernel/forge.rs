@@ -16,7 +16,6 @@ use serde_json::Value;
 use tests::program;
 
 use crate::{
-    agent::agent,
     cni::call::{Environment, Rights, Runtime},
     container::{actor, new_id},
 };
@@ -28,7 +27,7 @@ const TRIES: usize = 3;
 fn a_user_who_is_not_root_forges_neither_pods_nor_daemons_nor_boots() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let stream = folder.path().join("stream");
-    let mut child = Command::new(agent()?)
+    let mut child = Command::new(program::agent()?)
         .args(["run", "--no-pin", "--output", "json", "--state-dir", "none"])
         .stdout(File::create(&stream)?)
         .stderr(Stdio::piped())

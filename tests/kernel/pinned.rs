@@ -4,8 +4,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,11 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use nix::{
-    sched::{CloneFlags, unshare},
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sched::{CloneFlags, unshare};
 use probe_common::{event::kind, tally::Ring};
 use probe_user::{
     model::fact::{Fact, Loss, Observation},
@@ -31,142 +25,17 @@ use probe_user::{
     },
 };
 use serde_json::Value;
-use tempfile::TempDir;
 use tests::{
-    guard::unique_name,
     live::{Live, Setup, load},
     machine,
+    succession::{End, Place, check_numbers, scattered},
 };
 use tokio::runtime;
 
 use crate::{
-    agent::agent,
     cni::call::{Environment, Runtime},
     container::new_id,
 };
-
-/// How an agent ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Killed,
-    Stopped,
-}
-
-/// The place of agents that follow one another.
-struct Place {
-    pins: PathBuf,
-    folder: TempDir,
-    runs: usize,
-}
-
-impl Place {
-    fn new() -> Result<Self> {
-        let pins = Path::new("/sys/fs/bpf").join(unique_name("sandprobe"));
-        Ok(Self { pins, folder: tempfile::tempdir()?, runs: 0 })
-    }
-
-    fn command(&self, name: &str) -> Result<Command> {
-        let mut command = Command::new(agent()?);
-        command.args([name, "--pin-dir"]).arg(&self.pins);
-        Ok(command)
-    }
-
-    /// Starts the next agent. The arguments may make its hooks other ones than those of the last agent.
-    fn run(&mut self, arguments: &[&str]) -> Result<Run> {
-        self.runs += 1;
-        let output = |kind| fs::File::create(self.path(self.runs, kind));
-        let child = self
-            .command("run")?
-            .args(["-o", "json", "--listen", "none", "--socket", "none", "--state-dir"])
-            .arg(self.folder.path().join("state"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(output("out")?)
-            .stderr(output("err")?)
-            .spawn()?;
-        Ok(Run { child, errors: self.path(self.runs, "err") })
-    }
-
-    fn path(&self, run: usize, kind: &str) -> PathBuf {
-        self.folder.path().join(format!("{run}.{kind}"))
-    }
-
-    fn detach(&self) -> Result<String> {
-        let output = self.command("detach")?.output()?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)?)
-    }
-
-    /// The events of all agents. A line that a killed agent wrote only in part is the last of its file.
-    fn events(&self) -> Result<Vec<Value>> {
-        let mut events = Vec::new();
-        for run in 1..=self.runs {
-            let text = fs::read_to_string(self.path(run, "out"))?;
-            let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-            for line in whole {
-                events.push(serde_json::from_str(line).with_context(|| format!("run {run}: {line}"))?);
-            }
-        }
-        Ok(events)
-    }
-
-    /// What the agents said, without the indented lines of their banners.
-    fn errors(&self) -> String {
-        let said = (1..=self.runs).filter_map(|run| fs::read_to_string(self.path(run, "err")).ok());
-        let said: Vec<String> = said.collect();
-        let lines = said.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with(' '));
-        lines.collect::<Vec<_>>().join("\n")
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.pins.exists() {
-            // A failed test has a reason of its own.
-            self.detach().ok();
-        }
-    }
-}
-
-struct Run {
-    child: Child,
-    errors: PathBuf,
-}
-
-impl Run {
-    /// Returns the first line of the agent's banner, once its hooks work.
-    fn attached(&mut self) -> Result<String> {
-        let deadline = Instant::now() + machine::patience();
-        loop {
-            let text = fs::read_to_string(&self.errors)?;
-            if let Some((first, _)) = text.split_once('\n').filter(|_| text.contains("confined: ")) {
-                return Ok(first.to_owned());
-            }
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the agent ended with {status}: {text}");
-            }
-            ensure!(Instant::now() < deadline, "not attached: {text}");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn end(mut self, end: End) -> Result<ExitStatus> {
-        let signal = match end {
-            End::Killed => Signal::SIGKILL,
-            End::Stopped => Signal::SIGTERM,
-        };
-        kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?;
-        Ok(self.child.wait()?)
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        // Most have ended.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
 
 /// A runtime that calls its plugin for one sandbox after the other.
 struct Churn {
@@ -216,25 +85,6 @@ fn calls(events: &[Value]) -> BTreeMap<&str, Vec<String>> {
     calls
 }
 
-/// Checks that the events have each number once, and no gap. An agent that is killed while it writes may have written what
-/// it could not note: the next one writes the same lines again, with the same numbers.
-fn check_numbers(events: Vec<Value>) -> Result<(Vec<Value>, usize)> {
-    let mut by_number: BTreeMap<u64, Value> = BTreeMap::new();
-    let mut repeated = 0;
-    for event in events {
-        let seq = event["seq"].as_u64().context("no seq")?;
-        if let Some(other) = by_number.get(&seq) {
-            ensure!(*other == event, "two events with one number: {other} and {event}");
-            repeated += 1;
-        }
-        by_number.insert(seq, event);
-    }
-    for (seq, expected) in by_number.keys().zip(1..) {
-        ensure!(*seq == expected, "{expected} is missing before {seq}");
-    }
-    Ok((by_number.into_values().collect(), repeated))
-}
-
 /// The agents together told each call of each sandbox, and nothing was lost. False if the kernel skipped runs of hooks, as
 /// it may where they can be preempted: then records are missing that no agent can have.
 fn check(place: &Place, ids: &[String]) -> Result<bool> {
@@ -271,11 +121,6 @@ fn without_skipped_runs(attempt: impl Fn() -> Result<bool>) -> Result<()> {
         }
     }
     bail!("the kernel skipped runs of hooks each time")
-}
-
-/// A number below `below`, another one for each `n`.
-fn scattered(n: usize, below: u64) -> u64 {
-    ((n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % below
 }
 
 /// As many events one write of an agent has at most, as fast as the runtime works here. An agent that is killed in the middle

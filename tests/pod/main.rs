@@ -14,6 +14,7 @@ mod recovery;
 mod release;
 mod storm;
 mod story;
+mod succession;
 mod unit;
 mod verdict;
 mod watch;

@@ -1,7 +1,7 @@
 //! Compares the phases of pod starts as `sandprobe` reports them with the kernel's own trace of the same run.
 
 mod reported;
-mod traced;
+pub(crate) mod traced;
 
 use std::{
     collections::BTreeMap,

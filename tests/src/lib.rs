@@ -11,7 +11,7 @@
 //! * [`story`] does things to a node that make it leak addresses, and records what really happened.
 //! * [`ftrace`] records the kernel's own trace in the meantime.
 //! * [`stream`] runs the built agent beside a test and reads its events. [`finding`] reads one finding. [`refusal`]
-//!   checks whether the agent's confinement refused it something.
+//!   checks whether the agent's confinement refused it something. [`succession`] runs agents one after the other.
 //! * [`http`] sends requests to a server, through [`tls`] where the server needs it.
 //! * [`storm`] starts programs as fast as the machine can.
 //! * [`browser`] drives a real browser, and [`site`] serves its pages.
@@ -40,6 +40,8 @@ pub mod site;
 
 #[cfg(any(feature = "kernel", feature = "node"))]
 pub mod skipped;
+#[cfg(any(feature = "kernel", feature = "node"))]
+pub mod succession;
 
 #[cfg(feature = "kernel")]
 pub mod live;

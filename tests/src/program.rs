@@ -23,3 +23,13 @@ pub fn alias(name: &str, folder: &Path, other: &str) -> Result<PathBuf> {
     symlink(path(name)?, &link).with_context(|| format!("make {}", link.display()))?;
     Ok(link)
 }
+
+/// The shipped program. It is beside this test where xtask gathered everything, and otherwise where `cargo xtask
+/// build` puts it.
+pub fn agent() -> Result<PathBuf> {
+    let own = env::current_exe()?;
+    let gathered = own.with_file_name("sandprobe");
+    let dist = own.ancestors().nth(3).map(|target| target.join("dist/sandprobe"));
+    let found = [Some(gathered), dist].into_iter().flatten().find(|path| path.is_file());
+    found.context("there is no sandprobe to test: cargo xtask build")
+}

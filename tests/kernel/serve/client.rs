@@ -15,9 +15,9 @@ use nix::{
     unistd::Pid,
 };
 use tempfile::TempDir;
-use tests::{clock, http, machine, refusal};
+use tests::{clock, http, machine, program, refusal};
 
-use crate::{agent::agent, confine};
+use crate::confine;
 
 /// A running agent. Nobody reads its events.
 pub(super) struct Agent {
@@ -53,7 +53,7 @@ impl Agent {
         let place = tempfile::tempdir()?;
         // Picks a free port.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let mut child = Command::new(agent()?)
+        let mut child = Command::new(program::agent()?)
             .args([
                 "run",
                 "--no-pin",

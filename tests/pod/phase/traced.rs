@@ -31,7 +31,7 @@ fn tie() -> u64 {
 /// How long before its runtime the shim of a container runs at most.
 const SHIM: u64 = 10_000_000_000;
 
-pub(super) struct Traced {
+pub(crate) struct Traced {
     cgroups: Vec<(u64, String)>,
     /// The processes that were moved into each cgroup, by its path.
     entered: BTreeMap<String, Vec<i32>>,
@@ -57,7 +57,7 @@ struct Add {
 }
 
 impl Traced {
-    pub(super) fn new(records: Vec<Record>) -> Self {
+    pub(crate) fn new(records: Vec<Record>) -> Self {
         let mut traced = Self {
             cgroups: Vec::new(),
             entered: BTreeMap::new(),
@@ -88,7 +88,7 @@ impl Traced {
     }
 
     /// Checks that every run of these plugins is reported, and that no other call is.
-    pub(super) fn check_calls(&self, received: &Received, plugins: &[&str]) -> Result<()> {
+    pub(crate) fn check_calls(&self, received: &Received, plugins: &[&str]) -> Result<()> {
         let name = |file: &str| {
             Path::new(file).file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned()
         };
@@ -99,6 +99,11 @@ impl Traced {
         let missing: Vec<_> = ran.symmetric_difference(&calls).collect();
         ensure!(missing.is_empty(), "reported and not in the trace, or the reverse: {missing:?}");
         Ok(())
+    }
+
+    /// The paths of the cgroups that were made.
+    pub(crate) fn cgroups(&self) -> impl Iterator<Item = &str> {
+        self.cgroups.iter().map(|(_, path)| path.as_str())
     }
 
     /// The phases of a pod's start. There are several ways where the order of two events is too close to decide.

@@ -1,0 +1,149 @@
+//! Pods live on a real runtime while agents are killed, stopped and replaced. The streams of all agents together tell each
+//! life once, as the driver and the kernel's own trace have it.
+
+use std::{
+    collections::BTreeMap,
+    thread::{self, ScopedJoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use serde_json::{Value, json};
+use tests::{
+    clock,
+    ftrace::{self, Record, Trace},
+    kubelet::PodLife,
+    machine,
+    node::Node,
+    skipped,
+    stream::{Received, SKIPPED},
+    succession::{End, Place, check_numbers, scattered},
+};
+
+use crate::{
+    events::check_lines,
+    life::{ONE_CONTAINER, check_life},
+    many::live_many,
+    phase::traced::Traced,
+};
+
+/// The plugins that the runtime calls for each pod.
+const PLUGINS: &[&str] = &["loopback", "bridge", "host-local", "portmap"];
+
+/// Makes the hooks other ones, as an upgrade may.
+const OTHERS: &[&str] = &["--all-execs"];
+
+/// The load for this machine: how many pods live, and how many at once.
+fn load() -> (usize, usize) {
+    match (machine::is_soak(), machine::is_emulated()) {
+        (true, false) => (400, 4),
+        (false, false) => (40, 4),
+        (true, true) => (20, 2),
+        (false, true) => (3, 1),
+    }
+}
+
+#[test]
+fn each_life_is_told_once_whatever_becomes_of_the_agents() -> Result<()> {
+    skipped::retry(|_| {
+        let node = Node::start()?;
+        let (count, concurrency) = load();
+        let mut place = Place::new()?;
+        place.run(&[])?.attached()?;
+        let trace = Trace::start(ftrace::LIVES)?;
+        let kubelet = node.kubelet()?;
+        let lives = thread::scope(|scope| -> Result<_> {
+            let living = scope.spawn(|| live_many(&kubelet, count, concurrency));
+            let mut round = 0;
+            while !living.is_finished() {
+                round += 1;
+                one_agent(&mut place, round, &living)?;
+            }
+            living.join().map_err(|_panic| anyhow!("a worker panicked"))?
+        })?;
+        let mut last = place.run(&[])?;
+        last.attached()?;
+        let told = clock::poll("the end of each pod", machine::patience(), || {
+            let events = place.events()?;
+            Ok((is_told(&events, &lives) || is_skipped(&events)).then_some(()))
+        });
+        let status = last.end(End::Stopped)?;
+        let records = trace.end()?;
+        node.stop()?;
+        ensure!(status.success(), "{status}\n{}", place.errors());
+        told.with_context(|| place.errors())?;
+        check(&place, &lives, records).with_context(|| format!("{} agents\n{}", place.runs, place.errors()))
+    })
+}
+
+/// Runs an agent for a time that is another one each round. Every third ends in order, every fifth has other hooks, and
+/// between two is a while without any.
+fn one_agent<T>(place: &mut Place, round: usize, living: &ScopedJoinHandle<'_, T>) -> Result<()> {
+    let longest = if machine::is_emulated() { 12_000 } else { 1_500 };
+    let mut run = place.run(if round % 5 == 4 { OTHERS } else { &[] })?;
+    if round.is_multiple_of(3) {
+        run.attached()?;
+    }
+    thread::sleep(Duration::from_millis(scattered(round, longest)));
+    run.end(if round.is_multiple_of(3) { End::Stopped } else { End::Killed })?;
+    if !living.is_finished() {
+        thread::sleep(Duration::from_millis(scattered(round + 1000, longest / 2)));
+    }
+    Ok(())
+}
+
+fn is_told(events: &[Value], lives: &[PodLife]) -> bool {
+    let is_freed = |life: &PodLife| {
+        events.iter().any(|event| event["event"] == "netns.freed" && event["pod"]["uid"] == life.uid)
+    };
+    lives.iter().all(is_freed)
+}
+
+fn is_skipped(events: &[Value]) -> bool {
+    events.iter().any(|event| event["gap"]["what"] == SKIPPED)
+}
+
+fn check(place: &Place, lives: &[PodLife], records: Vec<Record>) -> Result<()> {
+    let (mut events, _) = check_numbers(place.events()?)?;
+    let gaps: Vec<_> = events.iter().filter(|event| event["event"] == "gap").collect();
+    ensure!(gaps.is_empty(), "{gaps:#?}");
+    let findings: Vec<_> = events.iter().filter(|event| !event["finding"].is_null()).collect();
+    ensure!(findings.is_empty(), "nothing is wrong on this node: {findings:#?}");
+    name_containers(&mut events, lives);
+    let mut received = Received::default();
+    received.events = events;
+    for life in lives {
+        check_life(&received, life, ONE_CONTAINER).with_context(|| format!("pod {}", life.name))?;
+    }
+    let traced = Traced::new(records);
+    traced.check_calls(&received, PLUGINS)?;
+    let made = |paths: Vec<&str>| {
+        let of_pod = |path: &&str| lives.iter().any(|life| is_of(path, life));
+        let mut paths: Vec<_> = paths.into_iter().filter(of_pod).map(str::to_owned).collect();
+        paths.sort_unstable();
+        paths.join("\n")
+    };
+    let told = received.named("cgroup.created").filter_map(|event| event["cgroup"]["path"].as_str());
+    check_lines(
+        &made(told.collect()).lines().map(str::to_owned).collect::<Vec<_>>(),
+        &made(traced.cgroups().collect()),
+    )
+}
+
+/// Whether a cgroup is one of this pod, with the systemd driver or without.
+fn is_of(path: &str, life: &PodLife) -> bool {
+    path.contains(&life.uid) || path.contains(&life.uid.replace('-', "_"))
+}
+
+/// The name of a container stands in its bundle, which is gone with it: of what nobody saw it is not known.
+fn name_containers(events: &mut [Value], lives: &[PodLife]) {
+    let containers = lives.iter().flat_map(|life| &life.containers);
+    let names: BTreeMap<&str, &str> =
+        containers.map(|container| (container.started.id.as_str(), container.name.as_str())).collect();
+    for container in events.iter_mut().filter_map(|event| event.get_mut("container")) {
+        let name = container["id"].as_str().and_then(|id| names.get(id));
+        if let Some(name) = name.filter(|_| container["name"].is_null()) {
+            container["name"] = json!(name);
+        }
+    }
+}
