@@ -33,8 +33,9 @@ fn main() -> anyhow::Result<()> {
 
     let root = HostRoot::open(Path::new("/"))?;
     let layout = Layout::read(&root)?;
-    let hierarchy =
-        layout.choose(|one| backfill::has_container(&root, one)).context("no cgroup hierarchy is mounted")?;
+    let hierarchy = layout
+        .choose(|one| backfill::has_container(&root, one), || ())
+        .context("no cgroup hierarchy is mounted")?;
     let mut options = Options::new(&root, hierarchy);
     options.refused = &refused;
     options.all_execs = has("all-execs");

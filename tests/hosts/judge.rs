@@ -29,7 +29,7 @@ const STEP: Duration = Duration::from_secs(5);
 fn judge(root: &HostRoot) -> Vec<Finding> {
     let layout = Layout::read(root).expect("cgroups");
     let hierarchy =
-        layout.choose(|hierarchy| backfill::has_container(root, hierarchy)).expect("one is mounted");
+        layout.choose(|hierarchy| backfill::has_container(root, hierarchy), || ()).expect("one is mounted");
     let now = Cell::new(START);
     let clock = || now.get();
     let node = Node { root, hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };

@@ -28,7 +28,7 @@ use tests::golden;
 /// The facts of one pass over a node, and the number of skipped files.
 fn read(root: &HostRoot) -> (Layout, Vec<Fact>, Skipped) {
     let layout = Layout::read(root).unwrap_or_default();
-    let hierarchy = layout.choose(|hierarchy| backfill::has_container(root, hierarchy));
+    let hierarchy = layout.choose(|hierarchy| backfill::has_container(root, hierarchy), || ());
     let hierarchy = hierarchy.expect("a hierarchy is mounted").clone();
     let clock = || Timestamp::ZERO;
     let mut facts = Vec::new();

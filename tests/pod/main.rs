@@ -3,6 +3,7 @@
 
 mod deployed;
 mod events;
+mod full_ring;
 mod harness;
 mod life;
 mod listening;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tests::{
     clock,
     ftrace::{self, Record, Trace},
-    kubelet::PodLife,
+    kubelet::{Container, Pod, PodLife, Step},
     machine,
     node::Node,
     skipped,
@@ -21,7 +21,8 @@ use tests::{
 };
 
 use crate::{
-    events::check_lines,
+    LIMIT,
+    events::{check_lines, within},
     life::{ONE_CONTAINER, check_life},
     many::live_many,
     phase::traced::Traced,
@@ -65,14 +66,45 @@ fn each_life_is_told_once_whatever_becomes_of_the_agents() -> Result<()> {
         last.attached()?;
         let told = clock::poll("the end of each pod", machine::patience(), || {
             let events = place.events()?;
-            Ok((is_told(&events, &lives) || is_skipped(&events)).then_some(()))
+            Ok((untold(&events, &lives).is_empty() || is_skipped(&events)).then_some(()))
         });
         let status = last.end(End::Stopped)?;
         let records = trace.end()?;
         node.stop()?;
         ensure!(status.success(), "{status}\n{}", place.errors());
-        told.with_context(|| place.errors())?;
+        let events = place.events()?;
+        told.with_context(|| format!("{}\nthe ends of {:?}", place.errors(), untold(&events, &lives)))?;
         check(&place, &lives, records).with_context(|| format!("{} agents\n{}", place.runs, place.errors()))
+    })
+}
+
+/// What the OOM killer did is told by hooks that nobody read at that time.
+#[test]
+fn an_oom_that_no_agent_saw_is_told() -> Result<()> {
+    skipped::retry(|_| {
+        let node = Node::start()?;
+        let mut place = Place::new()?;
+        let mut first = place.run(&[])?;
+        first.attached()?;
+        first.end(End::Killed)?;
+        let pod =
+            Pod::new("hungry-0", "7a1cb95b-0000-4000-8000-000000000013").with(Container::eater("eater"));
+        let life = node.kubelet()?.live(&pod, LIMIT)?;
+        let eater = &life.containers[0];
+        let mut second = place.run(&[])?;
+        second.attached()?;
+        let told = clock::poll("the container's end", machine::patience(), || {
+            let events = place.events()?;
+            let is_its = |event: &&Value| {
+                event["event"] == "container.exited" && event["container"]["id"] == eater.started.id
+            };
+            Ok(events.iter().find(is_its).cloned())
+        });
+        second.end(End::Stopped)?;
+        node.stop()?;
+        let exited = told?;
+        ensure!(exited["process"]["oom"] == true && exited["process"]["exit_code"] == 137, "{exited}");
+        within(&exited, Step { asked: eater.run.asked, done: eater.exit_known })
     })
 }
 
@@ -92,11 +124,12 @@ fn one_agent<T>(place: &mut Place, round: usize, living: &ScopedJoinHandle<'_, T
     Ok(())
 }
 
-fn is_told(events: &[Value], lives: &[PodLife]) -> bool {
-    let is_freed = |life: &PodLife| {
+/// The pods whose end is not told, by name.
+fn untold<'a>(events: &[Value], lives: &'a [PodLife]) -> Vec<&'a str> {
+    let is_freed = |life: &&PodLife| {
         events.iter().any(|event| event["event"] == "netns.freed" && event["pod"]["uid"] == life.uid)
     };
-    lives.iter().all(is_freed)
+    lives.iter().filter(|life| !is_freed(life)).map(|life| life.name.as_str()).collect()
 }
 
 fn is_skipped(events: &[Value]) -> bool {

@@ -96,6 +96,11 @@ impl Kubelet {
     pub fn run_sandbox(&mut self, pod: &Pod, attempt: u32) -> Result<Sandbox> {
         let config = pod.sandbox_config(attempt, &self.cgroup_parent(pod), &Self::log_directory(pod));
         let id = self.cri.run_pod_sandbox(config)?;
+        self.sandbox(id, attempt)
+    }
+
+    /// A running sandbox, as the runtime and `/proc` have it.
+    pub fn sandbox(&mut self, id: String, attempt: u32) -> Result<Sandbox> {
         let answer = self.cri.pod_sandbox_status(&id)?;
         let pid = info_pid(&answer.info).with_context(|| format!("process id of sandbox {id}"))?;
         let network = answer.status.and_then(|status| status.network).unwrap_or_default();

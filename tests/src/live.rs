@@ -270,7 +270,7 @@ pub fn load(setup: Setup<'_>) -> Result<(Probe, Hierarchy)> {
     let layout = Layout::read(&root).context("read the cgroup mounts")?;
     let chosen = match setup.hierarchy {
         Some(id) => layout.hierarchies.iter().find(|hierarchy| hierarchy.id == id),
-        None => layout.choose(|hierarchy| backfill::has_container(&root, hierarchy)),
+        None => layout.choose(|hierarchy| backfill::has_container(&root, hierarchy), || ()),
     };
     let chosen = chosen.context("the cgroup hierarchy is not mounted")?;
     let mut options = Options::new(&root, chosen);

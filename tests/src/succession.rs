@@ -53,7 +53,7 @@ impl Place {
         let child = self
             .command("run")?
             .args(["-o", "json", "--listen", "none", "--socket", "none", "--state-dir"])
-            .arg(self.folder.path().join("state"))
+            .arg(self.state())
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(output("out")?)
@@ -70,6 +70,12 @@ impl Place {
         let output = self.command("detach")?.output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The agents' state directory.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
     }
 
     /// The events of all agents. A line that a killed agent wrote only in part is the last of its file.

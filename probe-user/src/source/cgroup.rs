@@ -85,14 +85,29 @@ impl Layout {
     ///
     /// cgroup v2 is tried first. On a hybrid node runc (since 1.0), crun and systemd make their directories there
     /// too, and the kernel reads its ids at the lowest cost. Older runtimes use only the v1 controllers.
+    ///
+    /// A container that is being made or removed is in some hierarchies and not in others. So another one than the first
+    /// of all is chosen only if that is seen several times, with `pause` in between.
     #[must_use]
-    pub fn choose(&self, used: impl Fn(&Hierarchy) -> bool) -> Option<&Hierarchy> {
+    pub fn choose(&self, used: impl Fn(&Hierarchy) -> bool, pause: impl Fn()) -> Option<&Hierarchy> {
+        const LOOKS: usize = 4;
         let worth = || {
             let v1 =
                 ["memory", "pids", "cpu", "name=systemd"].iter().filter_map(|name| self.controller(name));
             self.unified().into_iter().chain(v1).chain(&self.hierarchies)
         };
-        worth().find(|hierarchy| used(hierarchy)).or_else(|| worth().next())
+        let first = worth().next()?;
+        let mut chosen = first;
+        for look in 0..LOOKS {
+            if look > 0 {
+                pause();
+            }
+            chosen = worth().find(|hierarchy| used(hierarchy)).unwrap_or(first);
+            if chosen.id == first.id {
+                break;
+            }
+        }
+        Some(chosen)
     }
 }
 
@@ -127,9 +142,11 @@ pub(crate) fn path_in(hierarchy: u32, cgroup: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use proptest::prelude::*;
 
-    use super::{Layout, Mode, path_in};
+    use super::{Hierarchy, Layout, Mode, path_in};
 
     const V2: &str = "0::/init.scope\n";
     const V2_MOUNTS: &str =
@@ -146,7 +163,7 @@ mod tests {
     fn v2_alone() {
         let layout = Layout::parse(V2.as_bytes(), V2_MOUNTS.as_bytes());
         assert_eq!(layout.mode(), Some(Mode::Unified));
-        assert_eq!(layout.choose(|_| false).map(|h| h.mount.as_str()), Some("/sys/fs/cgroup"));
+        assert_eq!(layout.choose(|_| false, || ()).map(|h| h.mount.as_str()), Some("/sys/fs/cgroup"));
     }
 
     #[test]
@@ -163,17 +180,31 @@ mod tests {
         let layout = Layout::parse(HYBRID.as_bytes(), HYBRID_MOUNTS.as_bytes());
         assert_eq!(layout.mode(), Some(Mode::Hybrid));
         assert_eq!(layout.controller("cpuacct").map(|h| h.id), Some(4));
-        let chosen = |used: &[u32]| layout.choose(|h| used.contains(&h.id)).map(|h| (h.id, h.mount.as_str()));
+        let chosen =
+            |used: &[u32]| layout.choose(|h| used.contains(&h.id), || ()).map(|h| (h.id, h.mount.as_str()));
         assert_eq!(chosen(&[]), Some((0, "/sys/fs/cgroup/unified")));
         assert_eq!(chosen(&[0, 12]), Some((0, "/sys/fs/cgroup/unified")));
         assert_eq!(chosen(&[1, 12]), Some((12, "/sys/fs/cgroup/memory")));
     }
 
     #[test]
+    fn a_container_that_is_being_removed_does_not_choose_the_hierarchy() {
+        let layout = Layout::parse(HYBRID.as_bytes(), HYBRID_MOUNTS.as_bytes());
+        let looks = Cell::new(0);
+        let chosen = |last: u32| {
+            looks.set(0);
+            let used = |h: &Hierarchy| h.id == 12 && looks.get() < last;
+            layout.choose(used, || looks.set(looks.get() + 1)).map(|h| h.id)
+        };
+        assert_eq!((chosen(1), looks.get()), (Some(0), 1));
+        assert_eq!((chosen(u32::MAX), looks.get()), (Some(12), 3));
+    }
+
+    #[test]
     fn v1_alone_has_no_unified_hierarchy() {
         let layout = Layout::parse(HYBRID.as_bytes(), HYBRID_MOUNTS.replace("cgroup2", "none").as_bytes());
         assert_eq!(layout.mode(), Some(Mode::Legacy));
-        assert_eq!(layout.choose(|_| false).map(|h| h.id), Some(12));
+        assert_eq!(layout.choose(|_| false, || ()).map(|h| h.id), Some(12));
         assert_eq!(Layout::default().mode(), None);
     }
 

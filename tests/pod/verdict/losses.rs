@@ -94,7 +94,7 @@ fn each_leak_is_found_with_its_cause() -> Result<()> {
 
 /// The shim of a removed sandbox, if it does not end. On cgroup v2 the shim of containerd 2.1 stays after the OOM
 /// killer killed pause, and sometimes after another kill of pause.
-fn remaining_shim(sandbox: &str) -> Result<Option<u32>> {
+pub(super) fn remaining_shim(sandbox: &str) -> Result<Option<u32>> {
     let alive = || -> Result<Option<u32>> {
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();

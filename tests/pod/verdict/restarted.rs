@@ -16,7 +16,8 @@ use tests::{
 };
 
 use super::{
-    REDUNDANT, declared_store, ensure_exactly, findings, grace, key, until_confirmed, wait_for_candidates,
+    REDUNDANT, declared_store, ensure_exactly, findings, grace, key, losses::remaining_shim, until_confirmed,
+    wait_for_candidates,
 };
 
 /// Runs an agent that keeps its state in this directory, and leaves its hooks in the folder `pins`.
@@ -118,6 +119,7 @@ impl Drop for Pins {
 }
 
 const PAUSE_KILLED: &str = "teardown_out_of_order/pause_killed";
+const OUT_OF_MEMORY: &str = "teardown_out_of_order/pause_out_of_memory";
 
 /// The hooks were there when nobody else was: what they saw is told as if the agent had been there. It could not have read
 /// the names of containers that are gone, so it does not know that the pod was complete.
@@ -128,12 +130,15 @@ fn what_happened_while_no_agent_ran_is_told_with_its_cause() -> Result<()> {
         let store = declared_store(&node).context("the plugin's store")?;
         let state = tempfile::tempdir()?;
         let pins = Pins(format!("/sys/fs/bpf/{}", unique_name("sandprobe")));
-        let words = [PAUSE_KILLED, "leaked_address/del_blind"];
+        let mut words = vec![PAUSE_KILLED, "leaked_address/del_blind", OUT_OF_MEMORY];
 
         // It is killed.
         drop(run(state.path(), &pins.0, &store)?);
         let mut stage = Stage::new(&mut node)?;
         let truth = stage.redundant_sandbox(&job("unseen"))?;
+        let starved = stage.starved_pause(&job("starved"))?;
+        let starved = starved.pods.last().context("its pod")?;
+        words.extend(remaining_shim(&starved.sandboxes[0].id)?.map(|_pid| "orphan_sandbox"));
         let mut second = run(state.path(), &pins.0, &store)?;
         let confirmed = until_confirmed(&mut second, &words);
         wait_for_candidates();
@@ -155,6 +160,7 @@ fn what_happened_while_no_agent_ran_is_told_with_its_cause() -> Result<()> {
             leaked["detail"]["address"] == **address && leaked["detail"]["plugin"] == "keyed",
             "{leaked:#?}"
         );
+        ensure!(found[OUT_OF_MEMORY]["pod"]["name"] == starved.name, "{:#?}", found[OUT_OF_MEMORY]);
         Ok(())
     })
 }

@@ -1,5 +1,7 @@
 //! The node's root, and the cgroup hierarchy that identifies its containers.
 
+use std::{thread, time::Duration};
+
 use anyhow::Context;
 
 use crate::source::{
@@ -7,6 +9,9 @@ use crate::source::{
     cgroup::{Hierarchy, Layout},
     host::HostRoot,
 };
+
+/// A runtime makes or removes the cgroups of a container within this time.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 pub(in crate::cli) struct Place {
     pub(in crate::cli) root: HostRoot,
@@ -20,7 +25,7 @@ impl Place {
             "cannot read the node's cgroup mounts in /proc/1 (does --host-root hold the node's /proc?)",
         )?;
         let hierarchy = layout
-            .choose(|hierarchy| has_container(&root, hierarchy))
+            .choose(|hierarchy| has_container(&root, hierarchy), || thread::sleep(BETWEEN_LOOKS))
             .context("no cgroup hierarchy is mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")?
             .clone();
         Ok(Self { root, layout, hierarchy })
