@@ -13,7 +13,7 @@ use serde_json::Value;
 use tests::{
     cgroupfs, clock,
     cri::message::sandbox::SandboxState,
-    guard::cgroup::CgroupGuard,
+    guard::{cgroup::CgroupGuard, unique_name},
     kubelet::{Container, Kubelet, Pod, Sandbox},
     machine,
     node::Node,
@@ -23,8 +23,8 @@ use tests::{
 
 use crate::LIMIT;
 
-/// Each makes two records, with a path of half a kilobyte. The ring has 4 MiB.
-const CGROUPS: usize = 6000;
+/// Each makes two records with its path, which is as long as a name can be. The ring has 4 MiB.
+const CGROUPS: usize = 9000;
 
 fn service(number: usize) -> Pod {
     let pod = Pod::new(&format!("service-{number}"), &format!("7a1cb95b-0000-4000-a000-{number:012}"));
@@ -77,7 +77,7 @@ fn fill() -> Result<BTreeSet<String>> {
     let unified = hierarchies.iter().find(|one| one.id == 0).context("no cgroup v2")?;
     (0..CGROUPS)
         .map(|_| {
-            let cgroup = CgroupGuard::create(unified)?;
+            let cgroup = CgroupGuard::create_at(unified, &format!("/{:x<255}", unique_name("test")))?;
             let path = cgroup.path().to_owned();
             cgroup.end()?;
             Ok(path)
@@ -126,7 +126,9 @@ fn pods(state: &Path) -> Result<Known> {
             let uid = pod["uid"].as_str().context("no uid")?.to_owned();
             let number = |value: &Value| value.as_u64().unwrap_or(0);
             let addresses = sandbox["addresses"].as_array().into_iter().flatten();
-            let addresses = addresses.filter_map(|one| one["address"].as_str()).map(str::to_owned).collect();
+            let addresses = addresses.filter_map(|one| one["address"].as_str());
+            // Link-local addresses are the kernel's own.
+            let addresses = addresses.filter(|one| !one.starts_with("fe80:")).map(str::to_owned).collect();
             known.insert(id, (uid, number(&sandbox["pid"]), number(&sandbox["netns"]["inode"]), addresses));
         }
     }

@@ -160,6 +160,51 @@ fn a_listed_pod_is_in_the_network_that_its_processes_are_in() {
     }
 }
 
+/// The records of a sandbox's end and of the next one's begin were lost, and the kernel gave both namespaces one number.
+#[test]
+fn a_namespace_at_another_file_after_a_gap_is_another_one() {
+    const OTHER: &str = "/run/netns/cni-other";
+    let pause = Who::new(744, SHIM, "pause").within(31, POD_NETNS);
+    let mut story = Story::new();
+    node(story.at(10), true);
+    story.at(100).lost();
+    story.at(110).list(List::Containers, true, |story| {
+        story.container('b', Role::Sandbox, 'b', "");
+    });
+    story.list(List::CniCache, true, |story| {
+        story.listed(Fact::CacheFound(CacheFound {
+            network: "net".to_owned(),
+            container: id('b'),
+            ifname: "eth0".to_owned(),
+            addresses: Vec::new(),
+            netns: Some(OTHER.to_owned()),
+            args: Vec::new(),
+        }));
+    });
+    story.list(List::Cgroups, true, |story| {
+        story.listed(Fact::CgroupFound { cgroup: cgroup(31, &leaf('b')), populated: true });
+    });
+    story.list(List::Processes, true, |story| {
+        story.found(pause, 1, &leaf('b'), "/pause");
+    });
+    story.list(List::Netns, true, |story| {
+        let mounts = vec![OTHER.to_owned()];
+        story.listed(Fact::NetnsFound { netns: NetnsKey::new(POD_NETNS, 0), mounts, vacant: false });
+    });
+    story.list(List::Addresses, true, |story| {
+        story.listed(Fact::AddressFound(address(pause, POD_NETNS, "10.88.0.6/24", "eth0")));
+    });
+    let mut engine = Engine::new(Settings::default());
+    feed(&mut engine, &story.facts, ms(0));
+    let pods = engine.pods();
+    let [pod] = &pods[..] else { panic!("one pod: {pods:#?}") };
+    let [ended, other] = &pod.sandboxes[..] else { panic!("two sandboxes: {pods:#?}") };
+    assert!(matches!(ended.state, State::Stopped { .. }), "{ended:#?}");
+    assert_eq!(other.netns, Some(NetnsKey::new(POD_NETNS, 0)));
+    let addresses: Vec<_> = other.addresses.iter().map(|one| one.address.to_string()).collect();
+    assert_eq!(addresses, ["10.88.0.6/24"]);
+}
+
 /// Until the node has been listed, the pod's own cgroup and its sandbox may exist unseen.
 #[test]
 fn a_pod_of_which_only_a_container_was_seen_is_not_gone_with_it() {

@@ -14,7 +14,12 @@ use crate::{
     engine::{
         grouped::Grouped,
         held::{Subject, Wait},
-        world::{EventContext, World, netns::table::same, netns_path::plain, process, process_of},
+        world::{
+            EventContext, World,
+            netns::table::same,
+            netns_path::{is_same, plain},
+            process, process_of,
+        },
     },
     model::{
         change::{ChangeKind, Process},
@@ -186,10 +191,7 @@ impl World {
             // The inode number is in use again, so the namespace that had it before has ended, whether or not that was
             // seen.
             for life in self.netns.lives(key.inode).map(|row| row.life).collect::<Vec<_>>() {
-                self.drop_life(ctx, life, None);
-                if self.free_life(ctx, life).is_some() {
-                    self.netns.infer_end(life);
-                }
+                self.infer_end(ctx, life);
             }
             self.netns.begin(Netns { key, ..Netns::default() })
         });
@@ -268,6 +270,14 @@ impl World {
         }
     }
 
+    /// A namespace has ended, which nobody saw.
+    fn infer_end(&mut self, ctx: EventContext, life: u64) {
+        self.drop_life(ctx, life, None);
+        if self.free_life(ctx, life).is_some() {
+            self.netns.infer_end(life);
+        }
+    }
+
     /// A namespace object was freed. Only that of a known network namespace counts.
     pub(super) fn netns_freed(&mut self, ctx: EventContext, key: NetnsKey) {
         let dropped = |row: &&Netns| matches!(row.state, State::Dropped { at } if at <= ctx.at);
@@ -305,7 +315,21 @@ impl World {
         mounts: Vec<String>,
         vacant: bool,
     ) {
-        let Some(life) = self.netns_seen(ctx, key) else { return };
+        // Records were lost, and the number is that of a namespace at other files: the one that had it has ended.
+        let is_other = |row: &&Netns| {
+            let is_kept = |mount: &String| mounts.iter().any(|found| is_same(found, mount));
+            let is_moved = !mounts.is_empty() && !row.mounts.is_empty() && !row.mounts.iter().any(is_kept);
+            row.is_live() && row.gapped && is_moved
+        };
+        let other = self.netns.of(key).filter(is_other).map(|row| row.life);
+        let life = match other {
+            Some(ended) => {
+                self.infer_end(ctx, ended);
+                Some(self.netns.begin(Netns { key, ..Netns::default() }))
+            }
+            None => self.netns_seen(ctx, key),
+        };
+        let Some(life) = life else { return };
         let Some(row) = self.netns.rows.get_mut(&life) else { return };
         row.found_at = Some(ctx.at);
         row.vacant_since = vacant.then(|| row.vacant_since.unwrap_or(ctx.at));
