@@ -15,6 +15,7 @@ pub mod event;
 pub mod id;
 pub mod knob;
 pub mod name;
+pub mod netns;
 pub mod reader;
 pub mod runtime;
 pub mod table;

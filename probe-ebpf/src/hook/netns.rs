@@ -12,6 +12,7 @@ use aya_ebpf::{
 use probe_common::{
     event::{self, kind},
     id::NetnsKey,
+    netns::{Known, UNKNOWN},
     table,
     tally::Ring,
 };
@@ -30,21 +31,6 @@ pub(super) const CLONE_NEWNET: u64 = 0x4000_0000;
 
 /// The highest error number, as a pointer: what is above is an error (`IS_ERR`).
 const MAX_ERRNO: u64 = 4095;
-
-/// A network namespace that was seen to begin or to lose its last reference. Inodes of all types of namespaces are
-/// taken from one space, so as long as its entry is here the number is this one's.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Known {
-    cookie: u64,
-    /// Who made it, as `emit::Owner`; if that was not seen, `UNKNOWN`.
-    maker: u64,
-    dropped: u32,
-    /// That of its creation: what a container makes beyond its budget stays off the lifecycle ring to its end.
-    ring: u32,
-}
-
-const UNKNOWN: u64 = u64::MAX;
 
 /// Who made a network namespace, if that was seen and is still known.
 #[inline(always)]

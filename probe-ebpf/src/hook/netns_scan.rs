@@ -13,7 +13,7 @@ use aya_ebpf::{
     maps::{Array, LruHashMap},
     programs::{RawTracePointContext, TracePointContext},
 };
-use probe_common::{event::flag, id::NetnsKey, knob::NETS_MAX, table};
+use probe_common::{event::flag, id::NetnsKey, knob::NETS_MAX, netns::Slot, table};
 
 use super::netns;
 use crate::{
@@ -44,16 +44,6 @@ static UNSHARING: LruHashMap<u64, u8> = LruHashMap::with_max_entries(table::UNSH
 
 /// How many ends one look can find: all, because the next look may be long after.
 const ENDING_MAX: usize = NETS_MAX as usize;
-
-/// A network namespace to look at.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Slot {
-    /// `struct net *`; zero = free. Its memory may be another's by now if `dropped`.
-    net: u64,
-    key: NetnsKey,
-    dropped: u64,
-}
 
 /// Slots of those that the running `cleanup_net` takes down. There is one worker for all.
 #[repr(C)]
@@ -255,8 +245,7 @@ fn track(net: Net) -> Option<bool> {
     if unsafe { TRACKED.get(at) }.copied() == Some(key) {
         return Some(true);
     }
-    // Spread by address, so that two CPUs seldom take the same slot.
-    let start = (at >> 6) as u32;
+    let start = Slot::first(at);
     let room = switch!(nets);
     for i in 0..NETS_MAX {
         if i >= room {

@@ -3,11 +3,9 @@
 //! A namespace that only an open file descriptor or a socket keeps alive is in neither list, and no file shows it. So
 //! even a complete list does not prove that such a namespace has ended.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
+use nix::errno::Errno;
 use probe_common::runtime::{self, NETNS};
 
 use super::{
@@ -19,7 +17,7 @@ use crate::{
         fact::{Fact, List},
         time::Timestamp,
     },
-    source::host::{ReadError, mountinfo},
+    source::host::{HostRoot, ReadError, mountinfo},
 };
 
 /// The folder of named namespaces, where `/var/run` is not a link.
@@ -64,21 +62,30 @@ pub(super) fn list<'a>(node: Node<'a>, table: &Table) -> (Listing<'a>, BTreeSet<
 
 /// The namespaces in the mount tables of the node's init and of each runtime that has mounts of its own.
 fn mounted(node: Node<'_>, table: &Table, list: &mut Listing<'_>) -> Vec<(Timestamp, u32, String)> {
-    let mut tables: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut tables: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (pid, process) in table.iter().filter(|(pid, process)| *pid == 1 || process.is_runtime()) {
-        tables.entry(process.mnt_ns).or_insert(pid);
+        tables.entry(process.mnt_ns).or_default().push(pid);
     }
     let mut found = Vec::new();
-    for pid in tables.into_values() {
-        let folder = format!("/proc/{pid}");
+    for pids in tables.into_values() {
         let at = list.now();
-        let text = node.root.folder(&folder).and_then(|folder| folder.read("mountinfo", MOUNTINFO));
-        let text = list.take(Path::new(&folder).join("mountinfo"), text).unwrap_or_default();
+        let mut read = pids.into_iter().filter_map(|pid| {
+            let path = format!("/proc/{pid}/mountinfo");
+            list.take(path, mount_table(node.root, pid))
+        });
+        let text = read.next().unwrap_or_default();
         let mounts = mountinfo::parse(&text).into_iter();
         found
             .extend(mounts.filter_map(|mount| Some((at, proc::namespace("net", &mount.root)?, mount.point))));
     }
     found
+}
+
+/// The mount table of a process. One that ends has left its mount namespace before it is gone, which the kernel answers with
+/// `EINVAL` (`mounts_open_common`).
+fn mount_table(root: &HostRoot, pid: u32) -> Result<Vec<u8>, ReadError> {
+    let text = root.folder(format!("/proc/{pid}")).and_then(|folder| folder.read("mountinfo", MOUNTINFO));
+    text.map_err(|why| if why == ReadError::Unreadable(Errno::EINVAL) { ReadError::Absent } else { why })
 }
 
 /// The namespaces whose files can be opened from here.
@@ -105,4 +112,29 @@ fn held(list: &mut Listing<'_>, node: Node<'_>) -> Vec<(Timestamp, u32, String)>
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, process::Command};
+
+    use nix::{
+        sys::wait::{Id, WaitPidFlag, waitid},
+        unistd::Pid,
+    };
+
+    use super::{HostRoot, ReadError, mount_table};
+
+    #[test]
+    fn a_process_that_has_ended_has_no_mounts_and_is_no_failure() {
+        let root = HostRoot::open(Path::new("/")).expect("the root");
+        let mut child = Command::new("true").spawn().expect("a process");
+        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+        // It stays as a zombie until it is waited for.
+        waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).expect("its end");
+        assert_eq!(mount_table(&root, child.id()), Err(ReadError::Absent));
+        child.wait().expect("its status");
+        assert_eq!(mount_table(&root, child.id()), Err(ReadError::Absent));
+        assert!(mount_table(&root, std::process::id()).is_ok_and(|text| !text.is_empty()));
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** a program that is not attached is not loaded; each mechanism that failed is kept with the reason.
 
+mod hand_over;
 mod hook_maps;
 mod ladder;
 mod pinned;
@@ -48,7 +49,7 @@ use super::{
     error::Error,
     knob,
     log::{Forward, Logger},
-    pin::{PinError, PinnedSet, Pins},
+    pin::{Folder, PinError, PinnedSet, Pins},
     plan::{Need, targets},
     tally::Totals,
 };
@@ -212,6 +213,12 @@ impl Earlier {
         Self { maps: maps.ok().flatten(), set }
     }
 
+    /// What the hooks know, if they have worked until now.
+    fn known(&self, patience: Duration) -> Option<Folder> {
+        let maps = self.maps.as_ref()?;
+        (maps.page.unread_for() <= patience).then(|| self.set.folder())
+    }
+
     /// Ends the hooks.
     pub(crate) fn remove(self) -> Result<(), PinError> {
         self.set.remove()
@@ -327,6 +334,9 @@ impl Probe {
         let (reports, links) = ladder::climb_all(&mut ebpf, aya_btf.as_ref().ok(), &support, takes_links);
         drop(aya_btf);
         page.begin(clock::now());
+        for known in earlier.iter().filter_map(|one| one.known(options.patience)) {
+            hand_over::hand_over(&known, &mut ebpf, knob::room(options.nets));
+        }
 
         let missing = reports.iter().find(|report| report.need == Need::Core && report.mechanism.is_none());
         let missing = missing.map(|report| report.signal);

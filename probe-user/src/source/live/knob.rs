@@ -27,6 +27,11 @@ pub(super) fn offsets(btf: &Btf) -> Result<Offsets, Error> {
     if missing.is_empty() { Ok(offsets) } else { Err(Error::Members(missing.join(", "))) }
 }
 
+/// How many slots the hooks use if they may use `nets`.
+pub(super) fn room(nets: u32) -> u32 {
+    nets.clamp(1, NETS_MAX).next_power_of_two()
+}
+
 /// The switches for the hierarchy that identifies containers. `cleanup_net` is the address of the work function that
 /// tears network namespaces down; 0 if it is unknown.
 pub(super) fn switches(
@@ -53,7 +58,7 @@ pub(super) fn switches(
         },
         all_execs: all_execs.into(),
         oom_passes_task: btf.tracepoint_passes_pointer("mark_victim", 0).unwrap_or(false).into(),
-        nets: nets.clamp(1, NETS_MAX).next_power_of_two(),
+        nets: room(nets),
         _pad: [0; 4],
     })
 }
