@@ -18,6 +18,8 @@ mod snapshot;
 mod start;
 mod stderr;
 mod table;
+#[cfg(unix)]
+mod verdict;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
@@ -55,6 +57,9 @@ enum Command {
     Pods(pods::Pods),
     /// Show what each restart of this node cost, from the reboot order until the last pod was back
     Boot(boot::Boot),
+    /// Say in one line whether this node is well, for engines that write conditions of nodes
+    #[cfg(unix)]
+    Verdict(verdict::Verdict),
     /// Print the script that completes commands and flags in a shell
     Completions(manual::Completions),
     /// Print a page of the manual, or write all of it into a directory
@@ -68,6 +73,8 @@ impl Command {
             #[cfg(feature = "live")]
             Self::OnNode(command) => command.verbose(),
             Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Pods(_) | Self::Boot(_) => 0,
+            #[cfg(unix)]
+            Self::Verdict(_) => 0,
             Self::Completions(_) | Self::Man(_) => 0,
         }
     }
@@ -87,7 +94,7 @@ enum ExitStatus {
     /// Exit code 1: something is missing, and a message has named it.
     Incomplete,
     /// Exit code 2: a message has given the reason.
-    #[cfg(feature = "live")]
+    #[cfg(unix)]
     CannotRun,
 }
 
@@ -107,13 +114,15 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Boot(boot) => boot.run(cli.verbose > 0),
         Command::Pods(pods) => pods.run(),
+        #[cfg(unix)]
+        Command::Verdict(verdict) => verdict.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     };
     match done {
         Ok(ExitStatus::Ok) => ExitCode::SUCCESS,
         Ok(ExitStatus::Incomplete) => ExitCode::from(1),
-        #[cfg(feature = "live")]
+        #[cfg(unix)]
         Ok(ExitStatus::CannotRun) => ExitCode::from(CANNOT),
         Err(error) => {
             say(&format!("{error:#}"));

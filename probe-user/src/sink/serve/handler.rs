@@ -17,6 +17,7 @@ use super::{
     reply::{ApiError, JSON, Reply, TEXT, json, stream, whole},
     route::{FINDINGS, Route},
     stream::{Form, Since, Source, Subscription, run},
+    verdict,
 };
 use crate::sink::metrics::TEXT_FORMAT;
 
@@ -59,6 +60,7 @@ pub(super) async fn answer<B: Body>(
             let process = app.views.process.get().await?;
             json(&health::doctor(app, &readiness(app).await?, process.as_ref().as_ref()))
         }
+        Route::Verdict => verdict::response(app).await?,
         Route::Events => events(app, request.headers(), &query(&EVENTS)?)?,
         Route::State => api::state(app, &*app.views.saved.get().await?),
         Route::History => api::history(app, &*app.views.recovery.get().await?),
