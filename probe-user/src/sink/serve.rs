@@ -9,6 +9,7 @@ mod api;
 pub(crate) mod app_state;
 mod connection;
 pub mod detached;
+mod docs;
 pub(crate) mod guard;
 mod handler;
 mod health;

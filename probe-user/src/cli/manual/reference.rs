@@ -24,6 +24,7 @@ const OTHERS: &[&str] = &[
     "--copy",
     "--create-namespace",
     "--fast",
+    "--field-selector",
     "--force",
     "--from-file",
     "--full",

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use super::{
     api,
     app_state::AppState,
+    docs,
     health::{self, readiness},
     openapi,
     query::{EVENTS, Findings, Query},
@@ -33,6 +34,7 @@ pub(super) async fn answer<B: Body>(
     }
     Ok(match route {
         Route::Page(it) => whole(StatusCode::OK, it.kind, it.bytes),
+        Route::Docs => docs::response(request.uri().path())?,
         Route::Healthz => {
             app.views.alive.get().await?;
             whole(StatusCode::OK, TEXT, "ok\n")

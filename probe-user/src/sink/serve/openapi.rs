@@ -77,6 +77,16 @@ fn get(route: Route, generator: &mut SchemaGenerator) -> Value {
 fn operation(route: Route, generator: &mut SchemaGenerator) -> Operation {
     match route {
         Route::Page(_) => plain("The page.", "text/html"),
+        Route::Docs => Operation {
+            parameters: vec![json!({
+                "name": "page",
+                "in": "path",
+                "description": "runbooks/ALERT.md, findings/KIND.md or findings.md; /docs/ lists them.",
+                "schema": { "type": "string" },
+                "required": true,
+            })],
+            ..plain("A page of the documentation.", "text/html")
+        },
         Route::Healthz => plain("Whether the agent is alive: ok once its loop has answered.", TEXT),
         Route::Readyz => {
             let mut ready = plain(

@@ -7,6 +7,7 @@
 use http::{HeaderMap, Method, header};
 
 use super::{
+    docs,
     page::{FILES, File},
     reply::ApiError,
 };
@@ -15,6 +16,8 @@ use super::{
 pub(super) enum Route {
     /// A file of the page.
     Page(File),
+    /// The documentation.
+    Docs,
     Healthz,
     Readyz,
     Metrics,
@@ -34,7 +37,7 @@ pub(super) enum Route {
 /// Who may request a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protection {
-    /// Everybody: for the kubelet's probes, and for the page without data.
+    /// Everybody: for the kubelet's probes, and for what holds no data of the node.
     Open,
     /// On the machine itself everybody, and over the network a client with token or certificate.
     Machine,
@@ -43,7 +46,8 @@ pub(super) enum Protection {
 }
 
 /// All paths except those of the page. The part in braces is any text.
-pub(super) const ROUTES: [(&str, Route); 14] = [
+pub(super) const ROUTES: [(&str, Route); 15] = [
+    ("/docs/{page}", Route::Docs),
     ("/healthz", Route::Healthz),
     ("/readyz", Route::Readyz),
     ("/metrics", Route::Metrics),
@@ -70,12 +74,13 @@ impl Route {
         // A key may contain slashes.
         known
             .or_else(file)
+            .or_else(|| docs::within(path).map(|_| Self::Docs))
             .or_else(|| path.strip_prefix(FINDINGS).filter(|key| !key.is_empty()).map(|_| Self::Finding))
     }
 
     pub(super) fn protection(self) -> Protection {
         match self {
-            Self::Page(_) | Self::Healthz | Self::Readyz => Protection::Open,
+            Self::Page(_) | Self::Docs | Self::Healthz | Self::Readyz => Protection::Open,
             Self::Verdict => Protection::Machine,
             Self::Metrics
             | Self::Findings
