@@ -6,6 +6,7 @@ mod args;
 mod boot;
 #[cfg(unix)]
 mod client;
+mod cluster;
 mod finding;
 mod manual;
 #[cfg(feature = "live")]
@@ -101,9 +102,13 @@ enum ExitStatus {
 const CANNOT: u8 = 2;
 
 pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let typed: Vec<OsString> = typed.into_iter().collect();
+    if cluster::is_called(typed.first().map(OsString::as_os_str)) {
+        return cluster::main(typed);
+    }
     let cli = match Cli::try_parse_from(typed) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, "sandprobe"),
     };
     log(cli.verbose.max(cli.command.verbose()));
     let done = match cli.command {
@@ -132,7 +137,7 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Prints help and version as they are, and an error in one line.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error, program: &str) -> ExitCode {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -143,7 +148,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             error.print().ok();
         }
-        _ => say(&format!("{}; see sandprobe --help", one_line(&text))),
+        _ => say(&format!("{}; see {program} --help", one_line(&text))),
     }
     ExitCode::from(CANNOT)
 }
