@@ -5,24 +5,17 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::PoisonError,
     time::Duration,
 };
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use strum::IntoStaticStr;
 
-use super::{
-    app_state::{AppState, Snapshot},
-    health::unseen,
-    loop_queue::Unanswered,
-    reply::{Reply, json_with},
-};
 use crate::{
     model::{change::Finding, finding::FindingKind, time::Timestamp},
-    sink::{jsonl::Version, wall_clock::Rfc3339},
+    sink::{Label, jsonl::Version, wall_clock::Rfc3339},
 };
 
 /// How long the node is told to be well, at least.
@@ -126,26 +119,20 @@ impl Tracker {
     }
 }
 
-pub(super) async fn response(app: &AppState) -> Result<Response<Reply>, Unanswered> {
-    let snapshot = app.views.acute.get().await?;
-    let sees_all = unseen(app).next().is_none();
-    let mut tracker = app.verdict.lock().unwrap_or_else(PoisonError::into_inner);
-    let (code, verdict) = judge(&mut tracker, &snapshot, sees_all);
-    Ok(json_with(code, &verdict))
-}
-
-fn judge<'a>(
+/// The verdict after a look at the node, and the status of the response.
+pub(super) fn judge<'a>(
     tracker: &mut Tracker,
-    snapshot: &'a Snapshot<Acute>,
+    label: &'a Label,
+    now: Timestamp,
+    acute: &Acute,
     sees_all: bool,
 ) -> (StatusCode, Verdict<'a>) {
-    let Snapshot { label, now, value } = snapshot;
-    let blindness = match (value.has_listed, sees_all) {
+    let blindness = match (acute.has_listed, sees_all) {
         (false, _) => Some(Blindness::NotListed),
         (true, false) => Some(Blindness::SignalNotSeen),
         (true, true) => None,
     };
-    let told = tracker.look(*now, &value.kinds, blindness.is_some());
+    let told = tracker.look(now, &acute.kinds, blindness.is_some());
     let (code, reasons, message) = match told.status {
         Status::Ok => (StatusCode::OK, Vec::new(), "no critical finding is confirmed".to_owned()),
         Status::NotOk => {

@@ -1,3 +1,5 @@
+//! Every runbook and page of findings is served, and each link in them leads somewhere.
+
 use std::{collections::BTreeSet, fs, path::Path};
 
 use strum::VariantNames as _;

@@ -1,9 +1,11 @@
+//! What counts, how it is said, and that no state is told for less than its time.
+
 use std::{collections::BTreeSet, time::Duration};
 
 use proptest::prelude::*;
 use strum::VariantNames as _;
 
-use super::{Acute, LONGEST, NOT_OK_LEAST, OK_LEAST, Snapshot, Status, Tracker, critical, judge};
+use super::{Acute, LONGEST, NOT_OK_LEAST, OK_LEAST, Status, Tracker, critical, judge};
 use crate::{
     model::{
         change::Finding,
@@ -36,8 +38,8 @@ fn finding(severity: Severity, stage: Stage) -> Finding {
 /// What is served first for a node with this finding.
 fn served(finding: &Finding, has_listed: bool, sees_all: bool) -> (u16, serde_json::Value) {
     let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
-    let snapshot = Snapshot { label, now: at(90), value: Acute::of([finding], has_listed) };
-    let (code, verdict) = judge(&mut Tracker::default(), &snapshot, sees_all);
+    let acute = Acute::of([finding], has_listed);
+    let (code, verdict) = judge(&mut Tracker::default(), &label, at(90), &acute, sees_all);
     (code.as_u16(), serde_json::to_value(verdict).expect("JSON"))
 }
 
