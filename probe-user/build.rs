@@ -1,4 +1,4 @@
-//! Builds the eBPF object that the agent embeds, when the `live` feature asks for it.
+//! Builds what the agent embeds, when the `live` feature asks for it: the eBPF object, and pages of the documentation.
 //!
 //! A plain cargo call rather than `aya-build`, which takes the switch for unstable flags from its own environment
 //! only, and there is no safe way to put it there.
@@ -7,11 +7,21 @@
 fn main() {}
 
 #[cfg(feature = "live")]
+#[path = "build/docs.rs"]
+mod docs;
+
+#[cfg(feature = "live")]
 fn main() {
-    if let Err(why) = ebpf::build() {
+    if let Err(why) = ebpf::build().and_then(|()| built_docs()) {
         // This form reaches the user in one line, without the build script's own output around it.
         println!("cargo::error={why}");
     }
+}
+
+#[cfg(feature = "live")]
+fn built_docs() -> Result<(), String> {
+    let out = std::env::var("OUT_DIR").map_err(|error| format!("OUT_DIR as cargo sets it: {error}"))?;
+    docs::build("../docs".as_ref(), out.as_ref())
 }
 
 #[cfg(feature = "live")]

@@ -21,7 +21,7 @@ pub(crate) mod tracked;
 pub mod view;
 pub mod world;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -181,6 +181,12 @@ impl Engine {
     #[must_use]
     pub fn unwatched(&self) -> usize {
         self.world.unwatched().count()
+    }
+
+    /// When each runtime and kubelet that runs started, by the name of its program.
+    #[must_use]
+    pub fn daemons_since(&self) -> BTreeMap<&str, Timestamp> {
+        self.world.daemons_since()
     }
 
     /// The pools of the node's networks, as far as their stores and the kernel tell.

@@ -6,6 +6,7 @@ mod args;
 mod boot;
 #[cfg(unix)]
 mod client;
+mod cluster;
 mod finding;
 mod manual;
 #[cfg(feature = "live")]
@@ -18,6 +19,8 @@ mod snapshot;
 mod start;
 mod stderr;
 mod table;
+#[cfg(unix)]
+mod verdict;
 
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
@@ -55,6 +58,9 @@ enum Command {
     Pods(pods::Pods),
     /// Show what each restart of this node cost, from the reboot order until the last pod was back
     Boot(boot::Boot),
+    /// Say in one line whether this node is well, for engines that write conditions of nodes
+    #[cfg(unix)]
+    Verdict(verdict::Verdict),
     /// Print the script that completes commands and flags in a shell
     Completions(manual::Completions),
     /// Print a page of the manual, or write all of it into a directory
@@ -68,6 +74,8 @@ impl Command {
             #[cfg(feature = "live")]
             Self::OnNode(command) => command.verbose(),
             Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Pods(_) | Self::Boot(_) => 0,
+            #[cfg(unix)]
+            Self::Verdict(_) => 0,
             Self::Completions(_) | Self::Man(_) => 0,
         }
     }
@@ -87,16 +95,20 @@ enum ExitStatus {
     /// Exit code 1: something is missing, and a message has named it.
     Incomplete,
     /// Exit code 2: a message has given the reason.
-    #[cfg(feature = "live")]
+    #[cfg(unix)]
     CannotRun,
 }
 
 const CANNOT: u8 = 2;
 
 pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let typed: Vec<OsString> = typed.into_iter().collect();
+    if cluster::is_called(typed.first().map(OsString::as_os_str)) {
+        return cluster::main(typed);
+    }
     let cli = match Cli::try_parse_from(typed) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, "sandprobe"),
     };
     log(cli.verbose.max(cli.command.verbose()));
     let done = match cli.command {
@@ -107,13 +119,15 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Boot(boot) => boot.run(cli.verbose > 0),
         Command::Pods(pods) => pods.run(),
+        #[cfg(unix)]
+        Command::Verdict(verdict) => verdict.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     };
     match done {
         Ok(ExitStatus::Ok) => ExitCode::SUCCESS,
         Ok(ExitStatus::Incomplete) => ExitCode::from(1),
-        #[cfg(feature = "live")]
+        #[cfg(unix)]
         Ok(ExitStatus::CannotRun) => ExitCode::from(CANNOT),
         Err(error) => {
             say(&format!("{error:#}"));
@@ -123,7 +137,7 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Prints help and version as they are, and an error in one line.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error, program: &str) -> ExitCode {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -134,7 +148,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             error.print().ok();
         }
-        _ => say(&format!("{}; see sandprobe --help", one_line(&text))),
+        _ => say(&format!("{}; see {program} --help", one_line(&text))),
     }
     ExitCode::from(CANNOT)
 }

@@ -74,3 +74,31 @@ fn the_chart_has_the_repository_s_rules_and_dashboard() -> Result<()> {
     ensure!(dashboard.as_str() == Some(own.as_str()), "the dashboard differs");
     Ok(())
 }
+
+/// The runbooks are where the value says, else at the agent that the alert is about.
+#[test]
+fn the_runbooks_are_where_the_value_says() -> Result<()> {
+    let links = |sets: &[&str]| -> Result<Vec<String>> {
+        let objects = render::rendered(&[&["prometheusRule.enabled=true"][..], sets].concat())?;
+        let groups = &render::only(&objects, "PrometheusRule")?["spec"]["groups"];
+        let rules = groups.as_array().into_iter().flatten().filter_map(|group| group["rules"].as_array());
+        let link = |rule: &serde_json::Value| rule["annotations"]["runbook_url"].as_str().map(str::to_owned);
+        Ok(rules.flatten().filter_map(link).collect())
+    };
+    let elsewhere = links(&["prometheusRule.runbookUrl=https://git.example/sandprobe/docs/runbooks/"])?;
+    ensure!(elsewhere.len() > 20, "{elsewhere:?}");
+    for link in elsewhere {
+        ensure!(link.starts_with("https://git.example/sandprobe/docs/runbooks/Sandprobe"), "{link}");
+        ensure!(link.ends_with(".md"), "{link}");
+    }
+    let open = links(&["server.mode=insecure", "server.port=80", "fullnameOverride=probe"])?;
+    let any = |link: &&String| link.starts_with("http://probe.sandprobe.svc:80/docs/runbooks/");
+    ensure!(open.iter().filter(any).count() == 1, "{open:?}");
+    let own = |link: &&String| link.starts_with("http://{{ $labels.instance }}/docs/runbooks/");
+    ensure!(open.iter().filter(own).count() == open.len() - 1, "{open:?}");
+    for wrong in ["runbooks", "javascript:x", "https://x/{{"] {
+        let set = format!("prometheusRule.runbookUrl={wrong}");
+        ensure!(render::template(&["prometheusRule.enabled=true", &set]).is_err(), "{set} was accepted");
+    }
+    Ok(())
+}

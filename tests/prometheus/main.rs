@@ -113,9 +113,10 @@ fn dashboard() -> Value {
 fn expressions(dashboard: &Value) -> Vec<String> {
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let annotations = dashboard["annotations"]["list"].as_array().expect("annotations");
     let text =
         |target: &Value| target["expr"].as_str().expect("an expression").replace("$__rate_interval", "5m");
-    targets.map(text).collect()
+    targets.chain(annotations).map(text).collect()
 }
 
 #[test]
@@ -161,18 +162,21 @@ fn the_dashboard_has_its_rows_and_variables_and_no_overlapping_panels() {
     assert_eq!(
         rows.collect::<Vec<_>>(),
         [
-            "Health of sandprobe",
             "Findings",
+            "Pod starts",
+            "Restarts of nodes",
             "Addresses and pools",
-            "Pod start phases",
             "CNI",
             "Teardown",
-            "Restarts of nodes"
+            "Health of sandprobe",
         ]
     );
     let variables = dashboard["templating"]["list"].as_array().expect("variables");
     let variables = variables.iter().map(|it| it["name"].as_str().expect("a name"));
     assert_eq!(variables.collect::<Vec<_>>(), ["datasource", "cluster", "job", "node"]);
+    let annotations = dashboard["annotations"]["list"].as_array().expect("annotations");
+    let annotations = annotations.iter().map(|it| it["name"].as_str().expect("a name"));
+    assert_eq!(annotations.collect::<Vec<_>>(), ["Boots", "Restarts of runtime and kubelet"]);
     let (mut ids, mut places) = (BTreeSet::new(), BTreeSet::new());
     for panel in panels {
         assert!(ids.insert(panel["id"].as_u64().expect("an id")), "{}", panel["title"]);

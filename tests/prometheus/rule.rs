@@ -7,7 +7,10 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{promtool::promtool, root};
+use probe_user::model::finding::Kind;
+use strum::VariantNames as _;
+
+use super::{promql, promtool::promtool, root};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,21 +79,86 @@ fn every_alert_has_a_firing_and_a_silent_test_case() {
     }
 }
 
+/// Alerts on another metric than that of findings, which has more to tell: how many addresses, of which pool, which signal.
+const BY_ANOTHER_METRIC: [(&str, &str); 3] = [
+    ("leaked_address", "SandprobeLeakedAddresses"),
+    ("pool_exhaustion", "SandprobeAddressPoolExhausted"),
+    ("blind_spot", "SandprobeHookMissing"),
+];
+
+/// Why a kind has no alert.
+const WITHOUT: [(&str, &str); 2] = [
+    ("abandoned_store", "info: it can be removed, and harms nothing"),
+    ("unverified_release", "info: nothing shows that anything is wrong"),
+];
+
+/// The kinds in the selectors of an expression.
+fn kinds(expr: &str) -> BTreeSet<String> {
+    let selectors = expr.split("kind=").skip(1);
+    let values =
+        selectors.filter_map(|rest| rest.trim_start_matches('~').strip_prefix('"')?.split('"').next());
+    values.flat_map(|value| value.split('|')).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_kind_of_finding_has_an_alert_or_a_reason_why_not() {
+    let rules = rules();
+    let told: BTreeSet<String> = rules.iter().flat_map(|rule| kinds(&rule.expr)).collect();
+    for kind in &told {
+        assert!(Kind::VARIANTS.contains(&kind.as_str()), "there is no kind {kind}");
+    }
+    for (_, alert) in BY_ANOTHER_METRIC {
+        assert!(rules.iter().any(|rule| rule.alert == alert), "there is no alert {alert}");
+    }
+    let docs = fs::read_to_string(root().join("docs/findings.md")).expect("the page of findings");
+    for kind in Kind::VARIANTS {
+        let ways = [
+            told.contains(*kind),
+            BY_ANOTHER_METRIC.iter().any(|(other, _)| other == kind),
+            WITHOUT.iter().any(|(other, _)| other == kind),
+        ];
+        let ways = ways.into_iter().filter(|is_so| *is_so).count();
+        assert_eq!(ways, 1, "{kind} has neither an alert nor a reason why not, or more than one of these");
+        // Only what needs no action may do without.
+        let row = docs.lines().find(|line| line.starts_with(&format!("| [`{kind}`]"))).expect("a row");
+        let needs_nobody = row.ends_with("| info |");
+        assert_eq!(WITHOUT.iter().any(|(other, _)| other == kind), needs_nobody, "{row}");
+    }
+}
+
 #[test]
 fn every_alert_has_a_severity_and_a_runbook() {
     let mut pages = BTreeSet::new();
-    for Rule { alert, labels, annotations, .. } in rules() {
+    for Rule { alert, expr, labels, annotations, .. } in rules() {
         let severity = labels.get("severity").map(String::as_str);
-        assert!(matches!(severity, Some("critical" | "warning" | "info")), "{alert}: {severity:?}");
+        if expr.contains("sandprobe_findings{") {
+            assert_eq!(severity, Some("{{ $labels.severity }}"), "{alert}: the finding's own");
+            assert!(!promql::named(&expr).grouped.contains("severity"), "{alert} leaves the severity out");
+        } else {
+            assert!(matches!(severity, Some("critical" | "warning")), "{alert}: {severity:?}");
+        }
+        assert!(annotations["summary"].contains("or $labels.node $labels.instance"), "{alert} names no node");
+        let addresses = annotations
+            .iter()
+            .filter(|(name, text)| *name != "runbook_url" && text.contains("$labels.instance }}"));
+        for (name, text) in addresses {
+            assert!(text.contains("or $labels.node $labels.instance"), "{alert}: {name} has an address");
+        }
         assert_eq!(
             annotations.keys().map(String::as_str).collect::<Vec<_>>(),
             ["description", "runbook_url", "summary"],
             "{alert}"
         );
         let page = format!("docs/runbooks/{alert}.md");
-        assert_eq!(annotations["runbook_url"], page);
+        // Where there is no agent, one of another node has the page.
+        let place = if alert == "SandprobeAgentAbsent" {
+            "https://sandprobe.sandprobe.svc:9477"
+        } else {
+            "https://{{ $labels.instance }}"
+        };
+        assert_eq!(annotations["runbook_url"], format!("{place}/{page}"));
         let text = fs::read_to_string(root().join(&page)).unwrap_or_else(|error| panic!("{page}: {error}"));
-        assert!(text.starts_with(&format!("# {alert}\n\n")), "{page}");
+        assert!(text.starts_with(&format!("# {alert}\n\n```console\n$ kubectl ")), "{page}");
         let headings: Vec<&str> = text.lines().filter(|line| line.starts_with("## ")).collect();
         assert_eq!(headings, ["## Confirm", "## Repair", "## Do not"], "{page}");
         pages.insert(format!("{alert}.md"));

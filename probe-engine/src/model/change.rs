@@ -184,6 +184,14 @@ pub struct Finding {
     pub runtimes: Vec<String>,
 }
 
+impl Finding {
+    /// Whether it shows that the node is not well: pods fail, or soon will, and it was confirmed.
+    #[must_use]
+    pub fn is_acute(&self) -> bool {
+        self.stage == Stage::Confirmed && self.severity == Severity::Critical
+    }
+}
+
 /// One piece of evidence, and the sandbox that it is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {

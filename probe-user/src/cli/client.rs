@@ -56,6 +56,15 @@ impl AgentArgs {
     /// The agent's response at `path`; `None` if no agent listens. An error means that one listens but cannot be
     /// asked.
     pub(in crate::cli) fn ask(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        self.answer(path, &["200"])
+    }
+
+    /// Like `ask`, of a path whose status 503 is an answer too: no.
+    pub(in crate::cli) fn ask_whether(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        self.answer(path, &["200", "503"])
+    }
+
+    fn answer(&self, path: &str, expected: &[&str]) -> anyhow::Result<Option<Vec<u8>>> {
         let Some(socket) = self.socket() else { return Ok(None) };
         let whom = socket.display();
         let answer = match within(PATIENCE, socket, path) {
@@ -70,7 +79,9 @@ impl AgentArgs {
             }
             Err(error) => return Err(error).with_context(|| format!("cannot ask the agent on {whom}")),
         };
-        body(&answer).map(|body| Some(body.to_vec())).with_context(|| format!("the agent on {whom}"))
+        body(&answer, expected)
+            .map(|body| Some(body.to_vec()))
+            .with_context(|| format!("the agent on {whom}"))
     }
 }
 
@@ -97,8 +108,8 @@ fn talk(mut stream: UnixStream, path: &str) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// The body of a successful response.
-fn body(answer: &[u8]) -> anyhow::Result<&[u8]> {
+/// The body of a response with one of these status codes.
+fn body<'a>(answer: &'a [u8], expected: &[&str]) -> anyhow::Result<&'a [u8]> {
     const END: &[u8] = b"\r\n\r\n";
     let end = answer.windows(END.len()).position(|window| window == END);
     let (head, rest) = answer.split_at(end.ok_or_else(|| anyhow!("its answer is no HTTP"))?);
@@ -108,7 +119,7 @@ fn body(answer: &[u8]) -> anyhow::Result<&[u8]> {
     let status =
         lines.next().and_then(|line| line.strip_prefix("HTTP/1.")).and_then(|rest| rest.split(' ').nth(1));
     match status {
-        Some("200") => {}
+        Some(status) if expected.contains(&status) => {}
         Some(status) => return Err(anyhow!("it answers {status}: {}", String::from_utf8_lossy(body).trim())),
         None => return Err(anyhow!("its answer is no HTTP")),
     }
@@ -162,14 +173,16 @@ mod tests {
 
     #[test]
     fn an_answer_is_whole_or_an_error() {
-        let why = |answer: &[u8]| body(answer).expect_err("no answer").to_string();
-        assert_eq!(body(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("whole"), b"ok");
-        assert_eq!(body(b"HTTP/1.1 200 OK\r\n\r\n\r\n\r\n").expect("whole"), b"\r\n\r\n");
+        let why = |answer: &[u8]| body(answer, &["200"]).expect_err("no answer").to_string();
+        assert_eq!(body(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", &["200"]).expect("whole"), b"ok");
+        assert_eq!(body(b"HTTP/1.1 200 OK\r\n\r\n\r\n\r\n", &["200"]).expect("whole"), b"\r\n\r\n");
         assert_eq!(why(b"HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nok"), "its answer was cut off");
         assert_eq!(
             why(b"HTTP/1.0 503 x\r\n\r\n{\"error\":\"late\"}\n"),
             "it answers 503: {\"error\":\"late\"}"
         );
+        let whether = body(b"HTTP/1.0 503 x\r\n\r\nno", &["200", "503"]);
+        assert_eq!(whether.expect("an answer"), b"no");
         for strange in [&b""[..], b"\r\n\r\n", b"SSH-2.0\r\n\r\n", b"HTTP/1.0\r\n\r\n", b"HTTP/1.0 200 OK"] {
             assert_eq!(why(strange), "its answer is no HTTP", "{strange:?}");
         }

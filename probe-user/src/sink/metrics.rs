@@ -20,7 +20,10 @@ mod set;
 mod tests;
 mod workload;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use probe_common::event;
 use prometheus::{Registry, TextEncoder};
@@ -71,6 +74,8 @@ struct Views<'a> {
     /// The leaks that are reported together as one finding.
     many: &'a [ManyView],
     recovery: &'a Recovery,
+    /// When each daemon that runs started.
+    daemons: &'a BTreeMap<&'a str, Timestamp>,
     /// Network namespaces that wait to be watched by netlink.
     unwatched: usize,
     /// Ends of namespaces that netlink reported too late.
@@ -118,6 +123,7 @@ impl Metrics {
             findings: &findings,
             many: &engine.many(),
             recovery: engine.recovery(),
+            daemons: &engine.daemons_since(),
             unwatched: engine.unwatched(),
             stale: engine.counts().stale,
             own: agent,

@@ -9,6 +9,7 @@ mod api;
 pub(crate) mod app_state;
 mod connection;
 pub mod detached;
+mod docs;
 pub(crate) mod guard;
 mod handler;
 mod health;
@@ -25,6 +26,7 @@ mod route;
 mod seats;
 mod stream;
 pub(crate) mod tls;
+mod verdict;
 
 use std::{io, net::TcpListener, pin::Pin, sync::Arc, thread, time::Duration};
 
@@ -159,13 +161,14 @@ async fn over_tcp(
 
 /// Serves one connection of the network. Each has a task of its own, so that a slow handshake delays nobody else.
 async fn over_network(stream: net::TcpStream, tls: Option<Tls>, seat: Seat, context: ConnectionContext) {
+    let is_loopback = stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
     let Some(tls) = tls else {
-        return context.connection(stream, seat, Peer::Network { has_certificate: false }).await;
+        return context.connection(stream, seat, Peer::Network { has_certificate: false, is_loopback }).await;
     };
     // A client that fails the handshake gets no response.
     let Ok(Ok(stream)) = time::timeout(HANDSHAKE, tls.current().accept(stream)).await else { return };
     let has_certificate = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-    context.connection(stream, seat, Peer::Network { has_certificate }).await;
+    context.connection(stream, seat, Peer::Network { has_certificate, is_loopback }).await;
 }
 
 /// What every connection shares.

@@ -1,6 +1,6 @@
 //! The daemons that clean up after pods, the runtimes and the kubelet: when they started, and their versions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use probe_common::runtime::{CRIO, RUNTIMES, Runtime};
 
@@ -72,6 +72,16 @@ impl World {
 
     fn kubelets(&self) -> impl Iterator<Item = &Process> {
         self.daemons_named(is_kubelet)
+    }
+
+    /// When each runtime and kubelet that runs started, by the name of its program.
+    pub(in crate::engine) fn daemons_since(&self) -> BTreeMap<&str, Timestamp> {
+        let mut since = BTreeMap::new();
+        for row in self.runtimes().chain(self.kubelets()) {
+            let at = Timestamp(row.key.start);
+            since.entry(row.comm.as_str()).and_modify(|it: &mut Timestamp| *it = at.max(*it)).or_insert(at);
+        }
+        since
     }
 
     /// The runtime or kubelet that started last by then, of those that run.

@@ -60,6 +60,16 @@ macro_rules! kinds {
             }
         }
 
+        impl FindingKind {
+            /// Its name in the form of a condition's reason: `LeakedAddress`.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$kind => stringify!($kind),)*
+                }
+            }
+        }
+
         $(impl From<$kind> for Kind {
             fn from(it: $kind) -> Self {
                 Self::$kind(it)

@@ -13,7 +13,10 @@ use std::{
 
 use clap::{Arg, Command, CommandFactory, Parser};
 
-use super::{super::Cli, Page, pages};
+use super::{
+    super::{Cli, cluster::Cluster},
+    Page, pages,
+};
 use crate::golden;
 
 /// Flags of other programs in the documents: cargo, xtask, kubectl, helm and similar.
@@ -24,6 +27,7 @@ const OTHERS: &[&str] = &[
     "--copy",
     "--create-namespace",
     "--fast",
+    "--field-selector",
     "--force",
     "--from-file",
     "--full",
@@ -63,6 +67,13 @@ fn whole() -> Command {
     let mut whole = Cli::command();
     whole.build();
     whole
+}
+
+/// The plugin of kubectl.
+fn plugin() -> Command {
+    let mut plugin = Cluster::command();
+    plugin.build();
+    plugin
 }
 
 fn commands(whole: &Command) -> impl Iterator<Item = &Command> {
@@ -130,6 +141,15 @@ fn page() -> String {
     text.push_str(
         "| `-h, --help` | Print help |\n| `-V, --version` | Print version; of sandprobe itself |\n",
     );
+    let plugin = plugin();
+    section(&mut text, "kubectl sandprobe", &plugin);
+    text.push_str("\n| with each command | |\n|---|---|\n");
+    for arg in shown(&plugin).filter(|arg| arg.is_global_set()) {
+        writeln!(text, "| `{}` | {} |", typed(arg), meaning(arg)).expect("text");
+    }
+    for command in commands(&plugin) {
+        section(&mut text, &format!("kubectl sandprobe {}", command.get_name()), command);
+    }
     text
 }
 
@@ -221,7 +241,10 @@ fn documents() -> Vec<(String, String)> {
 #[test]
 fn no_document_tells_of_a_flag_that_is_not_there() {
     let whole = whole();
-    let mut known: BTreeSet<String> = commands(&whole).chain([&whole]).flat_map(flags_of).collect();
+    let plugin = plugin();
+    let programs = [&whole, &plugin];
+    let all = programs.into_iter().flat_map(commands).chain(programs);
+    let mut known: BTreeSet<String> = all.flat_map(flags_of).collect();
     known.extend(["--help".to_owned()]);
     known.extend(OTHERS.iter().map(|flag| (*flag).to_owned()));
     for (name, text) in documents() {

@@ -273,6 +273,13 @@ pub(crate) const BOOT_INFO: Family = gauge(
     "Which boot this is, and by which rule its pods count as back; always 1.",
 )
 .from("/proc/sys/kernel/random/boot_id");
+pub(crate) const DAEMON_START: Family = gauge(
+    "sandprobe_daemon_start_seconds",
+    &["daemon"],
+    "When a runtime or kubelet that runs started, since the kernel's start. It changes with each restart.",
+)
+.unit("seconds")
+.from("sched_process_exec");
 
 pub(crate) const BUILD: Family =
     gauge("sandprobe_build_info", &["version"], "Which sandprobe this is; always 1.");
@@ -448,7 +455,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
     ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS, &LEAKED]),
     ("Findings", &[&FINDINGS, &OPENED, &CONFIRMED]),
     ("Teardown", &[&NETNS_TEARDOWN, &CGROUP_TEARDOWN]),
-    ("Restarts of the node", &[&MILESTONE, &PERIOD, &BOOT_CNI_LOST, &BOOT_CLOSED, &BOOT_INFO]),
+    ("Restarts of the node", &[&MILESTONE, &PERIOD, &BOOT_CNI_LOST, &BOOT_CLOSED, &BOOT_INFO, &DAEMON_START]),
     (
         "sandprobe itself",
         &[

@@ -77,6 +77,10 @@ impl Gauges {
             _ => None,
         });
         self.node.leaked.set(zeros(&[Cause::VARIANTS]).into_iter().chain(leaked));
+        let daemons = views.daemons.iter();
+        self.node.daemon_start.set(
+            daemons.map(|(name, at)| (vec![label::name(name)], at.since(Timestamp::ZERO).as_secs_f64())),
+        );
         self.pools(views.pools);
         self.boots(views);
         self.probe.stale.raise(&[], real(views.stale));

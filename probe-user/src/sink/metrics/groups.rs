@@ -82,6 +82,7 @@ families! {
         pool_free: GaugeVec = POOL_FREE,
         findings: GaugeVec = FINDINGS,
         leaked: GaugeVec = LEAKED,
+        daemon_start: GaugeVec = DAEMON_START,
     }
 }
 

@@ -152,6 +152,7 @@ fn look_at(
         findings,
         many,
         recovery: &recovery,
+        daemons: &BTreeMap::from([("containerd", Timestamp(3 * S))]),
         unwatched: 0,
         stale: 0,
         own,

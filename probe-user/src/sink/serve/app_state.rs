@@ -1,6 +1,6 @@
 //! The state that all requests share: the server's configuration, and views of the agent's state.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Semaphore, watch};
 
@@ -9,6 +9,7 @@ use super::{
     loop_queue::{AgentView, Client, View},
     response_budget::ResponseBudget,
     ring::Ring,
+    verdict::{Acute, Tracker},
 };
 use crate::{
     engine::{
@@ -80,6 +81,8 @@ pub(super) struct AppState {
     /// Differs with each run of the agent.
     pub(super) instance: String,
     pub(super) views: Views,
+    /// The verdict that was told last.
+    pub(super) verdict: Mutex<Tracker>,
     /// One permit for each client that may follow the events.
     pub(super) streams: Arc<Semaphore>,
     budgets: Budgets,
@@ -100,6 +103,7 @@ pub(super) struct Views {
     pub(super) pools: View<Snapshot<Vec<PoolView>>>,
     pub(super) recovery: View<Snapshot<Recovery>>,
     pub(super) saved: View<Snapshot<SavedState>>,
+    pub(super) acute: View<Snapshot<Acute>>,
 }
 
 /// The responses that wait for their clients. The network and the socket each have a budget, so that neither can use up the
@@ -141,6 +145,7 @@ impl Views {
                 starts: agent.engine.late_starts(STARTS),
                 shares: agent.engine.shares(),
             }),
+            acute: view(client, |agent| Acute::of(agent.engine.findings(), agent.has_listed)),
         }
     }
 }
@@ -153,6 +158,7 @@ impl AppState {
             instance: format!("{boot}-{:x}", config.since.0),
             config,
             views: Views::new(client),
+            verdict: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             budgets: Budgets::default(),
             end,

@@ -95,7 +95,7 @@ impl DetachedServer {
 
     /// What a client of the network gets for these bytes.
     pub fn over_network(&self, bytes: &[u8]) -> Vec<u8> {
-        self.answer(Peer::Network { has_certificate: false }, bytes)
+        self.answer(Peer::Network { has_certificate: false, is_loopback: false }, bytes)
     }
 
     /// What a client of the Unix socket gets for these bytes.

@@ -9,7 +9,10 @@ use std::{
 
 use http::{HeaderMap, Uri, header, uri::Authority};
 
-use super::{reply::ApiError, route::Route};
+use super::{
+    reply::ApiError,
+    route::{Protection, Route},
+};
 
 /// What a client of the network must present.
 #[derive(Clone, Default)]
@@ -39,7 +42,7 @@ pub(super) enum Peer {
     /// Over the Unix socket, which only root can open.
     Socket,
     /// Over the network.
-    Network { has_certificate: bool },
+    Network { has_certificate: bool, is_loopback: bool },
 }
 
 /// The shortest token: 16 bytes are 22 characters in base64 without padding, and 32 in hex.
@@ -86,14 +89,19 @@ impl Guard {
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<(), ApiError> {
-        let Peer::Network { has_certificate } = peer else { return Ok(()) };
+        let Peer::Network { has_certificate, is_loopback } = peer else { return Ok(()) };
         if self.own_names_only && !is_own_name(uri, headers) {
             return Err(ApiError::Host);
         }
         let is_asked = self.token.is_some() || self.by_certificate;
         let has_token =
             || self.token.as_ref().is_some_and(|token| bearer(headers).is_some_and(|it| token.is(it)));
-        if route.is_open() || !is_asked || (self.by_certificate && has_certificate) || has_token() {
+        let is_free = match route.protection() {
+            Protection::Open => true,
+            Protection::Machine => is_loopback,
+            Protection::Client => false,
+        };
+        if is_free || !is_asked || (self.by_certificate && has_certificate) || has_token() {
             return Ok(());
         }
         Err(ApiError::Unauthorized)
@@ -125,7 +133,9 @@ mod tests {
 
     use super::{ApiError, Guard, Peer, Route, Token};
 
-    const ANONYMOUS: Peer = Peer::Network { has_certificate: false };
+    const ANONYMOUS: Peer = Peer::Network { has_certificate: false, is_loopback: false };
+    const LOOPBACK: Peer = Peer::Network { has_certificate: false, is_loopback: true };
+    const CERTIFIED: Peer = Peer::Network { has_certificate: true, is_loopback: false };
 
     fn headers(name: HeaderName, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(name, HeaderValue::from_str(value).expect("a value"))])
@@ -159,9 +169,11 @@ mod tests {
         assert_eq!(asked(&guard, ANONYMOUS, Route::Healthz, &none), Ok(()));
         assert_eq!(asked(&guard, ANONYMOUS, Route::Readyz, &none), Ok(()));
         assert_eq!(asked(&guard, Peer::Socket, Route::Metrics, &none), Ok(()));
-        let certified = Peer::Network { has_certificate: true };
+        assert_eq!(asked(&guard, ANONYMOUS, Route::Verdict, &none), Err(ApiError::Unauthorized));
+        assert_eq!(asked(&guard, LOOPBACK, Route::Verdict, &none), Ok(()));
+        assert_eq!(asked(&guard, LOOPBACK, Route::Findings, &none), Err(ApiError::Unauthorized));
         assert_eq!(
-            asked(&guard, certified, Route::Pods, &none),
+            asked(&guard, CERTIFIED, Route::Pods, &none),
             Err(ApiError::Unauthorized),
             "nobody checked it"
         );
@@ -171,7 +183,7 @@ mod tests {
     fn a_certificate_lets_in_where_one_is_asked_for() {
         let guard = Guard { by_certificate: true, ..Guard::default() };
         let none = HeaderMap::new();
-        assert_eq!(asked(&guard, Peer::Network { has_certificate: true }, Route::Pods, &none), Ok(()));
+        assert_eq!(asked(&guard, CERTIFIED, Route::Pods, &none), Ok(()));
         assert_eq!(asked(&guard, ANONYMOUS, Route::Pods, &none), Err(ApiError::Unauthorized));
         assert_eq!(asked(&guard, ANONYMOUS, Route::Healthz, &none), Ok(()));
     }

@@ -15,7 +15,13 @@ use super::{
 };
 use crate::{
     model::{fact::Signal, time::Timestamp},
-    sink::{doctor, escape::escaped, jsonl::Decimal, metrics::agent_stats::Process, wall_clock::Rfc3339},
+    sink::{
+        doctor::{self, Row},
+        escape::escaped,
+        jsonl::Decimal,
+        metrics::agent_stats::Process,
+        wall_clock::Rfc3339,
+    },
 };
 
 /// How long the agent is not ready after a loss of records.
@@ -38,17 +44,20 @@ pub(super) async fn readiness(app: &AppState) -> Result<Readiness, Unanswered> {
     Ok(Readiness { snapshot, reasons, degraded: app.config.state_writes.troubles() })
 }
 
+/// The signals that no hook sees, and without which findings are missed. They are the same as long as the agent runs.
+pub(super) fn unseen(app: &AppState) -> impl Iterator<Item = &Row> {
+    let is_beside = |row: &Row| BESIDE.iter().any(|signal| signal.into_str() == row.signal);
+    app.config.report.signals.iter().filter(move |row| row.mechanism.is_none() && !is_beside(row))
+}
+
 fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut is_curable = false;
     // Also for signals that are not required: findings that depend on them are missed.
-    for row in &app.config.report.signals {
-        if row.mechanism.is_none() && !BESIDE.iter().any(|signal| signal.into_str() == row.signal) {
-            let lacks =
-                if row.lacks.is_empty() { String::new() } else { format!("; it needs {}", row.lacks) };
-            reasons.push(format!("{} is not seen: no hook for it is attached{lacks}", row.signal));
-            is_curable |= !lacks.is_empty();
-        }
+    for row in unseen(app) {
+        let lacks = if row.lacks.is_empty() { String::new() } else { format!("; it needs {}", row.lacks) };
+        reasons.push(format!("{} is not seen: no hook for it is attached{lacks}", row.signal));
+        is_curable |= !lacks.is_empty();
     }
     // Once for all of them: one remedy covers everything that is missing.
     reasons.extend(

@@ -11,7 +11,8 @@ use super::{
     health::Doctor,
     query::{EVENTS, Findings},
     reply::{Error, JSON},
-    route::{ROUTES, Route},
+    route::{Protection, ROUTES, Route},
+    verdict::Verdict,
 };
 use crate::sink::jsonl::{Event, Explained, StreamNotice, schema};
 
@@ -67,7 +68,7 @@ fn get(route: Route, generator: &mut SchemaGenerator) -> Value {
     if !parameters.is_empty() {
         get.insert("parameters".to_owned(), parameters.into());
     }
-    if route.is_open() {
+    if route.protection() == Protection::Open {
         get.insert("security".to_owned(), json!([]));
     }
     get.into()
@@ -76,6 +77,16 @@ fn get(route: Route, generator: &mut SchemaGenerator) -> Value {
 fn operation(route: Route, generator: &mut SchemaGenerator) -> Operation {
     match route {
         Route::Page(_) => plain("The page.", "text/html"),
+        Route::Docs => Operation {
+            parameters: vec![json!({
+                "name": "page",
+                "in": "path",
+                "description": "runbooks/ALERT.md, findings/KIND.md or findings.md; /docs/ lists them.",
+                "schema": { "type": "string" },
+                "required": true,
+            })],
+            ..plain("A page of the documentation.", "text/html")
+        },
         Route::Healthz => plain("Whether the agent is alive: ok once its loop has answered.", TEXT),
         Route::Readyz => {
             let mut ready = plain(
@@ -106,6 +117,16 @@ fn operation(route: Route, generator: &mut SchemaGenerator) -> Operation {
         Route::Pools => object::<PoolList<'_>>("The pools of addresses.", generator),
         Route::Boot => object::<BootList<'_>>("What each restart of the node cost.", generator),
         Route::Doctor => object::<Doctor<'_>>("What the agent can see, and how it does.", generator),
+        Route::Verdict => {
+            let mut verdict = object::<Verdict<'_>>(
+                "Whether the node is well, for engines that write conditions of nodes. Clients on the machine need no token.",
+                generator,
+            );
+            let body = generator.subschema_for::<Verdict<'_>>();
+            let not = response("It is not well, or that is not known.", JSON, body);
+            verdict.responses.insert("503".to_owned(), not);
+            verdict
+        }
         Route::Events => events(generator),
         Route::State => answer(
             "Findings and starts in the form in which the state directory has them; for sandprobe's own commands.",

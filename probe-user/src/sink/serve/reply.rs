@@ -199,10 +199,14 @@ pub(super) fn stream(kind: &'static str, chunks: mpsc::Receiver<Bytes>) -> Respo
 }
 
 pub(super) fn json(value: &impl Serialize) -> Response<Reply> {
+    json_with(StatusCode::OK, value)
+}
+
+pub(super) fn json_with(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
     // Neither fails: the keys are strings, and a vector accepts all bytes.
     let mut body = serde_json::to_vec(value).unwrap_or_default();
     body.push(b'\n');
-    whole(StatusCode::OK, JSON, body)
+    whole(status, JSON, body)
 }
 
 fn with_headers(status: StatusCode, kind: &'static str, body: Reply) -> Response<Reply> {

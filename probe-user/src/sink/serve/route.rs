@@ -7,6 +7,7 @@
 use http::{HeaderMap, Method, header};
 
 use super::{
+    docs,
     page::{FILES, File},
     reply::ApiError,
 };
@@ -15,6 +16,8 @@ use super::{
 pub(super) enum Route {
     /// A file of the page.
     Page(File),
+    /// The documentation.
+    Docs,
     Healthz,
     Readyz,
     Metrics,
@@ -24,14 +27,27 @@ pub(super) enum Route {
     Pools,
     Boot,
     Doctor,
+    Verdict,
     Events,
     State,
     History,
     OpenApi,
 }
 
+/// Who may request a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protection {
+    /// Everybody: for the kubelet's probes, and for what holds no data of the node.
+    Open,
+    /// On the machine itself everybody, and over the network a client with token or certificate.
+    Machine,
+    /// A client with token or certificate.
+    Client,
+}
+
 /// All paths except those of the page. The part in braces is any text.
-pub(super) const ROUTES: [(&str, Route); 13] = [
+pub(super) const ROUTES: [(&str, Route); 15] = [
+    ("/docs/{page}", Route::Docs),
     ("/healthz", Route::Healthz),
     ("/readyz", Route::Readyz),
     ("/metrics", Route::Metrics),
@@ -41,6 +57,7 @@ pub(super) const ROUTES: [(&str, Route); 13] = [
     ("/v1/pools", Route::Pools),
     ("/v1/boot", Route::Boot),
     ("/v1/doctor", Route::Doctor),
+    ("/v1/verdict", Route::Verdict),
     ("/v1/events", Route::Events),
     ("/v1/state", Route::State),
     ("/v1/history", Route::History),
@@ -57,13 +74,14 @@ impl Route {
         // A key may contain slashes.
         known
             .or_else(file)
+            .or_else(|| docs::within(path).map(|_| Self::Docs))
             .or_else(|| path.strip_prefix(FINDINGS).filter(|key| !key.is_empty()).map(|_| Self::Finding))
     }
 
-    /// Whether a client needs neither token nor certificate: for the kubelet's probes, and the page without data.
-    pub(super) fn is_open(self) -> bool {
+    pub(super) fn protection(self) -> Protection {
         match self {
-            Self::Page(_) | Self::Healthz | Self::Readyz => true,
+            Self::Page(_) | Self::Docs | Self::Healthz | Self::Readyz => Protection::Open,
+            Self::Verdict => Protection::Machine,
             Self::Metrics
             | Self::Findings
             | Self::Finding
@@ -74,7 +92,7 @@ impl Route {
             | Self::Events
             | Self::State
             | Self::History
-            | Self::OpenApi => false,
+            | Self::OpenApi => Protection::Client,
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod head;
 mod idler;
+mod verdict;
 
 use std::{
     fs::File,
@@ -46,7 +47,7 @@ use crate::{
     },
 };
 
-const NETWORK: Peer = Peer::Network { has_certificate: false };
+const NETWORK: Peer = Peer::Network { has_certificate: false, is_loopback: false };
 /// Longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(20);
 

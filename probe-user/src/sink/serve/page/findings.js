@@ -178,6 +178,6 @@ export class Findings {
         it.programs.map((program) => [program.path, program.version ?? "not known"]), { class: "texts" })] : null,
       it.known.length ? [el("h4", null, "Known as"), el("ul", { class: "notes" }, it.known.map((line) => el("li", null, line)))] : null,
       it.repair.length ? [el("h4", null, "How to repair"), copy, el("pre", { tabindex: 0 }, script)] : null,
-      el("p", { class: "faint" }, `More: ${it.documentation}`));
+      el("p", { class: "faint" }, "More: ", el("a", { href: it.documentation }, it.documentation)));
   }
 }

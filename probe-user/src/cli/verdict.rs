@@ -1,0 +1,119 @@
+//! `sandprobe verdict`: whether this node is well, in the form of a plugin of node-problem-detector.
+//!
+//! **Invariant:** standard output is one line of at most 80 bytes, and the exit code is right, whatever the agent answers.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process,
+};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use serde::Deserialize;
+
+use super::{ExitStatus, args::Form, client::AgentArgs, output, say};
+use crate::sink::escape::escaped;
+
+/// The longest line, bytes: node-problem-detector cuts off what is behind them.
+const LONGEST: usize = 80;
+
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Verdict {
+    /// The format of the output
+    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    output: Form,
+
+    #[command(flatten)]
+    agent: AgentArgs,
+
+    /// Copy this program to FILE and do nothing else: for an init container, since the image has no shell
+    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    copy_to: Option<PathBuf>,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes, those of a plugin of node-problem-detector:
+  0  ok: no critical finding is confirmed
+  1  not ok
+  2  unknown: not everything is seen yet, or no agent answers";
+
+/// What the agent answers, or why it cannot.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    status: Option<Status>,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Ok,
+    NotOk,
+    Unknown,
+}
+
+impl Verdict {
+    pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
+        if let Some(file) = &self.copy_to {
+            return copy_to(file).map(|()| ExitStatus::Ok);
+        }
+        let body = match self.agent.ask_whether("/v1/verdict") {
+            Ok(Some(body)) => body,
+            Ok(None) => return self.unknown("no agent answers on this node"),
+            Err(error) => {
+                say(&format!("{error:#}"));
+                return self.unknown("the agent does not answer");
+            }
+        };
+        let answer: Result<Answer, _> = serde_json::from_slice(&body);
+        let (status, message) = match answer {
+            Ok(Answer { status: Some(status), message: Some(message), .. }) => (status, message),
+            Ok(Answer { error: Some(error), .. }) => return self.unknown(&error),
+            Ok(_) | Err(_) => return self.unknown("the agent's answer is no verdict"),
+        };
+        match self.output {
+            Form::Text => line(&message)?,
+            Form::Json => output::write(&mut body.clone()).map(drop)?,
+        }
+        Ok(match status {
+            Status::Ok => ExitStatus::Ok,
+            Status::NotOk => ExitStatus::Incomplete,
+            Status::Unknown => ExitStatus::CannotRun,
+        })
+    }
+
+    /// There is no verdict. As JSON there is no document either, and the reason is on standard error.
+    fn unknown(&self, why: &str) -> anyhow::Result<ExitStatus> {
+        match self.output {
+            Form::Text => line(why)?,
+            Form::Json => say(why),
+        }
+        Ok(ExitStatus::CannotRun)
+    }
+}
+
+fn line(message: &str) -> anyhow::Result<()> {
+    let message = escaped(message).to_string();
+    let end = (0..=LONGEST.min(message.len())).rev().find(|end| message.is_char_boundary(*end));
+    let short = message.get(..end.unwrap_or_default()).unwrap_or_default();
+    output::write(&mut format!("{short}\n").into_bytes()).map(drop)
+}
+
+/// A reader finds either no program or the whole one.
+fn copy_to(file: &Path) -> anyhow::Result<()> {
+    let name = file.file_name().ok_or_else(|| anyhow!("{} names no file", file.display()))?;
+    let own = env::current_exe().context("cannot find this program")?;
+    let new = file.with_file_name(format!(".{}.{}", name.display(), process::id()));
+    let done = fs::copy(&own, &new).and_then(|_| fs::rename(&new, file));
+    if done.is_err() {
+        // This temporary file is ours and is not needed.
+        fs::remove_file(&new).ok();
+    }
+    done.with_context(|| format!("cannot copy {} to {}", own.display(), file.display()))
+}
