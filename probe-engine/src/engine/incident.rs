@@ -23,6 +23,7 @@ use thing::Thing;
 
 use crate::model::{
     change::Finding,
+    fact::PodName,
     finding::{FindingKind, Key, Severity, Stage},
     id::ContainerId,
 };
@@ -175,6 +176,12 @@ impl<'a> Incident<'a> {
     #[must_use]
     pub fn root(&self) -> Option<&'a Finding> {
         self.members.first().map(|it| it.finding)
+    }
+
+    /// The first pod that its findings name.
+    #[must_use]
+    pub fn pod(&self) -> Option<&'a PodName> {
+        self.members.iter().find_map(|it| it.finding.pod.as_ref())
     }
 
     /// The members that count: those that are open, or all if none is.

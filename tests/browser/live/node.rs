@@ -3,7 +3,7 @@
 use std::{fs::File, io::BufReader, path::Path, sync::LazyLock};
 
 use probe_user::{
-    engine::{Engine, boot::report::RecoveryReport, view::PodView},
+    engine::{Engine, boot::report::RecoveryReport, incident::Incidents, view::PodView},
     model::{id::PodUid, recovery::Recovery},
     recording::Reader,
     session::Session,
@@ -50,7 +50,8 @@ static FOUND: LazyLock<Vec<Value>> = LazyLock::new(|| {
         while engine.poll().is_some() {}
     }
     let mut lines = Vec::new();
-    engine.findings().for_each(|it| jsonl::explained(it, &label, &mut lines));
+    let incidents = Incidents::of(engine.findings());
+    engine.findings().for_each(|it| jsonl::explained(it, &incidents, &label, &mut lines));
     values(&lines)
 });
 

@@ -98,7 +98,7 @@ const FIXES: &[Fix] = &[
 ];
 
 /// The programs of a finding of which a later version does not have its problem.
-pub(super) fn fixes(finding: &Finding) -> impl Iterator<Item = FixedIn<'_>> {
+pub fn fixes(finding: &Finding) -> impl Iterator<Item = FixedIn<'_>> {
     let rows = FIXES.iter().filter(|fix| (fix.is_of)(&finding.kind));
     rows.flat_map(|fix| {
         let programs = finding.programs.iter().filter(|it| it.path.rsplit('/').next() == Some(fix.program));

@@ -21,6 +21,7 @@ use crate::{
         world::sandbox::State,
     },
     model::{
+        change::Finding,
         finding::{Cause, Kind, Severity, Stage},
         recovery::RecoveredPod,
         time::Timestamp,
@@ -35,6 +36,11 @@ pub(super) struct Gauges {
     agent: AgentGauges,
     process: ProcessGauges,
 }
+
+/// The values of the labels of findings, of incidents and of leaked addresses.
+const FINDINGS: [&[&str]; 4] = [Kind::VARIANTS, Severity::VARIANTS, set::STAGES, &set::ROLES];
+const INCIDENTS: [&[&str]; 2] = [Severity::VARIANTS, set::STAGES];
+const LEAKED: [&[&str]; 2] = [Cause::VARIANTS, &set::ROLES];
 
 /// The values of the labels, and the value of the series.
 type Row = (Vec<String>, f64);
@@ -54,8 +60,9 @@ impl Gauges {
         for values in set::all(&[&set::RINGS, &event::NAMES]) {
             now.probe.records.at(&values, &[]);
         }
-        now.node.findings.set(zeros(&[Kind::VARIANTS, Severity::VARIANTS, set::STAGES]));
-        now.node.leaked.set(zeros(&[Cause::VARIANTS]));
+        now.node.findings.set(zeros(&FINDINGS));
+        now.node.incidents.set(zeros(&INCIDENTS));
+        now.node.leaked.set(zeros(&LEAKED));
         now.node.sandboxes.set(zeros(&[&set::SANDBOX_STATES]));
         Ok(now)
     }
@@ -65,23 +72,33 @@ impl Gauges {
         let sandboxes = views.pods.iter().flat_map(|pod| &pod.sandboxes);
         let states = sandboxes.map(|sandbox| row(&[state(sandbox.state)], 1.0));
         self.node.sandboxes.set(zeros(&[&set::SANDBOX_STATES]).into_iter().chain(states));
-        let open = views.findings.iter().filter(|it| it.stage != Stage::Closed);
-        let open =
-            open.map(|it| row(&[it.kind.into_str(), it.severity.into_str(), it.stage.into_str()], 1.0));
-        self.node
-            .findings
-            .set(zeros(&[Kind::VARIANTS, Severity::VARIANTS, set::STAGES]).into_iter().chain(open));
-        let leaked = views.findings.iter().filter(|it| it.stage == Stage::Confirmed);
-        let leaked = leaked.filter_map(|it| match &it.kind {
-            Kind::LeakedAddress(leak) => Some(row(&[leak.cause.into_str()], f64::from(leak.count()))),
-            _ => None,
-        });
-        self.node.leaked.set(zeros(&[Cause::VARIANTS]).into_iter().chain(leaked));
+        self.findings(views);
         self.pools(views.pools);
         self.boots(views);
         self.probe.stale.raise(&[], real(views.stale));
         self.probe.unwatched.set_one(Some(length(views.unwatched)));
         self.own(views.own);
+    }
+
+    fn findings(&mut self, views: &Views<'_>) {
+        let role =
+            |it: &Finding| set::role(views.incidents.place(&it.key).is_some_and(|place| place.is_effect()));
+        let open = views.findings.iter().filter(|it| it.stage != Stage::Closed);
+        let open = open
+            .map(|it| row(&[it.kind.into_str(), it.severity.into_str(), it.stage.into_str(), role(it)], 1.0));
+        self.node.findings.set(zeros(&FINDINGS).into_iter().chain(open));
+        let leaked = views.findings.iter().filter(|it| it.stage == Stage::Confirmed);
+        let leaked = leaked.filter_map(|it| match &it.kind {
+            Kind::LeakedAddress(leak) => {
+                Some(row(&[leak.cause.into_str(), role(it)], f64::from(leak.count())))
+            }
+            _ => None,
+        });
+        self.node.leaked.set(zeros(&LEAKED).into_iter().chain(leaked));
+        let incidents = views.incidents.all();
+        let open = incidents.iter().filter(|it| it.stage() != Stage::Closed);
+        let open = open.map(|it| row(&[it.severity().into_str(), it.stage().into_str()], 1.0));
+        self.node.incidents.set(zeros(&INCIDENTS).into_iter().chain(open));
     }
 
     fn pools(&mut self, pools: &[PoolView]) {

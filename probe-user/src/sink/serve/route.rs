@@ -20,6 +20,7 @@ pub(super) enum Route {
     Metrics,
     Findings,
     Finding,
+    Incidents,
     Pods,
     Pools,
     Boot,
@@ -31,12 +32,13 @@ pub(super) enum Route {
 }
 
 /// All paths except those of the page. The part in braces is any text.
-pub(super) const ROUTES: [(&str, Route); 13] = [
+pub(super) const ROUTES: [(&str, Route); 14] = [
     ("/healthz", Route::Healthz),
     ("/readyz", Route::Readyz),
     ("/metrics", Route::Metrics),
     ("/v1/findings", Route::Findings),
     (FINDING, Route::Finding),
+    ("/v1/incidents", Route::Incidents),
     ("/v1/pods", Route::Pods),
     ("/v1/pools", Route::Pools),
     ("/v1/boot", Route::Boot),
@@ -67,6 +69,7 @@ impl Route {
             Self::Metrics
             | Self::Findings
             | Self::Finding
+            | Self::Incidents
             | Self::Pods
             | Self::Pools
             | Self::Boot
