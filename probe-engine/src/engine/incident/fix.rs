@@ -154,6 +154,13 @@ fn is_leak(it: &Kind, causes: &[Cause]) -> bool {
     matches!(it, Kind::LeakedAddress(LeakedAddress { cause, .. }) if causes.contains(cause))
 }
 
+/// The program, the repaired releases and the source of each row.
+#[cfg(test)]
+pub(super) fn rows() -> Vec<(&'static str, String, &'static str)> {
+    let fixed = |fix: &Fix| fix.fixed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    FIXES.iter().map(|fix| (fix.program, fixed(fix), fix.source)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{FIXES, Release};

@@ -3,8 +3,9 @@
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use proptest::{prelude::*, sample::Index as Choice};
+use strum::VariantNames;
 
-use super::Incidents;
+use super::{Incidents, RELATIONS};
 use crate::model::{
     change::{ChangeKind, CniCall, Evidence, EvidenceEvent, Finding, Process},
     fact::{CniCommand, Origin, ProgramFound},
@@ -402,6 +403,44 @@ fn everything(findings: &[Finding]) -> Vec<String> {
     places.sort_unstable();
     all.extend(places);
     all
+}
+
+const PAGE: &str = include_str!("../../../../docs/incidents.md");
+
+/// The cells of the tables of a section.
+fn cells(heading: &str) -> impl Iterator<Item = Vec<&'static str>> {
+    let (_, section) = PAGE.split_once(heading).expect("the section is there");
+    let section = section.split("\n## ").next().unwrap_or(section);
+    section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split('|').collect())
+}
+
+#[test]
+fn the_page_has_every_relation_and_no_other() {
+    let kinds = |cell: &'static str| cell.split('`').filter(|word| Kind::VARIANTS.contains(word));
+    let documented: BTreeSet<(&str, &str)> = cells("\n## What belongs together\n")
+        .flat_map(|cells| {
+            kinds(cells[0]).flat_map(move |cause| kinds(cells[1]).map(move |effect| (cause, effect)))
+        })
+        .collect();
+    let known: BTreeSet<(&str, &str)> =
+        RELATIONS.iter().map(|it| (it.cause.into_str(), it.effect.into_str())).collect();
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn the_page_has_every_repaired_version() {
+    let rows: Vec<_> = cells("\n## In which version it is repaired\n").collect();
+    let known = super::fix::rows();
+    assert_eq!(rows.len(), known.len());
+    for (program, fixed, source) in known {
+        let is_it = |row: &&Vec<&str>| {
+            row[1].trim() == program && row[2].trim().starts_with(&fixed) && row[3].contains(source)
+        };
+        assert!(rows.iter().any(|row| is_it(&row)), "{program} {fixed} {source}");
+    }
 }
 
 proptest! {
