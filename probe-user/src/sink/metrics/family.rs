@@ -214,15 +214,15 @@ pub(crate) const LEAKS: Family =
     counter("sandprobe_ip_leaks_total", &["reason"], "Addresses confirmed to be leaked, by cause.").of_pods();
 pub(crate) const LEAKED: Family = gauge(
     "sandprobe_ip_leaked_addresses",
-    &["reason", "role"],
+    &["reason", "role", "root"],
     "Addresses that are confirmed to be leaked and not freed yet, by cause. Each counts, also where many are one finding.",
 )
 .unit("addresses");
 
 pub(crate) const FINDINGS: Family = gauge(
     "sandprobe_findings",
-    &["kind", "severity", "stage", "role"],
-    "Findings that are open (docs/findings.md), by their role in their incident.",
+    &["kind", "severity", "stage", "role", "root"],
+    "Findings that are open (docs/findings.md), by their role in their incident (docs/incidents.md).",
 );
 pub(crate) const INCIDENTS: Family = gauge(
     "sandprobe_incidents",

@@ -22,7 +22,7 @@ use crate::{
     },
     model::{
         change::Finding,
-        finding::{Cause, Kind, Severity, Stage},
+        finding::{Cause, FindingKind, Kind, Severity, Stage},
         recovery::RecoveredPod,
         time::Timestamp,
     },
@@ -37,10 +37,8 @@ pub(super) struct Gauges {
     process: ProcessGauges,
 }
 
-/// The values of the labels of findings, of incidents and of leaked addresses.
-const FINDINGS: [&[&str]; 4] = [Kind::VARIANTS, Severity::VARIANTS, set::STAGES, &set::ROLES];
+/// The values of the labels of incidents.
 const INCIDENTS: [&[&str]; 2] = [Severity::VARIANTS, set::STAGES];
-const LEAKED: [&[&str]; 2] = [Cause::VARIANTS, &set::ROLES];
 
 /// The values of the labels, and the value of the series.
 type Row = (Vec<String>, f64);
@@ -60,9 +58,9 @@ impl Gauges {
         for values in set::all(&[&set::RINGS, &event::NAMES]) {
             now.probe.records.at(&values, &[]);
         }
-        now.node.findings.set(zeros(&FINDINGS));
+        now.node.findings.set(no_findings());
         now.node.incidents.set(zeros(&INCIDENTS));
-        now.node.leaked.set(zeros(&LEAKED));
+        now.node.leaked.set(no_leaks());
         now.node.sandboxes.set(zeros(&[&set::SANDBOX_STATES]));
         Ok(now)
     }
@@ -81,20 +79,26 @@ impl Gauges {
     }
 
     fn findings(&mut self, views: &Views<'_>) {
-        let role =
-            |it: &Finding| set::role(views.incidents.place(&it.key).is_some_and(|place| place.is_effect()));
+        let place = |it: &Finding| {
+            let place = views.incidents.place(&it.key);
+            let root = place.as_ref().map_or(&it.kind, |place| &place.root.kind);
+            [set::role(place.is_some_and(|place| place.is_effect())), root.into_str()]
+        };
         let open = views.findings.iter().filter(|it| it.stage != Stage::Closed);
-        let open = open
-            .map(|it| row(&[it.kind.into_str(), it.severity.into_str(), it.stage.into_str(), role(it)], 1.0));
-        self.node.findings.set(zeros(&FINDINGS).into_iter().chain(open));
+        let open = open.map(|it| {
+            let [role, root] = place(it);
+            row(&[it.kind.into_str(), it.severity.into_str(), it.stage.into_str(), role, root], 1.0)
+        });
+        self.node.findings.set(no_findings().into_iter().chain(open));
         let leaked = views.findings.iter().filter(|it| it.stage == Stage::Confirmed);
         let leaked = leaked.filter_map(|it| match &it.kind {
             Kind::LeakedAddress(leak) => {
-                Some(row(&[leak.cause.into_str(), role(it)], f64::from(leak.count())))
+                let [role, root] = place(it);
+                Some(row(&[leak.cause.into_str(), role, root], f64::from(leak.count())))
             }
             _ => None,
         });
-        self.node.leaked.set(zeros(&LEAKED).into_iter().chain(leaked));
+        self.node.leaked.set(no_leaks().into_iter().chain(leaked));
         let incidents = views.incidents.all();
         let open = incidents.iter().filter(|it| it.stage() != Stage::Closed);
         let open = open.map(|it| row(&[it.severity().into_str(), it.stage().into_str()], 1.0));
@@ -210,6 +214,21 @@ fn row(values: &[&str], value: f64) -> Row {
 
 fn zeros(sets: &[&[&'static str]]) -> Vec<Row> {
     set::all(sets).into_iter().map(|values| row(&values, 0.0)).collect()
+}
+
+/// Findings that begin an incident. What another one led to has a series once it is there: most kinds lead to no other.
+fn no_findings() -> Vec<Row> {
+    let rows = set::all(&[Kind::VARIANTS, Severity::VARIANTS, set::STAGES]).into_iter();
+    rows.map(|values| {
+        let kind = values.first().copied().unwrap_or_default();
+        row(&[&values[..], &[set::role(false), kind]].concat(), 0.0)
+    })
+    .collect()
+}
+
+fn no_leaks() -> Vec<Row> {
+    let kind = FindingKind::LeakedAddress.into_str();
+    Cause::VARIANTS.iter().map(|cause| row(&[cause, set::role(false), kind], 0.0)).collect()
 }
 
 /// The rows whose value is known.
