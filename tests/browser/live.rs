@@ -139,7 +139,7 @@ fn everything_works_with_the_keyboard() {
 fn an_incident_is_shown_from_its_cause_to_its_last_effect() {
     let server = Server::start(node::node(1, 0));
     server.change(|node| node.findings = node::incident());
-    let browser = look::browser();
+    let browser = start();
     open(&browser, &server, "findings", FINDING, 3);
     let rows = browser
         .run(

@@ -132,10 +132,8 @@ impl Release {
         let is_early =
             ["alpha", "beta", "rc"].iter().any(|it| rest.trim_start_matches(['-', '~']).starts_with(it));
         let mut numbers = numbers.split('.').map(|it| it.parse().ok());
-        match (numbers.next()?, numbers.next()?, numbers.next()?) {
-            (Some(major), Some(minor), Some(patch)) if !is_early => Some(Self(major, minor, patch)),
-            _ => None,
-        }
+        let release = Self(numbers.next()??, numbers.next()??, numbers.next()??);
+        (!is_early).then_some(release)
     }
 
     fn line(self) -> (u32, u32) {

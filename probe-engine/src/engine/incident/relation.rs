@@ -9,7 +9,7 @@ use crate::model::{
     change::Finding,
     fact::CniCommand,
     finding::{
-        Cause, CniFailing, CniSlow, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind, LeakedAddress,
+        Cause, CniFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind, LeakedAddress,
         OwnerlessReservation, PoolExhaustion, StopStep, StuckStop,
     },
     id::Subnet,
@@ -178,30 +178,20 @@ impl Relation {
 }
 
 fn is_same_command(cause: &Kind, effect: &Kind) -> bool {
-    match (cause, effect) {
-        (Kind::CniSlow(slow), Kind::CniFailing(failing)) => slow.command == failing.command.to_string(),
-        _ => false,
-    }
+    let (Kind::CniSlow(slow), Kind::CniFailing(failing)) = (cause, effect) else { return false };
+    slow.command == failing.command.to_string()
 }
 
 fn is_slow_add(cause: &Kind, effect: &Kind) -> bool {
-    match (cause, effect) {
-        (Kind::CniSlow(CniSlow { plugin, command, open: true, .. }), Kind::StuckStart(start)) => {
-            command == "ADD" && start.plugin.as_ref() == Some(plugin)
-        }
-        _ => false,
-    }
+    let (Kind::CniSlow(slow), Kind::StuckStart(start)) = (cause, effect) else { return false };
+    slow.open && slow.command == "ADD" && start.plugin.as_ref() == Some(&slow.plugin)
 }
 
 fn fails_del_of_stop(cause: &Kind, effect: &Kind) -> bool {
-    match (cause, effect) {
-        (Kind::CniFailing(failing), Kind::StuckStop(stop)) => {
-            failing.command == CniCommand::Del
-                && stop.step == StopStep::Del
-                && stop.plugin.as_ref() == Some(&failing.plugin)
-        }
-        _ => false,
-    }
+    let (Kind::CniFailing(failing), Kind::StuckStop(stop)) = (cause, effect) else { return false };
+    failing.command == CniCommand::Del
+        && stop.step == StopStep::Del
+        && stop.plugin.as_ref() == Some(&failing.plugin)
 }
 
 fn fails_as_leaked(cause: &Kind, effect: &Kind) -> bool {
@@ -224,16 +214,11 @@ fn is_out_of_addresses(cause: &Kind, effect: &Kind) -> bool {
 
 fn is_in_range(cause: &Kind, effect: &Kind) -> bool {
     let Kind::PoolExhaustion(PoolExhaustion { subnet, .. }) = effect else { return false };
-    match cause {
-        Kind::LeakedAddress(LeakedAddress { address, many, .. }) => {
-            let more = many.iter().flat_map(|many| &many.first);
-            [address].into_iter().chain(more).any(|it| contains(*subnet, *it))
-        }
-        Kind::OwnerlessReservation(OwnerlessReservation { first, .. }) => {
-            first.iter().any(|it| contains(*subnet, *it))
-        }
-        _ => false,
+    let is_in = |address: &IpAddr| contains(*subnet, *address);
+    if let Kind::LeakedAddress(LeakedAddress { address, many, .. }) = cause {
+        return is_in(address) || many.iter().flat_map(|many| &many.first).any(is_in);
     }
+    matches!(cause, Kind::OwnerlessReservation(OwnerlessReservation { first, .. }) if first.iter().any(is_in))
 }
 
 fn is_leak(it: &Kind, causes: &[Cause]) -> bool {
