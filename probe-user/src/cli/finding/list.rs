@@ -151,3 +151,125 @@ fn because(Listed { member, follows, .. }: &Listed<'_, '_>) -> Option<String> {
     };
     Some(format!("caused by {}{more}: {}", named(cause.finding), cause.why))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{Incidents, Select, text};
+    use crate::{
+        cli::snapshot::AgentSnapshot,
+        model::{
+            change::Finding,
+            finding::{
+                Cause, Duplicate, DuplicateSandbox, Key, Kind, LeakedAddress, OutOfOrder, Severity, Stage,
+                TeardownOutOfOrder,
+            },
+            id::ContainerId,
+            time::Timestamp,
+        },
+        sink::Label,
+    };
+
+    fn finding(key: &str, kind: impl Into<Kind>, stage: Stage, sandboxes: &[&str]) -> Finding {
+        let at = Timestamp(1_000_000_000);
+        Finding {
+            key: Key::parse(key).expect("a key"),
+            kind: kind.into(),
+            severity: Severity::Warning,
+            stage,
+            since: at,
+            opened_at: at,
+            confirmed_at: Some(at),
+            closed_at: (stage == Stage::Closed).then_some(Timestamp(2_000_000_000)),
+            pod: None,
+            sandboxes: sandboxes.iter().filter_map(|it| ContainerId::parse(it)).collect(),
+            gapped: false,
+            evidence: Vec::new(),
+            programs: Vec::new(),
+            runtimes: Vec::new(),
+        }
+    }
+
+    fn findings() -> Vec<Finding> {
+        let form = Duplicate::AfterCompletion;
+        let how = OutOfOrder::PauseOutOfMemory;
+        let leaked = LeakedAddress {
+            cause: Cause::DelBlind,
+            address: [10, 88, 0, 5].into(),
+            network: None,
+            inferred: false,
+            ifname: "eth0".to_owned(),
+            plugin: None,
+            stores: Vec::new(),
+            many: None,
+        };
+        vec![
+            finding("leaked_address/n/b", leaked, Stage::Confirmed, &["b"]),
+            finding(
+                "teardown_out_of_order/b",
+                TeardownOutOfOrder { how, killer: None, signal: None },
+                Stage::Confirmed,
+                &["b"],
+            ),
+            finding("duplicate_sandbox/b", DuplicateSandbox { form, count: 1 }, Stage::Closed, &["a", "b"]),
+        ]
+    }
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(flatten)]
+        select: Select,
+    }
+
+    /// The kinds that are listed, as they are indented, and what each was caused by.
+    fn listed(typed: &[&str]) -> Vec<String> {
+        let snapshot = AgentSnapshot {
+            label: Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 },
+            findings: findings(),
+            starts: Vec::new(),
+            shares: Vec::new(),
+            pods: Vec::new(),
+            now: Timestamp(3_000_000_000),
+            caveats: Vec::new(),
+        };
+        let Typed { select } = Typed::parse_from([&["findings"], typed].concat());
+        let text = text(&Incidents::of(&snapshot.findings), &select, &snapshot);
+        let mut lines = text.lines();
+        let column = lines.next().and_then(|it| it.find("KIND")).expect("headings");
+        let parts = lines.map(|line| {
+            let cell = line.get(column..).unwrap_or_default();
+            let end = if line.starts_with(' ') { cell.find(": ") } else { cell.trim_start().find(' ') };
+            let indent = cell.len() - cell.trim_start().len();
+            let end = end.map(|end| if line.starts_with(' ') { end } else { end + indent });
+            cell[..end.unwrap_or(cell.len())].to_owned()
+        });
+        parts.collect()
+    }
+
+    #[test]
+    fn effects_stand_below_their_cause() {
+        let all = listed(&["--all"]);
+        let expected = [
+            "duplicate_sandbox",
+            "  teardown_out_of_order",
+            "  caused by duplicate_sandbox",
+            "    leaked_address",
+            "    caused by teardown_out_of_order",
+        ];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn a_cause_that_is_not_listed_is_named_by_its_key() {
+        let expected = [
+            "teardown_out_of_order",
+            "caused by duplicate_sandbox/b (closed)",
+            "  leaked_address",
+            "  caused by teardown_out_of_order",
+        ];
+        assert_eq!(listed(&[]), expected);
+        let expected = ["leaked_address", "caused by teardown_out_of_order/b"];
+        assert_eq!(listed(&["--kind", "leaked_address"]), expected);
+    }
+}

@@ -117,8 +117,9 @@ export class Findings {
     if (open.length) {
       const by = SEVERITIES.map((name) => [name, open.filter((it) => it.severity === name).length]).filter(([, n]) => n);
       const hidden = open.filter((it) => !words(it).includes(this.#filter)).length;
+      const incidents = new Set(open.map((it) => it.incident ?? it.key)).size;
       this.verdict.className = "verdict wrong";
-      this.verdict.replaceChildren(el("p", null, el("b", null, count(open.length, "open finding")), ": ",
+      this.verdict.replaceChildren(el("p", null, el("b", null, count(open.length, "open finding")), incidents < open.length ? ` in ${count(incidents, "incident")}` : "", ": ",
         by.map(([name, n], at) => [at ? ", " : "", el("span", { class: `sev ${name}` }, `${n} ${name}`)]),
         hidden ? `; ${hidden} not shown by the filter` : ""));
       return;
