@@ -81,8 +81,8 @@ impl Gauges {
     fn findings(&mut self, views: &Views<'_>) {
         let place = |it: &Finding| {
             let place = views.incidents.place(&it.key);
-            let root = place.as_ref().map_or(&it.kind, |place| &place.root.kind);
-            [set::role(place.is_some_and(|place| place.is_effect())), root.into_str()]
+            let root = place.map_or(it, |place| place.root);
+            [set::role(root.key != it.key), root.kind.into_str()]
         };
         let open = views.findings.iter().filter(|it| it.stage != Stage::Closed);
         let open = open.map(|it| {

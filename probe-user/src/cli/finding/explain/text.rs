@@ -1,6 +1,6 @@
 //! An explanation for people: the verdict, the reason, the evidence in order, and what to do.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     cli::snapshot::AgentSnapshot,
@@ -21,7 +21,7 @@ use crate::{
     words::name::signal_number,
 };
 
-/// How many causes and effects are named.
+/// How many causes, and effects of one step, are named.
 const SHOWN: usize = 16;
 
 /// The width of sentences.
@@ -135,11 +135,19 @@ fn incident(it: &Finding, incidents: &Incidents<'_>, text: &mut String) {
         }
         above = cause.map(|cause| cause.finding);
     }
-    place.effects.iter().take(SHOWN).for_each(|effect| told("led to", effect, None));
-    for (number, what) in [(place.causes.len(), "causes"), (place.effects.len(), "effects")] {
-        if number > SHOWN {
-            _ = writeln!(lines, "  and {} more {what}", number - SHOWN);
-        }
+    // What it led to, what that led to, and so on, each once.
+    let mut effects = place.effects.clone();
+    let mut told_effects = BTreeSet::new();
+    let mut how = "led to";
+    while !effects.is_empty() {
+        effects.retain(|it| told_effects.insert(&it.key));
+        effects.iter().take(SHOWN).for_each(|effect| told(how, effect, None));
+        effects =
+            effects.iter().filter_map(|it| incidents.place(&it.key)).flat_map(|it| it.effects).collect();
+        how = "which led to";
+    }
+    if place.causes.len() > SHOWN {
+        _ = writeln!(lines, "  and by {} more", place.causes.len() - SHOWN);
     }
     _ = write!(text, "\nIncident {}\n{lines}", short_key(&place.root.key));
 }
