@@ -13,6 +13,7 @@ pub mod decode;
 mod detect;
 mod grouped;
 pub(crate) mod held;
+pub mod incident;
 pub(crate) mod outbox;
 pub mod share;
 pub(crate) mod timeline;

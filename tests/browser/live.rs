@@ -134,6 +134,29 @@ fn everything_works_with_the_keyboard() {
     look::check_no_other_requests(&browser, &server.url());
 }
 
+/// The worst of them is the last effect, and the cause still stands first.
+#[test]
+fn an_incident_is_shown_from_its_cause_to_its_last_effect() {
+    let server = Server::start(node::node(1, 0));
+    server.change(|node| node.findings = node::incident());
+    let browser = start();
+    open(&browser, &server, "findings", FINDING, 3);
+    let rows = browser
+        .run(
+            "return [...document.querySelectorAll('#view-findings .findings > details')].map((it) =>
+                [it.dataset.depth, it.querySelector('b').textContent, it.querySelector('.because')?.textContent ?? ''].join(' '))",
+            &[],
+        )
+        .expect("the rows");
+    let expected = [
+        "0 duplicate_sandbox ",
+        "1 teardown_out_of_order caused by duplicate_sandbox",
+        "2 leaked_address caused by teardown_out_of_order",
+    ];
+    assert_eq!(rows, serde_json::json!(expected));
+    browser.screenshot("page-incident").expect("a picture");
+}
+
 #[test]
 fn the_token_is_requested_and_not_stored() {
     let server = Server::start(node::node(3, 1));

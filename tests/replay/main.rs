@@ -11,7 +11,10 @@ use std::{
 };
 
 use probe_user::{
-    engine::{Call, Engine},
+    engine::{
+        Call, Engine,
+        incident::{Incident, Incidents},
+    },
     model::{
         fact::{Fact, Observation, Origin},
         finding::Stage,
@@ -73,6 +76,19 @@ fn the_demo_s_recording_ends_with_its_findings() {
     }
     found.sort_unstable();
     assert_eq!(found, DEMO_FINDINGS);
+    let incident = |engine: &Engine| {
+        let all = Incidents::of(engine.findings()).all();
+        let line = |it: &Incident<'_>| it.members.iter().map(|it| it.finding.key.to_string()).collect();
+        all.iter().map(line).collect::<Vec<Vec<String>>>()
+    };
+    let told = incident(&engine);
+    let kinds: Vec<Vec<&str>> =
+        told.iter().map(|it| it.iter().filter_map(|key| key.split('/').next()).collect()).collect();
+    assert_eq!(kinds, [["duplicate_sandbox", "teardown_out_of_order", "leaked_address"]]);
+    // The next agent tells the same incident.
+    let mut restored = Engine::new(engine.settings().clone());
+    engine.dump().into_iter().for_each(|entry| restored.restore(entry));
+    assert_eq!(incident(&restored), told);
 }
 
 /// A recording is outside data, so a replay must end whatever its times are. Deadlines in a jump of time expire, but

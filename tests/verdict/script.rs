@@ -39,20 +39,26 @@
 //! 5s    agent restarts                         with the state of the agent before
 //! 9m    end
 //! expect confirmed|candidate|closed KIND[/CAUSE] [ADDR] [POD] [since TIME]
+//! expect incident KIND[ .KIND ..KIND]…       a dot for each step from the root; +: about the same sandbox, no cause known
 //! expect nothing
 //! ```
+//!
+//! A story names all incidents of more than one finding that it has.
 
 use std::{fmt::Write as _, net::IpAddr, time::Duration};
 
-use probe_user::model::{
-    change::Finding,
-    fact::{CniCommand, Loss},
-    finding::{
-        AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, CniWrongDel, DuplicateAddress,
-        DuplicateContainer, DuplicateSandbox, Kind, OwnerlessReservation, SandboxesReplaced, Stage,
-        StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
+use probe_user::{
+    engine::incident::{Incident, Incidents, Member},
+    model::{
+        change::Finding,
+        fact::{CniCommand, Loss},
+        finding::{
+            AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, CniWrongDel, DuplicateAddress,
+            DuplicateContainer, DuplicateSandbox, Kind, OwnerlessReservation, SandboxesReplaced, Stage,
+            StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
+        },
+        time::Timestamp,
     },
-    time::Timestamp,
 };
 
 use crate::{
@@ -67,6 +73,7 @@ pub(crate) fn run(text: &str) -> Result<(), String> {
     let mut drive = Drive::new(Sim::new());
     drive.each_change = schema::check;
     let mut expected = Vec::new();
+    let mut incidents: Vec<String> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -74,6 +81,10 @@ pub(crate) fn run(text: &str) -> Result<(), String> {
             [] => Ok(()),
             ["expect", "nothing"] => {
                 expected.push(None);
+                Ok(())
+            }
+            ["expect", "incident", rest @ ..] => {
+                incidents.push(rest.join(" "));
                 Ok(())
             }
             ["expect", rest @ ..] => {
@@ -96,7 +107,25 @@ pub(crate) fn run(text: &str) -> Result<(), String> {
         return Err("the story expects nothing, and does not say so".to_owned());
     }
     let expected: Vec<String> = expected.into_iter().flatten().collect();
-    compare(&expected, &drive)
+    compare(&expected, &drive)?;
+    compare_incidents(incidents, &drive)
+}
+
+/// The incidents of more than one finding.
+fn compare_incidents(mut expected: Vec<String>, drive: &Drive) -> Result<(), String> {
+    let found = Incidents::of(&drive.findings);
+    let name = |it: &Member<'_>| {
+        let with = if it.with.is_some() { "+" } else { "" };
+        format!("{}{with}{}", ".".repeat(it.depth), it.finding.kind.into_str())
+    };
+    let line = |it: &Incident<'_>| it.members.iter().map(name).collect::<Vec<_>>().join(" ");
+    let mut found: Vec<String> = found.all().iter().filter(|it| it.members.len() > 1).map(line).collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("  expected incidents: {expected:?}\n  found:              {found:?}\n"))
 }
 
 fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {

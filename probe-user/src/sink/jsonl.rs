@@ -6,6 +6,7 @@
 pub mod boot;
 mod event;
 mod finding;
+mod incident;
 mod kernel;
 pub mod pod;
 mod scalar;
@@ -18,12 +19,17 @@ use serde::Serialize;
 
 use super::{Format, Label, evidence};
 use crate::{
-    engine::{share::Share, view::PodView},
-    model::{self, change::Change, phase},
+    engine::{
+        incident::{Incidents, fix},
+        share::Share,
+        view::PodView,
+    },
+    model::{self, change::Change, finding::Key, phase},
 };
 
 pub(crate) use event::Event;
 pub use finding::Finding;
+pub use incident::{Incident, PlacedFinding};
 pub use pod::Pod;
 pub(crate) use scalar::{Decimal, Version};
 pub use start::{PhaseMeaning, Shared, legend};
@@ -62,11 +68,30 @@ pub fn finding(it: &model::change::Finding, label: &Label, out: &mut Vec<u8>) {
     line(&Finding::of(it, label), out);
 }
 
+/// One finding with its place among the incidents, as a whole line.
+pub fn placed<'a>(
+    it: &'a model::change::Finding,
+    incidents: &Incidents<'a>,
+    label: &Label,
+    out: &mut Vec<u8>,
+) {
+    line(&PlacedFinding::of(it, incidents, label), out);
+}
+
 /// A finding with its evidence, its cause, where that is known from, and how to repair it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Explained<'a> {
     #[serde(flatten)]
-    finding: Finding<'a>,
+    finding: PlacedFinding<'a>,
+    /// The findings that led to this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<incident::Cause<'a>>,
+    /// The keys of the findings that it led to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    effects: Vec<&'a Key>,
+    /// Programs of which a later version does not have this problem.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    fixed_in: Vec<incident::FixedIn<'a>>,
     /// In order of time.
     evidence: Vec<Event<'a>>,
     cause: &'a str,
@@ -79,11 +104,20 @@ pub(crate) struct Explained<'a> {
 }
 
 /// One finding and all that explains it, as a whole line.
-pub fn explained(it: &model::change::Finding, label: &Label, out: &mut Vec<u8>) {
+pub fn explained<'a>(
+    it: &'a model::change::Finding,
+    incidents: &Incidents<'a>,
+    label: &Label,
+    out: &mut Vec<u8>,
+) {
     let evidence = evidence::changes(it);
     let words = it.kind.explain();
+    let place = incidents.place(&it.key);
     let explained = Explained {
-        finding: Finding::of(it, label),
+        finding: PlacedFinding::of(it, incidents, label),
+        causes: place.iter().flat_map(|it| &it.causes).map(incident::Cause::of).collect(),
+        effects: place.iter().flat_map(|it| &it.effects).map(|it| &it.key).collect(),
+        fixed_in: fix::fixes(it).map(incident::FixedIn::of).collect(),
         evidence: evidence.iter().map(|change| Event::of(change, label)).collect(),
         cause: words.cause(),
         known: words.known(),

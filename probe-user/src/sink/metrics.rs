@@ -40,6 +40,7 @@ use super::{Label, Sink};
 use crate::{
     engine::{
         Engine,
+        incident::Incidents,
         view::{ManyView, PodView, PoolView},
     },
     model::{
@@ -71,6 +72,7 @@ struct Views<'a> {
     pods: &'a [PodView],
     pools: &'a [PoolView],
     findings: &'a [&'a Finding],
+    incidents: &'a Incidents<'a>,
     /// The leaks that are reported together as one finding.
     many: &'a [ManyView],
     recovery: &'a Recovery,
@@ -121,6 +123,7 @@ impl Metrics {
             pods: &engine.pods(),
             pools: &engine.pools(),
             findings: &findings,
+            incidents: &Incidents::of(findings.iter().copied()),
             many: &engine.many(),
             recovery: engine.recovery(),
             daemons: &engine.daemons_since(),

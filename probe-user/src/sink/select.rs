@@ -3,7 +3,10 @@
 use std::cmp::Reverse;
 
 use super::escape::short_key;
-use crate::model::{change::Finding, finding::Stage};
+use crate::{
+    engine::incident::Incident,
+    model::{change::Finding, finding::Stage},
+};
 
 /// Whether the pod matches `NAME` or `NAMESPACE/NAME`.
 #[must_use]
@@ -19,12 +22,23 @@ pub(crate) fn is_of(finding: &Finding, asked: &str) -> bool {
 
 /// Sorts the most severe first, then the most certain, then the oldest.
 pub(crate) fn sort(findings: &mut [&Finding]) {
-    let surest = |stage: Stage| match stage {
+    findings.sort_by_key(|it| (Reverse(it.severity), surest(it.stage), it.since, &it.key));
+}
+
+/// The same of incidents: by what they are now, then by their first finding.
+pub(crate) fn sort_incidents(incidents: &mut [Incident<'_>]) {
+    incidents.sort_by_key(|it| {
+        let root = it.root().map(|root| (root.since, &root.key));
+        (Reverse(it.severity()), surest(it.stage()), root)
+    });
+}
+
+fn surest(stage: Stage) -> u8 {
+    match stage {
         Stage::Confirmed => 0,
         Stage::Candidate => 1,
         Stage::Closed => 2,
-    };
-    findings.sort_by_key(|it| (Reverse(it.severity), surest(it.stage), it.since, &it.key));
+    }
 }
 
 /// The findings that `asked` can mean: the one with that key, else all whose key, full or as shown, contains it.

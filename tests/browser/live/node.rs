@@ -3,7 +3,7 @@
 use std::{fs::File, io::BufReader, path::Path, sync::LazyLock};
 
 use probe_user::{
-    engine::{Engine, boot::report::RecoveryReport, view::PodView},
+    engine::{Engine, boot::report::RecoveryReport, incident::Incidents, view::PodView},
     model::{id::PodUid, recovery::Recovery},
     recording::Reader,
     session::Session,
@@ -50,7 +50,8 @@ static FOUND: LazyLock<Vec<Value>> = LazyLock::new(|| {
         while engine.poll().is_some() {}
     }
     let mut lines = Vec::new();
-    engine.findings().for_each(|it| jsonl::explained(it, &label, &mut lines));
+    let incidents = Incidents::of(engine.findings());
+    engine.findings().for_each(|it| jsonl::explained(it, &incidents, &label, &mut lines));
     values(&lines)
 });
 
@@ -67,10 +68,15 @@ pub(crate) fn events() -> Vec<Value> {
     EVENTS.clone()
 }
 
-/// An explained finding of the demo under another key.
+/// An explained finding of the demo under another key, in an incident of its own.
 fn explained(n: usize) -> Value {
     let mut it = FOUND[n % FOUND.len()].clone();
     it["key"] = json!(format!("{}/{n}", it["key"].as_str().expect("a key")));
+    it["incident"] = it["key"].clone();
+    let members = it.as_object_mut().expect("an object");
+    for name in ["caused_by", "causes", "effects"] {
+        members.remove(name);
+    }
     it["pod"]["name"] = json!(format!("web-{n}"));
     it["severity"] = json!(if n % 40 == 1 { "critical" } else { ["warning", "warning", "info"][n % 3] });
     it["stage"] = json!(if n % 7 == 3 { "candidate" } else { "confirmed" });
@@ -86,6 +92,24 @@ pub(crate) fn finding(n: usize) -> Value {
         members.remove(name).expect("an explained finding");
     }
     it
+}
+
+/// The findings of the demo as the one incident that they are.
+pub(crate) fn incident() -> Vec<Value> {
+    let key_of = |key: &Value| {
+        let place = FOUND.iter().position(|it| it["key"] == *key).expect("a finding of the demo");
+        json!(format!("{}/{place}", key.as_str().expect("a key")))
+    };
+    (0..FOUND.len())
+        .map(|n| {
+            let mut it = finding(n);
+            it["incident"] = key_of(&FOUND[n]["incident"]);
+            if let Some(causes) = FOUND[n]["caused_by"].as_array() {
+                it["caused_by"] = causes.iter().map(key_of).collect();
+            }
+            it
+        })
+        .collect()
 }
 
 const EXPLAINING: [&str; 5] = ["evidence", "cause", "known", "repair", "documentation"];

@@ -17,3 +17,4 @@ expect confirmed leaked_address/add_failed 10.88.0.2 web-0 a
 expect confirmed leaked_address/add_failed 10.88.0.3 web-0 b
 expect confirmed leaked_address/add_failed 10.88.0.4 web-0 c
 expect closed cni_failing bridge x3 web-0 a b c since 1s
+expect incident cni_failing .leaked_address .leaked_address .leaked_address

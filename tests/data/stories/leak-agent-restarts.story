@@ -11,3 +11,4 @@
 9m    end
 expect confirmed teardown_out_of_order/pause_killed web-0 a
 expect confirmed leaked_address/del_blind 10.99.0.2 web-0 a since 11s
+expect incident teardown_out_of_order .leaked_address

@@ -8,3 +8,4 @@
 9m    end
 expect confirmed teardown_out_of_order/netns_gone web-0 a
 expect unverified_release cloud-cni
+expect incident teardown_out_of_order .unverified_release

@@ -8,3 +8,4 @@
 9m    end
 expect confirmed leaked_address/del_failed 10.88.0.2 web-0 a
 expect closed cni_failing/del bridge x3 web-0 a since 9s
+expect incident cni_failing .leaked_address

@@ -10,3 +10,4 @@
 expect confirmed teardown_out_of_order/pause_killed chaos web-0 a
 expect confirmed leaked_address/del_blind 10.99.0.2 web-0 a
 expect confirmed leaked_address/del_blind fd00:99::2 web-0 a
+expect incident teardown_out_of_order .leaked_address .leaked_address

@@ -8,3 +8,4 @@
 9m    end
 expect confirmed teardown_out_of_order/netns_gone web-0 a
 expect confirmed leaked_address/del_blind fd00:99::2 web-0 a
+expect incident teardown_out_of_order .leaked_address

@@ -12,3 +12,4 @@
 expect confirmed blind_spot
 expect confirmed leaked_address/stale_record 10.88.0.2 web-0 a
 expect confirmed orphan_netns web-0 a
+expect incident leaked_address .+orphan_netns

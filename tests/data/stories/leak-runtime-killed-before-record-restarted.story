@@ -12,3 +12,4 @@
 9m    end
 expect confirmed leaked_address/runtime_ended 10.88.0.2 web-0 a
 expect confirmed orphan_netns web-0 a
+expect incident leaked_address .+orphan_netns

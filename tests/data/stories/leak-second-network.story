@@ -7,3 +7,4 @@
 9m    end
 expect confirmed leaked_address/del_missing 10.88.0.2 web-0 a
 expect confirmed leaked_address/del_missing 10.77.0.2 web-0 a
+expect incident leaked_address .+leaked_address

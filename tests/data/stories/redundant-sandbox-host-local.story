@@ -15,3 +15,4 @@
 9m    end
 expect confirmed duplicate_sandbox/after_completion job-1 a b since 5s
 expect confirmed teardown_out_of_order/pause_killed kubelet job-1 b since 7s
+expect incident duplicate_sandbox .teardown_out_of_order

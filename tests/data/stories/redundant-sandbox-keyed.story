@@ -17,3 +17,4 @@
 expect confirmed duplicate_sandbox/after_completion job-1 a b since 5s
 expect confirmed teardown_out_of_order/pause_killed kubelet job-1 b since 7s
 expect confirmed leaked_address/del_blind 10.99.0.3 job-1 b since 10s
+expect incident duplicate_sandbox .teardown_out_of_order ..leaked_address

@@ -10,3 +10,4 @@
 9m    end
 expect confirmed stuck_stop/del x3 web-0 a since 10s
 expect confirmed cni_failing/del bridge x3 web-0 a since 10s
+expect incident cni_failing .stuck_stop

@@ -6,3 +6,4 @@
 9m    end
 expect confirmed teardown_out_of_order/pause_killed web-0 a since 10s
 expect confirmed stuck_stop/del x0 web-0 a since 10s
+expect incident teardown_out_of_order .+stuck_stop

@@ -26,9 +26,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// An undisturbed runtime finishes within this time.
 const LEAK_GRACE: &str = "5s";
 
-/// The findings that the last pod must have. The node may have other findings.
-const EXPECTED: [&str; 3] =
-    ["duplicate_sandbox/after_completion", "teardown_out_of_order/pause_killed", LEAKED];
+/// The findings that the last pod must have, as one incident whose cause is the first. The node may have other findings.
+const EXPECTED: [&str; 3] = [DUPLICATE, "teardown_out_of_order/pause_killed", LEAKED];
+const DUPLICATE: &str = "duplicate_sandbox/after_completion";
 const LEAKED: &str = "leaked_address/del_blind";
 
 /// The events of a timeline. The runtime's own programs are left out.
@@ -141,8 +141,14 @@ fn main() -> Result<ExitCode> {
         print(&format!("\nExpected and not found: {}.", missed.join(", ")));
         return Ok(ExitCode::FAILURE);
     }
+    let (told, first) = (found.values().map(|it| &it.incident), &found[DUPLICATE].key);
+    if told.clone().any(|incident| incident != first) {
+        let told: Vec<_> = told.map(String::as_str).collect();
+        print(&format!("\nThese are not one incident: {}.", told.join(", ")));
+        return Ok(ExitCode::FAILURE);
+    }
     print("\nWhy the address is lost (sandprobe explain leaked_address):\n");
-    sandprobe(&["explain", &found[LEAKED]], &recording)?;
+    sandprobe(&["explain", &found[LEAKED].key], &recording)?;
     print(
         "\nEverything is removed again. You saw a replay of the run; cargo xtask run shows your own node live.",
     );
@@ -260,8 +266,14 @@ fn sandprobe(arguments: &[&str], recording: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The kinds of findings of the last pod, with their keys.
-fn found(recording: &Path) -> Result<BTreeMap<String, String>> {
+/// The keys of a finding and of its incident.
+struct Found {
+    key: String,
+    incident: String,
+}
+
+/// The findings of the last pod by their kinds.
+fn found(recording: &Path) -> Result<BTreeMap<String, Found>> {
     let pod = leaking();
     let mut command = Command::new("sandprobe");
     command.args(["findings", "--all", "--pod", &pod.name, "-o", "json", "--recording"]).arg(recording);
@@ -271,7 +283,8 @@ fn found(recording: &Path) -> Result<BTreeMap<String, String>> {
     for value in Deserializer::from_slice(&output.stdout).into_iter::<Value>() {
         let finding = value?;
         if finding["pod"]["uid"] == pod.uid && finding["confirmed_at"].is_string() {
-            found.insert(kind_and_form(&finding), finding["key"].as_str().unwrap_or_default().to_owned());
+            let text = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
+            found.insert(kind_and_form(&finding), Found { key: text("key"), incident: text("incident") });
         }
     }
     Ok(found)

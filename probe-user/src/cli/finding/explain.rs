@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     cli::{ExitStatus, args::Form, output, say, snapshot::SnapshotArgs, start::PodStart},
+    engine::incident::Incidents,
     model::change::Finding,
     sink::{escape::short_key, jsonl, select},
 };
@@ -57,11 +58,12 @@ impl Explain {
             }
             many => return Err(ambiguous(asked, many)),
         };
+        let incidents = Incidents::of(&snapshot.findings);
         let mut bytes = match self.output {
-            Form::Text => text::text(finding, &snapshot).into_bytes(),
+            Form::Text => text::text(finding, &incidents, &snapshot).into_bytes(),
             Form::Json => {
                 let mut bytes = Vec::new();
-                jsonl::explained(finding, &snapshot.label, &mut bytes);
+                jsonl::explained(finding, &incidents, &snapshot.label, &mut bytes);
                 bytes
             }
         };

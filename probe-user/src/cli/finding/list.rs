@@ -1,5 +1,7 @@
 //! `sandprobe findings`.
 
+use std::fmt::Write as _;
+
 use clap::Args;
 
 use super::select::Select;
@@ -11,7 +13,8 @@ use crate::{
         snapshot::{AgentSnapshot, SnapshotArgs},
         table::aligned,
     },
-    model::{change::Finding, time::Timestamp},
+    engine::incident::{Incident, Incidents, Member},
+    model::{change::Finding, finding::Stage, time::Timestamp},
     sink::{
         escape::{brief, short_key},
         jsonl,
@@ -40,14 +43,15 @@ impl Findings {
         for caveat in &snapshot.caveats {
             say(caveat);
         }
-        let mut findings: Vec<&Finding> =
-            snapshot.findings.iter().filter(|it| self.select.keeps(it)).collect();
-        select::sort(&mut findings);
+        let incidents = Incidents::of(&snapshot.findings);
         let mut bytes = match self.output {
-            Form::Text => text(&findings, &snapshot).into_bytes(),
+            Form::Text => text(&incidents, &self.select, &snapshot).into_bytes(),
             Form::Json => {
+                let mut findings: Vec<&Finding> =
+                    snapshot.findings.iter().filter(|it| self.select.keeps(it)).collect();
+                select::sort(&mut findings);
                 let mut bytes = Vec::new();
-                findings.iter().for_each(|it| jsonl::finding(it, &snapshot.label, &mut bytes));
+                findings.iter().for_each(|it| jsonl::placed(it, &incidents, &snapshot.label, &mut bytes));
                 bytes
             }
         };
@@ -56,27 +60,216 @@ impl Findings {
     }
 }
 
-fn text(findings: &[&Finding], snapshot: &AgentSnapshot) -> String {
-    if findings.is_empty() {
+/// The selected findings, those of an incident one below the other, each effect with a line that says what led to it.
+fn text(incidents: &Incidents<'_>, select: &Select, snapshot: &AgentSnapshot) -> String {
+    let mut all = incidents.all();
+    all.retain(|it| it.members.iter().any(|it| select.keeps(it.finding)));
+    if all.is_empty() {
         // The reason was printed already.
         let is_sure = snapshot.caveats.is_empty();
         return if is_sure { "no findings\n" } else { "no findings, as far as sandprobe can see\n" }
             .to_owned();
     }
-    let row = |it: &&Finding| {
-        [
-            it.stage.into_str().to_owned(),
-            it.severity.into_str().to_owned(),
-            it.kind.into_str().to_owned(),
-            it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
-            match it.since {
-                Timestamp::ZERO => "before boot".to_owned(),
-                since => span(snapshot.now.since(since)),
-            },
-            brief(&it.kind.explain().summary()),
-            short_key(&it.key),
-        ]
+    select::sort_incidents(&mut all);
+    let listed: Vec<_> = all.iter().flat_map(|it| listed(it, select)).collect();
+    let rows: Vec<_> = listed.iter().map(|it| row(it, snapshot)).collect();
+    let table = aligned(HEADINGS, &rows);
+    let mut lines = table.lines();
+    let heading = lines.next().unwrap_or_default();
+    let column = heading.find("KIND").unwrap_or_default();
+    let mut text = format!("{heading}\n");
+    for (line, it) in lines.zip(&listed) {
+        _ = writeln!(text, "{line}");
+        if let Some(because) = because(it) {
+            _ = writeln!(text, "{:width$}{because}", "", width = column + INDENT * it.depth);
+        }
+    }
+    text
+}
+
+const HEADINGS: [&str; 7] = ["STAGE", "SEVERITY", "KIND", "POD", "SINCE", "SUMMARY", "KEY"];
+
+/// Columns by which an effect stands to the right of its cause.
+const INDENT: usize = 2;
+
+/// A member of an incident that is listed.
+struct Listed<'a, 'i> {
+    member: &'i Member<'a>,
+    /// How many of the findings between it and the root are listed.
+    depth: usize,
+    /// Whether the first of its causes is listed.
+    follows: bool,
+}
+
+fn listed<'a, 'i>(incident: &'i Incident<'a>, select: &Select) -> Vec<Listed<'a, 'i>> {
+    // The members from the root to the one before, and whether each is listed.
+    let mut above: Vec<bool> = Vec::new();
+    let mut listed = Vec::new();
+    for member in &incident.members {
+        above.truncate(member.depth);
+        let depth = above.iter().filter(|is_listed| **is_listed).count();
+        let follows = above.last().copied().unwrap_or(false);
+        let is_listed = select.keeps(member.finding);
+        above.push(is_listed);
+        if is_listed {
+            listed.push(Listed { member, depth, follows });
+        }
+    }
+    listed
+}
+
+fn row(Listed { member, depth, .. }: &Listed<'_, '_>, snapshot: &AgentSnapshot) -> [String; 7] {
+    let it = member.finding;
+    [
+        it.stage.into_str().to_owned(),
+        it.severity.into_str().to_owned(),
+        format!("{:width$}{}", "", it.kind.into_str(), width = INDENT * depth),
+        it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
+        match it.since {
+            Timestamp::ZERO => "before boot".to_owned(),
+            since => span(snapshot.now.since(since)),
+        },
+        brief(&it.kind.explain().summary()),
+        short_key(&it.key),
+    ]
+}
+
+/// What led to it, in one line. A cause in the list is named by its kind, another one by its key.
+fn because(Listed { member, follows, .. }: &Listed<'_, '_>) -> Option<String> {
+    let named = |it: &Finding| match (*follows, it.stage) {
+        (true, _) => it.kind.into_str().to_owned(),
+        (false, Stage::Closed) => format!("{} (closed)", short_key(&it.key)),
+        (false, Stage::Candidate | Stage::Confirmed) => short_key(&it.key),
     };
-    let rows: Vec<_> = findings.iter().map(row).collect();
-    aligned(["STAGE", "SEVERITY", "KIND", "POD", "SINCE", "SUMMARY", "KEY"], &rows)
+    if let Some(with) = member.with {
+        return Some(format!("of the same sandbox as {}", named(with)));
+    }
+    let cause = member.causes.last()?;
+    let more = match member.causes.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    Some(format!("caused by {}{more}: {}", named(cause.finding), cause.why))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{Incidents, Select, text};
+    use crate::{
+        cli::snapshot::AgentSnapshot,
+        model::{
+            change::Finding,
+            finding::{
+                Cause, Duplicate, DuplicateSandbox, Key, Kind, LeakedAddress, OutOfOrder, Severity, Stage,
+                TeardownOutOfOrder,
+            },
+            id::ContainerId,
+            time::Timestamp,
+        },
+        sink::Label,
+    };
+
+    fn finding(key: &str, kind: impl Into<Kind>, stage: Stage, sandboxes: &[&str]) -> Finding {
+        let at = Timestamp(1_000_000_000);
+        Finding {
+            key: Key::parse(key).expect("a key"),
+            kind: kind.into(),
+            severity: Severity::Warning,
+            stage,
+            since: at,
+            opened_at: at,
+            confirmed_at: Some(at),
+            closed_at: (stage == Stage::Closed).then_some(Timestamp(2_000_000_000)),
+            pod: None,
+            sandboxes: sandboxes.iter().filter_map(|it| ContainerId::parse(it)).collect(),
+            gapped: false,
+            evidence: Vec::new(),
+            programs: Vec::new(),
+            runtimes: Vec::new(),
+        }
+    }
+
+    fn findings() -> Vec<Finding> {
+        let form = Duplicate::AfterCompletion;
+        let how = OutOfOrder::PauseOutOfMemory;
+        let leaked = LeakedAddress {
+            cause: Cause::DelBlind,
+            address: [10, 88, 0, 5].into(),
+            network: None,
+            inferred: false,
+            ifname: "eth0".to_owned(),
+            plugin: None,
+            stores: Vec::new(),
+            many: None,
+        };
+        vec![
+            finding("leaked_address/n/b", leaked, Stage::Confirmed, &["b"]),
+            finding(
+                "teardown_out_of_order/b",
+                TeardownOutOfOrder { how, killer: None, signal: None },
+                Stage::Confirmed,
+                &["b"],
+            ),
+            finding("duplicate_sandbox/b", DuplicateSandbox { form, count: 1 }, Stage::Closed, &["a", "b"]),
+        ]
+    }
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(flatten)]
+        select: Select,
+    }
+
+    /// The kinds that are listed, as they are indented, and what each was caused by.
+    fn listed(typed: &[&str]) -> Vec<String> {
+        let snapshot = AgentSnapshot {
+            label: Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 },
+            findings: findings(),
+            starts: Vec::new(),
+            shares: Vec::new(),
+            pods: Vec::new(),
+            now: Timestamp(3_000_000_000),
+            caveats: Vec::new(),
+        };
+        let Typed { select } = Typed::parse_from([&["findings"], typed].concat());
+        let text = text(&Incidents::of(&snapshot.findings), &select, &snapshot);
+        let mut lines = text.lines();
+        let column = lines.next().and_then(|it| it.find("KIND")).expect("headings");
+        let parts = lines.map(|line| {
+            let cell = line.get(column..).unwrap_or_default();
+            let end = if line.starts_with(' ') { cell.find(": ") } else { cell.trim_start().find(' ') };
+            let indent = cell.len() - cell.trim_start().len();
+            let end = end.map(|end| if line.starts_with(' ') { end } else { end + indent });
+            cell[..end.unwrap_or(cell.len())].to_owned()
+        });
+        parts.collect()
+    }
+
+    #[test]
+    fn effects_stand_below_their_cause() {
+        let all = listed(&["--all"]);
+        let expected = [
+            "duplicate_sandbox",
+            "  teardown_out_of_order",
+            "  caused by duplicate_sandbox",
+            "    leaked_address",
+            "    caused by teardown_out_of_order",
+        ];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn a_cause_that_is_not_listed_is_named_by_its_key() {
+        let expected = [
+            "teardown_out_of_order",
+            "caused by duplicate_sandbox/b (closed)",
+            "  leaked_address",
+            "  caused by teardown_out_of_order",
+        ];
+        assert_eq!(listed(&[]), expected);
+        let expected = ["leaked_address", "caused by teardown_out_of_order/b"];
+        assert_eq!(listed(&["--kind", "leaked_address"]), expected);
+    }
 }

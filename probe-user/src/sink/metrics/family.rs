@@ -214,13 +214,21 @@ pub(crate) const LEAKS: Family =
     counter("sandprobe_ip_leaks_total", &["reason"], "Addresses confirmed to be leaked, by cause.").of_pods();
 pub(crate) const LEAKED: Family = gauge(
     "sandprobe_ip_leaked_addresses",
-    &["reason"],
+    &["reason", "role", "root"],
     "Addresses that are confirmed to be leaked and not freed yet, by cause. Each counts, also where many are one finding.",
 )
 .unit("addresses");
 
-pub(crate) const FINDINGS: Family =
-    gauge("sandprobe_findings", &["kind", "severity", "stage"], "Findings that are open (docs/findings.md).");
+pub(crate) const FINDINGS: Family = gauge(
+    "sandprobe_findings",
+    &["kind", "severity", "stage", "role", "root"],
+    "Findings that are open (docs/findings.md), by their role in their incident (docs/incidents.md).",
+);
+pub(crate) const INCIDENTS: Family = gauge(
+    "sandprobe_incidents",
+    &["severity", "stage"],
+    "Incidents with a finding that is open, by the worst of these (docs/incidents.md).",
+);
 pub(crate) const OPENED: Family =
     counter("sandprobe_findings_opened_total", &["kind", "severity"], "Findings that were opened.").of_pods();
 pub(crate) const CONFIRMED: Family =
@@ -453,7 +461,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
     ("Pod starts", &[&STARTS, &START, &PHASE, &LISTENING]),
     ("CNI", &[&CNI, &CNI_TIME, &BLIND_DEL]),
     ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS, &LEAKED]),
-    ("Findings", &[&FINDINGS, &OPENED, &CONFIRMED]),
+    ("Findings", &[&FINDINGS, &INCIDENTS, &OPENED, &CONFIRMED]),
     ("Teardown", &[&NETNS_TEARDOWN, &CGROUP_TEARDOWN]),
     ("Restarts of the node", &[&MILESTONE, &PERIOD, &BOOT_CNI_LOST, &BOOT_CLOSED, &BOOT_INFO, &DAEMON_START]),
     (

@@ -21,7 +21,8 @@ use crate::{
         world::sandbox::State,
     },
     model::{
-        finding::{Cause, Kind, Severity, Stage},
+        change::Finding,
+        finding::{Cause, FindingKind, Kind, Severity, Stage},
         recovery::RecoveredPod,
         time::Timestamp,
     },
@@ -35,6 +36,9 @@ pub(super) struct Gauges {
     agent: AgentGauges,
     process: ProcessGauges,
 }
+
+/// The values of the labels of incidents.
+const INCIDENTS: [&[&str]; 2] = [Severity::VARIANTS, set::STAGES];
 
 /// The values of the labels, and the value of the series.
 type Row = (Vec<String>, f64);
@@ -54,8 +58,9 @@ impl Gauges {
         for values in set::all(&[&set::RINGS, &event::NAMES]) {
             now.probe.records.at(&values, &[]);
         }
-        now.node.findings.set(zeros(&[Kind::VARIANTS, Severity::VARIANTS, set::STAGES]));
-        now.node.leaked.set(zeros(&[Cause::VARIANTS]));
+        now.node.findings.set(no_findings());
+        now.node.incidents.set(zeros(&INCIDENTS));
+        now.node.leaked.set(no_leaks());
         now.node.sandboxes.set(zeros(&[&set::SANDBOX_STATES]));
         Ok(now)
     }
@@ -65,18 +70,7 @@ impl Gauges {
         let sandboxes = views.pods.iter().flat_map(|pod| &pod.sandboxes);
         let states = sandboxes.map(|sandbox| row(&[state(sandbox.state)], 1.0));
         self.node.sandboxes.set(zeros(&[&set::SANDBOX_STATES]).into_iter().chain(states));
-        let open = views.findings.iter().filter(|it| it.stage != Stage::Closed);
-        let open =
-            open.map(|it| row(&[it.kind.into_str(), it.severity.into_str(), it.stage.into_str()], 1.0));
-        self.node
-            .findings
-            .set(zeros(&[Kind::VARIANTS, Severity::VARIANTS, set::STAGES]).into_iter().chain(open));
-        let leaked = views.findings.iter().filter(|it| it.stage == Stage::Confirmed);
-        let leaked = leaked.filter_map(|it| match &it.kind {
-            Kind::LeakedAddress(leak) => Some(row(&[leak.cause.into_str()], f64::from(leak.count()))),
-            _ => None,
-        });
-        self.node.leaked.set(zeros(&[Cause::VARIANTS]).into_iter().chain(leaked));
+        self.findings(views);
         let daemons = views.daemons.iter();
         self.node.daemon_start.set(
             daemons.map(|(name, at)| (vec![label::name(name)], at.since(Timestamp::ZERO).as_secs_f64())),
@@ -86,6 +80,33 @@ impl Gauges {
         self.probe.stale.raise(&[], real(views.stale));
         self.probe.unwatched.set_one(Some(length(views.unwatched)));
         self.own(views.own);
+    }
+
+    fn findings(&mut self, views: &Views<'_>) {
+        let place = |it: &Finding| {
+            let place = views.incidents.place(&it.key);
+            let root = place.map_or(it, |place| place.root);
+            [set::role(root.key != it.key), root.kind.into_str()]
+        };
+        let open = views.findings.iter().filter(|it| it.stage != Stage::Closed);
+        let open = open.map(|it| {
+            let [role, root] = place(it);
+            row(&[it.kind.into_str(), it.severity.into_str(), it.stage.into_str(), role, root], 1.0)
+        });
+        self.node.findings.set(no_findings().into_iter().chain(open));
+        let leaked = views.findings.iter().filter(|it| it.stage == Stage::Confirmed);
+        let leaked = leaked.filter_map(|it| match &it.kind {
+            Kind::LeakedAddress(leak) => {
+                let [role, root] = place(it);
+                Some(row(&[leak.cause.into_str(), role, root], f64::from(leak.count())))
+            }
+            _ => None,
+        });
+        self.node.leaked.set(no_leaks().into_iter().chain(leaked));
+        let incidents = views.incidents.all();
+        let open = incidents.iter().filter(|it| it.stage() != Stage::Closed);
+        let open = open.map(|it| row(&[it.severity().into_str(), it.stage().into_str()], 1.0));
+        self.node.incidents.set(zeros(&INCIDENTS).into_iter().chain(open));
     }
 
     fn pools(&mut self, pools: &[PoolView]) {
@@ -197,6 +218,21 @@ fn row(values: &[&str], value: f64) -> Row {
 
 fn zeros(sets: &[&[&'static str]]) -> Vec<Row> {
     set::all(sets).into_iter().map(|values| row(&values, 0.0)).collect()
+}
+
+/// Findings that begin an incident. What another one led to has a series once it is there: most kinds lead to no other.
+fn no_findings() -> Vec<Row> {
+    let rows = set::all(&[Kind::VARIANTS, Severity::VARIANTS, set::STAGES]).into_iter();
+    rows.map(|values| {
+        let kind = values.first().copied().unwrap_or_default();
+        row(&[&values[..], &[set::role(false), kind]].concat(), 0.0)
+    })
+    .collect()
+}
+
+fn no_leaks() -> Vec<Row> {
+    let kind = FindingKind::LeakedAddress.into_str();
+    Cause::VARIANTS.iter().map(|cause| row(&[cause, set::role(false), kind], 0.0)).collect()
 }
 
 /// The rows whose value is known.

@@ -81,6 +81,7 @@ families! {
         pool_size: GaugeVec = POOL_SIZE,
         pool_free: GaugeVec = POOL_FREE,
         findings: GaugeVec = FINDINGS,
+        incidents: GaugeVec = INCIDENTS,
         leaked: GaugeVec = LEAKED,
         daemon_start: GaugeVec = DAEMON_START,
     }

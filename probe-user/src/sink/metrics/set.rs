@@ -9,6 +9,8 @@ pub(super) const UNKNOWN: &str = "unknown";
 
 /// The stages of open findings. A closed finding is in no series.
 pub(super) const STAGES: &[&str] = Stage::VARIANTS.split_last().expect("there are stages").1;
+/// Whether a finding is the first of its incident, or an effect of another one.
+pub(super) const ROLES: [&str; 2] = ["root", "effect"];
 pub(super) const EXITS: [&str; 4] = ["success", "error", "signal", "oom"];
 pub(super) const COMPARABLE: [&str; 2] = ["true", "false"];
 pub(super) const KNOWN: [&str; 2] = ["true", "false"];
@@ -48,6 +50,11 @@ pub(super) fn lost_in(what: Loss) -> &'static str {
             what.into_str()
         }
     }
+}
+
+pub(super) fn role(is_effect: bool) -> &'static str {
+    let [root, effect] = ROLES;
+    if is_effect { effect } else { root }
 }
 
 pub(super) fn yes(is_so: bool) -> &'static str {

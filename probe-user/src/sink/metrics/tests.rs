@@ -14,7 +14,10 @@ use super::{
     owner::STAY,
 };
 use crate::{
-    engine::view::{ManyView, PoolView},
+    engine::{
+        incident::Incidents,
+        view::{ManyView, PoolView},
+    },
     model::{
         change::{
             CgroupRef, Change, ChangeKind, CniCall, Context, End, Finding, PodRef, Process, StopReason,
@@ -150,6 +153,7 @@ fn look_at(
         pods: &[],
         pools,
         findings,
+        incidents: &Incidents::of(findings.iter().copied()),
         many,
         recovery: &recovery,
         daemons: &BTreeMap::from([("containerd", Timestamp(3 * S))]),
@@ -327,8 +331,11 @@ fn each_leaked_address_counts_once() {
         let members: Vec<ManyView> = members.map(member).collect();
         look_at(&metrics, S, &own, &[], findings, &members);
         let found = scrape(&metrics);
-        let of = |name: &str| found[&format!("{name}{{reason=\"del_blind\"}}")];
-        (of("sandprobe_ip_leaks_total"), of("sandprobe_ip_leaked_addresses"))
+        let leaked = found
+            .iter()
+            .filter(|(name, _)| name.starts_with("sandprobe_ip_leaked_addresses{reason=\"del_blind\""));
+        let leaked = leaked.map(|(_, value)| value).sum();
+        (found["sandprobe_ip_leaks_total{reason=\"del_blind\"}"], leaked)
     };
     let single = *leak("web");
     metrics.count(&at(ChangeKind::FindingConfirmed(Box::new(single.clone()))));
@@ -483,6 +490,7 @@ fn every_family_of_closed_labels_begins_with_zero() {
     let of = |family: &str| found.keys().filter(|name| name.split('{').next() == Some(family)).count();
     assert_eq!(of("sandprobe_events_total"), ChangeKind::VARIANTS.len());
     assert_eq!(of("sandprobe_findings"), Wrong::VARIANTS.len() * 6);
+    assert_eq!(of("sandprobe_incidents"), 6);
     assert_eq!(of("sandprobe_findings_confirmed_total"), Wrong::VARIANTS.len() * 3);
     assert_eq!(of("sandprobe_pod_start_phase_duration_seconds_count"), 2 * wording::NAMES.len());
     assert_eq!(of("sandprobe_events_lost_total"), 4 + 2 * event::NAMES.len());

@@ -10,7 +10,7 @@ use super::{
     reply::{ApiError, JSON, Reply, json, whole},
 };
 use crate::{
-    engine::{boot::report::RecoveryReport, view::PoolView},
+    engine::{boot::report::RecoveryReport, incident::Incidents, view::PoolView},
     model::{change::Finding, recovery::Recovery},
     recording::{
         history::{self, Record},
@@ -55,14 +55,35 @@ pub(super) struct FindingList<'a> {
     schema: Version,
     #[serde(flatten)]
     head: Head<'a>,
-    findings: Vec<jsonl::Finding<'a>>,
+    findings: Vec<jsonl::PlacedFinding<'a>>,
 }
 
 pub(super) fn findings<'a>(snapshot: &'a Snapshot<Vec<Finding>>, wanted: &Findings) -> FindingList<'a> {
     let mut findings: Vec<&Finding> = snapshot.value.iter().filter(|it| wanted.keeps(it)).collect();
     select::sort(&mut findings);
-    let findings = findings.into_iter().map(|it| jsonl::Finding::of(it, &snapshot.label)).collect();
+    let incidents = Incidents::of(&snapshot.value);
+    let placed = |it| jsonl::PlacedFinding::of(it, &incidents, &snapshot.label);
+    let findings = findings.into_iter().map(placed).collect();
     FindingList { schema: Version, head: Head::of(snapshot), findings }
+}
+
+/// The most severe first, then the most certain, then the oldest.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Incidents")]
+pub(super) struct IncidentList<'a> {
+    schema: Version,
+    #[serde(flatten)]
+    head: Head<'a>,
+    incidents: Vec<jsonl::Incident<'a>>,
+}
+
+/// The incidents of which a finding is wanted, each with all its findings.
+pub(super) fn incidents<'a>(snapshot: &'a Snapshot<Vec<Finding>>, wanted: &Findings) -> IncidentList<'a> {
+    let mut incidents = Incidents::of(&snapshot.value).all();
+    incidents.retain(|it| it.members.iter().any(|it| wanted.keeps(it.finding)));
+    select::sort_incidents(&mut incidents);
+    let incidents = incidents.iter().filter_map(|it| jsonl::Incident::of(it, &snapshot.label)).collect();
+    IncidentList { schema: Version, head: Head::of(snapshot), incidents }
 }
 
 /// The finding with this key, or the only one whose key contains it.
@@ -70,7 +91,7 @@ pub(super) fn finding(snapshot: &Snapshot<Vec<Finding>>, key: &str) -> Result<Re
     match select::matching(&snapshot.value, key).as_slice() {
         [it] => {
             let mut bytes = Vec::new();
-            jsonl::explained(it, &snapshot.label, &mut bytes);
+            jsonl::explained(it, &Incidents::of(&snapshot.value), &snapshot.label, &mut bytes);
             Ok(whole(StatusCode::OK, JSON, bytes))
         }
         [] => Err(ApiError::NoFinding(key.to_owned())),

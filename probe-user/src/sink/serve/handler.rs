@@ -29,7 +29,7 @@ pub(super) async fn answer<B: Body>(
     request: &Request<B>,
 ) -> Result<Response<Reply>, ApiError> {
     let query = |known: &[&str]| Query::parse(request.uri().query(), known);
-    if route != Route::Findings && route != Route::Events {
+    if !matches!(route, Route::Findings | Route::Incidents | Route::Events) {
         query(&[])?;
     }
     Ok(match route {
@@ -50,6 +50,10 @@ pub(super) async fn answer<B: Body>(
         Route::Findings => {
             let wanted = Findings::of(&query(&Findings::NAMES)?)?;
             json(&api::findings(&*app.views.findings.get().await?, &wanted))
+        }
+        Route::Incidents => {
+            let wanted = Findings::of(&query(&Findings::NAMES)?)?;
+            json(&api::incidents(&*app.views.findings.get().await?, &wanted))
         }
         Route::Finding => {
             let key = request.uri().path().strip_prefix(FINDINGS).unwrap_or_default();

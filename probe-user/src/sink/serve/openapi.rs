@@ -7,7 +7,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::{
-    api::{BootList, FindingList, PodList, PoolList},
+    api::{BootList, FindingList, IncidentList, PodList, PoolList},
     health::Doctor,
     query::{EVENTS, Findings},
     reply::{Error, JSON},
@@ -102,6 +102,13 @@ fn operation(route: Route, generator: &mut SchemaGenerator) -> Operation {
         Route::Findings => Operation {
             parameters: Findings::NAMES.into_iter().map(parameter).collect(),
             ..object::<FindingList<'_>>("What is wrong on the node.", generator)
+        },
+        Route::Incidents => Operation {
+            parameters: Findings::NAMES.into_iter().map(parameter).collect(),
+            ..object::<IncidentList<'_>>(
+                "What is wrong on the node, with what led to it: the incidents of which a finding is asked for.",
+                generator,
+            )
         },
         Route::Finding => Operation {
             parameters: vec![json!({

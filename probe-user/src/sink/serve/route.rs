@@ -23,6 +23,7 @@ pub(super) enum Route {
     Metrics,
     Findings,
     Finding,
+    Incidents,
     Pods,
     Pools,
     Boot,
@@ -46,13 +47,14 @@ pub(super) enum Protection {
 }
 
 /// All paths except those of the page. The part in braces is any text.
-pub(super) const ROUTES: [(&str, Route); 15] = [
+pub(super) const ROUTES: [(&str, Route); 16] = [
     ("/docs/{page}", Route::Docs),
     ("/healthz", Route::Healthz),
     ("/readyz", Route::Readyz),
     ("/metrics", Route::Metrics),
     ("/v1/findings", Route::Findings),
     (FINDING, Route::Finding),
+    ("/v1/incidents", Route::Incidents),
     ("/v1/pods", Route::Pods),
     ("/v1/pools", Route::Pools),
     ("/v1/boot", Route::Boot),
@@ -85,6 +87,7 @@ impl Route {
             Self::Metrics
             | Self::Findings
             | Self::Finding
+            | Self::Incidents
             | Self::Pods
             | Self::Pools
             | Self::Boot

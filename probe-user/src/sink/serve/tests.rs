@@ -566,6 +566,7 @@ fn every_path_is_described_and_answers_are_as_described() {
         for (path, of) in [
             ("/v1/findings?state=all", "/v1/findings"),
             (leak, "/v1/findings/{key}"),
+            ("/v1/incidents?state=all", "/v1/incidents"),
             ("/v1/pods", "/v1/pods"),
             ("/v1/pools", "/v1/pools"),
             ("/v1/boot", "/v1/boot"),

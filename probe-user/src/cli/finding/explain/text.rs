@@ -1,16 +1,17 @@
 //! An explanation for people: the verdict, the reason, the evidence in order, and what to do.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     cli::snapshot::AgentSnapshot,
+    engine::incident::{Incidents, fix},
     model::{
         change::{Change, ChangeKind, CniCall, End, Finding, Process},
-        finding::{Kind, LeakedAddress},
+        finding::{Kind, LeakedAddress, Stage},
         time::Timestamp,
     },
     sink::{
-        escape::{brief, escaped},
+        escape::{brief, escaped, short_key},
         evidence::changes,
         phase::pod,
         span::span,
@@ -20,13 +21,16 @@ use crate::{
     words::name::signal_number,
 };
 
+/// How many causes, and effects of one step, are named.
+const SHOWN: usize = 16;
+
 /// The width of sentences.
 const WIDTH: usize = 100;
 
 /// The width of an event's details. Longer ones, such as a runtime's arguments with long paths, are cut.
 const DETAIL_WIDTH: usize = 110;
 
-pub(super) fn text(it: &Finding, snapshot: &AgentSnapshot) -> String {
+pub(super) fn text(it: &Finding, incidents: &Incidents<'_>, snapshot: &AgentSnapshot) -> String {
     let words = it.kind.explain();
     let mut text = format!("{}\n\n", escaped(&words.summary()));
     head(it, snapshot, &mut text);
@@ -35,11 +39,13 @@ pub(super) fn text(it: &Finding, snapshot: &AgentSnapshot) -> String {
     if it.gapped {
         wrap("Records were lost while it was there: the cause may be another one.", &mut text);
     }
+    incident(it, incidents, &mut text);
     let evidence = changes(it);
     timeline(&evidence, snapshot, &mut text);
     calls(&evidence, &mut text);
     killer(&evidence, &mut text);
     versions(it, &mut text);
+    fixed_in(it, &mut text);
     let known = words.known();
     if !known.is_empty() {
         text += "\nKnown as\n";
@@ -100,6 +106,50 @@ fn wrap(said: &str, text: &mut String) {
         used += before.len() + word.len();
     }
     text.push('\n');
+}
+
+/// What led to it, and what it led to.
+fn incident(it: &Finding, incidents: &Incidents<'_>, text: &mut String) {
+    let Some(place) = incidents.place(&it.key).filter(|it| it.is_effect() || !it.effects.is_empty()) else {
+        return;
+    };
+    let mut lines = String::new();
+    let mut told = |how: &str, other: &Finding, why: Option<&str>| {
+        let is_over = if other.stage == Stage::Closed { " (closed)" } else { "" };
+        _ = writeln!(lines, "  {how} {}{is_over}", short_key(&other.key));
+        _ = writeln!(lines, "      {}", brief(&other.kind.explain().summary()));
+        if let Some(why) = why {
+            _ = writeln!(lines, "      so: {why}");
+        }
+    };
+    place.causes.iter().take(SHOWN).for_each(|cause| told("caused by", cause.finding, Some(cause.why)));
+    if let Some(with) = place.with {
+        told("of the same sandbox as", with, None);
+    }
+    // The rest of the chain, up to its root.
+    let mut above = place.causes.last().map(|cause| cause.finding).or(place.with);
+    while let Some(place) = above.and_then(|it| incidents.place(&it.key)) {
+        let cause = place.causes.last();
+        if let Some(cause) = cause {
+            told("which was caused by", cause.finding, Some(cause.why));
+        }
+        above = cause.map(|cause| cause.finding);
+    }
+    // What it led to, what that led to, and so on, each once.
+    let mut effects = place.effects.clone();
+    let mut told_effects = BTreeSet::new();
+    let mut how = "led to";
+    while !effects.is_empty() {
+        effects.retain(|it| told_effects.insert(&it.key));
+        effects.iter().take(SHOWN).for_each(|effect| told(how, effect, None));
+        effects =
+            effects.iter().filter_map(|it| incidents.place(&it.key)).flat_map(|it| it.effects).collect();
+        how = "which led to";
+    }
+    if place.causes.len() > SHOWN {
+        _ = writeln!(lines, "  and by {} more", place.causes.len() - SHOWN);
+    }
+    _ = write!(text, "\nIncident {}\n{lines}", short_key(&place.root.key));
 }
 
 fn timeline(evidence: &[Change], snapshot: &AgentSnapshot, text: &mut String) {
@@ -223,6 +273,17 @@ fn versions(it: &Finding, text: &mut String) {
     }
 }
 
+/// Programs of which a later version does not have this problem.
+fn fixed_in(it: &Finding, text: &mut String) {
+    for (number, it) in fix::fixes(it).enumerate() {
+        if number == 0 {
+            *text += "\nFixed in a later version upstream (a distribution may have it in an older one)\n";
+        }
+        _ = writeln!(text, "  {} {}: fixed in {}", escaped(it.path), escaped(it.version), it.fixed);
+        _ = writeln!(text, "      {}: {}", it.what, it.source);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -230,6 +291,7 @@ mod tests {
     use super::text;
     use crate::{
         cli::snapshot::AgentSnapshot,
+        engine::incident::Incidents,
         model::{
             change::{ChangeKind, CniCall, End, Evidence, EvidenceEvent, Finding, Process},
             fact::{Origin, PodName},
@@ -322,7 +384,8 @@ mod tests {
 
     #[test]
     fn the_evidence_is_told_from_its_first_event_on() {
-        let said = text(&finding(), &snapshot());
+        let finding = finding();
+        let said = text(&finding, &Incidents::of([&finding]), &snapshot());
         for part in [
             "  pod        default/web-0\n",
             "  since      1970-01-01T00:00:01.250000000Z (1m01s ago)\n",

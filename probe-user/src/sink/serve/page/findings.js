@@ -1,4 +1,5 @@
-// What is wrong: the worst first, each with its evidence; and where nothing is, what that is based on.
+// What is wrong: the worst first, what one cause led to below it, each with its evidence; and where nothing is, what
+// that is based on.
 
 import { List, about, el, table } from "./dom.js";
 import { get } from "./server.js";
@@ -10,6 +11,41 @@ const rank = (it) => SEVERITIES.indexOf(it.severity) * STAGES.length + STAGES.in
 const order = (a, b) => rank(a) - rank(b) || b.since.localeCompare(a.since) || a.key.localeCompare(b.key);
 
 export const href = (key) => `#/findings/${encodeURIComponent(key)}`;
+
+const kindOf = (key) => key.split("/", 1)[0];
+
+/** The items with those of one incident together, each effect below its cause, `depth` steps from the first. */
+const grouped = (items, all) => {
+  const known = new Map(all.map((it) => [it.key, it]));
+  const shown = new Set(items.map((it) => it.key));
+  const up = (it) => {
+    const above = known.get(it.caused_by?.at(-1) ?? it.incident);
+    return above && above !== it && above.incident === it.incident ? above : null;
+  };
+  const below = new Map();
+  for (const it of items) {
+    let above = up(it);
+    while (above && !shown.has(above.key)) above = up(above);
+    const key = above?.key ?? null;
+    below.set(key, [...(below.get(key) ?? []), it]);
+  }
+  const walk = (it, depth) => {
+    const rows = (below.get(it.key) ?? []).sort(order).map((effect) => walk(effect, depth + 1));
+    // The place of an incident is that of its worst finding.
+    const worst = rows.reduce((before, row) => (order(row.worst, before) < 0 ? row.worst : before), it);
+    return { worst, rows: [{ ...it, depth }, ...rows.flatMap((row) => row.rows)] };
+  };
+  return (below.get(null) ?? []).map((it) => walk(it, 0)).sort((a, b) => order(a.worst, b.worst)).flatMap((it) => it.rows);
+};
+
+/** What led to it, in a few words. */
+const because = (it) => {
+  if (it.caused_by) {
+    const more = it.caused_by.length - 1;
+    return `caused by ${kindOf(it.caused_by.at(-1))}${more ? ` and ${more} more` : ""}`;
+  }
+  return it.incident && it.incident !== it.key ? `of the incident ${kindOf(it.incident)}` : null;
+};
 
 /** What a filter looks at. */
 const words = (it) => `${it.kind} ${it.severity} ${it.stage} ${podName(it.pod)} ${it.summary} ${it.key}`.toLowerCase();
@@ -72,8 +108,8 @@ export class Findings {
     const past = shown.filter((it) => it.stage === "closed");
     this.past.hidden = past.length === 0;
     this.past.querySelector("summary").textContent = `Closed lately (${past.length})`;
-    await this.rows.show(shown.filter((it) => it.stage !== "closed"));
-    await this.pastRows.show(past);
+    await this.rows.show(grouped(shown.filter((it) => it.stage !== "closed"), this.#all));
+    await this.pastRows.show(grouped(past, this.#all));
   }
 
   #basis() {
@@ -81,8 +117,9 @@ export class Findings {
     if (open.length) {
       const by = SEVERITIES.map((name) => [name, open.filter((it) => it.severity === name).length]).filter(([, n]) => n);
       const hidden = open.filter((it) => !words(it).includes(this.#filter)).length;
+      const incidents = new Set(open.map((it) => it.incident ?? it.key)).size;
       this.verdict.className = "verdict wrong";
-      this.verdict.replaceChildren(el("p", null, el("b", null, count(open.length, "open finding")), ": ",
+      this.verdict.replaceChildren(el("p", null, el("b", null, count(open.length, "open finding")), incidents < open.length ? ` in ${count(incidents, "incident")}` : "", ": ",
         by.map(([name, n], at) => [at ? ", " : "", el("span", { class: `sev ${name}` }, `${n} ${name}`)]),
         hidden ? `; ${hidden} not shown by the filter` : ""));
       return;
@@ -102,10 +139,12 @@ export class Findings {
     const isNew = !old;
     const row = old ?? el("details", { "data-key": it.key }, el("summary", { class: "finding" }));
     row.classList.toggle("closed", it.stage === "closed");
+    row.dataset.depth = Math.min(it.depth, 4);
     row.querySelector("summary").replaceChildren(
       el("span", { class: `sev ${it.severity}` }, it.severity),
       el("span", { class: "what" }, el("b", null, it.kind), " ", brief(it.summary),
-        it.stage === "confirmed" ? null : [" ", el("i", null, it.stage)], it.gapped ? [" ", el("i", null, "gapped")] : null),
+        it.stage === "confirmed" ? null : [" ", el("i", null, it.stage)], it.gapped ? [" ", el("i", null, "gapped")] : null,
+        because(it) ? [" ", el("span", { class: "because" }, because(it))] : null),
       el("span", { class: "pod" }, podName(it.pod)),
       el("time", { class: "since", datetime: it.since, title: wall(it.since) }, ago(it.since)));
     if (isNew) {
@@ -170,12 +209,17 @@ export class Findings {
         ["addresses", it.detail?.first_addresses && `${it.detail.count}, the first: ${it.detail.first_addresses.join(" ")}`],
         ["sandboxes", it.sandboxes?.join(", ")], ["key", it.key]]),
       el("h4", null, "Why"), el("p", { class: "prose" }, it.cause),
+      it.causes || it.effects ? [el("h4", null, "Incident"), el("ul", { class: "notes" },
+        (it.causes ?? []).map((cause) => el("li", null, "caused by ", el("a", { href: href(cause.key) }, kindOf(cause.key)), `: ${cause.summary}; so ${cause.why}`)),
+        (it.effects ?? []).map((key) => el("li", null, "led to ", el("a", { href: href(key) }, key))))] : null,
       el("h4", null, `Evidence${it.evidence.length ? ` (+0 is ${clock(it.evidence[0].at)} UTC)` : ""}`),
       it.evidence.length === 0 ? el("p", null, "Nothing of it was seen as it happened.")
         : el("div", { class: "evidence" }, table(["at", "event", "what"], it.evidence.map((event) =>
           [el("time", { datetime: event.at, title: wall(event.at) }, offset(event)), event.event, event.text]))),
       it.programs?.length ? [el("h4", null, "Programs"), table(["program", "version"],
         it.programs.map((program) => [program.path, program.version ?? "not known"]), { class: "texts" })] : null,
+      it.fixed_in ? [el("h4", null, "Fixed in a later version upstream"), table(["program", "version", "fixed in", "what", "source"],
+        it.fixed_in.map((fix) => [fix.path, fix.version, fix.fixed, fix.what, fix.source]), { class: "texts" })] : null,
       it.known.length ? [el("h4", null, "Known as"), el("ul", { class: "notes" }, it.known.map((line) => el("li", null, line)))] : null,
       it.repair.length ? [el("h4", null, "How to repair"), copy, el("pre", { tabindex: 0 }, script)] : null,
       el("p", { class: "faint" }, "More: ", el("a", { href: it.documentation }, it.documentation)));

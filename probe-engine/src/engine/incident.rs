@@ -1,0 +1,293 @@
+//! Incidents: the findings that one cause led to, with the chain from the cause to its last effect.
+//!
+//! A finding is an effect of another one if a row of the table of [`relation`] says so and both name the same sandbox,
+//! plugin, network or address. A finding without a cause that is about one sandbox belongs to the first finding about
+//! that sandbox. If the causes of a finding lie in several incidents, it begins an incident of its own and names them.
+//!
+//! What is not one incident: findings that merely happen at the same time, and those of one pod or one node that share
+//! nothing more.
+//!
+//! **Invariant:** incidents follow from the findings alone, in whatever order they come. Each finding is in exactly one
+//! incident, whose key is that of its first finding. A cause comes before its effect in one order of all findings
+//! ([`relation::order`]), so no chain has a cycle.
+
+pub mod fix;
+mod relation;
+mod thing;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fix::FixedIn;
+use relation::{RELATIONS, Relation};
+use thing::Thing;
+
+use crate::model::{
+    change::Finding,
+    fact::PodName,
+    finding::{FindingKind, Key, Severity, Stage},
+    id::ContainerId,
+};
+
+/// All findings as incidents.
+#[derive(Debug)]
+pub struct Incidents<'a> {
+    /// Causes before effects.
+    rows: Vec<Row<'a>>,
+    places: BTreeMap<&'a Key, usize>,
+}
+
+/// A finding, with the places of the findings that it depends on.
+#[derive(Debug)]
+struct Row<'a> {
+    finding: &'a Finding,
+    causes: Vec<(usize, &'static str)>,
+    effects: Vec<usize>,
+    /// The first finding about the same sandbox, where no cause is known.
+    with: Option<usize>,
+    root: usize,
+}
+
+/// The findings that one cause led to.
+#[derive(Debug)]
+pub struct Incident<'a> {
+    /// The root first; each effect below its cause.
+    pub members: Vec<Member<'a>>,
+}
+
+/// A finding as a part of its incident.
+#[derive(Debug)]
+pub struct Member<'a> {
+    pub finding: &'a Finding,
+    /// How many findings lie between the root and this one, and this one.
+    pub depth: usize,
+    pub causes: Vec<Cause<'a>>,
+    /// A finding about the same sandbox, where no cause is known.
+    pub with: Option<&'a Finding>,
+}
+
+/// What led to a finding.
+#[derive(Clone, Copy, Debug)]
+pub struct Cause<'a> {
+    pub finding: &'a Finding,
+    /// How it led to that, in one clause.
+    pub why: &'static str,
+}
+
+/// The place of a finding among the incidents.
+#[derive(Clone, Debug)]
+pub struct Place<'a> {
+    /// The first finding of its incident.
+    pub root: &'a Finding,
+    pub causes: Vec<Cause<'a>>,
+    pub effects: Vec<&'a Finding>,
+    pub with: Option<&'a Finding>,
+}
+
+impl Place<'_> {
+    /// Whether the finding is an effect of another one, or belongs to one about the same sandbox.
+    #[must_use]
+    pub fn is_effect(&self) -> bool {
+        !self.causes.is_empty() || self.with.is_some()
+    }
+}
+
+impl<'a> Incidents<'a> {
+    #[must_use]
+    pub fn of(findings: impl IntoIterator<Item = &'a Finding>) -> Self {
+        let mut findings: Vec<&Finding> = findings.into_iter().collect();
+        findings.sort_by_key(|it| relation::order(it));
+        let index = Index::of(&findings);
+        let mut rows: Vec<Row<'a>> = Vec::with_capacity(findings.len());
+        for (at, finding) in findings.iter().copied().enumerate() {
+            let causes = nearest(&rows, index.causes(&findings, at));
+            let with = index.with(finding).filter(|with| *with < at && causes.is_empty());
+            let mut roots: BTreeSet<usize> =
+                causes.iter().map(|(cause, _)| *cause).chain(with).map(|it| rows[it].root).collect();
+            let root = roots.pop_first().filter(|_| roots.is_empty()).unwrap_or(at);
+            for (cause, _) in &causes {
+                rows[*cause].effects.push(at);
+            }
+            rows.push(Row { finding, causes, effects: Vec::new(), with, root });
+        }
+        let places = rows.iter().enumerate().map(|(at, row)| (&row.finding.key, at)).collect();
+        Self { rows, places }
+    }
+
+    /// Where a finding stands; `None` if it is none of these.
+    #[must_use]
+    pub fn place(&self, key: &Key) -> Option<Place<'a>> {
+        let row = &self.rows[*self.places.get(key)?];
+        Some(Place {
+            root: self.rows[row.root].finding,
+            causes: self.causes(row),
+            effects: row.effects.iter().map(|at| self.rows[*at].finding).collect(),
+            with: row.with.map(|at| self.rows[at].finding),
+        })
+    }
+
+    /// All incidents, sorted by their keys.
+    #[must_use]
+    pub fn all(&self) -> Vec<Incident<'a>> {
+        // The members of each root, and of each of them those that are told below it.
+        let mut below: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut roots: BTreeMap<&Key, usize> = BTreeMap::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            if row.root == at {
+                roots.insert(&row.finding.key, at);
+            } else if let Some(above) = row.above() {
+                below.entry(above).or_default().push(at);
+            }
+        }
+        roots.into_values().map(|root| self.incident(root, &below)).collect()
+    }
+
+    fn incident(&self, root: usize, below: &BTreeMap<usize, Vec<usize>>) -> Incident<'a> {
+        let mut members = Vec::new();
+        let mut next = vec![(root, 0)];
+        while let Some((at, depth)) = next.pop() {
+            let row = &self.rows[at];
+            members.push(Member {
+                finding: row.finding,
+                depth,
+                causes: self.causes(row),
+                with: row.with.map(|at| self.rows[at].finding),
+            });
+            let effects = below.get(&at).into_iter().flatten().rev();
+            // An effect of several incidents is in none of them.
+            next.extend(effects.map(|effect| (*effect, depth + 1)));
+        }
+        Incident { members }
+    }
+
+    fn causes(&self, row: &Row<'a>) -> Vec<Cause<'a>> {
+        row.causes.iter().map(|(at, why)| Cause { finding: self.rows[*at].finding, why }).collect()
+    }
+}
+
+impl Row<'_> {
+    /// The finding below which this one is told: the last of its causes, or the one about the same sandbox.
+    fn above(&self) -> Option<usize> {
+        self.causes.last().map(|(cause, _)| *cause).or(self.with)
+    }
+}
+
+impl<'a> Incident<'a> {
+    /// The first finding. Its key is that of the incident.
+    #[must_use]
+    pub fn root(&self) -> Option<&'a Finding> {
+        self.members.first().map(|it| it.finding)
+    }
+
+    /// The first pod that its findings name.
+    #[must_use]
+    pub fn pod(&self) -> Option<&'a PodName> {
+        self.members.iter().find_map(|it| it.finding.pod.as_ref())
+    }
+
+    /// The members that count: those that are open, or all if none is.
+    fn counted(&self) -> impl Iterator<Item = &'a Finding> {
+        let is_over = self.members.iter().all(|it| it.finding.stage == Stage::Closed);
+        let all = self.members.iter().map(|it| it.finding);
+        all.filter(move |it| is_over || it.stage != Stage::Closed)
+    }
+
+    /// The worst severity of its open findings.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        self.counted().map(|it| it.severity).max().unwrap_or(Severity::Info)
+    }
+
+    /// `Confirmed` if one of its open findings is, `Closed` if none is open.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        let is = |stage: Stage| self.members.iter().any(|it| it.finding.stage == stage);
+        if is(Stage::Confirmed) {
+            Stage::Confirmed
+        } else if is(Stage::Candidate) {
+            Stage::Candidate
+        } else {
+            Stage::Closed
+        }
+    }
+
+    /// The programs of which a later version does not lead to this, each once.
+    #[must_use]
+    pub fn fixes(&self) -> Vec<FixedIn<'a>> {
+        let mut fixes: Vec<FixedIn<'a>> = self.members.iter().flat_map(|it| fix::fixes(it.finding)).collect();
+        fixes.sort_unstable();
+        fixes.dedup();
+        fixes
+    }
+}
+
+/// The findings by what they share.
+struct Index<'a> {
+    causes: BTreeMap<(FindingKind, Thing<'a>), Vec<usize>>,
+    /// The first finding about each sandbox, of those that are about one alone.
+    first: BTreeMap<&'a ContainerId, usize>,
+}
+
+impl<'a> Index<'a> {
+    /// `findings` are in order.
+    fn of(findings: &[&'a Finding]) -> Self {
+        let mut index = Self { causes: BTreeMap::new(), first: BTreeMap::new() };
+        for (at, finding) in findings.iter().copied().enumerate() {
+            let kind = FindingKind::from(&finding.kind);
+            for thing in thing::led_by(finding) {
+                index.causes.entry((kind, thing)).or_default().push(at);
+            }
+            if let Some(sandbox) = thing::only_sandbox(finding) {
+                index.first.entry(sandbox).or_insert(at);
+            }
+        }
+        index
+    }
+
+    /// The findings that led to this one, in order, each once.
+    fn causes(&self, findings: &[&'a Finding], effect: usize) -> BTreeMap<usize, &'static str> {
+        let mut causes = BTreeMap::new();
+        let finding = findings[effect];
+        let kind = FindingKind::from(&finding.kind);
+        for relation in RELATIONS.iter().filter(|it| it.effect == kind) {
+            for thing in thing::met_by(finding, relation.by) {
+                let all = self.causes.get(&(relation.cause, thing)).into_iter().flatten();
+                let led = all.filter(|at| **at < effect && relation.leads(findings[**at], finding));
+                // The first row of the table counts.
+                led.for_each(|at| {
+                    causes.entry(*at).or_insert(relation.why);
+                });
+            }
+        }
+        causes
+    }
+
+    fn with(&self, finding: &Finding) -> Option<usize> {
+        self.first.get(thing::only_sandbox(finding)?).copied()
+    }
+}
+
+/// The causes that led to a finding directly, not through another one of them.
+fn nearest(rows: &[Row<'_>], causes: BTreeMap<usize, &'static str>) -> Vec<(usize, &'static str)> {
+    let mut far = BTreeSet::new();
+    let mut next: Vec<usize> = causes.keys().copied().collect();
+    while let Some(at) = next.pop() {
+        for (cause, _) in &rows[at].causes {
+            if far.insert(*cause) {
+                next.push(*cause);
+            }
+        }
+    }
+    causes.into_iter().filter(|(cause, _)| !far.contains(cause)).collect()
+}
+
+impl Relation {
+    /// Whether the one led to the other, which share a thing.
+    fn leads(&self, cause: &Finding, effect: &Finding) -> bool {
+        let began_before = cause.since <= effect.opened_at;
+        let lasted = cause.closed_at.is_none_or(|closed| effect.since <= closed);
+        began_before && (lasted || self.by.is_unique()) && (self.holds)(&cause.kind, &effect.kind)
+    }
+}
+
+#[cfg(test)]
+mod tests;

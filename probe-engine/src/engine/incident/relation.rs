@@ -1,0 +1,244 @@
+//! Which kind of finding leads to which other one, and by what both must share.
+//!
+//! A row is written only where the docs page of one of the two kinds, or the order of a runtime's work, says how the one
+//! leads to the other.
+
+use std::net::IpAddr;
+
+use crate::model::{
+    change::Finding,
+    fact::CniCommand,
+    finding::{
+        Cause, CniFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind, LeakedAddress,
+        OwnerlessReservation, PoolExhaustion, StopStep, StuckStop,
+    },
+    id::Subnet,
+    time::Timestamp,
+};
+
+/// A row: findings of the kind `cause` lead to findings of the kind `effect`.
+#[derive(Debug)]
+pub(super) struct Relation {
+    pub(super) cause: Of,
+    pub(super) effect: Of,
+    pub(super) by: By,
+    /// What else must hold.
+    pub(super) holds: fn(&Kind, &Kind) -> bool,
+    /// How the cause led to the effect: a clause behind the cause's summary.
+    pub(super) why: &'static str,
+}
+
+/// What a cause and its effect share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Sandbox,
+    Plugin,
+    Network,
+    Address,
+    /// What the effect says names the cause.
+    Words,
+}
+
+impl By {
+    /// Whether there is one such thing ever. What happens again and again, such as calls of a plugin, is shared only as
+    /// long as the cause lasts.
+    pub(super) fn is_unique(self) -> bool {
+        match self {
+            Self::Sandbox | Self::Address => true,
+            Self::Plugin | Self::Network | Self::Words => false,
+        }
+    }
+}
+
+/// If two rows fit the same findings, the first one counts.
+pub(super) const RELATIONS: &[Relation] = &[
+    row(Of::CniQueue, Of::CniSlow, By::Sandbox, "each call waits for the ones before it"),
+    row(Of::CniQueue, Of::CniSlow, By::Plugin, "each call waits for the ones before it"),
+    row(Of::CniSlow, Of::CniFailing, By::Sandbox, SLOW).when(is_same_command),
+    row(Of::CniSlow, Of::CniFailing, By::Plugin, SLOW).when(is_same_command),
+    row(Of::CniSlow, Of::StuckStart, By::Sandbox, "the start waits for this call").when(is_slow_add),
+    row(
+        Of::PoolExhaustion,
+        Of::CniFailing,
+        By::Words,
+        "the plugin found no free address in this range, and said so",
+    )
+    .when(is_out_of_addresses),
+    row(Of::CniFailing, Of::StuckStop, By::Sandbox, FAILING).when(fails_del_of_stop),
+    row(Of::CniFailing, Of::StuckStop, By::Plugin, FAILING).when(fails_del_of_stop),
+    row(Of::CniFailing, Of::LeakedAddress, By::Sandbox, "no call of the plugin gave the address back")
+        .when(fails_as_leaked),
+    row(Of::CniFailing, Of::LeakedAddress, By::Plugin, "no call of the plugin gave the address back")
+        .when(fails_as_leaked),
+    row(
+        Of::SandboxesReplaced,
+        Of::DuplicateSandbox,
+        By::Sandbox,
+        "the new sandbox was made while the replaced one still lived",
+    )
+    .when(|_, effect| is_duplicate(effect, Duplicate::Concurrent)),
+    row(Of::SandboxesReplaced, Of::StuckStop, By::Sandbox, "the replaced sandbox has to be stopped"),
+    row(Of::SandboxesReplaced, Of::LeakedAddress, By::Sandbox, "the replaced sandbox had this address"),
+    row(Of::SandboxesReplaced, Of::OrphanNetns, By::Sandbox, "the replaced sandbox had this namespace"),
+    row(
+        Of::DuplicateSandbox,
+        Of::TeardownOutOfOrder,
+        By::Sandbox,
+        "nobody needed the sandbox, so nobody stopped it in order",
+    )
+    .when(|cause, _| !is_duplicate(cause, Duplicate::Concurrent)),
+    row(Of::DuplicateSandbox, Of::LeakedAddress, By::Sandbox, "the needless sandbox had taken this address")
+        .when(|cause, _| !is_duplicate(cause, Duplicate::Concurrent)),
+    row(Of::DuplicateSandbox, Of::OrphanNetns, By::Sandbox, "the needless sandbox had this namespace")
+        .when(|cause, _| !is_duplicate(cause, Duplicate::Concurrent)),
+    row(
+        Of::TeardownOutOfOrder,
+        Of::LeakedAddress,
+        By::Sandbox,
+        "the network namespace was gone by the time of DEL, and with it what the plugin looks the address up in",
+    )
+    .when(|_, effect| is_leak(effect, &[Cause::DelBlind, Cause::DelFailed])),
+    row(
+        Of::TeardownOutOfOrder,
+        Of::UnverifiedRelease,
+        By::Plugin,
+        "the network namespace was gone by the time of DEL, so DEL named none",
+    ),
+    row(
+        Of::OrphanSandbox,
+        Of::LeakedAddress,
+        By::Sandbox,
+        "no runtime had the sandbox on record any more, so none calls DEL",
+    ),
+    row(
+        Of::OrphanSandbox,
+        Of::OrphanNetns,
+        By::Sandbox,
+        "no runtime had the sandbox on record any more, so none removes its namespace",
+    ),
+    row(Of::OrphanSandbox, Of::StuckCgroup, By::Sandbox, "its process is in the pod's cgroup"),
+    row(Of::CniWrongDel, Of::LeakedAddress, By::Sandbox, "the DEL came before the address was given"),
+    row(Of::CniWrongDel, Of::OrphanNetns, By::Sandbox, "the DEL was not the last call for this namespace"),
+    row(Of::CniWrongDel, Of::DuplicateAddress, By::Sandbox, "the DEL freed an address that is in use"),
+    row(Of::StuckStart, Of::LeakedAddress, By::Address, "the earlier plugins of the chain had given this address")
+        .when(|_, effect| is_leak(effect, &[Cause::AddFailed, Cause::DelMissing, Cause::DelFailed])),
+    row(Of::StuckStop, Of::LeakedAddress, By::Sandbox, "the stop of the sandbox never came to an end")
+        .when(|_, effect| is_leak(effect, &[Cause::DelMissing, Cause::DelBlind, Cause::DelFailed])),
+    row(Of::StuckStop, Of::OrphanNetns, By::Sandbox, "the stop of the sandbox never came to an end"),
+    row(Of::StuckStop, Of::StuckCgroup, By::Sandbox, "the process that does not end is in the pod's cgroup")
+        .when(|cause, _| matches!(cause, Kind::StuckStop(StuckStop { step: StopStep::Containers, .. }))),
+    row(Of::LeakedAddress, Of::PoolExhaustion, By::Network, "the address counts as used").when(is_in_range),
+    row(Of::OwnerlessReservation, Of::PoolExhaustion, By::Network, "its addresses count as used")
+        .when(is_in_range),
+];
+
+const SLOW: &str = "the call was given up before it ended";
+const FAILING: &str = "the runtime stops a sandbox only when DEL has succeeded";
+
+/// The order of all findings in which causes come before effects: by rank, then by time.
+///
+/// A failed ADD can leak an address, leaks use up a pool, and an empty pool makes ADDs fail. So these three have one
+/// rank, and among them only what began earlier can be the cause.
+pub(super) fn order(it: &Finding) -> (u8, Timestamp, u8, &Key) {
+    let (rank, inner) = match &it.kind {
+        Kind::BlindSpot(_) | Kind::AbandonedStore(_) => (0, 0),
+        Kind::CniQueue(_) => (1, 0),
+        Kind::CniSlow(_) => (2, 0),
+        Kind::SandboxesReplaced(_) => (3, 0),
+        Kind::DuplicateSandbox(_) => (4, 0),
+        Kind::TeardownOutOfOrder(_)
+        | Kind::OrphanSandbox(_)
+        | Kind::CniWrongDel(_)
+        | Kind::StuckStart(_)
+        | Kind::AbandonedSandbox(_)
+        | Kind::DuplicateContainer(_) => (5, 0),
+        Kind::CniFailing(CniFailing { command: CniCommand::Del, .. }) => (5, 1),
+        Kind::StuckStop(_) => (6, 0),
+        Kind::OwnerlessReservation(_) => (7, 0),
+        Kind::CniFailing(CniFailing { command: CniCommand::Add, .. }) => (8, 0),
+        Kind::LeakedAddress(_) => (8, 1),
+        Kind::PoolExhaustion(_) => (8, 2),
+        Kind::OrphanNetns(_)
+        | Kind::StuckNetnsTeardown(_)
+        | Kind::StuckCgroup(_)
+        | Kind::UnverifiedRelease(_)
+        | Kind::DuplicateAddress(_) => (9, 0),
+    };
+    (rank, it.since, inner, &it.key)
+}
+
+const fn row(cause: Of, effect: Of, by: By, why: &'static str) -> Relation {
+    Relation { cause, effect, by, holds: |_, _| true, why }
+}
+
+impl Relation {
+    const fn when(self, holds: fn(&Kind, &Kind) -> bool) -> Self {
+        Self { holds, ..self }
+    }
+}
+
+fn is_same_command(cause: &Kind, effect: &Kind) -> bool {
+    let (Kind::CniSlow(slow), Kind::CniFailing(failing)) = (cause, effect) else { return false };
+    slow.command == failing.command.to_string()
+}
+
+fn is_slow_add(cause: &Kind, effect: &Kind) -> bool {
+    let (Kind::CniSlow(slow), Kind::StuckStart(start)) = (cause, effect) else { return false };
+    slow.open && slow.command == "ADD" && start.plugin.as_ref() == Some(&slow.plugin)
+}
+
+fn fails_del_of_stop(cause: &Kind, effect: &Kind) -> bool {
+    let (Kind::CniFailing(failing), Kind::StuckStop(stop)) = (cause, effect) else { return false };
+    failing.command == CniCommand::Del
+        && stop.step == StopStep::Del
+        && stop.plugin.as_ref() == Some(&failing.plugin)
+}
+
+fn fails_as_leaked(cause: &Kind, effect: &Kind) -> bool {
+    let Kind::CniFailing(failing) = cause else { return false };
+    let leaked = match failing.command {
+        CniCommand::Add => Cause::AddFailed,
+        CniCommand::Del => Cause::DelFailed,
+    };
+    is_leak(effect, &[leaked])
+}
+
+/// Whether the plugin's message names an address of a range that has none left.
+fn is_out_of_addresses(cause: &Kind, effect: &Kind) -> bool {
+    let (Kind::PoolExhaustion(pool), Kind::CniFailing(failing)) = (cause, effect) else { return false };
+    let text = failing.message.as_ref().and_then(|it| it.text.as_deref()).unwrap_or_default();
+    let parts = text.split(|letter: char| !letter.is_ascii_hexdigit() && !matches!(letter, '.' | ':'));
+    let mut addresses = parts.filter_map(|part| part.trim_end_matches([':', '.']).parse::<IpAddr>().ok());
+    failing.command == CniCommand::Add && pool.free == 0 && addresses.any(|it| contains(pool.subnet, it))
+}
+
+fn is_in_range(cause: &Kind, effect: &Kind) -> bool {
+    let Kind::PoolExhaustion(PoolExhaustion { subnet, .. }) = effect else { return false };
+    let is_in = |address: &IpAddr| contains(*subnet, *address);
+    if let Kind::LeakedAddress(LeakedAddress { address, many, .. }) = cause {
+        return is_in(address) || many.iter().flat_map(|many| &many.first).any(is_in);
+    }
+    matches!(cause, Kind::OwnerlessReservation(OwnerlessReservation { first, .. }) if first.iter().any(is_in))
+}
+
+fn is_leak(it: &Kind, causes: &[Cause]) -> bool {
+    matches!(it, Kind::LeakedAddress(leaked) if causes.contains(&leaked.cause))
+}
+
+fn is_duplicate(it: &Kind, form: Duplicate) -> bool {
+    matches!(it, Kind::DuplicateSandbox(DuplicateSandbox { form: it, .. }) if *it == form)
+}
+
+fn contains(subnet: Subnet, address: IpAddr) -> bool {
+    match (subnet.address, address) {
+        (IpAddr::V4(net), IpAddr::V4(it)) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(subnet.prefix.min(32))).unwrap_or(0);
+            net.to_bits() & mask == it.to_bits() & mask
+        }
+        (IpAddr::V6(net), IpAddr::V6(it)) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(subnet.prefix.min(128))).unwrap_or(0);
+            net.to_bits() & mask == it.to_bits() & mask
+        }
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+    }
+}

@@ -1,0 +1,144 @@
+//! What findings share: the sandbox, plugin, network or address that a finding names.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use super::relation::By;
+use crate::model::{
+    change::{ChangeKind, Finding},
+    finding::{Duplicate, DuplicateSandbox, Kind, LeakedAddress},
+    id::ContainerId,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Thing<'a> {
+    Sandbox(&'a ContainerId),
+    Plugin(&'a str),
+    Network(&'a str),
+    Address(IpAddr),
+    /// The node, for the few findings of which the words of another one tell whether it is meant.
+    Node,
+}
+
+/// The things through which a finding can lead to others.
+pub(super) fn led_by(finding: &Finding) -> BTreeSet<Thing<'_>> {
+    match &finding.kind {
+        // Pairs of a pod's sandbox and the needless one that was made after it.
+        Kind::DuplicateSandbox(DuplicateSandbox { form: Duplicate::AfterCompletion, .. }) => {
+            finding.sandboxes.iter().skip(1).step_by(2).map(Thing::Sandbox).collect()
+        }
+        Kind::TeardownOutOfOrder(_) => {
+            sandboxes(finding).chain(blind_plugins(finding).map(Thing::Plugin)).collect()
+        }
+        Kind::PoolExhaustion(_) => BTreeSet::from([Thing::Node]),
+        Kind::DuplicateSandbox(_)
+        | Kind::LeakedAddress(_)
+        | Kind::AbandonedStore(_)
+        | Kind::OwnerlessReservation(_)
+        | Kind::UnverifiedRelease(_)
+        | Kind::OrphanNetns(_)
+        | Kind::StuckNetnsTeardown(_)
+        | Kind::StuckCgroup(_)
+        | Kind::StuckStop(_)
+        | Kind::StuckStart(_)
+        | Kind::OrphanSandbox(_)
+        | Kind::AbandonedSandbox(_)
+        | Kind::SandboxesReplaced(_)
+        | Kind::DuplicateContainer(_)
+        | Kind::DuplicateAddress(_)
+        | Kind::CniFailing(_)
+        | Kind::CniWrongDel(_)
+        | Kind::CniSlow(_)
+        | Kind::CniQueue(_)
+        | Kind::BlindSpot(_) => named(finding).chain(sandboxes(finding)).collect(),
+    }
+}
+
+/// The things of one sort through which others can lead to a finding.
+pub(super) fn met_by(finding: &Finding, by: By) -> Vec<Thing<'_>> {
+    match by {
+        By::Sandbox => sandboxes(finding).collect(),
+        By::Words => vec![Thing::Node],
+        By::Plugin => named(finding).filter(|it| matches!(it, Thing::Plugin(_))).collect(),
+        By::Network => named(finding).filter(|it| matches!(it, Thing::Network(_))).collect(),
+        By::Address => named(finding).filter(|it| matches!(it, Thing::Address(_))).collect(),
+    }
+}
+
+/// The sandbox of a finding that is about one alone.
+pub(super) fn only_sandbox(finding: &Finding) -> Option<&ContainerId> {
+    let is_about_one = match &finding.kind {
+        Kind::LeakedAddress(LeakedAddress { many, .. }) => many.is_none(),
+        Kind::TeardownOutOfOrder(_)
+        | Kind::OrphanNetns(_)
+        | Kind::StuckNetnsTeardown(_)
+        | Kind::StuckCgroup(_)
+        | Kind::StuckStop(_)
+        | Kind::OrphanSandbox(_)
+        | Kind::AbandonedSandbox(_)
+        | Kind::DuplicateContainer(_)
+        | Kind::CniWrongDel(_) => true,
+        Kind::AbandonedStore(_)
+        | Kind::OwnerlessReservation(_)
+        | Kind::UnverifiedRelease(_)
+        | Kind::DuplicateSandbox(_)
+        | Kind::StuckStart(_)
+        | Kind::SandboxesReplaced(_)
+        | Kind::DuplicateAddress(_)
+        | Kind::CniFailing(_)
+        | Kind::CniSlow(_)
+        | Kind::CniQueue(_)
+        | Kind::PoolExhaustion(_)
+        | Kind::BlindSpot(_) => false,
+    };
+    match finding.sandboxes.as_slice() {
+        [only] if is_about_one => Some(only),
+        [] | [_] | [_, ..] => None,
+    }
+}
+
+fn sandboxes(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
+    finding.sandboxes.iter().map(Thing::Sandbox)
+}
+
+/// What the finding itself names.
+fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
+    let (plugin, network, addresses) = match &finding.kind {
+        Kind::LeakedAddress(it) => {
+            let many = it.many.iter().flat_map(|many| &many.first);
+            let addresses = [&it.address].into_iter().chain(many).copied().collect();
+            (it.plugin.as_deref(), it.network.as_deref(), addresses)
+        }
+        Kind::OwnerlessReservation(it) => (None, it.network.as_deref(), Vec::new()),
+        Kind::StuckStart(it) => (it.plugin.as_deref(), it.network.as_deref(), it.addresses.clone()),
+        Kind::StuckStop(it) => (it.plugin.as_deref(), None, Vec::new()),
+        Kind::UnverifiedRelease(it) => (Some(it.plugin.as_str()), None, Vec::new()),
+        Kind::CniFailing(it) => (Some(it.plugin.as_str()), None, Vec::new()),
+        Kind::CniSlow(it) => (Some(it.plugin.as_str()), None, Vec::new()),
+        Kind::CniQueue(it) => (Some(it.plugin.as_str()), None, Vec::new()),
+        Kind::PoolExhaustion(it) => (None, Some(it.network.as_str()), Vec::new()),
+        Kind::AbandonedStore(_)
+        | Kind::DuplicateSandbox(_)
+        | Kind::TeardownOutOfOrder(_)
+        | Kind::OrphanNetns(_)
+        | Kind::StuckNetnsTeardown(_)
+        | Kind::StuckCgroup(_)
+        | Kind::OrphanSandbox(_)
+        | Kind::AbandonedSandbox(_)
+        | Kind::SandboxesReplaced(_)
+        | Kind::DuplicateContainer(_)
+        | Kind::DuplicateAddress(_)
+        | Kind::CniWrongDel(_)
+        | Kind::BlindSpot(_) => (None, None, Vec::new()),
+    };
+    let plugin = plugin.map(Thing::Plugin).into_iter();
+    plugin.chain(network.map(Thing::Network)).chain(addresses.into_iter().map(Thing::Address))
+}
+
+/// The plugins of which the evidence has a DEL without a network namespace.
+fn blind_plugins(finding: &Finding) -> impl Iterator<Item = &str> {
+    finding.evidence.iter().filter_map(|it| {
+        let ChangeKind::CniStarted { call } = &it.event.what else { return None };
+        let is_blind = call.netns.as_deref().unwrap_or_default().is_empty();
+        (call.command == "DEL" && call.called_by.is_none() && is_blind).then_some(call.plugin.as_str())
+    })
+}
