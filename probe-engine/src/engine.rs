@@ -31,6 +31,7 @@ use detect::FindingTracker;
 pub use detect::{Daemons, Limits};
 use share::Share;
 use timeline::{Placed, Timeline};
+pub use world::belief::{Lag, LagBy, LagOf};
 use world::{CheckpointEntry, EngineState, World};
 
 use crate::model::{
@@ -203,6 +204,11 @@ impl Engine {
     #[must_use]
     pub fn finding(&self, key: &Key) -> Option<&Finding> {
         self.finding_tracker.get(key)
+    }
+
+    /// How long runtimes took to tell what the kernel had seen, of late.
+    pub fn lags(&self) -> impl Iterator<Item = &Lag> {
+        self.world.beliefs.lags()
     }
 
     /// Files of the node at which reading hangs, and since when.
@@ -415,6 +421,8 @@ impl Engine {
                 | CheckpointEntry::Losses(_)
                 | CheckpointEntry::Hanging { .. }
                 | CheckpointEntry::Release(_)
+                | CheckpointEntry::Runtime(_)
+                | CheckpointEntry::Belief(_)
                 | CheckpointEntry::Recovery(_)
                 | CheckpointEntry::Starts(_),
             ) => {}
