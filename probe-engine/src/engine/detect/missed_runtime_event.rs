@@ -39,7 +39,7 @@ impl Rule for MissedRuntimeEvent {
         let is_sandbox = row.role == Some(Role::Sandbox);
         let sandbox = if is_sandbox { Some(&row.id) } else { row.sandbox.as_ref() };
         for (event, at) in row.missed.iter().filter(|(_, at)| ctx.now < *at + AFTERWARDS) {
-            let kind = Kind::from(MissedRuntimeEvent {
+            let kind = Kind::from(Self {
                 event: *event,
                 id: id.clone(),
                 is_sandbox,

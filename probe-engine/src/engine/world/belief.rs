@@ -268,23 +268,19 @@ impl World {
 
     /// A container's own program begins.
     pub(super) fn kernel_started(&mut self, at: Timestamp, id: &ContainerId) {
-        if let Some(row) = self.believed(at, id) {
-            if row.started_at.is_none() {
-                row.started_at = Some(at);
-                self.beliefs.note_told(id, true);
-                self.arm_statuses(at);
-            }
+        if let Some(row) = self.believed(at, id).filter(|row| row.started_at.is_none()) {
+            row.started_at = Some(at);
+            self.beliefs.note_told(id, true);
+            self.arm_statuses(at);
         }
     }
 
     /// A container's own program has ended.
     pub(super) fn kernel_ended(&mut self, id: &ContainerId, end: KernelEnd) {
-        if let Some(row) = self.believed(end.at, id) {
-            if row.ended.is_none() {
-                row.ended = Some(end);
-                self.beliefs.note_told(id, false);
-                self.arm_statuses(end.at);
-            }
+        if let Some(row) = self.believed(end.at, id).filter(|row| row.ended.is_none()) {
+            row.ended = Some(end);
+            self.beliefs.note_told(id, false);
+            self.arm_statuses(end.at);
         }
     }
 

@@ -68,7 +68,9 @@ use crate::{
     source::{
         channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},
         clock,
+        cri::follow::{self, Finder, Sockets, finder},
         files::{Files, ReadProgress},
+        host::HostRoot,
         live::{
             attach::{Earlier, Probe},
             log::Logger,
@@ -180,8 +182,11 @@ impl<'a> Assembly<'a> {
         let sources = Sources { confinement: &confinement, feed: &feed, stop: &stop };
         let Hooks { drain, netlink, logger, .. } = hooks;
         let Place { root, hierarchy, layout } = opened.place;
-        let files = Files { root, hierarchy, layout, stores: opened.stores, unreadable, reading };
-        let routes = sources.routes(netlink, files)?;
+        let followed = opened.follows_runtimes.then(finder);
+        let runtimes = followed.as_ref().map(|(finder, _)| finder.clone());
+        let followed = followed.zip(root.again().ok());
+        let files = Files { root, hierarchy, layout, stores: opened.stores, unreadable, reading, runtimes };
+        let routes = sources.routes(netlink, files, followed)?;
         if let Some(logger) = logger {
             tokio::spawn(diagnostics(logger, stop.clone()));
         }
@@ -380,7 +385,12 @@ struct Sources<'a> {
 
 impl Sources<'_> {
     /// Starts the sources that answer questions. Netlink is there only where hooks cannot see what it sees.
-    fn routes(&self, netlink: Option<Netlink>, files: Files) -> anyhow::Result<Routes> {
+    fn routes(
+        &self,
+        netlink: Option<Netlink>,
+        files: Files,
+        runtimes: Option<((Finder, Sockets), HostRoot)>,
+    ) -> anyhow::Result<Routes> {
         let mut routes = Routes::default();
         if let Some(netlink) = netlink {
             let (asker, questions) = questions();
@@ -388,10 +398,16 @@ impl Sources<'_> {
             self.confinement.start(Role::Netlink, start)?.context(THREAD)?;
             routes.netlink = Some(asker);
         }
-        let (asker, questions) = questions();
-        let start = || files.start(self.feed.clone(), questions, self.stop.clone());
+        let (asker, asked) = questions();
+        let start = || files.start(self.feed.clone(), asked, self.stop.clone());
         self.confinement.start(Role::Files, start)?.context(THREAD)?;
         routes.files = Some(asker);
+        if let Some((found, root)) = runtimes {
+            let (asker, questions) = questions();
+            let start = || follow::start(root, found, self.feed.clone(), questions, self.stop.clone());
+            self.confinement.start(Role::Files, start)?.context(THREAD)?;
+            routes.runtimes = Some(asker);
+        }
         Ok(routes)
     }
 }
