@@ -100,7 +100,7 @@ pub(in crate::engine) const SOON: Duration = Duration::from_secs(1);
 /// The lists are not asked for more often than this.
 const BETWEEN: Duration = Duration::from_secs(2);
 /// An event stream that was opened this long before an event tells it.
-const OPENED: Duration = Duration::from_secs(1);
+pub(in crate::engine) const OPENED: Duration = Duration::from_secs(1);
 
 impl Runtime {
     pub(crate) fn answers(&self) -> bool {

@@ -344,3 +344,6 @@ async fn is_broken(client: &mut Client) -> bool {
     let answer = client.ask::<_, Version>(Call::Version, Empty {}).await;
     answer.is_err() && began.elapsed() < super::client::DEADLINE / 2
 }
+
+#[cfg(test)]
+mod tests;
