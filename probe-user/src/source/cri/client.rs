@@ -107,7 +107,7 @@ async fn in_time<A>(answer: impl Future<Output = Result<A, ListError>>) -> Resul
     timeout(DEADLINE, answer).await.map_err(|_elapsed| ListError::Unanswered)?
 }
 
-fn refused(status: &tonic::Status) -> ListError {
+pub(super) fn refused(status: &tonic::Status) -> ListError {
     if status.code() == Code::Unimplemented { ListError::OtherService } else { ListError::Unanswered }
 }
 

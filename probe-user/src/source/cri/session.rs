@@ -15,7 +15,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    client::{Call, Client, ListError},
+    client::{Call, Client, ListError, refused},
     message::{Containers, Empty, Sandboxes, StatusRequest, StatusResponse, Version},
     statuses::{Changed, Statuses, container, stated},
 };
@@ -294,7 +294,7 @@ async fn read(client: Client, hears: &mpsc::Sender<Heard>) -> ListError {
         let event = match events.message().await {
             Ok(Some(event)) => event,
             Ok(None) => return ListError::Nobody,
-            Err(_broken) => return ListError::Unanswered,
+            Err(status) => return refused(&status),
         };
         let Some((id, what)) = ContainerId::parse(&event.id).zip(kind(event.kind)) else { continue };
         if hears.try_send(Heard::Event(clock::now(), id, what)).is_err() {

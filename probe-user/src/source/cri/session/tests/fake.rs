@@ -115,7 +115,7 @@ impl Fake {
     /// Tells an event to all streams.
     pub(super) fn tells(&self, id: &str, kind: i32) {
         let frame = || Frame::data(framed(&Event { id: id.to_owned(), kind }));
-        for stream in &self.state.streams.lock().expect("no panic").1 {
+        for stream in self.state.streams.lock().expect("no panic").1.iter().filter(|it| !it.is_closed()) {
             self.state.waiting.fetch_add(1, Ordering::Relaxed);
             stream.send(frame()).ok();
         }
