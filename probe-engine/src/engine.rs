@@ -206,6 +206,11 @@ impl Engine {
         self.finding_tracker.get(key)
     }
 
+    /// The sockets of the runtimes that are followed over CRI.
+    pub fn followed(&self) -> impl Iterator<Item = &str> {
+        self.world.beliefs.runtimes().map(|row| row.socket.as_str())
+    }
+
     /// How long runtimes took to tell what the kernel had seen, of late.
     pub fn lags(&self) -> impl Iterator<Item = &Lag> {
         self.world.beliefs.lags()

@@ -92,6 +92,7 @@ fn ends(received: &Received) -> Result<BTreeMap<String, u64>> {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "figures for whoever looks")]
 fn a_runtime_that_notices_every_end_is_not_accused_and_one_that_hangs_is_a_blind_spot() -> Result<()> {
     skipped::retry(|_| {
         let node = Node::start()?;

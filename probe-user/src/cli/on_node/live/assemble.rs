@@ -51,7 +51,7 @@ use crate::{
     confine::{Confinement, Mode, Needs, refusal, role::Role},
     engine::{Call, world::CheckpointEntry},
     model::{
-        fact::{Fact, Observation, Origin},
+        fact::{Answer, EventStream, Fact, Observation, Origin, RuntimeLink},
         time::Timestamp,
     },
     recording::history::History,
@@ -275,6 +275,13 @@ impl<'a> Assembly<'a> {
         let at = clock::now();
         if let Some(since) = resumed.filter(|_| !is_whole) {
             let fact = Fact::AgentAway { since };
+            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
+        }
+        // What the last agent has heard of runtimes says nothing of now. Those that are found again answer anew.
+        let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
+        let followed: Vec<String> = session.engine().followed().map(str::to_owned).collect();
+        for socket in followed {
+            let fact = Fact::RuntimeLink(RuntimeLink { socket, answer, events: EventStream::Closed });
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         for report in &self.hooks.reports {
