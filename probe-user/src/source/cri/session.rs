@@ -246,7 +246,9 @@ impl Session {
     /// Tells how the runtime can be asked, if that changed.
     async fn link(&mut self, answer: Answer, events: EventStream) -> Result<(), Closed> {
         let link = RuntimeLink { socket: self.name(), answer, events };
-        if self.told.as_ref() == Some(&link) {
+        // One that was found as another process sees the node, and is not there for this one, is none of this node's.
+        let was_never_there = self.told.is_none() && answer == Answer::Gone;
+        if self.told.as_ref() == Some(&link) || was_never_there {
             return Ok(());
         }
         match answer {
