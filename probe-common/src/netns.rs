@@ -33,6 +33,7 @@ impl Slot {
     /// Where to look first for the slot of a namespace, by its address: so two CPUs seldom take the same slot.
     #[must_use]
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "any number does, if it is the same each time")]
     pub const fn first(net: u64) -> u32 {
         (net >> 6) as u32
     }

@@ -32,6 +32,7 @@ use detect::FindingTracker;
 pub use detect::{Daemons, Limits};
 use share::Share;
 use timeline::{Placed, Timeline};
+pub use world::belief::{Lag, LagBy, LagOf};
 use world::{CheckpointEntry, EngineState, World};
 
 use crate::model::{
@@ -210,6 +211,16 @@ impl Engine {
     #[must_use]
     pub fn finding(&self, key: &Key) -> Option<&Finding> {
         self.finding_tracker.get(key)
+    }
+
+    /// The sockets of the runtimes that are followed over CRI.
+    pub fn followed(&self) -> impl Iterator<Item = &str> {
+        self.world.beliefs.runtimes().map(|row| row.socket.as_str())
+    }
+
+    /// How long runtimes took to tell what the kernel had seen, of late.
+    pub fn lags(&self) -> impl Iterator<Item = &Lag> {
+        self.world.beliefs.lags()
     }
 
     /// Files of the node at which reading hangs, and since when.
@@ -422,6 +433,8 @@ impl Engine {
                 | CheckpointEntry::Losses(_)
                 | CheckpointEntry::Hanging { .. }
                 | CheckpointEntry::Release(_)
+                | CheckpointEntry::Runtime(_)
+                | CheckpointEntry::Belief(_)
                 | CheckpointEntry::Recovery(_)
                 | CheckpointEntry::Starts(_),
             ) => {}

@@ -73,6 +73,8 @@ pub(crate) struct Routes {
     pub(crate) files: Option<QuestionSender>,
     /// Watches namespaces, only where hooks cannot.
     pub(crate) netlink: Option<QuestionSender>,
+    /// Follows runtimes over CRI.
+    pub(crate) runtimes: Option<QuestionSender>,
 }
 
 /// Why a run ended early, or ended with something missing.
@@ -201,6 +203,7 @@ impl Agent {
                 | Question::Message { .. }
                 | Question::Pressure { .. } => &self.routes.files,
                 Question::Watch { .. } => &self.routes.netlink,
+                Question::Statuses => &self.routes.runtimes,
             };
             if let Some(asker) = route {
                 asker.ask(question);

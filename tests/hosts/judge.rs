@@ -63,6 +63,7 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
                 Question::Pod { uid } => answerer.pod(&uid),
                 Question::Expected { uid } => answerer.expected(&uid, now.get()),
                 Question::Watch { .. }
+                | Question::Statuses
                 | Question::Program { .. }
                 | Question::Message { .. }
                 | Question::Pressure { .. } => None,

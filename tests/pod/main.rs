@@ -1,6 +1,7 @@
 //! Tests with real pods on a real containerd: this machine's private one, or a VM's. They need root: `cargo xtask
 //! test`.
 
+mod belief;
 mod deployed;
 mod events;
 mod full_ring;

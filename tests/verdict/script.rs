@@ -318,7 +318,10 @@ fn line(it: &Finding, drive: &Drive) -> String {
             let why = if cache_file.is_some() { "undecodable".to_owned() } else { format!("x{attempts}") };
             (format!("{step:?}"), why)
         }
+        Kind::StaleRuntimeStatus(it) => (format!("{:?}", it.how), String::new()),
+        Kind::MissedRuntimeEvent(it) => (format!("{:?}", it.event), String::new()),
         Kind::OrphanNetns(_)
+        | Kind::PhantomSandbox(_)
         | Kind::StuckNetnsTeardown(_)
         | Kind::StuckCgroup(_)
         | Kind::OrphanSandbox(_) => (String::new(), String::new()),

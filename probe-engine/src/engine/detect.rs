@@ -25,15 +25,18 @@ mod index;
 mod judge;
 mod leaked_address;
 mod links;
+mod missed_runtime_event;
 mod orphan_netns;
 mod orphan_sandbox;
 mod ownerless_reservation;
 #[cfg(test)]
 mod pages;
+mod phantom_sandbox;
 mod pool;
 mod pool_exhaustion;
 mod rule;
 mod sandboxes_replaced;
+mod stale_runtime_status;
 mod stuck_cgroup;
 mod stuck_netns_teardown;
 mod stuck_start;
@@ -66,7 +69,8 @@ use crate::model::{
     fact::PodName,
     finding::{
         AbandonedSandbox, CniWrongDel, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind,
-        OrphanNetns, OrphanSandbox, Severity, StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder,
+        MissedRuntimeEvent, OrphanNetns, OrphanSandbox, PhantomSandbox, Severity, StaleRuntimeStatus,
+        StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder,
     },
     id::{ContainerId, PodUid},
     time::{Nanoseconds, Timestamp},
@@ -165,6 +169,9 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         BySubject::<OrphanNetns>::each(FindingKind::OrphanNetns),
         BySubject::<OrphanSandbox>::each(FindingKind::OrphanSandbox),
         BySubject::<AbandonedSandbox>::each(FindingKind::AbandonedSandbox),
+        BySubject::<PhantomSandbox>::each(FindingKind::PhantomSandbox),
+        BySubject::<StaleRuntimeStatus>::each(FindingKind::StaleRuntimeStatus),
+        BySubject::<MissedRuntimeEvent>::each(FindingKind::MissedRuntimeEvent),
         ByScan::detector(FindingKind::StuckNetnsTeardown, stuck_netns_teardown::detect),
         BySubject::<StuckCgroup>::each(FindingKind::StuckCgroup),
         BySubject::<StuckStop>::each(FindingKind::StuckStop),

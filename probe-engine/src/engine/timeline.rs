@@ -277,6 +277,9 @@ fn happened(fact: &Fact) -> bool {
         | Fact::ProgramFound(_)
         | Fact::MessageFound(_)
         | Fact::PressureRead(_)
+        | Fact::RuntimeLink(_)
+        | Fact::RuntimeStatus(_)
+        | Fact::RuntimeEvent(_)
         | Fact::Watermark
         | Fact::BootRead(_)
         | Fact::Attached(_)

@@ -23,6 +23,8 @@ pub enum Name {
     Message,
     /// Namespaces wait for netlink to be asked to watch them.
     Watch,
+    /// A runtime may not have noticed something yet.
+    Statuses,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,6 +11,7 @@ pub(super) mod abandoned;
 pub(crate) mod args;
 pub(crate) mod argv;
 pub(crate) mod attachment;
+pub(in crate::engine) mod belief;
 pub mod call;
 pub(crate) mod cgroup;
 pub(super) mod changed;
@@ -99,6 +100,8 @@ pub enum CheckpointEntry {
         since: Timestamp,
     },
     Release(release::Release),
+    Runtime(belief::Runtime),
+    Belief(belief::Belief),
     Recovery(Box<Recovery>),
     /// The starts that were reported as complete, in that order.
     Starts(Vec<Start>),
@@ -167,6 +170,7 @@ pub(crate) struct World {
     pub(super) attachments: attachment::Table,
     pub(super) records: Flagged<record::Records>,
     pub(super) coverage: loss::Coverage,
+    pub(super) beliefs: belief::Beliefs,
     /// By plugin.
     pub(super) releases: BTreeMap<String, release::Release>,
     boot: recovery::Boot,
@@ -261,6 +265,9 @@ impl World {
             Fact::MessageFound(it) => self.message_found(it),
             Fact::BootRead(it) => self.boot_read(ctx, *it),
             Fact::PressureRead(it) => self.pressure_read(ctx, it),
+            Fact::RuntimeLink(it) => self.runtime_linked(ctx, it),
+            Fact::RuntimeStatus(it) => self.runtime_stated(ctx, it),
+            Fact::RuntimeEvent(it) => self.runtime_told(ctx, &it),
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(ctx, what, count),
             Fact::AgentAway { since } => self.agent_away(ctx, since),
@@ -289,6 +296,7 @@ impl World {
                 timer::Name::Starts => self.starts_due(now),
                 timer::Name::Message => self.ask_last_messages(now),
                 timer::Name::Watch => self.watch_waiting(now),
+                timer::Name::Statuses => self.ask_statuses(now),
             }
         }
     }

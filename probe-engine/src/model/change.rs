@@ -275,4 +275,6 @@ pub enum Question {
     Message { container: ContainerId, command: CniCommand, since: Timestamp },
     /// How hard has this pod's cgroup had it? Answered by `PressureRead`, if it is there; asked during a start only.
     Pressure { cgroup: CgroupKey, path: String },
+    /// Which states do the runtimes list now? Answered by `RuntimeStatus`, where a runtime is followed.
+    Statuses,
 }

@@ -10,6 +10,7 @@ mod ledger;
 mod listening;
 mod pressure;
 mod records_diff;
+mod runtime;
 
 use std::time::Duration;
 
@@ -34,6 +35,9 @@ pub use ledger::{
 pub use listening::{Family, Listened, Listener};
 pub use pressure::{CpuUse, MemoryEvents, Pressure, PressureRead, Stall};
 pub use records_diff::RecordsDiff;
+pub use runtime::{
+    Answer, Believed, EventStream, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated,
+};
 
 /// What a source says, and when it was so: for a kernel record the hook's time, for a listing the reading's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,6 +178,11 @@ pub enum Fact {
     ProgramFound(ProgramFound),
     MessageFound(MessageFound),
     PressureRead(PressureRead),
+
+    // What a runtime says over CRI.
+    RuntimeLink(RuntimeLink),
+    RuntimeStatus(RuntimeStatus),
+    RuntimeEvent(RuntimeEvent),
 
     // What is so of the instrument itself.
     /// Ordered sources have said all they had to say up to this time.

@@ -118,6 +118,7 @@ impl Metrics {
     /// Sets the gauges from the state of the node and of the agent.
     pub fn update(&self, engine: &Engine, now: Timestamp, agent: &AgentStats) {
         let findings: Vec<&Finding> = engine.findings().collect();
+        self.with(|tables| tables.counters.lags(engine.lags()));
         self.set_gauges(&Views {
             now,
             pods: &engine.pods(),

@@ -23,6 +23,7 @@ use super::{
     backfill::store::Declared,
     cgroup::{Hierarchy, Layout},
     channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
+    cri::follow::Finder,
     host::HostRoot,
 };
 
@@ -39,6 +40,8 @@ pub(crate) struct Files {
     pub(crate) unreadable: Arc<AtomicU64>,
     /// Gets the progress of reading.
     pub(crate) reading: Arc<ReadProgress>,
+    /// Gets the sockets at which runtimes answer, where they are followed.
+    pub(crate) runtimes: Option<Finder>,
 }
 
 impl Files {
@@ -91,7 +94,8 @@ mod tests {
         let (asker, questions) = channel::questions();
         let (stopper, stop) = channel::stop();
         let (layout, stores, unreadable) = (Layout::default(), Vec::new(), Arc::default());
-        let files = Files { root, hierarchy, layout, stores, unreadable, reading: Arc::default() };
+        let files =
+            Files { root, hierarchy, layout, stores, unreadable, reading: Arc::default(), runtimes: None };
         let files = files.start(feed, questions, stop).expect("a thread");
 
         let mut next =

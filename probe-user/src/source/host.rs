@@ -76,6 +76,12 @@ impl HostRoot {
         Ok(Self(Folder { fd, path: self.0.path.clone(), reader: Some(reader) }))
     }
 
+    /// The same root, for another thread or task.
+    pub(crate) fn again(&self) -> Result<Self, ReadError> {
+        let fd = self.0.fd.try_clone()?;
+        Ok(Self(Folder { fd, path: self.0.path.clone(), reader: None }))
+    }
+
     /// Opens a directory by its path on the node. Links in the path are resolved below the node's root.
     pub(crate) fn folder(&self, path: impl AsRef<Path>) -> Result<Folder, ReadError> {
         let path = path.as_ref();

@@ -35,6 +35,7 @@ impl Sim {
             | Question::Pod { .. }
             | Question::Expected { .. }
             | Question::Watch { .. }
+            | Question::Statuses
             | Question::Program { .. } => Vec::new(),
             Question::Message { container, command, .. } => vec![Fact::MessageFound(MessageFound {
                 container: container.clone(),

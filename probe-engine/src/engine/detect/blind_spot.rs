@@ -1,6 +1,6 @@
 //! **Rule:** the agent cannot see something on which verdicts depend: a kernel signal that no mechanism reports;
 //! records that were lost in the last ten minutes; a store, a runtime's records or a file of libcni's cache that could
-//! not be read; a file at which reading hangs; network namespaces of which the listing was incomplete; a kubelet that
+//! not be read; a runtime that does not answer over CRI; a file at which reading hangs; network namespaces of which the listing was incomplete; a kubelet that
 //! was not found although there are pods.
 //!
 //! Not flagged: a signal that is seen by a worse mechanism than the best one (`doctor` says what that costs); a signal
@@ -71,6 +71,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let key = ["runtime", place];
         found.push(detection(&key, spot, &weaker, Severity::Info, row.read_at, Verdict::Confirmed));
     }
+    silent(ctx, found);
     found.extend(cache(ctx));
     // Only an incomplete list of network namespaces disables a rule. With other incomplete lists, no rule concludes
     // that something is absent.
@@ -96,6 +97,20 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     if let Some(at) = unread_since(ctx) {
         let spot = Blind::Runtime { place: None };
         found.push(detection(&["runtime"], spot, &weaker, Severity::Info, at, ctx.after(at, READ)));
+    }
+}
+
+/// The runtimes that do not answer.
+fn silent(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
+    let weaker =
+        [FindingKind::StaleRuntimeStatus, FindingKind::PhantomSandbox, FindingKind::MissedRuntimeEvent];
+    for row in ctx.world.beliefs.runtimes().filter(|row| !row.answers()) {
+        let ready = ctx.awake(row.answer_since) + READ;
+        let is_ready = ctx.now >= ready;
+        let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
+        let spot = Blind::Cri { socket: row.socket.clone() };
+        let key = ["cri", &row.socket];
+        found.push(detection(&key, spot, &weaker, Severity::Info, row.answer_since, verdict));
     }
 }
 
@@ -223,6 +238,7 @@ impl Explain for BlindSpot {
                 format!("the runtime's records in {} cannot be read whole", escaped(place))
             }
             Blind::Runtime { place: None } => "no runtime's records were found".to_owned(),
+            Blind::Cri { socket } => format!("the runtime at {} does not answer", escaped(socket)),
             Blind::File { path } => format!("reading {} hangs", escaped(path)),
             Blind::Listing { list } => format!("{} cannot be listed whole", plural(*list)),
             Blind::NoAgent => "for some time no agent ran".to_owned(),

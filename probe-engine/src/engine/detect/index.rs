@@ -70,12 +70,15 @@ pub(super) struct Marks {
     pub(super) netns: BTreeSet<u64>,
     pub(super) addresses: BTreeSet<IpAddr>,
     pub(super) names: BTreeSet<PodName>,
+    /// A runtime was asked, or can be asked otherwise than before.
+    pub(super) runtimes: bool,
 }
 
 impl Index {
     /// Updates the indexes by the changes, and returns the subjects that they concern.
     pub(super) fn update(&mut self, world: &World, changed: &Changed) -> Marks {
-        let mut marks = Marks::default();
+        let mut marks = Marks { runtimes: changed.runtimes, ..Marks::default() };
+        marks.sandboxes.extend(changed.beliefs.iter().cloned());
         changed.processes.iter().for_each(|key| self.process(world, *key, &mut marks));
         changed.netns.iter().for_each(|life| self.namespace(world, *life, &mut marks));
         for key in &changed.cgroups {

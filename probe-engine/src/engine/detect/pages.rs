@@ -12,18 +12,22 @@ use super::{
     duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
-    ownerless_reservation, pool_exhaustion, sandboxes_replaced, stuck_start, teardown_out_of_order,
+    missed_runtime_event, ownerless_reservation, pool_exhaustion, sandboxes_replaced, stuck_start,
+    teardown_out_of_order,
 };
 use crate::engine::world::{
     abandoned,
     attachment::{LATELY, tries},
-    phase, reap, rebuild, record, release,
+    belief, phase, reap, rebuild, record, release,
 };
 
 /// A finding opens after a quarter of the time after which it is confirmed.
 const EARLY: u32 = 4;
 /// The constant of `source::files`. Its own test compares it with the page.
 const HUNG: Duration = Duration::from_secs(10);
+
+/// The constant of `source::cri`: how often a runtime's list is read.
+const POLLED: Duration = Duration::from_secs(60);
 
 /// How long the kubelet waits for a pod's volumes before it says so (`podAttachAndMountTimeout`).
 const VOLUMES: Duration = Duration::from_secs(2 * 60);
@@ -53,7 +57,11 @@ fn pages() -> Vec<Page> {
         page!("abandoned_sandbox", [abandoned_sandbox::BACK_OFF, abandoned_sandbox::PULL], []),
         page!("abandoned_store", [grace], []),
         page!("ownerless_reservation", [grace], [ownerless_reservation::FIRST]),
-        page!("blind_spot", [LATELY, LATELY, blind_spot::KUBELET, LATELY, blind_spot::READ, HUNG], []),
+        page!(
+            "blind_spot",
+            [LATELY, LATELY, blind_spot::READ, blind_spot::KUBELET, LATELY, blind_spot::READ, HUNG],
+            []
+        ),
         page!(
             "cni_failing",
             [cni_failing::TOGETHER, cni_failing::LONG, LATELY, tries::ASK_EVERY, cni_failing::ABSENT],
@@ -84,6 +92,13 @@ fn pages() -> Vec<Page> {
         page!("leaked_address", [grace, abandoned::ANSWERS], [many::MANY, many::FIRST, many::MANY]),
         page!("orphan_netns", [grace, FRESH, record::MAKING], []),
         page!("orphan_sandbox", [grace], []),
+        page!("phantom_sandbox", [grace, belief::GRACE], []),
+        page!(
+            "stale_runtime_status",
+            [belief::GRACE, POLLED, belief::SOON, belief::GRACE, belief::GRACE],
+            []
+        ),
+        page!("missed_runtime_event", [belief::GRACE, missed_runtime_event::AFTERWARDS, belief::OPENED], []),
         page!(
             "pool_exhaustion",
             [pool_exhaustion::MOMENT, pool_exhaustion::DAY, pool_exhaustion::HOUR, pool_exhaustion::MOMENT],

@@ -162,7 +162,10 @@ pub(super) fn order(it: &Finding) -> (u8, Timestamp, u8, &Key) {
         | Kind::StuckNetnsTeardown(_)
         | Kind::StuckCgroup(_)
         | Kind::UnverifiedRelease(_)
-        | Kind::DuplicateAddress(_) => (9, 0),
+        | Kind::DuplicateAddress(_)
+        | Kind::PhantomSandbox(_)
+        | Kind::StaleRuntimeStatus(_)
+        | Kind::MissedRuntimeEvent(_) => (9, 0),
     };
     (rank, it.since, inner, &it.key)
 }

@@ -49,6 +49,9 @@ pub(super) fn led_by(finding: &Finding) -> BTreeSet<Thing<'_>> {
         | Kind::CniWrongDel(_)
         | Kind::CniSlow(_)
         | Kind::CniQueue(_)
+        | Kind::PhantomSandbox(_)
+        | Kind::StaleRuntimeStatus(_)
+        | Kind::MissedRuntimeEvent(_)
         | Kind::BlindSpot(_) => named(finding).chain(sandboxes(finding)).collect(),
     }
 }
@@ -76,7 +79,10 @@ pub(super) fn only_sandbox(finding: &Finding) -> Option<&ContainerId> {
         | Kind::OrphanSandbox(_)
         | Kind::AbandonedSandbox(_)
         | Kind::DuplicateContainer(_)
-        | Kind::CniWrongDel(_) => true,
+        | Kind::CniWrongDel(_)
+        | Kind::PhantomSandbox(_)
+        | Kind::StaleRuntimeStatus(_)
+        | Kind::MissedRuntimeEvent(_) => true,
         Kind::AbandonedStore(_)
         | Kind::OwnerlessReservation(_)
         | Kind::UnverifiedRelease(_)
@@ -128,6 +134,9 @@ fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
         | Kind::DuplicateContainer(_)
         | Kind::DuplicateAddress(_)
         | Kind::CniWrongDel(_)
+        | Kind::PhantomSandbox(_)
+        | Kind::StaleRuntimeStatus(_)
+        | Kind::MissedRuntimeEvent(_)
         | Kind::BlindSpot(_) => (None, None, Vec::new()),
     };
     let plugin = plugin.map(Thing::Plugin).into_iter();

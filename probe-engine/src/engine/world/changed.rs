@@ -17,6 +17,10 @@ pub(in crate::engine) struct Changed {
     pub(in crate::engine) attachments: BTreeSet<(ContainerId, String)>,
     pub(in crate::engine) pods: BTreeSet<u64>,
     pub(in crate::engine) records: bool,
+    /// The sandboxes and containers of which a runtime, or the kernel, says something new.
+    pub(in crate::engine) beliefs: BTreeSet<ContainerId>,
+    /// A runtime was asked, or can be asked otherwise than before.
+    pub(in crate::engine) runtimes: bool,
     /// Sandboxes that came on record or left it, or whose pod is named otherwise, and what was on record before.
     pub(in crate::engine) on_record: BTreeMap<ContainerId, Recorded>,
 }
@@ -28,6 +32,8 @@ impl World {
         Changed {
             records: records.is_some(),
             on_record: records.map(|it| it.on_record.take_changed()).unwrap_or_default(),
+            beliefs: self.beliefs.take_changed(),
+            runtimes: self.beliefs.take_asked(),
             processes: self.processes.take_changed(),
             netns: self.netns.take_changed(),
             cgroups: self.cgroups.take_changed(),
@@ -49,6 +55,8 @@ impl World {
             attachments: self.attachments.keys().cloned().collect(),
             pods: self.pods.keys().copied().collect(),
             records: true,
+            beliefs: self.beliefs.rows().map(|row| row.id.clone()).collect(),
+            runtimes: true,
             on_record: self.records.on_record.ids().map(|id| (id.clone(), Recorded::No)).collect(),
         }
     }

@@ -11,7 +11,7 @@ impl World {
         let seen = self.processes.len() + self.netns.len() + self.cgroups.len() + self.containers.len();
         let known =
             self.pods.len() + self.sandboxes.all().count() + self.attachments.len() + self.calls.len();
-        seen + known
+        seen + known + self.beliefs.len()
     }
 
     pub(in crate::engine) fn dump(&self) -> Vec<CheckpointEntry> {
@@ -26,6 +26,8 @@ impl World {
                 .map(|(path, since)| CheckpointEntry::Hanging { path: path.clone(), since: *since }),
         );
         rows.extend(self.releases.values().cloned().map(CheckpointEntry::Release));
+        rows.extend(self.beliefs.runtimes().cloned().map(CheckpointEntry::Runtime));
+        rows.extend(self.beliefs.rows().cloned().map(CheckpointEntry::Belief));
         rows.push(CheckpointEntry::Recovery(Box::new(self.recovery().clone())));
         rows.extend(self.processes.values().cloned().map(CheckpointEntry::Process));
         rows.extend(self.processes.signals.values().flatten().cloned().map(CheckpointEntry::Signal));
@@ -81,6 +83,8 @@ impl World {
             CheckpointEntry::Release(row) => {
                 self.releases.insert(row.plugin.clone(), row);
             }
+            CheckpointEntry::Runtime(row) => self.beliefs.restore_runtime(row),
+            CheckpointEntry::Belief(row) => self.beliefs.restore(row),
             CheckpointEntry::Recovery(row) => self.boot.recovery = *row,
             CheckpointEntry::Process(row) => self.processes.insert(row),
             CheckpointEntry::Signal(row) => self.processes.signals.entry(row.target).or_default().push(row),

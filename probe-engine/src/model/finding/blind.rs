@@ -23,6 +23,8 @@ pub enum Blind {
     Store { path: String },
     /// No runtime's records could be read whole.
     Runtime { place: Option<String> },
+    /// A runtime does not answer over CRI.
+    Cri { socket: String },
     /// So many files of libcni's cache could not be read, this one among them.
     CniCache { path: String, count: u64 },
     /// Reading a file hangs.
@@ -58,7 +60,7 @@ impl From<Blind> for BlindJson {
             Blind::Lost { count } => (None, Some(Decimal(count))),
             Blind::Runtime { place } => (place, None),
             Blind::CniCache { path, count } => (Some(path), Some(Decimal(count))),
-            Blind::Store { path } | Blind::File { path } => (Some(path), None),
+            Blind::Store { path } | Blind::File { path } | Blind::Cri { socket: path } => (Some(path), None),
             Blind::Listing { list } => (Some(plural(list).to_owned()), None),
             Blind::Kubelet | Blind::NoAgent => (None, None),
         };
@@ -76,6 +78,7 @@ impl TryFrom<BlindJson> for Blind {
             ("lost", _) => Some(Self::Lost { count }),
             ("store", Some(path)) => Some(Self::Store { path }),
             ("runtime", place) => Some(Self::Runtime { place }),
+            ("cri", Some(socket)) => Some(Self::Cri { socket }),
             ("cni_cache", Some(path)) => Some(Self::CniCache { path, count }),
             ("file", Some(path)) => Some(Self::File { path }),
             ("listing", Some(name)) => {

@@ -16,7 +16,7 @@ use super::{
     blind::{Blind, BlindJson},
 };
 use crate::model::{
-    fact::{CniCommand, Store, StoreKind},
+    fact::{CniCommand, RuntimeEventKind, Store, StoreKind},
     id::{ContainerId, NetnsKey, Subnet},
     json::{NetnsJson, ProcessJson},
     reference::Process,
@@ -114,6 +114,9 @@ kinds! {
     OrphanSandbox,
     AbandonedSandbox,
     SandboxesReplaced,
+    PhantomSandbox,
+    StaleRuntimeStatus,
+    MissedRuntimeEvent,
     DuplicateContainer,
     DuplicateAddress,
     CniFailing,
@@ -417,6 +420,59 @@ pub struct SandboxesReplaced {
     /// The first of them, as NAMESPACE/NAME.
     #[serde(rename = "first_pods")]
     pub first: Vec<String>,
+}
+
+/// A runtime says that a sandbox is ready, and nothing of it is left in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PhantomSandbox {
+    /// The runtime's socket.
+    pub runtime: String,
+}
+
+/// A runtime says of a sandbox or a container what the kernel contradicts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StaleRuntimeStatus {
+    pub how: Contradiction,
+    /// The sandbox or the container.
+    pub id: ContainerId,
+    #[serde(rename = "sandbox")]
+    pub is_sandbox: bool,
+    /// The container's name in the pod's spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// How it ended, as the kernel saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u32>,
+    /// How it ended, as the runtime says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_exit_code: Option<i32>,
+}
+
+closed_set! {
+    pub enum Contradiction {
+        /// The runtime says that it runs, and its process has ended.
+        Dead,
+        /// The runtime says that it has ended, and its process runs.
+        Alive,
+        /// The runtime says another exit code.
+        ExitCode,
+    }
+}
+
+/// A runtime's event stream did not tell of a start or an end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MissedRuntimeEvent {
+    /// The event that did not come.
+    pub event: RuntimeEventKind,
+    /// The sandbox or the container.
+    pub id: ContainerId,
+    #[serde(rename = "sandbox")]
+    pub is_sandbox: bool,
+    /// The container's name in the pod's spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// The runtime's socket.
+    pub runtime: String,
 }
 
 /// Two containers of the same name run in one sandbox.

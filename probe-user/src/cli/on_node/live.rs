@@ -10,7 +10,7 @@ mod start;
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use self::opened::Start;
 use super::{
@@ -93,11 +93,24 @@ pub(super) struct ProbeArgs {
     #[arg(long, value_name = "HOW MUCH", default_value = "full")]
     confine: Mode,
 
+    /// Whether to follow container runtimes over CRI, to compare what they say with what the kernel shows
+    #[arg(long, value_name = "WHICH", default_value = "auto")]
+    cri: Cri,
+
     #[command(flatten)]
     host: HostArgs,
 
     #[command(flatten)]
     config: ConfigArgs,
+}
+
+/// Which runtimes are followed over CRI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Cri {
+    /// Those that answer at the usual sockets, or at the sockets that they were started with
+    Auto,
+    /// None
+    None,
 }
 
 /// The longest hold: events that are held back use memory.

@@ -16,7 +16,7 @@ use super::{
     set,
 };
 use crate::{
-    engine::view::ManyView,
+    engine::{Lag, LagBy, LagOf, view::ManyView},
     model::{
         change::{Change, ChangeKind, CniCall, End, Finding, StopReason},
         fact::Origin,
@@ -52,6 +52,8 @@ pub(super) struct Counters {
     many: BTreeSet<u64>,
     /// The times of events whose latency is not measured yet.
     waiting: Vec<Timestamp>,
+    /// The number of the next measured time of a runtime.
+    next_lag: u64,
 }
 
 impl Counters {
@@ -68,6 +70,7 @@ impl Counters {
             empty: BTreeMap::new(),
             many: BTreeSet::new(),
             waiting: Vec::new(),
+            next_lag: 0,
         };
         counters.begin(&vec![String::new(); labels.len()]);
         Ok(counters)
@@ -110,6 +113,9 @@ impl Counters {
             self.events.lost.at(&values, &[]);
         }
         self.events.late.at(&[], &[]);
+        for values in set::all(&[LagOf::VARIANTS, LagBy::VARIANTS]) {
+            self.kernel.runtime_lag.at(&values, &[]);
+        }
         self.kernel.latency.at(&[], &[]);
         self.kernel.netns_teardown.at(&[], &[]);
         self.kernel.cgroup_teardown.at(&[], &[]);
@@ -321,6 +327,16 @@ impl Counters {
     pub(super) fn timed(&mut self, now: Timestamp) {
         for at in self.waiting.drain(..) {
             self.kernel.latency.observe(&[], &[], now.since(at).as_secs_f64());
+        }
+    }
+
+    /// Takes the times that runtimes took, each once.
+    pub(super) fn lags<'a>(&mut self, lags: impl Iterator<Item = &'a Lag>) {
+        let next = self.next_lag;
+        for it in lags.filter(|it| it.number >= next) {
+            let values = [it.what.into_str(), it.by.into_str()];
+            self.kernel.runtime_lag.observe(&values, &[], it.took.as_secs_f64());
+            self.next_lag = it.number + 1;
         }
     }
 

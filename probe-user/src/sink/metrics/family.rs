@@ -248,6 +248,14 @@ pub(crate) const CGROUP_TEARDOWN: Family = histogram(
 )
 .from("cgroup_notify_populated to cgroup_rmdir");
 
+pub(crate) const RUNTIME_LAG: Family = histogram(
+    "sandprobe_runtime_event_lag_seconds",
+    &["event", "by"],
+    "From the start or end of a container's program in the kernel until its runtime tells it over CRI: by its event, or by \
+     its list, which is read 1 s after an end of which no event told.",
+)
+.from("sched_process_exec, sched_process_exit to GetContainerEvents, ListContainers");
+
 pub(crate) const MILESTONE: Family = gauge(
     "sandprobe_node_boot_milestone_seconds",
     &["milestone"],
@@ -463,6 +471,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
     ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS, &LEAKED]),
     ("Findings", &[&FINDINGS, &INCIDENTS, &OPENED, &CONFIRMED]),
     ("Teardown", &[&NETNS_TEARDOWN, &CGROUP_TEARDOWN]),
+    ("Runtimes", &[&RUNTIME_LAG]),
     ("Restarts of the node", &[&MILESTONE, &PERIOD, &BOOT_CNI_LOST, &BOOT_CLOSED, &BOOT_INFO, &DAEMON_START]),
     (
         "sandprobe itself",

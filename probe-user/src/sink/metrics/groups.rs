@@ -69,6 +69,7 @@ families! {
         latency: HistogramVec = LATENCY,
         netns_teardown: HistogramVec = NETNS_TEARDOWN,
         cgroup_teardown: HistogramVec = CGROUP_TEARDOWN,
+        runtime_lag: HistogramVec = RUNTIME_LAG,
     }
 }
 

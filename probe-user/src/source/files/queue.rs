@@ -89,7 +89,7 @@ fn worth(question: &Question) -> u8 {
         Question::Message { .. } => 2,
         Question::Pod { .. } | Question::Expected { .. } => 3,
         Question::Container { .. } => 4,
-        Question::Relist | Question::Records | Question::Watch { .. } => 5,
+        Question::Relist | Question::Records | Question::Watch { .. } | Question::Statuses => 5,
     }
 }
 

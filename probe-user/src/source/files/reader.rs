@@ -108,7 +108,10 @@ impl Read for Files {
                 Job::Records => {
                     gauges.close(clock::now());
                     self.pass(&root, &mut |node, tell| records.read(node, tell), &mut |report| match report {
-                        Report::Facts(batch) => say(Report::Facts(diff.reduce(batch))),
+                        Report::Facts(batch) => {
+                            self.runtimes.iter().for_each(|finder| finder.look(&batch));
+                            say(Report::Facts(diff.reduce(batch)))
+                        }
                         done @ Report::Done { .. } => say(done),
                     })
                 }
@@ -162,10 +165,12 @@ impl Files {
                     let read = gauges.read(root, &self.layout, &path, at);
                     read.map(|pressure| Fact::PressureRead(PressureRead { cgroup, pressure }))
                 }
-                // In turn: searched for later; a pass of its own; answered by another source.
-                Question::Message { .. } | Question::Relist | Question::Records | Question::Watch { .. } => {
-                    None
-                }
+                // In turn: searched for later; a pass of its own; answered by other sources.
+                Question::Message { .. }
+                | Question::Relist
+                | Question::Records
+                | Question::Watch { .. }
+                | Question::Statuses => None,
             };
             facts.extend(fact.map(|fact| Observation { at, origin: Origin::Listed, fact }));
         }

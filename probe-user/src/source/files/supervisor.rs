@@ -188,8 +188,8 @@ impl<R: Read> Supervisor<R> {
     fn ask(&mut self, question: Question) -> Option<Observation> {
         let at = clock::now();
         match question {
-            // Another source answers this.
-            Question::Watch { .. } => None,
+            // Other sources answer these.
+            Question::Watch { .. } | Question::Statuses => None,
             Question::Message { container, command, since } => {
                 let taken = self.later.ask(container.clone(), command, since, at);
                 let fact = || too_many(container, command);

@@ -9,8 +9,9 @@ use crate::{
     engine::tests::story::{self, HOST, UID, Who, address, call, cgroup, executed, id, pod_name, uid},
     model::{
         fact::{
-            Attached, CacheFound, CniCalled, ContainerFound, Exited, Fact, Family, List, Listened, Listener,
-            Loss, Mechanism, NameSource, Origin, ProcessFound, Role, Signal, Signaled, Task,
+            Answer, Attached, Believed, CacheFound, CniCalled, ContainerFound, EventStream, Exited, Fact,
+            Family, List, Listened, Listener, Loss, Mechanism, NameSource, Origin, ProcessFound, Role,
+            RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Signal, Signaled, Stated, Task,
         },
         id::NetnsKey,
         time::Timestamp,
@@ -178,6 +179,30 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             missed: Vec::new(),
         })),
     ];
+    let cri = prop_oneof![
+        (0_usize..3, 0_usize..3).prop_map(|(answer, events)| Fact::RuntimeLink(RuntimeLink {
+            socket: "/x.sock".to_owned(),
+            answer: [Answer::Answers, Answer::Hangs, Answer::GivenUp][answer],
+            events: [EventStream::Open, EventStream::Closed, EventStream::None][events],
+        })),
+        (any::<bool>(), 0_u64..3, 0_usize..3, any::<bool>(), any::<bool>()).prop_map(
+            |(whole, number, state, made, code)| {
+                let state = [Believed::Running, Believed::Exited, Believed::Created][state];
+                let role = if number == 0 { Role::Sandbox } else { Role::Container };
+                let (id, made_at) = (id(digit(number)), Timestamp(u64::from(made)));
+                let exit_code = code.then_some(7);
+                let came =
+                    vec![Stated { id, role, sandbox: Some(story::id('a')), state, made_at, exit_code }];
+                let gone = vec![story::id('c')];
+                Fact::RuntimeStatus(RuntimeStatus { socket: "/x.sock".to_owned(), whole, came, gone })
+            }
+        ),
+        (0_u64..3, 0_usize..3).prop_map(|(number, what)| Fact::RuntimeEvent(RuntimeEvent {
+            socket: "/x.sock".to_owned(),
+            id: id(digit(number)),
+            what: [RuntimeEventKind::Started, RuntimeEventKind::Stopped, RuntimeEventKind::Deleted][what],
+        })),
+    ];
     let notified = prop_oneof![
         netns().prop_map(|netns| Fact::NetnsDropped { netns, by: Task::default() }),
         (40_u32..43).prop_map(|inode| {
@@ -188,5 +213,6 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
         6 => listed.prop_map(|fact| (Origin::Listed, fact)),
         2 => notified.prop_map(|fact| (Origin::Netlink, fact)),
         1 => agent.prop_map(|fact| (Origin::Agent, fact)),
+        2 => cri.prop_map(|fact| (Origin::Cri, fact)),
     ]
 }

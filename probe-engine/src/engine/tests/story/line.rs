@@ -18,6 +18,7 @@ pub(super) fn line(output: &Output) -> String {
         }
         Output::Question(Question::Relist) => "? relist".to_owned(),
         Output::Question(Question::Records) => "? records".to_owned(),
+        Output::Question(Question::Statuses) => "? statuses".to_owned(),
         Output::Question(Question::Program { path }) => format!("? program {path}"),
         Output::Question(Question::Message { container, .. }) => {
             format!("? message {}", &container.as_str()[..1])

@@ -51,7 +51,7 @@ use crate::{
     confine::{Confinement, Mode, Needs, refusal, role::Role},
     engine::{Call, world::CheckpointEntry},
     model::{
-        fact::{Fact, Observation, Origin},
+        fact::{Answer, EventStream, Fact, Observation, Origin, RuntimeLink},
         time::Timestamp,
     },
     recording::history::History,
@@ -68,7 +68,9 @@ use crate::{
     source::{
         channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},
         clock,
+        cri::follow::{self, Finder, Sockets, finder},
         files::{Files, ReadProgress},
+        host::HostRoot,
         live::{
             attach::{Earlier, Probe},
             log::Logger,
@@ -180,8 +182,11 @@ impl<'a> Assembly<'a> {
         let sources = Sources { confinement: &confinement, feed: &feed, stop: &stop };
         let Hooks { drain, netlink, logger, .. } = hooks;
         let Place { root, hierarchy, layout } = opened.place;
-        let files = Files { root, hierarchy, layout, stores: opened.stores, unreadable, reading };
-        let routes = sources.routes(netlink, files)?;
+        let followed = opened.follows_runtimes.then(finder);
+        let runtimes = followed.as_ref().map(|(finder, _)| finder.clone());
+        let followed = followed.zip(root.again().ok());
+        let files = Files { root, hierarchy, layout, stores: opened.stores, unreadable, reading, runtimes };
+        let routes = sources.routes(netlink, files, followed)?;
         if let Some(logger) = logger {
             tokio::spawn(diagnostics(logger, stop.clone()));
         }
@@ -270,6 +275,13 @@ impl<'a> Assembly<'a> {
         let at = clock::now();
         if let Some(since) = resumed.filter(|_| !is_whole) {
             let fact = Fact::AgentAway { since };
+            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
+        }
+        // What the last agent has heard of runtimes says nothing of now. Those that are found again answer anew.
+        let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
+        let followed: Vec<String> = session.engine().followed().map(str::to_owned).collect();
+        for socket in followed {
+            let fact = Fact::RuntimeLink(RuntimeLink { socket, answer, events: EventStream::Closed });
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         for report in &self.hooks.reports {
@@ -380,7 +392,12 @@ struct Sources<'a> {
 
 impl Sources<'_> {
     /// Starts the sources that answer questions. Netlink is there only where hooks cannot see what it sees.
-    fn routes(&self, netlink: Option<Netlink>, files: Files) -> anyhow::Result<Routes> {
+    fn routes(
+        &self,
+        netlink: Option<Netlink>,
+        files: Files,
+        runtimes: Option<((Finder, Sockets), HostRoot)>,
+    ) -> anyhow::Result<Routes> {
         let mut routes = Routes::default();
         if let Some(netlink) = netlink {
             let (asker, questions) = questions();
@@ -388,10 +405,16 @@ impl Sources<'_> {
             self.confinement.start(Role::Netlink, start)?.context(THREAD)?;
             routes.netlink = Some(asker);
         }
-        let (asker, questions) = questions();
-        let start = || files.start(self.feed.clone(), questions, self.stop.clone());
+        let (asker, asked) = questions();
+        let start = || files.start(self.feed.clone(), asked, self.stop.clone());
         self.confinement.start(Role::Files, start)?.context(THREAD)?;
         routes.files = Some(asker);
+        if let Some((found, root)) = runtimes {
+            let (asker, questions) = questions();
+            let start = || follow::start(root, found, self.feed.clone(), questions, self.stop.clone());
+            self.confinement.start(Role::Files, start)?.context(THREAD)?;
+            routes.runtimes = Some(asker);
+        }
         Ok(routes)
     }
 }

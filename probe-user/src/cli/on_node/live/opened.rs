@@ -6,7 +6,7 @@ use anyhow::Context;
 use tracing::warn;
 
 use super::{
-    ProbeArgs,
+    Cri, ProbeArgs,
     serve::{self, ServeArgs},
 };
 use crate::{
@@ -66,6 +66,8 @@ pub(super) struct Opened {
     pub(super) file: Option<File>,
     /// How many boots the history keeps.
     pub(super) boots: usize,
+    /// Whether runtimes are followed over CRI.
+    pub(super) follows_runtimes: bool,
     pub(super) server: Option<(Listeners, Metrics)>,
     /// Where hooks outlive the run; an error is the reason why they cannot. The folder is locked as long as this lives.
     pub(super) pins: Option<Result<Pins, PinError>>,
@@ -91,7 +93,8 @@ impl Start<'_> {
         };
         let header = identity::header(self.probe.node.clone(), settings);
         let server = self.serve.map(|serve| serve.open(&config)).transpose()?;
-        Ok(Opened { place, stores, header, file, boots: config.boots(), server, pins })
+        let follows_runtimes = self.probe.cri == Cri::Auto;
+        Ok(Opened { place, stores, header, file, boots: config.boots(), follows_runtimes, server, pins })
     }
 
     pub(super) fn load(&self, opened: &Opened) -> anyhow::Result<Probe> {

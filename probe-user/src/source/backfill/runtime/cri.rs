@@ -63,7 +63,7 @@ fn sandboxes(host: &HostRoot, socket: &Path) -> Result<(Vec<RuntimeSandbox>, boo
     Ok((answer.into_iter().take(MOST).filter_map(sandbox).collect(), complete))
 }
 
-fn sandbox(Sandbox { id, metadata }: Sandbox) -> Option<RuntimeSandbox> {
+fn sandbox(Sandbox { id, metadata, .. }: Sandbox) -> Option<RuntimeSandbox> {
     let pod = metadata.and_then(|of| {
         let uid = PodUid::parse(&of.uid);
         named(PodName { namespace: Some(of.namespace), name: Some(of.name), uid })

@@ -1,0 +1,92 @@
+//! **Rule:** a runtime's event stream was open when a container or a sandbox started or ended, the runtime's own list shows
+//! that it knows, and no event told of it within the grace.
+//!
+//! Not flagged: what happened before the stream was open, or while it was closed or the runtime did not answer; a runtime
+//! that offers no stream; what the runtime does not know itself (`stale_runtime_status`); an event that comes late
+//! (`sandprobe_runtime_event_lag_seconds` measures that) ends the finding.
+//!
+//! It is about the past, and closes after a while.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use crate::{
+    model::{
+        fact::{Role, RuntimeEventKind},
+        finding::{Explain, Key, Kind, MissedRuntimeEvent, Severity},
+        id::ContainerId,
+    },
+    words::escape::escaped,
+};
+
+/// How long the finding stays open.
+pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
+
+impl Rule for MissedRuntimeEvent {
+    type Subject = ContainerId;
+    type Part = Detection;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+        ctx.world.beliefs.rows().map(|row| row.id.clone()).collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
+        &marks.sandboxes
+    }
+
+    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
+        let Some(row) = ctx.world.beliefs.get(id) else { return };
+        let is_sandbox = row.role == Some(Role::Sandbox);
+        let sandbox = if is_sandbox { Some(&row.id) } else { row.sandbox.as_ref() };
+        for (event, at) in row.missed.iter().filter(|(_, at)| ctx.now < *at + AFTERWARDS) {
+            let kind = Kind::from(Self {
+                event: *event,
+                id: id.clone(),
+                is_sandbox,
+                container: ctx.world.containers.get(id).and_then(|it| it.name.clone()),
+                runtime: row.socket.clone().unwrap_or_default(),
+            });
+            found.push(Detection {
+                key: Key::new(kind.into_str(), &[id.as_str(), (*event).into()]),
+                kind,
+                severity: Severity::Warning,
+                since: *at,
+                pod: sandbox.map(|id| ctx.world.pod_of_nameless(id)),
+                sandboxes: sandbox.into_iter().cloned().collect(),
+                gapped: false,
+                verdict: Verdict::Passing { until: *at + AFTERWARDS },
+            });
+        }
+    }
+}
+
+impl Explain for MissedRuntimeEvent {
+    fn summary(&self) -> String {
+        let what = match &self.container {
+            _ if self.is_sandbox => "the sandbox".to_owned(),
+            Some(name) => format!("container {}", escaped(name)),
+            None => "a container".to_owned(),
+        };
+        let happened = match self.event {
+            RuntimeEventKind::Created | RuntimeEventKind::Started => "started",
+            RuntimeEventKind::Stopped | RuntimeEventKind::Deleted => "ended",
+        };
+        format!("{what} {happened}, and the runtime told no event of it")
+    }
+
+    fn cause(&self) -> &'static str {
+        "The runtime dropped the event, or never made it. A kubelet that relies on events (EventedPLEG) learns of it only \
+         when it lists all containers again, minutes later."
+    }
+
+    fn known(&self) -> &'static [&'static str] {
+        &["events that find no room are dropped: https://github.com/containerd/containerd/issues/8892"]
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        vec![
+            "# Nothing on the node is to be repaired. Does the kubelet rely on events?".to_owned(),
+            "grep -rs EventedPLEG /var/lib/kubelet/config.yaml /etc/kubernetes".to_owned(),
+        ]
+    }
+}

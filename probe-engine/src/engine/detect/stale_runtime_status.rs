@@ -1,0 +1,202 @@
+//! **Rule:** a runtime says of a sandbox or a container what the kernel contradicts: that it runs although its program
+//! has ended, that it has ended although its program runs, or that it ended with another exit code. The runtime must have
+//! said so when it was asked after the grace, counted from what the kernel has shown or from when it answers again.
+//!
+//! Not flagged: a sandbox or container whose program no hook and no listing has shown, as in a virtual machine or before the
+//! agent; a sandbox of which nothing at all is left (`phantom_sandbox`); a container whose cgroup has other processes; an
+//! end that no hook saw has no exit code to compare. No finding opens or closes while the runtime does not answer, nor
+//! between a gap and the listing that shows which processes run.
+
+use std::collections::BTreeSet;
+
+use super::{DetectContext, Detection, Verdict, index::Marks, phantom_sandbox, rule::Rule};
+use crate::{
+    engine::world::{
+        belief::{Belief, Runtime},
+        process::State,
+    },
+    model::{
+        fact::{Believed, List, Role},
+        finding::{Contradiction, Explain, Key, Kind, Severity, StaleRuntimeStatus},
+        id::ContainerId,
+        time::Timestamp,
+    },
+    words::{escape::escaped, shell::asked},
+};
+
+impl Rule for StaleRuntimeStatus {
+    type Subject = ContainerId;
+    type Part = Detection;
+
+    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+        ctx.world.beliefs.rows().map(|row| row.id.clone()).collect()
+    }
+
+    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
+        &marks.sandboxes
+    }
+
+    fn depends_on_others(marks: &Marks) -> bool {
+        marks.runtimes
+    }
+
+    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
+        let Some(row) = ctx.world.beliefs.get(id) else { return };
+        let Some(runtime) = ctx.world.beliefs.runtime_of(row) else { return };
+        if let Some((stale, since)) = contradiction(ctx, row, runtime) {
+            let verdict = verdict(ctx, runtime, stale.how, since);
+            found.push(detection(ctx, row, stale, since, verdict));
+        }
+    }
+}
+
+/// What is contradicted, and since when.
+fn contradiction(
+    ctx: &DetectContext<'_>,
+    row: &Belief,
+    runtime: &Runtime,
+) -> Option<(StaleRuntimeStatus, Timestamp)> {
+    let state = row.state(runtime)?;
+    let (how, since) = match state {
+        Believed::Running => (Contradiction::Dead, row.ended.filter(|_| !has_processes(ctx, &row.id))?.at),
+        Believed::Exited if runs(ctx, &row.id) => (Contradiction::Alive, row.said_since(runtime)),
+        Believed::Exited => {
+            let (told, seen) = (row.listed.exit_code?, row.ended?.code?);
+            let is_same = u32::try_from(told) == Ok(seen);
+            (Contradiction::ExitCode, row.ended.filter(|_| !is_same)?.at)
+        }
+        Believed::Created | Believed::Unknown => return None,
+    };
+    let is_phantom = || row.role == Some(Role::Sandbox) && !phantom_sandbox::is_anything_left(ctx, &row.id);
+    if how == Contradiction::Dead && is_phantom() {
+        return None;
+    }
+    let of_code = |code| if how == Contradiction::Alive { None } else { code };
+    let name = ctx.world.containers.get(&row.id).and_then(|it| it.name.clone());
+    let stale = StaleRuntimeStatus {
+        how,
+        id: row.id.clone(),
+        is_sandbox: row.role == Some(Role::Sandbox),
+        container: name,
+        exit_code: of_code(row.ended.and_then(|it| it.code)),
+        runtime_exit_code: row.listed.exit_code.filter(|_| how == Contradiction::ExitCode),
+    };
+    Some((stale, since))
+}
+
+/// Whether its program runs.
+fn runs(ctx: &DetectContext<'_>, id: &ContainerId) -> bool {
+    let process = ctx.world.containers.get(id).and_then(|row| row.process());
+    let process = process.and_then(|key| ctx.world.processes.get(key));
+    process.is_some_and(|row| row.state == State::Running)
+}
+
+/// Whether any process is in its cgroup.
+fn has_processes(ctx: &DetectContext<'_>, id: &ContainerId) -> bool {
+    let cgroup = ctx.world.containers.get(id).and_then(|row| ctx.world.cgroups.get(&row.cgroup?));
+    cgroup.is_some_and(|row| row.is_live() && row.populated == Some(true))
+}
+
+fn verdict(ctx: &DetectContext<'_>, runtime: &Runtime, how: Contradiction, since: Timestamp) -> Verdict {
+    let is_unsure = match how {
+        Contradiction::Alive => ctx.world.is_gapped(List::Processes),
+        Contradiction::Dead | Contradiction::ExitCode => false,
+    };
+    if is_unsure || !runtime.answers() {
+        return Verdict::Unsure;
+    }
+    let ready = runtime.must_know_by(ctx.awake(since));
+    if ctx.now < ready {
+        Verdict::Watched { until: Some(ready) }
+    } else if runtime.read_at < ready {
+        // Its next list is awaited.
+        Verdict::Watched { until: None }
+    } else {
+        Verdict::Confirmed
+    }
+}
+
+fn detection(
+    ctx: &DetectContext<'_>,
+    row: &Belief,
+    stale: StaleRuntimeStatus,
+    since: Timestamp,
+    verdict: Verdict,
+) -> Detection {
+    let severity = match stale.how {
+        Contradiction::Dead | Contradiction::Alive => Severity::Warning,
+        Contradiction::ExitCode => Severity::Info,
+    };
+    let sandbox = if stale.is_sandbox { Some(&row.id) } else { row.sandbox.as_ref() };
+    let kind = Kind::from(stale);
+    Detection {
+        key: Key::new(kind.into_str(), &[row.id.as_str()]),
+        kind,
+        severity,
+        since,
+        pod: sandbox.map(|id| ctx.world.pod_of_nameless(id)),
+        sandboxes: sandbox.into_iter().cloned().collect(),
+        gapped: false,
+        verdict,
+    }
+}
+
+impl Explain for StaleRuntimeStatus {
+    fn summary(&self) -> String {
+        let what = match &self.container {
+            _ if self.is_sandbox => "the sandbox".to_owned(),
+            Some(name) => format!("container {}", escaped(name)),
+            None => "a container".to_owned(),
+        };
+        let code = |code: Option<i64>| code.map_or_else(|| "?".to_owned(), |code| code.to_string());
+        match self.how {
+            Contradiction::Dead => format!("the runtime says that {what} runs, and its process has ended"),
+            Contradiction::Alive => format!("the runtime says that {what} has ended, and its process runs"),
+            Contradiction::ExitCode => {
+                let (told, seen) = (self.runtime_exit_code.map(i64::from), self.exit_code.map(i64::from));
+                format!("{what} ended with {}, and the runtime says {}", code(seen), code(told))
+            }
+        }
+    }
+
+    fn cause(&self) -> &'static str {
+        match self.how {
+            Contradiction::Dead => {
+                "The runtime has not noticed the end of the process: its shim or monitor was killed, or the message of the \
+                 end was lost. The kubelet believes the runtime, so it does not restart the container, and the pod looks \
+                 healthy."
+            }
+            Contradiction::Alive => {
+                "The runtime counts the container as ended and its process runs on: the runtime lost its shim or monitor, \
+                 and took that for the end. The kubelet starts another container beside the one that runs."
+            }
+            Contradiction::ExitCode => {
+                "The runtime did not get the exit code from the kernel, and tells another one, as after a restart or when \
+                 its shim or monitor was killed. The pod's status, restart policy and jobs go by the runtime's code."
+            }
+        }
+    }
+
+    fn known(&self) -> &'static [&'static str] {
+        match self.how {
+            Contradiction::Dead | Contradiction::ExitCode => &[],
+            Contradiction::Alive => &["https://github.com/containerd/containerd/issues/11029"],
+        }
+    }
+
+    fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        let verb = if self.is_sandbox { "inspectp" } else { "inspect" };
+        let mut all = vec!["# What the runtime says:".to_owned()];
+        all.extend(asked(runtimes, verb, std::slice::from_ref(&self.id)));
+        match self.how {
+            Contradiction::Dead | Contradiction::Alive => {
+                all.push(
+                    "# If it still says so, a restart of the runtime has it look again. Pods keep running."
+                        .to_owned(),
+                );
+            }
+            Contradiction::ExitCode => {}
+        }
+        all
+    }
+}

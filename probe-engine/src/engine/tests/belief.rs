@@ -1,0 +1,379 @@
+//! What a runtime believes against what the kernel shows.
+
+use std::time::Duration;
+
+use probe_common::event::class;
+
+use super::{
+    containerd::{self, PAUSE, TOP},
+    story::{
+        CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id, leaf, ms,
+        run::{feed, settle},
+    },
+};
+use crate::{
+    engine::{Engine, LagBy, LagOf, Settings, world::CheckpointEntry},
+    model::{
+        fact::{
+            Answer, Believed, EventStream, Fact, List, Origin, Role, RuntimeEvent, RuntimeEventKind,
+            RuntimeLink, RuntimeStatus, Stated,
+        },
+        time::Timestamp,
+    },
+};
+
+const SLEEP: Who = Who::new(693, SHIM, "sleep").within(22, POD_NETNS);
+const SECOND: u64 = 1000;
+const SOCKET: &str = "/run/containerd/containerd.sock";
+
+impl Story {
+    fn link(&mut self, answer: Answer, events: EventStream) -> &mut Self {
+        let it = RuntimeLink { socket: SOCKET.to_owned(), answer, events };
+        self.say(Origin::Cri, Fact::RuntimeLink(it))
+    }
+
+    /// The runtime's whole list.
+    fn states(&mut self, came: &[(char, Believed)]) -> &mut Self {
+        let came = came.iter().map(|(digit, state)| stated(*digit, *state, None)).collect();
+        self.status(came)
+    }
+
+    fn status(&mut self, came: Vec<Stated>) -> &mut Self {
+        let it = RuntimeStatus { socket: SOCKET.to_owned(), whole: true, came, gone: Vec::new() };
+        self.say(Origin::Cri, Fact::RuntimeStatus(it))
+    }
+
+    fn tells(&mut self, digit: char, what: RuntimeEventKind) -> &mut Self {
+        let it = RuntimeEvent { socket: SOCKET.to_owned(), id: id(digit), what };
+        self.say(Origin::Cri, Fact::RuntimeEvent(it))
+    }
+}
+
+fn stated(digit: char, state: Believed, exit_code: Option<i32>) -> Stated {
+    let role = if digit == 'a' { Role::Sandbox } else { Role::Container };
+    let sandbox = (digit != 'a').then(|| id('a'));
+    Stated { id: id(digit), role, sandbox, state, made_at: Timestamp(1), exit_code }
+}
+
+/// A pod whose container runs, on a node that is followed over CRI.
+fn running(events: EventStream) -> Story {
+    let mut story = Story::new();
+    story.at(1).list(List::Processes, true, |story| {
+        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+    });
+    story.link(Answer::Answers, EventStream::None).states(&[]);
+    containerd::start(&mut story);
+    story.at(90).on_record(&['a']);
+    containerd::run(&mut story);
+    if events == EventStream::Open {
+        story.tells('a', RuntimeEventKind::Started).tells('c', RuntimeEventKind::Started);
+    }
+    story.link(Answer::Answers, events);
+    story.states(&[('a', Believed::Running), ('c', Believed::Running)]);
+    story.until(5 * SECOND);
+    story
+}
+
+const BOTH: [(char, Believed); 2] = [('a', Believed::Running), ('c', Believed::Running)];
+const ENDED: [(char, Believed); 2] = [('a', Believed::Running), ('c', Believed::Exited)];
+
+fn told(story: &Story) -> Vec<String> {
+    const KINDS: [&str; 4] =
+        ["stale_runtime_status/", "phantom_sandbox/", "missed_runtime_event/", "blind_spot/cri"];
+    let is_told = |line: &String| KINDS.iter().any(|kind| line.contains(kind)) || line == "? statuses";
+    let lines = story.run().into_iter().filter(is_told);
+    let mut engine = Engine::new(Settings::default());
+    for seen in &story.facts {
+        engine.observe(seen.clone());
+        while engine.poll().is_some() {}
+        assert_eq!(engine.differences(), [""; 0], "after {seen:?}");
+        while engine.poll().is_some() {}
+    }
+    lines.map(|line| line.replace(id('a').as_str(), "a").replace(id('c').as_str(), "c")).collect()
+}
+
+fn dies(story: &mut Story, status: u32) {
+    story.exit(SLEEP, TOP, status);
+    story.emptied(22, &leaf('c'));
+}
+
+#[test]
+fn a_runtime_that_does_not_notice_a_death_is_asked_twice_and_told() {
+    let mut story = running(EventStream::None);
+    dies(&mut story, 9);
+    story.until(6_500).states(&BOTH).until(15_500).states(&BOTH).until(30 * SECOND);
+    story.states(&ENDED).until(32 * SECOND).moment();
+    assert_eq!(
+        told(&story),
+        [
+            "? statuses",
+            "? statuses",
+            "15599 finding.opened stale_runtime_status/c [default/web-0 a] Agent",
+            "15599 finding.confirmed stale_runtime_status/c [default/web-0 a] Agent",
+            "30099 finding.closed stale_runtime_status/c [default/web-0 a] Agent",
+        ]
+    );
+}
+
+#[test]
+fn a_runtime_that_notices_is_asked_once_at_most() {
+    let mut story = running(EventStream::None);
+    dies(&mut story, 9);
+    story.until(6_500).states(&ENDED).until(300 * SECOND).moment();
+    assert_eq!(told(&story), ["? statuses"]);
+    let mut story = running(EventStream::Open);
+    dies(&mut story, 9);
+    story
+        .tells('c', RuntimeEventKind::Stopped)
+        .until(60 * SECOND)
+        .states(&ENDED)
+        .until(300 * SECOND)
+        .moment();
+    assert_eq!(told(&story), [""; 0]);
+}
+
+/// Each death is noticed, and the next one begins in another container.
+#[test]
+fn a_crash_loop_is_no_contradiction() {
+    let mut story = running(EventStream::None);
+    dies(&mut story, 256);
+    story.until(6_500).states(&ENDED);
+    for (turn, digit) in (1_u64..).zip(['d', 'e', 'f']) {
+        let number = 30 + turn;
+        let again =
+            Who::new(800 + u32::try_from(turn).expect("small"), SHIM, "sleep").within(number, POD_NETNS);
+        story.until(turn * 60 * SECOND);
+        story.container(digit, Role::Container, 'a', "main").mkdir(number, &leaf(digit));
+        story.exec(again, TOP, "/bin/sleep 1000").until(turn * 60 * SECOND + 500).exit(again, TOP, 256);
+        story.emptied(number, &leaf(digit)).until(turn * 60 * SECOND + 3_000);
+        story.states(&[('a', Believed::Running), (digit, Believed::Exited)]);
+    }
+    story.until(400 * SECOND).moment();
+    let findings: Vec<_> = told(&story).into_iter().filter(|line| line != "? statuses").collect();
+    assert_eq!(findings, [""; 0]);
+}
+
+#[test]
+fn a_process_that_outlives_its_runtimes_belief_is_told() {
+    let mut story = running(EventStream::None);
+    story.states(&ENDED).until(10 * SECOND).states(&ENDED).until(20 * SECOND).states(&ENDED);
+    story.until(30 * SECOND);
+    dies(&mut story, 0);
+    story.until(32 * SECOND).moment();
+    assert_eq!(
+        told(&story),
+        [
+            "20099 finding.opened stale_runtime_status/c [default/web-0 a] Agent",
+            "20099 finding.confirmed stale_runtime_status/c [default/web-0 a] Agent",
+            "30099 finding.closed stale_runtime_status/c [default/web-0 a] Agent",
+            "? statuses",
+        ]
+    );
+}
+
+#[test]
+fn another_exit_code_is_told_and_the_same_is_not() {
+    for (code, is_other) in [(137, false), (255, true), (-1, true)] {
+        let mut story = running(EventStream::None);
+        dies(&mut story, 9);
+        let states = || vec![stated('a', Believed::Running, None), stated('c', Believed::Exited, Some(code))];
+        story.until(6_500).status(states()).until(70 * SECOND).status(states()).until(75 * SECOND).moment();
+        let lines = told(&story);
+        let found = lines.iter().filter(|line| line.contains(" stale_runtime_status/")).count();
+        assert_eq!((lines.len(), found), if is_other { (3, 2) } else { (1, 0) }, "{code}");
+    }
+}
+
+/// SIGSTOP of the runtime for 20 s, with a death in it: a blind spot, and nothing else.
+#[test]
+fn a_runtime_that_hangs_costs_a_blind_spot_and_nothing_else() {
+    for events in [EventStream::None, EventStream::Open] {
+        let mut story = running(events);
+        dies(&mut story, 9);
+        story.until(8 * SECOND).link(Answer::Hangs, events).until(26 * SECOND);
+        story.link(Answer::Answers, events).states(&BOTH).states(&ENDED);
+        if events == EventStream::Open {
+            story.tells('c', RuntimeEventKind::Stopped);
+        }
+        story.until(60 * SECOND).states(&ENDED).until(70 * SECOND).moment();
+        let findings: Vec<_> = told(&story).into_iter().filter(|line| line != "? statuses").collect();
+        assert_eq!(
+            findings,
+            [
+                "18000 finding.opened blind_spot/cri/:run:containerd:containerd.sock Agent",
+                "18000 finding.confirmed blind_spot/cri/:run:containerd:containerd.sock Agent",
+                "26099 finding.closed blind_spot/cri/:run:containerd:containerd.sock Agent",
+            ]
+        );
+    }
+}
+
+/// A restart: nobody listens for a moment, and the events of that time are never told.
+#[test]
+fn a_runtime_that_restarts_misses_no_event() {
+    let mut story = running(EventStream::Open);
+    story.link(Answer::Gone, EventStream::Closed);
+    dies(&mut story, 9);
+    story.until(9 * SECOND).link(Answer::Answers, EventStream::Open).states(&BOTH);
+    story.until(12 * SECOND).states(&ENDED).until(60 * SECOND).states(&ENDED).until(70 * SECOND).moment();
+    let findings: Vec<_> = told(&story).into_iter().filter(|line| line != "? statuses").collect();
+    assert_eq!(findings, [""; 0]);
+}
+
+#[test]
+fn an_event_that_is_withheld_is_told_once() {
+    let mut story = running(EventStream::Open);
+    dies(&mut story, 9);
+    story.until(6_500).states(&ENDED).until(15_500).states(&ENDED).until(620 * SECOND).moment();
+    assert_eq!(
+        told(&story),
+        [
+            "? statuses",
+            "? statuses",
+            "15599 finding.opened missed_runtime_event/c/stopped [default/web-0 a] Agent",
+            "15599 finding.confirmed missed_runtime_event/c/stopped [default/web-0 a] Agent",
+            "605000 finding.closed missed_runtime_event/c/stopped [default/web-0 a] Agent",
+        ]
+    );
+}
+
+/// The start of a container that its runtime does not tell.
+#[test]
+fn a_start_that_is_withheld_is_told_too() {
+    let mut story = Story::new();
+    story.at(1).link(Answer::Answers, EventStream::Open).states(&[]).until(5 * SECOND);
+    let leaf = leaf('d');
+    let pod = leaf.rsplit_once('/').map(|(pod, _)| pod.to_owned()).unwrap_or_default();
+    story.mkdir(40, &pod).container('d', Role::Container, 'a', "main").mkdir(41, &leaf);
+    story.exec(Who::new(900, SHIM, "sleep").within(41, POD_NETNS), TOP, "/bin/sleep 9");
+    story.until(17 * SECOND).states(&[('d', Believed::Running)]).until(20 * SECOND).moment();
+    let lines = told(&story);
+    assert_eq!(lines.first().map(String::as_str), Some("? statuses"));
+    assert!(
+        lines.iter().all(|line| line == "? statuses" || line.contains(" missed_runtime_event/")),
+        "{lines:?}"
+    );
+    assert_eq!(lines.iter().filter(|line| line.contains("finding.confirmed")).count(), 1);
+}
+
+/// The whole sandbox is gone, with its shim; the runtime has heard of none of that.
+fn vanished(story: &mut Story) {
+    dies(story, 9);
+    story.exit(PAUSE, TOP | class::PAUSE, 9).emptied(21, &leaf('a'));
+    story.rmdir(22, &leaf('c')).rmdir(21, &leaf('a'));
+    story.exit(Who::new(SHIM, 617, "containerd-shim"), class::RUNTIME, 9);
+    story.dropped(POD_NETNS, 7).freed(POD_NETNS);
+}
+
+#[test]
+fn a_sandbox_of_which_nothing_is_left_is_a_phantom_while_it_counts_as_ready() {
+    let mut story = running(EventStream::None);
+    vanished(&mut story);
+    for minute in 1..=4 {
+        story.until(minute * 60 * SECOND).states(&[('a', Believed::Running)]);
+    }
+    story.until(250 * SECOND).states(&[('a', Believed::Exited)]).until(255 * SECOND).moment();
+    let findings: Vec<_> = told(&story).into_iter().filter(|line| line != "? statuses").collect();
+    assert_eq!(
+        findings,
+        [
+            "60099 finding.opened phantom_sandbox/a [default/web-0 a] Agent",
+            "180099 finding.confirmed phantom_sandbox/a [default/web-0 a] Agent",
+            "250099 finding.closed phantom_sandbox/a [default/web-0 a] Agent",
+        ]
+    );
+}
+
+/// A pod that is stopped, as in the drain of a node.
+#[test]
+fn a_sandbox_that_its_runtime_stops_is_no_phantom() {
+    let mut story = running(EventStream::None);
+    vanished(&mut story);
+    story.until(6_500).states(&[('a', Believed::Exited)]).until(400 * SECOND).states(&[]).until(500 * SECOND);
+    assert_eq!(told(&story.moment().clone()), ["? statuses"]);
+}
+
+/// pause alone is dead: its containers run on, and so does its network.
+#[test]
+fn a_sandbox_whose_pause_is_dead_is_stale_and_no_phantom() {
+    let mut story = running(EventStream::None);
+    story.exit(PAUSE, TOP | class::PAUSE, 9).emptied(21, &leaf('a'));
+    story.until(20 * SECOND).states(&BOTH).until(300 * SECOND).states(&BOTH).until(310 * SECOND).moment();
+    let lines: Vec<_> = told(&story).into_iter().filter(|line| line != "? statuses").collect();
+    assert_eq!(
+        lines,
+        [
+            "20099 finding.opened stale_runtime_status/a [default/web-0 a] Agent",
+            "20099 finding.confirmed stale_runtime_status/a [default/web-0 a] Agent",
+        ]
+    );
+}
+
+/// Nothing shows whether a sandbox that was never seen exists, as in a virtual machine; one from before the boot does not.
+#[test]
+fn a_sandbox_that_was_never_seen_is_a_phantom_only_from_before_the_boot() {
+    for (made_at, is_phantom) in [(Timestamp(7), false), (Timestamp::ZERO, true)] {
+        let mut story = running(EventStream::None);
+        let it = || Stated { id: id('9'), made_at, ..stated('a', Believed::Running, None) };
+        story.status(vec![it()]).until(200 * SECOND).status(vec![it()]);
+        story.list(List::Processes, true, |_| {}).until(300 * SECOND).status(vec![it()]);
+        story.until(400 * SECOND).moment();
+        let is_told = told(&story).iter().any(|line| line.contains("finding.confirmed phantom_sandbox"));
+        assert_eq!(is_told, is_phantom, "{made_at:?}");
+    }
+}
+
+#[test]
+fn how_late_an_event_is_is_measured_whichever_of_the_two_comes_first() {
+    let mut story = running(EventStream::Open);
+    story.tells('c', RuntimeEventKind::Stopped);
+    let told = story.facts.last().expect("an event").at;
+    let mut engine = Engine::new(Settings::default());
+    feed(&mut engine, &story.facts, ms(500));
+    // The kernel's record comes behind the event, and is from before it.
+    let mut late = Story::new();
+    late.at(4_900).exit(SLEEP, TOP, 9);
+    feed(&mut engine, &late.facts, ms(0));
+    settle(&mut engine, ms(6_000));
+    let stopped: Vec<_> = engine.lags().filter(|it| it.what == LagOf::Stopped).collect();
+    assert!(
+        matches!(stopped[..], [it] if it.by == LagBy::Event && it.took == told.since(ms(4_900))),
+        "{stopped:?}"
+    );
+
+    let mut story = running(EventStream::None);
+    dies(&mut story, 9);
+    story.until(6_500).states(&ENDED).moment();
+    let mut engine = Engine::new(Settings::default());
+    feed(&mut engine, &story.facts, ms(0));
+    let lags: Vec<_> = engine.lags().map(|it| (it.by, it.took)).collect();
+    assert_eq!(lags, [(LagBy::List, Duration::from_millis(1_500))]);
+}
+
+/// An agent that goes on from a checkpoint judges alike, and one whose runtime is given up forgets what it said.
+#[test]
+fn beliefs_outlive_the_agent_and_not_the_runtime() {
+    let mut story = running(EventStream::None);
+    dies(&mut story, 9);
+    story.until(15_500).states(&BOTH).moment();
+    let mut engine = Engine::new(Settings::default());
+    story.facts.iter().for_each(|seen| engine.observe(seen.clone()));
+    while engine.poll().is_some() {}
+    let rows = engine.dump();
+    let of_beliefs = |rows: &[CheckpointEntry]| {
+        let is_one =
+            |row: &&CheckpointEntry| matches!(row, CheckpointEntry::Belief(_) | CheckpointEntry::Runtime(_));
+        rows.iter().filter(is_one).count()
+    };
+    assert_eq!(of_beliefs(&rows), 3);
+    let mut other = Engine::new(Settings::default());
+    rows.iter().cloned().for_each(|row| other.restore(row));
+    assert_eq!(other.dump(), rows);
+    let link =
+        RuntimeLink { socket: SOCKET.to_owned(), answer: Answer::GivenUp, events: EventStream::Closed };
+    let mut story = Story::new();
+    story.at(20 * SECOND).say(Origin::Cri, Fact::RuntimeLink(link)).moment();
+    story.facts.iter().for_each(|seen| other.observe(seen.clone()));
+    assert_eq!(of_beliefs(&other.dump()), 0);
+}

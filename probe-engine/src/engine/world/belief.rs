@@ -1,0 +1,320 @@
+//! What runtimes say over CRI of their sandboxes and containers, and beside it what the kernel has shown of the same.
+//!
+//! A runtime says it in two ways: by its list, which is complete at the time of the question, and by its events. The
+//! newest word counts. While no runtime is followed there is no row, and nothing here costs anything.
+//!
+//! **Invariant:** a runtime's word changes no row of another module.
+
+mod lag;
+mod table;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use lag::{Lag, LagBy, LagOf};
+pub(in crate::engine) use table::Beliefs;
+
+use crate::{
+    engine::{
+        timer,
+        world::{EventContext, World, attachment::LATELY},
+    },
+    model::{
+        change::Question,
+        fact::{
+            Answer, Believed, EventStream, Role, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus,
+            Stated,
+        },
+        id::ContainerId,
+        time::Timestamp,
+    },
+};
+
+/// A runtime that is followed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runtime {
+    pub(crate) socket: String,
+    pub(crate) answer: Answer,
+    /// Since when it answers, or does not.
+    pub(crate) answer_since: Timestamp,
+    pub(crate) events: EventStream,
+    /// Since when its events are heard, or not.
+    pub(crate) events_since: Timestamp,
+    /// When its list was last read.
+    pub(crate) read_at: Timestamp,
+    /// When it was last to be asked for its list.
+    pub(crate) asked_at: Timestamp,
+}
+
+/// What is said of one sandbox or container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Belief {
+    pub(crate) id: ContainerId,
+    pub(crate) first_at: Timestamp,
+    /// The socket of the runtime that has it, as far as that is known.
+    pub(crate) socket: Option<String>,
+    pub(crate) role: Option<Role>,
+    pub(crate) sandbox: Option<ContainerId>,
+    pub(crate) listed: Listed,
+    pub(crate) told: Told,
+    /// When the kernel saw its program begin.
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) ended: Option<KernelEnd>,
+    /// The events that its runtime should have told and did not, with the times of what they are about.
+    pub(crate) missed: Vec<(RuntimeEventKind, Timestamp)>,
+}
+
+/// What the lists say of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    /// None: it is on no list.
+    pub(crate) state: Option<Believed>,
+    /// The time of the first list that said so.
+    pub(crate) since: Timestamp,
+    pub(crate) exit_code: Option<i32>,
+    /// When the runtime made it; zero if that was before this boot.
+    pub(crate) made_at: Option<Timestamp>,
+}
+
+/// What the events say of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    pub(crate) last: Option<(RuntimeEventKind, Timestamp)>,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) ended_at: Option<Timestamp>,
+}
+
+/// The end of a container's own program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KernelEnd {
+    pub(crate) at: Timestamp,
+    /// None: no hook saw the end.
+    pub(crate) code: Option<u32>,
+}
+
+/// A runtime notices a start or an end within milliseconds. This is how long it may take.
+pub(in crate::engine) const GRACE: Duration = Duration::from_secs(10);
+/// By then a runtime is asked about an end of which it told no event.
+pub(in crate::engine) const SOON: Duration = Duration::from_secs(1);
+/// The lists are not asked for more often than this.
+const BETWEEN: Duration = Duration::from_secs(2);
+/// An event stream that was opened this long before an event tells it.
+pub(in crate::engine) const OPENED: Duration = Duration::from_secs(1);
+
+impl Runtime {
+    pub(crate) fn answers(&self) -> bool {
+        match self.answer {
+            Answer::Answers => true,
+            Answer::Hangs | Answer::Gone | Answer::GivenUp => false,
+        }
+    }
+
+    /// Whether it tells every event since `at`.
+    fn tells(&self, at: Timestamp) -> bool {
+        self.events == EventStream::Open && self.events_since + OPENED <= at
+    }
+
+    /// When its word on something counts that the kernel has seen at `at`.
+    pub(in crate::engine) fn must_know_by(&self, at: Timestamp) -> Timestamp {
+        at.max(self.answer_since) + GRACE
+    }
+}
+
+impl Belief {
+    fn new(id: ContainerId, at: Timestamp) -> Self {
+        Self {
+            id,
+            first_at: at,
+            socket: None,
+            role: None,
+            sandbox: None,
+            listed: Listed::default(),
+            told: Told::default(),
+            started_at: None,
+            ended: None,
+            missed: Vec::new(),
+        }
+    }
+
+    /// What its runtime says now. None: it does not know it.
+    pub(in crate::engine) fn state(&self, runtime: &Runtime) -> Option<Believed> {
+        match self.told.last {
+            Some((what, at)) if at > runtime.read_at => match what {
+                RuntimeEventKind::Created => Some(Believed::Created),
+                RuntimeEventKind::Started => Some(Believed::Running),
+                RuntimeEventKind::Stopped => Some(Believed::Exited),
+                RuntimeEventKind::Deleted => None,
+            },
+            Some(_) | None => self.listed.state,
+        }
+    }
+
+    /// Since when its runtime has said so, at the latest.
+    pub(in crate::engine) fn said_since(&self, runtime: &Runtime) -> Timestamp {
+        match self.told.last {
+            Some((_, at)) if at > runtime.read_at => at,
+            Some(_) | None => self.listed.since,
+        }
+    }
+
+    fn was_listed(&self) -> bool {
+        self.listed.made_at.is_some()
+    }
+
+    /// When its runtime's list must be read next.
+    fn wants(&self, runtime: &Runtime, now: Timestamp) -> Option<Timestamp> {
+        let is_late = |at: Timestamp| now > at + LATELY;
+        let ready = |at: Timestamp| Some(runtime.must_know_by(at)).filter(|by| runtime.read_at < *by);
+        if let Some(KernelEnd { at, .. }) = self.ended
+            && self.told.ended_at.is_none()
+            && !is_late(at)
+        {
+            let soon = at + SOON;
+            if runtime.read_at < soon {
+                return Some(soon);
+            }
+            if self.state(runtime) == Some(Believed::Running) || runtime.tells(at) {
+                return ready(at);
+            }
+        }
+        let started_at = self.started_at.filter(|at| self.told.started_at.is_none() && !is_late(*at));
+        started_at.filter(|at| runtime.tells(*at)).and_then(ready)
+    }
+
+    /// Notes the events that are missing, now that the list was read.
+    fn note_missed(&mut self, runtime: &Runtime) {
+        let is_due = |at: Timestamp| runtime.tells(at) && runtime.read_at >= runtime.must_know_by(at);
+        let has_started = match self.listed.state {
+            Some(Believed::Running | Believed::Exited) => true,
+            Some(Believed::Created | Believed::Unknown) | None => false,
+        };
+        let has_ended = match self.listed.state {
+            Some(Believed::Exited) | None => true,
+            Some(Believed::Created | Believed::Running | Believed::Unknown) => false,
+        };
+        let start = self.started_at.filter(|_| has_started && self.told.started_at.is_none());
+        let end = self.ended.filter(|it| has_ended && it.code.is_some() && self.told.ended_at.is_none());
+        let start = start.map(|at| (RuntimeEventKind::Started, at));
+        let end = end.map(|it| (RuntimeEventKind::Stopped, it.at));
+        for (what, at) in start.into_iter().chain(end).filter(|(_, at)| is_due(*at)) {
+            if self.was_listed() && !self.missed.contains(&(what, at)) {
+                self.missed.push((what, at));
+            }
+        }
+    }
+}
+
+impl World {
+    /// A runtime can be asked, or cannot.
+    pub(super) fn runtime_linked(&mut self, ctx: EventContext, it: RuntimeLink) {
+        self.beliefs.link(ctx.at, it);
+        // What happened while it did not answer is to be asked for.
+        self.timers.arm_earlier(timer::Name::Statuses, ctx.at + GRACE);
+    }
+
+    /// A runtime's list was read.
+    pub(super) fn runtime_stated(&mut self, ctx: EventContext, it: RuntimeStatus) {
+        let RuntimeStatus { socket, whole, came, gone } = it;
+        if self.beliefs.read(ctx.at, &socket).is_none() {
+            return;
+        }
+        if whole {
+            self.beliefs.only_listed(ctx.at, &socket, &came.iter().map(|it| &it.id).collect());
+        }
+        for id in gone {
+            self.beliefs.gone(ctx.at, &socket, &id);
+        }
+        for stated in came {
+            self.state_of(ctx, &socket, stated);
+        }
+        self.beliefs.note_read(&socket);
+        self.beliefs.reap(ctx.at);
+        self.arm_statuses(ctx.at);
+    }
+
+    fn state_of(&mut self, ctx: EventContext, socket: &str, it: Stated) {
+        let Stated { id, role, sandbox, state, made_at, exit_code } = it;
+        let Some(row) = self.beliefs.entry(ctx.at, &id) else { return };
+        row.socket = Some(socket.to_owned());
+        row.role = Some(role);
+        row.sandbox = sandbox.or_else(|| row.sandbox.take());
+        let is_same = row.listed.state == Some(state);
+        let since = if is_same { row.listed.since } else { ctx.at };
+        let exit_code = exit_code.or(row.listed.exit_code);
+        row.listed = Listed { state: Some(state), since, exit_code, made_at: Some(made_at) };
+    }
+
+    /// A runtime told an event.
+    pub(super) fn runtime_told(&mut self, ctx: EventContext, it: &RuntimeEvent) {
+        if !self.beliefs.knows(&it.socket) {
+            return;
+        }
+        let Some(row) = self.beliefs.entry(ctx.at, &it.id) else { return };
+        row.socket = Some(it.socket.clone());
+        row.told.last = Some((it.what, ctx.at));
+        let first = match it.what {
+            RuntimeEventKind::Created => return,
+            RuntimeEventKind::Started => &mut row.told.started_at,
+            RuntimeEventKind::Stopped | RuntimeEventKind::Deleted => &mut row.told.ended_at,
+        };
+        if first.is_none() {
+            *first = Some(ctx.at);
+            // It was late, and is not missing.
+            row.missed.retain(|(what, _)| table::is_start(*what) != table::is_start(it.what));
+            self.beliefs.note_told(&it.id, table::is_start(it.what));
+        }
+    }
+
+    /// A container's own program begins.
+    pub(super) fn kernel_started(&mut self, at: Timestamp, id: &ContainerId) {
+        if let Some(row) = self.believed(at, id).filter(|row| row.started_at.is_none()) {
+            row.started_at = Some(at);
+            self.beliefs.note_told(id, true);
+            self.arm_statuses(at);
+        }
+    }
+
+    /// A container's own program has ended.
+    pub(super) fn kernel_ended(&mut self, id: &ContainerId, end: KernelEnd) {
+        if let Some(row) = self.believed(end.at, id).filter(|row| row.ended.is_none()) {
+            row.ended = Some(end);
+            self.beliefs.note_told(id, false);
+            self.arm_statuses(end.at);
+        }
+    }
+
+    /// The row of a container that the kernel shows, if a runtime may have it.
+    fn believed(&mut self, at: Timestamp, id: &ContainerId) -> Option<&mut Belief> {
+        if self.beliefs.is_idle() {
+            return None;
+        }
+        let of_pod = self.containers.get(id).is_some_and(|row| row.pod.is_some());
+        if !of_pod && self.beliefs.get(id).is_none() {
+            return None;
+        }
+        let only = self.beliefs.only().map(str::to_owned);
+        let row = self.beliefs.entry(at, id)?;
+        row.socket = row.socket.take().or(only);
+        Some(row)
+    }
+
+    fn arm_statuses(&mut self, now: Timestamp) {
+        if let Some(due) = self.beliefs.wanted(now) {
+            self.timers.arm_earlier(timer::Name::Statuses, due);
+        }
+    }
+
+    /// Asks the runtimes for their lists, if one may not have noticed something.
+    pub(super) fn ask_statuses(&mut self, now: Timestamp) {
+        let Some(due) = self.beliefs.wanted(now) else { return };
+        if due <= now {
+            self.beliefs.ask(now);
+            self.ask(Question::Statuses);
+            // The answer arms the timer for what it does not settle.
+            self.timers.arm_earlier(timer::Name::Statuses, now + GRACE);
+        } else {
+            self.timers.arm_earlier(timer::Name::Statuses, due);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The tables of followed runtimes and of what they say.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
+
+use super::{
+    BETWEEN, Belief, Runtime,
+    lag::{Lag, LagBy, LagOf, Lags},
+};
+use crate::{
+    engine::{tracked::Tracked, world::reap::MEMORY},
+    model::{
+        fact::{Answer, Believed, RuntimeEventKind, RuntimeLink},
+        id::ContainerId,
+        time::Timestamp,
+    },
+};
+
+/// At most this many sandboxes and containers have a row. A runtime's list that is longer is not taken.
+const MOST: usize = 1 << 16;
+
+/// What the followed runtimes say.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Beliefs {
+    /// By socket.
+    runtimes: BTreeMap<String, Runtime>,
+    /// One of them changed since somebody last asked.
+    is_changed: bool,
+    rows: Tracked<ContainerId, Belief>,
+    lags: Lags,
+}
+
+impl Beliefs {
+    pub(in crate::engine) fn runtimes(&self) -> impl Iterator<Item = &Runtime> {
+        self.runtimes.values()
+    }
+
+    pub(in crate::engine) fn rows(&self) -> impl Iterator<Item = &Belief> {
+        self.rows.values()
+    }
+
+    pub(in crate::engine) fn get(&self, id: &ContainerId) -> Option<&Belief> {
+        self.rows.get(id)
+    }
+
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The runtime that has it.
+    pub(in crate::engine) fn runtime_of(&self, row: &Belief) -> Option<&Runtime> {
+        self.runtimes.get(row.socket.as_ref()?)
+    }
+
+    /// Times that were measured; the oldest are dropped.
+    pub(in crate::engine) fn lags(&self) -> impl Iterator<Item = &Lag> {
+        self.lags.iter()
+    }
+
+    /// The rows that may have changed since the last call.
+    pub(in crate::engine::world) fn take_changed(&mut self) -> BTreeSet<ContainerId> {
+        self.rows.take_changed()
+    }
+
+    /// Whether a runtime was asked, or can be asked otherwise, since the last call.
+    pub(in crate::engine::world) fn take_asked(&mut self) -> bool {
+        mem::take(&mut self.is_changed)
+    }
+
+    pub(in crate::engine::world) fn restore_runtime(&mut self, row: Runtime) {
+        self.runtimes.insert(row.socket.clone(), row);
+    }
+
+    pub(in crate::engine::world) fn restore(&mut self, row: Belief) {
+        self.rows.insert(row.id.clone(), row);
+    }
+
+    /// Whether no runtime is followed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.runtimes.is_empty()
+    }
+
+    pub(super) fn knows(&self, socket: &str) -> bool {
+        self.runtimes.contains_key(socket)
+    }
+
+    /// The followed runtime, if there is exactly one.
+    pub(super) fn only(&self) -> Option<&str> {
+        let mut all = self.runtimes.keys();
+        let only = all.next()?;
+        all.next().is_none().then_some(only)
+    }
+
+    pub(super) fn link(&mut self, at: Timestamp, it: RuntimeLink) {
+        self.is_changed = true;
+        let RuntimeLink { socket, answer, events } = it;
+        if answer == Answer::GivenUp {
+            self.runtimes.remove(&socket);
+            self.rows.retain(|_, row| row.socket.as_ref() != Some(&socket));
+            return;
+        }
+        let row = self.runtimes.entry(socket.clone()).or_insert_with(|| Runtime {
+            socket,
+            answer,
+            answer_since: at,
+            events,
+            events_since: at,
+            read_at: Timestamp::ZERO,
+            asked_at: Timestamp::ZERO,
+        });
+        if row.answer != answer {
+            (row.answer, row.answer_since) = (answer, at);
+        }
+        if row.events != events {
+            (row.events, row.events_since) = (events, at);
+        }
+    }
+
+    /// A runtime's list was read at `at`. Returns when it was read before. None: the runtime is not followed.
+    pub(super) fn read(&mut self, at: Timestamp, socket: &str) -> Option<Timestamp> {
+        let row = self.runtimes.get_mut(socket)?;
+        self.is_changed = true;
+        let before = row.read_at;
+        row.read_at = before.max(at);
+        Some(before)
+    }
+
+    /// The row of a sandbox or container. None: there are too many.
+    pub(super) fn entry(&mut self, at: Timestamp, id: &ContainerId) -> Option<&mut Belief> {
+        if self.rows.len() >= MOST && !self.rows.contains_key(id) {
+            return None;
+        }
+        Some(self.rows.entry(id.clone()).or_insert_with(|| Belief::new(id.clone(), at)))
+    }
+
+    /// A runtime's list is only these.
+    pub(super) fn only_listed(&mut self, at: Timestamp, socket: &str, listed: &BTreeSet<&ContainerId>) {
+        self.rows.update(|id, row| {
+            let is_gone = row.socket.as_deref() == Some(socket) && !listed.contains(id);
+            is_gone && row.leave(at)
+        });
+    }
+
+    /// It is no longer on a runtime's list.
+    pub(super) fn gone(&mut self, at: Timestamp, socket: &str, id: &ContainerId) {
+        if self.rows.get(id).is_some_and(|row| row.socket.as_deref() == Some(socket))
+            && let Some(row) = self.rows.get_mut(id)
+        {
+            row.leave(at);
+        }
+    }
+
+    /// Notes which events are missing, and how late this reading of a list is.
+    pub(super) fn note_read(&mut self, socket: &str) {
+        let Some(runtime) = self.runtimes.get(socket) else { return };
+        let lags = &mut self.lags;
+        self.rows.update(|_, row| {
+            if row.socket.as_deref() != Some(socket) {
+                return false;
+            }
+            let ended = row.ended.filter(|it| it.code.is_some());
+            if let Some(ended) = ended.filter(|_| row.listed.state == Some(Believed::Exited))
+                && row.listed.since == runtime.read_at
+            {
+                lags.push(LagOf::Stopped, LagBy::List, runtime.read_at.since(ended.at));
+            }
+            let before = row.missed.len();
+            row.note_missed(runtime);
+            row.missed.len() != before
+        });
+    }
+
+    /// A runtime's event, or what it is about, became known. The second of the two gives how late the event was.
+    pub(super) fn note_told(&mut self, id: &ContainerId, is_start: bool) {
+        let Some(row) = self.rows.get(id) else { return };
+        let told = if is_start {
+            row.started_at.zip(row.told.started_at).map(|times| (LagOf::Started, times))
+        } else {
+            let ended = row.ended.filter(|it| it.code.is_some());
+            ended.zip(row.told.ended_at).map(|(ended, told)| (LagOf::Stopped, (ended.at, told)))
+        };
+        if let Some((what, (at, told))) = told {
+            self.lags.push(what, LagBy::Event, told.since(at));
+        }
+    }
+
+    /// Forgets what is on no list and long over.
+    pub(super) fn reap(&mut self, now: Timestamp) {
+        let old = now.saturating_sub(MEMORY);
+        self.rows.retain(|_, row| {
+            let told = row.told.last.map(|(_, at)| at);
+            let ended = row.ended.map(|it| it.at);
+            let last = told.into_iter().chain(ended).chain([row.first_at, row.listed.since]).max();
+            row.listed.state.is_some() || last > Some(old)
+        });
+    }
+
+    /// When a list must be read, of a runtime that answers.
+    pub(super) fn wanted(&self, now: Timestamp) -> Option<Timestamp> {
+        let due = |row: &Belief| {
+            let runtime = self.runtime_of(row).filter(|it| it.answers())?;
+            Some(row.wants(runtime, now)?.max(runtime.asked_at + BETWEEN))
+        };
+        self.rows.values().filter_map(due).min()
+    }
+
+    pub(super) fn ask(&mut self, now: Timestamp) {
+        for row in self.runtimes.values_mut() {
+            row.asked_at = now;
+        }
+    }
+}
+
+impl Belief {
+    /// It left the list. Returns whether it was on it.
+    fn leave(&mut self, at: Timestamp) -> bool {
+        let was_there = self.listed.state.is_some();
+        if was_there {
+            (self.listed.state, self.listed.since) = (None, at);
+        }
+        was_there
+    }
+}
+
+/// Whether the event says that something began.
+pub(super) fn is_start(what: RuntimeEventKind) -> bool {
+    match what {
+        RuntimeEventKind::Created | RuntimeEventKind::Started => true,
+        RuntimeEventKind::Stopped | RuntimeEventKind::Deleted => false,
+    }
+}

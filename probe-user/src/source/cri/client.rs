@@ -1,0 +1,122 @@
+//! A connection to a runtime. Each question has a deadline.
+
+use std::{io, path::Path, time::Duration};
+
+use http::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
+use nix::errno::Errno;
+use prost::Message;
+use tokio::{net::UnixStream, time::timeout};
+use tonic::{
+    Code, Request, Streaming,
+    client::Grpc,
+    transport::{Channel, Endpoint, Uri},
+};
+use tonic_prost::ProstCodec;
+
+use super::message::{Empty, Event};
+
+/// A runtime answers in milliseconds. After this time a question is given up.
+pub(super) const DEADLINE: Duration = Duration::from_secs(2);
+/// The longest message that is taken, bytes. The kubelet's limit is the same.
+pub(super) const LONGEST: usize = 16 << 20;
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::source) enum ListError {
+    /// No process listens at the socket.
+    Nobody,
+    /// This program may not or cannot connect. The runtime may exist.
+    Unreachable(Errno),
+    /// A server answers that does not have this call, as one that is not a CRI runtime.
+    OtherService,
+    /// It did not answer in time, or answered with an error or with too much.
+    Unanswered,
+}
+
+/// The calls that are made. None of them changes anything.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Call {
+    Version,
+    ListPodSandbox,
+    ListContainers,
+    ContainerStatus,
+    GetContainerEvents,
+}
+
+impl Call {
+    fn path(self) -> PathAndQuery {
+        PathAndQuery::from_static(match self {
+            Self::Version => "/runtime.v1.RuntimeService/Version",
+            Self::ListPodSandbox => "/runtime.v1.RuntimeService/ListPodSandbox",
+            Self::ListContainers => "/runtime.v1.RuntimeService/ListContainers",
+            Self::ContainerStatus => "/runtime.v1.RuntimeService/ContainerStatus",
+            Self::GetContainerEvents => "/runtime.v1.RuntimeService/GetContainerEvents",
+        })
+    }
+}
+
+/// A clone uses the same connection.
+#[derive(Clone, Debug)]
+pub(super) struct Client(Grpc<Channel>);
+
+impl Client {
+    pub(super) async fn connect(socket: &Path) -> Result<Self, ListError> {
+        in_time(async {
+            let stream = UnixStream::connect(socket).await.map_err(|why| refusal(&why))?;
+            // The one connection, which is open already: whichever address tonic asks for, it gets this one, once.
+            let mut stream = Some(TokioIo::new(stream));
+            let connector = tower::service_fn(move |_: Uri| {
+                let stream = stream.take();
+                async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
+            });
+            let endpoint = Endpoint::from_static("http://cri");
+            let channel =
+                endpoint.connect_with_connector(connector).await.map_err(|_error| ListError::Unanswered)?;
+            Ok(Self(Grpc::new(channel).max_decoding_message_size(LONGEST)))
+        })
+        .await
+    }
+
+    pub(super) async fn ask<Q, A>(&mut self, call: Call, question: Q) -> Result<A, ListError>
+    where
+        Q: Message + Default + 'static,
+        A: Message + Default + 'static,
+    {
+        in_time(async {
+            self.0.ready().await.map_err(|_error| ListError::Unanswered)?;
+            let codec = ProstCodec::<Q, A>::default();
+            let answer = self.0.unary(Request::new(question), call.path(), codec).await;
+            answer.map(tonic::Response::into_inner).map_err(|status| refused(&status))
+        })
+        .await
+    }
+
+    /// The stream of events that begins now. A runtime may send its headers only with the first event, so this can take any
+    /// time.
+    pub(super) async fn events(mut self) -> Result<Streaming<Event>, ListError> {
+        self.0.ready().await.map_err(|_error| ListError::Unanswered)?;
+        let codec = ProstCodec::<Empty, Event>::default();
+        let path = Call::GetContainerEvents.path();
+        let answer = self.0.server_streaming(Request::new(Empty {}), path, codec).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| refused(&status))
+    }
+}
+
+async fn in_time<A>(answer: impl Future<Output = Result<A, ListError>>) -> Result<A, ListError> {
+    timeout(DEADLINE, answer).await.map_err(|_elapsed| ListError::Unanswered)?
+}
+
+pub(super) fn refused(status: &tonic::Status) -> ListError {
+    if status.code() == Code::Unimplemented { ListError::OtherService } else { ListError::Unanswered }
+}
+
+/// Why connect(2) failed.
+pub(super) fn refusal(why: &io::Error) -> ListError {
+    match why.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ECONNREFUSED | Errno::ENOENT) => ListError::Nobody,
+        // The socket's backlog is full.
+        Some(Errno::EAGAIN) | None => ListError::Unanswered,
+        Some(other) => ListError::Unreachable(other),
+    }
+}

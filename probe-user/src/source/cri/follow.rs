@@ -1,0 +1,115 @@
+//! Follows the runtimes that answered when the node was listed: each has a task of its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::PathBuf,
+    thread::{self, JoinHandle},
+};
+
+use tokio::{runtime, sync::watch, task::JoinSet};
+
+use super::session::Session;
+use crate::{
+    model::{change::Question, fact::Fact},
+    source::{
+        channel::{Batch, BatchSender, CancellationToken, QuestionReceiver},
+        host::HostRoot,
+    },
+};
+
+/// At most this many runtimes are followed. A node has one, or two while it is moved to another.
+const RUNTIMES: usize = 8;
+
+/// The sockets at which runtimes answered.
+pub(crate) type Sockets = watch::Receiver<BTreeSet<PathBuf>>;
+
+/// Learns from the listings of the node which runtimes answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Finder(watch::Sender<BTreeSet<PathBuf>>);
+
+/// A finder, and what it finds.
+#[must_use]
+pub(crate) fn finder() -> (Finder, Sockets) {
+    let (finds, sockets) = watch::channel(BTreeSet::new());
+    (Finder(finds), sockets)
+}
+
+impl Finder {
+    /// Looks for runtimes in what was read of the node.
+    pub(crate) fn look(&self, batch: &Batch) {
+        let found = batch.iter().filter_map(|seen| match &seen.fact {
+            Fact::RuntimeRead(it) if it.complete && it.place.ends_with(".sock") => {
+                Some(PathBuf::from(&it.place))
+            }
+            _ => None,
+        });
+        for socket in found {
+            self.0.send_if_modified(|all| all.len() < RUNTIMES && all.insert(socket));
+        }
+    }
+
+    /// A runtime is not followed any more. It is again, when it answers again.
+    fn forget(&self, socket: &PathBuf) {
+        self.0.send_if_modified(|all| {
+            all.remove(socket);
+            false
+        });
+    }
+}
+
+/// Follows every runtime that is found, until it is told to stop.
+pub(crate) fn start(
+    root: HostRoot,
+    (finder, sockets): (Finder, Sockets),
+    feed: BatchSender,
+    questions: QuestionReceiver,
+    stop: CancellationToken,
+) -> io::Result<JoinHandle<()>> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("runtimes".to_owned()).spawn(move || {
+        runtime.block_on(follow(&root, &finder, sockets, &feed, questions, stop));
+    })
+}
+
+async fn follow(
+    root: &HostRoot,
+    finder: &Finder,
+    mut sockets: Sockets,
+    feed: &BatchSender,
+    mut questions: QuestionReceiver,
+    mut stop: CancellationToken,
+) {
+    let (asks, asked) = watch::channel(0_u64);
+    let mut followed = BTreeMap::new();
+    let mut tasks = JoinSet::new();
+    loop {
+        for socket in sockets.borrow_and_update().iter() {
+            if !followed.contains_key(socket)
+                && let Ok(root) = root.again()
+            {
+                let session = Session::new(root, socket.clone(), feed.clone(), asked.clone());
+                let task = tasks.spawn(session.run());
+                followed.insert(socket.clone(), task.id());
+            }
+        }
+        tokio::select! {
+            () = stop.requested() => return,
+            Some(ended) = tasks.join_next_with_id() => {
+                let id = ended.map_or_else(|error| error.id(), |(id, _)| id);
+                let over = followed.iter().find(|(_, task)| **task == id).map(|(socket, _)| socket.clone());
+                if let Some(socket) = over {
+                    followed.remove(&socket);
+                    finder.forget(&socket);
+                }
+            }
+            question = questions.next() => match question {
+                Some(Question::Statuses) => asks.send_modify(|count| *count = count.wrapping_add(1)),
+                // Other sources answer the others.
+                Some(_) => {}
+                None => return,
+            },
+            changed = sockets.changed() => if changed.is_err() { return },
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The messages of CRI v1, as far as they are read. They are written by hand, so that the build needs no `protoc`. Their field
+//! numbers are those of `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto`, which the API's rules freeze.
+
+use prost::Message;
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Empty {}
+
+/// `VersionResponse`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Version {
+    #[prost(string, tag = "2")]
+    pub(super) name: String,
+    #[prost(string, tag = "3")]
+    pub(super) version: String,
+}
+
+/// `ListPodSandboxResponse`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Sandboxes {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) items: Vec<Sandbox>,
+}
+
+/// `PodSandbox`.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::source) struct Sandbox {
+    #[prost(string, tag = "1")]
+    pub(in crate::source) id: String,
+    #[prost(message, optional, tag = "2")]
+    pub(in crate::source) metadata: Option<Metadata>,
+    /// 0: ready.
+    #[prost(int32, tag = "3")]
+    pub(super) state: i32,
+    #[prost(int64, tag = "4")]
+    pub(super) created_at: i64,
+}
+
+/// `PodSandboxMetadata`.
+#[derive(Clone, PartialEq, Message)]
+pub(in crate::source) struct Metadata {
+    #[prost(string, tag = "1")]
+    pub(in crate::source) name: String,
+    #[prost(string, tag = "2")]
+    pub(in crate::source) uid: String,
+    #[prost(string, tag = "3")]
+    pub(in crate::source) namespace: String,
+}
+
+/// `ListContainersResponse`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Containers {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) items: Vec<Container>,
+}
+
+/// `Container`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Container {
+    #[prost(string, tag = "1")]
+    pub(super) id: String,
+    #[prost(string, tag = "2")]
+    pub(super) sandbox: String,
+    /// `ContainerState`.
+    #[prost(int32, tag = "6")]
+    pub(super) state: i32,
+    #[prost(int64, tag = "7")]
+    pub(super) created_at: i64,
+}
+
+/// `ContainerStatusRequest`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StatusRequest {
+    #[prost(string, tag = "1")]
+    pub(super) id: String,
+}
+
+/// `ContainerStatusResponse`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) status: Option<Status>,
+}
+
+/// `ContainerStatus`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Status {
+    /// `ContainerState`.
+    #[prost(int32, tag = "3")]
+    pub(super) state: i32,
+    #[prost(int32, tag = "7")]
+    pub(super) exit_code: i32,
+}
+
+/// `ContainerEventResponse`. The runtime sends the statuses of the sandbox and of all its containers with it, which are
+/// skipped.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Event {
+    #[prost(string, tag = "1")]
+    pub(super) id: String,
+    /// `ContainerEventType`.
+    #[prost(int32, tag = "2")]
+    pub(super) kind: i32,
+}
