@@ -25,8 +25,8 @@ use probe_user::{
 use promtool::promtool;
 use serde_json::Value;
 
-/// Labels that Prometheus or its configuration gives to every series of a target.
-const TARGET: [&str; 4] = ["job", "instance", "cluster", "node"];
+/// Labels that Prometheus or its configuration gives to every series of a target, and those that `--metric-labels` adds.
+const TARGET: [&str; 7] = ["job", "instance", "cluster", "node", "pod", "exported_namespace", "workload"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

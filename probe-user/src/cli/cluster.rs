@@ -214,11 +214,18 @@ impl Cluster {
         for (node, ended) in self.ask(&kubectl, wanted, patience) {
             match ended {
                 Ok(Ended { stdout, stderr, code: status }) => {
+                    let has_failed = status >= CANNOT;
+                    if has_failed && stderr.trim().is_empty() {
+                        say(&format!("{node}: its command ended with exit code {status}"));
+                    }
                     for line in stderr.lines().filter(|line| !line.trim().is_empty()) {
                         say(&format!("{node}: {}", line.strip_prefix("sandprobe: ").unwrap_or(line)));
                     }
                     code = code.max(status.min(CANNOT));
-                    answers.push(Answer { node, text: stdout });
+                    // One that failed and printed nothing has not answered.
+                    if !(has_failed && stdout.is_empty()) {
+                        answers.push(Answer { node, text: stdout });
+                    }
                 }
                 Err(why) => {
                     say(&format!("{node}: {why}"));

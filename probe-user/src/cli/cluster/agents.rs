@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::kubectl::Kubectl;
 
@@ -13,6 +14,10 @@ pub(super) struct Agent {
     pub(super) node: String,
     pub(super) pod: Result<String, String>,
 }
+
+/// Where the controller of DaemonSets names the node for which it made a pod.
+const MADE_FOR: &str =
+    "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
 
 #[derive(Deserialize)]
 struct List {
@@ -41,12 +46,22 @@ struct Metadata {
 struct Spec {
     #[serde(default)]
     node_name: Option<String>,
+    #[serde(default)]
+    affinity: Value,
 }
 
 #[derive(Default, Deserialize)]
 struct Status {
     #[serde(default)]
     phase: Option<String>,
+}
+
+impl Pod {
+    /// The node that it is on, or, until it is scheduled, that it was made for.
+    fn node(&self) -> Option<String> {
+        let made_for = || self.spec.affinity.pointer(MADE_FOR)?.as_str().map(str::to_owned);
+        self.spec.node_name.clone().or_else(made_for)
+    }
 }
 
 /// The agents by the names of their nodes.
@@ -62,8 +77,8 @@ pub(super) fn list(kubectl: &Kubectl, selector: &str, patience: Duration) -> any
 fn agents(pods: Vec<Pod>) -> Vec<Agent> {
     let mut nodes: BTreeMap<String, Pod> = BTreeMap::new();
     for pod in pods {
-        // A pod that is not scheduled is on no node.
-        let Some(node) = pod.spec.node_name.clone() else { continue };
+        // A pod that is on no node and was made for none.
+        let Some(node) = pod.node() else { continue };
         match nodes.entry(node) {
             std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(pod)),
             std::collections::btree_map::Entry::Occupied(mut place) => {
@@ -109,7 +124,12 @@ mod tests {
                 "status": { "phase": phase },
             })
         };
+        let mut full = pod("full", None, "Pending", false);
+        full["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!({ "nodeSelectorTerms": [{ "matchFields": [
+            { "key": "metadata.name", "operator": "In", "values": ["d"] },
+        ]}]});
         let list = json!({ "kind": "List", "items": [
+            full,
             pod("new", Some("b"), "Running", false),
             pod("old", Some("b"), "Running", true),
             pod("going", Some("c"), "Running", true),
@@ -119,8 +139,11 @@ mod tests {
         ]});
         let List { items } = serde_json::from_value(list).expect("a list");
         let agent = |node: &str, pod: &str| Agent { node: node.to_owned(), pod: Ok(pod.to_owned()) };
-        let why = "its agent's pod waits does not run: its phase is Pending".to_owned();
-        let waits = Agent { node: "a".to_owned(), pod: Err(why) };
-        assert_eq!(agents(items), [waits, agent("b", "new"), agent("c", "going")]);
+        let pending = |node: &str, pod: &str| {
+            let why = format!("its agent's pod {pod} does not run: its phase is Pending");
+            Agent { node: node.to_owned(), pod: Err(why) }
+        };
+        let expected = [pending("a", "waits"), agent("b", "new"), agent("c", "going"), pending("d", "full")];
+        assert_eq!(agents(items), expected);
     }
 }

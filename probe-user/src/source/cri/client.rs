@@ -1,18 +1,21 @@
 //! A connection to a runtime. Each question has a deadline.
+//!
+//! Messages go through tonic as bytes. Else the program has its code once for each kind of message.
 
 use std::{io, path::Path, time::Duration};
 
+use bytes::{Buf as _, BufMut as _, Bytes};
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
 use nix::errno::Errno;
 use prost::Message;
 use tokio::{net::UnixStream, time::timeout};
 use tonic::{
-    Code, Request, Streaming,
+    Code, Request, Status, Streaming,
     client::Grpc,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     transport::{Channel, Endpoint, Uri},
 };
-use tonic_prost::ProstCodec;
 
 use super::message::{Empty, Event};
 
@@ -78,15 +81,19 @@ impl Client {
         .await
     }
 
-    pub(super) async fn ask<Q, A>(&mut self, call: Call, question: Q) -> Result<A, ListError>
-    where
-        Q: Message + Default + 'static,
-        A: Message + Default + 'static,
-    {
+    pub(super) async fn ask<A: Message + Default>(
+        &mut self,
+        call: Call,
+        question: impl Message,
+    ) -> Result<A, ListError> {
+        let answer = self.unary(call, question.encode_to_vec()).await?;
+        A::decode(answer).map_err(|_error| ListError::Unanswered)
+    }
+
+    async fn unary(&mut self, call: Call, question: Vec<u8>) -> Result<Bytes, ListError> {
         in_time(async {
             self.0.ready().await.map_err(|_error| ListError::Unanswered)?;
-            let codec = ProstCodec::<Q, A>::default();
-            let answer = self.0.unary(Request::new(question), call.path(), codec).await;
+            let answer = self.0.unary(Request::new(question), call.path(), Raw).await;
             answer.map(tonic::Response::into_inner).map_err(|status| refused(&status))
         })
         .await
@@ -94,12 +101,62 @@ impl Client {
 
     /// The stream of events that begins now. A runtime may send its headers only with the first event, so this can take any
     /// time.
-    pub(super) async fn events(mut self) -> Result<Streaming<Event>, ListError> {
+    pub(super) async fn events(mut self) -> Result<Events, ListError> {
         self.0.ready().await.map_err(|_error| ListError::Unanswered)?;
-        let codec = ProstCodec::<Empty, Event>::default();
         let path = Call::GetContainerEvents.path();
-        let answer = self.0.server_streaming(Request::new(Empty {}), path, codec).await;
-        answer.map(tonic::Response::into_inner).map_err(|status| refused(&status))
+        let answer = self.0.server_streaming(Request::new(Empty {}.encode_to_vec()), path, Raw).await;
+        answer.map(|answer| Events(answer.into_inner())).map_err(|status| refused(&status))
+    }
+}
+
+/// A stream of events.
+pub(super) struct Events(Streaming<Bytes>);
+
+impl Events {
+    /// The next one; or how the stream ended.
+    pub(super) async fn next(&mut self) -> Result<Event, ListError> {
+        match self.0.message().await {
+            Ok(Some(bytes)) => Event::decode(bytes).map_err(|_error| ListError::Unanswered),
+            Ok(None) => Err(ListError::Nobody),
+            Err(status) => Err(refused(&status)),
+        }
+    }
+}
+
+/// Gives messages as they are.
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Vec<u8>;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, message: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put_slice(&message);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
     }
 }
 
@@ -107,7 +164,7 @@ async fn in_time<A>(answer: impl Future<Output = Result<A, ListError>>) -> Resul
     timeout(DEADLINE, answer).await.map_err(|_elapsed| ListError::Unanswered)?
 }
 
-pub(super) fn refused(status: &tonic::Status) -> ListError {
+pub(super) fn refused(status: &Status) -> ListError {
     if status.code() == Code::Unimplemented { ListError::OtherService } else { ListError::Unanswered }
 }
 

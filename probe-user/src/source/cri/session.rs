@@ -15,7 +15,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    client::{Call, Client, ListError, refused},
+    client::{Call, Client, ListError},
     message::{Containers, Empty, Sandboxes, StatusRequest, StatusResponse, Version},
     statuses::{Changed, Statuses, container, stated},
 };
@@ -130,7 +130,7 @@ impl Session {
 
     /// Follows it until the connection breaks. Returns how it was left.
     async fn follow(&mut self, mut client: Client) -> Result<Answer, Closed> {
-        let version = match client.ask::<_, Version>(Call::Version, Empty {}).await {
+        let version = match client.ask::<Version>(Call::Version, Empty {}).await {
             Ok(version) => version,
             Err(_) => return Ok(Answer::Hangs),
         };
@@ -216,7 +216,7 @@ impl Session {
                 self.statuses.ended(&all).into_iter().take(CODES).cloned().collect();
             for id in ended {
                 let question = StatusRequest { id: id.as_str().to_owned() };
-                match client.ask::<_, StatusResponse>(Call::ContainerStatus, question).await {
+                match client.ask::<StatusResponse>(Call::ContainerStatus, question).await {
                     Ok(StatusResponse { status: Some(it) }) if container(it.state) == Believed::Exited => {
                         if let Some(row) = all.get_mut(&id) {
                             row.exit_code = Some(it.exit_code);
@@ -293,10 +293,9 @@ async fn read(client: Client, hears: &mpsc::Sender<Heard>) -> ListError {
         Err(why) => return why,
     };
     loop {
-        let event = match events.message().await {
-            Ok(Some(event)) => event,
-            Ok(None) => return ListError::Nobody,
-            Err(status) => return refused(&status),
+        let event = match events.next().await {
+            Ok(event) => event,
+            Err(why) => return why,
         };
         let Some((id, what)) = ContainerId::parse(&event.id).zip(kind(event.kind)) else { continue };
         if hears.try_send(Heard::Event(clock::now(), id, what)).is_err() {
@@ -343,7 +342,7 @@ fn has_own_events(it: &Version) -> bool {
 /// Whether the connection is broken: a question fails at once, and not by its deadline.
 async fn is_broken(client: &mut Client) -> bool {
     let began = Instant::now();
-    let answer = client.ask::<_, Version>(Call::Version, Empty {}).await;
+    let answer = client.ask::<Version>(Call::Version, Empty {}).await;
     answer.is_err() && began.elapsed() < super::client::DEADLINE / 2
 }
 
