@@ -16,7 +16,7 @@ const SYS_PTRACE: u64 = 1 << 19;
 const BPF: u64 = 1 << 39;
 
 /// The threads that a run with a state directory has on every kernel.
-const THREADS: [&str; 5] = ["sandprobe", "files", "stream", "findings", "history"];
+const THREADS: [&str; 6] = ["sandprobe", "files", "runtimes", "stream", "findings", "history"];
 
 /// The lines of `/proc/PID/task/TID/status` of one thread.
 type Status = BTreeMap<String, String>;
@@ -36,7 +36,7 @@ fn every_thread_has_what_it_needs_and_no_more() -> Result<()> {
         };
         let kept = match name.as_str() {
             "netlink" => SYS_PTRACE | DAC_READ_SEARCH | NET_ADMIN,
-            "files" | "reader" => SYS_PTRACE | DAC_READ_SEARCH,
+            "files" | "reader" | "runtimes" => SYS_PTRACE | DAC_READ_SEARCH,
             "sandprobe" if counters_need_a_capability()? => BPF,
             _ => 0,
         };

@@ -18,6 +18,7 @@ use tests::{
     machine,
     node::Node,
     program, skipped,
+    stream::Received,
     succession::{End, Place, check_numbers},
 };
 
@@ -145,14 +146,10 @@ fn until_known(place: &Place, truth: &Known) -> Result<()> {
 
 fn check(events: Vec<Value>, own: &BTreeSet<String>) -> Result<()> {
     let (events, _) = check_numbers(events)?;
-    let gaps = events.iter().filter(|event| event["event"] == "gap");
-    let lost: BTreeMap<&str, u64> = gaps
-        .map(|event| {
-            let gap = &event["gap"];
-            let count = gap["count"].as_str().context("no count")?.parse()?;
-            Ok((gap["what"].as_str().context("no kind")?, count))
-        })
-        .collect::<Result<_>>()?;
+    let mut received = Received::default();
+    received.events = events;
+    let lost = received.losses()?;
+    let events = &received.events;
     let is_own = |event: &&Value| {
         ["cgroup.created", "cgroup.removed"].contains(&event["event"].as_str().unwrap_or_default())
             && event["cgroup"]["path"].as_str().is_some_and(|path| own.contains(path))
