@@ -63,7 +63,7 @@ const KERNEL: &[&str] = &["kernel"];
 const PODS: &[&str] = &[
     "kernel",
     "pod --skip deployed:: --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery:: \
-     --skip unit:: --skip page:: --skip listening::",
+     --skip unit:: --skip page:: --skip listening:: --skip succession:: --skip full_ring:: --skip belief::",
 ];
 /// The deployed agent, on the kernels with the fewest and with the most features.
 const DEPLOYED: &[&str] = &["pod deployed::"];
@@ -73,6 +73,8 @@ const VERDICTS: &[&str] = &["pod verdict::a_sandbox verdict::with_host_local"];
 const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
 /// Tests for which one kernel and one runtime are enough, and the reboots.
 const ONCE: Machine = PAIRS[1];
+/// Agents that are killed and replaced, rings that are full, and what runtimes believe. In the full matrix on all.
+const RESTARTS: &[&str] = &["pod succession:: full_ring:: belief::"];
 const LOSSES: &[&str] = &["pod verdict::healthy verdict::losses listening::"];
 /// Tests that need systemd as the init.
 const UNIT: &[&str] = &["pod unit::"];
@@ -219,6 +221,9 @@ fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
     }
     if verdicts {
         runs.push(Run { name: ": verdicts", ..saved(VERDICTS) });
+    }
+    if machine == ONCE || matches!(pods, Pods::Matrix) {
+        runs.push(Run { name: ": restarts", ..saved(RESTARTS) });
     }
     if machine == ONCE {
         runs.push(Run { name: ": losses", ..saved(LOSSES) });
