@@ -275,12 +275,12 @@ impl World {
         }
     }
 
-    /// A container's own program has ended.
-    pub(super) fn kernel_ended(&mut self, id: &ContainerId, end: KernelEnd) {
-        if let Some(row) = self.believed(end.at, id).filter(|row| row.ended.is_none()) {
-            row.ended = Some(end);
+    /// A container's own program has ended. `code`: its exit code, if a hook saw the end.
+    pub(super) fn kernel_ended(&mut self, at: Timestamp, id: &ContainerId, code: Option<u32>) {
+        if let Some(row) = self.believed(at, id).filter(|row| row.ended.is_none()) {
+            row.ended = Some(KernelEnd { at, code });
             self.beliefs.note_told(id, false);
-            self.arm_statuses(end.at);
+            self.arm_statuses(at);
         }
     }
 

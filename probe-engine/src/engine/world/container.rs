@@ -17,7 +17,7 @@ use crate::{
     engine::{
         grouped::Grouped,
         held::{Subject, Wait},
-        world::{EventContext, World, belief::KernelEnd, cgroup::Cgroup, presence::Voucher, process_of},
+        world::{EventContext, World, cgroup::Cgroup, presence::Voucher, process_of},
     },
     model::{
         change::{ChangeKind, End, Process, StopReason},
@@ -324,7 +324,7 @@ impl World {
         row.run.stopped_at = stopped_at;
         let (role, pod) = (row.role, row.pod);
         self.schedule_reap(ctx.at);
-        self.kernel_ended(id, KernelEnd { at: ctx.at, code: Some(end.code) });
+        self.kernel_ended(ctx.at, id, Some(end.code));
         if role == Some(Role::Sandbox) {
             self.sandbox_died(ctx, id, end);
             self.stop(ctx, id, StopReason::PauseExited);
@@ -375,7 +375,7 @@ impl World {
         if let Some(ended) = row.state.step(Step::End, ctx.at) {
             row.state = ended;
             self.schedule_reap(ctx.at);
-            self.kernel_ended(id, KernelEnd { at: ctx.at, code: None });
+            self.kernel_ended(ctx.at, id, None);
             self.run_ended(ctx.at, id, None);
         }
         let pod = self.containers.get(id).and_then(|row| row.pod);
