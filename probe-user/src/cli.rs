@@ -22,7 +22,11 @@ mod table;
 #[cfg(unix)]
 mod verdict;
 
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal as _, Write},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing::level_filters::LevelFilter;
@@ -176,6 +180,7 @@ fn log(verbose: u8) {
         _ => LevelFilter::TRACE,
     };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Stderr).with_target(false);
+    let log = log.with_ansi(io::stderr().is_terminal());
     // It would report an error of standard error to standard error, and panic.
     log.log_internal_errors(false).init();
 }

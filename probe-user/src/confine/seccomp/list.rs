@@ -234,6 +234,7 @@ const KEEP: Group = Group {
 const OLD_KEEP: &[Call] = calls![
     open SYS_open,
     stat SYS_stat,
+    lstat SYS_lstat,
     mkdir SYS_mkdir,
     rename SYS_rename,
     unlink SYS_unlink,

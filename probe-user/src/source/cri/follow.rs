@@ -28,10 +28,10 @@ pub(crate) type Sockets = watch::Receiver<BTreeSet<PathBuf>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Finder(watch::Sender<BTreeSet<PathBuf>>);
 
-/// A finder, and what it finds.
+/// A finder, and what it finds. `known`: the runtimes that the last agent followed.
 #[must_use]
-pub(crate) fn finder() -> (Finder, Sockets) {
-    let (finds, sockets) = watch::channel(BTreeSet::new());
+pub(crate) fn finder(known: BTreeSet<PathBuf>) -> (Finder, Sockets) {
+    let (finds, sockets) = watch::channel(known);
     (Finder(finds), sockets)
 }
 

@@ -43,7 +43,7 @@ const AGAIN: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(30);
 /// A runtime that was not there for this long is given up, until a listing of the node finds it again.
-const GIVE_UP: Duration = Duration::from_secs(60 * 60);
+const GIVE_UP: Duration = Duration::from_secs(5 * 60);
 /// How many containers are asked for their exit codes after a list.
 const CODES: usize = 64;
 /// How many events may wait for the engine.
@@ -111,7 +111,7 @@ impl Session {
             // What it says after this is told whole.
             self.statuses = Statuses::default();
             if since.elapsed() > GIVE_UP {
-                info!(socket = ?self.socket, "this runtime was not there for an hour: it is not followed any more");
+                info!(socket = ?self.socket, "this runtime was not there for long: it is not followed any more");
                 return self.link(Answer::GivenUp, EventStream::Closed).await;
             }
             self.link(link, EventStream::Closed).await?;

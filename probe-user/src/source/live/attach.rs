@@ -373,10 +373,11 @@ impl Probe {
         self.maps.rings.take()
     }
 
-    /// Records that found no room in the lifecycle ring since the hooks were loaded, by kind.
+    /// Records that found no room in a ring since the hooks were loaded, by kind.
     pub(crate) fn lost(&self) -> Option<Vec<u64>> {
-        let tally = self.maps.tally().ok()?;
-        Some(Totals::new(tally, BTreeMap::new()).lost(Ring::Lifecycle))
+        let totals = Totals::new(self.maps.tally().ok()?, BTreeMap::new());
+        let (lifecycle, bulk) = (totals.lost(Ring::Lifecycle), totals.lost(Ring::Bulk));
+        Some(lifecycle.into_iter().zip(bulk).map(|(one, other)| one.saturating_add(other)).collect())
     }
 
     /// The reader of the programs' log, if it was enabled; `None` once it was taken.

@@ -182,7 +182,8 @@ impl<'a> Assembly<'a> {
         let sources = Sources { confinement: &confinement, feed: &feed, stop: &stop };
         let Hooks { drain, netlink, logger, .. } = hooks;
         let Place { root, hierarchy, layout } = opened.place;
-        let followed = opened.follows_runtimes.then(finder);
+        let known = session.engine().followed().map(PathBuf::from).collect();
+        let followed = opened.follows_runtimes.then(|| finder(known));
         let runtimes = followed.as_ref().map(|(finder, _)| finder.clone());
         let followed = followed.zip(root.again().ok());
         let files = Files { root, hierarchy, layout, stores: opened.stores, unreadable, reading, runtimes };
