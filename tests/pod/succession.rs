@@ -38,7 +38,7 @@ const OTHERS: &[&str] = &["--all-execs"];
 fn load() -> (usize, usize) {
     match (machine::is_soak(), machine::is_emulated()) {
         (true, false) => (400, 4),
-        (false, false) => (40, 4),
+        (false, false) => (24, 4),
         (true, true) => (20, 2),
         (false, true) => (3, 1),
     }
