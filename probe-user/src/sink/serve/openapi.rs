@@ -74,17 +74,25 @@ fn get(route: Route, generator: &mut SchemaGenerator) -> Value {
     get.into()
 }
 
+/// A part of the path that is any text.
+fn in_path(name: &str, description: &str) -> Value {
+    json!({
+        "name": name,
+        "in": "path",
+        "description": description,
+        "schema": { "type": "string" },
+        "required": true,
+    })
+}
+
 fn operation(route: Route, generator: &mut SchemaGenerator) -> Operation {
     match route {
         Route::Page(_) => plain("The page.", "text/html"),
         Route::Docs => Operation {
-            parameters: vec![json!({
-                "name": "page",
-                "in": "path",
-                "description": "runbooks/ALERT.md, findings/KIND.md or findings.md; /docs/ lists them.",
-                "schema": { "type": "string" },
-                "required": true,
-            })],
+            parameters: vec![in_path(
+                "page",
+                "runbooks/ALERT.md, findings/KIND.md or findings.md; /docs/ lists them.",
+            )],
             ..plain("A page of the documentation.", "text/html")
         },
         Route::Healthz => plain("Whether the agent is alive: ok once its loop has answered.", TEXT),
@@ -111,13 +119,7 @@ fn operation(route: Route, generator: &mut SchemaGenerator) -> Operation {
             )
         },
         Route::Finding => Operation {
-            parameters: vec![json!({
-                "name": "key",
-                "in": "path",
-                "description": "The finding's key, or any part of it that no other has.",
-                "schema": { "type": "string" },
-                "required": true,
-            })],
+            parameters: vec![in_path("key", "The finding's key, or any part of it that no other has.")],
             ..object::<Explained<'_>>("One finding with all that explains it.", generator)
         },
         Route::Pods => object::<PodList<'_>>("The pods of the node and how they started.", generator),
