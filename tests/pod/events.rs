@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::kubelet::{PodLife, Step};
 
 /// The events that are the same on every node. The helper programs of a runtime, and how often a cgroup is empty in
@@ -26,6 +26,36 @@ const SAME_EVERYWHERE: [&str; 14] = [
     "cgroup.created",
     "cgroup.removed",
 ];
+
+/// The names of these pods' containers, by id.
+pub(crate) fn names_in(lives: &[PodLife]) -> BTreeMap<&str, &str> {
+    let containers = lives.iter().flat_map(|life| &life.containers);
+    containers.map(|container| (container.started.id.as_str(), container.name.as_str())).collect()
+}
+
+/// Gives the containers in these events their names, where they have none, and counts them. The name of a container
+/// stands in its bundle, which is gone with it: of what ended while the agent was away or behind it is not known.
+pub(crate) fn name_containers(events: &mut [Value], names: &BTreeMap<&str, &str>) -> usize {
+    events.iter_mut().map(|event| name_within(event, names)).sum()
+}
+
+fn name_within(value: &mut Value, names: &BTreeMap<&str, &str>) -> usize {
+    match value {
+        Value::Array(parts) => name_containers(parts, names),
+        Value::Object(members) => {
+            let mut named = members.values_mut().map(|member| name_within(member, names)).sum();
+            if let Some(container) = members.get_mut("container")
+                && let Some(name) = container["id"].as_str().and_then(|id| names.get(id))
+                && container["name"].is_null()
+            {
+                container["name"] = json!(name);
+                named += 1;
+            }
+            named
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
 
 /// A pod's events as lines: the event's name, and its subject in the pod's terms.
 pub(crate) fn lines(events: &[&Value], life: &PodLife) -> Vec<String> {

@@ -11,6 +11,7 @@ use tests::{
 
 use crate::{
     LIMIT,
+    events::{name_containers, names_in},
     life::{ONE_CONTAINER, check_life, freed},
 };
 
@@ -24,7 +25,9 @@ fn many_pods_at_once_are_reported_apart() -> Result<()> {
     let lives = live_many(&node.kubelet()?, count, concurrency)?;
     until_gone(&mut stream, &lives)?;
     let held = stream.memory()?;
-    let (received, stderr) = stream.end()?;
+    let (mut received, stderr) = stream.end()?;
+    let named = name_containers(&mut received.events, &names_in(&lives));
+    ensure!(named <= count, "{named} events of {count} pods do not name their container");
     check_many(&lives, received.lost().context(stderr)?, |life| check_life(&received, life, ONE_CONTAINER))?;
     ensure!(held < 18 << 20, "the agent holds {held} bytes");
     node.stop()

@@ -24,7 +24,7 @@ use tests::{
     stream::{Received, Stream},
 };
 
-use crate::LIMIT;
+use crate::{LIMIT, events::name_containers};
 use reported::{Phase, Start, number};
 use traced::Traced;
 
@@ -223,11 +223,15 @@ impl Run {
             Ok(starts)
         });
         let records = trace.end()?;
-        let (stream, _) = stream.end()?;
+        let (mut stream, _) = stream.end()?;
         node.stop()?;
         let lost = stream.lost()?;
         ensure!(lost == 0, "{lost} runs were skipped, so phases may look longer than they were");
-        Ok(Self { starts: received?, received: stream, traced: Traced::new(records) })
+        let starts = received?;
+        let parts = starts.iter().flat_map(|start| &start.parts);
+        let names = parts.map(|part| (part.started.id.as_str(), part.name.as_str())).collect();
+        name_containers(&mut stream.events, &names);
+        Ok(Self { starts, received: stream, traced: Traced::new(records) })
     }
 
     fn start(&self, pod: &Pod) -> Result<Start> {

@@ -2,13 +2,12 @@
 //! life once, as the driver and the kernel's own trace have it.
 
 use std::{
-    collections::BTreeMap,
     thread::{self, ScopedJoinHandle},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tests::{
     clock,
     ftrace::{self, Record, Trace},
@@ -22,7 +21,7 @@ use tests::{
 
 use crate::{
     LIMIT,
-    events::{check_lines, within},
+    events::{check_lines, name_containers, names_in, within},
     life::{ONE_CONTAINER, check_life},
     many::{check_many, live_many},
     phase::traced::Traced,
@@ -138,7 +137,7 @@ fn is_skipped(events: &[Value]) -> bool {
 
 fn check(place: &Place, lives: &[PodLife], records: Vec<Record>) -> Result<()> {
     let (mut events, _) = check_numbers(place.events()?)?;
-    name_containers(&mut events, lives);
+    name_containers(&mut events, &names_in(lives));
     let mut received = Received::default();
     received.events = events;
     let skipped = received.lost()?;
@@ -171,17 +170,4 @@ fn check(place: &Place, lives: &[PodLife], records: Vec<Record>) -> Result<()> {
 /// Whether a cgroup is one of this pod, with the systemd driver or without.
 fn is_of(path: &str, life: &PodLife) -> bool {
     path.contains(&life.uid) || path.contains(&life.uid.replace('-', "_"))
-}
-
-/// The name of a container stands in its bundle, which is gone with it: of what nobody saw it is not known.
-fn name_containers(events: &mut [Value], lives: &[PodLife]) {
-    let containers = lives.iter().flat_map(|life| &life.containers);
-    let names: BTreeMap<&str, &str> =
-        containers.map(|container| (container.started.id.as_str(), container.name.as_str())).collect();
-    for container in events.iter_mut().filter_map(|event| event.get_mut("container")) {
-        let name = container["id"].as_str().and_then(|id| names.get(id));
-        if let Some(name) = name.filter(|_| container["name"].is_null()) {
-            container["name"] = json!(name);
-        }
-    }
 }

@@ -3,9 +3,12 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead as _, BufReader, Read as _},
-    process::{Child, Command, Stdio},
-    sync::mpsc::{self, Receiver},
+    io::{BufRead as _, BufReader},
+    process::{Child, ChildStderr, Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Receiver},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -29,8 +32,41 @@ pub const SKIPPED: &str = "skipped_run";
 pub struct Stream {
     child: Child,
     lines: Receiver<String>,
-    stderr: Option<JoinHandle<String>>,
+    said: Said,
     pub received: Received,
+}
+
+/// The agent's standard error so far.
+struct Said {
+    text: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Said {
+    fn read(stderr: ChildStderr) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let own = Arc::clone(&text);
+        let reader = thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut text = own.lock().expect("no reader panics with it");
+                text.push_str(&line);
+                text.push('\n');
+            }
+        });
+        Self { text, reader: Some(reader) }
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().expect("no reader panics with it").clone()
+    }
+
+    /// All of it, once the agent has ended.
+    fn whole(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("it does not panic");
+        }
+        self.text()
+    }
 }
 
 /// The events received so far.
@@ -57,7 +93,7 @@ impl Stream {
             .spawn()
             .context("start sandprobe: it must be built and in PATH. cargo xtask test does both")?;
         let stdout = child.stdout.take().context("its standard output was asked for")?;
-        let mut stderr = child.stderr.take().context("its standard error was asked for")?;
+        let stderr = child.stderr.take().context("its standard error was asked for")?;
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -66,12 +102,8 @@ impl Stream {
                 }
             }
         });
-        let stderr = thread::spawn(move || {
-            let mut text = String::new();
-            stderr.read_to_string(&mut text).ok();
-            text
-        });
-        let mut stream = Self { child, lines, stderr: Some(stderr), received: Received::default() };
+        let said = Said::read(stderr);
+        let mut stream = Self { child, lines, said, received: Received::default() };
         stream.wait_ready()?;
         Ok(stream)
     }
@@ -94,8 +126,7 @@ impl Stream {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
-                let stderr = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
-                bail!("sandprobe ended with {status}: {}", stderr.trim());
+                bail!("sandprobe ended with {status}: {}", self.said.whole().trim());
             }
         }
         bail!("sandprobe reported no cgroup within {patience:?}")
@@ -136,10 +167,21 @@ impl Stream {
         let patience = delay + machine::patience();
         ensure!(
             self.wait_for(patience, wanted),
-            "{what} was not reported within {patience:?}:\n{}",
-            self.received.bytes
+            "{what} was not reported within {patience:?}: {}",
+            self.last()
         );
         Ok(())
+    }
+
+    /// How the agent is, what it said, and its last lines.
+    fn last(&mut self) -> String {
+        const LINES: usize = 200;
+        let status = self.child.try_wait().ok().flatten();
+        let state =
+            status.map_or("the agent runs".to_owned(), |status| format!("the agent ended with {status}"));
+        let lines: Vec<&str> = self.received.bytes.lines().collect();
+        let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default().join("\n");
+        format!("{state}\n{}\nthe last of {} lines:\n{last}", self.said.text(), lines.len())
     }
 
     /// The resident memory of the agent in bytes: its own memory and its mapped rings. The pages of its program file
@@ -172,7 +214,7 @@ impl Stream {
             self.received.take(&line);
         }
         let status = self.child.wait()?;
-        let stderr = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
+        let stderr = self.said.whole();
         ensure!(status.success(), "sandprobe ended with {status}: {stderr}");
         refusal::check(&stderr)?;
         Ok((std::mem::take(&mut self.received), stderr))

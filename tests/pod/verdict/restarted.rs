@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, path::Path, process::Command};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tests::{
+    clock,
     finding::kind_and_form,
     guard::unique_name,
     keyed::Faults,
@@ -134,6 +135,7 @@ fn what_happened_while_no_agent_ran_is_told_with_its_cause() -> Result<()> {
 
         // It is killed.
         drop(run(state.path(), &pins.0, &store)?);
+        let killed_at = clock::boot_ns()?;
         let mut stage = Stage::new(&mut node)?;
         let truth = stage.redundant_sandbox(&job("unseen"))?;
         let starved = stage.starved_pause(&job("starved"))?;
@@ -149,7 +151,10 @@ fn what_happened_while_no_agent_ran_is_told_with_its_cause() -> Result<()> {
         confirmed?;
         let gaps: Vec<_> = received.events.iter().filter(|event| event["event"] == "gap").collect();
         ensure!(gaps.is_empty(), "{gaps:#?}");
-        let late = received.events.iter().find(|event| event["late"] == true);
+        let is_unseen = |event: &&Value| {
+            event["boot_ns"].as_str().and_then(|at| at.parse().ok()).is_some_and(|at: u64| at > killed_at)
+        };
+        let late = received.events.iter().filter(is_unseen).find(|event| event["late"] == true);
         ensure!(late.is_none(), "it was in the rings in its order: {late:#?}");
         let found = ensure_exactly(&received, &words)?;
         let killed = &found[PAUSE_KILLED];

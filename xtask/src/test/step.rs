@@ -106,16 +106,24 @@ pub(super) fn side_by_side(
     });
 }
 
-/// libtest's report about failed cases, from its heading to the closing line.
+/// libtest's report about failed cases, from its heading to the closing line: of each case its name and the first lines
+/// that it printed. All of it stands where it was printed; this is for the end of the run, of which a CI service may show
+/// little more.
 #[derive(Default)]
 struct Failures {
     lines: Vec<String>,
     is_within: bool,
+    /// Of the case that is being told.
+    told: usize,
 }
 
 impl Failures {
-    /// Of one step: enough for some cases, each with what it printed.
-    const MOST: usize = 400;
+    /// Of one case.
+    const MOST_LINES: usize = 12;
+    /// Of one line, in bytes.
+    const LONGEST: usize = 400;
+    /// Of one step.
+    const MOST: usize = 100;
 
     fn read(&mut self, line: &str) {
         let line = line.trim_end();
@@ -123,9 +131,22 @@ impl Failures {
             "failures:" => self.is_within = true,
             "successes:" => self.is_within = false,
             _ if closing_line(line).is_some() => self.is_within = false,
-            _ if self.is_within && self.lines.len() < Self::MOST => self.lines.push(line.to_owned()),
+            _ if self.is_within => self.keep(line),
             _ => {}
         }
+    }
+
+    fn keep(&mut self, line: &str) {
+        if line.starts_with("---- ") {
+            self.told = 0;
+        }
+        self.told += 1;
+        if self.told > Self::MOST_LINES || self.lines.len() >= Self::MOST {
+            return;
+        }
+        let end = line.floor_char_boundary(Self::LONGEST);
+        let (start, rest) = line.split_at(end);
+        self.lines.push(if rest.is_empty() { start.to_owned() } else { format!("{start}…") });
     }
 }
 
@@ -168,6 +189,20 @@ mod tests {
                     test result: FAILED. 0 passed; 1 failed; 0 ignored\nafter\n";
         said.lines().for_each(|line| failures.read(line));
         assert_eq!(failures.lines, ["", "---- a stdout ----", "Error: no", "", "    a", ""]);
+    }
+
+    /// A case may print a whole stream.
+    #[test]
+    fn of_a_long_report_the_start_is_kept() {
+        let mut failures = Failures::default();
+        failures.read("failures:");
+        for case in ["a", "b"] {
+            failures.read(&format!("---- {case} stdout ----"));
+            (0..1000).for_each(|_| failures.read(&"é".repeat(1000)));
+        }
+        assert_eq!(failures.lines.len(), 2 * Failures::MOST_LINES);
+        assert!(failures.lines.contains(&"---- b stdout ----".to_owned()));
+        assert!(failures.lines.iter().all(|line| line.len() <= Failures::LONGEST + "…".len()));
     }
 
     /// The first waits for the second, which ends only if both run at the same time.

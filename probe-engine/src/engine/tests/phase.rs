@@ -226,6 +226,34 @@ fn an_init_container_that_is_quicker_than_the_answer_ran_all_the_same() {
     );
 }
 
+/// No bundle is left when the agent gets to read it. The answer comes after the end of the second container, and after
+/// that of the sandbox.
+#[test]
+fn containers_that_are_gone_before_anything_names_them_are_part_of_the_start() {
+    for answered_at in [2200, 2400] {
+        let mut story = Story::new();
+        sandbox(&mut story);
+        container(&mut story, 'c', "init", SECOND);
+        ends(&mut story, 'c', 1080, 0);
+        container(&mut story, 'e', "main", 2 * SECOND);
+        ends(&mut story, 'e', 2100, 0);
+        let is_answer =
+            |seen: &Observation| matches!(&seen.fact, Fact::ContainerFound(it) if it.role == Role::Container);
+        story.facts.retain(|seen| !is_answer(seen));
+        story.at(1100).listed(Fact::ContainerUnknown(id('c')));
+        story.at(answered_at).listed(Fact::ContainerUnknown(id('e')));
+        story.at(2300).exit(Who::new(644, SHIM, "pause").within(21, POD_NETNS), TOP | class::PAUSE, 0);
+        check(
+            &story,
+            MINUTE,
+            "
+                100..2070: prepare 50, netns 10, bridge 200, between 5, portmap 35, pause 100, image 500, runtime 20, cgroup 50, init 10, image 920, runtime 20, cgroup 50
+                told 1
+            ",
+        );
+    }
+}
+
 #[test]
 fn an_init_container_that_takes_long_revises_the_start() {
     let mut story = Story::new();

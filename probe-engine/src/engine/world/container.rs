@@ -331,6 +331,8 @@ impl World {
             return;
         }
         self.run_ended(ctx.at, id, Some(end.code));
+        self.infer_role(id);
+        let role = self.containers.get(id).and_then(|row| row.role);
         let ran = (!listed).then(|| ctx.at.since(since));
         let wait = if role.is_some() { Wait::Name } else { Wait::Role(Role::Container) };
         let what = ChangeKind::ContainerExited { process: process.clone(), end: end.clone(), ran };
@@ -377,6 +379,7 @@ impl World {
             self.schedule_reap(ctx.at);
             self.kernel_ended(ctx.at, id, None);
             self.run_ended(ctx.at, id, None);
+            self.infer_role(id);
         }
         let pod = self.containers.get(id).and_then(|row| row.pod);
         self.stop(ctx, id, why);

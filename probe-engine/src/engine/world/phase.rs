@@ -141,15 +141,16 @@ pub(super) fn listening(world: &World, row: &Sandbox) -> Vec<Listening> {
     Members::of(world, row).parts.iter().filter_map(listens).collect()
 }
 
-/// When a start is reported if nothing more happens. If the sandbox is over: at once. If the pod's containers are known
-/// and have begun: [`SETTLED`] after the last one began. If one is missing: [`WAIT`] after the last sign. If the
-/// containers are not known: [`QUIET`] after the last one began, or, if none runs, after the last one ended, because
-/// that one may have been an init container.
+/// When a start is reported if nothing more happens. If the sandbox is over: at once, or, if it is not answered yet what
+/// one of its containers was, [`QUIET`] later. If the pod's containers are known and have begun: [`SETTLED`] after the
+/// last one began. If one is missing: [`WAIT`] after the last sign. If the containers are not known: [`QUIET`] after the
+/// last one began, or, if none runs, after the last one ended, because that one may have been an init container.
 pub(super) fn settles_at(world: &World, row: &Sandbox) -> Option<Timestamp> {
     let Members { parts, known, missing } = Members::of(world, row);
     let last = parts.last()?.started_at;
     if let Some(over) = row.over_at() {
-        return Some(over.max(last));
+        let wait = if world.has_unanswered(row) { QUIET } else { Duration::ZERO };
+        return Some(over.max(last) + wait);
     }
     if known && missing.is_empty() {
         return Some(last + SETTLED);

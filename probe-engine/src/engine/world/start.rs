@@ -146,10 +146,14 @@ impl World {
         }
     }
 
-    /// The sandbox is over, so no further container can come.
+    /// The sandbox is over, so no further container can come. One that has come may still be without an answer to what
+    /// it is.
     pub(super) fn start_over(&mut self, ctx: EventContext, id: &ContainerId) {
         let is_open = |row: &&Sandbox| row.work.started_at.is_none() && !row.containers().is_empty();
-        if self.sandboxes.recall(id).filter(is_open).is_some() {
+        let Some(row) = self.sandboxes.recall(id).filter(is_open) else { return };
+        if self.has_unanswered(row) {
+            self.start_turns(id);
+        } else {
             self.started_in(EventContext { origin: Origin::Agent, ..ctx }, id);
         }
     }
@@ -196,6 +200,18 @@ impl World {
 
     pub(in crate::engine) fn pod_of_row(&self, row: &Sandbox) -> Option<u64> {
         row.pod.or_else(|| self.pods.by_uid(row.reported.pod.uid.as_ref()?))
+    }
+
+    /// Whether a program ran in the pod that may be one of this sandbox's containers: what it is was asked for, and not
+    /// answered yet.
+    pub(in crate::engine) fn has_unanswered(&self, sandbox: &Sandbox) -> bool {
+        let is_unanswered = |row: &container::Container| {
+            row.role.is_none()
+                && row.question.is_open
+                && row.run.began.is_some_and(|began| !began.listed && began.at >= sandbox.first_at)
+        };
+        let pod = self.pod_of_row(sandbox);
+        pod.is_some_and(|pod| self.containers.group(container::Group::Pod(pod)).any(is_unanswered))
     }
 
     /// When the latest container of this sandbox was announced that has not run yet and is not known to be a restart.

@@ -2,11 +2,12 @@
 
 use super::{Container, State};
 use crate::{
-    engine::world::{EventContext, World, argv::Made, hint::Hint, presence::Voucher},
+    engine::world::{EventContext, World, argv::Made, hint::Hint, presence::Voucher, sandbox::Sandbox},
     model::{
         change::{Question, StopReason},
         fact::{ContainerFound, NameSource, Role},
         id::ContainerId,
+        time::Timestamp,
     },
 };
 
@@ -70,6 +71,36 @@ impl World {
         if let Some(row) = self.containers.rows.get_mut(id) {
             row.question.is_open = false;
         }
+        self.infer_role(id);
+    }
+
+    /// A container has ended before anybody could read what it is, so that no later answer will tell. If its pod had
+    /// just one sandbox when its program began, it was a container of that sandbox: a sandbox is known as one before
+    /// its own program begins, by its CNI calls, its namespace or the name of that program.
+    pub(super) fn infer_role(&mut self, id: &ContainerId) {
+        let Some(row) = self.containers.get(id) else { return };
+        let State::Exited { at } = row.state else { return };
+        let Some(began) = row.run.began.filter(|began| !began.listed) else { return };
+        if row.role.is_some() || row.question.is_open {
+            return;
+        }
+        let sandbox = row.sandbox.clone().or_else(|| self.only_sandbox_at(row.pod?, began.at));
+        let Some(sandbox) = sandbox else { return };
+        let code = row.run.code;
+        if let Some(row) = self.containers.rows.get_mut(id) {
+            row.role = Some(Role::Container);
+            row.sandbox = Some(sandbox);
+        }
+        self.container_ran(id);
+        self.run_ended(at, id, code);
+    }
+
+    /// The pod's sandbox at that time, if it had no other.
+    fn only_sandbox_at(&self, pod: u64, at: Timestamp) -> Option<ContainerId> {
+        let is_of_then = |row: &&Sandbox| row.first_at <= at && row.over_at().is_none_or(|over| at <= over);
+        let mut all = self.all_of_pod(pod).into_iter().filter(is_of_then);
+        let only = all.next()?.id.clone();
+        all.next().is_none().then_some(only)
     }
 
     /// Stores the facts of a hint about a container that is known to exist.
@@ -149,7 +180,6 @@ impl World {
     fn sandbox_of(&mut self, ctx: EventContext, id: &ContainerId) {
         let Some(row) = self.containers.get(id) else { return };
         let (sandbox, pod) = (row.sandbox.clone(), row.pod);
-        // If the pod was seen from its beginning, its sandbox is not older than the agent's observation, and existed
         // If the agent saw the making of the pod's cgroup, the sandbox is not from before the agent. It existed by the
         // time of this container's first sign. Otherwise its age is not known.
         let is_young = pod.is_some_and(|pod| self.is_seen_from_birth(pod));
