@@ -32,6 +32,24 @@ fn the_manifests_are_the_rendered_chart() -> Result<()> {
     Ok(())
 }
 
+/// What Helm runs on each node at an uninstall, for those who install without Helm.
+#[test]
+fn the_manifest_of_an_uninstall_is_the_rendered_chart() -> Result<()> {
+    let rendered = render::with_hooks(&[BASE])?;
+    let is_it = |document: &&str| {
+        document.contains("kind: DaemonSet\n") && document.contains("helm.sh/hook: post-delete\n")
+    };
+    let document = rendered.split("---\n").find(is_it).context("it is not rendered")?;
+    let hooks = |line: &&str| line.contains("helm.sh/hook") || line.trim() == "annotations:";
+    let lines: String =
+        document.lines().filter(|line| !hooks(line)).map(|line| format!("{line}\n")).collect();
+    golden::expect(
+        &render::root().join("deploy/manifests/detach/detach.yaml"),
+        &without_helm(&format!("---\n{lines}")),
+    );
+    Ok(())
+}
+
 #[test]
 fn helm_lint_finds_nothing() -> Result<()> {
     let chart = render::chart().display().to_string();

@@ -75,7 +75,7 @@ fn every_object_fits_its_type() -> Result<()> {
 
 #[test]
 fn every_kustomize_object_fits_its_type() -> Result<()> {
-    for folder in ["deploy/manifests", "deploy/manifests/monitoring"] {
+    for folder in ["deploy/manifests", "deploy/manifests/monitoring", "deploy/manifests/detach"] {
         check(&render::objects(&render::kustomize(folder)?)?).context(folder)?;
     }
     Ok(())

@@ -42,9 +42,14 @@ pub(crate) fn template_for(kubernetes: &str, sets: &[&str]) -> Result<String> {
     render(kubernetes, sets, &["--no-hooks"])
 }
 
+/// The text of everything that the chart renders, with what Helm runs at an uninstall.
+pub(crate) fn with_hooks(sets: &[&str]) -> Result<String> {
+    render(KUBERNETES, sets, &[])
+}
+
 /// The objects that Helm makes at an uninstall.
 pub(crate) fn at_uninstall(sets: &[&str]) -> Result<Vec<Value>> {
-    let mut all = objects(&render(KUBERNETES, sets, &[])?)?;
+    let mut all = objects(&with_hooks(sets)?)?;
     all.retain(|object| object["metadata"]["annotations"]["helm.sh/hook"] == "post-delete");
     Ok(all)
 }

@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -27,6 +27,7 @@ use probe_user::{
 use serde_json::Value;
 use tests::{
     live::{Live, Setup, load},
+    loaded::{programs, until_gone},
     machine,
     succession::{End, Place, check_numbers, scattered},
 };
@@ -212,12 +213,7 @@ fn detach_leaves_nothing_behind() -> Result<()> {
     ensure!(!own.is_empty(), "the hooks ended with the agent");
     let said = place.detach()?;
     ensure!(said.contains("hooks are detached") && !place.pins.exists(), "{said}");
-    // The kernel frees programs behind a grace period.
-    let deadline = Instant::now() + machine::patience();
-    while !programs()?.is_disjoint(&own) {
-        ensure!(Instant::now() < deadline, "programs are left of {own:?}");
-        thread::sleep(Duration::from_millis(20));
-    }
+    until_gone(&own)?;
     ensure!(place.detach()?.contains("nothing is pinned"), "it can be run again");
     Ok(())
 }
@@ -367,10 +363,4 @@ fn hooks_that_nobody_reads_for_long_do_nothing() -> Result<()> {
     let away = finished.seen.iter().any(|one| matches!(one.fact, Fact::AgentAway { .. }));
     ensure!(away, "nothing is told of it");
     Ok(())
-}
-
-/// The ids of the eBPF programs in the kernel.
-fn programs() -> Result<BTreeSet<u32>> {
-    let all: Result<Vec<_>, _> = aya::programs::loaded_programs().collect();
-    Ok(all?.iter().map(aya::programs::ProgramInfo::id).collect())
 }

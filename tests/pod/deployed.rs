@@ -3,12 +3,13 @@
 
 mod deployment;
 
-use std::{collections::BTreeSet, fs, io::ErrorKind, process::Command};
+use std::{collections::BTreeSet, fs, io::ErrorKind, path::Path, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tests::{
-    clock, command, keyed::Faults, machine, node::Node, program, prometheus::Prometheus, story, story::Stage,
+    clock, command, keyed::Faults, loaded, machine, node::Node, program, prometheus::Prometheus, story,
+    story::Stage,
 };
 
 use deployment::{Changes, Deployment};
@@ -48,6 +49,9 @@ fn the_deployed_agent_reports_a_leak_and_prometheus_alerts() -> Result<()> {
         if machine::has_kprobes() { &[] } else { &["NET_ADMIN", "NET_BROADCAST", "SYSLOG"] };
     let capabilities = capabilities.iter().map(ToString::to_string).collect();
     let changes = Changes { arguments: store(&node)?, capabilities, ..Changes::default() };
+    // Of other tests' agents.
+    detach()?;
+    let before = loaded::programs()?;
     let mut agent = Deployment::start(&node, changes)?;
     agent.wait_ready()?;
     agent.check_rights()?;
@@ -92,6 +96,12 @@ fn the_deployed_agent_reports_a_leak_and_prometheus_alerts() -> Result<()> {
 
     agent.end()?;
     stage.clean()?;
+    let left = loaded::programs()?.difference(&before).copied().collect();
+    ensure!(!BTreeSet::is_empty(&left), "the hooks ended with the agent");
+    let said = deployment::uninstall(&node)?;
+    ensure!(said.contains("hooks are detached; /sys/fs/bpf/sandprobe is removed"), "{said}");
+    ensure!(!Path::new("/sys/fs/bpf/sandprobe").exists(), "the uninstall has left pins");
+    loaded::until_gone(&left)?;
     node.stop()
 }
 

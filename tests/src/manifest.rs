@@ -1,4 +1,4 @@
-//! The agent's pod from `deploy/manifests`. It is translated into the kubelet's CRI configuration and probes, and
+//! The agent's pod from `deploy/manifests`, and the one of an uninstall. Each is translated into the kubelet's CRI configuration and probes, and
 //! into the Prometheus operator's scrape configuration. So the tests run what is deployed.
 //!
 //! **Invariant:** a field that is not translated is an error.
@@ -25,6 +25,8 @@ pub use probe::Probe;
 pub use scrape::scrape;
 
 const MANIFEST: &str = include_str!("../../deploy/manifests/sandprobe.yaml");
+/// What is applied after an uninstall.
+const DETACH: &str = include_str!("../../deploy/manifests/detach/detach.yaml");
 /// Fields for the API server, the scheduler and the kubelet. They do not reach the runtime.
 const ELSEWHERE: [&str; 11] = [
     "automountServiceAccountToken",
@@ -78,14 +80,33 @@ pub struct Agent {
 /// The pod of the DaemonSet for this node.
 pub fn agent(cluster: &Cluster) -> Result<Agent> {
     let spec = daemon_set()?["spec"]["template"]["spec"].clone();
-    only(&spec, &[&ELSEWHERE[..], &["volumes"]].concat())?;
+    let pod = pod(&spec, cluster, ("sandprobe-x7k2p", "5d1cb95b-0000-4000-8000-00000000a6e7"))?;
+    let container = &spec["containers"][0];
+    Ok(Agent {
+        pod,
+        startup: Probe::read(&container["startupProbe"])?,
+        liveness: Probe::read(&container["livenessProbe"])?,
+        readiness: Probe::read(&container["readinessProbe"])?,
+        grace: seconds(&spec["terminationGracePeriodSeconds"])?,
+    })
+}
+
+/// The pod that removes the hooks of this node after an uninstall.
+pub fn detacher(cluster: &Cluster) -> Result<Pod> {
+    let spec = object(DETACH, "DaemonSet")?["spec"]["template"]["spec"].clone();
+    pod(&spec, cluster, ("sandprobe-detach-m4c9z", "5d1cb95b-0000-4000-8000-00000000de7a"))
+}
+
+/// The pod of a DaemonSet, with its name and UID.
+fn pod(spec: &Value, cluster: &Cluster, (name, uid): (&str, &str)) -> Result<Pod> {
+    only(spec, &[&ELSEWHERE[..], &["volumes"]].concat())?;
     let [container] = &array(&spec["containers"])?[..] else {
         bail!("the pod does not have exactly one container")
     };
     only(container, &OF_CONTAINER)?;
     // The kubelet adds it to every container, with and without service links.
     let mut environment = vec![("KUBERNETES_SERVICE_HOST".to_owned(), "10.96.0.1".to_owned())];
-    for variable in array(&container["env"])? {
+    for variable in container["env"].as_array().into_iter().flatten() {
         only(variable, &["name", "value", "valueFrom"])?;
         let value = if variable["valueFrom"].is_null() {
             text(&variable["value"])?
@@ -99,7 +120,7 @@ pub fn agent(cluster: &Cluster) -> Result<Agent> {
     let resources = &container["resources"];
     only(&resources["limits"], &["memory"])?;
     only(&resources["requests"], &["cpu", "memory"])?;
-    let agent = Container {
+    let container = Container {
         arguments: texts(&container["args"])?,
         environment,
         mounts: mounts(&container["volumeMounts"], &spec["volumes"], cluster)?,
@@ -114,15 +135,9 @@ pub fn agent(cluster: &Cluster) -> Result<Agent> {
         host_network: flag(&spec["hostNetwork"])?,
         host_pid: flag(&spec["hostPID"])?,
         is_critical: spec["priorityClassName"] == "system-node-critical",
-        ..Pod::new("sandprobe-x7k2p", "5d1cb95b-0000-4000-8000-00000000a6e7")
+        ..Pod::new(name, uid)
     };
-    Ok(Agent {
-        pod: pod.with(agent),
-        startup: Probe::read(&container["startupProbe"])?,
-        liveness: Probe::read(&container["livenessProbe"])?,
-        readiness: Probe::read(&container["readinessProbe"])?,
-        grace: seconds(&spec["terminationGracePeriodSeconds"])?,
-    })
+    Ok(pod.with(container))
 }
 
 fn daemon_set() -> Result<Value> {
@@ -205,10 +220,13 @@ fn security(context: &Value) -> Result<LinuxContainerSecurityContext> {
     };
     Ok(LinuxContainerSecurityContext {
         capabilities: Some(Capability {
-            add_capabilities: texts(&context["capabilities"]["add"])?,
+            add_capabilities: match &context["capabilities"]["add"] {
+                Value::Null => Vec::new(),
+                names => texts(names)?,
+            },
             drop_capabilities: texts(&context["capabilities"]["drop"])?,
         }),
-        privileged: flag(&context["privileged"])?,
+        privileged: context["privileged"] == true,
         namespace_options: None,
         run_as_user: number("runAsUser"),
         run_as_group: number("runAsGroup"),

@@ -246,7 +246,7 @@ impl World {
             Fact::AddressFound(it) => self.address_found(ctx, it),
             Fact::CgroupFound { cgroup, populated } => self.cgroup_found(ctx, cgroup, populated),
             Fact::ContainerFound(it) => self.container_found(ctx, it),
-            Fact::ContainerUnknown(id) => self.container_unknown(&id),
+            Fact::ContainerUnknown(id) => self.container_unknown(ctx, &id),
             Fact::PodFound { uid, namespace, name, source } => {
                 self.pod_found(ctx, uid, namespace, name, source)
             }

@@ -169,13 +169,8 @@ impl Deployment {
         Ok(())
     }
 
-    /// Its log in the runtime's format: `TIME stdout F TEXT`.
     fn log(&self) -> Result<String> {
-        let name = &self.agent.pod.containers.first().context("the agent")?.name;
-        let log = Kubelet::log_directory(&self.agent.pod).join(name).join("0.log");
-        let text = fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
-        let line = |line: &str| Some(format!("{}\n", line.splitn(4, ' ').nth(3)?));
-        Ok(text.lines().filter_map(line).collect())
+        log(&self.agent.pod)
     }
 }
 
@@ -186,6 +181,31 @@ impl Drop for Deployment {
             self.kubelet.end(&self.agent.pod).ok();
         }
     }
+}
+
+/// Runs the pod of an uninstall. Returns what it said once it was done.
+pub(super) fn uninstall(node: &Node) -> Result<String> {
+    let pod = manifest::detacher(&Cluster { node: NODE.to_owned(), ..Cluster::default() })?;
+    let mut kubelet = node.kubelet()?;
+    kubelet.prepare(&pod)?;
+    let sandbox = kubelet.run_sandbox(&pod, 0)?;
+    let container = pod.containers.first().context("its container")?;
+    kubelet.run_container(&pod, &sandbox, container, 0)?;
+    // It lingers until it is removed.
+    let said = clock::poll("what the uninstall says", machine::patience(), || {
+        Ok(Some(log(&pod)?).filter(|said| !said.is_empty()))
+    });
+    kubelet.end(&pod)?;
+    said
+}
+
+/// The log of the pod's container in the runtime's format: `TIME stdout F TEXT`.
+fn log(pod: &Pod) -> Result<String> {
+    let name = &pod.containers.first().context("its container")?.name;
+    let log = Kubelet::log_directory(pod).join(name).join("0.log");
+    let text = fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
+    let line = |line: &str| Some(format!("{}\n", line.splitn(4, ' ').nth(3)?));
+    Ok(text.lines().filter_map(line).collect())
 }
 
 /// Makes the mounts shared, as systemd does on every node. Without that, a runtime passes no mounts on to a

@@ -243,6 +243,7 @@ fn containers_that_are_gone_before_anything_names_them_are_part_of_the_start() {
         story.at(1100).listed(Fact::ContainerUnknown(id('c')));
         story.at(answered_at).listed(Fact::ContainerUnknown(id('e')));
         story.at(2300).exit(Who::new(644, SHIM, "pause").within(21, POD_NETNS), TOP | class::PAUSE, 0);
+        story.facts.sort_by_key(|seen| seen.at);
         check(
             &story,
             MINUTE,
@@ -251,6 +252,9 @@ fn containers_that_are_gone_before_anything_names_them_are_part_of_the_start() {
                 told 1
             ",
         );
+        let told = format!("{} pod.started", answered_at.max(2300));
+        let lines = story.run();
+        assert!(lines.iter().any(|line| line.starts_with(&told)), "{told} is not in {lines:#?}");
     }
 }
 

@@ -64,14 +64,26 @@ impl World {
         }
         let ContainerFound { id, role, sandbox, name, pod, source, started } = it;
         let role = Some(role);
-        self.hint(ctx, Hint { at: ctx.at, role, sandbox, name, pod, started, ..Hint::new(id, source) });
+        let hint = Hint { at: ctx.at, role, sandbox, name, pod, started, ..Hint::new(id.clone(), source) };
+        self.hint(ctx, hint);
+        self.answered(ctx, &id);
     }
 
-    pub(in crate::engine::world) fn container_unknown(&mut self, id: &ContainerId) {
+    pub(in crate::engine::world) fn container_unknown(&mut self, ctx: EventContext, id: &ContainerId) {
         if let Some(row) = self.containers.rows.get_mut(id) {
             row.question.is_open = false;
         }
         self.infer_role(id);
+        self.answered(ctx, id);
+    }
+
+    /// A sandbox that is over may have waited for this answer.
+    fn answered(&mut self, ctx: EventContext, id: &ContainerId) {
+        let sandbox = self.containers.get(id).and_then(|row| row.sandbox.clone());
+        let is_over = |id: &ContainerId| self.sandboxes.recall(id).is_some_and(|row| row.over_at().is_some());
+        if let Some(sandbox) = sandbox.filter(is_over) {
+            self.start_over(ctx, &sandbox);
+        }
     }
 
     /// A container has ended before anybody could read what it is, so that no later answer will tell. If its pod had
