@@ -29,7 +29,7 @@ use self::{
     together::Answer,
 };
 use super::{CANNOT, args::Form, output, say, usage};
-use crate::model::finding::Kind;
+use crate::{config::duration, model::finding::Kind};
 
 /// The name by which kubectl finds its plugin.
 const NAME: &str = "kubectl-sandprobe";
@@ -54,15 +54,22 @@ pub(super) struct Cluster {
     #[arg(short, long, value_name = "FORM", default_value = "text", global = true)]
     output: Form,
 
-    /// How long each node may take, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "30", global = true,
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
-    timeout: u64,
+    /// How long each node may take; a number alone is in seconds, as with kubectl
+    #[arg(long, value_name = "TIME", default_value = "30s", global = true, value_parser = patience)]
+    timeout: Duration,
 
     /// How many nodes are asked at once
     #[arg(long, value_name = "COUNT", default_value = "16", global = true,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     parallel: u16,
+}
+
+/// `30s`, or `30`; not longer than anybody waits.
+fn patience(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map(Duration::from_secs);
+    let patience = seconds.or_else(|_| duration(text))?;
+    let may_be = Duration::from_secs(1)..=Duration::from_secs(3600);
+    if may_be.contains(&patience) { Ok(patience) } else { Err(format!("{text:?} is not from 1s to 1h")) }
 }
 
 const EXIT_CODES: &str = "\
@@ -187,7 +194,7 @@ pub(super) fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 impl Cluster {
     fn run(&self) -> anyhow::Result<u8> {
-        let patience = Duration::from_secs(self.timeout);
+        let patience = self.timeout;
         let kubectl = Kubectl {
             context: self.which.context.clone(),
             kubeconfig: self.which.kubeconfig.clone(),
@@ -290,6 +297,21 @@ mod tests {
     #[test]
     fn the_commands_are_consistent() {
         Cluster::command().debug_assert();
+    }
+
+    #[test]
+    fn the_time_of_a_node_is_as_kubectl_takes_it() {
+        let timeout = |word: &str| {
+            let words = ["kubectl-sandprobe", "--timeout", word, "leaks"];
+            Cluster::try_parse_from(words).map(|it| it.timeout.as_millis()).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            ["3", "3s", "2m", "1500ms"].map(|word| timeout(word).ok()),
+            [3000, 3000, 120_000, 1500].map(Some)
+        );
+        for word in ["0", "500ms", "2h", "3 s", "soon", ""] {
+            assert!(timeout(word).is_err_and(|why| why.contains("--timeout")), "{word}");
+        }
     }
 
     #[test]
