@@ -4,6 +4,7 @@
 mod belief;
 mod deployed;
 mod events;
+mod flat;
 mod full_ring;
 mod harness;
 mod life;

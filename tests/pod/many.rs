@@ -24,7 +24,7 @@ fn many_pods_at_once_are_reported_apart() -> Result<()> {
     let mut stream = Stream::start(&["watch"])?;
     let lives = live_many(&node.kubelet()?, count, concurrency)?;
     until_gone(&mut stream, &lives)?;
-    let held = stream.memory()?;
+    let held = stream.held()?.memory;
     let (mut received, stderr) = stream.end()?;
     let named = name_containers(&mut received.events, &names_in(&lives));
     ensure!(named <= count, "{named} events of {count} pods do not name their container");

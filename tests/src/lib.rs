@@ -16,7 +16,8 @@
 //! * [`storm`] starts programs as fast as the machine can.
 //! * [`browser`] drives a real browser, and [`site`] serves its pages.
 //! * [`live`] attaches the hooks and returns their observations. [`skipped`] reads which runs of them the kernel
-//!   skipped. [`loaded`] lists the programs that are in the kernel.
+//!   skipped. [`loaded`] lists the programs that are in the kernel, [`held`] says
+//!   what a running agent holds.
 //!
 //! The modules that need a feature are listed by feature below.
 
@@ -38,6 +39,8 @@ pub mod browser;
 #[cfg(feature = "browser")]
 pub mod site;
 
+#[cfg(any(feature = "kernel", feature = "node"))]
+pub mod held;
 #[cfg(any(feature = "kernel", feature = "node"))]
 pub mod loaded;
 #[cfg(any(feature = "kernel", feature = "node"))]

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{BufRead as _, BufReader},
     process::{Child, ChildStderr, Command, Stdio},
     sync::{
@@ -13,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{cgroupfs, guard::cgroup::CgroupGuard, machine, refusal, skipped};
+use crate::{cgroupfs, guard::cgroup::CgroupGuard, held::Held, machine, refusal, skipped};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::{
     sys::signal::{Signal, kill},
@@ -184,25 +183,9 @@ impl Stream {
         format!("{state}\n{}\nthe last of {} lines:\n{last}", self.said.text(), lines.len())
     }
 
-    /// The resident memory of the agent in bytes: its own memory and its mapped rings. The pages of its program file
-    /// do not count, because the kernel shares them and the page cache decides how many are mapped.
-    pub fn memory(&self) -> Result<u64> {
-        let process = format!("/proc/{}", self.child.id());
-        let program = fs::read_link(format!("{process}/exe"))?;
-        let program = program.to_str().context("the program's path is not UTF-8")?;
-        let mut is_program = false;
-        let mut kib = 0;
-        for line in fs::read_to_string(format!("{process}/smaps"))?.lines() {
-            if let Some(size) = line.strip_prefix("Rss:") {
-                let size: u64 = size.trim().trim_end_matches(" kB").parse()?;
-                kib += if is_program { 0 } else { size };
-            } else if line.starts_with(|first: char| first.is_ascii_hexdigit() && !first.is_ascii_uppercase())
-            {
-                is_program = line.ends_with(program);
-            }
-        }
-        ensure!(kib > 0, "{process}/smaps has no resident memory");
-        Ok(kib * 1024)
+    /// What the agent holds now.
+    pub fn held(&self) -> Result<Held> {
+        Held::of(self.child.id())
     }
 
     /// Interrupts it as ctrl-C does. Returns its events and its standard error.
