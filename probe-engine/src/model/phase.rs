@@ -68,6 +68,9 @@ pub struct Listening {
     pub gapped: bool,
     /// The node was suspended meanwhile.
     pub suspended: bool,
+    /// What the pod's cgroup counted in this time.
+    #[serde(default)]
+    pub pressure: Pressure,
 }
 
 /// What the node was about.

@@ -9,7 +9,7 @@ use crate::{
     engine::share::Share,
     model::{
         change::ContainerRef,
-        fact::{Listener, PodName},
+        fact::{CpuUse, Listener, PodName, Pressure},
         phase::{Cause, Kind, Listening, Phase, Start},
     },
 };
@@ -81,6 +81,7 @@ pub(crate) fn socket(socket: Listener) -> String {
 #[must_use]
 pub(crate) fn listening(it: &Listening) -> Vec<String> {
     let mut said = vec![socket(it.socket)];
+    load(&it.pressure, it.took(), &mut said);
     if it.gapped {
         said.push("something was lost meanwhile".to_owned());
     }
@@ -131,30 +132,59 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     if matches!(phase.kind, Kind::Init) {
         said.push("inferred to be an init container".to_owned());
     }
-    let of = |part: Duration| format!("{} of {}", span(part), span(whole));
     if !teardown.is_zero() {
-        said.push(format!("other network namespaces were taken apart for {}", of(*teardown)));
+        let (teardown, whole) = (span(*teardown), span(whole));
+        said.push(format!("other network namespaces were taken apart for {teardown} of {whole}"));
     }
+    load(pressure, whole, &mut said);
+    if phase.gapped {
+        said.push("something was lost meanwhile".to_owned());
+    }
+    said
+}
+
+/// What the pod's cgroup counted in this time, as far as it may be why it took so long.
+fn load(pressure: &Pressure, whole: Duration, said: &mut Vec<String>) {
     if let Some(cpu) = pressure.cpu.filter(|cpu| cpu.periods > 0 || !cpu.throttled.is_zero()) {
-        said.push(format!("throttled {} of {} ({} periods)", span(cpu.throttled), span(whole), cpu.periods));
+        let throttled =
+            format!("throttled {} of {} ({} periods)", span(cpu.throttled), span(whole), cpu.periods);
+        said.push(throttled + &limit(&cpu, whole));
     }
     if let Some(memory) = pressure.memory.filter(|it| it.high + it.max + it.oom > 0) {
         let counts = [(memory.high, "high"), (memory.max, "max"), (memory.oom, "oom")];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let counts: Vec<String> = counts.map(|(count, name)| format!("{name} {count} times")).collect();
-        said.push(format!("memory limit reached: {}", counts.join(", ")));
+        let limit =
+            memory.limit.map(|bytes| format!("; the limit is {}", quantity(bytes))).unwrap_or_default();
+        said.push(format!("memory limit reached: {}{limit}", counts.join(", ")));
     }
     let stalls = [(pressure.cpu_stall, "CPU"), (pressure.memory_stall, "memory"), (pressure.io_stall, "I/O")];
     for (stall, name) in stalls {
         // A small wait is normal, so it is not mentioned.
         if let Some(stall) = stall.filter(|stall| stall.some * 10 >= whole && !stall.some.is_zero()) {
-            said.push(format!("waited for {name} {}", of(stall.some)));
+            said.push(format!("waited for {name} {} of {}", span(stall.some), span(whole)));
         }
     }
-    if phase.gapped {
-        said.push("something was lost meanwhile".to_owned());
-    }
-    said
+}
+
+/// The limit that held it back, and about how much it would have used without one: what it used in the time in which it
+/// could run. Nothing of the latter if it could hardly ever.
+fn limit(cpu: &CpuUse, whole: Duration) -> String {
+    const STEP: u128 = 50;
+    let Some(limit) = cpu.limit else { return String::new() };
+    let ran = whole.saturating_sub(cpu.throttled);
+    let needs =
+        if ran * 10 < whole { None } else { (cpu.used.as_nanos() * 1000).checked_div(ran.as_nanos()) };
+    let needs = needs.map(|needs| needs.div_ceil(STEP) * STEP).filter(|needs| *needs > u128::from(limit));
+    let needs = needs.map(|needs| format!("; about {needs}m would do")).unwrap_or_default();
+    format!(" by a limit of {limit}m{needs}")
+}
+
+/// Bytes as Kubernetes writes them: `64Mi`.
+fn quantity(bytes: u64) -> String {
+    let units = [(30, "Gi"), (20, "Mi"), (10, "Ki")];
+    let whole = units.into_iter().find(|(bits, _)| bytes > 0 && bytes.trailing_zeros() >= *bits);
+    whole.map_or_else(|| bytes.to_string(), |(bits, unit)| format!("{}{unit}", bytes >> bits))
 }
 
 /// `3.21 s, slowest cni bridge 2.00 s`, and why it is incomplete.
@@ -169,4 +199,48 @@ pub(crate) fn summary(start: &Start) -> String {
     }
     let marks = marks(start);
     if marks.is_empty() { said } else { format!("{said} ({})", marks.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{CpuUse, Pressure, load, quantity};
+    use crate::model::fact::MemoryEvents;
+
+    fn said(pressure: Pressure) -> String {
+        let mut said = Vec::new();
+        load(&pressure, Duration::from_secs(8), &mut said);
+        said.join(" | ")
+    }
+
+    #[test]
+    fn a_limit_is_told_with_what_would_do() {
+        let cpu = |used: u64, throttled, limit| {
+            let (used, throttled) = (Duration::from_millis(used), Duration::from_millis(throttled));
+            said(Pressure {
+                cpu: Some(CpuUse { used, throttled, periods: 57, limit }),
+                ..Pressure::default()
+            })
+        };
+        assert_eq!(
+            cpu(800, 5700, Some(100)),
+            "throttled 5.70 s of 8.00 s (57 periods) by a limit of 100m; about 350m would do"
+        );
+        assert_eq!(cpu(800, 5700, None), "throttled 5.70 s of 8.00 s (57 periods)");
+        // It could hardly run, and what it used may be another container's.
+        let only = "throttled 7.90 s of 8.00 s (57 periods) by a limit of 100m";
+        assert_eq!(cpu(800, 7900, Some(100)), only);
+        assert_eq!(cpu(0, 7900, Some(100)), only);
+        assert_eq!(cpu(9, 20_000, Some(100)), "throttled 20.00 s of 8.00 s (57 periods) by a limit of 100m");
+    }
+
+    #[test]
+    fn a_limit_of_memory_is_told_as_kubernetes_writes_it() {
+        let memory = Some(MemoryEvents { high: 7, max: 0, oom: 0, limit: Some(48 << 20) });
+        let told = said(Pressure { memory, ..Pressure::default() });
+        assert_eq!(told, "memory limit reached: high 7 times; the limit is 48Mi");
+        let written = [0, 1, 1000, 1 << 10, 3 << 19, 1 << 40].map(quantity);
+        assert_eq!(written, ["0", "1", "1000", "1Ki", "1536Ki", "1024Gi"]);
+    }
 }

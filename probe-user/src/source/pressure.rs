@@ -122,8 +122,16 @@ fn cpu(
         own = throttling(unified);
     }
     let used = used.or_else(|| Some(Duration::from_nanos(number(&cpuacct?.read("cpuacct.usage")?)?)));
-    let (throttled, periods) = own.or_else(|| throttling(cpu?)).unwrap_or_default();
-    Some(CpuUse { used: used?, throttled, periods })
+    let own = own.or_else(|| throttling(cpu?)).unwrap_or_default();
+    Some(CpuUse { used: used?, throttled: own.throttled, periods: own.periods, limit: own.limit })
+}
+
+/// How a cgroup was held back, and by which limit in thousandths of a CPU.
+#[derive(Default)]
+struct Throttling {
+    throttled: Duration,
+    periods: u64,
+    limit: Option<u64>,
 }
 
 fn used(unified: &mut OpenCgroup) -> Option<Duration> {
@@ -132,15 +140,35 @@ fn used(unified: &mut OpenCgroup) -> Option<Duration> {
 
 /// Adds up the throttling by the pod's own limit and by its containers' limits. The kernel counts throttling where
 /// the limit is set, and a pod has a limit only if all its containers have one.
-fn throttling(pod: &mut OpenCgroup) -> Option<(Duration, u64)> {
-    let (mut throttled, mut periods) = throttled(&pod.read("cpu.stat")?)?;
-    for container in pod.below(CONTAINERS) {
-        let its = container.read("cpu.stat").and_then(|text| self::throttled(&text));
-        let (more, more_periods) = its.unwrap_or_default();
-        throttled = throttled.saturating_add(more);
-        periods = periods.saturating_add(more_periods);
+fn throttling(pod: &mut OpenCgroup) -> Option<Throttling> {
+    let mut all = own_throttling(pod)?;
+    let mut most = all.throttled;
+    for its in pod.below(CONTAINERS).filter_map(own_throttling) {
+        all.throttled = all.throttled.saturating_add(its.throttled);
+        all.periods = all.periods.saturating_add(its.periods);
+        if its.throttled > most {
+            (most, all.limit) = (its.throttled, its.limit);
+        }
     }
-    Some((throttled, periods))
+    Some(all)
+}
+
+fn own_throttling(cgroup: &mut OpenCgroup) -> Option<Throttling> {
+    let (throttled, periods) = throttled(&cgroup.read("cpu.stat")?)?;
+    let limit = if throttled.is_zero() { None } else { cpu_limit(cgroup) };
+    Some(Throttling { throttled, periods, limit })
+}
+
+/// The quota by its period. v1 has each in a file of its own.
+fn cpu_limit(cgroup: &mut OpenCgroup) -> Option<u64> {
+    let (quota, period): (u64, u64) = if let Some(text) = cgroup.read("cpu.max") {
+        let line = lines(&text).next()?;
+        let (quota, period) = line.split_once(' ')?;
+        (quota.parse().ok()?, period.trim().parse().ok()?)
+    } else {
+        (number(&cgroup.read("cpu.cfs_quota_us")?)?, number(&cgroup.read("cpu.cfs_period_us")?)?)
+    };
+    quota.checked_mul(1000)?.checked_div(period)
 }
 
 /// Converts to microseconds; v1 counts in nanoseconds.
@@ -153,14 +181,29 @@ fn throttled(text: &[u8]) -> Option<(Duration, u64)> {
 fn memory(cgroup: &mut OpenCgroup) -> Option<MemoryEvents> {
     let text = cgroup.read("memory.events")?;
     let [high, max, oom] = ["high", "max", "oom"].map(|name| member(&text, name));
-    Some(MemoryEvents { high: high?, max: max?, oom: oom? })
+    let (high, max, oom) = (high?, max?, oom?);
+    let limit = if high + max == 0 { None } else { memory_limit(cgroup, high > 0) };
+    Some(MemoryEvents { high, max, oom, limit })
+}
+
+/// The limit of the pod or of the container that reached one. `memory.events` counts for all that is below, and
+/// `memory.events.local`, since Linux 5.2, does not.
+fn memory_limit(pod: &mut OpenCgroup, is_high: bool) -> Option<u64> {
+    let (event, file) = if is_high { ("high", "memory.high") } else { ("max", "memory.max") };
+    let limit = |cgroup: &mut OpenCgroup| {
+        member(&cgroup.read("memory.events.local")?, event).filter(|count| *count > 0)?;
+        number(&cgroup.read(file)?)
+    };
+    limit(pod).or_else(|| pod.below(CONTAINERS).find_map(limit))
 }
 
 /// `oom_kill` exists since Linux 4.13.
 fn legacy_memory(cgroup: &mut OpenCgroup) -> Option<MemoryEvents> {
     let max = number(&cgroup.read("memory.failcnt")?)?;
     let oom = cgroup.read("memory.oom_control").and_then(|text| member(&text, "oom_kill"));
-    Some(MemoryEvents { high: 0, max, oom: oom.unwrap_or(0) })
+    let limit =
+        if max == 0 { None } else { cgroup.read("memory.limit_in_bytes").and_then(|text| number(&text)) };
+    Some(MemoryEvents { high: 0, max, oom: oom.unwrap_or(0), limit })
 }
 
 /// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234` (microseconds), and the same for `full`.
@@ -223,17 +266,31 @@ mod tests {
                     "cpu.stat",
                     "usage_usec 3000\nuser_usec 1\nnr_periods 40\nnr_throttled 12\nthrottled_usec 1200000\n",
                 ),
+                ("cpu.max", "25000 100000\n"),
                 ("memory.events", "low 0\nhigh 4\nmax 5\noom 6\noom_kill 7\n"),
+                ("memory.events.local", "low 0\nhigh 0\nmax 5\noom 6\noom_kill 7\n"),
+                ("memory.high", "max\n"),
                 ("io.pressure", psi),
                 ("cpu.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"),
             ],
+        );
+        // What a container reached counts for its pod too.
+        write(
+            root.path(),
+            "sys/fs/cgroup/kubepods/pod1/c1",
+            &[("memory.events.local", "low 0\nhigh 4\nmax 0\noom 0\n"), ("memory.high", "1048576\n")],
         );
         let host = HostRoot::open(root.path()).expect("the root");
         let layout = Layout { hierarchies: vec![hierarchy(0, &[], "/sys/fs/cgroup")] };
         let micros = Duration::from_micros;
         let expected = Pressure {
-            cpu: Some(CpuUse { used: micros(3000), throttled: micros(1_200_000), periods: 12 }),
-            memory: Some(MemoryEvents { high: 4, max: 5, oom: 6 }),
+            cpu: Some(CpuUse {
+                used: micros(3000),
+                throttled: micros(1_200_000),
+                periods: 12,
+                limit: Some(250),
+            }),
+            memory: Some(MemoryEvents { high: 4, max: 5, oom: 6, limit: Some(1 << 20) }),
             cpu_stall: Some(Stall { some: micros(7), full: Duration::ZERO }),
             memory_stall: None,
             io_stall: Some(Stall { some: micros(2500), full: micros(1500) }),
@@ -247,9 +304,22 @@ mod tests {
     fn v1_counts_in_nanoseconds_and_a_hybrid_node_has_what_either_has() {
         let root = tempfile::tempdir().expect("a folder");
         let cpu = ("cpu.stat", "nr_periods 40\nnr_throttled 3\nthrottled_time 5000\n");
-        write(root.path(), "cg/cpu,cpuacct/pod1", &[cpu, ("cpuacct.usage", "9000\n")]);
+        write(
+            root.path(),
+            "cg/cpu,cpuacct/pod1",
+            &[
+                cpu,
+                ("cpuacct.usage", "9000\n"),
+                ("cpu.cfs_quota_us", "1500\n"),
+                ("cpu.cfs_period_us", "100000\n"),
+            ],
+        );
         let oom = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n";
-        write(root.path(), "cg/memory/pod1", &[("memory.failcnt", "8\n"), ("memory.oom_control", oom)]);
+        write(
+            root.path(),
+            "cg/memory/pod1",
+            &[("memory.failcnt", "8\n"), ("memory.oom_control", oom), ("memory.limit_in_bytes", "4096\n")],
+        );
         write(root.path(), "cg/unified/pod1", &[("memory.pressure", "some avg10=0.00 total=1\n")]);
         let host = HostRoot::open(root.path()).expect("the root");
         let layout = Layout {
@@ -261,8 +331,8 @@ mod tests {
         };
         let nanos = Duration::from_nanos;
         let expected = Pressure {
-            cpu: Some(CpuUse { used: nanos(9000), throttled: nanos(5000), periods: 3 }),
-            memory: Some(MemoryEvents { high: 0, max: 8, oom: 2 }),
+            cpu: Some(CpuUse { used: nanos(9000), throttled: nanos(5000), periods: 3, limit: Some(15) }),
+            memory: Some(MemoryEvents { high: 0, max: 8, oom: 2, limit: Some(4096) }),
             memory_stall: Some(Stall { some: nanos(1000), full: Duration::ZERO }),
             ..Pressure::default()
         };
@@ -274,15 +344,17 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let unlimited = ("cpu.stat", "usage_usec 3000\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n");
         let limited = ("cpu.stat", "usage_usec 900\nnr_periods 9\nnr_throttled 8\nthrottled_usec 7000\n");
-        write(root.path(), "cg/pod1", &[unlimited]);
-        write(root.path(), "cg/pod1/a", &[limited]);
-        write(root.path(), "cg/pod1/b", &[unlimited]);
-        write(root.path(), "cg/pod1/c", &[limited]);
+        let more = ("cpu.stat", "usage_usec 900\nnr_periods 9\nnr_throttled 8\nthrottled_usec 7001\n");
+        write(root.path(), "cg/pod1", &[unlimited, ("cpu.max", "max 100000\n")]);
+        write(root.path(), "cg/pod1/a", &[limited, ("cpu.max", "10000 100000\n")]);
+        write(root.path(), "cg/pod1/b", &[unlimited, ("cpu.max", "max 100000\n")]);
+        write(root.path(), "cg/pod1/c", &[more, ("cpu.max", "150000 100000\n")]);
         let host = HostRoot::open(root.path()).expect("the root");
         let layout = Layout { hierarchies: vec![hierarchy(0, &[], "/cg")] };
         let cpu = read(&host, &layout, "/pod1").and_then(|it| it.cpu);
         let micros = Duration::from_micros;
-        assert_eq!(cpu, Some(CpuUse { used: micros(3000), throttled: micros(14_000), periods: 16 }));
+        let limit = Some(1500);
+        assert_eq!(cpu, Some(CpuUse { used: micros(3000), throttled: micros(14_001), periods: 16, limit }));
     }
 
     #[test]
@@ -299,7 +371,10 @@ mod tests {
             Layout { hierarchies: vec![hierarchy(0, &[], "/cg/unified"), hierarchy(1, &["cpu"], "/cg/cpu")] };
         let cpu = read(&host, &layout, "/pod1").and_then(|it| it.cpu);
         let throttled = Duration::from_nanos(5000);
-        assert_eq!(cpu, Some(CpuUse { used: Duration::from_micros(3000), throttled, periods: 3 }));
+        assert_eq!(
+            cpu,
+            Some(CpuUse { used: Duration::from_micros(3000), throttled, periods: 3, limit: None })
+        );
     }
 
     #[test]

@@ -105,7 +105,8 @@ pub(super) fn starts() -> Vec<Start> {
         ],
     );
     whole[4].cause = Cause { adds: 3, failed: 2, wasted: Duration::from_millis(200), ..Cause::default() };
-    let cpu = CpuUse { used: Duration::ZERO, throttled: Duration::from_millis(1200), periods: 12 };
+    let cpu =
+        CpuUse { used: Duration::ZERO, throttled: Duration::from_millis(1200), periods: 12, limit: None };
     whole[12].cause.pressure = Pressure { cpu: Some(cpu), ..Pressure::default() };
     let fall = start(name("shop", "web-0"), "e6f3", whole);
 

@@ -95,7 +95,7 @@ impl Sim {
     /// A pod's cgroup is throttled for a hundredth of all time.
     fn pressure(&self, cgroup: CgroupKey) -> Fact {
         let throttled = Duration::from_nanos(self.now.0 / 100);
-        let cpu = CpuUse { used: throttled, throttled, periods: self.now.0 / 1_000_000_000 };
+        let cpu = CpuUse { used: throttled, throttled, periods: self.now.0 / 1_000_000_000, limit: None };
         Fact::PressureRead(PressureRead {
             cgroup,
             pressure: Pressure { cpu: Some(cpu), ..Pressure::default() },

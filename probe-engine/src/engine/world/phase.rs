@@ -127,8 +127,10 @@ fn among<'a>(
 
 /// When the containers of a start first listened, in the order in which their programs began.
 pub(super) fn listening(world: &World, row: &Sandbox) -> Vec<Listening> {
+    let pod = world.pod_of_row(row);
     let listens = |part: &&ContainerRun| {
         let first = part.listening.filter(|_| !part.listed)?;
+        let pressure = pod.map(|pod| cause::counted(world, pod, part.started_at, first.at));
         Some(Listening {
             container: ContainerRef { id: part.id.clone(), name: part.name.clone() },
             begin: part.started_at,
@@ -136,6 +138,7 @@ pub(super) fn listening(world: &World, row: &Sandbox) -> Vec<Listening> {
             socket: first.socket,
             gapped: cause::is_gapped(world, part.started_at, first.at),
             suspended: world.node.woke_at > part.started_at,
+            pressure: pressure.unwrap_or_default(),
         })
     };
     Members::of(world, row).parts.iter().filter_map(listens).collect()

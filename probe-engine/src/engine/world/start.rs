@@ -8,6 +8,7 @@ use crate::{
         timer,
         world::{
             EventContext, World, container, phase,
+            pod::Pod,
             sandbox::{self, Sandbox},
         },
     },
@@ -76,10 +77,16 @@ impl World {
 
     /// A phase may have ended. If the pod is starting, its cgroup is read.
     pub(super) fn phase_turns(&mut self, pod: Option<u64>) {
-        let Some(row) = pod.and_then(|pod| self.pods.get(&pod)) else { return };
-        if row.start.made_at.is_none() || row.start.is_complete || !row.is_present() {
-            return;
+        let is_starting = |pod: &u64| self.pods.get(pod).is_some_and(|row| !row.start.is_complete);
+        if let Some(pod) = pod.filter(is_starting) {
+            self.ask_pressure(pod);
         }
+    }
+
+    /// Has the pod's cgroup read, if its counters are those of this start.
+    pub(super) fn ask_pressure(&mut self, pod: u64) {
+        let is_its = |row: &&Pod| row.start.made_at.is_some() && row.is_present();
+        let Some(row) = self.pods.get(&pod).filter(is_its) else { return };
         let made = |key| self.cgroups.get(key).filter(|row| row.is_live() && row.created_at.is_some());
         let Some(cgroup) = row.cgroups.iter().find_map(made) else { return };
         let question = Question::Pressure { cgroup: cgroup.key, path: cgroup.path.clone() };
@@ -88,9 +95,12 @@ impl World {
 
     pub(super) fn pressure_read(&mut self, ctx: EventContext, it: PressureRead) {
         let pod = self.cgroups.get(&it.cgroup).and_then(|row| self.pods.by_uid(row.pod.as_ref()?));
-        if let Some(pod) = pod {
-            self.pods.counted(pod, ctx.at, it.pressure);
-        }
+        let Some(pod) = pod else { return };
+        self.pods.counted(pod, ctx.at, it.pressure);
+        let listens = |row: &&Sandbox| row.containers().iter().any(|ran| ran.listening.is_some());
+        let listening: Vec<ContainerId> =
+            self.all_of_pod(pod).into_iter().filter(listens).map(|row| row.id.clone()).collect();
+        listening.iter().for_each(|id| self.start_listens(id));
     }
 
     /// A container of the sandbox began or ended, so the start may be complete after a while.

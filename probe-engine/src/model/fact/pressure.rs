@@ -37,6 +37,9 @@ pub struct CpuUse {
     /// Periods of the limit in which that was so.
     #[serde_as(as = "DisplayFromStr")]
     pub periods: u64,
+    /// The limit that held back most, in thousandths of a CPU; if any did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
 }
 
 /// `memory.events`.
@@ -52,6 +55,10 @@ pub struct MemoryEvents {
     /// And nothing could be reclaimed.
     #[serde_as(as = "DisplayFromStr")]
     pub oom: u64,
+    /// A limit that was reached, in bytes: `memory.high` if that one was, else `memory.max`.
+    #[serde_as(as = "Option<DisplayFromStr>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
 }
 
 /// Pressure stall information (`Documentation/accounting/psi.rst`): how long some, and how long all of the tasks that
@@ -105,6 +112,7 @@ impl CpuUse {
             used: self.used.saturating_sub(before.used),
             throttled: self.throttled.saturating_sub(before.throttled),
             periods: self.periods.saturating_sub(before.periods),
+            limit: self.limit,
         }
     }
 
@@ -113,6 +121,7 @@ impl CpuUse {
             used: self.used.saturating_add(other.used),
             throttled: self.throttled.saturating_add(other.throttled),
             periods: self.periods.saturating_add(other.periods),
+            limit: other.limit.or(self.limit),
         }
     }
 }
@@ -123,6 +132,7 @@ impl MemoryEvents {
             high: self.high.saturating_sub(before.high),
             max: self.max.saturating_sub(before.max),
             oom: self.oom.saturating_sub(before.oom),
+            limit: self.limit,
         }
     }
 
@@ -131,6 +141,7 @@ impl MemoryEvents {
             high: self.high.saturating_add(other.high),
             max: self.max.saturating_add(other.max),
             oom: self.oom.saturating_add(other.oom),
+            limit: other.limit.or(self.limit),
         }
     }
 }

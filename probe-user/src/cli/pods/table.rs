@@ -114,7 +114,7 @@ mod tests {
         },
         model::{
             change::ContainerRef,
-            fact::{Family, Listener, NameSource, PodName},
+            fact::{Family, Listener, NameSource, PodName, Pressure},
             id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
             phase::{Cause, Kind, Listening, Phase, Start},
             time::Timestamp,
@@ -144,6 +144,7 @@ mod tests {
                 socket: Listener { port: 80, family: Family::Ipv4 },
                 gapped: false,
                 suspended: false,
+                pressure: Pressure::default(),
             }],
             complete: true,
             containers_known: true,

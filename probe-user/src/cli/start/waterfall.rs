@@ -102,7 +102,8 @@ mod tests {
     fn a_waterfall_shows_where_each_phase_lies_and_why() {
         let id = |text| ContainerId::parse(text).expect("an id");
         let main = ContainerRef { id: id("c0ffee"), name: Some("main\x1b[2J".to_owned()) };
-        let cpu = CpuUse { used: Duration::ZERO, throttled: Duration::from_millis(1200), periods: 12 };
+        let cpu =
+            CpuUse { used: Duration::ZERO, throttled: Duration::from_millis(1200), periods: 12, limit: None };
         let pressure = Pressure { cpu: Some(cpu), ..Pressure::default() };
         let phase = |kind, begin, end, container: Option<&ContainerRef>, cause| Phase {
             kind,
@@ -131,6 +132,7 @@ mod tests {
                 socket: Listener { port: 8080, family: Family::Ipv6 },
                 gapped: false,
                 suspended: false,
+                pressure: Pressure::default(),
             }],
             complete: true,
             containers_known: true,

@@ -117,6 +117,8 @@ struct Listening<'a> {
     /// The node was suspended meanwhile.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     suspended: bool,
+    #[serde(flatten)]
+    load: Load,
     /// What it is called.
     title: String,
     /// What is known of it, a sentence each, in words for people.
@@ -157,6 +159,13 @@ struct Causes {
     /// For so long another network namespace was being taken apart.
     #[serde(skip_serializing_if = "Option::is_none")]
     teardown_ns: Option<Decimal<u128>>,
+    #[serde(flatten)]
+    load: Load,
+}
+
+/// What the pod's cgroup counted.
+#[derive(Serialize, JsonSchema)]
+struct Load {
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<Cpu>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,6 +180,9 @@ struct Cpu {
     used_ns: Decimal<u128>,
     throttled_ns: Decimal<u128>,
     throttled_periods: Decimal<u64>,
+    /// The CPU limit that held back most, in thousandths of a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_millicpu: Option<u64>,
 }
 
 /// What `memory.events` of the pod's cgroup counted.
@@ -179,6 +191,9 @@ struct Memory {
     high: Decimal<u64>,
     max: Decimal<u64>,
     oom: Decimal<u64>,
+    /// The limit that was reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_bytes: Option<Decimal<u64>>,
 }
 
 /// How long tasks of the pod's cgroup waited for each resource.
@@ -301,6 +316,7 @@ impl<'a> Listening<'a> {
             socket: it.socket,
             gapped: it.gapped,
             suspended: it.suspended,
+            load: Load::of(&it.pressure),
             title: wording::title_of(&Kind::Listening, &it.container),
             notes: wording::listening(it),
         }
@@ -320,13 +336,6 @@ impl<'a> Name<'a> {
 impl Causes {
     fn of(cause: &Cause) -> Self {
         let Cause { adds, failed, wasted, took, sandboxes, runs, teardown, pressure } = cause;
-        let Pressure { cpu, memory, cpu_stall, memory_stall, io_stall } = pressure;
-        let stall = Stalls {
-            cpu: cpu_stall.map(Waited::of),
-            memory: memory_stall.map(Waited::of),
-            io: io_stall.map(Waited::of),
-        };
-        let has_stall = stall.cpu.is_some() || stall.memory.is_some() || stall.io.is_some();
         Self {
             adds: *adds,
             failed: *failed,
@@ -335,15 +344,32 @@ impl Causes {
             sandboxes: *sandboxes,
             runs: *runs,
             teardown_ns: some(*teardown),
-            cpu: cpu.map(|CpuUse { used, throttled, periods }| Cpu {
+            load: Load::of(pressure),
+        }
+    }
+}
+
+impl Load {
+    fn of(pressure: &Pressure) -> Self {
+        let Pressure { cpu, memory, cpu_stall, memory_stall, io_stall } = pressure;
+        let stall = Stalls {
+            cpu: cpu_stall.map(Waited::of),
+            memory: memory_stall.map(Waited::of),
+            io: io_stall.map(Waited::of),
+        };
+        let has_stall = stall.cpu.is_some() || stall.memory.is_some() || stall.io.is_some();
+        Self {
+            cpu: cpu.map(|CpuUse { used, throttled, periods, limit }| Cpu {
                 used_ns: nanos(used),
                 throttled_ns: nanos(throttled),
                 throttled_periods: Decimal(periods),
+                limit_millicpu: limit,
             }),
-            memory: memory.map(|MemoryEvents { high, max, oom }| Memory {
+            memory: memory.map(|MemoryEvents { high, max, oom, limit }| Memory {
                 high: Decimal(high),
                 max: Decimal(max),
                 oom: Decimal(oom),
+                limit_bytes: limit.map(Decimal),
             }),
             stall: has_stall.then_some(stall),
         }

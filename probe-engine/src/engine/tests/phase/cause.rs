@@ -87,8 +87,12 @@ fn what_the_pods_cgroup_counted_is_put_down_to_the_phase_that_it_hit() {
     let mut story = Story::new();
     sandbox(&mut story);
     let read = |story: &mut Story, at, throttled, periods| {
-        let cpu =
-            CpuUse { used: Duration::from_millis(1), throttled: Duration::from_millis(throttled), periods };
+        let cpu = CpuUse {
+            used: Duration::from_millis(1),
+            throttled: Duration::from_millis(throttled),
+            periods,
+            limit: None,
+        };
         let pressure = Pressure { cpu: Some(cpu), ..Pressure::default() };
         let cgroup = CgroupKey::new(0, 20);
         story.at(at).listed(Fact::PressureRead(PressureRead { cgroup, pressure }));

@@ -10,7 +10,8 @@ use crate::{
     },
     model::{
         change::ChangeName,
-        fact::{Fact, Family, Listener, Role},
+        fact::{CpuUse, Fact, Family, Listener, Pressure, PressureRead, Role},
+        id::CgroupKey,
         phase::Kind,
         recovery::WITHIN,
     },
@@ -39,6 +40,31 @@ fn listening(engine: &Engine) -> Vec<String> {
         format!("{name} {}:{}{marks}", it.took().as_millis(), it.socket.port)
     });
     told.collect()
+}
+
+/// The counters of the pod's cgroup are read around the start and once the container listens. Those of later belong to
+/// nothing.
+#[test]
+fn what_held_a_container_back_until_it_listened_is_told() {
+    let mut story = one();
+    let read = |story: &mut Story, at, throttled, limit| {
+        let cpu = CpuUse {
+            throttled: Duration::from_millis(throttled),
+            periods: throttled / 100,
+            limit,
+            ..CpuUse::default()
+        };
+        let pressure = Pressure { cpu: Some(cpu), ..Pressure::default() };
+        let cgroup = CgroupKey::new(0, 20);
+        story.at(at).listed(Fact::PressureRead(PressureRead { cgroup, pressure }));
+    };
+    read(&mut story, 3071, 100, None);
+    story.at(5070).listen(main_of('c'), 'c'.into(), 8080);
+    read(&mut story, 5071, 1900, Some(100));
+    read(&mut story, 9000, 4000, Some(100));
+    let engine = check(&story, MINUTE, ONE);
+    let cpu = engine.starts()[0].listening[0].pressure.cpu.expect("it was read");
+    assert_eq!((cpu.throttled.as_millis(), cpu.periods, cpu.limit), (1800, 18, Some(100)));
 }
 
 fn told(engine: &Engine) -> u64 {

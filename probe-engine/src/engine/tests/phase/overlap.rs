@@ -77,7 +77,7 @@ impl Scene {
         for (at, more) in &self.readings {
             throttled += more;
             let (used, periods) = (Duration::from_millis(1), throttled);
-            let cpu = CpuUse { used, throttled: Duration::from_millis(throttled), periods };
+            let cpu = CpuUse { used, throttled: Duration::from_millis(throttled), periods, limit: None };
             let pressure = Pressure { cpu: Some(cpu), ..Pressure::default() };
             let cgroup = CgroupKey::new(0, 20);
             story.at(*at).listed(Fact::PressureRead(PressureRead { cgroup, pressure }));

@@ -39,5 +39,8 @@ impl World {
         };
         self.tell(ctx, self.container_subject(&id), wait, what);
         self.run_listens(&id, listening);
+        if let Some(pod) = self.containers.get(&id).and_then(|row| row.pod) {
+            self.ask_pressure(pod);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     engine::world::{World, netns, sandbox::Sandbox},
     model::{
-        fact::Signal,
+        fact::{Pressure, Signal},
         phase::{Kind, Phase, Start},
         time::Timestamp,
     },
@@ -89,6 +89,19 @@ fn pressure(world: &World, pod: u64, start: &mut Start) {
         }
         (from, before) = (*at, Some(reading));
     }
+}
+
+/// What the pod's cgroup counted in this time: from its first reading, which was asked for at the beginning, or else the last
+/// one before, to the first one afterwards. Nothing until there is that one.
+pub(super) fn counted(world: &World, pod: u64, from: Timestamp, to: Timestamp) -> Pressure {
+    let Some(row) = world.pods.get(&pod).filter(|row| row.start.made_at.is_some()) else {
+        return Pressure::default();
+    };
+    let readings = || row.start.readings.iter();
+    let Some((_, after)) = readings().find(|(at, _)| *at >= to) else { return Pressure::default() };
+    let first = readings().find(|(at, _)| (from..to).contains(at));
+    let before = first.or_else(|| readings().take_while(|(at, _)| *at < from).last());
+    after.since(before.map(|(_, reading)| reading))
 }
 
 fn longest_within(phases: &mut [Phase], from: Timestamp, to: Timestamp) -> Option<&mut Phase> {
