@@ -86,12 +86,17 @@ impl World {
         let excess = rest.len().saturating_sub(SETTLED);
         rest.sort_unstable();
         dropped.extend(rest.into_iter().take(excess).map(|(_, id, ifname)| (id, ifname, None)));
+        let mut open = Vec::new();
         for (id, ifname, heir) in dropped {
             let Some(row) = self.attachments.rows.remove(&(id, ifname.clone())) else { continue };
             if let Some(heir) = heir.and_then(|heir| self.attachments.rows.get_mut(&(heir, ifname))) {
                 heir.count_earlier(&row);
             }
+            if row.has_entry() {
+                open.push(row);
+            }
         }
+        self.close_entries(open);
     }
 
     /// Asks for the plugin's message about a failed call. If it was asked for within `ASK_EVERY`, it is asked for again
