@@ -5,7 +5,13 @@ use probe_common::event::class;
 use super::story::{CONTAINERD, DAEMON, Story, Who, call, id};
 use crate::{
     engine::{Engine, view::BalanceView},
-    model::fact::{CacheFound, Fact, List, Loss, Network, NetworksRead, RuntimeRead, RuntimeSandbox},
+    model::{
+        fact::{
+            CacheFound, Fact, List, Loss, Network, NetworksRead, RuntimeRead, RuntimeSandbox, Store,
+            StoreKind, StoreRead,
+        },
+        finding::{Kind, UnverifiedRelease},
+    },
 };
 
 const SECOND: u64 = 1000;
@@ -126,12 +132,47 @@ fn what_nobody_is_left_to_release_is_unreleased_and_stays_so() {
     }
 }
 
+/// Nothing else shows it: no store, and no record of libcni.
+#[test]
+fn what_was_never_released_is_told_once_it_is_forgotten() {
+    let mut story = node();
+    forgotten(&mut story, 60 * MINUTE, Some(2 * MINUTE));
+    let (told, engine) = story.judge(60 * MINUTE);
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains("unverified_release")).collect();
+    assert_eq!(lines.len(), 2, "{told}");
+    let finding = engine.findings().find(|it| it.key.as_str() == "unverified_release/cloud-cni");
+    let kind = finding.map(|it| &it.kind);
+    assert!(
+        matches!(kind, Some(Kind::UnverifiedRelease(UnverifiedRelease { count: 1, without_del: 1, .. }))),
+        "{kind:?}"
+    );
+}
+
+/// A store that was read whole names nobody: somebody freed the address.
+#[test]
+fn a_store_that_shows_the_address_free_settles_it() {
+    let mut story = node();
+    let store = Store {
+        kind: StoreKind::HostLocal,
+        path: "/var/lib/cni/networks/cloud".to_owned(),
+        network: Some("cloud".to_owned()),
+    };
+    story.list(List::Ipam, true, |story| {
+        story.listed(Fact::StoreRead(StoreRead { store, reservations: Vec::new(), complete: true }));
+    });
+    forgotten(&mut story, 60 * MINUTE, Some(2 * MINUTE));
+    let (told, engine) = story.judge(60 * MINUTE);
+    assert!(!told.contains("unverified_release"), "{told}");
+    assert_eq!(balance(&engine), BalanceView { added: 1, released: 1, ..none() });
+}
+
 #[test]
 fn a_del_may_still_come_as_long_as_the_runtime_has_the_sandbox_on_record() {
     let mut story = node();
     forgotten(&mut story, 40 * MINUTE, None);
-    let (_, engine) = story.judge(40 * MINUTE);
+    let (told, engine) = story.judge(40 * MINUTE);
     assert_eq!(balance(&engine), BalanceView { added: 1, ended: 1, ..none() });
+    assert!(!told.contains("unverified_release"), "{told}");
 }
 
 /// The DEL may be among the lost records.
@@ -144,11 +185,15 @@ fn across_a_gap_nobody_knows() {
         .at(30 * SECOND)
         .say(crate::model::fact::Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 3 });
     calls(&mut story, 110, "DEL", "/run/netns/a", 'a', 1);
-    for minute in 1..=5 {
+    for minute in 1..=60 {
         records(&mut story, minute * MINUTE, &[]);
+        if minute == 5 {
+            assert_eq!(balance(&story.judge(6 * MINUTE).1), BalanceView { added: 1, unknown: 1, ..none() });
+        }
     }
-    let (_, engine) = story.judge(6 * MINUTE);
+    let (told, engine) = story.judge(60 * MINUTE);
     assert_eq!(balance(&engine), BalanceView { added: 1, unknown: 1, ..none() });
+    assert!(!told.contains("unverified_release"), "{told}");
 }
 
 /// A new agent finds the attachment, and sees its DEL.

@@ -18,6 +18,7 @@ use crate::{
             World,
             attachment::{Attachment, Plugin},
             record::HasRecord,
+            release::Released,
         },
     },
     model::time::Timestamp,
@@ -166,26 +167,31 @@ impl World {
 
     /// Closes the entries of attachments that are forgotten. The sandboxes are over for long, and no record names an
     /// address of them any more.
-    pub(super) fn close_entries(&mut self, forgotten: Vec<Box<Attachment>>) {
+    pub(super) fn close_entries(&mut self, now: Timestamp, forgotten: Vec<Box<Attachment>>) {
         for row in forgotten {
-            let is_known = matches!(
-                self.records.has_record(&row.container).unless(self.has_unread_runtime()),
-                HasRecord::No { .. }
-            );
+            let has_record = self.records.has_record(&row.container).unless(self.has_unread_runtime());
+            let is_known = matches!(has_record, HasRecord::No { .. });
             let is_free = self.is_stored(&row);
+            let fate = |plugin: &Plugin| match fate_without_del(&row, plugin) {
+                Fate::Unreleased if is_free => Fate::Released,
+                Fate::Unreleased if is_known => Fate::Unreleased,
+                Fate::Live
+                | Fate::Ended
+                | Fate::Released
+                | Fate::ReleasedWithoutNetns
+                | Fate::Unreleased
+                | Fate::Unknown => Fate::Unknown,
+            };
             for (plugin, network) in row.entries() {
-                let fate = match fate_without_del(&row, plugin) {
-                    _ if is_free => Fate::Released,
-                    Fate::Unreleased if is_known => Fate::Unreleased,
-                    Fate::Live
-                    | Fate::Ended
-                    | Fate::Released
-                    | Fate::ReleasedWithoutNetns
-                    | Fate::Unreleased
-                    | Fate::Unknown => Fate::Unknown,
-                };
-                let (plugin, network) = (plugin.name.clone(), network.clone());
-                self.accounts.book(Booking { plugin, network, what: Booked::Closed(fate) });
+                let what = Booked::Closed(fate(plugin));
+                self.accounts.book(Booking { plugin: plugin.name.clone(), network: network.clone(), what });
+            }
+            // The first plugin of a chain gives the address.
+            let first = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0);
+            let lost = first.filter(|it| it.entry.is_some() && fate(it) == Fate::Unreleased);
+            if let Some(plugin) = lost {
+                self.count_release(now, plugin.name.clone(), Released::Never);
+                self.changed_at.get_or_insert(now);
             }
         }
     }

@@ -111,8 +111,8 @@ impl World {
         let old_of = |id: &ContainerId| if is_unused(id) { now.saturating_sub(UNUSED) } else { old };
         let forgotten =
             self.attachments.reap(old_of, |id| lives(id) || records.has_record(id) == HasRecord::Yes);
-        self.close_entries(forgotten);
-        self.reap_tries(&precedents);
+        self.close_entries(now, forgotten);
+        self.reap_tries(now, &precedents);
         let records = &self.records;
         let lives = |id: &ContainerId| precedents.contains(id) || records.has_record(id) == HasRecord::Yes;
         let attachments = &self.attachments;

@@ -22,8 +22,20 @@ use crate::{
 pub struct Release {
     pub(crate) plugin: String,
     pub(crate) count: u32,
+    /// How many of these had no DEL that succeeded.
+    #[serde(default)]
+    pub(crate) without_del: u32,
     pub(crate) since: Timestamp,
     pub(crate) last_at: Timestamp,
+}
+
+/// How an attachment was released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Released {
+    /// Only by a DEL without a namespace.
+    WithoutNetns,
+    /// By no DEL.
+    Never,
 }
 
 /// If no new one came for this long, the count begins anew.
@@ -51,15 +63,16 @@ impl World {
             .collect();
         for (key, plugin) in found {
             self.attachments.mark_unverified(&key);
-            self.count_release(now, plugin);
+            self.count_release(now, plugin, Released::WithoutNetns);
             self.changed_at.get_or_insert(now);
         }
     }
 
-    fn count_release(&mut self, at: Timestamp, plugin: String) {
+    pub(super) fn count_release(&mut self, at: Timestamp, plugin: String, how: Released) {
         let known = self.releases.get(&plugin).filter(|it| at < it.last_at + MEMORY);
-        let (count, since) = known.map_or((0, at), |it| (it.count, it.since));
-        let row = Release { plugin, count: count.saturating_add(1), since, last_at: at };
+        let (count, without_del, since) = known.map_or((0, 0, at), |it| (it.count, it.without_del, it.since));
+        let without_del = without_del.saturating_add(u32::from(how == Released::Never));
+        let row = Release { plugin, count: count.saturating_add(1), without_del, since, last_at: at };
         self.releases.insert(row.plugin.clone(), row);
         if self.releases.len() > PLUGINS {
             let first = self.releases.values().min_by_key(|it| (it.last_at, &it.plugin));

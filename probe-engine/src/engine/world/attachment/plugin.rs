@@ -34,7 +34,7 @@ pub(crate) struct Plugin {
     pub(crate) earlier: Option<Earlier>,
     /// Its open entry in the balance of plugins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) entry: Option<Entry>,
+    pub(in crate::engine::world) entry: Option<Entry>,
 }
 
 /// The DELs that failed since one last succeeded. Whether they named a network namespace does not matter.

@@ -49,7 +49,11 @@ impl World {
     /// Drops the oldest attachments that hold nothing: first of each pod that has too many, then of all pods.
     ///
     /// `precedents`: stopped sandboxes that are needed to judge later sandboxes of the same pod.
-    pub(in crate::engine::world) fn reap_tries(&mut self, precedents: &BTreeSet<ContainerId>) {
+    pub(in crate::engine::world) fn reap_tries(
+        &mut self,
+        now: Timestamp,
+        precedents: &BTreeSet<ContainerId>,
+    ) {
         let lives = |id: &ContainerId| {
             self.sandboxes.get(id).is_some_and(|row| !row.is_stopped()) || precedents.contains(id)
         };
@@ -96,7 +100,7 @@ impl World {
                 open.push(row);
             }
         }
-        self.close_entries(open);
+        self.close_entries(now, open);
     }
 
     /// Asks for the plugin's message about a failed call. If it was asked for within `ASK_EVERY`, it is asked for again

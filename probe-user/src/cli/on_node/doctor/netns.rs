@@ -11,24 +11,19 @@ pub(super) struct Namespaces {
     limit: Option<u64>,
 }
 
-/// From this part of the limit on, a person is to look; the alert has the same.
-const NEAR: f64 = 0.8;
+/// Beyond this part of the limit, in percent, a person is to look. The alert has the same.
+const NEAR: u64 = 80;
 
 /// None: the limit is not known.
 pub(super) fn check(it: &Namespaces) -> Option<Check> {
     const NAME: &str = "network namespaces";
     let limit = it.limit?;
     let found = format!("{} of the {limit} that each user may make", it.count);
-    if ratio(it.count, limit) < NEAR {
+    if it.count.saturating_mul(100) <= limit.saturating_mul(NEAR) {
         return Some(Check::full(NAME, found));
     }
     let advice = "see whether they are left over (sandprobe findings --kind orphan_netns), or raise user.max_net_namespaces";
     Some(Check::degraded(NAME, found, advice))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a ratio need not be exact")]
-fn ratio(count: u64, limit: u64) -> f64 {
-    count as f64 / limit as f64
 }
 
 #[cfg(test)]
@@ -37,10 +32,10 @@ mod tests {
     use crate::sink::doctor::Grade;
 
     #[test]
-    fn four_fifths_of_the_limit_are_near_it() {
+    fn more_than_four_fifths_of_the_limit_are_near_it() {
         let grade = |count, limit| check(&Namespaces { count, limit }).map(|it| it.grade);
-        assert_eq!(grade(79, Some(100)), Some(Grade::Full));
-        assert_eq!(grade(80, Some(100)), Some(Grade::Degraded));
+        assert_eq!(grade(80, Some(100)), Some(Grade::Full));
+        assert_eq!(grade(81, Some(100)), Some(Grade::Degraded));
         // No namespace may be made at all, and there is none.
         assert_eq!(grade(0, Some(0)), Some(Grade::Full));
         assert_eq!(grade(1, Some(0)), Some(Grade::Degraded));
