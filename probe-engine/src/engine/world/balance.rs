@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// At most this many accounts are kept. Further plugins and networks share one.
-const ACCOUNTS: usize = 64;
+pub(in crate::engine) const ACCOUNTS: usize = 64;
 /// The plugin of the shared account.
 const OTHER: &str = "other";
 
