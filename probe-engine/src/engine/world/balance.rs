@@ -167,7 +167,7 @@ impl World {
 
     /// Closes the entries of attachments that are forgotten. The sandboxes are over for long, and no record names an
     /// address of them any more.
-    pub(super) fn close_entries(&mut self, now: Timestamp, forgotten: Vec<Box<Attachment>>) {
+    pub(super) fn close_entries(&mut self, now: Timestamp, forgotten: Vec<Attachment>) {
         for row in forgotten {
             let has_record = self.records.has_record(&row.container).unless(self.has_unread_runtime());
             let is_known = matches!(has_record, HasRecord::No { .. });

@@ -75,7 +75,7 @@ impl Table {
         &mut self,
         old: impl Fn(&ContainerId) -> Timestamp,
         is_needed: impl Fn(&ContainerId) -> bool,
-    ) -> Vec<Box<Attachment>> {
+    ) -> Vec<Attachment> {
         self.rows.update(|(id, _), row| {
             let is_kept = row.leases.iter().all(Lease::is_vouched) || is_needed(id) || row.last_at > old(id);
             if !is_kept {
@@ -87,7 +87,7 @@ impl Table {
         self.rows.retain(|(id, _), row| {
             let is_kept = !row.leases.is_empty() || row.is_busy() || is_needed(id) || row.last_at > old(id);
             if !is_kept && row.has_entry() {
-                open.push(row.clone());
+                open.push(Attachment::clone(row));
             }
             is_kept
         });

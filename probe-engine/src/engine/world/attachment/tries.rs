@@ -97,7 +97,7 @@ impl World {
                 heir.count_earlier(&row);
             }
             if row.has_entry() {
-                open.push(row);
+                open.push(*row);
             }
         }
         self.close_entries(now, open);
