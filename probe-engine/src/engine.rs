@@ -44,7 +44,7 @@ use crate::model::{
     time::{Nanoseconds, Timestamp},
 };
 use count::Counts;
-use view::{ManyView, PodView, PoolView};
+use view::{BalanceView, ManyView, PodView, PoolView};
 
 /// How long the outbox may hold a change whose pod is not yet named.
 pub(crate) const DEFAULT_HOLD: Duration = Duration::from_secs(1);
@@ -195,6 +195,19 @@ impl Engine {
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
         self.finding_tracker.pools(&self.world, &self.settings.limits)
+    }
+
+    /// What became of the attachments of each plugin and network.
+    #[must_use]
+    pub fn balance(&self) -> Vec<BalanceView> {
+        self.world.balance(self.now, self.settings.limits.leak_grace)
+    }
+
+    /// How many network namespaces the kernel has besides the node's own, as far as is known.
+    #[must_use]
+    pub fn netns_in_kernel(&self) -> usize {
+        let host = self.world.node.host_netns;
+        self.world.netns.values().filter(|row| row.is_in_kernel() && row.key.inode != host).count()
     }
 
     /// The leaks that are told as one finding of many.
@@ -433,6 +446,7 @@ impl Engine {
                 | CheckpointEntry::Losses(_)
                 | CheckpointEntry::Hanging { .. }
                 | CheckpointEntry::Release(_)
+                | CheckpointEntry::Account(_)
                 | CheckpointEntry::Runtime(_)
                 | CheckpointEntry::Belief(_)
                 | CheckpointEntry::Recovery(_)

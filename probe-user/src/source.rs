@@ -20,6 +20,7 @@ pub mod host;
 pub(crate) mod lack;
 pub mod live;
 pub mod netlink;
+pub(crate) mod netns_limit;
 pub(crate) mod plugin_log;
 pub(crate) mod pressure;
 pub(crate) mod ready;

@@ -49,6 +49,7 @@ fn every_statistic() -> AgentStats {
         queues: vec![Queue { name: "batches", length: 1, capacity: Some(64) }],
         state_writes: vec![StateWrite { file: "findings", failures: 1, has_succeeded: false }],
         process: Some(Process { open_fds: Some(30), max_fds: Some(1024), ..Process::default() }),
+        netns_limit: Some(96_365),
         ..AgentStats::default()
     }
 }

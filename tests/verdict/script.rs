@@ -302,7 +302,7 @@ fn line(it: &Finding, drive: &Drive) -> String {
             let first = first.first().map(ToString::to_string).unwrap_or_default();
             (String::new(), format!("{first} x{count}"))
         }
-        Kind::UnverifiedRelease(UnverifiedRelease { plugin, count }) => {
+        Kind::UnverifiedRelease(UnverifiedRelease { plugin, count, .. }) => {
             (String::new(), format!("{plugin} x{count}"))
         }
         Kind::PoolExhaustion(pool) => (String::new(), format!("{} free {}", pool.network, pool.free)),

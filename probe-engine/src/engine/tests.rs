@@ -1,6 +1,7 @@
 //! Stories of pods, each with the events that the engine must report.
 
 mod absence;
+mod balance;
 mod belief;
 mod blind;
 mod cni;

@@ -11,6 +11,7 @@ pub(super) mod abandoned;
 pub(crate) mod args;
 pub(crate) mod argv;
 pub(crate) mod attachment;
+pub(in crate::engine) mod balance;
 pub(in crate::engine) mod belief;
 pub mod call;
 pub(crate) mod cgroup;
@@ -100,6 +101,7 @@ pub enum CheckpointEntry {
         since: Timestamp,
     },
     Release(release::Release),
+    Account(balance::Account),
     Runtime(belief::Runtime),
     Belief(belief::Belief),
     Recovery(Box<Recovery>),
@@ -173,6 +175,7 @@ pub(crate) struct World {
     pub(super) beliefs: belief::Beliefs,
     /// By plugin.
     pub(super) releases: BTreeMap<String, release::Release>,
+    pub(super) accounts: balance::Accounts,
     boot: recovery::Boot,
     pub(super) starts: start::Table,
     pub(super) node: Node,

@@ -52,6 +52,7 @@ impl Served {
             has_listed: session.has_listed(),
             measure: &|| metrics.update(session.engine(), now, &figures.own()),
             process: &|| figures.process(),
+            netns_limit: figures.netns_limit(),
         });
     }
 

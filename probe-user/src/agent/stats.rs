@@ -27,6 +27,7 @@ use crate::{
             ring::RingReader,
             tally::{Runs, Totals},
         },
+        netns_limit::NetnsLimit,
         usage::Usage,
     },
 };
@@ -37,6 +38,7 @@ pub(crate) struct StatsCollector {
     hooks: Vec<(Signal, Option<Mechanism>)>,
     totals: watch::Receiver<Totals>,
     parts: Parts,
+    netns_limit: NetnsLimit,
     /// Seconds since the epoch.
     started: f64,
 }
@@ -59,7 +61,8 @@ impl StatsCollector {
     #[must_use]
     pub(crate) fn new(reports: &[HookReport], drain: &RingReader, parts: Parts) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
-        Self { hooks: hooks.collect(), totals: drain.totals(), parts, started: wall() }
+        let netns_limit = NetnsLimit::open();
+        Self { hooks: hooks.collect(), totals: drain.totals(), parts, netns_limit, started: wall() }
     }
 
     /// The results of the writes to the state directory.
@@ -111,7 +114,14 @@ impl StatsCollector {
                 .map(|(file, outcome)| state_write(*file, outcome))
                 .collect(),
             process: self.process(),
+            netns_limit: self.netns_limit(),
         }
+    }
+
+    /// How many network namespaces the kernel allows; `None` if that cannot be read.
+    #[must_use]
+    pub(crate) fn netns_limit(&self) -> Option<u64> {
+        self.netns_limit.read()
     }
 
     /// The figures of the process; `None` where /proc cannot be read.

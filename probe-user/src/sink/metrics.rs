@@ -41,7 +41,7 @@ use crate::{
     engine::{
         Engine,
         incident::Incidents,
-        view::{ManyView, PodView, PoolView},
+        view::{BalanceView, ManyView, PodView, PoolView},
     },
     model::{
         change::{Change, Finding},
@@ -71,6 +71,7 @@ struct Views<'a> {
     now: Timestamp,
     pods: &'a [PodView],
     pools: &'a [PoolView],
+    balance: &'a [BalanceView],
     findings: &'a [&'a Finding],
     incidents: &'a Incidents<'a>,
     /// The leaks that are reported together as one finding.
@@ -78,6 +79,8 @@ struct Views<'a> {
     recovery: &'a Recovery,
     /// When each daemon that runs started.
     daemons: &'a BTreeMap<&'a str, Timestamp>,
+    /// Network namespaces that the kernel has.
+    netns: usize,
     /// Network namespaces that wait to be watched by netlink.
     unwatched: usize,
     /// Ends of namespaces that netlink reported too late.
@@ -123,11 +126,13 @@ impl Metrics {
             now,
             pods: &engine.pods(),
             pools: &engine.pools(),
+            balance: &engine.balance(),
             findings: &findings,
             incidents: &Incidents::of(findings.iter().copied()),
             many: &engine.many(),
             recovery: engine.recovery(),
             daemons: &engine.daemons_since(),
+            netns: engine.netns_in_kernel(),
             unwatched: engine.unwatched(),
             stale: engine.counts().stale,
             own: agent,

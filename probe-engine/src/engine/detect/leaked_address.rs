@@ -27,7 +27,6 @@ use crate::{
     engine::world::{
         attachment::{Attachment, Lease, Plugin},
         record::HasRecord,
-        sandbox::Sandbox,
     },
     model::{
         fact::PodName,
@@ -113,11 +112,7 @@ struct SandboxEnd {
 
 fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> {
     let known = ctx.world.sandboxes.get(&row.container).filter(|sandbox| !sandbox.is_stopped());
-    // A sandbox that never had a process or a namespace ends with the ADD that failed. No event shows its end.
-    let is_stillborn = |sandbox: &Sandbox| {
-        sandbox.up_since.is_none() && sandbox.network.netns.is_none() && row.was_seen() && !row.is_added()
-    };
-    if known.is_some_and(|sandbox| !is_stillborn(sandbox)) {
+    if known.is_some_and(|sandbox| !row.is_stillborn(sandbox)) {
         return None;
     }
     let ended = ctx.world.sandboxes.recall(&row.container).and_then(|sandbox| sandbox.over_at());

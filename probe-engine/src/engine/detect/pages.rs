@@ -18,7 +18,7 @@ use super::{
 use crate::engine::world::{
     abandoned,
     attachment::{LATELY, tries},
-    belief, phase, reap, rebuild, record, release,
+    balance, belief, phase, reap, rebuild, record, release,
 };
 
 /// A finding opens after a quarter of the time after which it is confirmed.
@@ -132,7 +132,7 @@ fn pages() -> Vec<Page> {
             [teardown_out_of_order::SETTLE / EARLY, teardown_out_of_order::SETTLE, reap::MEMORY],
             []
         ),
-        page!("unverified_release", [reap::GRACE, release::MEMORY], []),
+        page!("unverified_release", [reap::GRACE, reap::MEMORY, release::MEMORY], [balance::ACCOUNTS]),
     ]
 }
 

@@ -1,12 +1,13 @@
-//! **Rule:** only DELs with an empty `CNI_NETNS` succeeded for sandboxes of a plugin, and no store can be read that
-//! would show whether their addresses were freed.
+//! **Rule:** only DELs with an empty `CNI_NETNS` succeeded for sandboxes of a plugin, or none when the attachment is
+//! forgotten, and no store can be read that would show whether their addresses were freed.
 //!
 //! This is no leak: most plugins free addresses by container id. The finding names the plugin whose leaks the agent
 //! would not see.
 //!
 //! Not flagged: networks whose store was read whole (`leaked_address` covers those); plugins and IPAMs that are known
 //! to free by container id; sandboxes whose ADD was before the agent started, or during which records were lost, since
-//! a DEL with a namespace may be among those. The finding closes after an hour without a new such sandbox.
+//! a DEL with a namespace may be among those; attachments without a DEL that libcni's cache still names
+//! (`leaked_address`). The finding closes after an hour without a new such sandbox.
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
@@ -21,7 +22,11 @@ use crate::{
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let late = ctx.world.releases.values().filter(|row| ctx.now < row.last_at + MEMORY);
     found.extend(late.map(|row| {
-        let kind = Kind::from(UnverifiedRelease { plugin: row.plugin.clone(), count: row.count });
+        let kind = Kind::from(UnverifiedRelease {
+            plugin: row.plugin.clone(),
+            count: row.count,
+            without_del: row.without_del,
+        });
         Detection {
             key: Key::new(kind.into_str(), &[&row.plugin]),
             kind,
@@ -37,16 +42,26 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 
 impl Explain for UnverifiedRelease {
     fn summary(&self) -> String {
-        format!(
-            "{} released by {} with an empty CNI_NETNS, and no IPAM store to check",
-            counted(self.count.into(), "CNI attachment"),
-            escaped(&self.plugin)
-        )
+        let (all, plugin) = (counted(self.count.into(), "CNI attachment"), escaped(&self.plugin));
+        match self.without_del {
+            0 => format!("{all} released by {plugin} with an empty CNI_NETNS, and no IPAM store to check"),
+            it if it == self.count => {
+                format!("{all} of {plugin} released by no DEL, and no IPAM store to check")
+            }
+            it => format!(
+                "{all} of {plugin} released with an empty CNI_NETNS or, {it} of them, by no DEL, and no IPAM store to check"
+            ),
+        }
     }
 
     fn cause(&self) -> &'static str {
-        "DEL was called only with an empty CNI_NETNS, and no IPAM store of the plugin can be read. Most plugins free \
-         addresses by container id. A plugin that looks the address up in the network namespace frees nothing."
+        if self.without_del > 0 {
+            "No DEL succeeded, or one only with an empty CNI_NETNS, and no IPAM store of the plugin can be read. Without \
+             a DEL an address is freed only by a plugin that looks for leftovers itself."
+        } else {
+            "DEL was called only with an empty CNI_NETNS, and no IPAM store of the plugin can be read. Most plugins free \
+             addresses by container id. A plugin that looks the address up in the network namespace frees nothing."
+        }
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
@@ -58,5 +73,6 @@ impl Explain for UnverifiedRelease {
 
     fn forget_numbers(&mut self) {
         self.count = 0;
+        self.without_del = 0;
     }
 }

@@ -276,8 +276,9 @@ fn calls_that_wait_for_each_other_become_slow_and_then_fail() {
 
 #[test]
 fn a_release_without_a_namespace_comes_of_the_teardown_before_it() {
-    let released =
-        |plugin: &str| finding(UnverifiedRelease { plugin: plugin.to_owned(), count: 1 }, &[plugin], &[], 70);
+    let released = |plugin: &str| {
+        finding(UnverifiedRelease { plugin: plugin.to_owned(), count: 1, without_del: 0 }, &[plugin], &[], 70)
+    };
     let findings = [released("bridge"), blind_teardown("a", "bridge", 5)];
     assert_eq!(told(&findings), ["teardown_out_of_order .unverified_release"]);
     assert_eq!(told(&[released("bridge"), teardown("a", 5)]).len(), 2, "its DEL had the namespace");
@@ -358,9 +359,12 @@ fn any_finding() -> impl Strategy<Value = Finding> {
             5 => failing(command, said, &[one], since),
             6 => stop(StopStep::Del, Some("bridge"), one, since),
             7 => orphan_netns(one, since),
-            8 => {
-                finding(UnverifiedRelease { plugin: "bridge".to_owned(), count: 1 }, &["bridge"], &[], since)
-            }
+            8 => finding(
+                UnverifiedRelease { plugin: "bridge".to_owned(), count: 1, without_del: 0 },
+                &["bridge"],
+                &[],
+                since,
+            ),
             9 => {
                 let it =
                     CniQueue { waiting: 30, oldest: Duration::from_secs(9), plugin: "bridge".to_owned() };

@@ -166,6 +166,7 @@ proptest! {
         prop_assert_eq!(settle(&mut other, end(&steps)), settle(&mut engine, end(&steps)));
         prop_assert_eq!(other.dump(), engine.dump());
         prop_assert_eq!(other.pods(), engine.pods());
+        prop_assert_eq!(other.balance(), engine.balance());
         prop_assert_eq!(other.running_pods(), engine.running_pods());
     }
 
@@ -179,6 +180,10 @@ proptest! {
             engine.advance(at);
             let now = engine.now;
             prop_assert!(engine.deadline().is_none_or(|deadline| deadline > now), "it would be woken for ever");
+            for it in engine.balance() {
+                let closed = it.released + it.released_without_netns + it.unreleased + it.unknown;
+                prop_assert_eq!(it.added, closed + it.live + it.ended, "an attachment without a fate, or with two");
+            }
             for output in std::iter::from_fn(|| engine.poll()) {
                 if let Output::Change(change) = output {
                     told += 1;

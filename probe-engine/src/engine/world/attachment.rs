@@ -5,6 +5,7 @@
 //! makes (bridge calls host-local) or that a CNI daemon's pod makes change no attachment.
 
 mod cached;
+mod entry;
 mod lease;
 mod plugin;
 mod table;
@@ -20,7 +21,7 @@ pub(crate) use plugin::{Failures, Outcome, Plugin, Runs};
 pub(in crate::engine) use table::Table;
 
 use crate::{
-    engine::world::{EventContext, World, call::Call},
+    engine::world::{EventContext, World, call::Call, sandbox::Sandbox},
     model::{
         change::End,
         fact::{CniCommand, MessageFound, Network, Origin, PodName},
@@ -113,6 +114,13 @@ impl Attachment {
     #[must_use]
     pub(crate) fn is_adding(&self) -> bool {
         self.plugins.iter().any(|plugin| plugin.add.is_open())
+    }
+
+    /// Whether the sandbox ends with its ADD that failed: it never had a process or a namespace, and no event shows its
+    /// end.
+    #[must_use]
+    pub(crate) fn is_stillborn(&self, sandbox: &Sandbox) -> bool {
+        sandbox.up_since.is_none() && sandbox.network.netns.is_none() && self.was_seen() && !self.is_added()
     }
 
     /// Whether the runtime has begun a DEL.
@@ -210,6 +218,7 @@ impl World {
         let row = self.attachment(ctx, &id, &ifname);
         row.last_at = row.last_at.max(ctx.at);
         let failed = end.is_some_and(|end| end.code != 0);
+        let booking = end.filter(|_| !failed).and_then(|_| row.book(call, command));
         if let Some(runs) = row.runs(call) {
             runs.end(ctx.at, end, took);
             // A slow ADD that fails counts as failed, not as slow.
@@ -220,6 +229,7 @@ impl World {
         if let Some(plugin) = row.plugin(&call.call.plugin).filter(|_| command == CniCommand::Del) {
             plugin.del_ended(call.at, ctx.at, end, took);
         }
+        self.accounts.extend(booking);
         if failed {
             self.ask_message(ctx, call, command, (id, ifname));
         }

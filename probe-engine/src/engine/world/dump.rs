@@ -26,6 +26,7 @@ impl World {
                 .map(|(path, since)| CheckpointEntry::Hanging { path: path.clone(), since: *since }),
         );
         rows.extend(self.releases.values().cloned().map(CheckpointEntry::Release));
+        rows.extend(self.accounts.values().cloned().map(CheckpointEntry::Account));
         rows.extend(self.beliefs.runtimes().cloned().map(CheckpointEntry::Runtime));
         rows.extend(self.beliefs.rows().cloned().map(CheckpointEntry::Belief));
         rows.push(CheckpointEntry::Recovery(Box::new(self.recovery().clone())));
@@ -83,6 +84,7 @@ impl World {
             CheckpointEntry::Release(row) => {
                 self.releases.insert(row.plugin.clone(), row);
             }
+            CheckpointEntry::Account(row) => self.accounts.insert(row),
             CheckpointEntry::Runtime(row) => self.beliefs.restore_runtime(row),
             CheckpointEntry::Belief(row) => self.beliefs.restore(row),
             CheckpointEntry::Recovery(row) => self.boot.recovery = *row,

@@ -145,6 +145,12 @@ impl Netns {
         }
     }
 
+    /// Whether the kernel has it: it counts against the kernel's limit until its teardown is done.
+    #[must_use]
+    pub(in crate::engine) fn is_in_kernel(&self) -> bool {
+        self.is_live() || self.ending_since().is_some()
+    }
+
     /// Whether a listing has the namespace as long as it exists: an earlier listing had it, a file is bound to it, or a
     /// sandbox is in it. A namespace that only a descriptor, a socket or a thread holds is in no listing.
     pub(super) fn is_listable(&self) -> bool {

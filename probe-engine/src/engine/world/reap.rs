@@ -109,8 +109,10 @@ impl World {
         let is_unused =
             |id: &ContainerId| sandboxes.recall(id).is_some_and(|row| row.containers().is_empty());
         let old_of = |id: &ContainerId| if is_unused(id) { now.saturating_sub(UNUSED) } else { old };
-        self.attachments.reap(old_of, |id| lives(id) || records.has_record(id) == HasRecord::Yes);
-        self.reap_tries(&precedents);
+        let forgotten =
+            self.attachments.reap(old_of, |id| lives(id) || records.has_record(id) == HasRecord::Yes);
+        self.close_entries(now, forgotten);
+        self.reap_tries(now, &precedents);
         let records = &self.records;
         let lives = |id: &ContainerId| precedents.contains(id) || records.has_record(id) == HasRecord::Yes;
         let attachments = &self.attachments;

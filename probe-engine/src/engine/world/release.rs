@@ -22,8 +22,20 @@ use crate::{
 pub struct Release {
     pub(crate) plugin: String,
     pub(crate) count: u32,
+    /// How many of these had no DEL that succeeded.
+    #[serde(default)]
+    pub(crate) without_del: u32,
     pub(crate) since: Timestamp,
     pub(crate) last_at: Timestamp,
+}
+
+/// How an attachment was released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Released {
+    /// Only by a DEL without a namespace.
+    WithoutNetns,
+    /// By no DEL.
+    Never,
 }
 
 /// If no new one came for this long, the count begins anew.
@@ -51,15 +63,16 @@ impl World {
             .collect();
         for (key, plugin) in found {
             self.attachments.mark_unverified(&key);
-            self.count_release(now, plugin);
+            self.count_release(now, plugin, Released::WithoutNetns);
             self.changed_at.get_or_insert(now);
         }
     }
 
-    fn count_release(&mut self, at: Timestamp, plugin: String) {
+    pub(super) fn count_release(&mut self, at: Timestamp, plugin: String, how: Released) {
         let known = self.releases.get(&plugin).filter(|it| at < it.last_at + MEMORY);
-        let (count, since) = known.map_or((0, at), |it| (it.count, it.since));
-        let row = Release { plugin, count: count.saturating_add(1), since, last_at: at };
+        let (count, without_del, since) = known.map_or((0, 0, at), |it| (it.count, it.without_del, it.since));
+        let without_del = without_del.saturating_add(u32::from(how == Released::Never));
+        let row = Release { plugin, count: count.saturating_add(1), without_del, since, last_at: at };
         self.releases.insert(row.plugin.clone(), row);
         if self.releases.len() > PLUGINS {
             let first = self.releases.values().min_by_key(|it| (it.last_at, &it.plugin));
@@ -73,21 +86,26 @@ impl World {
     /// network is not known, this must hold for each network that it can be.
     fn is_verified(&self, row: &Attachment) -> bool {
         let frees = |name: &str| BY_CONTAINER.contains(&name);
-        let is_read = |name: &str| {
-            let mut all = self.records.stores.values();
-            all.any(|(_, read)| read.complete && read.store.network.as_deref() == Some(name))
-        };
         let is_it = |network: &&Network| match &row.network {
             Some(name) => network.name == *name,
             None => row.plugins.iter().any(|plugin| network.plugins.contains(&plugin.name)),
         };
         let mut networks = self.records.networks().iter().filter(is_it).peekable();
         let by_network = networks.peek().is_some()
-            && networks.all(|it| it.ipam.as_deref().is_some_and(frees) || is_read(&it.name));
-        by_network
-            || row.plugins.iter().any(|plugin| frees(&plugin.name))
-            || row.leases.iter().any(|lease| self.is_store_read(row, lease))
-            || row.network.as_deref().is_some_and(is_read)
+            && networks.all(|it| it.ipam.as_deref().is_some_and(frees) || self.has_store(&it.name));
+        by_network || row.plugins.iter().any(|plugin| frees(&plugin.name)) || self.is_stored(row)
+    }
+
+    /// Whether a store that was read whole shows which addresses of an attachment are given.
+    pub(super) fn is_stored(&self, row: &Attachment) -> bool {
+        row.leases.iter().any(|lease| self.is_store_read(row, lease))
+            || row.network.as_deref().is_some_and(|name| self.has_store(name))
+    }
+
+    /// Whether a store of this network was read whole.
+    fn has_store(&self, network: &str) -> bool {
+        let mut all = self.records.stores.values();
+        all.any(|(_, read)| read.complete && read.store.network.as_deref() == Some(network))
     }
 }
 

@@ -230,11 +230,20 @@ pub struct OwnerlessReservation {
     pub first: Vec<IpAddr>,
 }
 
-/// Sandboxes ended with an empty `CNI_NETNS` in each DEL, and no IPAM store shows whether their addresses were freed.
+/// Sandboxes ended with an empty `CNI_NETNS` in each DEL, or without a DEL, and no IPAM store shows whether their
+/// addresses were freed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnverifiedRelease {
     pub plugin: String,
     pub count: u32,
+    /// How many of these had no DEL that succeeded; absent if each had one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub without_del: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A pod got a sandbox that it did not need.

@@ -2,6 +2,7 @@
 
 mod agent;
 mod cost;
+mod netns;
 mod node;
 mod object;
 mod report;
@@ -48,7 +49,7 @@ pub(in crate::cli) struct Doctor {
 impl Doctor {
     pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
         let mut report = examine(&self.host.host_root);
-        report.checks.push(agent::check(&self.agent));
+        report.checks.extend(agent::checks(&self.agent));
         let mut text = match self.output {
             Form::Text => report::text(&report),
             Form::Json => report::json(&report)?,

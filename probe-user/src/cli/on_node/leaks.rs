@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** reads only. It says that nothing is leaked only if it could look everywhere that it knows of.
 
+mod agent;
 mod report;
 mod scan;
 
@@ -9,12 +10,13 @@ use clap::Args;
 
 use super::node::args::NodeArgs;
 use crate::{
-    cli::{ExitStatus, args::Form, output, say},
+    cli::{ExitStatus, args::Form, client::AgentArgs, output, say},
     model::{
         change::Finding,
         finding::{Kind, Stage},
     },
     sink::jsonl,
+    source::netns_limit::NetnsLimit,
 };
 use scan::{LeakScan, ScanResult};
 
@@ -31,6 +33,9 @@ pub(in crate::cli) struct Leaks {
 
     #[command(flatten)]
     node: NodeArgs,
+
+    #[command(flatten)]
+    agent: AgentArgs,
 }
 
 const EXIT_CODES: &str = "\
@@ -59,12 +64,31 @@ impl Leaks {
         Ok(if is_found { ExitStatus::Incomplete } else { ExitStatus::Ok })
     }
 
+    /// What the agent of this node knows of each CNI plugin; nothing if none runs.
+    fn balance(&self) -> String {
+        match self.agent.ask("/v1/pools") {
+            Ok(Some(bytes)) => agent::balance(&bytes).unwrap_or_default(),
+            Ok(None) => String::new(),
+            Err(error) => {
+                say(&format!("{error:#}"));
+                String::new()
+            }
+        }
+    }
+
     fn told(&self, result: &ScanResult, leaked: &[&Finding]) -> Vec<u8> {
         if self.repair_script {
             return report::script(leaked).into_bytes();
         }
         match self.output {
-            Form::Text => report::text(result, leaked).into_bytes(),
+            Form::Text => {
+                let mut text = report::text(result, leaked);
+                if let Some(count) = result.netns {
+                    text += &self.balance();
+                    text += &report::namespaces(count, NetnsLimit::open().read());
+                }
+                text.into_bytes()
+            }
             Form::Json => {
                 let mut bytes = Vec::new();
                 result.findings.iter().for_each(|it| jsonl::finding(it, &result.label, &mut bytes));

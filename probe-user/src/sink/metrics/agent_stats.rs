@@ -23,6 +23,8 @@ pub struct AgentStats {
     /// The files of the state directory, each after its first write.
     pub state_writes: Vec<StateWrite>,
     pub process: Option<Process>,
+    /// How many network namespaces the kernel allows; none if that cannot be read.
+    pub netns_limit: Option<u64>,
 }
 
 /// The hooks, and the counters of the eBPF programs.

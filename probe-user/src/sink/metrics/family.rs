@@ -35,7 +35,7 @@ pub enum Pods {
 }
 
 /// Labels with values from the node, of which there can be any number.
-pub(super) const OPEN: [&str; 4] = ["plugin", "pool", "program", "boot_id"];
+pub(super) const OPEN: [&str; 5] = ["plugin", "network", "pool", "program", "boot_id"];
 
 impl Kind {
     #[must_use]
@@ -196,6 +196,25 @@ pub(crate) const BLIND_DEL: Family = counter(
 .of_pods()
 .from("CNI_NETNS at sched_process_exec");
 
+pub(crate) const ATTACHMENTS_ADDED: Family = counter(
+    "sandprobe_cni_attachments_added_total",
+    &["plugin", "network"],
+    "Attachments of pods whose ADD succeeded, each sandbox and interface once, since the first agent of this boot.",
+)
+.from("sched_process_exit");
+pub(crate) const ATTACHMENTS_RELEASED: Family = counter(
+    "sandprobe_cni_attachments_released_total",
+    &["plugin", "network", "netns"],
+    "Those of the attachments added that were released, each once, by whether the DEL that succeeded named a network \
+     namespace.",
+)
+.from("sched_process_exit");
+pub(crate) const ATTACHMENTS: Family = gauge(
+    "sandprobe_cni_attachments",
+    &["plugin", "network", "state"],
+    "Those of the attachments added that were not released, by state.",
+);
+
 pub(crate) const ALLOCATIONS: Family = gauge(
     "sandprobe_ip_allocations",
     &["pool", "state"],
@@ -330,6 +349,19 @@ pub(crate) const STALE: Family = counter(
     "Ends of network namespaces that netlink reported too late, when nothing else of them was left. They are not believed.",
 )
 .from("RTM_DELNSID");
+pub(crate) const NETNS: Family = gauge(
+    "sandprobe_netns",
+    &[],
+    "Network namespaces that the kernel has besides the node's own, as far as is known. One that only a descriptor or a \
+     socket holds may be missing.",
+)
+.from("the hooks, /proc/PID/ns/net, /proc/PID/mountinfo");
+pub(crate) const NETNS_LIMIT: Family = gauge(
+    "sandprobe_netns_limit",
+    &[],
+    "Network namespaces that each user may have made, in the agent's user namespace.",
+)
+.from("/proc/sys/user/max_net_namespaces");
 pub(crate) const UNWATCHED: Family = gauge(
     "sandprobe_netns_unwatched",
     &[],
@@ -467,10 +499,11 @@ pub const ALL: &[(&str, &[&Family])] = &[
     ("Events", &[&EVENTS, &LATE, &LATENCY]),
     ("Pods and sandboxes", &[&PODS, &SANDBOXES, &STOPPED, &SANDBOX_READY, &DUPLICATES, &EXITS]),
     ("Pod starts", &[&STARTS, &START, &PHASE, &LISTENING]),
-    ("CNI", &[&CNI, &CNI_TIME, &BLIND_DEL]),
+    ("CNI", &[&CNI, &CNI_TIME, &BLIND_DEL, &ATTACHMENTS_ADDED, &ATTACHMENTS_RELEASED, &ATTACHMENTS]),
     ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS, &LEAKED]),
     ("Findings", &[&FINDINGS, &INCIDENTS, &OPENED, &CONFIRMED]),
     ("Teardown", &[&NETNS_TEARDOWN, &CGROUP_TEARDOWN]),
+    ("Network namespaces", &[&NETNS, &NETNS_LIMIT]),
     ("Runtimes", &[&RUNTIME_LAG]),
     ("Restarts of the node", &[&MILESTONE, &PERIOD, &BOOT_CNI_LOST, &BOOT_CLOSED, &BOOT_INFO, &DAEMON_START]),
     (

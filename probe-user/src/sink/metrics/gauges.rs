@@ -17,7 +17,7 @@ use super::{
 use crate::{
     engine::{
         boot::report::{RecoveryReport, Zero},
-        view::PoolView,
+        view::{BalanceView, PoolView},
         world::sandbox::State,
     },
     model::{
@@ -76,6 +76,9 @@ impl Gauges {
             daemons.map(|(name, at)| (vec![label::name(name)], at.since(Timestamp::ZERO).as_secs_f64())),
         );
         self.pools(views.pools);
+        self.balance(views.balance);
+        self.node.netns.set_one(Some(length(views.netns)));
+        self.node.netns_limit.set_one(views.own.netns_limit.map(real));
         self.boots(views);
         self.probe.stale.raise(&[], real(views.stale));
         self.probe.unwatched.set_one(Some(length(views.unwatched)));
@@ -118,6 +121,27 @@ impl Gauges {
         self.node.allocations.set(taken);
         self.node.pool_size.set(pools.iter().map(|pool| (vec![name(pool)], real(pool.size))));
         self.node.pool_free.set(pools.iter().map(|pool| (vec![name(pool)], real(pool.free))));
+    }
+
+    fn balance(&mut self, all: &[BalanceView]) {
+        let labels =
+            |it: &BalanceView| [label::name(&it.plugin), label::clean(it.network.as_deref().unwrap_or(""))];
+        for it in all {
+            let [plugin, network] = &labels(it);
+            self.node.attachments_added.raise(&[plugin, network], real(it.added));
+            for (netns, count) in set::DEL_NETNS.into_iter().zip([it.released, it.released_without_netns]) {
+                self.node.attachments_released.raise(&[plugin, network, netns], real(count));
+            }
+        }
+        self.node.attachments.set(all.iter().flat_map(|it| {
+            let counts = [it.live, it.ended, it.unreleased, it.unknown];
+            let rows = set::ATTACHMENT_STATES.into_iter().zip(counts);
+            rows.map(|(state, count)| {
+                let [plugin, network] = labels(it);
+                (vec![plugin, network, state.to_owned()], real(count))
+            })
+            .collect::<Vec<_>>()
+        }));
     }
 
     fn boots(&mut self, views: &Views<'_>) {

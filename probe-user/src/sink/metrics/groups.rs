@@ -84,6 +84,11 @@ families! {
         findings: GaugeVec = FINDINGS,
         incidents: GaugeVec = INCIDENTS,
         leaked: GaugeVec = LEAKED,
+        attachments_added: CounterVec = ATTACHMENTS_ADDED,
+        attachments_released: CounterVec = ATTACHMENTS_RELEASED,
+        attachments: GaugeVec = ATTACHMENTS,
+        netns: GaugeVec = NETNS,
+        netns_limit: GaugeVec = NETNS_LIMIT,
         daemon_start: GaugeVec = DAEMON_START,
     }
 }

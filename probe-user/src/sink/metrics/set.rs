@@ -17,6 +17,10 @@ pub(super) const KNOWN: [&str; 2] = ["true", "false"];
 pub(super) const OPERATIONS: [&str; 5] = ["ADD", "DEL", "CHECK", "GC", "other"];
 pub(super) const SANDBOX_STATES: [&str; 3] = ["created", "ready", "stopped"];
 pub(super) const ALLOCATION_STATES: [&str; 4] = ["in_use", "pending_cleanup", "leak_candidate", "leaked"];
+/// The attachments that were not released.
+pub(super) const ATTACHMENT_STATES: [&str; 4] = ["live", "ended", "unreleased", "unknown"];
+/// Whether a DEL named a network namespace.
+pub(super) const DEL_NETNS: [&str; 2] = ["named", "empty"];
 /// The rings, whose own counters give their losses by kind of record.
 pub(super) const RINGS: [&str; 2] = ["lifecycle", "bulk"];
 /// The other places of losses.

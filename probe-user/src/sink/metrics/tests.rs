@@ -16,7 +16,7 @@ use super::{
 use crate::{
     engine::{
         incident::Incidents,
-        view::{ManyView, PoolView},
+        view::{BalanceView, ManyView, PoolView},
     },
     model::{
         change::{
@@ -152,11 +152,13 @@ fn look_at(
         now: Timestamp(now),
         pods: &[],
         pools,
+        balance: &[],
         findings,
         incidents: &Incidents::of(findings.iter().copied()),
         many,
         recovery: &recovery,
         daemons: &BTreeMap::from([("containerd", Timestamp(3 * S))]),
+        netns: 0,
         unwatched: 0,
         stale: 0,
         own,
@@ -378,6 +380,63 @@ fn a_pool_that_is_gone_has_no_series() {
     assert_eq!(found["sandprobe_ip_pool_free{pool=\"pod_net/10.1.0.0/24\"}"], 243.0);
     look(&metrics, S, &AgentStats::default(), &[]);
     assert!(scrape(&metrics).keys().all(|name| !name.contains("pod_net")));
+}
+
+#[test]
+fn each_attachment_is_in_one_series() {
+    let metrics = Metrics::new(&[]);
+    let balance = BalanceView {
+        plugin: "cloud\"cni".to_owned(),
+        network: Some("net".to_owned()),
+        added: 21,
+        released: 1,
+        released_without_netns: 2,
+        live: 3,
+        ended: 4,
+        unreleased: 5,
+        unknown: 6,
+    };
+    let nameless = BalanceView { network: None, ..balance.clone() };
+    metrics.set_gauges(&Views {
+        now: Timestamp(S),
+        pods: &[],
+        pools: &[],
+        balance: &[balance, nameless],
+        findings: &[],
+        incidents: &Incidents::of([]),
+        many: &[],
+        recovery: &Recovery::default(),
+        daemons: &BTreeMap::new(),
+        netns: 7,
+        unwatched: 0,
+        stale: 0,
+        own: &AgentStats { netns_limit: Some(100), ..AgentStats::default() },
+    });
+    let found = scrape(&metrics);
+    for network in ["net", ""] {
+        let value = |name: &str, more: &str| {
+            // Labels are in the order of their names.
+            let name = match more.split_once('=') {
+                None => format!("{name}{{network=\"{network}\",plugin=\"cloud_cni\"}}"),
+                Some(("netns", value)) => {
+                    format!("{name}{{netns=\"{value}\",network=\"{network}\",plugin=\"cloud_cni\"}}")
+                }
+                Some((_, value)) => {
+                    format!("{name}{{network=\"{network}\",plugin=\"cloud_cni\",state=\"{value}\"}}")
+                }
+            };
+            found.get(&name).copied().unwrap_or_else(|| panic!("no {name}"))
+        };
+        assert_eq!(value("sandprobe_cni_attachments_added_total", ""), 21.0);
+        let released =
+            ["netns=named", "netns=empty"].map(|it| value("sandprobe_cni_attachments_released_total", it));
+        assert_eq!(released, [1.0, 2.0]);
+        let states = ["state=live", "state=ended", "state=unreleased", "state=unknown"];
+        assert_eq!(states.map(|it| value("sandprobe_cni_attachments", it)), [3.0, 4.0, 5.0, 6.0]);
+    }
+    assert_eq!((found["sandprobe_netns"], found["sandprobe_netns_limit"]), (7.0, 100.0));
+    look(&metrics, S, &AgentStats::default(), &[]);
+    assert!(!scrape(&metrics).contains_key("sandprobe_netns_limit"), "what is not known is absent");
 }
 
 #[test]

@@ -5,12 +5,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    app_state::{AppState, Pods, SavedState, Snapshot},
+    app_state::{Addresses, AppState, Pods, SavedState, Snapshot},
     query::Findings,
     reply::{ApiError, JSON, Reply, json, whole},
 };
 use crate::{
-    engine::{boot::report::RecoveryReport, incident::Incidents, view::PoolView},
+    engine::{
+        boot::report::RecoveryReport,
+        incident::Incidents,
+        view::{BalanceView, PoolView},
+    },
     model::{change::Finding, recovery::Recovery},
     recording::{
         history::{self, Record},
@@ -126,7 +130,7 @@ pub(super) fn pods(snapshot: &Snapshot<Pods>) -> PodList<'_> {
     }
 }
 
-/// The pools of addresses.
+/// The pools of addresses, and the balance of each CNI plugin and network.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Pools")]
 pub(super) struct PoolList<'a> {
@@ -134,10 +138,12 @@ pub(super) struct PoolList<'a> {
     #[serde(flatten)]
     head: Head<'a>,
     pools: &'a [PoolView],
+    balance: &'a [BalanceView],
 }
 
-pub(super) fn pools(snapshot: &Snapshot<Vec<PoolView>>) -> PoolList<'_> {
-    PoolList { schema: Version, head: Head::of(snapshot), pools: &snapshot.value }
+pub(super) fn pools(snapshot: &Snapshot<Addresses>) -> PoolList<'_> {
+    let Addresses { pools, balance } = &snapshot.value;
+    PoolList { schema: Version, head: Head::of(snapshot), pools, balance }
 }
 
 /// The boots in the history, and this one.

@@ -15,7 +15,7 @@ use crate::{
     engine::{
         count::Counts,
         share::Share,
-        view::{PodView, PoolView},
+        view::{BalanceView, PodView, PoolView},
     },
     model::{change::Finding, phase::Start, recovery::Recovery, time::Timestamp},
     recording::{Header, history::History},
@@ -67,12 +67,20 @@ pub(super) struct SavedState {
     pub(super) shares: Vec<Share>,
 }
 
+/// The pools of addresses, and the balance of each CNI plugin and network.
+pub(super) struct Addresses {
+    pub(super) pools: Vec<PoolView>,
+    pub(super) balance: Vec<BalanceView>,
+}
+
 /// The state of the agent itself.
 pub(super) struct Health {
     pub(super) counts: Counts,
     pub(super) has_listed: bool,
     /// Files at which reading hangs, and since when.
     pub(super) hanging: Vec<(String, Timestamp)>,
+    /// How many network namespaces the kernel has, and how many it allows.
+    pub(super) netns: (usize, Option<u64>),
 }
 
 /// The state that all requests share.
@@ -100,7 +108,7 @@ pub(super) struct Views {
     pub(super) process: View<Option<Process>>,
     pub(super) findings: View<Snapshot<Vec<Finding>>>,
     pub(super) pods: View<Snapshot<Pods>>,
-    pub(super) pools: View<Snapshot<Vec<PoolView>>>,
+    pub(super) pools: View<Snapshot<Addresses>>,
     pub(super) recovery: View<Snapshot<Recovery>>,
     pub(super) saved: View<Snapshot<SavedState>>,
     pub(super) acute: View<Snapshot<Acute>>,
@@ -134,11 +142,15 @@ impl Views {
                 counts: agent.engine.counts().clone(),
                 has_listed: agent.has_listed,
                 hanging: agent.engine.hanging(),
+                netns: (agent.engine.netns_in_kernel(), agent.netns_limit),
             }),
             process: View::new(client, |agent| (agent.process)()),
             findings: view(client, |agent| agent.engine.findings().cloned().collect()),
             pods: view(client, |agent| Pods { pods: agent.engine.pods(), shares: agent.engine.shares() }),
-            pools: view(client, |agent| agent.engine.pools()),
+            pools: view(client, |agent| Addresses {
+                pools: agent.engine.pools(),
+                balance: agent.engine.balance(),
+            }),
             recovery: view(client, |agent| agent.engine.recovery().clone()),
             saved: view(client, |agent| SavedState {
                 findings: agent.engine.findings().cloned().collect(),

@@ -84,6 +84,7 @@ impl DetachedServer {
                     has_listed: true,
                     measure: &|| {},
                     process: &|| None,
+                    netns_limit: None,
                 });
             }
         });

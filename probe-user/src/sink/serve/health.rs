@@ -135,6 +135,17 @@ struct Agent<'a> {
     losses: BTreeMap<&'static str, Decimal<u64>>,
     capabilities: Vec<String>,
     cost: Cost,
+    netns: Namespaces,
+}
+
+/// The network namespaces besides the node's own.
+#[derive(Serialize, JsonSchema)]
+struct Namespaces {
+    /// How many the kernel has, as far as is known.
+    count: usize,
+    /// How many each user may have made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
 }
 
 /// The resources that the agent itself uses.
@@ -177,6 +188,7 @@ pub(super) fn doctor<'a>(
                 rss_bytes: process.map(|it| Decimal(it.resident)),
                 threads: process.map(|it| it.threads),
             },
+            netns: Namespaces { count: snapshot.value.netns.0, limit: snapshot.value.netns.1 },
         },
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct AgentView<'a> {
     pub(crate) measure: &'a dyn Fn(),
     /// The statistics of the agent's own process.
     pub(crate) process: &'a dyn Fn() -> Option<Process>,
+    /// How many network namespaces the kernel allows.
+    pub(crate) netns_limit: Option<u64>,
 }
 
 type Request = Box<dyn FnOnce(&AgentView<'_>) + Send>;
@@ -135,6 +137,7 @@ mod tests {
                 has_listed: true,
                 measure: &|| {},
                 process: &|| None,
+                netns_limit: None,
             });
         }
     }

@@ -123,7 +123,10 @@ fn operation(route: Route, generator: &mut SchemaGenerator) -> Operation {
             ..object::<Explained<'_>>("One finding with all that explains it.", generator)
         },
         Route::Pods => object::<PodList<'_>>("The pods of the node and how they started.", generator),
-        Route::Pools => object::<PoolList<'_>>("The pools of addresses.", generator),
+        Route::Pools => object::<PoolList<'_>>(
+            "The pools of addresses, and the balance of each CNI plugin and network.",
+            generator,
+        ),
         Route::Boot => object::<BootList<'_>>("What each restart of the node cost.", generator),
         Route::Doctor => object::<Doctor<'_>>("What the agent can see, and how it does.", generator),
         Route::Verdict => {

@@ -179,6 +179,7 @@ impl Bench {
                     has_listed: true,
                     measure: &|| {},
                     process: &|| Some(process),
+                    netns_limit: Some(1000),
                 });
             }
         });

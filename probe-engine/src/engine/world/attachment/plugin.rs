@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::Attachment;
+use super::{Attachment, entry::Entry};
 use crate::model::{
     change::End,
     fact::{CniCommand, MessageFound},
@@ -32,6 +32,9 @@ pub(crate) struct Plugin {
     /// The failures for the same pod and interface in attachments that were dropped.
     #[serde(default)]
     pub(crate) earlier: Option<Earlier>,
+    /// Its open entry in the balance of plugins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::engine::world) entry: Option<Entry>,
 }
 
 /// The DELs that failed since one last succeeded. Whether they named a network namespace does not matter.

@@ -70,12 +70,12 @@ impl Table {
     }
 
     /// Forgets old leases that no record and no namespace shows, and old attachments without leases. Attachments of a
-    /// sandbox that a verdict needs stay.
+    /// sandbox that a verdict needs stay. Returns the forgotten ones with an open entry.
     pub(in crate::engine::world) fn reap(
         &mut self,
         old: impl Fn(&ContainerId) -> Timestamp,
         is_needed: impl Fn(&ContainerId) -> bool,
-    ) {
+    ) -> Vec<Attachment> {
         self.rows.update(|(id, _), row| {
             let is_kept = row.leases.iter().all(Lease::is_vouched) || is_needed(id) || row.last_at > old(id);
             if !is_kept {
@@ -83,12 +83,18 @@ impl Table {
             }
             !is_kept
         });
+        let mut open = Vec::new();
         self.rows.retain(|(id, _), row| {
-            !row.leases.is_empty() || row.is_busy() || is_needed(id) || row.last_at > old(id)
+            let is_kept = !row.leases.is_empty() || row.is_busy() || is_needed(id) || row.last_at > old(id);
+            if !is_kept && row.has_entry() {
+                open.push(Attachment::clone(row));
+            }
+            is_kept
         });
         let rows = &self.rows;
         self.unnamed.retain(|id| {
             rows.range((id.clone(), String::new())..).next().is_some_and(|((key, _), _)| key == id)
         });
+        open
     }
 }

@@ -49,7 +49,11 @@ impl World {
     /// Drops the oldest attachments that hold nothing: first of each pod that has too many, then of all pods.
     ///
     /// `precedents`: stopped sandboxes that are needed to judge later sandboxes of the same pod.
-    pub(in crate::engine::world) fn reap_tries(&mut self, precedents: &BTreeSet<ContainerId>) {
+    pub(in crate::engine::world) fn reap_tries(
+        &mut self,
+        now: Timestamp,
+        precedents: &BTreeSet<ContainerId>,
+    ) {
         let lives = |id: &ContainerId| {
             self.sandboxes.get(id).is_some_and(|row| !row.is_stopped()) || precedents.contains(id)
         };
@@ -86,12 +90,17 @@ impl World {
         let excess = rest.len().saturating_sub(SETTLED);
         rest.sort_unstable();
         dropped.extend(rest.into_iter().take(excess).map(|(_, id, ifname)| (id, ifname, None)));
+        let mut open = Vec::new();
         for (id, ifname, heir) in dropped {
             let Some(row) = self.attachments.rows.remove(&(id, ifname.clone())) else { continue };
             if let Some(heir) = heir.and_then(|heir| self.attachments.rows.get_mut(&(heir, ifname))) {
                 heir.count_earlier(&row);
             }
+            if row.has_entry() {
+                open.push(*row);
+            }
         }
+        self.close_entries(now, open);
     }
 
     /// Asks for the plugin's message about a failed call. If it was asked for within `ASK_EVERY`, it is asked for again

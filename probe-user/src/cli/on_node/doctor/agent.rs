@@ -1,7 +1,8 @@
-//! The check of the agent that runs on this node, if one does.
+//! The checks of the agent that runs on this node, if one does, and of what only an agent counts.
 
 use serde::Deserialize;
 
+use super::netns;
 use crate::{cli::client::AgentArgs, sink::doctor::Check};
 
 /// The needed part of `/v1/doctor`.
@@ -19,26 +20,35 @@ struct Agent {
     /// An older agent does not have this member.
     #[serde(default)]
     degraded: Vec<String>,
+    /// Nor this one.
+    netns: Option<netns::Namespaces>,
 }
 
 const NAME: &str = "agent";
 
-pub(super) fn check(args: &AgentArgs) -> Check {
+pub(super) fn checks(args: &AgentArgs) -> Vec<Check> {
     match args.ask("/v1/doctor") {
-        Ok(None) => Check::full(NAME, "none answers"),
+        Ok(None) => vec![Check::full(NAME, "none answers")],
         Ok(Some(bytes)) => told(&bytes),
-        Err(error) => Check::degraded(NAME, format!("{error:#}"), "see that it works, and ask as root"),
+        Err(error) => {
+            vec![Check::degraded(NAME, format!("{error:#}"), "see that it works, and ask as root")]
+        }
     }
 }
 
-fn told(bytes: &[u8]) -> Check {
-    let Told { version, agent } = match serde_json::from_slice(bytes) {
+fn told(bytes: &[u8]) -> Vec<Check> {
+    let told: Told = match serde_json::from_slice(bytes) {
         Ok(told) => told,
         Err(error) => {
             let found = format!("the answer is not that of this version of sandprobe: {error}");
-            return Check::degraded(NAME, found, "use the sandprobe of the version that runs");
+            return vec![Check::degraded(NAME, found, "use the sandprobe of the version that runs")];
         }
     };
+    let netns = told.agent.netns.as_ref().and_then(netns::check);
+    [of_agent(&told)].into_iter().chain(netns).collect()
+}
+
+fn of_agent(Told { version, agent }: &Told) -> Check {
     let found = format!("version {version} runs as pid {} since {}", agent.pid, agent.since);
     let mut found = match &*agent.reasons {
         [] => format!("{found}, and is ready"),
@@ -56,7 +66,6 @@ fn told(bytes: &[u8]) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::told;
     use crate::sink::doctor::Grade;
 
     #[test]
@@ -66,6 +75,7 @@ mod tests {
                 r#"{{"version":"0.1.0","more":1,"agent":{{"pid":7,"since":"then","reasons":[{reasons}],"x":1}}}}"#
             )
         };
+        let told = |bytes: &[u8]| super::told(bytes).remove(0);
         let ready = told(answer("").as_bytes());
         assert_eq!(
             (ready.grade, &*ready.found),

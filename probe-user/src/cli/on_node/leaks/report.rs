@@ -51,6 +51,14 @@ pub(super) fn text(result: &ScanResult, leaked: &[&Finding]) -> String {
     text + &commands(leaked)
 }
 
+/// How many network namespaces there are, and may be.
+pub(super) fn namespaces(count: usize, limit: Option<u64>) -> String {
+    match limit {
+        Some(limit) => format!("\nnetwork namespaces: {count} of the {limit} that each user may make\n"),
+        None => format!("\nnetwork namespaces: {count}\n"),
+    }
+}
+
 /// A row for each range of each store's network, and one for what is in none.
 fn networks(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
     let mut rows = Vec::new();

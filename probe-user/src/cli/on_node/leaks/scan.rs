@@ -39,6 +39,8 @@ pub(super) struct ScanResult {
     pub(super) stores: Vec<StoreRead>,
     pub(super) networks: Vec<Network>,
     pub(super) caveats: Vec<String>,
+    /// How many network namespaces the kernel has. None: the files are not those of the running kernel.
+    pub(super) netns: Option<usize>,
     runtimes: usize,
     /// The incomplete lists among those that a verdict needs.
     partial: BTreeSet<List>,
@@ -91,6 +93,7 @@ impl LeakScan<'_> {
             stores: seen.stores.into_values().collect(),
             networks: seen.networks,
             caveats,
+            netns: (!frozen).then(|| engine.netns_in_kernel()),
             runtimes: seen.runtimes,
             partial: seen.partial,
             skipped,

@@ -63,7 +63,7 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             count: 1,
             first: vec![[10, 88, 0, 7].into()],
         }),
-        Kind::UnverifiedRelease(UnverifiedRelease { plugin: plugin(), count: 2 }),
+        Kind::UnverifiedRelease(UnverifiedRelease { plugin: plugin(), count: 2, without_del: 1 }),
         Kind::DuplicateSandbox(DuplicateSandbox { form: Duplicate::Concurrent, count: 1 }),
         Kind::TeardownOutOfOrder(TeardownOutOfOrder {
             how: OutOfOrder::PauseKilled,

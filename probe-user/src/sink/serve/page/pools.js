@@ -1,11 +1,14 @@
-// The ranges of addresses, and what leaked of them.
+// The ranges of addresses, what leaked of them, and what became of the attachments of each plugin.
 
-import { el, svg } from "./dom.js";
+import { el, svg, table } from "./dom.js";
 import { href } from "./findings.js";
 
 const PARTS = [["in_use", "in use", "ns"], ["pending_cleanup", "to be cleaned up", "be"],
   ["leak_candidate", "perhaps leaked", "cn"], ["leaked", "leaked", "lo"]];
+const FATES = [["added", "added"], ["released", "released"], ["released_without_netns", "released without a namespace"],
+  ["live", "live"], ["ended", "ended, DEL to come"], ["unreleased", "never released"], ["unknown", "unknown"]];
 const words = (pool) => `${pool.network} ${pool.subnet}`.toLowerCase();
+const wordsOf = ({ plugin, network }) => `${plugin} ${network ?? ""}`.toLowerCase();
 /** One address; of many the first and how many more there are. */
 const leaked = ({ address, count }) => (count > 1 ? `${address} and ${count - 1} more` : address);
 const percent = (part, whole) => `${(whole ? (100 * part) / whole : 0).toFixed(2)}%`;
@@ -15,6 +18,7 @@ export class Pools {
   gap = 5_000;
   title = "Addresses";
   #pools = [];
+  #balance = [];
   #filter = "";
   #said = null;
 
@@ -22,15 +26,17 @@ export class Pools {
   constructor(section, leaks) {
     this.leaks = leaks;
     this.list = el("div", { class: "pools" });
-    section.append(this.list);
+    this.plugins = el("section", { class: "balance", "aria-label": "Balance of CNI plugins" });
+    section.append(this.list, this.plugins);
   }
 
   touches = ({ event, finding }) => /^(address|cni)\./.test(event) || finding?.kind === "leaked_address";
 
   badge = () => this.#pools.length;
 
-  show({ pools }) {
+  show({ pools, balance = [] }) {
     this.#pools = pools;
+    this.#balance = balance;
     this.#draw();
   }
 
@@ -45,7 +51,7 @@ export class Pools {
   }
 
   #draw() {
-    const said = JSON.stringify([this.#pools, this.#filter, this.#pools.map((it) => this.leaks(it.network).map(({ key, detail }) => [key, detail.count]))]);
+    const said = JSON.stringify([this.#pools, this.#balance, this.#filter, this.#pools.map((it) => this.leaks(it.network).map(({ key, detail }) => [key, detail.count]))]);
     if (said === this.#said) return;
     this.#said = said;
     const shown = this.#pools.filter((pool) => words(pool).includes(this.#filter));
@@ -53,7 +59,18 @@ export class Pools {
     this.list.replaceChildren(...(shown.length ? shown.map((it) => this.#pool(it))
       : [el("p", null, this.#pools.length ? "No range is shown by the filter."
         : "No range of addresses is known: the networks' configurations name none.")]));
+    this.plugins.replaceChildren(...this.#balances());
     if (had) [...this.list.querySelectorAll("a")].find((it) => it.getAttribute("href") === had)?.focus();
+  }
+
+  #balances() {
+    const shown = this.#balance.filter((it) => wordsOf(it).includes(this.#filter));
+    if (!shown.length) return [];
+    const cell = (it, member) => (member === "unreleased" && it[member] ? el("span", { class: "bad" }, it[member]) : it[member]);
+    return [el("h3", null, "Balance of CNI plugins"),
+      el("p", { class: "faint" }, "Attachments (a sandbox's interface) whose ADD was seen to succeed since the first agent of this boot, each once."),
+      table(["plugin", "network", ...FATES.map(([, name]) => name)],
+        shown.map((it) => [it.plugin, it.network ?? "?", ...FATES.map(([member]) => cell(it, member))]))];
   }
 
   #pool(pool) {

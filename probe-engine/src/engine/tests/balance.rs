@@ -1,0 +1,268 @@
+//! The balance of plugins: what became of each attachment whose ADD succeeded.
+
+use probe_common::event::class;
+
+use super::story::{CONTAINERD, DAEMON, Story, Who, call, id};
+use crate::{
+    engine::{Engine, view::BalanceView},
+    model::{
+        fact::{
+            CacheFound, Fact, List, Loss, Network, NetworksRead, RuntimeRead, RuntimeSandbox, Store,
+            StoreKind, StoreRead,
+        },
+        finding::{Kind, UnverifiedRelease},
+    },
+};
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+const PLUGIN: &str = "/usr/lib/cni/cloud-cni";
+
+fn node() -> Story {
+    let mut story = Story::new();
+    story.at(SECOND).list(List::Processes, true, |story| {
+        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+    });
+    let networks = vec![Network {
+        name: "cloud".to_owned(),
+        plugins: vec!["cloud-cni".to_owned()],
+        delegates: Vec::new(),
+        ipam: None,
+        pools: Vec::new(),
+    }];
+    story.listed(Fact::NetworksRead(NetworksRead { networks, complete: true, undecodable: Vec::new() }));
+    story
+}
+
+/// A call of the plugin for a sandbox that ends with this exit code.
+fn calls(story: &mut Story, pid: u32, command: &str, netns: &str, digit: char, code: u32) {
+    story.kernel(Fact::CniCalled(call(pid, CONTAINERD, PLUGIN, command, netns, digit)));
+    story.exit(Who::new(pid, CONTAINERD, "plugin"), class::CNI, code << 8);
+}
+
+/// The sandboxes that the runtime has on record.
+fn records(story: &mut Story, at: u64, sandboxes: &[char]) {
+    let sandboxes = sandboxes.iter().map(|it| RuntimeSandbox { id: id(*it), pod: None }).collect();
+    let place = "/var/lib/containerd".to_owned();
+    story.at(at).list(List::Runtimes, true, |story| {
+        story.listed(Fact::RuntimeRead(RuntimeRead {
+            place,
+            kind: None,
+            sandboxes,
+            complete: true,
+            unread: 0,
+        }));
+    });
+}
+
+fn balance(engine: &Engine) -> BalanceView {
+    let mut all = engine.balance();
+    assert_eq!(all.len(), 1, "{all:?}");
+    let it = all.remove(0);
+    let fates = it.released + it.released_without_netns + it.live + it.ended + it.unreleased + it.unknown;
+    assert_eq!(it.added, fates, "{it:?}");
+    it
+}
+
+fn none() -> BalanceView {
+    BalanceView {
+        plugin: "cloud-cni".to_owned(),
+        network: Some("cloud".to_owned()),
+        added: 0,
+        released: 0,
+        released_without_netns: 0,
+        live: 0,
+        ended: 0,
+        unreleased: 0,
+        unknown: 0,
+    }
+}
+
+#[test]
+fn each_attachment_is_added_and_released_once() {
+    let mut story = node();
+    story.at(2 * SECOND);
+    calls(&mut story, 100, "ADD", "/run/netns/a", 'a', 1);
+    calls(&mut story, 110, "ADD", "/run/netns/a", 'a', 0);
+    calls(&mut story, 120, "ADD", "/run/netns/a", 'a', 0);
+    let (_, engine) = story.judge(3 * SECOND);
+    assert_eq!(balance(&engine), BalanceView { added: 1, live: 1, ..none() });
+
+    // A DEL that fails releases nothing, and those after the first that succeeds neither.
+    calls(&mut story, 130, "DEL", "/run/netns/a", 'a', 1);
+    let (_, engine) = story.judge(4 * SECOND);
+    assert_eq!(balance(&engine), BalanceView { added: 1, ended: 1, ..none() });
+    calls(&mut story, 140, "DEL", "/run/netns/a", 'a', 0);
+    calls(&mut story, 150, "DEL", "", 'a', 0);
+    // The next sandbox has only a DEL without a namespace.
+    calls(&mut story, 160, "ADD", "/run/netns/b", 'b', 0);
+    calls(&mut story, 170, "DEL", "", 'b', 0);
+    calls(&mut story, 180, "DEL", "", 'b', 0);
+    let (_, engine) = story.judge(30 * MINUTE);
+    let expected = BalanceView { added: 2, released: 1, released_without_netns: 1, ..none() };
+    assert_eq!(balance(&engine), expected);
+}
+
+/// A sandbox whose network namespace goes, and which the runtime forgets at `forgotten`, if it does.
+fn forgotten(story: &mut Story, until: u64, forgotten: Option<u64>) {
+    records(story, 2 * SECOND, &['a']);
+    story.at(3 * SECOND).netns(DAEMON, 4_026_540_000, 7);
+    calls(story, 100, "ADD", "/run/netns/a", 'a', 0);
+    story.at(MINUTE).dropped(4_026_540_000, 7).freed(4_026_540_000);
+    for minute in 2..=until / MINUTE {
+        let is_known = forgotten.is_none_or(|at| minute * MINUTE < at);
+        records(story, minute * MINUTE, if is_known { &['a'] } else { &[] });
+    }
+}
+
+#[test]
+fn what_nobody_is_left_to_release_is_unreleased_and_stays_so() {
+    let mut story = node();
+    forgotten(&mut story, 60 * MINUTE, Some(2 * MINUTE));
+    for (until, expected) in [
+        (30 * SECOND, BalanceView { added: 1, live: 1, ..none() }),
+        (2 * MINUTE + 30 * SECOND, BalanceView { added: 1, ended: 1, ..none() }),
+        (5 * MINUTE, BalanceView { added: 1, unreleased: 1, ..none() }),
+        // The attachment itself is forgotten by now.
+        (60 * MINUTE, BalanceView { added: 1, unreleased: 1, ..none() }),
+    ] {
+        let mut cut = story.clone();
+        cut.facts.retain(|seen| seen.at <= super::story::ms(until));
+        assert_eq!(balance(&cut.at(until).judge(until).1), expected, "at {until}");
+    }
+}
+
+/// Nothing else shows it: no store, and no record of libcni.
+#[test]
+fn what_was_never_released_is_told_once_it_is_forgotten() {
+    let mut story = node();
+    forgotten(&mut story, 60 * MINUTE, Some(2 * MINUTE));
+    let (told, engine) = story.judge(60 * MINUTE);
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains("unverified_release")).collect();
+    assert_eq!(lines.len(), 2, "{told}");
+    let finding = engine.findings().find(|it| it.key.as_str() == "unverified_release/cloud-cni");
+    let kind = finding.map(|it| &it.kind);
+    assert!(
+        matches!(kind, Some(Kind::UnverifiedRelease(UnverifiedRelease { count: 1, without_del: 1, .. }))),
+        "{kind:?}"
+    );
+}
+
+/// A store that was read whole names nobody: somebody freed the address.
+#[test]
+fn a_store_that_shows_the_address_free_settles_it() {
+    let mut story = node();
+    let store = Store {
+        kind: StoreKind::HostLocal,
+        path: "/var/lib/cni/networks/cloud".to_owned(),
+        network: Some("cloud".to_owned()),
+    };
+    story.list(List::Ipam, true, |story| {
+        story.listed(Fact::StoreRead(StoreRead { store, reservations: Vec::new(), complete: true }));
+    });
+    forgotten(&mut story, 60 * MINUTE, Some(2 * MINUTE));
+    let (told, engine) = story.judge(60 * MINUTE);
+    assert!(!told.contains("unverified_release"), "{told}");
+    assert_eq!(balance(&engine), BalanceView { added: 1, released: 1, ..none() });
+}
+
+#[test]
+fn a_del_may_still_come_as_long_as_the_runtime_has_the_sandbox_on_record() {
+    let mut story = node();
+    forgotten(&mut story, 40 * MINUTE, None);
+    let (told, engine) = story.judge(40 * MINUTE);
+    assert_eq!(balance(&engine), BalanceView { added: 1, ended: 1, ..none() });
+    assert!(!told.contains("unverified_release"), "{told}");
+}
+
+/// The DEL may be among the lost records.
+#[test]
+fn across_a_gap_nobody_knows() {
+    let mut story = node();
+    records(&mut story, 2 * SECOND, &['a']);
+    calls(&mut story, 100, "ADD", "/run/netns/a", 'a', 0);
+    story
+        .at(30 * SECOND)
+        .say(crate::model::fact::Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 3 });
+    calls(&mut story, 110, "DEL", "/run/netns/a", 'a', 1);
+    for minute in 1..=60 {
+        records(&mut story, minute * MINUTE, &[]);
+        if minute == 5 {
+            assert_eq!(balance(&story.judge(6 * MINUTE).1), BalanceView { added: 1, unknown: 1, ..none() });
+        }
+    }
+    let (told, engine) = story.judge(60 * MINUTE);
+    assert_eq!(balance(&engine), BalanceView { added: 1, unknown: 1, ..none() });
+    assert!(!told.contains("unverified_release"), "{told}");
+}
+
+/// A new agent finds the attachment, and sees its DEL.
+#[test]
+fn attachments_from_before_the_agent_are_in_no_number() {
+    let mut story = node();
+    story.list(List::CniCache, true, |story| {
+        story.listed(Fact::CacheFound(CacheFound {
+            network: "cloud".to_owned(),
+            container: id('a'),
+            ifname: "eth0".to_owned(),
+            addresses: Vec::new(),
+            netns: None,
+            args: Vec::new(),
+        }));
+    });
+    story.at(5 * SECOND);
+    calls(&mut story, 100, "DEL", "/run/netns/a", 'a', 0);
+    let (_, engine) = story.judge(30 * MINUTE);
+    assert_eq!(engine.balance(), []);
+}
+
+/// Podman and nerdctl attach containers to the same networks, and no event shows their end.
+#[test]
+fn containers_without_a_pod_are_in_no_number() {
+    let mut story = node();
+    let mut add = call(100, CONTAINERD, PLUGIN, "ADD", "/run/netns/a", 'a');
+    add.variables.args = None;
+    story.at(5 * SECOND).kernel(Fact::CniCalled(add)).exit(
+        Who::new(100, CONTAINERD, "plugin"),
+        class::CNI,
+        0,
+    );
+    let (_, engine) = story.judge(30 * MINUTE);
+    assert_eq!(engine.balance(), []);
+}
+
+#[test]
+fn the_balance_is_the_same_in_the_next_agent() {
+    let mut story = node();
+    story.at(2 * SECOND);
+    calls(&mut story, 100, "ADD", "/run/netns/a", 'a', 0);
+    calls(&mut story, 110, "ADD", "/run/netns/b", 'b', 0);
+    calls(&mut story, 120, "DEL", "/run/netns/b", 'b', 0);
+    let (_, engine) = story.judge(10 * SECOND);
+    let mut next = node();
+    next.restored = engine.dump();
+    next.at(20 * SECOND);
+    calls(&mut next, 130, "DEL", "/run/netns/a", 'a', 0);
+    let (_, engine) = next.judge(MINUTE);
+    assert_eq!(balance(&engine), BalanceView { added: 2, released: 2, ..none() });
+}
+
+#[test]
+fn plugins_beyond_the_most_share_an_account() {
+    let mut story = node();
+    story.at(2 * SECOND);
+    for n in 0..100 {
+        let digit = char::from_digit(n % 16, 16).expect("a digit");
+        let pid = 1000 + 10 * n;
+        let path = format!("/usr/lib/cni/cni-{n}");
+        story.kernel(Fact::CniCalled(call(pid, CONTAINERD, &path, "ADD", "/run/netns/x", digit)));
+        story.exit(Who::new(pid, CONTAINERD, "plugin"), class::CNI, 0);
+        story.kernel(Fact::CniCalled(call(pid + 1, CONTAINERD, &path, "DEL", "/run/netns/x", digit)));
+        story.exit(Who::new(pid + 1, CONTAINERD, "plugin"), class::CNI, 0);
+    }
+    let (_, engine) = story.judge(10 * SECOND);
+    let all = engine.balance();
+    assert_eq!(all.len(), 65);
+    let other = all.iter().find(|it| it.plugin == "other").expect("the shared one");
+    assert_eq!((other.added, other.released), (36, 36));
+}

@@ -1,0 +1,76 @@
+//! What the agent of this node tells of each CNI plugin, with or without a store.
+
+use serde::Deserialize;
+
+use crate::{cli::table::aligned, sink::escape::escaped};
+
+/// The needed part of `/v1/pools`.
+#[derive(Deserialize)]
+struct Told {
+    /// An older agent does not have this member.
+    #[serde(default)]
+    balance: Vec<Balance>,
+}
+
+#[derive(Deserialize)]
+struct Balance {
+    plugin: String,
+    network: Option<String>,
+    added: u64,
+    released: u64,
+    released_without_netns: u64,
+    live: u64,
+    ended: u64,
+    unreleased: u64,
+    unknown: u64,
+}
+
+/// A table of the plugins. None: the agent tells of none.
+pub(super) fn balance(bytes: &[u8]) -> Option<String> {
+    let Told { balance } = serde_json::from_slice(bytes).ok()?;
+    let row = |it: &Balance| {
+        let name = |text: &str| escaped(text).into_owned();
+        [
+            name(&it.plugin),
+            it.network.as_deref().map_or_else(|| "?".to_owned(), name),
+            it.added.to_string(),
+            it.released.to_string(),
+            it.released_without_netns.to_string(),
+            it.live.to_string(),
+            it.ended.to_string(),
+            it.unreleased.to_string(),
+            it.unknown.to_string(),
+        ]
+    };
+    let headings =
+        ["PLUGIN", "NETWORK", "ADDED", "RELEASED", "BLINDLY", "LIVE", "ENDED", "UNRELEASED", "UNKNOWN"];
+    let rows: Vec<_> = balance.iter().map(row).collect();
+    (!rows.is_empty()).then(|| format!("\n{}", aligned(headings, &rows)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::balance;
+
+    #[test]
+    fn each_plugin_has_a_row() {
+        let told = br#"{"schema":1,"pools":[],"balance":[
+            {"plugin":"cloud\u001b[2J","network":"a","added":9,"released":3,"released_without_netns":1,"live":2,
+             "ended":1,"unreleased":2,"unknown":0},
+            {"plugin":"other","added":0,"released":0,"released_without_netns":0,"live":0,
+             "ended":0,"unreleased":0,"unknown":0}]}"#;
+        let text = balance(told).expect("a table");
+        let rows: Vec<Vec<&str>> =
+            text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0][1..], ["a", "9", "3", "1", "2", "1", "2", "0"]);
+        assert_eq!(rows[1][..3], ["other", "?", "0"]);
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn an_agent_without_plugins_or_of_another_version_has_no_table() {
+        for told in [&br#"{"pools":[]}"#[..], br#"{"balance":[]}"#, br#"{"balance":[{}]}"#, b"x"] {
+            assert_eq!(balance(told), None);
+        }
+    }
+}
