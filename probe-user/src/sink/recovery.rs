@@ -1,5 +1,7 @@
 //! The words for a node's recovery.
 
+pub(crate) mod summary;
+
 use std::time::Duration;
 
 use schemars::JsonSchema;

@@ -43,6 +43,8 @@ pub struct RecoveryReport {
     pub inexact: Inexact,
     /// The agent was not there when the runtime started: what it did not see is known from files, if at all.
     pub is_late: bool,
+    /// Pods were left out for want of room, so that the last one that is known may not be the last.
+    pub is_truncated: bool,
 }
 
 /// From where the columns count.
@@ -144,6 +146,8 @@ impl RecoveryReport {
             whole: columns[COLUMNS - 1],
             inexact: Inexact::of(is_zero_exact, known_by),
             is_late: recovery.watched_since.is_some_and(|since| started.is_some_and(|at| at < since)),
+            is_truncated: recovery.pods_left_out > 0
+                || recovery.boot.as_ref().is_some_and(|boot| boot.before.pods_left_out > 0),
         }
     }
 

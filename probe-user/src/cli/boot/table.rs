@@ -1,4 +1,5 @@
-//! The table of restarts: a row for each boot, then the mean and the difference of each column from the one before.
+//! The table of restarts: a row for each boot, then the mean, the difference of each column from the one before, and the
+//! ranks.
 
 use std::array::from_fn;
 
@@ -6,7 +7,6 @@ use super::Row;
 use crate::{
     cli::table::aligned,
     engine::boot::{
-        average::average,
         column::COLUMNS,
         inexact::Inexact,
         report::{RecoveryReport, Zero},
@@ -14,7 +14,7 @@ use crate::{
     model::recovery::{Recovered, Source},
     sink::{
         escape::escaped,
-        recovery::{self, Milestone},
+        recovery::{self, Milestone, summary},
     },
 };
 
@@ -38,17 +38,16 @@ const CAPTION: &str =
 pub(super) fn text(rows: &[Row], verbose: bool) -> String {
     let mut cells: Vec<[String; CELLS]> =
         rows.iter().flat_map(|row| gap(row).into_iter().chain([cells(row)])).collect();
-    let mean = average(rows.iter().map(|row| &row.study));
-    if mean.boots > 1 {
-        let name = recovery::mean_name(&mean);
-        cells.push(line(name, &mean.columns, &mean.differences, mean.whole, mean.inexact));
-        let nothing = [None; COLUMNS];
-        let inexact = Inexact { columns: mean.inexact.periods, ..Inexact::default() };
-        cells.push(line("Diff".to_owned(), &mean.differences, &nothing, None, inexact));
+    for (name, numbers) in summary::rows(rows.iter().map(|row| &row.study)) {
+        cells.push(line(name, numbers));
     }
     let listening = rows.iter().any(|row| row.study.recovered == Recovered::Listening);
     let caption = if listening { "; + to when pods first listened" } else { "" };
     let mut text = format!("{CAPTION}{caption}\n{}", aligned(HEADINGS, &cells));
+    let notes = summary::notes(rows.iter().map(|row| (&row.recovery, &row.study)));
+    if !notes.is_empty() {
+        text += &format!("\n{}\n", notes.join("\n"));
+    }
     for row in rows {
         text += &format!("\n{}\n", escaped(&title(row)));
         for line in recovery::notes(&row.recovery, &row.study) {
@@ -67,25 +66,19 @@ pub(super) fn text(rows: &[Row], verbose: bool) -> String {
 /// The boots that were not seen between the row and the one above it.
 fn gap(row: &Row) -> Option<[String; CELLS]> {
     let nothing = [None; COLUMNS];
-    Some(line(recovery::gap(&row.recovery)?, &nothing, &nothing, None, Inexact::default()))
+    let numbers = recovery::numbers(&nothing, &nothing, None, Inexact::default());
+    Some(line(recovery::gap(&row.recovery)?, numbers))
 }
 
 fn cells(row: &Row) -> [String; CELLS] {
-    let name = recovery::began(&row.recovery) + recovery::signs(&row.study);
     let RecoveryReport { columns, periods, whole, inexact, .. } = &row.study;
-    let mut cells = line(name, columns, periods, *whole, *inexact);
+    let numbers = recovery::numbers(columns, periods, *whole, *inexact);
+    let mut cells = line(summary::name(&row.recovery, &row.study), numbers);
     cells[1] = row.recovery.boot.as_ref().map(|boot| escaped(&boot.kernel).into_owned()).unwrap_or_default();
     cells
 }
 
-fn line(
-    name: String,
-    columns: &[Option<i64>; COLUMNS],
-    periods: &[Option<i64>; COLUMNS],
-    whole: Option<i64>,
-    inexact: Inexact,
-) -> [String; CELLS] {
-    let numbers = recovery::numbers(columns, periods, whole, inexact);
+fn line(name: String, numbers: Vec<String>) -> [String; CELLS] {
     let mut cells = [name, String::new()].into_iter().chain(numbers);
     from_fn(|_| cells.next().unwrap_or_default())
 }
@@ -236,6 +229,12 @@ BOOT (UTC)             KERNEL    KUBELET  STATIC POD  FIRST SERVICE  LAST SERVIC
 2026-11-23 04:57:33 *  6.1.0-56  ~9000    ~16000      ~23000         ~24000        ~9.00  ~7.00  ~7.00  ~1.00  ~24.00
 Avg of 2                         23500    33120       42727          43521         23.50  9.62   9.61   0.79   43.52
 Diff                             23500    9620        9608           794           -      -      -      -      -
+Min                              21667    31318       37816          38581         21.67  9.59   6.50   0.77   38.58
+p50                              21667    31318       37816          38581         21.67  9.59   6.50   0.77   38.58
+p90                              25333    34921       47638          48461         25.33  9.65   12.72  0.82   48.46
+Max                              25333    34921       47638          48461         25.33  9.65   12.72  0.82   48.46
+
+mean and ranks are of 2 of 3 boots; without 2026-11-23 04:57:33 * (order not known)
 
 2026-11-21 04:57:33 edge-1 a
   ordered by \"systemctl reboot\" 10.000 s before the kernel's start
@@ -340,7 +339,7 @@ Diff                             23500    9620        9608           794        
         let bytes = json::lines(&rows().iter().map(Row::told).collect::<Vec<_>>()).expect("JSON");
         let lines: Vec<serde_json::Value> =
             bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
-        assert_eq!(lines.len(), 4);
+        assert_eq!(lines.len(), 5);
         let (first, cut) = (&lines[1]["boot"], &lines[2]["boot"]);
         assert_eq!(first["cni"]["lost_ns"], "6000000000");
         assert_eq!(first["whole_ns"], "48461000000");
@@ -353,13 +352,23 @@ Diff                             23500    9620        9608           794        
         }
         assert_eq!(cut["inexact"].as_array().map(Vec::len), Some(8), "{cut:#}");
         assert_eq!(cut["cni"]["unseen_until_ns"], "600000000000");
+        let statistics = &lines[4]["statistics"];
+        let ranks = statistics["ranks"].as_array().expect("ranks");
+        let whole: Vec<_> = ranks.iter().map(|it| (&it["rank"], &it["whole_ns"])).collect();
+        let (least, most) = ("38581000000".into(), "48461000000".into());
+        let names = ["min", "p50", "p90", "max"].map(serde_json::Value::from);
+        assert_eq!(whole, names.iter().zip([&least, &least, &most, &most]).collect::<Vec<_>>());
+        let left_out = serde_json::json!([{ "boot_id": "c", "why": "order_unknown",
+            "title": "2026-11-23 04:57:33 *: order not known" }]);
+        assert_eq!((&statistics["boots"], &statistics["left_out"]), (&2.into(), &left_out));
     }
+
     /// `docs/boot.md` shows this table, and has every member's name in backquotes.
     #[test]
     fn the_page_shows_what_is_written() {
         let page = include_str!("../../../../docs/boot.md");
         let told = text(&rows(), false);
-        let (table, _) = told.split_once("\n\n").expect("a table");
+        let (table, _) = told.split_once("\n\n2026").expect("a table");
         assert!(page.contains(table), "{table}");
         let bytes = json::lines(&rows().iter().map(Row::told).collect::<Vec<_>>()).expect("JSON");
         for line in String::from_utf8(bytes).expect("text").lines() {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{Bar, Chart, Row, Series, Table};
 use crate::{
     engine::boot::{
-        average::{Average, average},
         column::COLUMNS,
         inexact::Inexact,
         report::{RecoveryReport, Zero},
@@ -48,12 +47,12 @@ pub fn chart(boots: &[Boot<'_>]) -> Chart {
         ],
         tables: vec![table(boots)],
         rows: boots.iter().enumerate().map(row).collect(),
-        notes: Vec::new(),
+        notes: recovery::summary::notes(boots.iter().map(|boot| (boot.recovery, boot.study))),
     }
 }
 
 fn name(boot: &Boot<'_>) -> String {
-    recovery::began(boot.recovery) + recovery::signs(boot.study)
+    recovery::summary::name(boot.recovery, boot.study)
 }
 
 fn table(boots: &[Boot<'_>]) -> Table {
@@ -69,17 +68,8 @@ fn table(boots: &[Boot<'_>]) -> Table {
     };
     let mut rows: Vec<Vec<String>> =
         boots.iter().flat_map(|boot| gap(boot).into_iter().chain([of(boot)])).collect();
-    let mean = average(boots.iter().map(|boot| boot.study));
-    if mean.boots > 1 {
-        let Average { columns, differences, whole, inexact, .. } = mean;
-        rows.push(line(
-            recovery::mean_name(&mean),
-            recovery::numbers(&columns, &differences, whole, inexact),
-        ));
-        let of_differences = Inexact { columns: inexact.periods, ..Inexact::default() };
-        let difference = recovery::numbers(&differences, &nothing, None, of_differences);
-        rows.push(line("Diff".to_owned(), difference));
-    }
+    let together = recovery::summary::rows(boots.iter().map(|boot| boot.study));
+    rows.extend(together.into_iter().map(|(name, numbers)| line(name, numbers)));
     Table {
         title: "Columns in ms, periods 1 to 4 and the whole in s",
         headings: vec![

@@ -1,13 +1,15 @@
-//! Boots as objects, and one for the mean (docs/boot.md): as `sandprobe boot -o json` writes them.
+//! Boots as objects, one for the mean, and one for the ranks (docs/boot.md): as `sandprobe boot -o json` writes them.
 //!
 //! They are not the model's own form: a recovery has times and rules, an object what is made of them.
 
 mod numbers;
+mod statistics;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use numbers::{Columns, Periods};
+pub use statistics::Statistics;
 
 use super::scalar::{Decimal, is_zero};
 use crate::{
@@ -32,6 +34,7 @@ pub struct Told<'a> {
 enum Line<'a> {
     Boot(Box<Boot<'a>>),
     Average(Box<Mean>),
+    Statistics(Box<Statistics<'a>>),
 }
 
 /// One boot (docs/boot.md).
@@ -211,11 +214,13 @@ pub struct Mean {
     title: String,
 }
 
-/// One line a boot, and one for the mean.
+/// One line a boot, one for the mean, and one for the ranks.
 pub fn lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
     let lines = rows.iter().map(|row| Line::Boot(Box::new(Boot::of(row))));
     let mut bytes = Vec::new();
-    for line in lines.chain([Line::Average(Box::new(Mean::of(rows)))]) {
+    let together =
+        [Line::Average(Box::new(Mean::of(rows))), Line::Statistics(Box::new(Statistics::of(rows)))];
+    for line in lines.chain(together) {
         serde_json::to_writer(&mut bytes, &line)?;
         bytes.push(b'\n');
     }
@@ -291,7 +296,7 @@ impl<'a> Boot<'a> {
             late: study.is_late,
             milestones: recovery::milestones(study).iter().map(Milestone::of).collect(),
             pods: row.recovery.pods.iter().map(|back| PodLine::of(back, study)).collect(),
-            title: recovery::began(row.recovery) + recovery::signs(study),
+            title: recovery::summary::name(row.recovery, study),
             marks: recovery::marks(study),
             notes: recovery::notes(row.recovery, study),
         }

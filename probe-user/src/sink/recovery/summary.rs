@@ -1,0 +1,104 @@
+//! The words for several boots together: the rows below those of the boots, and what counts in them.
+
+use super::{began, mean_name, numbers, signs};
+use crate::{
+    engine::boot::{
+        average::{Average, average},
+        column::COLUMNS,
+        comparable::{Counted, counted},
+        inexact::Inexact,
+        report::RecoveryReport,
+        spread::{Rank, spread},
+    },
+    model::recovery::Recovery,
+};
+
+/// A boot that does not count, or not with all numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeftOut<'a> {
+    pub(crate) recovery: &'a Recovery,
+    pub(crate) study: &'a RecoveryReport,
+    pub(crate) counted: Counted,
+}
+
+/// The rows below the boots, each with its name: the mean, its differences, and the ranks. None for fewer than two boots.
+#[must_use]
+pub(crate) fn rows<'a>(
+    studies: impl Iterator<Item = &'a RecoveryReport> + Clone,
+) -> Vec<(String, Vec<String>)> {
+    let mean = average(studies.clone());
+    if mean.boots < 2 {
+        return Vec::new();
+    }
+    let ranks = spread(studies)
+        .into_iter()
+        .map(|it| (rank(it.rank).to_owned(), numbers(&it.columns, &it.periods, it.whole, it.inexact)));
+    let Average { columns, differences, whole, inexact, .. } = &mean;
+    let of_differences = Inexact { columns: inexact.periods, ..Inexact::default() };
+    let nothing = [None; COLUMNS];
+    let mean = [
+        (mean_name(&mean), numbers(columns, differences, *whole, *inexact)),
+        ("Diff".to_owned(), numbers(differences, &nothing, None, of_differences)),
+    ];
+    mean.into_iter().chain(ranks).collect()
+}
+
+/// The boots of which not all counts.
+#[must_use]
+pub(crate) fn left_out<'a>(
+    boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
+) -> Vec<LeftOut<'a>> {
+    let all = counted(boots.clone().map(|(_, study)| study));
+    let each = boots.zip(all).map(|((recovery, study), counted)| LeftOut { recovery, study, counted });
+    each.filter(|it| it.counted != Counted::Whole).collect()
+}
+
+/// Of how many boots the rows are, and which are left out, why.
+#[must_use]
+pub(crate) fn notes<'a>(
+    boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
+) -> Vec<String> {
+    let all = boots.clone().count();
+    if all < 2 {
+        return Vec::new();
+    }
+    let left_out = left_out(boots);
+    let listed = |is_in: bool| {
+        let these = left_out.iter().filter(|it| it.counted.is_in() == is_in);
+        let names = these.map(|it| format!("{} ({})", name(it.recovery, it.study), why(it.counted)));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (out, in_part) = (listed(false), listed(true));
+    let boots = all - left_out.iter().filter(|it| !it.counted.is_in()).count();
+    let out = if out.is_empty() { String::new() } else { format!("; without {out}") };
+    let last = (!in_part.is_empty())
+        .then(|| format!("their last service pod and whole are without those of {in_part}"));
+    [format!("mean and ranks are of {boots} of {all} boots{out}")].into_iter().chain(last).collect()
+}
+
+/// The name of a boot: when it began, and what is unusual about its times.
+#[must_use]
+pub(crate) fn name(recovery: &Recovery, study: &RecoveryReport) -> String {
+    began(recovery) + signs(study)
+}
+
+#[must_use]
+pub(crate) fn why(counted: Counted) -> &'static str {
+    match counted {
+        Counted::Whole => "all counts",
+        Counted::NotComplete => "not complete",
+        Counted::Truncated => "not all pods were kept",
+        Counted::OtherRule => "its pods are back by another rule",
+        Counted::OrderUnknown => "order not known",
+    }
+}
+
+#[must_use]
+pub(crate) fn rank(rank: Rank) -> &'static str {
+    match rank {
+        Rank::Min => "Min",
+        Rank::P50 => "p50",
+        Rank::P90 => "p90",
+        Rank::Max => "Max",
+    }
+}
