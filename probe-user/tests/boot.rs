@@ -1,6 +1,7 @@
 //! `sandprobe boot` as it is called: from the history that an agent keeps, and from recordings. Needs no root.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::Path,
     process::{Command, Output, Stdio},
@@ -78,7 +79,13 @@ fn boot(
     };
     let mut session = Session::new(&header, Filter::default(), Box::new(Jsonl));
     session.record(&header).expect("a recording");
-    let read = BootRead { boot_id: id.to_owned(), kernel: "6.1".to_owned(), boot_wall_ns, before };
+    let read = BootRead {
+        boot_id: id.to_owned(),
+        kernel: "6.1".to_owned(),
+        boot_wall_ns,
+        before,
+        labels: BTreeMap::new(),
+    };
     let first = [agent(2, Fact::BootRead(Box::new(read))), exec(kubelet, 500, "/bin/kubelet --v=2")];
     let end = rest.last().map_or(at(kubelet), |seen| seen.at) + std::time::Duration::from_secs(2);
     let watermark = Observation { at: end, origin: Origin::Kernel, fact: Fact::Watermark };

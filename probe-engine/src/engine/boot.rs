@@ -4,6 +4,7 @@
 pub mod average;
 pub mod column;
 pub mod comparable;
+pub mod group;
 pub mod inexact;
 pub(crate) mod order;
 pub mod report;

@@ -6,6 +6,7 @@
 //! **Invariant:** times are of this boot's clock but for the order, which was given before it began: that one is on
 //! the wall clock.
 
+mod grouping;
 mod previous;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::IntoStaticStr;
 
+pub use grouping::Grouping;
 pub use previous::{Alive, BootRead, LONGEST_SHUTDOWN, Last, Ordered, PreviousBoot, Unseen};
 
 use crate::model::{
@@ -180,6 +182,11 @@ pub struct Recovery {
     pub init: Option<TimedSource>,
     pub runtime: Option<TimedSource>,
     pub kubelet: Option<TimedSource>,
+    /// The runtimes and the kubelet of this recovery by name and, where their files tell it, version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_program: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_program: Option<String>,
     pub tries: Vec<NetworkAttempt>,
     /// Calls of plugins for further sandboxes, for which there was no room.
     #[serde(default)]

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     engine::boot::report::RecoveryReport,
     model::{
-        recovery::{Recovered, Recovery},
+        recovery::{Grouping, Recovered, Recovery},
         time::Timestamp,
     },
     sink::{
@@ -34,6 +34,11 @@ pub(super) struct Boot {
     /// Show the boots of these recordings, in this order; needs no root and no history
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "state_dir")]
     replay: Vec<PathBuf>,
+
+    /// Instead of the mean of all boots, show that of each group and its difference from the first group's: by "kernel",
+    /// "runtime", "kubelet", or "label:KEY" (see "run --boot-label")
+    #[arg(long, value_name = "WHAT")]
+    group_by: Option<Grouping>,
 
     /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
@@ -84,10 +89,10 @@ impl Row {
     }
 }
 
-fn chart(rows: &[Row]) -> Chart {
+fn chart(rows: &[Row], grouping: Option<&Grouping>) -> Chart {
     let boots =
         rows.iter().map(|Row { node, recovery, study, .. }| chart::boot::Boot { node, recovery, study });
-    chart::boot::chart(&boots.collect::<Vec<_>>())
+    chart::boot::chart(&boots.collect::<Vec<_>>(), grouping)
 }
 
 impl Boot {
@@ -97,13 +102,14 @@ impl Boot {
         let rules = self.here.rules()?;
         let rows: Vec<Row> = rows.into_iter().map(|row| row.by(rules)).collect();
         let done = if is_whole { ExitStatus::Ok } else { ExitStatus::Incomplete };
+        let grouping = self.group_by.as_ref();
         if self.pictures.are_wanted() {
-            self.pictures.draw(&chart(&rows))?;
+            self.pictures.draw(&chart(&rows, grouping))?;
             return Ok(done);
         }
         let mut bytes = match self.output {
-            Form::Text => table::text(&rows, verbose).into_bytes(),
-            Form::Json => jsonl::boot::lines(&rows.iter().map(Row::told).collect::<Vec<_>>())?,
+            Form::Text => table::text(&rows, grouping, verbose).into_bytes(),
+            Form::Json => jsonl::boot::lines(&rows.iter().map(Row::told).collect::<Vec<_>>(), grouping)?,
         };
         output::write(&mut bytes)?;
         Ok(done)

@@ -337,6 +337,7 @@ pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> 
     lines.extend(unseen(recovery));
     lines.extend(network(study));
     lines.push(close(&study.close));
+    lines.extend(kind_of_boot(recovery));
     lines.extend(cut(recovery));
     if study.recovered == Recovered::Listening {
         let by_start = (!study.by_start.is_empty())
@@ -351,6 +352,15 @@ pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> 
         ));
     }
     lines
+}
+
+/// The programs and labels by which boots can be compared, if any are known.
+fn kind_of_boot(recovery: &Recovery) -> Option<String> {
+    let programs = [&recovery.runtime_program, &recovery.kubelet_program];
+    let programs = programs.into_iter().flatten().cloned();
+    let labels = recovery.boot.iter().flat_map(|boot| &boot.labels);
+    let all: Vec<String> = programs.chain(labels.map(|(key, value)| format!("{key}={value}"))).collect();
+    (!all.is_empty()).then(|| format!("with {}", all.join(", ")))
 }
 
 /// What was dropped for lack of room, if anything.

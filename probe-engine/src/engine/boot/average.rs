@@ -29,24 +29,30 @@ pub struct Average {
 #[must_use]
 pub fn average<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Average {
     let recovered = studies.clone().last().map(|study| study.recovered).unwrap_or_default();
-    let (rows, inexact): (Vec<Row>, Vec<Inexact>) = comparable::rows(studies).into_iter().unzip();
-    let inexact = inexact.into_iter().fold(Inexact::default(), Inexact::or);
-    let columns: Row =
-        std::array::from_fn(|n| mean(rows.iter().filter_map(|row| row.get(n).copied().flatten())));
-    let periods = |n: usize| {
-        let both = rows.iter().filter_map(|row| {
-            let before = n.checked_sub(1).map_or(Some(0), |n| row.get(n).copied().flatten());
-            Some((before?, row.get(n).copied().flatten()?))
-        });
-        Some(mean(both.clone().map(|(_, it)| it))? - mean(both.map(|(before, _)| before))?)
-    };
-    Average {
-        boots: rows.len(),
-        recovered,
-        columns,
-        differences: std::array::from_fn(periods),
-        whole: columns[COLUMNS - 1],
-        inexact,
+    Average::of(recovered, comparable::rows(studies))
+}
+
+impl Average {
+    /// Of comparable rows.
+    pub(super) fn of(recovered: Recovered, rows: Vec<(Row, Inexact)>) -> Self {
+        let (rows, inexact): (Vec<Row>, Vec<Inexact>) = rows.into_iter().unzip();
+        let columns: Row =
+            std::array::from_fn(|n| mean(rows.iter().filter_map(|row| row.get(n).copied().flatten())));
+        let periods = |n: usize| {
+            let both = rows.iter().filter_map(|row| {
+                let before = n.checked_sub(1).map_or(Some(0), |n| row.get(n).copied().flatten());
+                Some((before?, row.get(n).copied().flatten()?))
+            });
+            Some(mean(both.clone().map(|(_, it)| it))? - mean(both.map(|(before, _)| before))?)
+        };
+        Self {
+            boots: rows.len(),
+            recovered,
+            columns,
+            differences: std::array::from_fn(periods),
+            whole: columns[COLUMNS - 1],
+            inexact: inexact.into_iter().fold(Inexact::default(), Inexact::or),
+        }
     }
 }
 

@@ -70,14 +70,14 @@ pub fn counted<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) ->
 }
 
 /// The columns that count, and which of them are not exact.
-pub(super) fn row(study: &RecoveryReport, counted: Counted) -> (Row, Inexact) {
+pub(super) fn row(study: &RecoveryReport, counted: Counted) -> Option<(Row, Inexact)> {
     let mut columns = study.columns;
     columns[COLUMNS - 1].take_if(|_| !counted.has_last());
-    (columns, study.inexact.among(&columns))
+    counted.is_in().then(|| (columns, study.inexact.among(&columns)))
 }
 
 /// The rows of the boots that count.
 pub(super) fn rows<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<(Row, Inexact)> {
     let all = studies.clone().zip(counted(studies));
-    all.filter(|(_, counted)| counted.is_in()).map(|(study, counted)| row(study, counted)).collect()
+    all.filter_map(|(study, counted)| row(study, counted)).collect()
 }

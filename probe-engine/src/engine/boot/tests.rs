@@ -6,6 +6,7 @@ use super::{
     average::average,
     column::differences,
     comparable::{Counted, counted},
+    group::groups,
     inexact::Inexact,
     report::{NoOrder, RecoveryReport, Zero},
     spread::{Rank, spread},
@@ -261,4 +262,43 @@ fn it_is_told_what_counts_of_a_boot_and_what_not() {
     // Where no order is known, and where the other rule is the last boot's, these count.
     assert_eq!(counted([&cut, &cut].into_iter()), [Counted::Whole; 2]);
     assert_eq!(counted([&whole, &listening].into_iter()), [Counted::OtherRule, Counted::Whole]);
+}
+
+#[test]
+fn groups_are_compared_with_the_first_one() {
+    let boot = |columns: [u64; 3]| with_pods(columns.map(Some), true);
+    let native = [boot([100, 200, 300]), boot([300, 400, 500])];
+    let edge = [boot([400, 400, 900])];
+    let unnamed = boot([150, 250, 350]);
+    let boots = [
+        (Some("native"), &native[0]),
+        (Some("edge"), &edge[0]),
+        (None, &unnamed),
+        (Some("native"), &native[1]),
+    ];
+    let groups = groups(boots.into_iter());
+    let names: Vec<_> = groups.iter().map(|it| (it.name, it.average.boots)).collect();
+    assert_eq!(names, [(Some("native"), 2), (Some("edge"), 1), (None, 1)]);
+    assert_eq!(groups[0].difference, None);
+    let from = |at: i64| Some(SECOND + at);
+    assert_eq!(groups[0].average.columns, [from(200), from(300), from(400), from(500)]);
+    let edge = groups[1].difference.as_ref().expect("a difference");
+    assert_eq!((edge.columns, edge.whole), ([200, 100, 500, 500].map(Some), Some(500)));
+    assert_eq!(edge.periods, [200, -100, 400, 0].map(Some));
+    let unnamed = groups[2].difference.as_ref().expect("a difference");
+    assert_eq!(unnamed.columns, [-50; 4].map(Some));
+}
+
+/// The means of two groups would tell of their orders, and of what they do not have.
+#[test]
+fn groups_are_of_comparable_boots_alone() {
+    let whole = with_pods([Some(100), Some(200), Some(300)], true);
+    let cut = RecoveryReport { zero: Zero::Kernel(NoOrder::NoHistory), ..whole.clone() };
+    let bare = with_pods([Some(700), None, Some(900)], true);
+    let boots = [(Some("a"), &whole), (Some("b"), &cut), (Some("c"), &bare)];
+    let groups = groups(boots.into_iter());
+    assert_eq!(groups.iter().map(|it| it.name).collect::<Vec<_>>(), [Some("a"), Some("c")]);
+    let difference = groups[1].difference.as_ref().expect("a difference");
+    assert_eq!(difference.columns, [Some(600), None, Some(600), Some(600)]);
+    assert_eq!(difference.periods, [Some(600), None, None, Some(0)]);
 }

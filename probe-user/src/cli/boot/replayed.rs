@@ -28,7 +28,7 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
             boot_id: header.boot_id.clone(),
             kernel: header.kernel.clone(),
             boot_wall_ns: header.boot_wall_ns,
-            before: PreviousBoot::default(),
+            ..BootRead::default()
         });
         // The history on the node is better than the recording before it.
         if boot.before == PreviousBoot::default() {
@@ -58,7 +58,7 @@ mod tests {
         let (rows, is_whole) = rows(&[recordings.join("restart.jsonl")]).expect("a recording");
         assert!(is_whole);
         assert_eq!(
-            table::text(&rows, false),
+            table::text(&rows, None, false),
             "\
 ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s
 BOOT (UTC)           KERNEL          KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2     3      4      WHOLE
@@ -68,6 +68,7 @@ BOOT (UTC)           KERNEL          KUBELET  STATIC POD  FIRST SERVICE  LAST SE
   ordered by \"systemctl --no-block reboot\" 29.111 s before the kernel's start
   CNI: ADD failed 4 times before the first success (flannel): 10.969 s lost
   all 10 service pods of before are back
+  with containerd, kubelet
   the agent began to look 13.382 s after the boot: what was before is known from files, if at all
 "
         );

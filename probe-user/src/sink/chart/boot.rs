@@ -10,7 +10,7 @@ use crate::{
         report::{RecoveryReport, Zero},
     },
     model::{
-        recovery::{Kind, NetworkAttempt, Pod, Recovered, Recovery, Source},
+        recovery::{Grouping, Kind, NetworkAttempt, Pod, Recovered, Recovery, Source},
         time::Timestamp,
     },
     sink::recovery::{self, Milestone},
@@ -27,8 +27,9 @@ pub struct Boot<'a> {
 /// How many rows show their details without a click.
 const OPEN: usize = 5;
 
+/// With `grouping` the rows below the boots are those of groups.
 #[must_use]
-pub fn chart(boots: &[Boot<'_>]) -> Chart {
+pub fn chart(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Chart {
     let first_open = boots.len().saturating_sub(OPEN);
     let row = |(n, boot): (usize, &Boot<'_>)| Row { is_open: n >= first_open, ..row(boot) };
     let mut nodes: Vec<&str> = boots.iter().map(|boot| boot.node).collect();
@@ -45,7 +46,7 @@ pub fn chart(boots: &[Boot<'_>]) -> Chart {
                     .to_owned(),
             ),
         ],
-        tables: vec![table(boots)],
+        tables: vec![table(boots, grouping)],
         rows: boots.iter().enumerate().map(row).collect(),
         notes: recovery::summary::notes(boots.iter().map(|boot| (boot.recovery, boot.study))),
     }
@@ -55,7 +56,7 @@ fn name(boot: &Boot<'_>) -> String {
     recovery::summary::name(boot.recovery, boot.study)
 }
 
-fn table(boots: &[Boot<'_>]) -> Table {
+fn table(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Table {
     let line = |name: String, numbers: Vec<String>| [name].into_iter().chain(numbers).collect();
     let of = |it: &Boot<'_>| {
         let RecoveryReport { columns, periods, whole, inexact, .. } = it.study;
@@ -68,7 +69,7 @@ fn table(boots: &[Boot<'_>]) -> Table {
     };
     let mut rows: Vec<Vec<String>> =
         boots.iter().flat_map(|boot| gap(boot).into_iter().chain([of(boot)])).collect();
-    let together = recovery::summary::rows(boots.iter().map(|boot| boot.study));
+    let together = recovery::summary::rows(boots.iter().map(|boot| (boot.recovery, boot.study)), grouping);
     rows.extend(together.into_iter().map(|(name, numbers)| line(name, numbers)));
     Table {
         title: "Columns in ms, periods 1 to 4 and the whole in s",

@@ -2,12 +2,16 @@
 //!
 //! They are not the model's own form: a recovery has times and rules, an object what is made of them.
 
+mod group;
 mod numbers;
 mod statistics;
+
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use group::GroupLine;
 use numbers::{Columns, Periods};
 pub use statistics::Statistics;
 
@@ -17,7 +21,7 @@ use crate::{
         average::{Average, average},
         report::{Close, NoOrder, RecoveryReport, Zero},
     },
-    model::recovery::{Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
+    model::recovery::{Grouping, Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
     sink::recovery::{self, MilestoneName},
 };
 
@@ -35,6 +39,7 @@ enum Line<'a> {
     Boot(Box<Boot<'a>>),
     Average(Box<Mean>),
     Statistics(Box<Statistics<'a>>),
+    Group(Box<GroupLine<'a>>),
 }
 
 /// One boot (docs/boot.md).
@@ -43,6 +48,14 @@ pub struct Boot<'a> {
     node: &'a str,
     boot_id: &'a str,
     kernel: &'a str,
+    /// The runtimes and the kubelet, each by name and version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runtime: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubelet: Option<&'a str>,
+    /// What the agent was told of this boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<&'a BTreeMap<String, String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     boot_wall_ns: Option<Decimal<i64>>,
     /// From where the rest counts.
@@ -214,13 +227,15 @@ pub struct Mean {
     title: String,
 }
 
-/// One line a boot, one for the mean, and one for the ranks.
-pub fn lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
+/// One line a boot, one for the mean, one for the ranks, and one for each group, if groups are wanted.
+pub fn lines(rows: &[Told<'_>], grouping: Option<&Grouping>) -> serde_json::Result<Vec<u8>> {
     let lines = rows.iter().map(|row| Line::Boot(Box::new(Boot::of(row))));
     let mut bytes = Vec::new();
     let together =
         [Line::Average(Box::new(Mean::of(rows))), Line::Statistics(Box::new(Statistics::of(rows)))];
-    for line in lines.chain(together) {
+    let groups = grouping.map(|grouping| GroupLine::all(rows, grouping)).unwrap_or_default();
+    let groups = groups.into_iter().map(|group| Line::Group(Box::new(group)));
+    for line in lines.chain(together).chain(groups) {
         serde_json::to_writer(&mut bytes, &line)?;
         bytes.push(b'\n');
     }
@@ -230,7 +245,10 @@ pub fn lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
 impl Mean {
     #[must_use]
     pub fn of(rows: &[Told<'_>]) -> Self {
-        let mean = average(rows.iter().map(|row| row.study));
+        Self::new(average(rows.iter().map(|row| row.study)))
+    }
+
+    fn new(mean: Average) -> Self {
         let title = recovery::mean_name(&mean);
         let Average { boots, recovered, columns, differences, whole, inexact } = mean;
         Self {
@@ -269,6 +287,9 @@ impl<'a> Boot<'a> {
             node: row.node,
             boot_id: boot.map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
             kernel: boot.map(|boot| boot.kernel.as_str()).unwrap_or_default(),
+            runtime: row.recovery.runtime_program.as_deref(),
+            kubelet: row.recovery.kubelet_program.as_deref(),
+            labels: boot.map(|boot| &boot.labels).filter(|labels| !labels.is_empty()),
             boot_wall_ns: boot.map(|boot| Decimal(boot.boot_wall_ns)),
             zero,
             no_order,

@@ -6,11 +6,12 @@ use crate::{
         average::{Average, average},
         column::COLUMNS,
         comparable::{Counted, counted},
+        group::{Difference, Group, groups},
         inexact::Inexact,
         report::RecoveryReport,
         spread::{Rank, spread},
     },
-    model::recovery::Recovery,
+    model::recovery::{Grouping, Recovery},
 };
 
 /// A boot that does not count, or not with all numbers.
@@ -21,11 +22,20 @@ pub(crate) struct LeftOut<'a> {
     pub(crate) counted: Counted,
 }
 
-/// The rows below the boots, each with its name: the mean, its differences, and the ranks. None for fewer than two boots.
+/// The rows below the boots, each with its name: of their groups, or of all of them.
 #[must_use]
 pub(crate) fn rows<'a>(
-    studies: impl Iterator<Item = &'a RecoveryReport> + Clone,
+    boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
+    grouping: Option<&Grouping>,
 ) -> Vec<(String, Vec<String>)> {
+    match grouping {
+        Some(grouping) => of_groups(boots, grouping),
+        None => of_all(boots.map(|(_, study)| study)),
+    }
+}
+
+/// The mean, its differences, and the ranks. None for fewer than two boots.
+fn of_all<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<(String, Vec<String>)> {
     let mean = average(studies.clone());
     if mean.boots < 2 {
         return Vec::new();
@@ -41,6 +51,32 @@ pub(crate) fn rows<'a>(
         ("Diff".to_owned(), numbers(differences, &nothing, None, of_differences)),
     ];
     mean.into_iter().chain(ranks).collect()
+}
+
+/// The mean of each group, and its difference from that of the first.
+fn of_groups<'a>(
+    boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
+    grouping: &Grouping,
+) -> Vec<(String, Vec<String>)> {
+    let groups = groups(boots.map(|(recovery, study)| (grouping.of(recovery), study)));
+    let first = groups.first().map(|group| group_name(group)).unwrap_or_default();
+    let rows = groups.iter().flat_map(|group| {
+        let Average { columns, differences, whole, inexact, .. } = &group.average;
+        let name = format!("{}: {}", group_name(group), mean_name(&group.average));
+        let mean = (name, numbers(columns, differences, *whole, *inexact));
+        let less = group.difference.as_ref().map(|Difference { columns, periods, whole, inexact }| {
+            let name = format!("{}: less {first}", group_name(group));
+            (name, numbers(columns, periods, *whole, *inexact))
+        });
+        [mean].into_iter().chain(less)
+    });
+    rows.collect()
+}
+
+/// What a group is called.
+#[must_use]
+pub(crate) fn group_name<'a>(group: &Group<'a>) -> &'a str {
+    group.name.unwrap_or("none")
 }
 
 /// The boots of which not all counts.
@@ -73,7 +109,7 @@ pub(crate) fn notes<'a>(
     let out = if out.is_empty() { String::new() } else { format!("; without {out}") };
     let last = (!in_part.is_empty())
         .then(|| format!("their last service pod and whole are without those of {in_part}"));
-    [format!("mean and ranks are of {boots} of {all} boots{out}")].into_iter().chain(last).collect()
+    [format!("the rows below the boots are of {boots} of {all} boots{out}")].into_iter().chain(last).collect()
 }
 
 /// The name of a boot: when it began, and what is unusual about its times.

@@ -17,6 +17,7 @@ use crate::{
 
 /// The boots that count in the mean, number by number (docs/boot.md).
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootStatistics")]
 pub struct Statistics<'a> {
     /// So many boots count.
     boots: usize,
@@ -42,6 +43,7 @@ struct RankLine {
 
 /// A boot that does not count, or not with its last pod.
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootLeftOut")]
 struct LeftOut<'a> {
     boot_id: &'a str,
     why: Counted,
