@@ -52,6 +52,9 @@ pub(crate) struct Config {
     pub(crate) boot_recovered: Option<Recovered>,
     /// Namespaces whose pods are not service pods.
     pub(crate) boot_system: Option<Vec<String>>,
+    /// How long the recovery after a restart may take.
+    #[serde(deserialize_with = "span")]
+    pub(crate) boot_target: Option<Duration>,
     /// How many boots the history keeps.
     pub(crate) boot_keep: Option<u32>,
     /// Labels of this boot, by which boots are put into groups.
@@ -165,6 +168,7 @@ impl Config {
             quiet: self.boot_quiet.unwrap_or(default.quiet),
             system: self.boot_system.clone().unwrap_or(default.system),
             recovered: self.boot_recovered.unwrap_or(default.recovered),
+            target: self.boot_target.unwrap_or(default.target),
         }
     }
 
@@ -272,7 +276,7 @@ mod tests {
     fn everything_has_a_default_and_a_key() {
         assert_eq!(parse(""), Ok(Config::default()));
         let text = "leak_grace = '2m'\nstuck_after = '30s'\ncni_slow = '500ms'\ncni_queue = 7\nboot_quiet = '90s'\n\
-            boot_recovered = 'listening'\nboot_system = ['a']\nboot_keep = 3\nboot_labels = { edge = 'connected' }\n\
+            boot_recovered = 'listening'\nboot_system = ['a']\nboot_keep = 3\nboot_target = '30s'\nboot_labels = { edge = 'connected' }\n\
             listen = '[::1]:9000'\nsocket = 'none'\ntls_cert = '/c'\ntls_key = '/k'\ntls_client_ca = '/a'\n\
             token_file = '/t'\ninsecure_listen = true\nmetric_labels = ['namespace']\n\
             [[ipam_store]]\ndir = '/var/lib/x'\n[[ipam_store]]\ndir = '/y'\nnetwork = 'podnet'\n";
@@ -285,6 +289,7 @@ mod tests {
         assert_eq!(config.metric_labels, ["namespace"]);
         assert_eq!(config.boot().quiet, Duration::from_secs(90));
         assert_eq!(config.boot().recovered, Recovered::Listening);
+        assert_eq!(config.boot().target, Duration::from_secs(30));
         assert_eq!((config.boot().system, config.boots()), (vec!["a".to_owned()], 3));
         assert_eq!(config.boot_labels, [("edge".to_owned(), "connected".to_owned())].into());
         assert_eq!((Config::default().boot(), Config::default().boots()), (Rules::default(), 50));

@@ -148,6 +148,30 @@ fn recordings_give_the_table_anywhere() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+/// With a target the exit code tells whether the last boot met it. These have no pods; so nothing is known, but that a
+/// number has to be a time.
+#[test]
+fn a_target_is_a_time_and_what_is_not_known_is_no_failure() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [first, second] = boots();
+    let first = write(&dir.path().join("first"), &first.0);
+    let second = write(&dir.path().join("second"), &second.0);
+    let output = run(&["boot", "--target", "1ms", "--replay", &first, &second]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.contains("0 of 2 boots met the target of 0.001 s, 0 missed it, not known of 2"), "{told}");
+    let output = run(&["boot", "--target", "30", "--replay", &first]);
+    assert_eq!(output.status.code(), Some(2));
+    let restart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/boots/restart.jsonl");
+    let restart = restart.to_str().expect("a name");
+    let output = run(&["boot", "--target", "30s", "--replay", restart]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let said = "sandprobe: the last boot missed the target of 30.000 s by 107.551 s\n";
+    assert_eq!(text(&output.stderr), said);
+    let output = run(&["boot", "--target", "3m", "--replay", restart]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+}
+
 #[test]
 fn the_history_gives_the_same_rows_whatever_a_power_cut_left_of_it() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -9,6 +9,7 @@ pub mod inexact;
 pub(crate) mod order;
 pub mod report;
 pub mod spread;
+pub mod target;
 #[cfg(test)]
 mod tests;
 

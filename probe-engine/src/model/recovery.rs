@@ -39,6 +39,18 @@ pub struct Rules {
     pub system: Vec<String>,
     #[serde(default)]
     pub recovered: Recovered,
+    /// How long a recovery may take.
+    #[serde(rename = "target_ns", default = "target", skip_serializing_if = "is_usual_target")]
+    #[serde_as(as = "Nanoseconds")]
+    pub target: Duration,
+}
+
+fn target() -> Duration {
+    Duration::from_secs(5 * 60)
+}
+
+fn is_usual_target(span: &Duration) -> bool {
+    *span == target()
 }
 
 /// When a pod counts as back.
@@ -71,7 +83,7 @@ pub enum Recovered {
 impl Default for Rules {
     fn default() -> Self {
         let (quiet, recovered) = (Duration::from_secs(60), Recovered::default());
-        Self { quiet, system: vec!["kube-system".to_owned()], recovered }
+        Self { quiet, system: vec!["kube-system".to_owned()], recovered, target: target() }
     }
 }
 
@@ -174,6 +186,9 @@ pub struct Recovery {
     pub quiet: Duration,
     #[serde(default)]
     pub recovered: Recovered,
+    #[serde_as(as = "Option<Nanoseconds>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Duration>,
     /// Sockets that listen were looked for.
     #[serde(default)]
     pub hears: bool,

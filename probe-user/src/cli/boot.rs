@@ -18,6 +18,7 @@ use super::{
     say,
 };
 use crate::{
+    config::duration,
     engine::boot::report::RecoveryReport,
     model::{
         recovery::{Grouping, Recovered, Recovery},
@@ -25,7 +26,7 @@ use crate::{
     },
     sink::{
         chart::{self, Chart},
-        history, jsonl,
+        history, jsonl, recovery,
     },
 };
 
@@ -39,6 +40,11 @@ pub(super) struct Boot {
     /// "runtime", "kubelet", or "label:KEY" (see "run --boot-label")
     #[arg(long, value_name = "WHAT")]
     group_by: Option<Grouping>,
+
+    /// How long a recovery may take, for all boots, instead of what the agent of each was told: "!" is behind each boot that
+    /// took longer, and if the last one did, the exit code is 1
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    target: Option<Duration>,
 
     /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
@@ -59,6 +65,7 @@ pub(super) struct Boot {
 struct Asked {
     quiet: Option<Duration>,
     recovered: Option<Recovered>,
+    target: Option<Duration>,
 }
 
 /// A row of the table.
@@ -82,10 +89,11 @@ impl Row {
 
     /// The same boot by these rules instead of the agent's, if any were given.
     fn by(self, rules: Asked) -> Self {
-        let Asked { quiet, recovered } = rules;
+        let Asked { quiet, recovered, target } = rules;
+        let target = target.or(self.recovery.target);
         let (quiet, recovered) =
             (quiet.unwrap_or(self.recovery.quiet), recovered.unwrap_or(self.recovery.recovered));
-        Self::new(self.node, Recovery { quiet, recovered, ..self.recovery }, self.now)
+        Self::new(self.node, Recovery { quiet, recovered, target, ..self.recovery }, self.now)
     }
 }
 
@@ -100,8 +108,13 @@ impl Boot {
         let (rows, is_whole) =
             if self.replay.is_empty() { self.kept()? } else { replayed::rows(&self.replay)? };
         let rules = self.here.rules()?;
+        let rules = Asked { target: self.target.or(rules.target), ..rules };
         let rows: Vec<Row> = rows.into_iter().map(|row| row.by(rules)).collect();
-        let done = if is_whole { ExitStatus::Ok } else { ExitStatus::Incomplete };
+        let missed = self.target.and_then(|_| recovery::missed(&rows.last()?.study));
+        if let Some(missed) = &missed {
+            say(&format!("the last boot {missed}"));
+        }
+        let done = if is_whole && missed.is_none() { ExitStatus::Ok } else { ExitStatus::Incomplete };
         let grouping = self.group_by.as_ref();
         if self.pictures.are_wanted() {
             self.pictures.draw(&chart(&rows, grouping))?;

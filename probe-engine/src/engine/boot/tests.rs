@@ -10,6 +10,7 @@ use super::{
     inexact::Inexact,
     report::{NoOrder, RecoveryReport, Zero},
     spread::{Rank, spread},
+    target::{Outcome, Target},
 };
 use crate::model::{
     id::PodUid,
@@ -301,4 +302,33 @@ fn groups_are_of_comparable_boots_alone() {
     let difference = groups[1].difference.as_ref().expect("a difference");
     assert_eq!(difference.columns, [Some(600), None, Some(600), Some(600)]);
     assert_eq!(difference.periods, [Some(600), None, None, Some(0)]);
+}
+
+#[test]
+fn a_target_is_met_missed_or_it_is_not_known() {
+    let order = with_pods([Some(1), None, None], true).zero;
+    let cut = Zero::Kernel(NoOrder::NoHistory);
+    let of = |zero: &Zero, whole: Option<i64>, is_closed| {
+        let target = Target::of(Duration::from_secs(30), zero, whole.map(|it| it * SECOND), is_closed);
+        (target.outcome, target.over.map(|ns| ns / SECOND))
+    };
+    assert_eq!(of(&order, Some(30), true), (Outcome::Met, Some(0)));
+    assert_eq!(of(&order, Some(31), true), (Outcome::Missed, Some(1)));
+    assert_eq!(of(&order, Some(29), false), (Outcome::NotComplete, Some(-1)));
+    assert_eq!(of(&order, None, false), (Outcome::NotComplete, None));
+    // It was too long already.
+    assert_eq!(of(&order, Some(31), false), (Outcome::Missed, Some(1)));
+    assert_eq!(of(&cut, Some(31), true), (Outcome::Missed, Some(1)));
+    assert_eq!(of(&cut, Some(20), true), (Outcome::OrderUnknown, Some(-10)));
+}
+
+#[test]
+fn a_boot_has_the_target_of_its_agent() {
+    let target = |target| {
+        let recovery = Recovery { target, ..boot(Some(SECOND), Some(1)) };
+        RecoveryReport::of(&recovery, Timestamp(1)).target.map(|it| it.span)
+    };
+    assert_eq!(target(None), None);
+    assert_eq!(target(Some(Duration::from_secs(30))), Some(Duration::from_secs(30)));
+    assert_eq!(Rules::default().target, Duration::from_secs(300));
 }

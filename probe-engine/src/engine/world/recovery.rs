@@ -86,8 +86,9 @@ impl World {
     }
 
     fn by_rules(&mut self) {
-        (self.boot.recovery.quiet, self.boot.recovery.recovered) =
-            (self.boot.rules.quiet, self.boot.rules.recovered);
+        let Rules { quiet, recovered, target, .. } = self.boot.rules;
+        let recovery = &mut self.boot.recovery;
+        (recovery.quiet, recovery.recovered, recovery.target) = (quiet, recovered, Some(target));
     }
 
     /// Whether this boot's sources report listening sockets.

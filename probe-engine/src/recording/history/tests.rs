@@ -61,6 +61,7 @@ fn full(recovery: Recovery) -> Recovery {
         boot,
         quiet: Duration::from_nanos(u64::MAX),
         recovered: Recovered::Listening,
+        target: Some(Duration::from_nanos(u64::MAX)),
         hears: true,
         watched_since: Some(Timestamp(5)),
         init: mark(Source::Boot),

@@ -64,6 +64,8 @@ ms from the order of the restart (* from the kernel's start, ~ not exact), and t
 BOOT (UTC)           KERNEL          KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2     3      4      WHOLE
 2026-11-21 23:45:00  6.1.0-56-amd64  45293    53734       77794          137551        45.29  8.44  24.06  59.76  137.55
 
+1 of 1 boot met the target of 300.000 s, 0 missed it
+
 2026-11-21 23:45:00 edge-1 920b4a12-4edc-4080-ae94-e42e1095f806
   ordered by \"systemctl --no-block reboot\" 29.111 s before the kernel's start
   CNI: ADD failed 4 times before the first success (flannel): 10.969 s lost

@@ -43,7 +43,9 @@ pub(super) fn text(rows: &[Row], grouping: Option<&Grouping>, verbose: bool) -> 
         cells.push(line(escaped(&name).into_owned(), numbers));
     }
     let listening = rows.iter().any(|row| row.study.recovered == Recovered::Listening);
-    let caption = if listening { "; + to when pods first listened" } else { "" };
+    let missed = rows.iter().any(|row| recovery::has_missed(&row.study));
+    let captions = [(listening, "; + to when pods first listened"), (missed, "; ! later than the target")];
+    let caption: String = captions.into_iter().filter_map(|(is_so, text)| is_so.then_some(text)).collect();
     let mut text = format!("{CAPTION}{caption}\n{}", aligned(HEADINGS, &cells));
     let notes = summary::notes(boots);
     if !notes.is_empty() {
@@ -273,6 +275,40 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
   last service pod   28.581 s    exact      a hook            default/nginx-2 (service, assumed)
 "
         );
+    }
+
+    #[test]
+    fn a_boot_that_missed_its_target_has_a_mark() {
+        let mut rows = rows();
+        let told = text(&rows, None, false);
+        assert!(!told.contains('!') && !told.contains("target"), "{told}");
+        for row in &mut rows {
+            let target = Some(Duration::from_secs(40));
+            let recovery = Recovery { target, ..row.recovery.clone() };
+            *row = Row::new(row.node.clone(), recovery, row.now);
+        }
+        let told = text(&rows, None, false);
+        let begins = |text: &str| told.lines().any(|line| line.starts_with(text));
+        assert!(
+            begins("ms from")
+                && told.lines().next().is_some_and(|line| line.ends_with("; ! later than the target"))
+        );
+        assert!(
+            begins("2026-11-21 04:57:33    ")
+                && begins("2026-11-22 04:57:33 !  ")
+                && begins("2026-11-23 04:57:33 *  ")
+        );
+        assert!(begins("1 of 3 boots met the target of 40.000 s, 1 missed it, not known of 1"), "{told}");
+        assert!(begins("  missed the target of 40.000 s by 8.461 s"), "{told}");
+        let bytes = json::lines(&rows.iter().map(Row::told).collect::<Vec<_>>(), None).expect("JSON");
+        let lines: Vec<serde_json::Value> =
+            bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        lines.iter().for_each(|line| check(line, include_str!("../../../../docs/boot.md")));
+        let outcomes: Vec<_> = lines[..3].iter().map(|line| &line["boot"]["target"]["outcome"]).collect();
+        assert_eq!(outcomes, ["met", "missed", "order_unknown"]);
+        assert_eq!(lines[1]["boot"]["target"]["over_ns"], "8461000000");
+        let targets = serde_json::json!({ "met": 1, "missed": 1, "not_known": 1 });
+        assert_eq!(lines[4]["statistics"]["targets"], targets);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) struct HereArgs {
 impl HereArgs {
     pub(super) fn rules(&self) -> anyhow::Result<Asked> {
         let (config, _) = self.node.config.load()?;
-        Ok(Asked { quiet: config.boot_quiet, recovered: config.boot_recovered })
+        Ok(Asked { quiet: config.boot_quiet, recovered: config.boot_recovered, target: config.boot_target })
     }
 
     /// The agent's own records, if one answers and no directory was given instead.

@@ -20,6 +20,7 @@ use crate::{
     engine::boot::{
         average::{Average, average},
         report::{Close, NoOrder, RecoveryReport, Zero},
+        target::{Outcome, Target},
     },
     model::recovery::{Grouping, Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
     sink::recovery::{self, MilestoneName},
@@ -76,6 +77,9 @@ pub struct Boot<'a> {
     whole_ns: Option<Decimal<i64>>,
     /// The columns and periods that are not known by an event's own time.
     inexact: Vec<&'static str>,
+    /// How long it was to take at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<TargetLine>,
     /// By which rule pods are back.
     recovered: Recovered,
     close: ClosedBy,
@@ -97,6 +101,17 @@ pub struct Boot<'a> {
     marks: Vec<&'static str>,
     /// What is to be known of it beside its numbers, a sentence each, in words for people.
     notes: Vec<String>,
+}
+
+/// The time that a recovery may take, and what became of it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootTarget")]
+struct TargetLine {
+    target_ns: Decimal<i64>,
+    outcome: Outcome,
+    /// So much longer it took, to the last pod so far; below zero: so much shorter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_ns: Option<Decimal<i64>>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -304,6 +319,7 @@ impl<'a> Boot<'a> {
             periods: Periods::of(study.periods),
             whole_ns: study.whole.map(Decimal),
             inexact: numbers::inexact(study.inexact, &study.columns, &study.periods),
+            target: study.target.map(TargetLine::of),
             recovered: study.recovered,
             close,
             missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
@@ -321,6 +337,13 @@ impl<'a> Boot<'a> {
             marks: recovery::marks(study),
             notes: recovery::notes(row.recovery, study),
         }
+    }
+}
+
+impl TargetLine {
+    fn of(Target { span, outcome, over }: Target) -> Self {
+        let target_ns = Decimal(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX));
+        Self { target_ns, outcome, over_ns: over.map(Decimal) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The words for several boots together: the rows below those of the boots, and what counts in them.
 
-use super::{began, mean_name, numbers, signs};
+use super::{began, mean_name, numbers, signs, span};
 use crate::{
     engine::boot::{
         average::{Average, average},
@@ -10,6 +10,7 @@ use crate::{
         inexact::Inexact,
         report::RecoveryReport,
         spread::{Rank, spread},
+        target::{Outcome, Target},
     },
     model::recovery::{Grouping, Recovery},
 };
@@ -89,11 +90,54 @@ pub(crate) fn left_out<'a>(
     each.filter(|it| it.counted != Counted::Whole).collect()
 }
 
-/// Of how many boots the rows are, and which are left out, why.
+/// How many boots met their targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Targets {
+    pub(crate) met: usize,
+    pub(crate) missed: usize,
+    /// Of those that are not complete, and those whose order is not known.
+    pub(crate) not_known: usize,
+}
+
+impl Targets {
+    #[must_use]
+    pub(crate) fn of<'a>(studies: impl Iterator<Item = &'a RecoveryReport>) -> Self {
+        let mut targets = Self::default();
+        for target in studies.filter_map(|study| study.target) {
+            match target.outcome {
+                Outcome::Met => targets.met += 1,
+                Outcome::Missed => targets.missed += 1,
+                Outcome::NotComplete | Outcome::OrderUnknown => targets.not_known += 1,
+            }
+        }
+        targets
+    }
+}
+
+/// How many boots met their targets, in words, if any has one.
+fn targets<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Option<String> {
+    let mut all = studies.clone().filter_map(|study| study.target);
+    let first = all.next()?;
+    let is_one = all.all(|Target { span, .. }| span == first.span);
+    let target =
+        if is_one { format!("the target of {}", span(first.span)) } else { "their targets".to_owned() };
+    let Targets { met, missed, not_known } = Targets::of(studies);
+    let boots = met + missed + not_known;
+    let noun = if boots == 1 { "boot" } else { "boots" };
+    let unknown = if not_known > 0 { format!(", not known of {not_known}") } else { String::new() };
+    Some(format!("{met} of {boots} {noun} met {target}, {missed} missed it{unknown}"))
+}
+
+/// Of how many boots the rows are, which are left out, why, and how many met the target.
 #[must_use]
 pub(crate) fn notes<'a>(
     boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
 ) -> Vec<String> {
+    let targets = targets(boots.clone().map(|(_, study)| study));
+    composition(boots).into_iter().chain(targets).collect()
+}
+
+fn composition<'a>(boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone) -> Vec<String> {
     let all = boots.clone().count();
     if all < 2 {
         return Vec::new();
@@ -115,7 +159,7 @@ pub(crate) fn notes<'a>(
 /// The name of a boot: when it began, and what is unusual about its times.
 #[must_use]
 pub(crate) fn name(recovery: &Recovery, study: &RecoveryReport) -> String {
-    began(recovery) + signs(study)
+    began(recovery) + &signs(study)
 }
 
 #[must_use]

@@ -77,7 +77,8 @@ pub(super) struct Opened {
 
 impl Start<'_> {
     pub(super) fn open(&self) -> anyhow::Result<Opened> {
-        let (config, stores) = self.probe.config.load()?;
+        let (mut config, stores) = self.probe.config.load()?;
+        config.boot_target = self.probe.boot_target.or(config.boot_target);
         // Without permission nothing is changed: neither an older recording nor the socket.
         Probe::permitted()?;
         let place = Place::find(HostRoot::open(&self.probe.host.host_root)?)?;

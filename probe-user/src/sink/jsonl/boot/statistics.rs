@@ -12,7 +12,10 @@ use crate::{
         comparable::Counted,
         spread::{Rank, Spread, spread},
     },
-    sink::{jsonl::scalar::Decimal, recovery::summary},
+    sink::{
+        jsonl::scalar::Decimal,
+        recovery::summary::{self, Targets},
+    },
 };
 
 /// The boots that count in the mean, number by number (docs/boot.md).
@@ -23,8 +26,20 @@ pub struct Statistics<'a> {
     boots: usize,
     ranks: Vec<RankLine>,
     left_out: Vec<LeftOut<'a>>,
+    /// Of all boots that have one.
+    targets: TargetCounts,
     /// Of how many boots this is, and of which not, in words for people.
     notes: Vec<String>,
+}
+
+/// How many boots met their targets.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootTargets")]
+struct TargetCounts {
+    met: usize,
+    missed: usize,
+    /// Of those that are not complete, and those whose order is not known.
+    not_known: usize,
 }
 
 /// Nearest rank; each number among the boots that have it.
@@ -56,11 +71,13 @@ impl<'a> Statistics<'a> {
     pub fn of(rows: &[Told<'a>]) -> Self {
         let boots = rows.iter().map(|row| (row.recovery, row.study));
         let left_out = summary::left_out(boots.clone());
+        let Targets { met, missed, not_known } = Targets::of(rows.iter().map(|row| row.study));
         let out = left_out.iter().filter(|it| !it.counted.is_in()).count();
         Self {
             boots: rows.len() - out,
             ranks: spread(rows.iter().map(|row| row.study)).iter().map(RankLine::of).collect(),
             left_out: left_out.iter().map(LeftOut::of).collect(),
+            targets: TargetCounts { met, missed, not_known },
             notes: summary::notes(boots),
         }
     }
