@@ -4,6 +4,7 @@
 //! and the file over the default.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, Read as _},
     net::SocketAddr,
@@ -51,8 +52,14 @@ pub(crate) struct Config {
     pub(crate) boot_recovered: Option<Recovered>,
     /// Namespaces whose pods are not service pods.
     pub(crate) boot_system: Option<Vec<String>>,
+    /// How long the recovery after a restart may take.
+    #[serde(deserialize_with = "span")]
+    pub(crate) boot_target: Option<Duration>,
     /// How many boots the history keeps.
     pub(crate) boot_keep: Option<u32>,
+    /// Labels of this boot, by which boots are put into groups.
+    #[serde(deserialize_with = "labels")]
+    pub(crate) boot_labels: BTreeMap<String, String>,
     /// The address of metrics, the API and the page.
     pub(crate) listen: Option<Listen>,
     /// The Unix socket for other commands; `none` for no socket.
@@ -161,6 +168,7 @@ impl Config {
             quiet: self.boot_quiet.unwrap_or(default.quiet),
             system: self.boot_system.clone().unwrap_or(default.system),
             recovered: self.boot_recovered.unwrap_or(default.recovered),
+            target: self.boot_target.unwrap_or(default.target),
         }
     }
 
@@ -230,11 +238,35 @@ fn rule<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Recovered>, D::Erro
     recovered(&String::deserialize(from)?).map(Some).map_err(de::Error::custom)
 }
 
+/// The longest key, and value, of a label: as Kubernetes has them.
+const LONGEST_LABEL: usize = 63;
+
+/// `KEY=VALUE`
+pub(crate) fn boot_label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is no KEY=VALUE"))?;
+    let is_sign = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if key.is_empty() || key.len() > LONGEST_LABEL || !key.chars().all(is_sign) {
+        return Err(format!("{key:?} is no key: at most {LONGEST_LABEL} of letters, digits and \"-_./\""));
+    }
+    if value.is_empty() || value.len() > LONGEST_LABEL || value.contains(char::is_control) {
+        return Err(format!(
+            "{value:?} is no value: at most {LONGEST_LABEL} bytes, without control characters"
+        ));
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn labels<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let given: BTreeMap<String, String> = BTreeMap::deserialize(from)?;
+    let each = given.into_iter().map(|(key, value)| boot_label(&format!("{key}={value}")));
+    each.collect::<Result<_, _>>().map_err(de::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, path::Path, time::Duration};
 
-    use super::{Config, IpamStore, Listen, Recovered, Rules, duration};
+    use super::{Config, IpamStore, Listen, Recovered, Rules, boot_label, duration};
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text.as_bytes()).map_err(|(at, why)| format!("{at}: {why}"))
@@ -244,7 +276,7 @@ mod tests {
     fn everything_has_a_default_and_a_key() {
         assert_eq!(parse(""), Ok(Config::default()));
         let text = "leak_grace = '2m'\nstuck_after = '30s'\ncni_slow = '500ms'\ncni_queue = 7\nboot_quiet = '90s'\n\
-            boot_recovered = 'listening'\nboot_system = ['a']\nboot_keep = 3\n\
+            boot_recovered = 'listening'\nboot_system = ['a']\nboot_keep = 3\nboot_target = '30s'\nboot_labels = { edge = 'connected' }\n\
             listen = '[::1]:9000'\nsocket = 'none'\ntls_cert = '/c'\ntls_key = '/k'\ntls_client_ca = '/a'\n\
             token_file = '/t'\ninsecure_listen = true\nmetric_labels = ['namespace']\n\
             [[ipam_store]]\ndir = '/var/lib/x'\n[[ipam_store]]\ndir = '/y'\nnetwork = 'podnet'\n";
@@ -257,7 +289,9 @@ mod tests {
         assert_eq!(config.metric_labels, ["namespace"]);
         assert_eq!(config.boot().quiet, Duration::from_secs(90));
         assert_eq!(config.boot().recovered, Recovered::Listening);
+        assert_eq!(config.boot().target, Duration::from_secs(30));
         assert_eq!((config.boot().system, config.boots()), (vec!["a".to_owned()], 3));
+        assert_eq!(config.boot_labels, [("edge".to_owned(), "connected".to_owned())].into());
         assert_eq!((Config::default().boot(), Config::default().boots()), (Rules::default(), 50));
         assert_eq!(config.limits().leak_grace, Duration::from_secs(120));
         let store = |text| IpamStore::parse(text);
@@ -272,6 +306,8 @@ mod tests {
             ("leak_grace = 2", " line 1: invalid type: integer `2`"),
             ("\nleak_grace = '2'", " line 2: \"2\" has no unit of time"),
             ("boot_recovered = 'ready'", " line 1: \"ready\" is neither"),
+            ("boot_labels = { 'a b' = 'c' }", " line 1: \"a b\" is no key"),
+            ("[boot_labels]\na = ''", " line 1: \"\" is no value"),
             ("\nlisten = 'x:1'", " line 2: \"x:1\" is no ADDRESS:PORT"),
             ("[[ipam_store]]\nnetwork = 'x'", " line 1: missing field `dir`"),
             ("[[ipam_store]]\ndir = '/x'\nkind = 'y'", " line 3: unknown field `kind`"),
@@ -300,6 +336,18 @@ mod tests {
         for whole in ["/var/lib/x", "/a:b/c", "/x:"] {
             let store = IpamStore::parse(whole);
             assert_eq!((&*store.dir, store.network), (Path::new(whole), None), "{whole}");
+        }
+    }
+
+    #[test]
+    fn a_label_has_a_key_and_a_value() {
+        let label = |key: &str, value: &str| Ok((key.to_owned(), value.to_owned()));
+        assert_eq!(boot_label("edge=connected"), label("edge", "connected"));
+        assert_eq!(boot_label("example.org/a_b-c=d = \u{e9}"), label("example.org/a_b-c", "d = \u{e9}"));
+        let long = "a".repeat(64);
+        for bad in ["", "edge", "=x", "edge=", "a b=c", "a=b\nc", &format!("{long}=a"), &format!("a={long}")]
+        {
+            assert!(boot_label(bad).is_err(), "{bad}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! `sandprobe boot` as it is called: from the history that an agent keeps, and from recordings. Needs no root.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::Path,
     process::{Command, Output, Stdio},
@@ -78,7 +79,13 @@ fn boot(
     };
     let mut session = Session::new(&header, Filter::default(), Box::new(Jsonl));
     session.record(&header).expect("a recording");
-    let read = BootRead { boot_id: id.to_owned(), kernel: "6.1".to_owned(), boot_wall_ns, before };
+    let read = BootRead {
+        boot_id: id.to_owned(),
+        kernel: "6.1".to_owned(),
+        boot_wall_ns,
+        before,
+        labels: BTreeMap::new(),
+    };
     let first = [agent(2, Fact::BootRead(Box::new(read))), exec(kubelet, 500, "/bin/kubelet --v=2")];
     let end = rest.last().map_or(at(kubelet), |seen| seen.at) + std::time::Duration::from_secs(2);
     let watermark = Observation { at: end, origin: Origin::Kernel, fact: Fact::Watermark };
@@ -139,6 +146,30 @@ fn recordings_give_the_table_anywhere() {
     assert_eq!(text(&output.stderr).lines().count(), 1);
     let output = run(&["boot", "--replay", dir.path().join("none").to_str().expect("a name")]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// With a target the exit code tells whether the last boot met it. These have no pods; so nothing is known, but that a
+/// number has to be a time.
+#[test]
+fn a_target_is_a_time_and_what_is_not_known_is_no_failure() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [first, second] = boots();
+    let first = write(&dir.path().join("first"), &first.0);
+    let second = write(&dir.path().join("second"), &second.0);
+    let output = run(&["boot", "--target", "1ms", "--replay", &first, &second]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.contains("0 of 2 boots met the target of 0.001 s, 0 missed it, not known of 2"), "{told}");
+    let output = run(&["boot", "--target", "30", "--replay", &first]);
+    assert_eq!(output.status.code(), Some(2));
+    let restart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/boots/restart.jsonl");
+    let restart = restart.to_str().expect("a name");
+    let output = run(&["boot", "--target", "30s", "--replay", restart]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let said = "sandprobe: the last boot missed the target of 30.000 s by 107.551 s\n";
+    assert_eq!(text(&output.stderr), said);
+    let output = run(&["boot", "--target", "3m", "--replay", restart]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
 }
 
 #[test]

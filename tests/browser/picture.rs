@@ -22,7 +22,7 @@ pub(crate) fn boots() -> Chart {
     let rows = fixture::boots();
     let rows: Vec<_> =
         rows.iter().map(|(recovery, study)| chart::boot::Boot { node: "edge-1", recovery, study }).collect();
-    chart::boot::chart(&rows)
+    chart::boot::chart(&rows, None)
 }
 
 pub(crate) fn charts() -> [(&'static str, Chart); 2] {

@@ -20,7 +20,7 @@ fn boots() -> Chart {
     let rows = fixture::boots();
     let rows: Vec<_> =
         rows.iter().map(|(recovery, study)| chart::boot::Boot { node: "edge-1", recovery, study }).collect();
-    chart::boot::chart(&rows)
+    chart::boot::chart(&rows, None)
 }
 
 fn trace(chart: &Chart) -> Value {

@@ -1,11 +1,15 @@
-//! What a boot's [recovery](crate::model::recovery) means: its milestones and periods, means over boots, and what orders
-//! a restart.
+//! What a boot's [recovery](crate::model::recovery) means: its milestones and periods, means and ranks over boots, and
+//! what orders a restart.
 
 pub mod average;
 pub mod column;
+pub mod comparable;
+pub mod group;
 pub mod inexact;
 pub(crate) mod order;
 pub mod report;
+pub mod spread;
+pub mod target;
 #[cfg(test)]
 mod tests;
 

@@ -60,7 +60,7 @@ fn share(kind: Option<Kind>, mut spans: Vec<Duration>) -> Option<Share> {
 }
 
 /// The nearest rank: the least of them that so many in a hundred do not exceed.
-fn rank(sorted: &[Duration], percent: usize) -> Option<Duration> {
+pub(super) fn rank<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = sorted.len().saturating_mul(percent).div_ceil(100);
     sorted.get(rank.max(1) - 1).copied()
 }

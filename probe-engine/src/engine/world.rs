@@ -264,7 +264,7 @@ impl World {
             Fact::RuntimeChanged(it) => self.runtime_changed(ctx, it),
             Fact::NetworksRead(it) => self.networks_read(ctx, it),
             Fact::KubeletExpected(expected) => self.records.kubelet_expected = expected,
-            Fact::ProgramFound(it) => self.program_found(it),
+            Fact::ProgramFound(it) => self.program_found(ctx, it),
             Fact::MessageFound(it) => self.message_found(it),
             Fact::BootRead(it) => self.boot_read(ctx, *it),
             Fact::PressureRead(it) => self.pressure_read(ctx, it),

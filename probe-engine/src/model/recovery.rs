@@ -6,6 +6,7 @@
 //! **Invariant:** times are of this boot's clock but for the order, which was given before it began: that one is on
 //! the wall clock.
 
+mod grouping;
 mod previous;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::IntoStaticStr;
 
+pub use grouping::Grouping;
 pub use previous::{Alive, BootRead, LONGEST_SHUTDOWN, Last, Ordered, PreviousBoot, Unseen};
 
 use crate::model::{
@@ -37,6 +39,18 @@ pub struct Rules {
     pub system: Vec<String>,
     #[serde(default)]
     pub recovered: Recovered,
+    /// How long a recovery may take.
+    #[serde(rename = "target_ns", default = "target", skip_serializing_if = "is_usual_target")]
+    #[serde_as(as = "Nanoseconds")]
+    pub target: Duration,
+}
+
+fn target() -> Duration {
+    Duration::from_secs(5 * 60)
+}
+
+fn is_usual_target(span: &Duration) -> bool {
+    *span == target()
 }
 
 /// When a pod counts as back.
@@ -69,7 +83,7 @@ pub enum Recovered {
 impl Default for Rules {
     fn default() -> Self {
         let (quiet, recovered) = (Duration::from_secs(60), Recovered::default());
-        Self { quiet, system: vec!["kube-system".to_owned()], recovered }
+        Self { quiet, system: vec!["kube-system".to_owned()], recovered, target: target() }
     }
 }
 
@@ -172,6 +186,9 @@ pub struct Recovery {
     pub quiet: Duration,
     #[serde(default)]
     pub recovered: Recovered,
+    #[serde_as(as = "Option<Nanoseconds>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Duration>,
     /// Sockets that listen were looked for.
     #[serde(default)]
     pub hears: bool,
@@ -180,6 +197,11 @@ pub struct Recovery {
     pub init: Option<TimedSource>,
     pub runtime: Option<TimedSource>,
     pub kubelet: Option<TimedSource>,
+    /// The runtimes and the kubelet of this recovery by name and, where their files tell it, version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_program: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_program: Option<String>,
     pub tries: Vec<NetworkAttempt>,
     /// Calls of plugins for further sandboxes, for which there was no room.
     #[serde(default)]

@@ -18,14 +18,15 @@ use super::{
     say,
 };
 use crate::{
+    config::duration,
     engine::boot::report::RecoveryReport,
     model::{
-        recovery::{Recovered, Recovery},
+        recovery::{Grouping, Recovered, Recovery},
         time::Timestamp,
     },
     sink::{
         chart::{self, Chart},
-        history, jsonl,
+        history, jsonl, recovery,
     },
 };
 
@@ -34,6 +35,16 @@ pub(super) struct Boot {
     /// Show the boots of these recordings, in this order; needs no root and no history
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "state_dir")]
     replay: Vec<PathBuf>,
+
+    /// Instead of the mean of all boots, show that of each group and its difference from the first group's: by "kernel",
+    /// "runtime", "kubelet", or "label:KEY" (see "run --boot-label")
+    #[arg(long, value_name = "WHAT")]
+    group_by: Option<Grouping>,
+
+    /// How long a recovery may take, for all boots, instead of what the agent of each was told: "!" is behind each boot that
+    /// took longer, and if the last one did, the exit code is 1
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    target: Option<Duration>,
 
     /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
@@ -54,6 +65,7 @@ pub(super) struct Boot {
 struct Asked {
     quiet: Option<Duration>,
     recovered: Option<Recovered>,
+    target: Option<Duration>,
 }
 
 /// A row of the table.
@@ -77,17 +89,18 @@ impl Row {
 
     /// The same boot by these rules instead of the agent's, if any were given.
     fn by(self, rules: Asked) -> Self {
-        let Asked { quiet, recovered } = rules;
+        let Asked { quiet, recovered, target } = rules;
+        let target = target.or(self.recovery.target);
         let (quiet, recovered) =
             (quiet.unwrap_or(self.recovery.quiet), recovered.unwrap_or(self.recovery.recovered));
-        Self::new(self.node, Recovery { quiet, recovered, ..self.recovery }, self.now)
+        Self::new(self.node, Recovery { quiet, recovered, target, ..self.recovery }, self.now)
     }
 }
 
-fn chart(rows: &[Row]) -> Chart {
+fn chart(rows: &[Row], grouping: Option<&Grouping>) -> Chart {
     let boots =
         rows.iter().map(|Row { node, recovery, study, .. }| chart::boot::Boot { node, recovery, study });
-    chart::boot::chart(&boots.collect::<Vec<_>>())
+    chart::boot::chart(&boots.collect::<Vec<_>>(), grouping)
 }
 
 impl Boot {
@@ -95,15 +108,21 @@ impl Boot {
         let (rows, is_whole) =
             if self.replay.is_empty() { self.kept()? } else { replayed::rows(&self.replay)? };
         let rules = self.here.rules()?;
+        let rules = Asked { target: self.target.or(rules.target), ..rules };
         let rows: Vec<Row> = rows.into_iter().map(|row| row.by(rules)).collect();
-        let done = if is_whole { ExitStatus::Ok } else { ExitStatus::Incomplete };
+        let missed = self.target.and_then(|_| recovery::missed(&rows.last()?.study));
+        if let Some(missed) = &missed {
+            say(&format!("the last boot {missed}"));
+        }
+        let done = if is_whole && missed.is_none() { ExitStatus::Ok } else { ExitStatus::Incomplete };
+        let grouping = self.group_by.as_ref();
         if self.pictures.are_wanted() {
-            self.pictures.draw(&chart(&rows))?;
+            self.pictures.draw(&chart(&rows, grouping))?;
             return Ok(done);
         }
         let mut bytes = match self.output {
-            Form::Text => table::text(&rows, verbose).into_bytes(),
-            Form::Json => jsonl::boot::lines(&rows.iter().map(Row::told).collect::<Vec<_>>())?,
+            Form::Text => table::text(&rows, grouping, verbose).into_bytes(),
+            Form::Json => jsonl::boot::lines(&rows.iter().map(Row::told).collect::<Vec<_>>(), grouping)?,
         };
         output::write(&mut bytes)?;
         Ok(done)

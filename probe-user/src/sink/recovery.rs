@@ -1,5 +1,7 @@
 //! The words for a node's recovery.
 
+pub(crate) mod summary;
+
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -12,6 +14,7 @@ use crate::{
         column::COLUMNS,
         inexact::Inexact,
         report::{Close, NoOrder, RecoveryReport, Zero},
+        target::Outcome,
     },
     model::{
         recovery::{BootRead, Kind, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, Unseen},
@@ -85,15 +88,27 @@ pub(crate) fn wall(ns: i64) -> String {
     text.get(..19).map_or_else(|| text.clone(), |seconds| seconds.replace('T', " "))
 }
 
-/// The mark after the name of a row with unusual times.
+/// The marks after the name of a row with unusual times.
 #[must_use]
-pub(crate) fn signs(study: &RecoveryReport) -> &'static str {
-    match (&study.zero, study.recovered) {
-        (Zero::Order { .. }, Recovered::Started) => "",
-        (Zero::Kernel(_), Recovered::Started) => " *",
-        (Zero::Order { .. }, Recovered::Listening) => " +",
-        (Zero::Kernel(_), Recovered::Listening) => " *+",
-    }
+pub(crate) fn signs(study: &RecoveryReport) -> String {
+    let is_from_kernel = matches!(study.zero, Zero::Kernel(_));
+    let signs =
+        [(is_from_kernel, "*"), (study.recovered == Recovered::Listening, "+"), (has_missed(study), "!")];
+    let signs: String = signs.into_iter().filter_map(|(is_so, sign)| is_so.then_some(sign)).collect();
+    if signs.is_empty() { signs } else { format!(" {signs}") }
+}
+
+/// Whether the recovery took longer than it may.
+#[must_use]
+pub(crate) fn has_missed(study: &RecoveryReport) -> bool {
+    study.target.is_some_and(|target| target.outcome == Outcome::Missed)
+}
+
+/// By how much the recovery took longer than it may, if it did.
+#[must_use]
+pub(crate) fn missed(study: &RecoveryReport) -> Option<String> {
+    let target = study.target.filter(|_| has_missed(study))?;
+    Some(format!("missed the target of {} by {}", span(target.span), seconds(target.over?)))
 }
 
 /// The name of the mean, if it is one of several.
@@ -153,8 +168,12 @@ pub(crate) fn known(by: Source) -> String {
 #[must_use]
 pub(crate) fn marks(study: &RecoveryReport) -> Vec<&'static str> {
     let is_from_kernel = matches!(study.zero, Zero::Kernel(_));
-    let marks =
-        [(is_from_kernel, "order not known"), (!study.is_closed(), "not complete"), (study.is_late, "late")];
+    let marks = [
+        (is_from_kernel, "order not known"),
+        (!study.is_closed(), "not complete"),
+        (study.is_late, "late"),
+        (has_missed(study), "target missed"),
+    ];
     marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
 }
 
@@ -335,6 +354,8 @@ pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> 
     lines.extend(unseen(recovery));
     lines.extend(network(study));
     lines.push(close(&study.close));
+    lines.extend(missed(study));
+    lines.extend(kind_of_boot(recovery));
     lines.extend(cut(recovery));
     if study.recovered == Recovered::Listening {
         let by_start = (!study.by_start.is_empty())
@@ -349,6 +370,15 @@ pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> 
         ));
     }
     lines
+}
+
+/// The programs and labels by which boots can be compared, if any are known.
+fn kind_of_boot(recovery: &Recovery) -> Option<String> {
+    let programs = [&recovery.runtime_program, &recovery.kubelet_program];
+    let programs = programs.into_iter().flatten().cloned();
+    let labels = recovery.boot.iter().flat_map(|boot| &boot.labels);
+    let all: Vec<String> = programs.chain(labels.map(|(key, value)| format!("{key}={value}"))).collect();
+    (!all.is_empty()).then(|| format!("with {}", all.join(", ")))
 }
 
 /// What was dropped for lack of room, if anything.

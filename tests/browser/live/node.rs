@@ -150,7 +150,7 @@ fn boots() -> Value {
     let rows = rows.iter().map(|(recovery, study)| jsonl::boot::Told { node: "edge-1", recovery, study });
     let rows: Vec<_> = rows.collect();
     json!({ "boots": rows.iter().map(|it| value(jsonl::boot::Boot::of(it))).collect::<Vec<_>>(),
-        "average": value(jsonl::boot::Mean::of(&rows)) })
+        "average": value(jsonl::boot::Mean::of(&rows)), "statistics": value(jsonl::boot::Statistics::of(&rows)) })
 }
 
 fn report() -> Value {

@@ -168,6 +168,7 @@ pub(super) fn boots() -> Vec<(Recovery, RecoveryReport)> {
         kernel: "6.1.0-56".to_owned(),
         boot_wall_ns: wall,
         before,
+        ..BootRead::default()
     };
     let pods = vec![
         back("kube-system", "etcd-edge", PodKind::Static, mark(21_000)),

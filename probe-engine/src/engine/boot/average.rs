@@ -1,12 +1,12 @@
 //! Several boots as one: the mean of each column, and its difference to the column before, which is the mean period.
 //!
-//! **Invariant:** times that count from the order and times that count from the kernel's start are never mixed, nor are
-//! those of pods that are back by one rule and by another. A difference is of the same boots on both sides.
+//! **Invariant:** a difference is of the same boots on both sides.
 
 use super::{
     column::{COLUMNS, Row},
+    comparable,
     inexact::Inexact,
-    report::{RecoveryReport, Zero},
+    report::RecoveryReport,
 };
 use crate::model::recovery::Recovered;
 
@@ -25,42 +25,35 @@ pub struct Average {
     pub inexact: Inexact,
 }
 
-/// Over the boots whose pods are back by the same rule as the last one's; of these over those whose order is known, if
-/// there are any.
+/// Over the boots that count ([`comparable::counted`]).
 #[must_use]
 pub fn average<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Average {
-    let is_from_order = |study: &&RecoveryReport| matches!(study.zero, Zero::Order { .. });
     let recovered = studies.clone().last().map(|study| study.recovered).unwrap_or_default();
-    let studies = studies.filter(|study| study.recovered == recovered);
-    let any = studies.clone().any(|study| is_from_order(&study));
-    let studies = studies.filter(|study| !any || is_from_order(study));
-    let inexact = studies.clone().map(|study| study.inexact.among(&row(study)));
-    let inexact = inexact.fold(Inexact::default(), Inexact::or);
-    let rows: Vec<Row> = studies.map(row).collect();
-    let columns: Row =
-        std::array::from_fn(|n| mean(rows.iter().filter_map(|row| row.get(n).copied().flatten())));
-    let periods = |n: usize| {
-        let both = rows.iter().filter_map(|row| {
-            let before = n.checked_sub(1).map_or(Some(0), |n| row.get(n).copied().flatten());
-            Some((before?, row.get(n).copied().flatten()?))
-        });
-        Some(mean(both.clone().map(|(_, it)| it))? - mean(both.map(|(before, _)| before))?)
-    };
-    Average {
-        boots: rows.len(),
-        recovered,
-        columns,
-        differences: std::array::from_fn(periods),
-        whole: columns[COLUMNS - 1],
-        inexact,
-    }
+    Average::of(recovered, comparable::rows(studies))
 }
 
-/// The columns that a mean takes: as long as more pods may come, the last so far is not the last.
-fn row(study: &RecoveryReport) -> Row {
-    let mut columns = study.columns;
-    columns[COLUMNS - 1].take_if(|_| !study.is_closed());
-    columns
+impl Average {
+    /// Of comparable rows.
+    pub(super) fn of(recovered: Recovered, rows: Vec<(Row, Inexact)>) -> Self {
+        let (rows, inexact): (Vec<Row>, Vec<Inexact>) = rows.into_iter().unzip();
+        let columns: Row =
+            std::array::from_fn(|n| mean(rows.iter().filter_map(|row| row.get(n).copied().flatten())));
+        let periods = |n: usize| {
+            let both = rows.iter().filter_map(|row| {
+                let before = n.checked_sub(1).map_or(Some(0), |n| row.get(n).copied().flatten());
+                Some((before?, row.get(n).copied().flatten()?))
+            });
+            Some(mean(both.clone().map(|(_, it)| it))? - mean(both.map(|(before, _)| before))?)
+        };
+        Self {
+            boots: rows.len(),
+            recovered,
+            columns,
+            differences: std::array::from_fn(periods),
+            whole: columns[COLUMNS - 1],
+            inexact: inexact.into_iter().fold(Inexact::default(), Inexact::or),
+        }
+    }
 }
 
 /// Rounded to the nearest.

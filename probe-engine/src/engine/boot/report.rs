@@ -8,6 +8,7 @@ use super::{
     WINDOW,
     column::{COLUMNS, differences},
     inexact::Inexact,
+    target::Target,
 };
 use crate::model::{
     recovery::{Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, ns},
@@ -41,8 +42,12 @@ pub struct RecoveryReport {
     pub periods: [Option<i64>; COLUMNS],
     pub whole: Option<i64>,
     pub inexact: Inexact,
+    /// None: no time was set for it.
+    pub target: Option<Target>,
     /// The agent was not there when the runtime started: what it did not see is known from files, if at all.
     pub is_late: bool,
+    /// Pods were left out for want of room, so that the last one that is known may not be the last.
+    pub is_truncated: bool,
 }
 
 /// From where the columns count.
@@ -126,6 +131,9 @@ impl RecoveryReport {
             by(&first_service),
             by(&last_service),
         ];
+        let whole = columns[COLUMNS - 1];
+        let is_closed = services.close.is_closed();
+        let target = recovery.target.map(|span| Target::of(span, &zero, whole, is_closed));
         let started = recovery.runtime.or(recovery.kubelet).map(|mark| mark.at);
         Self {
             zero,
@@ -141,17 +149,26 @@ impl RecoveryReport {
             by_start: by_start(recovery.recovered, &back),
             columns,
             periods: differences(&columns),
-            whole: columns[COLUMNS - 1],
+            whole,
             inexact: Inexact::of(is_zero_exact, known_by),
+            target,
             is_late: recovery.watched_since.is_some_and(|since| started.is_some_and(|at| at < since)),
+            is_truncated: recovery.pods_left_out > 0
+                || recovery.boot.as_ref().is_some_and(|boot| boot.before.pods_left_out > 0),
         }
     }
 
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        match self.close {
-            Close::All { .. } | Close::Quiet { .. } => true,
-            Close::Open { .. } => false,
+        self.close.is_closed()
+    }
+}
+
+impl Close {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::All { .. } | Self::Quiet { .. } => true,
+            Self::Open { .. } => false,
         }
     }
 }

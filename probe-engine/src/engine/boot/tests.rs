@@ -5,14 +5,18 @@ use std::time::Duration;
 use super::{
     average::average,
     column::differences,
+    comparable::{Counted, counted},
+    group::groups,
     inexact::Inexact,
     report::{NoOrder, RecoveryReport, Zero},
+    spread::{Rank, spread},
+    target::{Outcome, Target},
 };
 use crate::model::{
     id::PodUid,
     recovery::{
-        BootRead, Kind, Ordered, Pod, PreviousBoot, RecoveredPod, Recovery, Rules, Source, TimedSource,
-        Unseen,
+        BootRead, Kind, Ordered, Pod, PreviousBoot, Recovered, RecoveredPod, Recovery, Rules, Source,
+        TimedSource, Unseen,
     },
     time::Timestamp,
 };
@@ -203,4 +207,128 @@ fn a_pod_is_what_its_uid_and_its_namespace_make_it() {
     assert_eq!(kind(Some("default"), Some(hash)), Kind::Static);
     assert_eq!(kind(Some("default"), Some(uid)), Kind::Service);
     assert_eq!(kind(None, None), Kind::Service);
+}
+
+/// Ten boots whose kubelets started after 1 to 10 s.
+#[test]
+fn a_rank_is_the_number_of_a_boot() {
+    let studies: Vec<RecoveryReport> =
+        [3, 1, 10, 2, 5, 4, 9, 7, 6, 8].map(|n| study(Some(10 * SECOND), Some(n * 1_000_000_000))).into();
+    let ranks = |count: usize| {
+        let all = spread(studies.iter().take(count));
+        all.iter().map(|it| it.columns[0].map(|ns| ns / SECOND - 10)).collect::<Vec<_>>()
+    };
+    assert_eq!(ranks(10), [1, 5, 9, 10].map(Some));
+    assert_eq!(ranks(3), [1, 3, 10, 10].map(Some));
+    assert_eq!(ranks(1), [Some(3); 4]);
+    assert_eq!(spread([].into_iter()), []);
+    // No boot has a pod, so that there is no number either.
+    assert!(spread(studies.iter()).iter().all(|it| it.columns[1..] == [None; 3] && it.whole.is_none()));
+}
+
+#[test]
+fn each_rank_stands_by_itself() {
+    let one = with_pods([Some(100), Some(200), Some(300)], true);
+    let other = with_pods([Some(50), Some(250), Some(900)], true);
+    let all = spread([&one, &other].into_iter());
+    let [min, .., max] = &all[..] else { panic!("{all:?}") };
+    let from = |at: i64| Some(SECOND + at);
+    assert_eq!((min.rank, min.columns), (Rank::Min, [from(50), from(200), from(300), from(400)]));
+    assert_eq!((max.rank, max.columns), (Rank::Max, [from(100), from(250), from(900), from(1000)]));
+    assert_eq!(min.periods, [from(50), Some(100), Some(100), Some(100)]);
+    assert_eq!((min.whole, max.whole), (from(400), from(1000)));
+    // A rank is as exact as the number that it is.
+    let inexact = Inexact { columns: [true, false, false, false], periods: [true, true, false, false] };
+    let all = spread([&RecoveryReport { inexact, ..one }, &other].into_iter());
+    let marks = |n: usize| (all[n].inexact.columns, all[n].inexact.periods);
+    assert_eq!(marks(0), ([false; 4], [false, true, false, false]));
+    assert_eq!(marks(3), ([true, false, false, false], [true, false, false, false]));
+}
+
+#[test]
+fn it_is_told_what_counts_of_a_boot_and_what_not() {
+    let whole = with_pods([Some(100), Some(200), Some(300)], true);
+    let open = with_pods([Some(300), Some(400), Some(500)], false);
+    let truncated = RecoveryReport { is_truncated: true, ..whole.clone() };
+    let cut = RecoveryReport { zero: Zero::Kernel(NoOrder::NoHistory), ..whole.clone() };
+    let listening = RecoveryReport { recovered: Recovered::Listening, ..whole.clone() };
+    let all = [&listening, &open, &cut, &truncated, &whole];
+    let expected =
+        [Counted::OtherRule, Counted::NotComplete, Counted::OrderUnknown, Counted::Truncated, Counted::Whole];
+    assert_eq!(counted(all.into_iter()), expected);
+    let spread = spread(all.into_iter());
+    assert_eq!(spread.iter().map(|it| it.whole).collect::<Vec<_>>(), [whole.whole; 4]);
+    assert_eq!(spread[3].columns[0], open.columns[0]);
+    assert_eq!(average(all.into_iter()).boots, 3);
+    // Where no order is known, and where the other rule is the last boot's, these count.
+    assert_eq!(counted([&cut, &cut].into_iter()), [Counted::Whole; 2]);
+    assert_eq!(counted([&whole, &listening].into_iter()), [Counted::OtherRule, Counted::Whole]);
+}
+
+#[test]
+fn groups_are_compared_with_the_first_one() {
+    let boot = |columns: [u64; 3]| with_pods(columns.map(Some), true);
+    let native = [boot([100, 200, 300]), boot([300, 400, 500])];
+    let edge = [boot([400, 400, 900])];
+    let unnamed = boot([150, 250, 350]);
+    let boots = [
+        (Some("native"), &native[0]),
+        (Some("edge"), &edge[0]),
+        (None, &unnamed),
+        (Some("native"), &native[1]),
+    ];
+    let groups = groups(boots.into_iter());
+    let names: Vec<_> = groups.iter().map(|it| (it.name, it.average.boots)).collect();
+    assert_eq!(names, [(Some("native"), 2), (Some("edge"), 1), (None, 1)]);
+    assert_eq!(groups[0].difference, None);
+    let from = |at: i64| Some(SECOND + at);
+    assert_eq!(groups[0].average.columns, [from(200), from(300), from(400), from(500)]);
+    let edge = groups[1].difference.as_ref().expect("a difference");
+    assert_eq!((edge.columns, edge.whole), ([200, 100, 500, 500].map(Some), Some(500)));
+    assert_eq!(edge.periods, [200, -100, 400, 0].map(Some));
+    let unnamed = groups[2].difference.as_ref().expect("a difference");
+    assert_eq!(unnamed.columns, [-50; 4].map(Some));
+}
+
+/// The means of two groups would tell of their orders, and of what they do not have.
+#[test]
+fn groups_are_of_comparable_boots_alone() {
+    let whole = with_pods([Some(100), Some(200), Some(300)], true);
+    let cut = RecoveryReport { zero: Zero::Kernel(NoOrder::NoHistory), ..whole.clone() };
+    let bare = with_pods([Some(700), None, Some(900)], true);
+    let boots = [(Some("a"), &whole), (Some("b"), &cut), (Some("c"), &bare)];
+    let groups = groups(boots.into_iter());
+    assert_eq!(groups.iter().map(|it| it.name).collect::<Vec<_>>(), [Some("a"), Some("c")]);
+    let difference = groups[1].difference.as_ref().expect("a difference");
+    assert_eq!(difference.columns, [Some(600), None, Some(600), Some(600)]);
+    assert_eq!(difference.periods, [Some(600), None, None, Some(0)]);
+}
+
+#[test]
+fn a_target_is_met_missed_or_it_is_not_known() {
+    let order = with_pods([Some(1), None, None], true).zero;
+    let cut = Zero::Kernel(NoOrder::NoHistory);
+    let of = |zero: &Zero, whole: Option<i64>, is_closed| {
+        let target = Target::of(Duration::from_secs(30), zero, whole.map(|it| it * SECOND), is_closed);
+        (target.outcome, target.over.map(|ns| ns / SECOND))
+    };
+    assert_eq!(of(&order, Some(30), true), (Outcome::Met, Some(0)));
+    assert_eq!(of(&order, Some(31), true), (Outcome::Missed, Some(1)));
+    assert_eq!(of(&order, Some(29), false), (Outcome::NotComplete, Some(-1)));
+    assert_eq!(of(&order, None, false), (Outcome::NotComplete, None));
+    // It was too long already.
+    assert_eq!(of(&order, Some(31), false), (Outcome::Missed, Some(1)));
+    assert_eq!(of(&cut, Some(31), true), (Outcome::Missed, Some(1)));
+    assert_eq!(of(&cut, Some(20), true), (Outcome::OrderUnknown, Some(-10)));
+}
+
+#[test]
+fn a_boot_has_the_target_of_its_agent() {
+    let target = |target| {
+        let recovery = Recovery { target, ..boot(Some(SECOND), Some(1)) };
+        RecoveryReport::of(&recovery, Timestamp(1)).target.map(|it| it.span)
+    };
+    assert_eq!(target(None), None);
+    assert_eq!(target(Some(Duration::from_secs(30))), Some(Duration::from_secs(30)));
+    assert_eq!(Rules::default().target, Duration::from_secs(300));
 }

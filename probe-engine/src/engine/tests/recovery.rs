@@ -21,7 +21,9 @@ use crate::{
         world::CheckpointEntry,
     },
     model::{
-        fact::{CniCalled, ContainerFound, Fact, NameSource, Origin, PodName, ProcessFound, Role},
+        fact::{
+            CniCalled, ContainerFound, Fact, NameSource, Origin, PodName, ProcessFound, ProgramFound, Role,
+        },
         id::{ContainerId, PodUid, TICK, TaskKey},
         recovery::{
             Alive, BootRead, Kind, NetworkAttempt, Ordered, Pod, PreviousBoot, RecoveredPod, Recovery,
@@ -125,6 +127,7 @@ fn read(before: PreviousBoot) -> Fact {
         kernel: "6.1".to_owned(),
         boot_wall_ns: WALL,
         before,
+        ..BootRead::default()
     }))
 }
 
@@ -508,4 +511,31 @@ fn pods_that_are_not_kept_with_an_order_are_counted() {
     // The last sign of life has the numbers as well.
     let alive = Alive { boot_id: "last".to_owned(), wall_ns: WALL, running };
     assert_eq!(PreviousBoot::of(None, Some(alive)).pods_left_out, 6);
+}
+
+/// By their names boots are put into groups; a kubelet that is replaced later has brought no pod back.
+#[test]
+fn the_runtime_and_the_kubelet_of_a_recovery_have_names_and_versions() {
+    let mut story = booted(rebooted(&[App(1)]));
+    let version = |path: &str, version: Option<&str>| {
+        Fact::ProgramFound(ProgramFound { path: path.to_owned(), version: version.map(str::to_owned) })
+    };
+    let programs = |story: &Story, until| {
+        let recovery = story.judge(until).1.recovery().clone();
+        (recovery.runtime_program, recovery.kubelet_program)
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(programs(&story, 11 * SECOND), (some("containerd"), some("kubelet")));
+    story.at(12 * SECOND).say(Origin::Listed, version("/usr/bin/containerd", Some("2.1.4")));
+    story.say(Origin::Listed, version("/usr/bin/kubelet", None));
+    App(1).up(&mut story, 20 * SECOND);
+    assert_eq!(programs(&story, 30 * SECOND), (some("containerd 2.1.4"), some("kubelet")));
+    // The pod is back.
+    story.at(40 * SECOND).exit(KUBELET, class::CALLER, 0);
+    let next = Who::new(KUBELET.pid + 1, 1, KUBELET.comm);
+    story.at(41 * SECOND).exec(next, class::CALLER, "/opt/kubelet");
+    story.at(42 * SECOND).say(Origin::Listed, version("/opt/kubelet", Some("1.34.0")));
+    assert_eq!(programs(&story, 60 * SECOND).1, some("kubelet"));
+    let asked: Vec<String> = story.run().into_iter().filter(|line| line.starts_with("? program")).collect();
+    assert_eq!(asked, ["? program /usr/bin/containerd", "? program /usr/bin/kubelet"]);
 }

@@ -15,7 +15,7 @@ use crate::{
     model::{
         change::{ChangeKind, Finding, Question},
         fact::{List, ProgramFound, RuntimeKind},
-        id::ContainerId,
+        id::{ContainerId, TaskKey},
         time::Timestamp,
     },
 };
@@ -166,6 +166,30 @@ impl World {
             learned |= it.version.is_some();
         }
         learned
+    }
+
+    /// A runtime or a kubelet started, and the recovery is to name it. Asks for its version.
+    pub(super) fn ask_version_of(&mut self, daemon: TaskKey) {
+        let path = self.processes.get(daemon).map(|row| row.program.filename.clone());
+        let is_unknown = |path: &String| path.starts_with('/') && !self.records.programs.contains_key(path);
+        if let Some(path) = path.filter(is_unknown) {
+            self.ask(Question::Program { path });
+        }
+    }
+
+    /// The runtimes that are used, and the kubelets, by name and version.
+    pub(super) fn daemons_with_versions(&self) -> [Option<String>; 2] {
+        let named = |row: &Process| {
+            let version = self.records.programs.get(&row.program.filename).cloned().flatten();
+            version.map_or_else(|| row.comm.clone(), |version| format!("{} {version}", row.comm))
+        };
+        let used = self.used_runtimes();
+        let runtimes: BTreeSet<_> = self.daemons_named(|comm| used.contains(&comm)).map(named).collect();
+        let kubelets: BTreeSet<_> = self.kubelets().map(named).collect();
+        [runtimes, kubelets].map(|all| {
+            let all: Vec<String> = all.into_iter().collect();
+            (!all.is_empty()).then(|| all.join(", "))
+        })
     }
 
     /// A finding opens. Asks for the versions of its programs, so that they are known when the finding is confirmed.

@@ -86,8 +86,9 @@ impl World {
     }
 
     fn by_rules(&mut self) {
-        (self.boot.recovery.quiet, self.boot.recovery.recovered) =
-            (self.boot.rules.quiet, self.boot.rules.recovered);
+        let Rules { quiet, recovered, target, .. } = self.boot.rules;
+        let recovery = &mut self.boot.recovery;
+        (recovery.quiet, recovery.recovered, recovery.target) = (quiet, recovered, Some(target));
     }
 
     /// Whether this boot's sources report listening sockets.
@@ -123,6 +124,9 @@ impl World {
         }
         if before != [self.boot.recovery.init, self.boot.recovery.runtime, self.boot.recovery.kubelet] {
             self.noted(mark.at);
+            if self.boot.recovery.boot.is_some() {
+                self.ask_version_of(task.key);
+            }
         }
     }
 
@@ -158,6 +162,17 @@ impl World {
         }
         self.noted(ctx.at);
         true
+    }
+
+    /// Names the runtimes and the kubelet by which the pods come back. One that is replaced later made none of them.
+    fn name_daemons(&mut self) {
+        if self.boot.recovery.closed {
+            return;
+        }
+        let [runtime, kubelet] = self.daemons_with_versions();
+        let recovery = &mut self.boot.recovery;
+        recovery.runtime_program = runtime.or(recovery.runtime_program.take());
+        recovery.kubelet_program = kubelet.or(recovery.kubelet_program.take());
     }
 
     /// Drops an order that had no effect. A program with the name of one that restarts the node may do something else,
@@ -238,13 +253,17 @@ impl World {
     /// Finds the pods that are back, and whether all are.
     pub(super) fn assess(&mut self, now: Timestamp) {
         let found: Vec<_> = self.sandboxes.all().filter_map(|row| self.back(row)).collect();
-        let state = |it: &Recovery| (it.pods.clone(), it.closed, it.pods_left_out);
+        let state = |it: &Recovery| {
+            let programs = (it.runtime_program.clone(), it.kubelet_program.clone());
+            (it.pods.clone(), it.closed, it.pods_left_out, programs)
+        };
         let before = state(&self.boot.recovery);
         let left_out = found.into_iter().filter_map(|(back, first)| self.is_back(back, first));
         let left_out = u32::try_from(left_out.count()).unwrap_or(u32::MAX);
         // The pods that found no room are not remembered. At least as many exist as were counted at one time.
         self.boot.recovery.pods_left_out = self.boot.recovery.pods_left_out.max(left_out);
         self.by_rules();
+        self.name_daemons();
         self.take_back_order(now);
         let study = RecoveryReport::of(&self.boot.recovery, now);
         self.boot.recovery.closed = study.is_closed();

@@ -1,6 +1,6 @@
 //! The boot before this one: how it ended, and which pods it had.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -23,6 +23,9 @@ pub struct BootRead {
     #[serde_as(as = "DisplayFromStr")]
     pub boot_wall_ns: i64,
     pub before: PreviousBoot,
+    /// What the node's owner says of it, by which boots can be compared.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// The end of the boot before, as far as anything kept it.

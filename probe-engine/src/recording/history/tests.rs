@@ -1,6 +1,6 @@
 //! What is kept of boots is read back the same, whatever power loss has left of the file.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{Heartbeat, History, Record, TOTAL, Why, compact, heartbeat, line, read_heartbeat, sum};
 use crate::model::{
@@ -28,6 +28,10 @@ fn running_pods() -> RunningPods {
     RunningPods { pods: vec![pod()], pods_left_out: 6 }
 }
 
+fn labels() -> BTreeMap<String, String> {
+    [("edge".to_owned(), "\u{1}\"\u{e9}".to_owned())].into()
+}
+
 /// All that can be known of a boot, with numbers at their ends.
 fn full(recovery: Recovery) -> Recovery {
     let mark = |source| Some(TimedSource { at: Timestamp(u64::MAX), source });
@@ -46,7 +50,8 @@ fn full(recovery: Recovery) -> Recovery {
         ended: Timestamp(u64::MAX - 1),
         failed: Some("bridge".to_owned()),
     };
-    let boot = recovery.boot.map(|boot| BootRead { kernel: "6.1".to_owned(), before, ..boot });
+    let boot =
+        recovery.boot.map(|boot| BootRead { kernel: "6.1".to_owned(), before, labels: labels(), ..boot });
     let back = RecoveredPod {
         pod: pod(),
         mark: TimedSource { at: Timestamp(3), source: Source::FileTime },
@@ -56,11 +61,14 @@ fn full(recovery: Recovery) -> Recovery {
         boot,
         quiet: Duration::from_nanos(u64::MAX),
         recovered: Recovered::Listening,
+        target: Some(Duration::from_nanos(u64::MAX)),
         hears: true,
         watched_since: Some(Timestamp(5)),
         init: mark(Source::Boot),
         runtime: mark(Source::ProcStart),
         kubelet: mark(Source::Hook),
+        runtime_program: Some("containerd 2.1.4".to_owned()),
+        kubelet_program: Some("kubelet".to_owned()),
         tries: vec![tried],
         leased_since: Some(Timestamp(6)),
         pods: vec![back],

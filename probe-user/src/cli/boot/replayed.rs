@@ -28,7 +28,7 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
             boot_id: header.boot_id.clone(),
             kernel: header.kernel.clone(),
             boot_wall_ns: header.boot_wall_ns,
-            before: PreviousBoot::default(),
+            ..BootRead::default()
         });
         // The history on the node is better than the recording before it.
         if boot.before == PreviousBoot::default() {
@@ -58,16 +58,19 @@ mod tests {
         let (rows, is_whole) = rows(&[recordings.join("restart.jsonl")]).expect("a recording");
         assert!(is_whole);
         assert_eq!(
-            table::text(&rows, false),
+            table::text(&rows, None, false),
             "\
 ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s
 BOOT (UTC)           KERNEL          KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2     3      4      WHOLE
 2026-11-21 23:45:00  6.1.0-56-amd64  45293    53734       77794          137551        45.29  8.44  24.06  59.76  137.55
 
+1 of 1 boot met the target of 300.000 s, 0 missed it
+
 2026-11-21 23:45:00 edge-1 920b4a12-4edc-4080-ae94-e42e1095f806
   ordered by \"systemctl --no-block reboot\" 29.111 s before the kernel's start
   CNI: ADD failed 4 times before the first success (flannel): 10.969 s lost
   all 10 service pods of before are back
+  with containerd, kubelet
   the agent began to look 13.382 s after the boot: what was before is known from files, if at all
 "
         );

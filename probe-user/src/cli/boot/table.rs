@@ -1,4 +1,5 @@
-//! The table of restarts: a row for each boot, then the mean and the difference of each column from the one before.
+//! The table of restarts: a row for each boot, then the mean, the difference of each column from the one before, and the
+//! ranks.
 
 use std::array::from_fn;
 
@@ -6,15 +7,14 @@ use super::Row;
 use crate::{
     cli::table::aligned,
     engine::boot::{
-        average::average,
         column::COLUMNS,
         inexact::Inexact,
         report::{RecoveryReport, Zero},
     },
-    model::recovery::{Recovered, Source},
+    model::recovery::{Grouping, Recovered, Source},
     sink::{
         escape::escaped,
-        recovery::{self, Milestone},
+        recovery::{self, Milestone, summary},
     },
 };
 
@@ -35,20 +35,22 @@ const HEADINGS: [&str; CELLS] = [
 const CAPTION: &str =
     "ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s";
 
-pub(super) fn text(rows: &[Row], verbose: bool) -> String {
+pub(super) fn text(rows: &[Row], grouping: Option<&Grouping>, verbose: bool) -> String {
     let mut cells: Vec<[String; CELLS]> =
         rows.iter().flat_map(|row| gap(row).into_iter().chain([cells(row)])).collect();
-    let mean = average(rows.iter().map(|row| &row.study));
-    if mean.boots > 1 {
-        let name = recovery::mean_name(&mean);
-        cells.push(line(name, &mean.columns, &mean.differences, mean.whole, mean.inexact));
-        let nothing = [None; COLUMNS];
-        let inexact = Inexact { columns: mean.inexact.periods, ..Inexact::default() };
-        cells.push(line("Diff".to_owned(), &mean.differences, &nothing, None, inexact));
+    let boots = rows.iter().map(|row| (&row.recovery, &row.study));
+    for (name, numbers) in summary::rows(boots.clone(), grouping) {
+        cells.push(line(escaped(&name).into_owned(), numbers));
     }
     let listening = rows.iter().any(|row| row.study.recovered == Recovered::Listening);
-    let caption = if listening { "; + to when pods first listened" } else { "" };
+    let missed = rows.iter().any(|row| recovery::has_missed(&row.study));
+    let captions = [(listening, "; + to when pods first listened"), (missed, "; ! later than the target")];
+    let caption: String = captions.into_iter().filter_map(|(is_so, text)| is_so.then_some(text)).collect();
     let mut text = format!("{CAPTION}{caption}\n{}", aligned(HEADINGS, &cells));
+    let notes = summary::notes(boots);
+    if !notes.is_empty() {
+        text += &format!("\n{}\n", notes.join("\n"));
+    }
     for row in rows {
         text += &format!("\n{}\n", escaped(&title(row)));
         for line in recovery::notes(&row.recovery, &row.study) {
@@ -67,25 +69,19 @@ pub(super) fn text(rows: &[Row], verbose: bool) -> String {
 /// The boots that were not seen between the row and the one above it.
 fn gap(row: &Row) -> Option<[String; CELLS]> {
     let nothing = [None; COLUMNS];
-    Some(line(recovery::gap(&row.recovery)?, &nothing, &nothing, None, Inexact::default()))
+    let numbers = recovery::numbers(&nothing, &nothing, None, Inexact::default());
+    Some(line(recovery::gap(&row.recovery)?, numbers))
 }
 
 fn cells(row: &Row) -> [String; CELLS] {
-    let name = recovery::began(&row.recovery) + recovery::signs(&row.study);
     let RecoveryReport { columns, periods, whole, inexact, .. } = &row.study;
-    let mut cells = line(name, columns, periods, *whole, *inexact);
+    let numbers = recovery::numbers(columns, periods, *whole, *inexact);
+    let mut cells = line(summary::name(&row.recovery, &row.study), numbers);
     cells[1] = row.recovery.boot.as_ref().map(|boot| escaped(&boot.kernel).into_owned()).unwrap_or_default();
     cells
 }
 
-fn line(
-    name: String,
-    columns: &[Option<i64>; COLUMNS],
-    periods: &[Option<i64>; COLUMNS],
-    whole: Option<i64>,
-    inexact: Inexact,
-) -> [String; CELLS] {
-    let numbers = recovery::numbers(columns, periods, whole, inexact);
+fn line(name: String, numbers: Vec<String>) -> [String; CELLS] {
     let mut cells = [name, String::new()].into_iter().chain(numbers);
     from_fn(|_| cells.next().unwrap_or_default())
 }
@@ -179,6 +175,7 @@ mod tests {
                 kernel: "6.1.0-56".to_owned(),
                 boot_wall_ns: wall,
                 before,
+                ..BootRead::default()
             }),
             quiet: Duration::from_secs(60),
             watched_since: Some(Timestamp(2_000_000_000)),
@@ -227,7 +224,7 @@ mod tests {
     #[test]
     fn the_table_is_the_study_s() {
         assert_eq!(
-            text(&rows(), false),
+            text(&rows(), None, false),
             "\
 ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s
 BOOT (UTC)             KERNEL    KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2      3      4      WHOLE
@@ -236,6 +233,12 @@ BOOT (UTC)             KERNEL    KUBELET  STATIC POD  FIRST SERVICE  LAST SERVIC
 2026-11-23 04:57:33 *  6.1.0-56  ~9000    ~16000      ~23000         ~24000        ~9.00  ~7.00  ~7.00  ~1.00  ~24.00
 Avg of 2                         23500    33120       42727          43521         23.50  9.62   9.61   0.79   43.52
 Diff                             23500    9620        9608           794           -      -      -      -      -
+Min                              21667    31318       37816          38581         21.67  9.59   6.50   0.77   38.58
+p50                              21667    31318       37816          38581         21.67  9.59   6.50   0.77   38.58
+p90                              25333    34921       47638          48461         25.33  9.65   12.72  0.82   48.46
+Max                              25333    34921       47638          48461         25.33  9.65   12.72  0.82   48.46
+
+the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (order not known)
 
 2026-11-21 04:57:33 edge-1 a
   ordered by \"systemctl reboot\" 10.000 s before the kernel's start
@@ -257,7 +260,7 @@ Diff                             23500    9620        9608           794        
 
     #[test]
     fn each_milestone_says_how_well_it_is_known() {
-        let text = text(&rows()[..1], true);
+        let text = text(&rows()[..1], None, true);
         let (_, listed) = text.split_once("are back\n").expect("the notes");
         assert_eq!(
             listed,
@@ -275,12 +278,95 @@ Diff                             23500    9620        9608           794        
     }
 
     #[test]
+    fn a_boot_that_missed_its_target_has_a_mark() {
+        let mut rows = rows();
+        let told = text(&rows, None, false);
+        assert!(!told.contains('!') && !told.contains("target"), "{told}");
+        for row in &mut rows {
+            let target = Some(Duration::from_secs(40));
+            let recovery = Recovery { target, ..row.recovery.clone() };
+            *row = Row::new(row.node.clone(), recovery, row.now);
+        }
+        let told = text(&rows, None, false);
+        let begins = |text: &str| told.lines().any(|line| line.starts_with(text));
+        assert!(
+            begins("ms from")
+                && told.lines().next().is_some_and(|line| line.ends_with("; ! later than the target"))
+        );
+        assert!(
+            begins("2026-11-21 04:57:33    ")
+                && begins("2026-11-22 04:57:33 !  ")
+                && begins("2026-11-23 04:57:33 *  ")
+        );
+        assert!(begins("1 of 3 boots met the target of 40.000 s, 1 missed it, not known of 1"), "{told}");
+        assert!(begins("  missed the target of 40.000 s by 8.461 s"), "{told}");
+        let bytes = json::lines(&rows.iter().map(Row::told).collect::<Vec<_>>(), None).expect("JSON");
+        let lines: Vec<serde_json::Value> =
+            bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        lines.iter().for_each(|line| check(line, include_str!("../../../../docs/boot.md")));
+        let outcomes: Vec<_> = lines[..3].iter().map(|line| &line["boot"]["target"]["outcome"]).collect();
+        assert_eq!(outcomes, ["met", "missed", "order_unknown"]);
+        assert_eq!(lines[1]["boot"]["target"]["over_ns"], "8461000000");
+        let targets = serde_json::json!({ "met": 1, "missed": 1, "not_known": 1 });
+        assert_eq!(lines[4]["statistics"]["targets"], targets);
+    }
+
+    #[test]
+    fn groups_are_compared_with_the_first() {
+        let labelled = |id, n, columns, edge: Option<&str>| {
+            let mut row = boot(id, n, columns);
+            let labels = edge.map(|value| ("edge".to_owned(), value.to_owned()));
+            row.recovery.boot.as_mut().expect("a boot").labels = labels.into_iter().collect();
+            row
+        };
+        let rows = [
+            labelled("a", 0, [21_667, 31_318, 37_816, 38_581], Some("no")),
+            labelled("b", 1, [25_333, 34_921, 47_638, 48_461], Some("con\x1b[2J")),
+            labelled("c", 2, [26_000, 35_952, 49_016, 49_867], None),
+            labelled("d", 3, [21_669, 31_320, 37_818, 38_583], Some("no")),
+        ];
+        let grouping = "label:edge".parse().expect("a grouping");
+        let told = text(&rows, Some(&grouping), false);
+        let lines: Vec<String> = told
+            .lines()
+            .skip(6)
+            .map_while(|line| {
+                (!line.is_empty()).then(|| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            })
+            .collect();
+        let expected = [
+            "no: Avg of 2 21668 31319 37817 38582 21.67 9.65 6.50 0.77 38.58",
+            "con\\u{1b}[2J: Avg of 1 25333 34921 47638 48461 25.33 9.59 12.72 0.82 48.46",
+            "con\\u{1b}[2J: less no 3665 3602 9821 9879 3.67 -0.06 6.22 0.06 9.88",
+            "none: Avg of 1 26000 35952 49016 49867 26.00 9.95 13.06 0.85 49.87",
+            "none: less no 4332 4633 11199 11285 4.33 0.30 6.57 0.09 11.29",
+        ];
+        assert_eq!(lines, expected, "{told}");
+        assert!(told.contains("the rows below the boots are of 4 of 4 boots\n"), "{told}");
+        assert!(told.contains("  with edge=no\n"), "{told}");
+        let bytes = json::lines(&rows.each_ref().map(Row::told), Some(&grouping)).expect("JSON");
+        let page = include_str!("../../../../docs/boot.md");
+        let groups: Vec<serde_json::Value> = bytes
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .filter(|line: &serde_json::Value| line.get("group").is_some())
+            .collect();
+        groups.iter().for_each(|group| check(group, page));
+        let [no, connected, none] = &groups[..] else { panic!("{groups:#?}") };
+        assert_eq!((&no["group"]["by"], &no["group"]["name"]), (&"label:edge".into(), &"no".into()));
+        assert_eq!(no["group"]["average"]["boots"], 2);
+        assert_eq!(no["group"].get("difference"), None);
+        assert_eq!(connected["group"]["difference"]["whole_ns"], "9879000000");
+        assert_eq!((none["group"].get("name"), &none["group"]["title"]), (None, &"none".into()));
+    }
+
+    #[test]
     fn boots_that_nobody_saw_leave_a_gap() {
         let mut rows = rows();
         let boot = rows[2].recovery.boot.as_mut().expect("a boot");
         let source = Source::Journal;
         boot.before.unseen = Some(Unseen { boots: 2, last_wall_ns: WALL, source });
-        let told = text(&rows, false);
+        let told = text(&rows, None, false);
         let lines: Vec<&str> = told.lines().collect();
         let numbers: Vec<&str> = lines[4].split_whitespace().collect();
         assert_eq!(numbers[..4], ["2", "boots", "not", "seen"], "{told}");
@@ -291,7 +377,7 @@ Diff                             23500    9620        9608           794        
         assert!(lines.iter().any(|line| line.trim_start() == note), "{told}");
         // They do not count in the mean.
         assert!(told.contains("Avg of 2 "), "{told}");
-        let bytes = json::lines(&[rows[2].told()]).expect("JSON");
+        let bytes = json::lines(&[rows[2].told()], None).expect("JSON");
         let line = bytes.split(|byte| *byte == b'\n').next().expect("a line");
         let told: serde_json::Value = serde_json::from_slice(line).expect("JSON");
         let unseen = serde_json::json!({ "boots": 2, "source": "journal", "title": "2 boots not seen" });
@@ -301,21 +387,21 @@ Diff                             23500    9620        9608           794        
     #[test]
     fn what_was_left_out_is_told() {
         let mut row = boot("a", 0, [21_667, 31_318, 37_816, 38_581]);
-        assert!(!text(std::slice::from_ref(&row), false).contains("truncated"));
+        assert!(!text(std::slice::from_ref(&row), None, false).contains("truncated"));
         let json = |row: &Row| -> serde_json::Value {
-            let bytes = json::lines(&[row.told()]).expect("JSON");
+            let bytes = json::lines(&[row.told()], None).expect("JSON");
             serde_json::from_slice(bytes.split(|byte| *byte == b'\n').next().expect("a line")).expect("JSON")
         };
         assert_eq!(json(&row)["boot"].get("truncated"), None);
         (row.recovery.pods_left_out, row.recovery.tries_left_out) = (6, 40);
-        let told = text(std::slice::from_ref(&row), false);
+        let told = text(std::slice::from_ref(&row), None, false);
         let note = "truncated: at least 6 more pods were back and 40 CNI calls for more sandboxes were made than are kept of one";
         assert!(told.lines().any(|line| line.trim_start().starts_with(note)), "{told}");
         assert_eq!(json(&row)["boot"]["truncated"], serde_json::json!({ "pods": 6, "cni_calls": 40 }));
         // No pod from before is missing.
         (row.recovery.pods_left_out, row.recovery.tries_left_out) = (0, 0);
         row.recovery.boot.as_mut().expect("a boot").before.pods_left_out = 7;
-        let told = text(std::slice::from_ref(&row), false);
+        let told = text(std::slice::from_ref(&row), None, false);
         let note = "truncated: at least 7 more pods were there before the restart than are kept";
         assert!(told.lines().any(|line| line.trim_start().starts_with(note)), "{told}");
         let truncated = serde_json::json!({ "pods": 0, "cni_calls": 0, "pods_before": 7 });
@@ -330,17 +416,17 @@ Diff                             23500    9620        9608           794        
         boot.kernel = "6\x1b[2J".to_owned();
         boot.before.ordered.as_mut().expect("an order").by = "reboot \x1b[2J\r".to_owned();
         boot.before.pods = None;
-        let told = text(&[Row::new("edge\x1b[2J".to_owned(), recovery, now)], true);
+        let told = text(&[Row::new("edge\x1b[2J".to_owned(), recovery, now)], None, true);
         assert!(told.contains("web\\u{1b}[2J") && told.contains("reboot \\u{1b}"), "{told}");
         assert!(!told.contains(|c: char| c.is_control() && c != '\n'), "{told}");
     }
 
     #[test]
     fn json_has_a_line_for_each_boot_and_one_for_the_mean() {
-        let bytes = json::lines(&rows().iter().map(Row::told).collect::<Vec<_>>()).expect("JSON");
+        let bytes = json::lines(&rows().iter().map(Row::told).collect::<Vec<_>>(), None).expect("JSON");
         let lines: Vec<serde_json::Value> =
             bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
-        assert_eq!(lines.len(), 4);
+        assert_eq!(lines.len(), 5);
         let (first, cut) = (&lines[1]["boot"], &lines[2]["boot"]);
         assert_eq!(first["cni"]["lost_ns"], "6000000000");
         assert_eq!(first["whole_ns"], "48461000000");
@@ -353,15 +439,25 @@ Diff                             23500    9620        9608           794        
         }
         assert_eq!(cut["inexact"].as_array().map(Vec::len), Some(8), "{cut:#}");
         assert_eq!(cut["cni"]["unseen_until_ns"], "600000000000");
+        let statistics = &lines[4]["statistics"];
+        let ranks = statistics["ranks"].as_array().expect("ranks");
+        let whole: Vec<_> = ranks.iter().map(|it| (&it["rank"], &it["whole_ns"])).collect();
+        let (least, most) = ("38581000000".into(), "48461000000".into());
+        let names = ["min", "p50", "p90", "max"].map(serde_json::Value::from);
+        assert_eq!(whole, names.iter().zip([&least, &least, &most, &most]).collect::<Vec<_>>());
+        let left_out = serde_json::json!([{ "boot_id": "c", "why": "order_unknown",
+            "title": "2026-11-23 04:57:33 *: order not known" }]);
+        assert_eq!((&statistics["boots"], &statistics["left_out"]), (&2.into(), &left_out));
     }
+
     /// `docs/boot.md` shows this table, and has every member's name in backquotes.
     #[test]
     fn the_page_shows_what_is_written() {
         let page = include_str!("../../../../docs/boot.md");
-        let told = text(&rows(), false);
-        let (table, _) = told.split_once("\n\n").expect("a table");
+        let told = text(&rows(), None, false);
+        let (table, _) = told.split_once("\n\n2026").expect("a table");
         assert!(page.contains(table), "{table}");
-        let bytes = json::lines(&rows().iter().map(Row::told).collect::<Vec<_>>()).expect("JSON");
+        let bytes = json::lines(&rows().iter().map(Row::told).collect::<Vec<_>>(), None).expect("JSON");
         for line in String::from_utf8(bytes).expect("text").lines() {
             check(&serde_json::from_str(line).expect("JSON"), page);
         }

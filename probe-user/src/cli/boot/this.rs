@@ -39,7 +39,7 @@ pub(super) struct HereArgs {
 impl HereArgs {
     pub(super) fn rules(&self) -> anyhow::Result<Asked> {
         let (config, _) = self.node.config.load()?;
-        Ok(Asked { quiet: config.boot_quiet, recovered: config.boot_recovered })
+        Ok(Asked { quiet: config.boot_quiet, recovered: config.boot_recovered, target: config.boot_target })
     }
 
     /// The agent's own records, if one answers and no directory was given instead.
@@ -83,7 +83,7 @@ impl HereArgs {
         say("no agent has kept anything of this boot: its times are those of /proc and of files");
         let place = Place::find(HostRoot::open(&self.node.host.host_root)?)?;
         let mut engine = Engine::new(settings);
-        let fact = Fact::BootRead(Box::new(boot::read(&header, &place.root, past)));
+        let fact = Fact::BootRead(Box::new(boot::read(&header, &place.root, past, &config.boot_labels)));
         engine.observe(Observation { at: now, origin: Origin::Agent, fact });
         let node = Node {
             root: &place.root,

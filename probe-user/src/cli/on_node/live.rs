@@ -84,6 +84,14 @@ pub(super) struct ProbeArgs {
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
 
+    /// After a restart: how long the recovery may take, from the order to the last pod [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = config::duration)]
+    boot_target: Option<Duration>,
+
+    /// A label of this boot, by which "boot --group-by label:KEY" compares boots; may be repeated
+    #[arg(long = "boot-label", value_name = "KEY=VALUE", value_parser = config::boot_label)]
+    boot_labels: Vec<(String, String)>,
+
     /// Log the diagnostics of the eBPF programs, on standard error
     #[arg(long)]
     debug_bpf: bool,

@@ -5,13 +5,12 @@ use std::time::Duration;
 use super::{Bar, Chart, Row, Series, Table};
 use crate::{
     engine::boot::{
-        average::{Average, average},
         column::COLUMNS,
         inexact::Inexact,
         report::{RecoveryReport, Zero},
     },
     model::{
-        recovery::{Kind, NetworkAttempt, Pod, Recovered, Recovery, Source},
+        recovery::{Grouping, Kind, NetworkAttempt, Pod, Recovered, Recovery, Source},
         time::Timestamp,
     },
     sink::recovery::{self, Milestone},
@@ -28,8 +27,9 @@ pub struct Boot<'a> {
 /// How many rows show their details without a click.
 const OPEN: usize = 5;
 
+/// With `grouping` the rows below the boots are those of groups.
 #[must_use]
-pub fn chart(boots: &[Boot<'_>]) -> Chart {
+pub fn chart(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Chart {
     let first_open = boots.len().saturating_sub(OPEN);
     let row = |(n, boot): (usize, &Boot<'_>)| Row { is_open: n >= first_open, ..row(boot) };
     let mut nodes: Vec<&str> = boots.iter().map(|boot| boot.node).collect();
@@ -46,17 +46,17 @@ pub fn chart(boots: &[Boot<'_>]) -> Chart {
                     .to_owned(),
             ),
         ],
-        tables: vec![table(boots)],
+        tables: vec![table(boots, grouping)],
         rows: boots.iter().enumerate().map(row).collect(),
-        notes: Vec::new(),
+        notes: recovery::summary::notes(boots.iter().map(|boot| (boot.recovery, boot.study))),
     }
 }
 
 fn name(boot: &Boot<'_>) -> String {
-    recovery::began(boot.recovery) + recovery::signs(boot.study)
+    recovery::summary::name(boot.recovery, boot.study)
 }
 
-fn table(boots: &[Boot<'_>]) -> Table {
+fn table(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Table {
     let line = |name: String, numbers: Vec<String>| [name].into_iter().chain(numbers).collect();
     let of = |it: &Boot<'_>| {
         let RecoveryReport { columns, periods, whole, inexact, .. } = it.study;
@@ -69,17 +69,8 @@ fn table(boots: &[Boot<'_>]) -> Table {
     };
     let mut rows: Vec<Vec<String>> =
         boots.iter().flat_map(|boot| gap(boot).into_iter().chain([of(boot)])).collect();
-    let mean = average(boots.iter().map(|boot| boot.study));
-    if mean.boots > 1 {
-        let Average { columns, differences, whole, inexact, .. } = mean;
-        rows.push(line(
-            recovery::mean_name(&mean),
-            recovery::numbers(&columns, &differences, whole, inexact),
-        ));
-        let of_differences = Inexact { columns: inexact.periods, ..Inexact::default() };
-        let difference = recovery::numbers(&differences, &nothing, None, of_differences);
-        rows.push(line("Diff".to_owned(), difference));
-    }
+    let together = recovery::summary::rows(boots.iter().map(|boot| (boot.recovery, boot.study)), grouping);
+    rows.extend(together.into_iter().map(|(name, numbers)| line(name, numbers)));
     Table {
         title: "Columns in ms, periods 1 to 4 and the whole in s",
         headings: vec![

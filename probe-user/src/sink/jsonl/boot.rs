@@ -1,21 +1,28 @@
-//! Boots as objects, and one for the mean (docs/boot.md): as `sandprobe boot -o json` writes them.
+//! Boots as objects, one for the mean, and one for the ranks (docs/boot.md): as `sandprobe boot -o json` writes them.
 //!
 //! They are not the model's own form: a recovery has times and rules, an object what is made of them.
 
+mod group;
 mod numbers;
+mod statistics;
+
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use group::GroupLine;
 use numbers::{Columns, Periods};
+pub use statistics::Statistics;
 
 use super::scalar::{Decimal, is_zero};
 use crate::{
     engine::boot::{
         average::{Average, average},
         report::{Close, NoOrder, RecoveryReport, Zero},
+        target::{Outcome, Target},
     },
-    model::recovery::{Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
+    model::recovery::{Grouping, Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
     sink::recovery::{self, MilestoneName},
 };
 
@@ -32,6 +39,8 @@ pub struct Told<'a> {
 enum Line<'a> {
     Boot(Box<Boot<'a>>),
     Average(Box<Mean>),
+    Statistics(Box<Statistics<'a>>),
+    Group(Box<GroupLine<'a>>),
 }
 
 /// One boot (docs/boot.md).
@@ -40,6 +49,14 @@ pub struct Boot<'a> {
     node: &'a str,
     boot_id: &'a str,
     kernel: &'a str,
+    /// The runtimes and the kubelet, each by name and version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runtime: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubelet: Option<&'a str>,
+    /// What the agent was told of this boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<&'a BTreeMap<String, String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     boot_wall_ns: Option<Decimal<i64>>,
     /// From where the rest counts.
@@ -60,6 +77,9 @@ pub struct Boot<'a> {
     whole_ns: Option<Decimal<i64>>,
     /// The columns and periods that are not known by an event's own time.
     inexact: Vec<&'static str>,
+    /// How long it was to take at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<TargetLine>,
     /// By which rule pods are back.
     recovered: Recovered,
     close: ClosedBy,
@@ -81,6 +101,17 @@ pub struct Boot<'a> {
     marks: Vec<&'static str>,
     /// What is to be known of it beside its numbers, a sentence each, in words for people.
     notes: Vec<String>,
+}
+
+/// The time that a recovery may take, and what became of it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootTarget")]
+struct TargetLine {
+    target_ns: Decimal<i64>,
+    outcome: Outcome,
+    /// So much longer it took, to the last pod so far; below zero: so much shorter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_ns: Option<Decimal<i64>>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -211,11 +242,15 @@ pub struct Mean {
     title: String,
 }
 
-/// One line a boot, and one for the mean.
-pub fn lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
+/// One line a boot, one for the mean, one for the ranks, and one for each group, if groups are wanted.
+pub fn lines(rows: &[Told<'_>], grouping: Option<&Grouping>) -> serde_json::Result<Vec<u8>> {
     let lines = rows.iter().map(|row| Line::Boot(Box::new(Boot::of(row))));
     let mut bytes = Vec::new();
-    for line in lines.chain([Line::Average(Box::new(Mean::of(rows)))]) {
+    let together =
+        [Line::Average(Box::new(Mean::of(rows))), Line::Statistics(Box::new(Statistics::of(rows)))];
+    let groups = grouping.map(|grouping| GroupLine::all(rows, grouping)).unwrap_or_default();
+    let groups = groups.into_iter().map(|group| Line::Group(Box::new(group)));
+    for line in lines.chain(together).chain(groups) {
         serde_json::to_writer(&mut bytes, &line)?;
         bytes.push(b'\n');
     }
@@ -225,7 +260,10 @@ pub fn lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
 impl Mean {
     #[must_use]
     pub fn of(rows: &[Told<'_>]) -> Self {
-        let mean = average(rows.iter().map(|row| row.study));
+        Self::new(average(rows.iter().map(|row| row.study)))
+    }
+
+    fn new(mean: Average) -> Self {
         let title = recovery::mean_name(&mean);
         let Average { boots, recovered, columns, differences, whole, inexact } = mean;
         Self {
@@ -264,6 +302,9 @@ impl<'a> Boot<'a> {
             node: row.node,
             boot_id: boot.map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
             kernel: boot.map(|boot| boot.kernel.as_str()).unwrap_or_default(),
+            runtime: row.recovery.runtime_program.as_deref(),
+            kubelet: row.recovery.kubelet_program.as_deref(),
+            labels: boot.map(|boot| &boot.labels).filter(|labels| !labels.is_empty()),
             boot_wall_ns: boot.map(|boot| Decimal(boot.boot_wall_ns)),
             zero,
             no_order,
@@ -278,6 +319,7 @@ impl<'a> Boot<'a> {
             periods: Periods::of(study.periods),
             whole_ns: study.whole.map(Decimal),
             inexact: numbers::inexact(study.inexact, &study.columns, &study.periods),
+            target: study.target.map(TargetLine::of),
             recovered: study.recovered,
             close,
             missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
@@ -291,10 +333,17 @@ impl<'a> Boot<'a> {
             late: study.is_late,
             milestones: recovery::milestones(study).iter().map(Milestone::of).collect(),
             pods: row.recovery.pods.iter().map(|back| PodLine::of(back, study)).collect(),
-            title: recovery::began(row.recovery) + recovery::signs(study),
+            title: recovery::summary::name(row.recovery, study),
             marks: recovery::marks(study),
             notes: recovery::notes(row.recovery, study),
         }
+    }
+}
+
+impl TargetLine {
+    fn of(Target { span, outcome, over }: Target) -> Self {
+        let target_ns = Decimal(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX));
+        Self { target_ns, outcome, over_ns: over.map(Decimal) }
     }
 }
 

@@ -302,6 +302,12 @@ pub(crate) const BOOT_CLOSED: Family = gauge(
     "Whether the node's recovery after this boot is over: the last pod is back, or no pod came back for long enough.",
 )
 .unit("0 or 1");
+pub(crate) const BOOT_TARGET: Family = gauge(
+    "sandprobe_node_boot_target_seconds",
+    &[],
+    "How long a recovery may take, to be compared with the period whole (--boot-target).",
+)
+.unit("seconds");
 pub(crate) const BOOT_INFO: Family = gauge(
     "sandprobe_node_boot_info",
     &["boot_id", "recovered"],

@@ -168,6 +168,7 @@ impl Gauges {
         self.boot.period.set(known(&set::PERIODS, periods));
         self.boot.cni_lost.set_one(Some(study.cni.lost.as_secs_f64()));
         self.boot.closed.set_one(Some(flag(study.is_closed())));
+        self.boot.target.set_one(study.target.map(|target| target.span.as_secs_f64()));
         let rule = study.recovered.into_str().to_owned();
         self.boot.info.set([(vec![label::name(&boot.boot_id), rule], 1.0)]);
     }

@@ -100,6 +100,7 @@ families! {
         period: GaugeVec = PERIOD,
         cni_lost: GaugeVec = BOOT_CNI_LOST,
         closed: GaugeVec = BOOT_CLOSED,
+        target: GaugeVec = BOOT_TARGET,
         info: GaugeVec = BOOT_INFO,
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     sink::{
         jsonl::{
             self, Decimal, Version,
-            boot::{Boot, Mean, Told},
+            boot::{Boot, Mean, Statistics, Told},
         },
         select,
         wall_clock::Rfc3339,
@@ -155,6 +155,7 @@ pub(super) struct BootList<'a> {
     head: Head<'a>,
     boots: Vec<Boot<'a>>,
     average: Mean,
+    statistics: Statistics<'a>,
 }
 
 /// The boots before this one, then this one.
@@ -187,6 +188,7 @@ pub(super) fn boot(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Re
         head: Head::of(snapshot),
         boots: told.iter().map(Boot::of).collect(),
         average: Mean::of(&told),
+        statistics: Statistics::of(&told),
     })
 }
 

@@ -178,9 +178,11 @@ impl World {
         self.records.networks = Some((ctx.at, read));
     }
 
-    pub(in crate::engine::world) fn program_found(&mut self, it: ProgramFound) {
+    pub(in crate::engine::world) fn program_found(&mut self, ctx: EventContext, it: ProgramFound) {
         if self.records.programs.len() < PROGRAMS {
             self.records.programs.insert(it.path, it.version);
+            // It may be a runtime, or the kubelet.
+            self.pod_may_be_back(ctx.at);
         }
     }
 

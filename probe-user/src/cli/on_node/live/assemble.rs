@@ -291,8 +291,8 @@ impl<'a> Assembly<'a> {
         }
         let (header, root) = (&self.opened.header, &self.opened.place.root);
         // It reads the node's journals.
-        let past = self.start.past;
-        let looked = self.confinement.start(Role::Files, || boot::look(header, root, past))?;
+        let (past, labels) = (self.start.past, &self.opened.labels);
+        let looked = self.confinement.start(Role::Files, || boot::look(header, root, past, labels))?;
         let (past, Beginning { earlier, boot }) = looked.context(THREAD)?;
         past.problems.iter().for_each(|problem| say(problem));
         if let Some(earlier) = earlier.filter(|_| resumed.is_none()) {

@@ -1,6 +1,6 @@
 //! Opens files and sockets before any hook is attached, so that errors are reported at once.
 
-use std::{fs::File, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
+use std::{collections::BTreeMap, fs::File, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
 use anyhow::Context;
 use tracing::warn;
@@ -66,6 +66,8 @@ pub(super) struct Opened {
     pub(super) file: Option<File>,
     /// How many boots the history keeps.
     pub(super) boots: usize,
+    /// The labels of this boot.
+    pub(super) labels: BTreeMap<String, String>,
     /// Whether runtimes are followed over CRI.
     pub(super) follows_runtimes: bool,
     pub(super) server: Option<(Listeners, Metrics)>,
@@ -75,7 +77,8 @@ pub(super) struct Opened {
 
 impl Start<'_> {
     pub(super) fn open(&self) -> anyhow::Result<Opened> {
-        let (config, stores) = self.probe.config.load()?;
+        let (mut config, stores) = self.probe.config.load()?;
+        config.boot_target = self.probe.boot_target.or(config.boot_target);
         // Without permission nothing is changed: neither an older recording nor the socket.
         Probe::permitted()?;
         let place = Place::find(HostRoot::open(&self.probe.host.host_root)?)?;
@@ -94,7 +97,10 @@ impl Start<'_> {
         let header = identity::header(self.probe.node.clone(), settings);
         let server = self.serve.map(|serve| serve.open(&config)).transpose()?;
         let follows_runtimes = self.probe.cri == Cri::Auto;
-        Ok(Opened { place, stores, header, file, boots: config.boots(), follows_runtimes, server, pins })
+        let boots = config.boots();
+        let mut labels = config.boot_labels;
+        labels.extend(self.probe.boot_labels.iter().cloned());
+        Ok(Opened { place, stores, header, file, boots, labels, follows_runtimes, server, pins })
     }
 
     pub(super) fn load(&self, opened: &Opened) -> anyhow::Result<Probe> {

@@ -1,6 +1,7 @@
 //! What the agent learns about the boot at its start: which one it is, and how the one before ended.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::Path,
     sync::{Arc, mpsc},
@@ -36,6 +37,7 @@ pub(in crate::cli) fn look(
     header: &Header,
     root: &HostRoot,
     past: Option<&Path>,
+    labels: &BTreeMap<String, String>,
 ) -> io::Result<(SavedHistory, Beginning)> {
     let reader = Arc::new(Reader::new(Arc::default()));
     let root = root.watched(Arc::clone(&reader)).map_err(io::Error::other)?;
@@ -52,7 +54,7 @@ pub(in crate::cli) fn look(
         warn!(dir = ?past, seconds, "reading the history of boots hangs: going on without it and without the journal");
         return Ok((
             SavedHistory::default(),
-            told(header, &SavedHistory::default(), PreviousBoot::default()),
+            told(header, &SavedHistory::default(), PreviousBoot::default(), labels),
         ));
     };
     let before = before_said.recv_timeout(PATIENCE).unwrap_or_else(|_| {
@@ -60,13 +62,18 @@ pub(in crate::cli) fn look(
         warn!(?path, seconds, "reading how the last boot ended hangs: going on with what is kept of it");
         past.before(&header.boot_id)
     });
-    let beginning = told(header, &past, before);
+    let beginning = told(header, &past, before, labels);
     Ok((past, beginning))
 }
 
 /// Reads the facts about this boot; may block.
-pub(in crate::cli) fn read(header: &Header, root: &HostRoot, past: &SavedHistory) -> BootRead {
-    told(header, past, before(header, root, past)).boot
+pub(in crate::cli) fn read(
+    header: &Header,
+    root: &HostRoot,
+    past: &SavedHistory,
+    labels: &BTreeMap<String, String>,
+) -> BootRead {
+    told(header, past, before(header, root, past), labels).boot
 }
 
 /// How the boot before this one ended, from the history and the node's journals.
@@ -79,12 +86,23 @@ fn before(header: &Header, root: &HostRoot, past: &SavedHistory) -> PreviousBoot
     before.or_ordered(|| boot::ordered(root, header.boot_wall_ns))
 }
 
-fn told(header: &Header, past: &SavedHistory, before: PreviousBoot) -> Beginning {
+fn told(
+    header: &Header,
+    past: &SavedHistory,
+    before: PreviousBoot,
+    given: &BTreeMap<String, String>,
+) -> Beginning {
+    let earlier = past.history.of(&header.boot_id).map(|record| record.recovery.clone());
+    // What an earlier agent of this boot was told of it stays true.
+    let known = earlier.as_ref().and_then(|earlier| earlier.boot.as_ref());
+    let mut labels = known.map(|boot| boot.labels.clone()).unwrap_or_default();
+    labels.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
     let boot = BootRead {
         boot_id: header.boot_id.clone(),
         kernel: header.kernel.clone(),
         boot_wall_ns: header.boot_wall_ns,
         before,
+        labels,
     };
-    Beginning { earlier: past.history.of(&header.boot_id).map(|record| record.recovery.clone()), boot }
+    Beginning { earlier, boot }
 }

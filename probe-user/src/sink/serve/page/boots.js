@@ -44,7 +44,7 @@ export class Boots {
   }
 
   #draw() {
-    const { boots, average } = this.#told ?? { boots: [], average: {} };
+    const { boots, average, statistics } = this.#told ?? { boots: [], average: {}, statistics: { ranks: [], notes: [] } };
     const open = new Set([...this.body.querySelectorAll("details[open]")].map((it) => it.dataset.boot));
     const had = this.body.contains(document.activeElement) ? document.activeElement.closest("details")?.dataset.boot : null;
     const shown = boots.filter((it) => `${it.title} ${it.kernel} ${it.boot_id}`.toLowerCase().includes(this.#filter));
@@ -57,11 +57,11 @@ export class Boots {
       rows.push(line(average.title, "", average));
       const columns = Object.fromEntries(COLUMNS.map((column, n) => [column, average.periods[PERIODS[n]]]));
       const inexact = COLUMNS.filter((_, n) => average.inexact.includes(PERIODS[n]));
-      rows.push(line("Diff", "", { columns, periods: {}, inexact }));
+      rows.push(line("Diff", "", { columns, periods: {}, inexact }), ...statistics.ranks.map((it) => line(it.title, "", it)));
     }
     this.body.replaceChildren(
       el("p", { class: "faint" }, "Milliseconds from the order of the restart (* from the kernel's start, ~ not exact; + to when pods first listened), and the periods between in seconds."),
-      table(HEADINGS, rows), scale ? el("div", { class: "line head" }, el("span", null, "boot"), axis(scale),
+      table(HEADINGS, rows), ...statistics.notes.map((note) => el("p", { class: "faint" }, note)), scale ? el("div", { class: "line head" }, el("span", null, "boot"), axis(scale),
         el("span", { class: "took" }, "took"), el("span", null, "lost")) : "",
       ...shown.toReversed().map((it) => this.#boot(it, scale, open)));
     if (had) this.body.querySelector(`details[data-boot="${CSS.escape(had)}"] summary`)?.focus({ preventScroll: true });

@@ -1,0 +1,50 @@
+//! Whether a recovery took no longer than it may.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::report::Zero;
+use crate::model::recovery::ns;
+
+/// What a recovery has come to, by the time that it may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub span: Duration,
+    pub outcome: Outcome,
+    /// So many nanoseconds too long; below zero: so many are left.
+    pub over: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "BootTargetOutcome")]
+pub enum Outcome {
+    /// The last pod was back in time.
+    Met,
+    Missed,
+    /// More pods may come, or are still missing.
+    NotComplete,
+    /// From the kernel's start it was in time, but not all of the time is known.
+    OrderUnknown,
+}
+
+impl Target {
+    /// `whole`: nanoseconds from the zero to the last pod so far.
+    pub(super) fn of(span: Duration, zero: &Zero, whole: Option<i64>, is_closed: bool) -> Self {
+        let over = whole.map(|whole| whole.saturating_sub(ns(span)));
+        let is_from_order = match zero {
+            Zero::Order { .. } => true,
+            Zero::Kernel(_) => false,
+        };
+        let outcome = match over {
+            // What comes later only makes it longer, as does what was before the kernel's start.
+            Some(1..) => Outcome::Missed,
+            Some(_) if is_closed && is_from_order => Outcome::Met,
+            Some(_) if is_closed => Outcome::OrderUnknown,
+            Some(_) | None => Outcome::NotComplete,
+        };
+        Self { span, outcome, over }
+    }
+}
