@@ -511,7 +511,10 @@ pub const ALL: &[(&str, &[&Family])] = &[
     ("Teardown", &[&NETNS_TEARDOWN, &CGROUP_TEARDOWN]),
     ("Network namespaces", &[&NETNS, &NETNS_LIMIT]),
     ("Runtimes", &[&RUNTIME_LAG]),
-    ("Restarts of the node", &[&MILESTONE, &PERIOD, &BOOT_CNI_LOST, &BOOT_CLOSED, &BOOT_INFO, &DAEMON_START]),
+    (
+        "Restarts of the node",
+        &[&MILESTONE, &PERIOD, &BOOT_CNI_LOST, &BOOT_CLOSED, &BOOT_TARGET, &BOOT_INFO, &DAEMON_START],
+    ),
     (
         "sandprobe itself",
         &[
