@@ -21,11 +21,11 @@ use crate::many::live_many;
 /// How many agents there are, how many portions of pods come in the time of each, and how often one comes. The pace is the
 /// same all the time, because what agents keep of the pods of the last quarter of an hour depends on it.
 fn load() -> (usize, usize, Duration) {
-    if machine::is_soak() { (10, 12, Duration::from_secs(15)) } else { (4, 1, Duration::ZERO) }
+    if machine::is_soak() { (10, 18, Duration::from_secs(10)) } else { (3, 1, Duration::ZERO) }
 }
 
 /// Pods in each portion.
-const PORTION: usize = 12;
+const PORTION: usize = 8;
 
 /// What is kept of pods that are gone, as the latest starts, grows up to its bounds.
 const MEMORY: u64 = 4 << 20;

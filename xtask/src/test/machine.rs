@@ -63,7 +63,8 @@ const KERNEL: &[&str] = &["kernel"];
 const PODS: &[&str] = &[
     "kernel",
     "pod --skip deployed:: --skip story:: --skip verdict:: --skip storm:: --skip reboot:: --skip phase:: --skip recovery:: \
-     --skip unit:: --skip page:: --skip listening:: --skip succession:: --skip full_ring:: --skip belief::",
+     --skip unit:: --skip page:: --skip listening:: --skip succession:: --skip full_ring:: --skip belief:: \
+     --skip flat::",
 ];
 /// The deployed agent, on the kernels with the fewest and with the most features.
 const DEPLOYED: &[&str] = &["pod deployed::"];
