@@ -233,7 +233,7 @@ fn security(context: &Value) -> Result<LinuxContainerSecurityContext> {
         readonly_rootfs: flag(&context["readOnlyRootFilesystem"])?,
         no_new_privs: !flag(&context["allowPrivilegeEscalation"])?,
         seccomp: Some(profile("seccompProfile")?),
-        apparmor: Some(profile("appArmorProfile")?),
+        apparmor: if context["appArmorProfile"].is_null() { None } else { Some(profile("appArmorProfile")?) },
     })
 }
 
