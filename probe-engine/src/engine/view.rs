@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub use super::world::balance::BalanceView;
 use super::world::{World, container, netns::Netns, phase, sandbox};
 use crate::model::{
     fact::{NameSource, Origin, PodName},
@@ -77,30 +78,6 @@ pub struct PoolView {
     pub leak_candidate: u64,
     pub leaked: u64,
     pub free: u64,
-}
-
-/// What became of the attachments that the ADDs of a plugin made in a network, since the first agent of this boot. An
-/// attachment is a sandbox's interface. Each is in one of the numbers after `added`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct BalanceView {
-    pub plugin: String,
-    /// The network by which the ADD was counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub network: Option<String>,
-    /// ADDs that succeeded, each sandbox and interface once.
-    pub added: u64,
-    /// A DEL that named a network namespace succeeded, or a store shows that the addresses are free.
-    pub released: u64,
-    /// A DEL succeeded, with an empty `CNI_NETNS`.
-    pub released_without_netns: u64,
-    /// The sandbox lives.
-    pub live: u64,
-    /// The sandbox is over, and a DEL may still come.
-    pub ended: u64,
-    /// Nobody is left to call DEL, and none succeeded.
-    pub unreleased: u64,
-    /// A DEL may have succeeded unseen: records were lost, or no runtime's records can be read.
-    pub unknown: u64,
 }
 
 /// One of the leaks that a finding of many stands for.

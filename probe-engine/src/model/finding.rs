@@ -4,6 +4,7 @@
 //! **Invariant:** a key says what is wrong with which thing, and nothing of when or by whom it was found: a restart
 //! and a replay give the same key.
 
+mod address;
 mod blind;
 mod kind;
 
@@ -12,6 +13,7 @@ use std::{fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
+pub use address::*;
 pub use blind::Blind;
 pub(crate) use blind::plural;
 pub use kind::*;

@@ -21,6 +21,7 @@ pub use previous::{Alive, BootRead, LONGEST_SHUTDOWN, Last, Ordered, PreviousBoo
 
 use crate::model::{
     id::{ContainerId, PodUid},
+    scalar::is_default,
     time::{Nanoseconds, Timestamp},
 };
 
@@ -172,7 +173,7 @@ pub struct Order {
 pub struct RunningPods {
     pub pods: Vec<Pod>,
     /// The least number of other pods, for which there was no room.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pods_left_out: u32,
 }
 
@@ -327,11 +328,6 @@ impl Recovery {
     pub(crate) fn expected(&self) -> Option<&[Pod]> {
         self.boot.as_ref()?.before.pods.as_deref()
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 pub(crate) fn ns(span: Duration) -> i64 {

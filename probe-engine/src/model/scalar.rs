@@ -43,6 +43,11 @@ pub(crate) fn known(number: u64) -> Option<Decimal<u64>> {
     (number != 0).then_some(Decimal(number))
 }
 
+/// A member that is left out because it says nothing: 0, false, or nothing at all.
+pub(crate) fn is_default<T: Default + PartialEq>(member: &T) -> bool {
+    *member == T::default()
+}
+
 /// The schema of a member that has one of a type's names.
 pub fn names<T: VariantNames>(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": T::VARIANTS })

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{
     column::{COLUMNS, Row},
     inexact::Inexact,
-    report::{RecoveryReport, Zero},
+    report::RecoveryReport,
 };
 
 /// What counts of a boot among others.
@@ -51,7 +51,7 @@ impl Counted {
 #[must_use]
 pub fn counted<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<Counted> {
     let recovered = studies.clone().last().map(|study| study.recovered).unwrap_or_default();
-    let is_from_order = |study: &RecoveryReport| matches!(study.zero, Zero::Order { .. });
+    let is_from_order = |study: &RecoveryReport| study.zero.is_order();
     let any = studies.clone().any(|study| study.recovered == recovered && is_from_order(study));
     let of = |study: &RecoveryReport| {
         if study.recovered != recovered {

@@ -59,6 +59,15 @@ pub enum Zero {
     Kernel(NoOrder),
 }
 
+impl Zero {
+    pub(super) fn is_order(&self) -> bool {
+        match self {
+            Self::Order { .. } => true,
+            Self::Kernel(_) => false,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoOrder {
     /// Nothing is known of a boot before.
@@ -133,7 +142,7 @@ impl RecoveryReport {
         ];
         let whole = columns[COLUMNS - 1];
         let is_closed = services.close.is_closed();
-        let target = recovery.target.map(|span| Target::of(span, &zero, whole, is_closed));
+        let target = recovery.target.map(|span| Target::of(span, zero.is_order(), whole, is_closed));
         let started = recovery.runtime.or(recovery.kubelet).map(|mark| mark.at);
         Self {
             zero,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::report::Zero;
 use crate::model::recovery::ns;
 
 /// What a recovery has come to, by the time that it may take.
@@ -31,13 +30,9 @@ pub enum Outcome {
 }
 
 impl Target {
-    /// `whole`: nanoseconds from the zero to the last pod so far.
-    pub(super) fn of(span: Duration, zero: &Zero, whole: Option<i64>, is_closed: bool) -> Self {
+    /// `whole`: nanoseconds from the zero to the last pod so far. `is_from_order`: the zero is the order of the restart.
+    pub(super) fn of(span: Duration, is_from_order: bool, whole: Option<i64>, is_closed: bool) -> Self {
         let over = whole.map(|whole| whole.saturating_sub(ns(span)));
-        let is_from_order = match zero {
-            Zero::Order { .. } => true,
-            Zero::Kernel(_) => false,
-        };
         let outcome = match over {
             // What comes later only makes it longer, as does what was before the kernel's start.
             Some(1..) => Outcome::Missed,

@@ -309,7 +309,8 @@ fn a_target_is_met_missed_or_it_is_not_known() {
     let order = with_pods([Some(1), None, None], true).zero;
     let cut = Zero::Kernel(NoOrder::NoHistory);
     let of = |zero: &Zero, whole: Option<i64>, is_closed| {
-        let target = Target::of(Duration::from_secs(30), zero, whole.map(|it| it * SECOND), is_closed);
+        let target =
+            Target::of(Duration::from_secs(30), zero.is_order(), whole.map(|it| it * SECOND), is_closed);
         (target.outcome, target.over.map(|ns| ns / SECOND))
     };
     assert_eq!(of(&order, Some(30), true), (Outcome::Met, Some(0)));

@@ -112,7 +112,7 @@ struct SandboxEnd {
 
 fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> {
     let known = ctx.world.sandboxes.get(&row.container).filter(|sandbox| !sandbox.is_stopped());
-    if known.is_some_and(|sandbox| !row.is_stillborn(sandbox)) {
+    if known.is_some_and(|sandbox| !sandbox.is_stillborn(row)) {
         return None;
     }
     let ended = ctx.world.sandboxes.recall(&row.container).and_then(|sandbox| sandbox.over_at());

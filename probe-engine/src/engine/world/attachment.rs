@@ -15,13 +15,14 @@ use std::mem;
 
 use serde::{Deserialize, Serialize};
 
+pub(in crate::engine::world) use entry::{Booked, Booking, Fate};
 pub(crate) use lease::Lease;
 pub(in crate::engine) use plugin::LATELY;
 pub(crate) use plugin::{Failures, Outcome, Plugin, Runs};
 pub(in crate::engine) use table::Table;
 
 use crate::{
-    engine::world::{EventContext, World, call::Call, sandbox::Sandbox},
+    engine::world::{EventContext, World, call::Call},
     model::{
         change::End,
         fact::{CniCommand, MessageFound, Network, Origin, PodName},
@@ -114,13 +115,6 @@ impl Attachment {
     #[must_use]
     pub(crate) fn is_adding(&self) -> bool {
         self.plugins.iter().any(|plugin| plugin.add.is_open())
-    }
-
-    /// Whether the sandbox ends with its ADD that failed: it never had a process or a namespace, and no event shows its
-    /// end.
-    #[must_use]
-    pub(crate) fn is_stillborn(&self, sandbox: &Sandbox) -> bool {
-        sandbox.up_since.is_none() && sandbox.network.netns.is_none() && self.was_seen() && !self.is_added()
     }
 
     /// Whether the runtime has begun a DEL.

@@ -9,17 +9,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    engine::{
-        view::BalanceView,
-        world::{
-            World,
-            attachment::{Attachment, Plugin},
-            record::HasRecord,
-            release::Released,
-        },
+    engine::world::{
+        World,
+        attachment::{Attachment, Booked, Booking, Fate, Plugin},
+        record::HasRecord,
+        release::Released,
     },
     model::time::Timestamp,
 };
@@ -42,40 +40,33 @@ pub struct Account {
     unknown: u64,
 }
 
+/// What became of the attachments that the ADDs of a plugin made in a network, since the first agent of this boot. An
+/// attachment is a sandbox's interface. Each is in one of the numbers after `added`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BalanceView {
+    pub plugin: String,
+    /// The network by which the ADD was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// ADDs that succeeded, each sandbox and interface once.
+    pub added: u64,
+    /// A DEL that named a network namespace succeeded, or a store shows that the addresses are free.
+    pub released: u64,
+    /// A DEL succeeded, with an empty `CNI_NETNS`.
+    pub released_without_netns: u64,
+    /// The sandbox lives.
+    pub live: u64,
+    /// The sandbox is over, and a DEL may still come.
+    pub ended: u64,
+    /// Nobody is left to call DEL, and none succeeded.
+    pub unreleased: u64,
+    /// A DEL may have succeeded unseen: records were lost, or no runtime's records can be read.
+    pub unknown: u64,
+}
+
 /// By plugin and network.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Accounts(BTreeMap<(String, Option<String>), Account>);
-
-/// The opening or closing of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine::world) struct Booking {
-    pub(super) plugin: String,
-    pub(super) network: Option<String>,
-    pub(super) what: Booked,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine::world) enum Booked {
-    Added,
-    Closed(Fate),
-}
-
-/// What became of an attachment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine::world) enum Fate {
-    /// Its sandbox lives.
-    Live,
-    /// Its sandbox is over, and a DEL may still come.
-    Ended,
-    /// A DEL that named a network namespace succeeded, or a store shows that the addresses are free.
-    Released,
-    /// A DEL succeeded, with an empty `CNI_NETNS`.
-    ReleasedWithoutNetns,
-    /// Nobody is left to call DEL, and none succeeded.
-    Unreleased,
-    /// A DEL may have succeeded unseen.
-    Unknown,
-}
 
 impl Accounts {
     pub(in crate::engine::world) fn values(&self) -> impl Iterator<Item = &Account> {
@@ -152,7 +143,7 @@ impl World {
     /// What became of an attachment for which no DEL of this plugin has succeeded.
     fn fate(&self, row: &Attachment, plugin: &Plugin, now: Timestamp, grace: Duration) -> Fate {
         let sandbox = self.sandboxes.recall(&row.container);
-        if sandbox.is_some_and(|it| !it.is_stopped() && !row.is_stillborn(it)) {
+        if sandbox.is_some_and(|it| !it.is_stopped() && !it.is_stillborn(row)) {
             return Fate::Live;
         }
         // The runtime and the kubelet have the grace to clean up, while both are up.

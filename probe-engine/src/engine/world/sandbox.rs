@@ -31,7 +31,7 @@ pub(in crate::engine) use table::Table;
 use crate::{
     engine::{
         grouped::Grouped,
-        world::{EventContext, netns_path::plain, presence::Presence},
+        world::{EventContext, attachment::Attachment, netns_path::plain, presence::Presence},
     },
     model::{
         change::{EvidenceEvent, StopReason},
@@ -236,6 +236,13 @@ impl Sandbox {
     #[must_use]
     pub(crate) fn is_stopped(&self) -> bool {
         self.over_at().is_some()
+    }
+
+    /// Whether it ends with its ADD that failed: it never had a process or a namespace, and no event shows its end.
+    #[must_use]
+    pub(crate) fn is_stillborn(&self, attachment: &Attachment) -> bool {
+        let had_nothing = self.up_since.is_none() && self.network.netns.is_none();
+        had_nothing && attachment.was_seen() && !attachment.is_added()
     }
 
     /// When it stopped.

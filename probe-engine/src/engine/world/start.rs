@@ -208,6 +208,14 @@ impl World {
         of_pod.map(|row| (&row.id, row)).collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
+    /// The pod's sandbox at that time, if it had no other.
+    pub(super) fn only_sandbox_at(&self, pod: u64, at: Timestamp) -> Option<ContainerId> {
+        let is_of_then = |row: &&Sandbox| row.first_at <= at && row.over_at().is_none_or(|over| at <= over);
+        let mut all = self.all_of_pod(pod).into_iter().filter(is_of_then);
+        let only = all.next()?.id.clone();
+        all.next().is_none().then_some(only)
+    }
+
     pub(in crate::engine) fn pod_of_row(&self, row: &Sandbox) -> Option<u64> {
         row.pod.or_else(|| self.pods.by_uid(row.reported.pod.uid.as_ref()?))
     }

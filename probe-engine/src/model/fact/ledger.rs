@@ -15,6 +15,7 @@ use strum::{IntoStaticStr, VariantNames};
 use crate::model::{
     fact::PodName,
     id::{ContainerId, Subnet},
+    scalar::is_default,
     time::Timestamp,
 };
 
@@ -102,7 +103,7 @@ pub struct RuntimeRead {
     pub sandboxes: Vec<RuntimeSandbox>,
     pub complete: bool,
     /// So many of them are known by their id alone, for their own record cannot be read: each may be no sandbox at all.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub unread: u64,
 }
 
@@ -213,9 +214,4 @@ pub struct MessageFound {
     /// `None`: it could not be read, and `source` says why.
     pub text: Option<String>,
     pub source: String,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }

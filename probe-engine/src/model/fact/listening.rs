@@ -1,7 +1,7 @@
 //! Sockets that listen.
 
 use super::Task;
-use crate::model::id::CgroupKey;
+use crate::model::{id::CgroupKey, scalar::is_default};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Listened {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Listener {
     /// 0, and absent in JSON: it was bound to none, and the kernel chose one.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub port: u16,
     pub family: Family,
 }
@@ -29,9 +29,4 @@ closed_set! {
         /// Most such sockets take IPv4 too.
         Ipv6,
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
-fn is_zero(port: &u16) -> bool {
-    *port == 0
 }

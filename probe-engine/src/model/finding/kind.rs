@@ -8,19 +8,22 @@ use std::{net::IpAddr, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_with::{DisplayFromStr, FromInto, serde_as};
+use serde_with::{FromInto, serde_as};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use super::{
     Explain,
+    address::{
+        AbandonedStore, DuplicateAddress, LeakedAddress, OwnerlessReservation, PoolExhaustion,
+        UnverifiedRelease,
+    },
     blind::{Blind, BlindJson},
 };
 use crate::model::{
-    fact::{CniCommand, RuntimeEventKind, Store, StoreKind},
-    id::{ContainerId, NetnsKey, Subnet},
+    fact::{CniCommand, RuntimeEventKind},
+    id::{ContainerId, NetnsKey},
     json::{NetnsJson, ProcessJson},
     reference::Process,
-    scalar::names,
     time::Nanoseconds,
 };
 
@@ -130,121 +133,6 @@ kinds! {
 /// What is wrong as JSON, without the name of its kind, which stands beside it.
 #[derive(Clone, Copy, Debug)]
 pub struct Detail<'a>(pub &'a Kind);
-
-/// An IPAM still counts an address as allocated, and no pod has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LeakedAddress {
-    pub cause: Cause,
-    pub address: IpAddr,
-    pub network: Option<String>,
-    /// The network's name was inferred from the configuration.
-    #[serde(rename = "network_inferred")]
-    pub inferred: bool,
-    pub ifname: String,
-    /// The plugin that the runtime called.
-    pub plugin: Option<String>,
-    /// The IPAM stores that still count it as allocated. If there is none, only libcni's cache names it.
-    pub stores: Vec<StoreRef>,
-    /// Present if this finding is about many addresses, of which this is the first.
-    #[serde(flatten)]
-    pub many: Option<Many>,
-}
-
-/// A place where an IPAM plugin writes down which addresses are given out.
-#[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Store")]
-pub struct StoreRef {
-    #[serde_as(as = "DisplayFromStr")]
-    #[schemars(schema_with = "names::<StoreKind>")]
-    pub kind: StoreKind,
-    pub path: String,
-}
-
-impl StoreRef {
-    pub(crate) fn of(it: &Store) -> Self {
-        Self { kind: it.kind, path: it.path.clone() }
-    }
-}
-
-/// Addresses of one network that leaked for one cause.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Many {
-    pub count: u32,
-    /// The first of them, in order.
-    #[serde(rename = "first_addresses")]
-    pub first: Vec<IpAddr>,
-}
-
-impl LeakedAddress {
-    /// How many addresses it is about.
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        self.many.as_ref().map_or(1, |many| many.count)
-    }
-}
-
-closed_set! {
-    /// Why an address was not given back.
-    #[schemars(rename = "LeakCause")]
-    pub enum Cause {
-        /// DEL was never called.
-        DelMissing,
-        /// DEL was called only with an empty `CNI_NETNS`, and reported success.
-        DelBlind,
-        /// DEL failed, each time.
-        DelFailed,
-        /// The ADD that reserved it failed, and no DEL was called.
-        AddFailed,
-        /// The runtime ended after it had asked for the address and before it had the sandbox on record: it will never
-        /// call DEL.
-        RuntimeEnded,
-        /// A store names a sandbox that no runtime knows; how that came about was not seen.
-        StaleRecord,
-    }
-}
-
-/// An IPAM store of a network that no CNI configuration names any more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AbandonedStore {
-    pub path: String,
-    pub network: String,
-    /// How many addresses the store counts as allocated.
-    pub count: u32,
-}
-
-/// An IPAM store counts addresses as allocated and does not say to whom.
-#[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct OwnerlessReservation {
-    #[serde_as(as = "DisplayFromStr")]
-    #[serde(rename = "store")]
-    #[schemars(schema_with = "names::<StoreKind>")]
-    pub kind: StoreKind,
-    pub path: String,
-    pub network: Option<String>,
-    /// How many of its reservations name no holder.
-    pub count: u32,
-    /// The first of them, in order.
-    #[serde(rename = "first_addresses")]
-    pub first: Vec<IpAddr>,
-}
-
-/// Sandboxes ended with an empty `CNI_NETNS` in each DEL, or without a DEL, and no IPAM store shows whether their
-/// addresses were freed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct UnverifiedRelease {
-    pub plugin: String,
-    pub count: u32,
-    /// How many of these had no DEL that succeeded; absent if each had one.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub without_del: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
-}
 
 /// A pod got a sandbox that it did not need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -491,13 +379,6 @@ pub struct DuplicateContainer {
     pub containers: Vec<ContainerId>,
 }
 
-/// Two sandboxes got the same address.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DuplicateAddress {
-    pub network: Option<String>,
-    pub address: IpAddr,
-}
-
 /// CNI ADD or DEL fails and is tried again.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -576,24 +457,6 @@ pub struct CniQueue {
     pub oldest: Duration,
     /// The plugin of the oldest call.
     pub plugin: String,
-}
-
-/// A range of pod addresses is used up, or soon will be.
-#[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PoolExhaustion {
-    pub network: String,
-    pub subnet: Subnet,
-    pub size: u64,
-    /// By sandboxes that live or wait to be cleaned up.
-    pub used: u64,
-    pub leaked: u64,
-    pub free: u64,
-    /// When nothing is free, at the rate at which addresses leak.
-    #[serde(rename = "runs_out_in_ns")]
-    #[serde_as(as = "Option<Nanoseconds>")]
-    #[schemars(with = "Option<Nanoseconds>")]
-    pub runs_out_in: Option<Duration>,
 }
 
 /// sandprobe cannot see something, and its verdicts are weaker for it.

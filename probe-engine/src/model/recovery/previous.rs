@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use super::{Order, Pod, Recovery, RunningPods, Source, is_zero, ns};
-use crate::model::time::Timestamp;
+use super::{Order, Pod, Recovery, RunningPods, Source, ns};
+use crate::model::{scalar::is_default, time::Timestamp};
 
 /// How long a node may stay alive after an order that ended it.
 pub const LONGEST_SHUTDOWN: Duration = Duration::from_secs(10 * 60);
@@ -40,7 +40,7 @@ pub struct PreviousBoot {
     /// The pods that were there at the order, or at that last time. `None`: nothing was kept.
     pub pods: Option<Vec<Pod>>,
     /// At least so many more were there, for which there was no room.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub pods_left_out: u32,
     /// If there are known to be others in between: then this is not the boot before, but the last that is known.
     pub unseen: Option<Unseen>,

@@ -1,21 +1,40 @@
 //! The entry of a plugin's attachment in the balance of plugins (`world::balance`).
 
-use serde::{Deserialize, Serialize};
-
-use super::{Attachment, Plugin};
-use crate::{
-    engine::world::{
-        balance::{Booked, Booking, Fate},
-        call::Call,
-    },
-    model::fact::CniCommand,
+use super::{
+    Attachment,
+    plugin::{Entry, Plugin},
 };
+use crate::{engine::world::call::Call, model::fact::CniCommand};
 
-/// An ADD succeeded, and no DEL since.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Entry {
-    /// The network by which the ADD was counted.
-    network: Option<String>,
+/// The opening or closing of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine::world) struct Booking {
+    pub(in crate::engine::world) plugin: String,
+    pub(in crate::engine::world) network: Option<String>,
+    pub(in crate::engine::world) what: Booked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine::world) enum Booked {
+    Added,
+    Closed(Fate),
+}
+
+/// What became of an attachment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine::world) enum Fate {
+    /// Its sandbox lives.
+    Live,
+    /// Its sandbox is over, and a DEL may still come.
+    Ended,
+    /// A DEL that named a network namespace succeeded, or a store shows that the addresses are free.
+    Released,
+    /// A DEL succeeded, with an empty `CNI_NETNS`.
+    ReleasedWithoutNetns,
+    /// Nobody is left to call DEL, and none succeeded.
+    Unreleased,
+    /// A DEL may have succeeded unseen.
+    Unknown,
 }
 
 impl Attachment {

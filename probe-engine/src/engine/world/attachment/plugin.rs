@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::{Attachment, entry::Entry};
+use super::Attachment;
 use crate::model::{
     change::End,
     fact::{CniCommand, MessageFound},
@@ -35,6 +35,13 @@ pub(crate) struct Plugin {
     /// Its open entry in the balance of plugins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::engine::world) entry: Option<Entry>,
+}
+
+/// An ADD succeeded, and no DEL since: the open entry of an attachment in the balance of plugins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// The network by which the ADD was counted.
+    pub(super) network: Option<String>,
 }
 
 /// The DELs that failed since one last succeeded. Whether they named a network namespace does not matter.

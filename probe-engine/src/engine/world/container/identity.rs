@@ -2,12 +2,11 @@
 
 use super::{Container, State};
 use crate::{
-    engine::world::{EventContext, World, argv::Made, hint::Hint, presence::Voucher, sandbox::Sandbox},
+    engine::world::{EventContext, World, argv::Made, hint::Hint, presence::Voucher},
     model::{
         change::{Question, StopReason},
         fact::{ContainerFound, NameSource, Role},
         id::ContainerId,
-        time::Timestamp,
     },
 };
 
@@ -105,14 +104,6 @@ impl World {
         }
         self.container_ran(id);
         self.run_ended(at, id, code);
-    }
-
-    /// The pod's sandbox at that time, if it had no other.
-    fn only_sandbox_at(&self, pod: u64, at: Timestamp) -> Option<ContainerId> {
-        let is_of_then = |row: &&Sandbox| row.first_at <= at && row.over_at().is_none_or(|over| at <= over);
-        let mut all = self.all_of_pod(pod).into_iter().filter(is_of_then);
-        let only = all.next()?.id.clone();
-        all.next().is_none().then_some(only)
     }
 
     /// Stores the facts of a hint about a container that is known to exist.
