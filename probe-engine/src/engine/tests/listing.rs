@@ -255,3 +255,20 @@ fn a_call_that_ran_already_is_finished() {
         ",
     );
 }
+
+/// The processes are listed while the record of the plugin's start waits in the ring.
+#[test]
+fn a_call_that_a_listing_shows_before_its_record_is_read_is_told_as_seen() {
+    let mut story = Story::new();
+    story.at(6000).cni_found(call(586, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a'));
+    story.at(5900).cni(586, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH);
+    story.at(7000).exit(Who::new(586, CONTAINERD, "bridge"), class::CNI, 0);
+    story.check(
+        "
+            6000 pod.first_seen [default/web-0] Listed
+            6000 sandbox.created [default/web-0 a] Listed
+            5900 cni.started ADD bridge [default/web-0 a] late
+            7000 cni.finished ADD bridge -> 0 in 1100 ms [default/web-0 a]
+        ",
+    );
+}

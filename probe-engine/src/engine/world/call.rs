@@ -141,7 +141,9 @@ impl World {
     }
 
     fn begin(&mut self, ctx: EventContext, call: Call, caller: TaskKey, told: bool) {
-        if self.calls.contains_key(&call.call.process.key) {
+        // A listing can show a plugin before the record of its start is read. What the hook tells is worth more.
+        if self.calls.get(&call.call.process.key).is_some_and(|known| !told || known.origin != Origin::Listed)
+        {
             return;
         }
         let command = call.call.command.as_str();
