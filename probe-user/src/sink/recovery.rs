@@ -335,10 +335,12 @@ pub(crate) fn names(pods: &[Pod]) -> String {
 #[must_use]
 pub(crate) fn network(study: &RecoveryReport) -> Option<String> {
     let cni = &study.cni;
-    let by = cni.plugin.as_deref().unwrap_or("a plugin");
     let until = if cni.first.is_some() { "before the first success" } else { "and has not succeeded yet" };
-    let seen = (cni.failed > 0)
-        .then(|| format!("CNI: ADD failed {} times {until} ({by}): {} lost", cni.failed, span(cni.lost)));
+    let by = cni.plugin.as_ref().map(|plugin| format!(" ({plugin})")).unwrap_or_default();
+    let times = |what, count: u32| (count > 0).then(|| format!("{what} {count} times"));
+    let what: Vec<_> = [times("failed", cni.failed), times("hung", cni.hung)].into_iter().flatten().collect();
+    let seen = (!what.is_empty())
+        .then(|| format!("CNI: ADD {} {until}{by}: {} lost", what.join(" and "), span(cni.lost)));
     let Some(since) = cni.unseen_until else { return seen };
     let before = format!("before the agent began to look {} after the boot", after(since));
     Some(match seen {

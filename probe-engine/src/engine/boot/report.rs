@@ -11,13 +11,17 @@ use super::{
     target::Target,
 };
 use crate::model::{
-    recovery::{Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, ns},
+    recovery::{
+        Kind, NetworkAttempt, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, ns,
+    },
     time::Timestamp,
 };
 
 /// An order that is further before the boot than this, and a clock that went back by more than the slack, are no
 /// measure: the node was off in between, or its clock was set.
 const LONGEST_DOWN: Duration = Duration::from_secs(60 * 60);
+/// An ADD that takes so long did not find what it needs, and waited for it.
+const HUNG: Duration = Duration::from_secs(10);
 /// The wall clock's error over a restart: the hardware's counts seconds.
 const SLACK_NS: i64 = 2_000_000_000;
 
@@ -87,9 +91,14 @@ pub struct Cni {
     pub first: Option<TimedSource>,
     /// Sandboxes whose ADD failed before it, or until now.
     pub failed: u32,
+    /// Sandboxes whose ADD hung before it, and did not fail: it took [`HUNG`] or longer.
+    pub hung: u32,
     /// The plugin of the first failure.
     pub plugin: Option<String>,
-    /// From the beginning of the first ADD that failed to that of the first that did not, or until now.
+    /// When the first of these began.
+    pub lost_since: Option<Timestamp>,
+    /// From the beginning of the first ADD that failed or hung to that of the first that did neither, or to the end of a
+    /// hanging one that was the first to succeed, or until now.
     pub lost: Duration,
     /// The kubelet was there before the agent began to look, then: what failed before that is in none of these.
     pub unseen_until: Option<Timestamp>,
@@ -279,15 +288,21 @@ fn cni(recovery: &Recovery, now: Timestamp) -> Cni {
         let first = Some(TimedSource { at, source: Source::FileTime });
         return Cni { first, unseen_until, ..Cni::default() };
     }
-    let until = done.map_or(now, |it| it.began);
+    let has_hung = |it: &NetworkAttempt| it.ended.since(it.began) >= HUNG;
+    let until = done.map_or(now, |it| if has_hung(it) { it.ended } else { it.began });
     let by = done.map_or(now, |it| it.ended);
-    let failed = recovery.tries.iter().filter(|it| it.failed.is_some() && it.ended <= by);
-    let first_failed = failed.clone().min_by_key(|it| it.began);
+    let has_failed = |it: &NetworkAttempt| it.failed.is_some() && it.ended <= by;
+    let failed = || recovery.tries.iter().filter(|it| has_failed(it));
+    let hung = || recovery.tries.iter().filter(|it| !has_failed(it) && has_hung(it) && it.began < until);
+    let first = failed().chain(hung()).map(|it| it.began).min();
+    let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
     Cni {
         first: done.map(|it| TimedSource { at: it.ended, source: Source::Hook }),
-        failed: u32::try_from(failed.count()).unwrap_or(u32::MAX),
-        plugin: first_failed.and_then(|it| it.failed.clone()),
-        lost: first_failed.map(|it| until.since(it.began)).unwrap_or_default(),
+        failed: count(failed().count()),
+        hung: count(hung().count()),
+        plugin: failed().min_by_key(|it| it.began).and_then(|it| it.failed.clone()),
+        lost_since: first,
+        lost: first.map(|began| until.since(began)).unwrap_or_default(),
         unseen_until,
     }
 }

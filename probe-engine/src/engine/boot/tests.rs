@@ -13,10 +13,10 @@ use super::{
     target::{Outcome, Target},
 };
 use crate::model::{
-    id::PodUid,
+    id::{ContainerId, PodUid},
     recovery::{
-        BootRead, Kind, Ordered, Pod, PreviousBoot, Recovered, RecoveredPod, Recovery, Rules, Source,
-        TimedSource, Unseen,
+        BootRead, Kind, NetworkAttempt, Ordered, Pod, PreviousBoot, Recovered, RecoveredPod, Recovery, Rules,
+        Source, TimedSource, Unseen,
     },
     time::Timestamp,
 };
@@ -302,6 +302,37 @@ fn groups_are_of_comparable_boots_alone() {
     let difference = groups[1].difference.as_ref().expect("a difference");
     assert_eq!(difference.columns, [Some(600), None, Some(600), Some(600)]);
     assert_eq!(difference.periods, [Some(600), None, None, Some(0)]);
+}
+
+/// Times in seconds: when each ADD began and ended, and whether it failed.
+#[test]
+fn time_is_lost_to_adds_that_fail_or_hang_before_the_first_success() {
+    let lost = |adds: &[(u64, u64, bool)]| {
+        let add = |(n, (began, ended, is_failure)): (usize, &(u64, u64, bool))| NetworkAttempt {
+            sandbox: ContainerId::parse(&format!("{n:064x}")).expect("an id"),
+            began: Timestamp(began * 1_000_000_000),
+            ended: Timestamp(ended * 1_000_000_000),
+            failed: is_failure.then(|| "flannel".to_owned()),
+        };
+        let mut recovery = boot(None, Some(1));
+        recovery.tries = adds.iter().enumerate().map(add).collect();
+        let cni = RecoveryReport::of(&recovery, Timestamp(100 * 1_000_000_000)).cni;
+        (cni.failed, cni.hung, cni.lost.as_secs())
+    };
+    let cases: [(&[_], _); 7] = [
+        (&[(10, 11, false), (10, 30, false)], (0, 0, 0)),
+        (&[(10, 11, true), (20, 21, false)], (1, 0, 10)),
+        // All wait for the same thing, and one is killed in the end.
+        (&[(10, 60, false), (12, 60, false), (13, 70, true)], (0, 3, 50)),
+        // The next one finds what the first waits for.
+        (&[(10, 130, true), (20, 21, false)], (0, 1, 10)),
+        (&[(10, 40, true), (50, 51, true), (60, 61, false)], (2, 0, 50)),
+        (&[(10, 40, true)], (1, 0, 90)),
+        (&[(10, 19, false)], (0, 0, 0)),
+    ];
+    for (adds, expected) in cases {
+        assert_eq!(lost(adds), expected, "{adds:?}");
+    }
 }
 
 #[test]

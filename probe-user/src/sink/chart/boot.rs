@@ -203,9 +203,8 @@ fn network(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> Vec<Bar
         recovery.tries.iter().filter(|it| is_within(study, it.began)).collect();
     tries.sort_by_key(|it| (it.began, it.ended));
     let mut bars = Vec::new();
-    let failed = tries.iter().find(|it| it.failed.is_some()).filter(|_| study.cni.failed > 0);
-    if let Some(first) = failed {
-        let at = zero.at(first.began);
+    if let Some(began) = study.cni.lost_since.filter(|began| is_within(study, *began)) {
+        let at = zero.at(began);
         let lost = bar("network", "network missing".to_owned(), Series::Lost, at, Some(study.cni.lost));
         bars.push(Bar { notes: recovery::network(study).into_iter().collect(), ..lost });
     }

@@ -174,6 +174,8 @@ struct Unseen {
 struct Cni<'a> {
     /// Calls of ADD that failed.
     failed: u32,
+    /// Calls of ADD that took 10 s or longer, and did not fail.
+    hung: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
     lost_ns: Decimal<u128>,
@@ -325,6 +327,7 @@ impl<'a> Boot<'a> {
             missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
             cni: Cni {
                 failed: study.cni.failed,
+                hung: study.cni.hung,
                 plugin: study.cni.plugin.as_deref(),
                 lost_ns: Decimal(study.cni.lost.as_nanos()),
                 unseen_until_ns: study.cni.unseen_until.map(|at| Decimal(at.0)),

@@ -293,7 +293,7 @@ pub(crate) const PERIOD: Family = gauge(
 pub(crate) const BOOT_CNI_LOST: Family = gauge(
     "sandprobe_node_boot_cni_lost_seconds",
     &[],
-    "From the first CNI ADD of this boot that failed to the first that did not, or until now.",
+    "From the first CNI ADD of this boot that failed or hung to the first that did not, or until now (docs/boot.md).",
 )
 .unit("seconds");
 pub(crate) const BOOT_CLOSED: Family = gauge(

@@ -81,7 +81,7 @@ export class Boots {
         el("span", { class: "name" }, boot.title, boot.marks.map((mark) => [" ", el("i", null, mark)])),
         svg("svg", { "aria-hidden": "true" }, bars),
         el("span", { class: "took" }, boot.whole_ns ? span(boot.whole_ns) : "-"),
-        el("span", { class: "slow" }, boot.cni.failed ? `network ${span(boot.cni.lost_ns)}` : "")),
+        el("span", { class: "slow" }, boot.cni.failed || boot.cni.hung ? `network ${span(boot.cni.lost_ns)}` : "")),
       el("div", { class: "body" },
         about([["kernel", boot.kernel], ["boot", boot.boot_id]]),
         el("ul", null, boot.notes.map((note) => el("li", null, note))),
