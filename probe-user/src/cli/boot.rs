@@ -116,6 +116,11 @@ impl Boot {
         }
         let done = if is_whole && missed.is_none() { ExitStatus::Ok } else { ExitStatus::Incomplete };
         let grouping = self.group_by.as_ref();
+        if let Some(it @ Grouping::Label(key)) = grouping
+            && rows.iter().all(|row| it.of(&row.recovery).is_none())
+        {
+            say(&format!("no boot has the label {key}: all are in the group none"));
+        }
         if self.pictures.are_wanted() {
             self.pictures.draw(&chart(&rows, grouping))?;
             return Ok(done);

@@ -75,7 +75,8 @@ fn patience(text: &str) -> Result<Duration, String> {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  every node has answered
-  1  every node has answered, and on one of them the command ended with 1: leaks found a leak, doctor a limit
+  1  every node has answered, and on one of them the command ended with 1: leaks found a leak, doctor a limit, or pods
+     or boot could not read everything
   2  a node has not answered, or its command failed: a line on standard error says which and why";
 
 /// Which agents are asked.

@@ -110,6 +110,11 @@ containers:
     image: {{ include "sandprobe.image" .root }}
     imagePullPolicy: {{ .root.Values.image.pullPolicy }}
     args: [detach, --wait, --linger={{ .lingers }}]
+    # Ready is a pod whose node has no hooks any more. While the agent has them, this fails.
+    readinessProbe:
+      exec: {command: [/sandprobe, detach]}
+      periodSeconds: 5
+      timeoutSeconds: 5
     resources:
       requests: {cpu: 5m, memory: 16Mi}
       limits: {memory: 64Mi}

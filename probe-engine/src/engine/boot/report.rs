@@ -133,8 +133,8 @@ impl RecoveryReport {
             }
             Zero::Kernel(_) => (0, true),
         };
-        let from_zero =
-            |mark: TimedSource| i64::try_from(mark.at.0).unwrap_or(i64::MAX).saturating_add(before);
+        let since_zero = |at: Timestamp| i64::try_from(at.0).unwrap_or(i64::MAX).saturating_add(before);
+        let from_zero = |mark: TimedSource| since_zero(mark.at);
         let of_pod = |back: &Option<RecoveredPod>| back.as_ref().map(|back| from_zero(back.mark));
         let columns = [
             recovery.kubelet.map(from_zero),
@@ -151,7 +151,8 @@ impl RecoveryReport {
         ];
         let whole = columns[COLUMNS - 1];
         let is_closed = services.close.is_closed();
-        let target = recovery.target.map(|span| Target::of(span, zero.is_order(), whole, is_closed));
+        let so_far = whole.or_else(|| services.close.awaits_all().then(|| since_zero(now)));
+        let target = recovery.target.map(|span| Target::of(span, zero.is_order(), so_far, is_closed));
         let started = recovery.runtime.or(recovery.kubelet).map(|mark| mark.at);
         Self {
             zero,
@@ -188,6 +189,11 @@ impl Close {
             Self::All { .. } | Self::Quiet { .. } => true,
             Self::Open { .. } => false,
         }
+    }
+
+    /// Whether there are pods to wait for, and none of them is back.
+    fn awaits_all(&self) -> bool {
+        matches!(self, Self::Open { back: 0, missing: Some(missing) } if !missing.is_empty())
     }
 }
 

@@ -22,6 +22,7 @@ pub struct Target {
 pub enum Outcome {
     /// The last pod was back in time.
     Met,
+    /// The last pod so far came too late, or none is back and the time is over.
     Missed,
     /// More pods may come, or are still missing.
     NotComplete,
@@ -30,9 +31,10 @@ pub enum Outcome {
 }
 
 impl Target {
-    /// `whole`: nanoseconds from the zero to the last pod so far. `is_from_order`: the zero is the order of the restart.
-    pub(super) fn of(span: Duration, is_from_order: bool, whole: Option<i64>, is_closed: bool) -> Self {
-        let over = whole.map(|whole| whole.saturating_sub(ns(span)));
+    /// `so_far`: nanoseconds from the zero to the last pod so far, or to now if none of those that are waited for is back.
+    /// `is_from_order`: the zero is the order of the restart.
+    pub(super) fn of(span: Duration, is_from_order: bool, so_far: Option<i64>, is_closed: bool) -> Self {
+        let over = so_far.map(|so_far| so_far.saturating_sub(ns(span)));
         let outcome = match over {
             // What comes later only makes it longer, as does what was before the kernel's start.
             Some(1..) => Outcome::Missed,

@@ -354,6 +354,28 @@ fn a_target_is_met_missed_or_it_is_not_known() {
     assert_eq!(of(&cut, Some(20), true), (Outcome::OrderUnknown, Some(-10)));
 }
 
+/// The order was 10 s before the kernel's start.
+#[test]
+fn a_boot_misses_its_target_if_its_time_is_over_before_any_pod_is_back() {
+    let of = |before: &[&str], now: i64| {
+        let pod = |name: &&str| Pod {
+            namespace: Some("default".to_owned()),
+            name: Some((*name).to_owned()),
+            uid: None,
+            kind: Kind::Service,
+            listens: false,
+        };
+        let mut recovery = boot(Some(10 * SECOND), Some(1));
+        recovery.target = Some(Duration::from_secs(30));
+        let known = recovery.boot.as_mut().expect("a boot");
+        known.before.pods = Some(before.iter().map(pod).collect());
+        let now = Timestamp(u64::try_from(now * SECOND).expect("a time"));
+        RecoveryReport::of(&recovery, now).target.expect("a target").outcome
+    };
+    assert_eq!([of(&["a"], 20), of(&["a"], 21)], [Outcome::NotComplete, Outcome::Missed]);
+    assert_eq!(of(&[], 3600), Outcome::NotComplete, "nothing is waited for");
+}
+
 #[test]
 fn a_boot_has_the_target_of_its_agent() {
     let target = |target| {

@@ -80,9 +80,11 @@ fn ended(stdout: String, stderr: &str, code: Option<i32>) -> Result<Ended, Strin
     Ok(Ended { stdout, stderr: said.collect::<Vec<_>>().join("\n"), code })
 }
 
-/// Why kubectl failed: its last line, which names the error.
+/// Why kubectl failed: its last line, which names the error. That a command ended says nothing of why, so that it is only
+/// told where nothing else was said.
 fn failure(stderr: &str, code: Option<i32>) -> String {
-    let said = stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let lines = || stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    let said = lines().rfind(|line| !line.starts_with(TERMINATED)).or_else(|| lines().next_back());
     match (said, code) {
         (Some(line), _) => line.to_owned(),
         (None, Some(code)) => format!("kubectl ended with exit code {code}"),
@@ -141,9 +143,12 @@ fn reading(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<io::
     let (told, bytes) = mpsc::channel();
     thread::Builder::new().name("kubectl".to_owned()).spawn(move || {
         let mut bytes = Vec::new();
-        let read = pipe.take(LONGEST).read_to_end(&mut bytes);
+        let read = pipe.take(LONGEST + 1).read_to_end(&mut bytes).and_then(|_| match bytes.len() as u64 {
+            ..=LONGEST => Ok(bytes),
+            _ => Err(io::Error::other(format!("it is longer than {} MiB", LONGEST >> 20))),
+        });
         // Nobody waits any more where its time is over.
-        told.send(read.map(|_| bytes)).ok();
+        told.send(read).ok();
     })?;
     Ok(bytes)
 }
@@ -167,6 +172,10 @@ mod tests {
         );
         assert_eq!(
             why("exec failed: no sandprobe\ncommand terminated with exit code 127\n", Some(127)),
+            "exec failed: no sandprobe"
+        );
+        assert_eq!(
+            why("command terminated with exit code 127\n", Some(127)),
             "command terminated with exit code 127"
         );
         assert_eq!(why("", Some(1)), "kubectl ended with exit code 1");

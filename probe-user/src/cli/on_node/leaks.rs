@@ -57,6 +57,9 @@ impl Leaks {
         if let Some(why) = result.blind() {
             say(&why);
             if !is_found {
+                if matches!((self.repair_script, self.output), (false, Form::Text)) {
+                    output::write(&mut self.beside(&result).into_bytes())?;
+                }
                 return Ok(ExitStatus::CannotRun);
             }
         }
@@ -64,16 +67,20 @@ impl Leaks {
         Ok(if is_found { ExitStatus::Incomplete } else { ExitStatus::Ok })
     }
 
-    /// What the agent of this node knows of each CNI plugin; nothing if none runs.
-    fn balance(&self) -> String {
-        match self.agent.ask("/v1/pools") {
-            Ok(Some(bytes)) => agent::balance(&bytes).unwrap_or_default(),
-            Ok(None) => String::new(),
-            Err(error) => {
-                say(&format!("{error:#}"));
+    /// What is known without a store: what the agent of this node, if one runs, knows of each CNI plugin, and how many
+    /// network namespaces there are.
+    fn beside(&self, result: &ScanResult) -> String {
+        let Some(count) = result.netns else { return String::new() };
+        let balance = match self.agent.ask_or_why("/v1/pools") {
+            Ok(bytes) => agent::balance(&bytes).unwrap_or_default(),
+            Err(why) => {
+                if let Some(why) = why {
+                    say(&format!("the balance of the CNI plugins is not known: {why}"));
+                }
                 String::new()
             }
-        }
+        };
+        balance + &report::namespaces(count, NetnsLimit::open().read())
     }
 
     fn told(&self, result: &ScanResult, leaked: &[&Finding]) -> Vec<u8> {
@@ -81,14 +88,7 @@ impl Leaks {
             return report::script(leaked).into_bytes();
         }
         match self.output {
-            Form::Text => {
-                let mut text = report::text(result, leaked);
-                if let Some(count) = result.netns {
-                    text += &self.balance();
-                    text += &report::namespaces(count, NetnsLimit::open().read());
-                }
-                text.into_bytes()
-            }
+            Form::Text => (report::text(result, leaked) + &self.beside(result)).into_bytes(),
             Form::Json => {
                 let mut bytes = Vec::new();
                 result.findings.iter().for_each(|it| jsonl::finding(it, &result.label, &mut bytes));

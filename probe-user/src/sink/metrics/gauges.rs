@@ -26,6 +26,7 @@ use crate::{
         recovery::RecoveredPod,
         time::Timestamp,
     },
+    sink::recovery::has_missed,
 };
 
 pub(super) struct Gauges {
@@ -169,6 +170,8 @@ impl Gauges {
         self.boot.cni_lost.set_one(Some(study.cni.lost.as_secs_f64()));
         self.boot.closed.set_one(Some(flag(study.is_closed())));
         self.boot.target.set_one(study.target.map(|target| target.span.as_secs_f64()));
+        self.boot.target_missed.set_one(study.target.map(|_| flag(has_missed(&study))));
+        self.boot.time.set_one(Some(seconds(boot.boot_wall_ns)));
         let rule = study.recovered.into_str().to_owned();
         self.boot.info.set([(vec![label::name(&boot.boot_id), rule], 1.0)]);
     }

@@ -101,6 +101,8 @@ families! {
         cni_lost: GaugeVec = BOOT_CNI_LOST,
         closed: GaugeVec = BOOT_CLOSED,
         target: GaugeVec = BOOT_TARGET,
+        target_missed: GaugeVec = BOOT_TARGET_MISSED,
+        time: GaugeVec = BOOT_TIME,
         info: GaugeVec = BOOT_INFO,
     }
 }

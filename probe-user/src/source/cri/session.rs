@@ -134,8 +134,9 @@ impl Session {
             Ok(version) => version,
             Err(_) => return Ok(Answer::Hangs),
         };
-        if self.has_events && !has_own_events(&version) {
-            self.has_events = false;
+        // It may be another version than the last time, or have been on its way out.
+        self.has_events = has_own_events(&version);
+        if !self.has_events {
             let Version { name, version } = &version;
             info!(
                 name,

@@ -151,6 +151,11 @@ async fn a_runtime_without_events_is_read_by_its_list_alone() {
         followed.ask();
         while !matches!(followed.next().await, Fact::RuntimeStatus(_)) {}
         assert_eq!(fake.connections(), 1);
+        // After its restart it has events.
+        drop(fake);
+        let _fake = Fake::start(&followed.socket, "cri-o", "1.32.0");
+        followed.ask();
+        followed.until((Answer::Answers, EventStream::Open)).await;
     }
 }
 
