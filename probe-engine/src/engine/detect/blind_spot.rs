@@ -29,7 +29,7 @@ pub(super) const READ: Duration = Duration::from_secs(10);
 /// By then a kubelet that restarts, or is replaced by another version, runs again.
 pub(super) const KUBELET: Duration = Duration::from_secs(5 * 60);
 
-const OF_LOSS: [FindingKind; 9] = [
+const OF_LOSS: [FindingKind; 12] = [
     FindingKind::LeakedAddress,
     FindingKind::DuplicateSandbox,
     FindingKind::SandboxesReplaced,
@@ -39,6 +39,9 @@ const OF_LOSS: [FindingKind; 9] = [
     FindingKind::AbandonedSandbox,
     FindingKind::StuckStop,
     FindingKind::StuckStart,
+    FindingKind::PhantomSandbox,
+    FindingKind::StaleRuntimeStatus,
+    FindingKind::MissedRuntimeEvent,
 ];
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {

@@ -83,6 +83,8 @@ impl Index {
         changed.netns.iter().for_each(|life| self.namespace(world, *life, &mut marks));
         for key in &changed.cgroups {
             marks.pods.extend(self.cgroups.by(key));
+            // A container is over once its cgroup is empty.
+            marks.sandboxes.extend(world.cgroups.get(key).and_then(|row| row.container.clone()));
         }
         changed.containers.iter().for_each(|id| self.container(world, id, &mut marks));
         changed.sandboxes.iter().for_each(|id| self.sandbox(world, id, &mut marks));

@@ -53,7 +53,7 @@ pub(super) enum Want {
 struct Node {
     unread: bool,
     records_whole: bool,
-    gapped: [bool; 2],
+    gapped: [bool; 3],
     kubelet: bool,
     crio: bool,
     host_netns: u32,
@@ -209,7 +209,7 @@ impl Node {
         Self {
             unread: ctx.unread,
             records_whole: world.records.absent() != HasRecord::Unknown,
-            gapped: [world.is_gapped(List::Processes), world.is_gapped(List::Netns)],
+            gapped: [List::Processes, List::Netns, List::Cgroups].map(|list| world.is_gapped(list)),
             kubelet: world.has_kubelet(),
             crio: world.has_crio(),
             host_netns: world.node.host_netns,

@@ -43,7 +43,7 @@ impl Rule for MissedRuntimeEvent {
                 event: *event,
                 id: id.clone(),
                 is_sandbox,
-                container: ctx.world.containers.get(id).and_then(|it| it.name.clone()),
+                container: ctx.world.name_of(row),
                 runtime: row.socket.clone().unwrap_or_default(),
             });
             found.push(Detection {

@@ -72,12 +72,11 @@ fn contradiction(
         return None;
     }
     let of_code = |code| if how == Contradiction::Alive { None } else { code };
-    let name = ctx.world.containers.get(&row.id).and_then(|it| it.name.clone());
     let stale = StaleRuntimeStatus {
         how,
         id: row.id.clone(),
         is_sandbox: row.role == Some(Role::Sandbox),
-        container: name,
+        container: ctx.world.name_of(row),
         exit_code: of_code(row.ended.and_then(|it| it.code)),
         runtime_exit_code: row.listed.exit_code.filter(|_| how == Contradiction::ExitCode),
     };

@@ -103,7 +103,8 @@ pub(super) const RELATIONS: &[Relation] = &[
         Of::UnverifiedRelease,
         By::Plugin,
         "the network namespace was gone by the time of DEL, so DEL named none",
-    ),
+    )
+    .when(|_, effect| has_blind_dels(effect)),
     row(
         Of::OrphanSandbox,
         Of::LeakedAddress,
@@ -226,6 +227,10 @@ fn is_in_range(cause: &Kind, effect: &Kind) -> bool {
 
 fn is_leak(it: &Kind, causes: &[Cause]) -> bool {
     matches!(it, Kind::LeakedAddress(leaked) if causes.contains(&leaked.cause))
+}
+
+fn has_blind_dels(it: &Kind) -> bool {
+    matches!(it, Kind::UnverifiedRelease(release) if release.count > release.without_del)
 }
 
 fn is_duplicate(it: &Kind, form: Duplicate) -> bool {

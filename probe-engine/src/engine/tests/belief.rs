@@ -7,8 +7,8 @@ use probe_common::event::class;
 use super::{
     containerd::{self, PAUSE, TOP},
     story::{
-        CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id, leaf, ms,
-        run::{feed, settle},
+        CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, cgroup, id, key, leaf, ms,
+        run::{feed, pass, settle},
     },
 };
 use crate::{
@@ -85,6 +85,8 @@ fn told(story: &Story) -> Vec<String> {
     let lines = story.run().into_iter().filter(is_told);
     let mut engine = Engine::new(Settings::default());
     for seen in &story.facts {
+        // What the kernel showed before is taken in.
+        pass(&mut engine, Timestamp(seen.at.0 - 1));
         engine.observe(seen.clone());
         while engine.poll().is_some() {}
         assert_eq!(engine.differences(), [""; 0], "after {seen:?}");
@@ -376,4 +378,88 @@ fn beliefs_outlive_the_agent_and_not_the_runtime() {
     story.at(20 * SECOND).say(Origin::Cri, Fact::RuntimeLink(link)).moment();
     story.facts.iter().for_each(|seen| other.observe(seen.clone()));
     assert_eq!(of_beliefs(&other.dump()), 0);
+}
+
+impl Story {
+    /// A list in which nothing has changed.
+    fn same(&mut self) -> &mut Self {
+        let (came, gone) = (Vec::new(), Vec::new());
+        let it = RuntimeStatus { socket: SOCKET.to_owned(), whole: false, came, gone };
+        self.say(Origin::Cri, Fact::RuntimeStatus(it))
+    }
+
+    /// The processes are listed anew: the daemons and these.
+    fn list_processes(&mut self, others: &[(Who, u32, char)]) -> &mut Self {
+        self.list(List::Processes, true, |story| {
+            story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+            story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+            for (who, ns_pid, container) in others {
+                story.found(*who, *ns_pid, &leaf(*container), "/bin/program");
+            }
+        })
+    }
+}
+
+/// A child outlives the container's program for a moment, and the lists have nothing new then.
+#[test]
+fn a_container_whose_cgroup_is_empty_only_later_is_judged_then() {
+    let mut story = running(EventStream::None);
+    let entered = Fact::CgroupEntered { cgroup: cgroup(22, &leaf('c')), member: key(693), by: DAEMON.task() };
+    story.kernel(entered).exit(SLEEP, TOP, 9);
+    story.until(6_500).same();
+    story.until(8_000).emptied(22, &leaf('c'));
+    for minute in 1..=5 {
+        story.until(minute * 60 * SECOND).same();
+    }
+    story.until(310 * SECOND).moment();
+    let told = told(&story);
+    let confirmed = "60099 finding.confirmed stale_runtime_status/c [default/web-0 a] Agent";
+    assert!(told.iter().any(|line| line == confirmed), "{told:#?}");
+}
+
+/// After a loss the cgroups are the last to be listed.
+#[test]
+fn a_phantom_is_judged_when_the_cgroups_are_known_again() {
+    let mut story = running(EventStream::None);
+    vanished(&mut story);
+    story.until(20 * SECOND).states(&[('a', Believed::Running)]);
+    story.until(25 * SECOND).lost();
+    story.at(25_100).list_processes(&[]).list(List::Netns, true, |_| {});
+    story.until(40 * SECOND).list(List::Cgroups, true, |_| {});
+    story.until(48 * SECOND).moment();
+    assert_eq!(story.judge(49 * SECOND).1.differences(), [""; 0]);
+}
+
+#[test]
+fn a_finding_keeps_the_name_of_a_container_that_is_gone() {
+    let mut story = running(EventStream::Open);
+    dies(&mut story, 9);
+    story.rmdir(22, &leaf('c'));
+    for at in [7, 16, 60, 120, 180] {
+        let ended = stated('c', Believed::Exited, Some(255));
+        story.until(at * SECOND).status(vec![stated('a', Believed::Running, None), ended]);
+    }
+    let (_, engine) = story.until(200 * SECOND).moment().judge(200 * SECOND);
+    let told: Vec<_> = engine.findings().map(|it| it.kind.explain().summary()).collect();
+    assert!(told.contains(&"container main ended with 137, and the runtime says 255".to_owned()), "{told:?}");
+}
+
+/// The record of the program's start is lost, and a probe runs before the node is listed again.
+#[test]
+fn the_end_of_a_probe_is_not_taken_for_the_end_of_a_container_whose_start_was_lost() {
+    let mut story = running(EventStream::None);
+    let [main, probe] =
+        [(900, "server"), (901, "probe")].map(|(pid, comm)| Who::new(pid, SHIM, comm).within(41, POD_NETNS));
+    story.container('d', Role::Container, 'a', "second").mkdir(41, &leaf('d'));
+    story.lost().exec(probe, TOP, "/bin/probe");
+    story.at(5_200).list_processes(&[(PAUSE, 1, 'a'), (SLEEP, 1, 'c'), (main, 1, 'd'), (probe, 20, 'd')]);
+    story.at(5_600).exit(probe, TOP, 0);
+    story.until(60 * SECOND).exit(main, TOP, 9).emptied(41, &leaf('d'));
+    for at in [62, 100] {
+        let second = stated('d', Believed::Exited, Some(137));
+        let first = BOTH.map(|(digit, state)| stated(digit, state, None));
+        story.until(at * SECOND).status(first.into_iter().chain([second]).collect());
+    }
+    story.until(120 * SECOND).moment();
+    assert_eq!(told(&story).into_iter().filter(|line| line != "? statuses").collect::<Vec<_>>(), [""; 0]);
 }

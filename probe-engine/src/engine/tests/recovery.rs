@@ -539,3 +539,21 @@ fn the_runtime_and_the_kubelet_of_a_recovery_have_names_and_versions() {
     let asked: Vec<String> = story.run().into_iter().filter(|line| line.starts_with("? program")).collect();
     assert_eq!(asked, ["? program /usr/bin/containerd", "? program /usr/bin/kubelet"]);
 }
+
+/// The disk is busy after a boot, or the agent starts late.
+#[test]
+fn a_version_that_is_found_out_after_the_last_pod_was_back_is_kept() {
+    let mut story = booted(rebooted(&[App(1)]));
+    App(1).up(&mut story, 20 * SECOND);
+    story.at(25 * SECOND).exit(Who::new(9_999, 1, "x"), 0, 0);
+    let found = |version: &str| {
+        let (path, version) = ("/usr/bin/containerd".to_owned(), Some(version.to_owned()));
+        Fact::ProgramFound(ProgramFound { path, version })
+    };
+    story.at(26 * SECOND).say(Origin::Listed, found("2.1.4"));
+    // It is upgraded while the node runs.
+    story.at(3600 * SECOND).say(Origin::Listed, found("2.2.0"));
+    story.at(3700 * SECOND).exit(Who::new(9_998, 1, "x"), 0, 0);
+    let recovery = story.judge(3800 * SECOND).1.recovery().clone();
+    assert_eq!(recovery.runtime_program.as_deref(), Some("containerd 2.1.4"));
+}

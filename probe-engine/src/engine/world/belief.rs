@@ -23,8 +23,8 @@ use crate::{
     model::{
         change::Question,
         fact::{
-            Answer, Believed, EventStream, Role, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus,
-            Stated,
+            Answer, Believed, EventStream, List, Role, RuntimeEvent, RuntimeEventKind, RuntimeLink,
+            RuntimeStatus, Stated,
         },
         id::ContainerId,
         time::Timestamp,
@@ -60,6 +60,12 @@ pub struct Belief {
     pub(crate) told: Told,
     /// When the kernel saw its program begin.
     pub(crate) started_at: Option<Timestamp>,
+    /// Records were lost before: what began may be another program in the container, such as a probe.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_unsure: bool,
+    /// The container's name when its program ended. Its own row is forgotten soon after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
     pub(crate) ended: Option<KernelEnd>,
     /// The events that its runtime should have told and did not, with the times of what they are about.
     pub(crate) missed: Vec<(RuntimeEventKind, Timestamp)>,
@@ -89,7 +95,7 @@ pub(crate) struct Told {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KernelEnd {
     pub(crate) at: Timestamp,
-    /// None: no hook saw the end.
+    /// None: no hook saw the end, or it may be that of another program.
     pub(crate) code: Option<u32>,
 }
 
@@ -132,6 +138,8 @@ impl Belief {
             listed: Listed::default(),
             told: Told::default(),
             started_at: None,
+            is_unsure: false,
+            name: None,
             ended: None,
             missed: Vec::new(),
         }
@@ -268,19 +276,22 @@ impl World {
 
     /// A container's own program begins.
     pub(super) fn kernel_started(&mut self, at: Timestamp, id: &ContainerId) {
+        let is_unsure = self.is_gapped(List::Processes);
         if let Some(row) = self.believed(at, id).filter(|row| row.started_at.is_none()) {
-            row.started_at = Some(at);
+            (row.started_at, row.is_unsure) = (Some(at), is_unsure);
             self.beliefs.note_told(id, true);
-            self.arm_statuses(at);
+            self.arm_statuses_of(at, id);
         }
     }
 
     /// A container's own program has ended. `code`: its exit code, if a hook saw the end.
     pub(super) fn kernel_ended(&mut self, at: Timestamp, id: &ContainerId, code: Option<u32>) {
+        let name = self.containers.get(id).and_then(|row| row.name.clone());
         if let Some(row) = self.believed(at, id).filter(|row| row.ended.is_none()) {
-            row.ended = Some(KernelEnd { at, code });
+            row.name = name;
+            row.ended = Some(KernelEnd { at, code: code.filter(|_| !row.is_unsure) });
             self.beliefs.note_told(id, false);
-            self.arm_statuses(at);
+            self.arm_statuses_of(at, id);
         }
     }
 
@@ -297,6 +308,19 @@ impl World {
         let row = self.beliefs.entry(at, id)?;
         row.socket = row.socket.take().or(only);
         Some(row)
+    }
+
+    /// The name of a container, also after its own row is forgotten.
+    pub(in crate::engine) fn name_of(&self, row: &Belief) -> Option<String> {
+        let known = self.containers.get(&row.id).and_then(|it| it.name.clone());
+        known.or_else(|| row.name.clone())
+    }
+
+    /// As `arm_statuses`, where nothing but this row has changed.
+    fn arm_statuses_of(&mut self, now: Timestamp, id: &ContainerId) {
+        if let Some(due) = self.beliefs.get(id).and_then(|row| self.beliefs.wanted_of(row, now)) {
+            self.timers.arm_earlier(timer::Name::Statuses, due);
+        }
     }
 
     fn arm_statuses(&mut self, now: Timestamp) {

@@ -177,15 +177,17 @@ impl World {
         }
     }
 
-    /// The runtimes that are used, and the kubelets, by name and version.
-    pub(super) fn daemons_with_versions(&self) -> [Option<String>; 2] {
+    /// The runtimes that are used, and the kubelets, which were started by then, by name and version.
+    pub(super) fn daemons_with_versions(&self, by: Timestamp) -> [Option<String>; 2] {
+        let is_of_then = |row: &&Process| row.executed_at.unwrap_or(Timestamp(row.key.start)) <= by;
         let named = |row: &Process| {
             let version = self.records.programs.get(&row.program.filename).cloned().flatten();
             version.map_or_else(|| row.comm.clone(), |version| format!("{} {version}", row.comm))
         };
         let used = self.used_runtimes();
-        let runtimes: BTreeSet<_> = self.daemons_named(|comm| used.contains(&comm)).map(named).collect();
-        let kubelets: BTreeSet<_> = self.kubelets().map(named).collect();
+        let runtimes = self.daemons_named(|comm| used.contains(&comm));
+        let runtimes: BTreeSet<_> = runtimes.filter(is_of_then).map(named).collect();
+        let kubelets: BTreeSet<_> = self.kubelets().filter(is_of_then).map(named).collect();
         [runtimes, kubelets].map(|all| {
             let all: Vec<String> = all.into_iter().collect();
             (!all.is_empty()).then(|| all.join(", "))

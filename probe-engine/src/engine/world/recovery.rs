@@ -164,15 +164,30 @@ impl World {
         true
     }
 
-    /// Names the runtimes and the kubelet by which the pods come back. One that is replaced later made none of them.
+    /// Names the runtimes and the kubelet by which the pods come back. One that is started after the last pod was back made none
+    /// of them; the version of another one may still become known.
     fn name_daemons(&mut self) {
-        if self.boot.recovery.closed {
-            return;
+        let last = self.boot.recovery.pods.iter().map(|back| back.mark.at).max();
+        let by = last.filter(|_| self.boot.recovery.closed).unwrap_or(Timestamp(u64::MAX));
+        let [runtime, kubelet] = self.daemons_with_versions(by);
+        let closed = self.boot.recovery.closed;
+        let name = |known: &mut Option<String>, found: Option<String>| {
+            let found = found.filter(|found| !closed || is_version_of(found, known.as_deref()));
+            *known = found.or(known.take());
+        };
+        name(&mut self.boot.recovery.runtime_program, runtime);
+        name(&mut self.boot.recovery.kubelet_program, kubelet);
+    }
+
+    /// A program's version was found out.
+    pub(super) fn version_found(&mut self, at: Timestamp) {
+        let programs = |it: &Recovery| (it.runtime_program.clone(), it.kubelet_program.clone());
+        let before = programs(&self.boot.recovery);
+        self.name_daemons();
+        if before != programs(&self.boot.recovery) {
+            self.boot.recovery.revision = self.boot.recovery.revision.wrapping_add(1);
         }
-        let [runtime, kubelet] = self.daemons_with_versions();
-        let recovery = &mut self.boot.recovery;
-        recovery.runtime_program = runtime.or(recovery.runtime_program.take());
-        recovery.kubelet_program = kubelet.or(recovery.kubelet_program.take());
+        self.pod_may_be_back(at);
     }
 
     /// Drops an order that had no effect. A program with the name of one that restarts the node may do something else,
@@ -397,4 +412,9 @@ impl World {
         });
         RunningPods { pods, pods_left_out }
     }
+}
+
+/// Whether `found` is the name that is known, and its version.
+fn is_version_of(found: &str, known: Option<&str>) -> bool {
+    known.is_some_and(|known| found.strip_prefix(known).is_some_and(|rest| rest.starts_with(' ')))
 }

@@ -199,11 +199,13 @@ impl Beliefs {
 
     /// When a list must be read, of a runtime that answers.
     pub(super) fn wanted(&self, now: Timestamp) -> Option<Timestamp> {
-        let due = |row: &Belief| {
-            let runtime = self.runtime_of(row).filter(|it| it.answers())?;
-            Some(row.wants(runtime, now)?.max(runtime.asked_at + BETWEEN))
-        };
-        self.rows.values().filter_map(due).min()
+        self.rows.values().filter_map(|row| self.wanted_of(row, now)).min()
+    }
+
+    /// When a list must be read because of this row.
+    pub(super) fn wanted_of(&self, row: &Belief, now: Timestamp) -> Option<Timestamp> {
+        let runtime = self.runtime_of(row).filter(|it| it.answers())?;
+        Some(row.wants(runtime, now)?.max(runtime.asked_at + BETWEEN))
     }
 
     pub(super) fn ask(&mut self, now: Timestamp) {

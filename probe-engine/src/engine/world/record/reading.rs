@@ -182,7 +182,7 @@ impl World {
         if self.records.programs.len() < PROGRAMS {
             self.records.programs.insert(it.path, it.version);
             // It may be a runtime, or the kubelet.
-            self.pod_may_be_back(ctx.at);
+            self.version_found(ctx.at);
         }
     }
 
