@@ -22,6 +22,7 @@ use crate::golden;
 /// Flags of other programs in the documents: cargo, xtask, kubectl, helm and similar.
 const OTHERS: &[&str] = &[
     "--arch",
+    "--attach-acr",
     "--check",
     "--containerd",
     "--copy",
@@ -40,6 +41,7 @@ const OTHERS: &[&str] = &[
     "--net",
     "--no-trunc",
     "--now",
+    "--password-stdin",
     "--pin",
     "--quick",
     "--reuse-values",
