@@ -179,9 +179,10 @@ impl Agent {
             self.take(batch)?;
             self.write(clock::now())?;
         }
-        // Nothing more will come, so that nothing needs to be held back.
-        let all = clock::now() + self.session.hold();
-        self.call(Call::Advance(all))?;
+        // Nothing more will come, so that nothing needs to be held back, unless the next agent goes on: by then the name may
+        // have come for which it is.
+        let hold = if self.outlets.has_successor() { Duration::ZERO } else { self.session.hold() };
+        self.call(Call::Advance(clock::now() + hold))?;
         self.write(clock::now())
     }
 

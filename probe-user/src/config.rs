@@ -16,6 +16,7 @@ use std::{
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
+    duration::duration,
     engine::Limits,
     model::recovery::{Recovered, Rules},
     source::backfill::store::Declared,
@@ -203,24 +204,6 @@ impl IpamStore {
     }
 }
 
-/// Parses `250ms`, `2s`, `2m` or `1h`.
-///
-/// No library is used: the general parsers also accept `1 hour ago`, and their errors do not name the four units.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    let digits = &text[..text.len() - unit.len()];
-    let number: u64 = digits.parse().map_err(|error| format!("{text:?} is no time: {error}"))?;
-    let of = |unit: u64| number.checked_mul(unit).ok_or_else(|| format!("{text:?} is too long"));
-    match unit {
-        "ms" => of(1),
-        "s" => of(1000),
-        "m" => of(60 * 1000),
-        "h" => of(3600 * 1000),
-        _ => Err(format!("{text:?} has no unit of time behind its number: ms, s, m or h")),
-    }
-    .map(Duration::from_millis)
-}
-
 fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     duration(&String::deserialize(from)?).map(Some).map_err(de::Error::custom)
 }
@@ -266,7 +249,7 @@ fn labels<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>
 mod tests {
     use std::{fs, path::Path, time::Duration};
 
-    use super::{Config, IpamStore, Listen, Recovered, Rules, boot_label, duration};
+    use super::{Config, IpamStore, Listen, Recovered, Rules, boot_label};
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text.as_bytes()).map_err(|(at, why)| format!("{at}: {why}"))
@@ -348,17 +331,6 @@ mod tests {
         for bad in ["", "edge", "=x", "edge=", "a b=c", "a=b\nc", &format!("{long}=a"), &format!("a={long}")]
         {
             assert!(boot_label(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_time_has_a_unit() {
-        assert_eq!(duration("0s"), Ok(Duration::ZERO));
-        assert_eq!(duration("90m"), Ok(Duration::from_secs(5400)));
-        for bad in
-            ["", "2", "m", "-1s", "1.5s", "2 m", "2d", "99999999999999999999s", "18446744073709551615h", "é"]
-        {
-            assert!(duration(bad).is_err(), "{bad}");
         }
     }
 }

@@ -12,6 +12,7 @@ pub use probe_engine::{engine, model, recording, words};
 #[cfg(feature = "live")]
 pub mod source;
 
+mod duration;
 mod replay;
 
 pub mod sink;

@@ -27,6 +27,9 @@ const SAME_EVERYWHERE: [&str; 14] = [
     "cgroup.removed",
 ];
 
+/// How long a change waits for the name of its pod, in nanoseconds.
+const HOLD_NS: u64 = 1_000_000_000;
+
 /// The names of these pods' containers, by id.
 pub(crate) fn names_in(lives: &[PodLife]) -> BTreeMap<&str, &str> {
     let containers = lives.iter().flat_map(|life| &life.containers);
@@ -54,6 +57,26 @@ fn name_within(value: &mut Value, names: &BTreeMap<&str, &str>) -> usize {
             named
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// Gives namespaces of which it was told too early whose they are the pods that have them. Several that are made at once while
+/// no agent looks at their paths are told apart only by the processes in them, and a change waits for its pod's name for
+/// [`HOLD_NS`] at most.
+pub(crate) fn name_namespaces(events: &mut [Value]) {
+    let at =
+        |event: &Value| event["boot_ns"].as_str().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or_default();
+    let ready = events.iter().filter(|event| event["event"] == "sandbox.ready" && !event["netns"].is_null());
+    let ready: Vec<_> =
+        ready.map(|event| (event["netns"].clone(), event["pod"].clone(), at(event))).collect();
+    for event in events.iter_mut().filter(|event| event["event"] == "netns.created" && event["pod"].is_null())
+    {
+        let began = at(event);
+        let is_late = |ready: u64| ready >= began + HOLD_NS;
+        let of = ready.iter().find(|(netns, _, ready)| *netns == event["netns"] && is_late(*ready));
+        if let Some((_, pod, _)) = of {
+            event["pod"] = pod.clone();
+        }
     }
 }
 

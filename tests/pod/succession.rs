@@ -21,7 +21,7 @@ use tests::{
 
 use crate::{
     LIMIT,
-    events::{check_lines, name_containers, names_in, within},
+    events::{check_lines, name_containers, name_namespaces, names_in, within},
     life::{ONE_CONTAINER, check_life},
     many::{check_many, live_many},
     phase::traced::Traced,
@@ -138,6 +138,7 @@ fn is_skipped(events: &[Value]) -> bool {
 fn check(place: &Place, lives: &[PodLife], records: Vec<Record>) -> Result<()> {
     let (mut events, _) = check_numbers(place.events()?)?;
     name_containers(&mut events, &names_in(lives));
+    name_namespaces(&mut events);
     let mut received = Received::default();
     received.events = events;
     let skipped = received.lost()?;

@@ -125,6 +125,11 @@ impl Checkpoint {
         Some(self.given + u64::from(waits))
     }
 
+    /// Whether the state is in the file, as far as is known.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// How many writes are done.
     pub(crate) fn written(&self) -> u64 {
         self.writer.done().count()

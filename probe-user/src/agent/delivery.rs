@@ -45,6 +45,11 @@ impl Delivery {
         Self { rings, ..Self::default() }
     }
 
+    /// Whether the rings keep their records for a next agent.
+    pub(crate) fn keeps_rings(&self) -> bool {
+        self.rings.is_some()
+    }
+
     /// Takes the session's lines. They wait for this write; without one they can go at once.
     pub(crate) fn take(&mut self, session: &mut Session, write: Option<u64>, now: Timestamp) {
         let read = session.engine().rings_read().filter(|_| self.rings.is_some());

@@ -81,6 +81,11 @@ impl Outlets {
         offered.map_err(AgentError::Stream)
     }
 
+    /// Whether the next agent goes on with what waits, in the state and in the rings.
+    pub(super) fn has_successor(&self) -> bool {
+        self.delivery.keeps_rings() && self.checkpoint.as_ref().is_some_and(Checkpoint::is_kept)
+    }
+
     /// When something waits no longer for the state's file.
     pub(super) fn due(&self) -> Option<Timestamp> {
         self.delivery.due()

@@ -18,7 +18,7 @@ use super::{
     say,
 };
 use crate::{
-    config::duration,
+    duration::duration,
     engine::boot::report::RecoveryReport,
     model::{
         recovery::{Grouping, Recovered, Recovery},

@@ -29,7 +29,7 @@ use self::{
     together::Answer,
 };
 use super::{CANNOT, args::Form, output, say, usage};
-use crate::{config::duration, model::finding::Kind};
+use crate::{duration::duration, model::finding::Kind};
 
 /// The name by which kubectl finds its plugin.
 const NAME: &str = "kubectl-sandprobe";

@@ -10,6 +10,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("engine", &["model", "words"]),
     ("recording", &["model", "engine"]),
     ("confine", &[]),
+    ("duration", &[]),
     ("source", &["model", "engine", "recording"]),
     ("sink", &["model", "engine", "recording", "words"]),
     ("golden", &[]),
@@ -17,7 +18,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("replay", &["model", "engine", "recording"]),
     ("session", &["model", "engine", "recording", "sink"]),
     ("agent", &["model", "engine", "recording", "source", "sink", "session", "confine"]),
-    ("config", &["model", "engine", "source"]),
+    ("config", &["model", "engine", "source", "duration"]),
     (
         "cli",
         &[
@@ -31,6 +32,7 @@ const ARROW: &[(&str, &[&str])] = &[
             "sink",
             "session",
             "config",
+            "duration",
             "confine",
             "agent",
         ],

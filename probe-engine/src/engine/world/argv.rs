@@ -85,6 +85,13 @@ pub(crate) fn is_init(comm: &str, argv: &[String]) -> bool {
     }
 }
 
+/// Whether a process that was found in a container is the runtime's own first program there. While that is being executed it has
+/// its name already, and no arguments yet.
+#[must_use]
+pub(crate) fn is_init_found(comm: &str, argv: &[String]) -> bool {
+    is_init(comm, argv) || argv.is_empty() && Helper::is_init(comm)
+}
+
 /// Reads `containerd-shim-runc-v2 -namespace k8s.io -id ID … start`, and the shim's daemon, which has no verb.
 fn shim(args: &[String]) -> Option<Made> {
     if args.last().is_some_and(|last| last == "delete") {
@@ -128,7 +135,7 @@ fn value<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{about, is_init, read};
+    use super::{about, is_init, is_init_found, read};
 
     fn argv(line: &str) -> Vec<String> {
         line.replace("ID", &"a".repeat(64)).split(' ').map(str::to_owned).collect()
@@ -177,5 +184,7 @@ mod tests {
         assert!(is_init("exe", &argv("/proc/self/exe init")));
         assert!(!is_init("init", &argv("/sbin/init splash")));
         assert!(!is_init("sh", &argv("sh")));
+        assert!(is_init_found("runc", &[]) && !is_init("runc", &[]), "while it is executed");
+        assert!(!is_init_found("sh", &[]));
     }
 }

@@ -348,7 +348,7 @@ impl World {
         if let Some(variables) = it.cni {
             self.cni_found(ctx, &it.task, &it.filename, variables);
         } else if let Some(id) = self.own_container(it.task.cgroup)
-            && !argv::is_init(&it.task.comm, &it.argv)
+            && !argv::is_init_found(&it.task.comm, &it.argv)
         {
             self.found_in_container(ctx, &id, &it.task, it.ns_pid, class);
         }

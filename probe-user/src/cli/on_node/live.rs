@@ -24,6 +24,7 @@ use crate::{
     },
     config,
     confine::Mode,
+    duration::duration,
 };
 
 #[derive(Debug, Args)]
@@ -85,7 +86,7 @@ pub(super) struct ProbeArgs {
     node: Option<String>,
 
     /// After a restart: how long the recovery may take, from the order to the last pod [default: 5m]
-    #[arg(long, value_name = "TIME", value_parser = config::duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     boot_target: Option<Duration>,
 
     /// A label of this boot, by which "boot --group-by label:KEY" compares boots; may be repeated
@@ -125,7 +126,7 @@ enum Cri {
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
 fn hold(text: &str) -> Result<Duration, String> {
-    let span = if text == "0" { Duration::ZERO } else { config::duration(text)? };
+    let span = if text == "0" { Duration::ZERO } else { duration(text)? };
     if span > LONGEST_HOLD {
         return Err(format!("more than {} s", LONGEST_HOLD.as_secs()));
     }

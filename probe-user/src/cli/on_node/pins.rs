@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::{
     cli::{ExitStatus, output},
-    config::duration,
+    duration::duration,
     source::live::pin::{PIN_DIR, PinError, Pins},
 };
 

@@ -6,7 +6,8 @@ use clap::Args;
 
 use crate::{
     cli::say,
-    config::{Config, IpamStore, duration, recovered},
+    config::{Config, IpamStore, recovered},
+    duration::duration,
     model::recovery::Recovered,
     source::{backfill::store::Declared, host::HostRoot},
 };
