@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The number of service pods.
-const SERVICES: usize = 10;
+const SERVICES: usize = 5;
 /// The port at which each service listens in its own network, and its delay after the start in ms.
 const LISTENS: &[&str] = &["8080", "200"];
 /// The time in ms after its start at which the network's own pod writes the subnet's file.

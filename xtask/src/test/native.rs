@@ -4,7 +4,7 @@ use super::report::Tier;
 use crate::{program, root};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(15 * 60);
+const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 pub(super) fn tier(tier: &mut Tier, soak: bool) {
     if tier.attempt("become root", root::authorize).is_none() {

@@ -82,13 +82,16 @@ impl Tier {
     /// What is no command.
     pub(super) fn attempt<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Option<T> {
         println!("-- {name}");
-        match work() {
+        let begun = Instant::now();
+        let done = match work() {
             Ok(made) => Some(made),
             Err(error) => {
                 self.fail(name, &format!("{error:#}"));
                 None
             }
-        }
+        };
+        Self::took(name, begun.elapsed());
+        done
     }
 
     /// True when nothing of it failed.
@@ -96,6 +99,7 @@ impl Tier {
         println!("-- {name}");
         let mut step = Step { name: name.to_owned(), command, limit, runners };
         let came = step.run(self.deadline, Output::Standard, |line| println!("{line}"));
+        Self::took(name, came.took);
         self.count(name, &came)
     }
 
@@ -109,6 +113,7 @@ impl Tier {
                 for line in lines {
                     println!("{line}");
                 }
+                Self::took(&name, came.took);
                 let is_good = self.count(&name, &came);
                 if let Some(good) = good.get_mut(at) {
                     *good = is_good;
@@ -116,6 +121,11 @@ impl Tier {
             }
         });
         good
+    }
+
+    /// Says what a step cost, for whoever has to make a run shorter.
+    fn took(name: &str, took: Duration) {
+        println!("-- {name}: {}", Seconds(took));
     }
 
     fn count(&mut self, name: &str, came: &Came) -> bool {

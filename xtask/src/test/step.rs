@@ -28,6 +28,7 @@ pub(super) struct Came {
     pub(super) failures: Vec<String>,
     /// A failure that no test case stands for.
     pub(super) trouble: Option<String>,
+    pub(super) took: Duration,
 }
 
 impl Came {
@@ -50,12 +51,13 @@ impl Step {
         output: Output,
         mut show: impl FnMut(&str),
     ) -> Came {
+        let begun = Instant::now();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let limit = left.map_or(self.limit, |left| left.min(self.limit));
         let (mut seen, mut tally, mut failures) = (0, Tally::default(), Failures::default());
         if limit.is_zero() {
             let trouble = Some("no time was left for it".to_owned());
-            return Came { tally, failures: failures.lines, trouble };
+            return Came { tally, failures: failures.lines, trouble, took: Duration::ZERO };
         }
         let status = watch::run(&mut self.command, limit, output, |line| {
             show(line);
@@ -74,7 +76,7 @@ impl Step {
             Ok(_) if seen < self.runners => Some(format!("{seen} of {} test programs closed", self.runners)),
             Ok(_) => None,
         };
-        Came { tally, failures: failures.lines, trouble }
+        Came { tally, failures: failures.lines, trouble, took: begun.elapsed() }
     }
 }
 
