@@ -142,8 +142,10 @@ fn check(place: &Place, lives: &[PodLife], records: Vec<Record>) -> Result<()> {
     received.events = events;
     let skipped = received.lost()?;
     let is_wrong = |event: &&Value| {
-        let kind = &event["finding"]["kind"];
-        !kind.is_null() && (skipped == 0 || kind != "blind_spot")
+        let finding = &event["finding"];
+        // A runtime under load may not answer in time, and that is told.
+        let is_known = finding["kind"] == "blind_spot" && (skipped > 0 || finding["detail"]["what"] == "cri");
+        !finding.is_null() && !is_known
     };
     let findings: Vec<_> = received.events.iter().filter(is_wrong).collect();
     ensure!(findings.is_empty(), "nothing is wrong on this node: {findings:#?}");
