@@ -7,7 +7,7 @@ use probe_common::reader::{REPORT as REPORT_LEN, Reader};
 use crate::{emit, kernel::switch};
 
 /// `BPF_F_MMAPABLE`: the agent writes to it without a call.
-const MMAPABLE: u32 = 1 << 10;
+pub(crate) const MMAPABLE: u32 = 1 << 10;
 
 #[map]
 static READER: Array<Reader> = Array::with_max_entries(1, MMAPABLE);

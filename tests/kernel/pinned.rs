@@ -3,7 +3,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
+    io::{self, BufRead as _, BufReader},
+    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -86,11 +88,15 @@ fn calls(events: &[Value]) -> BTreeMap<&str, Vec<String>> {
     calls
 }
 
+fn is_skipped(events: &[Value]) -> bool {
+    events.iter().any(|event| event["gap"]["what"] == "skipped_run")
+}
+
 /// The agents together told each call of each sandbox, and nothing was lost. False if the kernel skipped runs of hooks, as
 /// it may where they can be preempted: then records are missing that no agent can have.
 fn check(place: &Place, ids: &[String]) -> Result<bool> {
     let all = place.events()?;
-    if all.iter().any(|event| event["gap"]["what"] == "skipped_run") {
+    if is_skipped(&all) {
         return Ok(false);
     }
     let gaps: Vec<_> = all.iter().filter(|event| event["event"] == "gap").map(ToString::to_string).collect();
@@ -176,11 +182,46 @@ fn agents_that_are_killed_or_stopped_at_any_moment_leave_nothing_out() -> Result
     follow(|round| if round % 3 == 1 { End::Stopped } else { End::Killed }, |_| &[])
 }
 
+/// Makes the hooks other ones, as an upgrade may.
+const OTHERS: &[&str] = &["--all-execs"];
+
 /// As in an upgrade to a version with other hooks, and back.
 #[test]
 fn hooks_that_are_replaced_leave_nothing_out() -> Result<()> {
-    const OTHERS: &[&str] = &["--all-execs"];
     follow(|_| End::Killed, |round| if round % 2 == 0 { &[] } else { OTHERS })
+}
+
+/// Only the hooks that saw a delegate's call begin know that its process is one.
+#[test]
+fn a_delegates_call_is_told_to_its_end_if_hooks_are_replaced_meanwhile() -> Result<()> {
+    without_skipped_runs(|| {
+        let mut place = Place::new()?;
+        let mut first = place.run(OTHERS)?;
+        first.attached()?;
+        let (runtime, id) = (Runtime::start()?, new_id()?);
+        let add = Environment::of_add(&id).with("CNI_PATH", &runtime.folder()?);
+        let mut delegate = vec!["run".to_owned()];
+        delegate.extend(runtime.plugin("host-local", &add)?);
+        delegate.push("wait".to_owned());
+        let mut command = runtime.command(&add, &[], &delegate)?;
+        let mut call = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut ready = String::new();
+        BufReader::new(call.stdout.as_mut().context("piped")?).read_line(&mut ready)?;
+        ensure!(ready == "ready\n", "{ready:?}");
+        first.end(End::Killed)?;
+
+        let mut second = place.run(&[])?;
+        second.attached()?;
+        drop(call.stdin.take());
+        call.wait()?;
+        let status = second.end(End::Stopped)?;
+        ensure!(status.success(), "{status}\n{}", place.errors());
+        let events = place.events()?;
+        let told = calls(&events).remove(&*id).unwrap_or_default();
+        let expected = ["cni.started ADD", "cni.started ADD", "cni.finished ADD", "cni.finished ADD"];
+        ensure!(is_skipped(&events) || told == expected, "{told:?}\n{}", place.errors());
+        Ok(!is_skipped(&events))
+    })
 }
 
 #[test]
@@ -257,7 +298,7 @@ fn what_an_agent_without_pins_has_told_is_not_told_again() -> Result<()> {
         last.attached()?;
         last.end(End::Stopped)?;
         let all = place.events()?;
-        if all.iter().any(|event| event["gap"]["what"] == "skipped_run") {
+        if is_skipped(&all) {
             return Ok(false);
         }
         let (events, _) = check_numbers(all).with_context(|| place.errors())?;

@@ -51,6 +51,7 @@ use crate::{
         switch,
         task::Task,
     },
+    reader::MMAPABLE,
 };
 
 /// The processes of open calls: those of the node's runtime, which the lifecycle ring told of, and all others, which the bulk
@@ -61,9 +62,10 @@ static CNI_CALLS: LruHashMap<TaskKey, u8> = LruHashMap::with_max_entries(table::
 static CNI_DELEGATES: LruHashMap<TaskKey, u8> = LruHashMap::with_max_entries(table::CNI_DELEGATES, 0);
 
 /// How many entries each of the two tables has. An entry that went for want of room, or whose process ended in a run that the
-/// kernel skipped, stays counted. The programs then search and look up more than they need, and miss nothing.
+/// kernel skipped, stays counted. The programs then search and look up more than they need, and miss nothing. The agent adds
+/// the calls that earlier hooks know.
 #[map]
-static CNI_OPEN: Array<u64> = Array::with_max_entries(RINGS as u32, 0);
+static CNI_OPEN: Array<u64> = Array::with_max_entries(RINGS as u32, MMAPABLE);
 
 /// Room for a record, which is too large for a program's stack. One program alone uses it. Where tracepoints may be preempted,
 /// another program can run on this CPU in between, but not the same one.

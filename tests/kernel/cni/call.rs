@@ -131,7 +131,6 @@ impl Runtime {
         // Users other than root must be able to start it.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         program::alias("actor", folder.path(), name)?;
-        program::alias("actor", folder.path(), "bridge")?;
         Ok(Self { folder, by: Vec::new(), name, role: "run" })
     }
 
@@ -169,21 +168,47 @@ impl Runtime {
         through: &[String],
         plugin_does: &[String],
     ) -> Result<u32> {
-        let file = self.folder.path().join("environment");
-        environment.save(&file)?;
-        let text = |path: &Path| path.to_str().map(str::to_owned).context("the path is not UTF-8");
+        let mut command = self.command(environment, through, plugin_does)?;
+        let mut child = command.spawn().with_context(|| format!("start {command:?}"))?;
+        let status = child.wait()?;
+        ensure!(status.code() == Some(STATUS), "{command:?} ended with {status}");
+        Ok(child.id())
+    }
+
+    /// The runtime's command for such a call.
+    pub(crate) fn command(
+        &self,
+        environment: &Environment,
+        through: &[String],
+        plugin_does: &[String],
+    ) -> Result<Command> {
         let mut words = self.by.clone();
         words.extend([text(&self.folder.path().join(self.name))?, self.role.to_owned()]);
         words.extend(through.iter().cloned());
-        words.extend([actor()?, "become".to_owned(), text(&file)?]);
-        words.push(text(&self.folder.path().join("bridge"))?);
+        words.extend(self.plugin("bridge", environment)?);
         words.extend(plugin_does.iter().cloned());
-        let mut child = Command::new(&words[0])
-            .args(&words[1..])
-            .spawn()
-            .with_context(|| format!("start {}", words[0]))?;
-        let status = child.wait()?;
-        ensure!(status.code() == Some(STATUS), "{words:?} ended with {status}");
-        Ok(child.id())
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        Ok(command)
     }
+
+    /// The directory of the plugins, as `CNI_PATH` has it.
+    pub(crate) fn folder(&self) -> Result<String> {
+        text(self.folder.path())
+    }
+
+    /// The words that execute a plugin with this environment.
+    pub(crate) fn plugin(&self, name: &str, environment: &Environment) -> Result<Vec<String>> {
+        let folder = self.folder.path();
+        let (file, path) = (folder.join(format!("environment of {name}")), folder.join(name));
+        environment.save(&file)?;
+        if !path.exists() {
+            program::alias("actor", folder, name)?;
+        }
+        Ok(vec![actor()?, "become".to_owned(), text(&file)?, text(&path)?])
+    }
+}
+
+fn text(path: &Path) -> Result<String> {
+    path.to_str().map(str::to_owned).context("the path is not UTF-8")
 }

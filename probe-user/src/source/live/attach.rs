@@ -333,10 +333,11 @@ impl Probe {
         let takes_links = pins.is_some();
         let (reports, links) = ladder::climb_all(&mut ebpf, aya_btf.as_ref().ok(), &support, takes_links);
         drop(aya_btf);
-        page.begin(clock::now());
         for known in earlier.iter().filter_map(|one| one.known(options.patience)) {
             hand_over::hand_over(&known, &mut ebpf, knob::room(options.nets));
         }
+        // From now on these know all that the earlier ones do. Until now the earlier ones tell.
+        page.begin(clock::now());
 
         let missing = reports.iter().find(|report| report.need == Need::Core && report.mechanism.is_none());
         let missing = missing.map(|report| report.signal);

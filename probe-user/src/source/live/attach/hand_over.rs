@@ -1,20 +1,24 @@
-//! What hooks know of network namespaces goes over to the hooks that replace them. These would not see the end of a
-//! namespace that is about to end: nothing happens any more in it that makes it known.
+//! What hooks know of network namespaces and of open CNI calls goes over to the hooks that replace them. These would not see
+//! the end of a namespace that is about to end, because nothing happens any more in it that makes it known; nor the end of
+//! a call that another plugin made.
 //!
-//! The hooks that are replaced run on meanwhile. So an end that falls into this time is told by them, perhaps by both,
-//! which the engine takes for one.
+//! The hooks that are replaced run on meanwhile, and tell what happens in this time.
+
+use std::{os::fd::AsFd as _, sync::atomic::Ordering};
 
 use aya::{
     Ebpf, Pod,
     maps::{Array, HashMap, Map, MapData, MapError},
 };
 use probe_common::{
-    id::NetnsKey,
+    id::{NetnsKey, TaskKey},
     netns::{Known, Slot},
     table,
+    tally::Ring,
 };
 use tracing::debug;
 
+use super::{ring_map::Mapping, support::page_size};
 use crate::source::live::pin::Folder;
 
 /// aya copies map values only as types with its own marker trait.
@@ -28,6 +32,10 @@ unsafe impl Pod for Value<Known> {}
 unsafe impl Pod for Value<Slot> {}
 // SAFETY: as above.
 unsafe impl Pod for Value<NetnsKey> {}
+// SAFETY: as above.
+unsafe impl Pod for Value<TaskKey> {}
+// SAFETY: as above.
+unsafe impl Pod for Value<u8> {}
 
 /// `BPF_NOEXIST`: what the new hooks have seen themselves is newer.
 const IF_UNKNOWN: u64 = 1;
@@ -36,6 +44,14 @@ const IF_UNKNOWN: u64 = 1;
 pub(super) fn hand_over(from: &Folder, to: &mut Ebpf, room: u32) {
     if let Err(error) = known(from, to).and_then(|()| tracked(from, to, room)) {
         debug!(%error, "what earlier hooks know of namespaces cannot be handed over");
+    }
+    for (ring, table, most) in [
+        (Ring::Lifecycle, "CNI_CALLS", table::CNI_CALLS),
+        (Ring::Bulk, "CNI_DELEGATES", table::CNI_DELEGATES),
+    ] {
+        if let Err(error) = calls(from, to, ring, table, most) {
+            debug!(%error, "what earlier hooks know of calls cannot be handed over");
+        }
     }
 }
 
@@ -68,6 +84,26 @@ fn tracked(from: &Folder, to: &mut Ebpf, room: u32) -> Result<(), MapError> {
         // Without room rtnetlink tells of it.
         let Some(free) = (0..room).map(place).find(is_free) else { break };
         slots.set(free, Value(slot), 0)?;
+    }
+    Ok(())
+}
+
+/// The processes of open calls. The count of a ring is never below the entries of its table, so it changes first.
+fn calls(from: &Folder, to: &mut Ebpf, ring: Ring, name: &str, most: u32) -> Result<(), MapError> {
+    let earlier = open::<Value<TaskKey>, u8>(from, name)?;
+    let Some(Map::Array(counts)) = to.map("CNI_OPEN") else { return Ok(()) };
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let counts = Mapping::new(counts.fd().as_fd(), page_size() as usize, 0, access)?;
+    let count = counts.word(ring as usize * size_of::<u64>());
+    let Some(map) = to.map_mut(name) else { return Ok(()) };
+    let mut own = HashMap::<_, Value<TaskKey>, Value<u8>>::try_from(map)?;
+    for (task, one) in entries(&earlier, most) {
+        count.fetch_add(1, Ordering::SeqCst);
+        let is_known = own.insert(task, one, IF_UNKNOWN).is_err();
+        // Only the earlier hooks saw an end meanwhile.
+        if is_known || (earlier.get(&task, 0).is_err() && own.remove(&task).is_ok()) {
+            count.fetch_sub(1, Ordering::SeqCst);
+        }
     }
     Ok(())
 }
