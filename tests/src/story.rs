@@ -148,14 +148,8 @@ fn unique_uid() -> String {
 
 /// The file to which the sandbox's network namespace is bound, found by the namespace's inode.
 fn namespace_file(sandbox: &Sandbox) -> Result<Option<PathBuf>> {
-    let entries = fs::read_dir(NAMESPACES).with_context(|| format!("list {NAMESPACES}"))?;
-    for entry in entries {
-        let path = entry?.path();
-        if fs::metadata(&path).is_ok_and(|metadata| metadata.ino() == sandbox.netns) {
-            return Ok(Some(path));
-        }
-    }
-    Ok(None)
+    let is_its = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.ino() == sandbox.netns);
+    Ok(runtime::namespaces()?.into_iter().find(is_its))
 }
 
 fn remove_namespace(file: &Path) -> Result<()> {

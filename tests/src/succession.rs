@@ -91,6 +91,17 @@ impl Place {
         Ok(events)
     }
 
+    /// The events of all agents for a person, a line each.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let line = |event: Value| {
+            let [at, name, words] = ["boot_ns", "event", "text"].map(|member| text(&event[member]));
+            format!("{} {at} {name} {words}", event["seq"])
+        };
+        self.events().unwrap_or_default().into_iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
     /// What the agents said, without the indented lines of their banners.
     #[must_use]
     pub fn errors(&self) -> String {

@@ -1,12 +1,6 @@
 //! A runtime ends and starts again, or loses its data, while pods run.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    net::Ipv4Addr,
-    path::{Path, PathBuf},
-    thread,
-};
+use std::{collections::BTreeSet, fs, io, net::Ipv4Addr, path::PathBuf, thread};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
@@ -139,9 +133,13 @@ impl Stage<'_> {
     }
 }
 
-/// The files to which namespaces are bound.
-fn namespaces() -> Result<BTreeSet<PathBuf>> {
-    let folder = Path::new(NAMESPACES);
-    let entries = fs::read_dir(folder).with_context(|| format!("list {NAMESPACES}"))?;
-    entries.map(|entry| Ok(entry?.path())).collect()
+/// The files to which namespaces are bound. The first one that is bound makes the directory.
+pub(super) fn namespaces() -> Result<BTreeSet<PathBuf>> {
+    match fs::read_dir(NAMESPACES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+        entries => {
+            let entries = entries.with_context(|| format!("list {NAMESPACES}"))?;
+            entries.map(|entry| Ok(entry?.path())).collect()
+        }
+    }
 }
