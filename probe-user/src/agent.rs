@@ -80,10 +80,10 @@ pub(crate) struct Routes {
 /// Why a run ended early, or ended with something missing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
-    #[error("cannot write to standard output: {0}")]
-    Stream(io::Error),
-    #[error("{0} events were not written to standard output: nobody read it, or it could not be written")]
-    Unread(u64),
+    #[error("cannot write to {to}: {error}")]
+    Stream { to: String, error: io::Error },
+    #[error("{count} events were not written to {to}: nobody read it, or it could not be written")]
+    Unread { to: String, count: u64 },
     #[error("cannot write the recording: {0}")]
     Recording(io::Error),
     #[error("cannot record: {0}")]

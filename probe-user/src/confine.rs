@@ -76,6 +76,8 @@ pub struct Needs {
     /// The directory for findings and history. It is made if it does not exist, because only an existing one can be
     /// allowed.
     pub state_dir: Option<PathBuf>,
+    /// The directory of the log file.
+    pub log_dir: Option<PathBuf>,
     /// The path of the server's socket, which is removed at the end.
     pub socket: Option<PathBuf>,
     /// Whether rtnetlink is asked about other network namespaces.

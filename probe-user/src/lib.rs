@@ -14,6 +14,7 @@ pub mod source;
 
 mod duration;
 mod replay;
+mod size;
 
 pub mod sink;
 

@@ -3,7 +3,11 @@
 //!
 //! **Invariant:** a session does no I/O and reads no clock. The caller writes the bytes.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use crate::{
     engine::{Call, Engine, Settings},
@@ -15,7 +19,7 @@ use crate::{
         time::Timestamp,
     },
     recording::{Header, WriteError, Writer, state::Snapshot},
-    sink::{Format, Label, Sink, filter::Filter, lines::Lines, summary::Summary},
+    sink::{Format, Label, Sink, filter::Filter, lines::Lines, rate::Rate, summary::Summary},
 };
 
 /// How many starts of removed pods are kept for other commands.
@@ -60,6 +64,16 @@ impl Session {
         }
     }
 
+    /// Leaves events out of the stream that come faster.
+    pub(crate) fn limit(&mut self, rate: Rate) {
+        self.lines.limit(rate);
+    }
+
+    /// The counter of events that were left out.
+    pub(crate) fn left_out(&self) -> Arc<AtomicU64> {
+        self.lines.left_out()
+    }
+
     /// Gives `sink` every change from here on.
     pub fn add_sink(&mut self, sink: Box<dyn Sink>) {
         self.sinks.push(sink);
@@ -82,14 +96,11 @@ impl Session {
         {
             self.journal = None;
         }
-        if let Call::Observe(seen) = &call {
-            match seen.fact {
-                Fact::Clock { boot_wall_ns } => self.label.boot_wall_ns = boot_wall_ns,
-                Fact::ListEnded { list, .. } => {
-                    self.listed.insert(list);
-                }
-                _ => {}
-            }
+        self.see_clock(&call);
+        if let Call::Observe(seen) = &call
+            && let Fact::ListEnded { list, .. } = seen.fact
+        {
+            self.listed.insert(list);
         }
         self.engine.call(call);
         while let Some(output) = self.engine.poll() {
@@ -108,6 +119,7 @@ impl Session {
 
     /// Makes a call of an earlier agent again. It has told the events up to the number `told`, so they are dropped.
     pub(crate) fn resume(&mut self, call: Call, told: u64) {
+        self.see_clock(&call);
         self.engine.call(call);
         while let Some(output) = self.engine.poll() {
             let Output::Change(change) = output else { continue };
@@ -168,6 +180,19 @@ impl Session {
     #[must_use]
     pub(crate) fn hold(&self) -> Duration {
         self.engine.settings().hold
+    }
+
+    fn see_clock(&mut self, call: &Call) {
+        if let Call::Observe(seen) = call
+            && let Fact::Clock { boot_wall_ns } = seen.fact
+        {
+            self.label.boot_wall_ns = boot_wall_ns;
+        }
+    }
+
+    /// Gives the events from here on this wall time of the boot.
+    pub(crate) fn set_boot_wall_ns(&mut self, boot_wall_ns: i64) {
+        self.label.boot_wall_ns = boot_wall_ns;
     }
 
     /// The latest wall time of the boot.

@@ -20,10 +20,13 @@ pub(crate) mod history;
 pub mod jsonl;
 pub(crate) mod lines;
 #[cfg(feature = "live")]
+pub(crate) mod log_file;
+#[cfg(feature = "live")]
 pub mod metrics;
 pub mod page;
 pub mod perfetto;
 pub(crate) mod phase;
+pub(crate) mod rate;
 pub(crate) mod recovery;
 pub(crate) mod select;
 #[cfg(feature = "live")]
@@ -62,8 +65,17 @@ pub trait Format {
     /// Appends `change` to `out`, as whole lines.
     fn write(&mut self, change: &Change, label: &Label, out: &mut Vec<u8>);
 
-    /// Appends a line that says how many changes are missing before the next one.
-    fn missed(&mut self, count: u64, label: &Label, out: &mut Vec<u8>);
+    /// Appends a line that says how many changes are missing before the next one, and why.
+    fn missed(&mut self, count: u64, why: Missing, label: &Label, out: &mut Vec<u8>);
+}
+
+/// Why changes are missing in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Nobody read them, or they could not be written.
+    Unwritten,
+    /// There were more than the rate allows.
+    Rate,
 }
 
 impl Label {

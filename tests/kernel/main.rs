@@ -14,6 +14,7 @@ mod guard;
 mod killer;
 mod life;
 mod listening;
+mod log_file;
 mod netlink;
 mod netns;
 mod pinned;

@@ -331,7 +331,7 @@ fn a_full_ring_does_not_make_hooks_look_dead() -> Result<()> {
 }
 
 /// Makes network namespaces, each of which the hooks tell as made, dropped and freed.
-fn make_namespaces(count: usize) -> Result<()> {
+pub(crate) fn make_namespaces(count: usize) -> Result<()> {
     for _ in 0..count {
         let made = thread::Builder::new()
             .name("namespace".to_owned())

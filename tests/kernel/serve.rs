@@ -221,7 +221,7 @@ fn be_broken(address: SocketAddr, n: usize) {
 #[test]
 #[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 fn an_unread_standard_output_does_not_stop_the_agent() -> Result<()> {
-    const DROPPED: &str = "sandprobe_stream_events_dropped_total ";
+    const DROPPED: &str = "sandprobe_stream_events_dropped_total{why=\"slow\"} ";
     let hierarchy = Shared::start()?.hierarchy().clone();
     let (unread, output) = io::pipe()?;
     let agent = Agent::with_output(output.into())?;

@@ -68,8 +68,8 @@ struct Growing {
 
 #[derive(Debug)]
 enum Job {
-    /// Replace the file by one that begins with this state, of this time.
-    Begin { entries: Vec<CheckpointEntry>, at: Timestamp },
+    /// Replace the file by one that begins with this state, of this time. Events have this wall time of the boot.
+    Begin { entries: Vec<CheckpointEntry>, at: Timestamp, boot_wall_ns: i64 },
     /// Add these calls, as lines.
     Add(Vec<u8>),
     /// The state has more entries than are kept: remove the file, which would be out of date.
@@ -155,7 +155,7 @@ impl Checkpoint {
         self.file = Some(Growing { added: 0, limit: ADDED.max(entries.len() * ADDED_FOR_ENTRY) });
         session.keep_journal(Some(Writer::without_header()));
         let at = Some(session.engine().now()).filter(|at| *at > Timestamp::ZERO).unwrap_or(now);
-        room.send(Job::Begin { entries, at });
+        room.send(Job::Begin { entries, at, boot_wall_ns: session.boot_wall_ns() });
     }
 
     fn give_up(&mut self, now: Timestamp, session: &mut Session) {
@@ -167,7 +167,8 @@ impl Checkpoint {
     /// Writes the state for the last time; returns when that is done or has failed.
     pub(crate) async fn finish(self, now: Timestamp, session: &Session) {
         let size = session.engine().size();
-        let last = (size <= ENTRIES).then(|| Job::Begin { entries: session.engine().dump(), at: now });
+        let (entries, boot_wall_ns) = (|| session.engine().dump(), session.boot_wall_ns());
+        let last = (size <= ENTRIES).then(|| Job::Begin { entries: entries(), at: now, boot_wall_ns });
         self.writer.finish(Some(last.unwrap_or(Job::Remove(size)))).await;
     }
 }

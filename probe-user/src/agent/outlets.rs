@@ -78,7 +78,7 @@ impl Outlets {
 
     fn offer(&mut self, session: &mut Session, mut lines: Lines) -> Result<(), AgentError> {
         let offered = self.stream.offer(&mut lines.bytes, lines.seq, |count| session.missed(count));
-        offered.map_err(AgentError::Stream)
+        offered.map_err(|error| AgentError::Stream { to: self.stream.name().to_owned(), error })
     }
 
     /// Whether the next agent goes on with what waits, in the state and in the rings.
@@ -105,10 +105,11 @@ impl Outlets {
             Some(recording) => recording.finish(session, grace).await,
             None => Ok(()),
         };
+        let to = self.stream.name().to_owned();
         let streamed = match self.stream.finish(grace).await {
             Ok(Unwritten(0)) => Ok(()),
-            Ok(Unwritten(count)) => Err(AgentError::Unread(count)),
-            Err(error) => Err(AgentError::Stream(error)),
+            Ok(Unwritten(count)) => Err(AgentError::Unread { to, count }),
+            Err(error) => Err(AgentError::Stream { to, error }),
         };
         // The last state leaves nothing out only after all was told.
         if let Some(checkpoint) = self.checkpoint {

@@ -49,8 +49,10 @@ pub(crate) struct Parts {
     pub(crate) batches: Gauge,
     /// Files of the node that could not be read at the last pass.
     pub(crate) unreadable: Arc<AtomicU64>,
-    /// Events that were not written to standard output.
+    /// Events that were not written to the stream.
     pub(crate) dropped: Arc<AtomicU64>,
+    /// Events that `--event-rate` left out of the stream.
+    pub(crate) left_out: Arc<AtomicU64>,
     pub(crate) reading: Arc<ReadProgress>,
     pub(crate) server: ServerFiles,
     pub(crate) state: StateWrites,
@@ -74,7 +76,7 @@ impl StatsCollector {
     #[must_use]
     pub(crate) fn own(&self) -> AgentStats {
         let totals = self.totals.borrow();
-        let Parts { batches, unreadable, dropped, reading, server, state } = &self.parts;
+        let Parts { batches, unreadable, dropped, left_out, reading, server, state } = &self.parts;
         let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
         AgentStats {
             probe: ProbeStats {
@@ -108,6 +110,7 @@ impl StatsCollector {
             ],
             refused: refusal::count(),
             dropped: dropped.load(Ordering::Relaxed),
+            left_out: left_out.load(Ordering::Relaxed),
             state_writes: state
                 .outcomes()
                 .iter()

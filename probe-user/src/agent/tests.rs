@@ -32,7 +32,7 @@ use crate::{
         history::{read, writer::BootHistoryWriter},
         jsonl::Jsonl,
         state_writes::StateWrites,
-        stream::{Stream, Terminal},
+        stream::{Destination, Stream, Terminal},
         write_queue::WriteQueue,
     },
     source::{
@@ -98,7 +98,7 @@ fn story(start: Timestamp) -> Vec<Batch> {
 }
 
 fn stream_to(to: impl io::Write + Send + 'static) -> Stream {
-    Stream::spawn(to, Terminal::None, drop).expect("a thread")
+    Stream::spawn(to, Destination::standard_output(Terminal::None), drop).expect("a thread")
 }
 
 fn outlets(stream: Stream, recording: Option<Record>) -> Outlets {
@@ -298,7 +298,7 @@ fn a_closed_pipe_ends_the_run() {
     let (reader, writer) = io::pipe().expect("a pipe");
     drop(reader);
     match run_with(stream_to(writer), None) {
-        Err(AgentError::Stream(error)) => assert_eq!(error.kind(), io::ErrorKind::BrokenPipe),
+        Err(AgentError::Stream { error, .. }) => assert_eq!(error.kind(), io::ErrorKind::BrokenPipe),
         other => panic!("{other:?}"),
     }
 }
@@ -356,12 +356,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn who_does_not_read_holds_up_nothing_and_misses_what_is_counted() {
     let (unread, writer) = io::pipe().expect("a pipe");
-    let stream = Stream::with_room(100_000, writer, Terminal::None, drop).expect("a thread");
+    let stream = Stream::with_room(100_000, writer, Destination::standard_output(Terminal::None), drop)
+        .expect("a thread");
     let dropped = stream.dropped();
     let (told, result) = run_through(2_000, stream, None);
     match result {
         // Only what went into the pipe was written.
-        Err(AgentError::Unread(count)) => assert!((told / 2..told).contains(&count), "{count} of {told}"),
+        Err(AgentError::Unread { count, .. }) => {
+            assert!((told / 2..told).contains(&count), "{count} of {told}")
+        }
         other => panic!("{other:?}"),
     }
     assert!(dropped.load(Ordering::Relaxed) > told / 2);

@@ -2,13 +2,17 @@
 
 use std::{
     env,
+    num::NonZero,
     path::{Path, PathBuf},
 };
 
 use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use strum::VariantNames;
 
-use crate::{model::change::ChangeKind, sink::filter::Filter};
+use crate::{
+    model::change::ChangeKind,
+    sink::{filter::Filter, rate::Rate},
+};
 
 /// The format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,9 +45,18 @@ pub(super) struct Shown {
     /// Print only events of this kind; may be repeated
     #[arg(long, value_name = "EVENT", value_parser = PossibleValuesParser::new(ChangeKind::VARIANTS))]
     event: Vec<String>,
+
+    /// Print at most so many events a minute, all findings and gaps besides, and how many were left out
+    #[arg(long, value_name = "N")]
+    event_rate: Option<NonZero<u32>>,
 }
 
 impl Shown {
+    /// The limit of the stream, if there is one.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        self.event_rate.map(Rate::new)
+    }
+
     pub(super) fn filter(&self) -> Filter {
         Filter {
             namespaces: self.namespace.clone(),

@@ -48,6 +48,9 @@ impl Replay {
         let mut reader = Reader::open(open(&self.file)?).map_err(|error| unreadable(&self.file, &error))?;
         let mut session =
             Session::new(reader.header(), self.shown.filter(), output::format(self.shown.output));
+        if let Some(rate) = self.shown.rate() {
+            session.limit(rate);
+        }
         let (pace, chunk) = if self.pace { (Pace::Then, 0) } else { (Pace::FlatOut, CHUNK) };
         let ended = replay(&mut reader, pace, |call| {
             session.call(call).map_err(|error| Stopped::Failed(error.into()))?;

@@ -31,6 +31,7 @@ pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
     let rules: Vec<(&Path, BitFlags<AccessFs>)> = match role {
         Role::Netlink | Role::Files => return Ok(State::Full),
         Role::Store => state_dir.map(|dir| (dir, KEEP)).collect(),
+        Role::Log => needs.log_dir.as_deref().into_iter().map(|dir| (dir, KEEP)).collect(),
         Role::Writer => Vec::new(),
         Role::Agent => own.chain(state_dir).map(|path| (path, READ)).collect(),
         Role::Server => {

@@ -11,6 +11,8 @@ pub enum Role {
     Files,
     /// Writes findings and the history of boots to the state directory.
     Store,
+    /// Writes the stream to a log file, and begins that anew when it is full.
+    Log,
     /// Writes to open files: the stream, the recording.
     Writer,
     /// The main thread: reads the rings and counters, and runs the engine.
@@ -20,8 +22,8 @@ pub enum Role {
 }
 
 impl Role {
-    pub const ALL: [Self; 6] =
-        [Self::Netlink, Self::Files, Self::Store, Self::Writer, Self::Agent, Self::Server];
+    pub const ALL: [Self; 7] =
+        [Self::Netlink, Self::Files, Self::Store, Self::Log, Self::Writer, Self::Agent, Self::Server];
 
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Role {
             Self::Netlink => "netlink",
             Self::Files => "files",
             Self::Store => "store",
+            Self::Log => "log",
             Self::Writer => "writer",
             Self::Agent => "agent",
             Self::Server => "server",
@@ -46,7 +49,7 @@ impl Role {
                 &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH, Capability::CAP_NET_ADMIN]
             }
             Self::Files => &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH],
-            Self::Store | Self::Writer | Self::Agent | Self::Server => &[],
+            Self::Store | Self::Log | Self::Writer | Self::Agent | Self::Server => &[],
         }
     }
 }

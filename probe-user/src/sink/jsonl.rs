@@ -17,7 +17,7 @@ mod stream;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Format, Label, evidence};
+use super::{Format, Label, Missing, evidence};
 use crate::{
     engine::{
         incident::{Incidents, fix},
@@ -47,14 +47,17 @@ impl Format for Jsonl {
         line(&Event::of(change, label), out);
     }
 
-    fn missed(&mut self, count: u64, label: &Label, out: &mut Vec<u8>) {
+    fn missed(&mut self, count: u64, why: Missing, label: &Label, out: &mut Vec<u8>) {
         let notice = StreamNotice {
             schema: Version,
             node: &label.node,
             boot_id: &label.boot_id,
             event: StreamEvent::Missed,
             stream: StreamState {
-                why: Some(MissedBecause::Slow),
+                why: Some(match why {
+                    Missing::Unwritten => MissedBecause::Slow,
+                    Missing::Rate => MissedBecause::Rate,
+                }),
                 missed: Some(Decimal(count)),
                 ..StreamState::default()
             },

@@ -1,4 +1,4 @@
-//! The stream of events to standard output. While nobody reads it, or while it cannot be written, as on a full disk, events
+//! The stream of events to standard output or to a log file. While nobody reads it, or while it cannot be written, as on a full disk, events
 //! are dropped and counted. Once there is room again, a line says how many were dropped.
 //!
 //! **Invariant:** the loop never waits for the reader or the disk.
@@ -31,9 +31,23 @@ pub(crate) struct Stream {
     dropped: Arc<AtomicU64>,
     /// Whether writes fail at the moment.
     is_blocked: Arc<AtomicBool>,
-    terminal: Terminal,
+    destination: Destination,
     /// The terminal was closed.
     is_gone: bool,
+}
+
+/// Where the stream goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    /// As messages call it.
+    pub(crate) name: String,
+    pub(crate) terminal: Terminal,
+}
+
+impl Destination {
+    pub(crate) fn standard_output(terminal: Terminal) -> Self {
+        Self { name: "standard output".to_owned(), terminal }
+    }
 }
 
 /// Whether the stream goes to a terminal, which may be closed while the run goes on.
@@ -51,27 +65,32 @@ pub(crate) enum Terminal {
 pub(crate) struct Unwritten(pub(crate) u64);
 
 impl Stream {
-    /// Starts a thread that writes to `to`, which is standard output.
+    /// Starts a thread that writes to `to`, which is this destination.
     /// `told` learns the number of the last event that was written.
     pub(crate) fn spawn(
         to: impl io::Write + Send + 'static,
-        terminal: Terminal,
+        destination: Destination,
         told: impl Fn(u64) + Send + 'static,
     ) -> io::Result<Self> {
-        Self::with_room(ROOM, to, terminal, told)
+        Self::with_room(ROOM, to, destination, told)
     }
 
     /// Like `spawn`, with room for `room` bytes that wait.
     pub(crate) fn with_room(
         room: usize,
         to: impl io::Write + Send + 'static,
-        terminal: Terminal,
+        destination: Destination,
         told: impl Fn(u64) + Send + 'static,
     ) -> io::Result<Self> {
-        let to = Retrying::new(to, terminal);
+        let to = Retrying::new(to, destination.clone());
         let is_blocked = to.is_blocked();
         let outlet = WriteQueue::spawn_marked(room, "stream", to, told)?;
-        Ok(Self { outlet, missed: 0, dropped: Arc::default(), is_blocked, terminal, is_gone: false })
+        Ok(Self { outlet, missed: 0, dropped: Arc::default(), is_blocked, destination, is_gone: false })
+    }
+
+    /// Where it goes, as messages call it.
+    pub(crate) fn name(&self) -> &str {
+        &self.destination.name
     }
 
     /// The counter of dropped events, for the metrics.
@@ -127,7 +146,7 @@ impl Stream {
         }
         // Of a write that fails, the thread that writes has told.
         if self.missed == 0 && !self.is_gone && !self.is_blocked.load(Ordering::Relaxed) {
-            warn!("standard output is not read: events are dropped until it is");
+            warn!("{} is not read: events are dropped until it is", self.name());
         }
         told.clear();
         self.missed += count;
@@ -137,7 +156,7 @@ impl Stream {
 
     /// An error ends the run, unless the terminal was closed and the run outlives it.
     fn failed(&mut self, error: io::Error) -> io::Result<()> {
-        if !is_hangup(self.terminal, &error) {
+        if !is_hangup(self.destination.terminal, &error) {
             return Err(error);
         }
         warn!("the terminal is gone: events are dropped from here on, and the agent runs on");
@@ -148,7 +167,7 @@ impl Stream {
     /// Returns when everything is written, or cannot be, or `grace` is over.
     pub(crate) async fn finish(self, grace: Duration) -> io::Result<Unwritten> {
         let waiting = self.outlet.lines_waiting();
-        let (terminal, is_gone) = (self.terminal, self.is_gone);
+        let (terminal, is_gone) = (self.destination.terminal, self.is_gone);
         match time::timeout(grace, self.outlet.finish()).await {
             Ok(Err(error)) if !is_gone && !is_hangup(terminal, &error) => return Err(error),
             Ok(_) => {}
@@ -174,10 +193,14 @@ mod tests {
 
     use tokio::runtime;
 
-    use super::{EIO, Stream, Terminal, Unwritten};
+    use super::{Destination, EIO, Stream, Terminal, Unwritten};
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         runtime::Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(future)
+    }
+
+    fn to(terminal: Terminal) -> Destination {
+        Destination::standard_output(terminal)
     }
 
     fn say(count: u64) -> Vec<u8> {
@@ -187,7 +210,7 @@ mod tests {
     #[test]
     fn what_nobody_reads_is_dropped_and_told_of_once_it_flows_again() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let mut stream = Stream::with_room(10_000, writer, Terminal::None, drop).expect("a thread");
+        let mut stream = Stream::with_room(10_000, writer, to(Terminal::None), drop).expect("a thread");
         let mut sent = 0_u64;
         let dropped = stream.dropped();
         let dropped = || dropped.load(std::sync::atomic::Ordering::Relaxed);
@@ -254,17 +277,17 @@ mod tests {
     #[test]
     fn a_terminal_that_is_gone_ends_only_a_run_that_does_not_outlive_it() {
         let closed = || Failing(|| io::Error::from_raw_os_error(EIO));
-        let mut stream = Stream::spawn(closed(), Terminal::Outlived, drop).expect("a thread");
+        let mut stream = Stream::spawn(closed(), to(Terminal::Outlived), drop).expect("a thread");
         assert!(!ends_run(&mut stream));
         let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("no error");
         assert!(unwritten.0 > 2, "they are counted: {unwritten:?}");
-        assert!(ends_run(&mut Stream::spawn(closed(), Terminal::EndsRun, drop).expect("a thread")));
+        assert!(ends_run(&mut Stream::spawn(closed(), to(Terminal::EndsRun), drop).expect("a thread")));
     }
 
     #[test]
     fn a_full_disk_ends_nothing_and_what_is_missing_is_counted() {
         let full = Failing(|| io::ErrorKind::StorageFull.into());
-        let mut stream = Stream::with_room(10_000, full, Terminal::None, drop).expect("a thread");
+        let mut stream = Stream::with_room(10_000, full, to(Terminal::None), drop).expect("a thread");
         assert!(!ends_run(&mut stream));
         let dropped = stream.dropped().load(std::sync::atomic::Ordering::Relaxed);
         assert!(dropped > 0);
@@ -275,7 +298,7 @@ mod tests {
     #[test]
     fn the_end_does_not_wait_for_who_does_not_read() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let mut stream = Stream::spawn(writer, Terminal::None, drop).expect("a thread");
+        let mut stream = Stream::spawn(writer, to(Terminal::None), drop).expect("a thread");
         stream.offer(&mut b"x\n".repeat(100_000), 0, say).expect("it is not closed");
         let unwritten = block_on(stream.finish(Duration::from_millis(10))).expect("no error");
         assert_eq!(unwritten, Unwritten(100_000));

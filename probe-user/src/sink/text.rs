@@ -7,7 +7,7 @@ mod detail;
 pub(crate) use detail::detail;
 
 use super::{
-    Format, Label,
+    Format, Label, Missing,
     escape::{brief, escaped},
     wall_clock::TimeOfDay,
 };
@@ -91,14 +91,12 @@ impl Format for Text {
         out.push(b'\n');
     }
 
-    fn missed(&mut self, count: u64, _label: &Label, out: &mut Vec<u8>) {
-        self.put(
-            out,
-            RED,
-            &format!(
-                "-- {count} events were not written here: nobody read them in time, or there was no room"
-            ),
-        );
+    fn missed(&mut self, count: u64, why: Missing, _label: &Label, out: &mut Vec<u8>) {
+        let why = match why {
+            Missing::Unwritten => "nobody read them in time, or there was no room",
+            Missing::Rate => "there were more than --event-rate allows",
+        };
+        self.put(out, RED, &format!("-- {count} events were not written here: {why}"));
         out.push(b'\n');
     }
 }

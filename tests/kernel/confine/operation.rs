@@ -135,8 +135,8 @@ impl Operation {
             // Nothing is opened, so Landlock does not refuse it.
             Self::ReadState | Self::FindPath => role != Role::Writer,
             Self::ReadNetns => matches!(role, Role::Netlink | Role::Files),
-            Self::Write => anywhere && role == Role::Store,
-            Self::WriteState => role == Role::Store,
+            Self::Write => anywhere && matches!(role, Role::Store | Role::Log),
+            Self::WriteState => matches!(role, Role::Store | Role::Log),
             Self::BpfLookup => role == Role::Agent,
             Self::Thread | Self::ReceiveSignal => true,
             Self::Bind | Self::Signal | Self::ExecutableMemory | Self::Exec | Self::Unshare | Self::Panic => {
@@ -212,7 +212,8 @@ fn confined(role: Role, operation: Operation, dir: &Path) -> Result<i32> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let receive = |kind| runtime.block_on(async { signal(kind) });
     let mut terminate = receive(SignalKind::terminate())?;
-    let needs = Needs { state_dir: Some(dir.to_owned()), socket: None, netlink: true };
+    let kept = || Some(dir.to_owned());
+    let needs = Needs { state_dir: kept(), log_dir: kept(), socket: None, netlink: true };
     let confinement = Confinement::begin(Mode::Full, needs, || Operation::BpfLookup.attempt(dir).is_ok())?;
     let _refusals = receive(SignalKind::from_raw(refusal::SIGNAL))?;
     let done = confinement.start(role, || operation.attempt(dir))?;

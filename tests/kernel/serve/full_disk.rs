@@ -14,7 +14,7 @@ use tests::{clock, guard::cgroup::CgroupGuard, live::Shared, machine};
 
 use super::client::{Agent, get};
 
-const DROPPED: &str = "sandprobe_stream_events_dropped_total ";
+const DROPPED: &str = "sandprobe_stream_events_dropped_total{why=\"slow\"} ";
 
 /// A file system of its own. It is unmounted when this is dropped.
 struct Disk(TempDir);

@@ -63,7 +63,9 @@ fn closing_the_terminal_does_not_end_the_agent() -> Result<()> {
     let dropped = || -> Result<Option<()>> {
         CgroupGuard::create(&hierarchy)?.end()?;
         let text = get(agent.address, "/metrics")?;
-        let count = text.lines().find_map(|line| line.strip_prefix("sandprobe_stream_events_dropped_total "));
+        let count = text
+            .lines()
+            .find_map(|line| line.strip_prefix("sandprobe_stream_events_dropped_total{why=\"slow\"} "));
         Ok((count.context("the counter is missing")? != "0").then_some(()))
     };
     clock::poll("events are dropped", machine::patience(), dropped)?;

@@ -99,7 +99,10 @@ impl Place {
 
     pub(super) fn write(&mut self, job: Job) -> io::Result<()> {
         let done = match job {
-            Job::Begin { entries, at } => self.begin(entries, at),
+            Job::Begin { entries, at, boot_wall_ns } => {
+                self.header.boot_wall_ns = boot_wall_ns;
+                self.begin(entries, at)
+            }
             Job::Add(calls) => self.add(&calls),
             Job::Remove(entries) => self.remove(entries),
         };

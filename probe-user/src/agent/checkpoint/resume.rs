@@ -34,6 +34,8 @@ const AHEAD: usize = 256;
 pub(crate) struct Kept {
     path: PathBuf,
     settings: Settings,
+    /// That of the last agent, which a later call may change. An event that is told again has the same time.
+    boot_wall_ns: i64,
     calls: Receiver<Result<Option<Call>, ReadError>>,
 }
 
@@ -87,7 +89,8 @@ fn read(path: &Path, header: &Header) -> io::Result<Option<Kept>> {
     })?;
     match ready.recv_timeout(PATIENCE) {
         Ok(Ok(found)) if found.boot_id == header.boot_id => {
-            Ok(Some(Kept { path: path.to_owned(), settings: found.settings, calls: given }))
+            let Header { settings, boot_wall_ns, .. } = found;
+            Ok(Some(Kept { path: path.to_owned(), settings, boot_wall_ns, calls: given }))
         }
         // What an agent knew of an earlier boot is over.
         Ok(Ok(_) | Err(None)) => Ok(None),
@@ -112,8 +115,9 @@ impl Kept {
         told: impl Fn(Option<RingsRead>) -> Option<u64>,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, WriteError> {
-        let settings = session.engine().settings().clone();
+        let (settings, boot_wall_ns) = (session.engine().settings().clone(), session.boot_wall_ns());
         session.renew(self.settings.clone());
+        session.set_boot_wall_ns(self.boot_wall_ns);
         let mut reading = Reading::default();
         let mut end = loop {
             match self.calls.recv_timeout(PATIENCE) {
@@ -129,6 +133,7 @@ impl Kept {
                 Err(RecvTimeoutError::Disconnected) => break Some("its reader ended".to_owned()),
             }
         };
+        session.set_boot_wall_ns(boot_wall_ns);
         let mut last = reading.whole();
         if last.is_some_and(|last| last > now + AHEAD_OF_NOW) {
             (last, end) = (None, Some("its time is in the future".to_owned()));

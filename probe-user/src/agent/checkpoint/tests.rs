@@ -123,6 +123,32 @@ fn the_next_agent_goes_on_with_the_state_and_repeats_no_event() {
     assert!(text.contains("\"inode\":1008") && text.lines().count() == 1, "{text}");
 }
 
+/// Two readings of the clocks are never quite the same, and the clock may have been set since the agent began.
+#[test]
+fn an_event_that_is_told_again_has_the_same_time() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (mut checkpoint, _) = open(dir.path());
+    let set = |at, boot_wall_ns| {
+        let fact = Fact::Clock { boot_wall_ns };
+        [Call::Observe(Observation { at: Timestamp(at * SECOND), origin: Origin::Agent, fact })]
+    };
+    let mut before = session();
+    call(&mut before, set(1, 50).into_iter().chain(made(2)));
+    before.output().clear();
+    checkpoint.update(Timestamp(2 * SECOND), &mut before, true);
+    call(&mut before, made(3).into_iter().chain(set(4, 70)).chain(made(5)));
+    let told = before.output().clone();
+    kill(checkpoint, &mut before);
+
+    let (checkpoint, kept) = open(dir.path());
+    let mut after =
+        Session::new(&Header { boot_wall_ns: 71, ..header("b") }, Filter::default(), Box::new(Jsonl));
+    kept.expect("it is there").resume(&mut after, |_| Some(1), NOW).expect("it is not recorded");
+    assert_eq!(String::from_utf8_lossy(after.output()), String::from_utf8_lossy(&told));
+    assert_eq!(after.boot_wall_ns(), 71, "its own events have its own");
+    kill(checkpoint, &mut after);
+}
+
 /// At the end the agent gives the engine a time in the future, so that it tells what it holds back.
 #[test]
 fn an_agent_that_ends_in_order_was_there_until_its_end() {

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod banner;
+mod log;
 mod open_files;
 mod opened;
 mod serve;
@@ -40,6 +41,9 @@ pub(in crate::cli) struct Run {
 
     #[command(flatten)]
     serve: serve::ServeArgs,
+
+    #[command(flatten)]
+    log: log::LogArgs,
 
     /// Also record everything into this file, for "replay" and "boot --replay"; an existing file is replaced
     #[arg(long, value_name = "FILE")]
@@ -150,6 +154,7 @@ impl Run {
             past: self.state.dir(),
             pins: Some(&self.pins),
             serve: Some(&self.serve),
+            log: self.log.file(),
             banner: true,
             ends_with_recording: false,
             outlives_terminal: true,
@@ -168,6 +173,7 @@ impl Watch {
             past: Some(STATE_DIR.as_ref()),
             pins: None,
             serve: None,
+            log: None,
             banner: false,
             ends_with_recording: false,
             outlives_terminal: false,
@@ -186,6 +192,7 @@ impl Record {
             past: Some(STATE_DIR.as_ref()),
             pins: None,
             serve: None,
+            log: None,
             banner: false,
             ends_with_recording: true,
             outlives_terminal: false,

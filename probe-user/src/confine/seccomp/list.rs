@@ -210,7 +210,7 @@ const OLD_LOOK: &[Call] = calls![
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_LOOK: &[Call] = &[];
 
-/// Writing the state directory's files.
+/// Writing files of the state directory, or the log's.
 const KEEP: Group = Group {
     purpose: "keeping files",
     calls: &[
@@ -293,7 +293,7 @@ pub(super) fn of(role: Role) -> &'static [&'static Group] {
     match role {
         Role::Netlink => &[&COMMON, &LOOK, &TALK],
         Role::Files => &[&COMMON, &LOOK, &TALK, &ASK],
-        Role::Store => &[&COMMON, &KEEP],
+        Role::Store | Role::Log => &[&COMMON, &KEEP],
         Role::Writer => &[&COMMON],
         Role::Agent => &[&COMMON, &LOOK, &TALK, &COUNT],
         Role::Server => &[&COMMON, &LOOK, &TALK, &ANSWER],

@@ -50,8 +50,10 @@ pub(crate) struct StreamState<'a> {
 pub enum MissedBecause {
     /// The client came back when they had left the buffer.
     Late,
-    /// The client did not keep up; or standard output could not be written, as on a full disk.
+    /// The client did not keep up; or standard output or the log file could not be written, as on a full disk.
     Slow,
+    /// There were more events than `--event-rate` allows.
+    Rate,
     /// The place that the client gave is of another run of the agent.
     OtherRun,
 }

@@ -18,8 +18,10 @@ pub struct AgentStats {
     pub queues: Vec<Queue>,
     /// System calls that the agent's confinement refused.
     pub refused: u64,
-    /// Events that were not written to standard output.
+    /// Events that were not written to the stream, because nobody read it or there was no room.
     pub dropped: u64,
+    /// Events that `--event-rate` left out of the stream.
+    pub left_out: u64,
     /// The files of the state directory, each after its first write.
     pub state_writes: Vec<StateWrite>,
     pub process: Option<Process>,

@@ -446,9 +446,9 @@ pub(crate) const DROPPED_QUESTIONS: Family = counter(
 );
 pub(crate) const DROPPED: Family = counter(
     "sandprobe_stream_events_dropped_total",
-    &[],
-    "Events that were not written to standard output, because nothing read it or because it could not be written, as on a \
-     full disk; the API has them all the same.",
+    &["why"],
+    "Events that were not written to standard output or the log file: slow, because nothing read it or because it could not \
+     be written, as on a full disk; rate, because there were more than --event-rate allows. The API has them all the same.",
 );
 pub(crate) const STATE_WRITTEN: Family = gauge(
     "sandprobe_state_last_write_successful",

@@ -204,7 +204,8 @@ impl Gauges {
         self.probe.netns_untracked.raise(&[], real(own.probe.netns_untracked));
         self.probe.not_kept.raise(&[], real(own.probe.not_kept));
         self.agent.refused.raise(&[], real(own.refused));
-        self.agent.dropped.raise(&[], real(own.dropped));
+        self.agent.dropped.raise(&["slow"], real(own.dropped));
+        self.agent.dropped.raise(&["rate"], real(own.left_out));
         self.reading.hanging.set_one(Some(real(own.reading.hanging)));
         self.reading.oldest_question.set_one(Some(own.reading.oldest_question.as_secs_f64()));
         self.reading.dropped_questions.raise(&[], real(own.reading.dropped_questions));

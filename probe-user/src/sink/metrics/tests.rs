@@ -275,6 +275,7 @@ fn what_others_count_only_grows() {
         server: ServerStats { stale: true, certificate_expires: Some(4_948_905_001) },
         refused: 3,
         dropped: 7,
+        left_out: 2,
         state_writes: vec![
             StateWrite { file: "findings", failures: 5, has_succeeded: false },
             StateWrite { file: "history", failures: 0, has_succeeded: true },
@@ -295,7 +296,7 @@ fn what_others_count_only_grows() {
     assert_eq!(found["sandprobe_netns_untracked_total"], 8.0);
     assert_eq!(found["sandprobe_program_table_full_total"], 9.0);
     assert_eq!(found["sandprobe_system_calls_refused_total"], 3.0);
-    assert_eq!(found["sandprobe_stream_events_dropped_total"], 7.0);
+    assert_eq!(found[r#"sandprobe_stream_events_dropped_total{why="slow"}"#], 7.0);
     assert_eq!(found["sandprobe_node_files_hanging"], 2.0);
     assert_eq!(found["sandprobe_oldest_question_age_seconds"], 1.5);
     assert_eq!(found["sandprobe_questions_dropped_total"], 4.0);

@@ -15,7 +15,7 @@ use std::{
 
 use tracing::warn;
 
-use super::Terminal;
+use super::{Destination, Terminal};
 
 /// The error of a write to a failing disk, or to a terminal that was closed (`asm-generic/errno-base.h`).
 pub(super) const EIO: i32 = 5;
@@ -23,17 +23,17 @@ pub(super) const EIO: i32 = 5;
 /// The time between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Writes to standard output.
+/// Writes the stream.
 pub(super) struct Retrying<W> {
     to: W,
-    terminal: Terminal,
+    destination: Destination,
     pause: Duration,
     is_blocked: Arc<AtomicBool>,
 }
 
 impl<W> Retrying<W> {
-    pub(super) fn new(to: W, terminal: Terminal) -> Self {
-        Self { to, terminal, pause: PAUSE, is_blocked: Arc::default() }
+    pub(super) fn new(to: W, destination: Destination) -> Self {
+        Self { to, destination, pause: PAUSE, is_blocked: Arc::default() }
     }
 
     /// Whether the last try failed.
@@ -47,11 +47,12 @@ impl<W: Write> Write for Retrying<W> {
         loop {
             let written = self.to.write(bytes);
             match &written {
-                Err(error) if may_pass(error, self.terminal) => {
+                Err(error) if may_pass(error, self.destination.terminal) => {
                     if !self.is_blocked.swap(true, Ordering::Relaxed) {
                         warn!(
-                            "cannot write to standard output: {error}; until it can be written, events wait in memory, \
-                             and those for which there is no room are dropped"
+                            "cannot write to {}: {error}; until it can be written, events wait in memory, and those for \
+                             which there is no room are dropped",
+                            self.destination.name
                         );
                     }
                     thread::sleep(self.pause);
@@ -59,7 +60,7 @@ impl<W: Write> Write for Retrying<W> {
                 }
                 // A full disk takes the first part of what is written.
                 Ok(length) if *length == bytes.len() && self.is_blocked.swap(false, Ordering::Relaxed) => {
-                    warn!("standard output can be written again");
+                    warn!("{} can be written again", self.destination.name);
                 }
                 Ok(_) | Err(_) => {}
             }
@@ -91,7 +92,7 @@ mod tests {
         time::Duration,
     };
 
-    use super::{EIO, Retrying, Terminal};
+    use super::{Destination, EIO, Retrying, Terminal};
 
     /// A disk with room for a few bytes. After some failed tries it has room for that many more.
     struct Disk {
@@ -121,7 +122,7 @@ mod tests {
 
     fn retrying(error: fn() -> io::Error, terminal: Terminal) -> Retrying<Disk> {
         let disk = Disk { bytes: Vec::new(), room: 5, failures: 0, error };
-        Retrying { pause: Duration::ZERO, ..Retrying::new(disk, terminal) }
+        Retrying { pause: Duration::ZERO, ..Retrying::new(disk, Destination::standard_output(terminal)) }
     }
 
     #[test]

@@ -22,6 +22,7 @@ use tracing::warn;
 
 use super::{
     banner,
+    log::LogArgs,
     opened::{Opened, Start, tell},
     serve, signals,
 };
@@ -38,6 +39,7 @@ use crate::{
         stats::{self, StatsCollector},
     },
     cli::{
+        args::Form,
         on_node::{
             doctor,
             node::{
@@ -58,11 +60,12 @@ use crate::{
     session::Session,
     sink::{
         doctor::Report,
+        escape::escaped,
         findings_file::FindingsFile,
         history::writer::BootHistoryWriter,
         serve::reload::Bell,
         state_writes::{StateFile, StateWrites},
-        stream::{Stream, Terminal},
+        stream::{Destination, Stream, Terminal},
         write_queue::WriteQueue,
     },
     source::{
@@ -140,6 +143,7 @@ impl<'a> Assembly<'a> {
         let listeners = opened.server.as_ref().map(|(listeners, _)| listeners);
         let needs = Needs {
             state_dir: start.state_dir.map(Path::to_owned),
+            log_dir: start.log.map(LogArgs::dir),
             socket: listeners.and_then(|it| Some(it.socket.as_ref()?.path().to_owned())),
             netlink: hooks.netlink.is_some(),
         };
@@ -150,6 +154,9 @@ impl<'a> Assembly<'a> {
             tell(&said);
             tell(&format!("confined: {}\n", confinement.confined()));
             tell(&opened.served_at());
+            if let Some(log) = start.log {
+                tell(&format!("events go to {}\n", escaped(&log.name())));
+            }
         }
         Ok(Self { start, opened, hooks, report, confinement, signals, shared: Shared::new() })
     }
@@ -208,8 +215,13 @@ impl<'a> Assembly<'a> {
     }
 
     fn session(&self) -> Session {
-        let Start { shown, .. } = self.start;
-        Session::new(&self.opened.header, shown.filter(), output::format(shown.output))
+        let Start { shown, log, .. } = self.start;
+        let form = if log.is_some() { Form::Json } else { shown.output };
+        let mut session = Session::new(&self.opened.header, shown.filter(), output::format(form));
+        if let Some(rate) = shown.rate() {
+            session.limit(rate);
+        }
+        session
     }
 
     /// The recording, which begins before the first call.
@@ -311,8 +323,15 @@ impl<'a> Assembly<'a> {
         Ok(Some(self.confinement.start(Role::Store, open)?.context(THREAD)?))
     }
 
-    /// Standard output, written by a thread.
-    fn stream(&self) -> anyhow::Result<Stream> {
+    /// The log file or standard output, written by a thread.
+    fn stream(&mut self) -> anyhow::Result<Stream> {
+        let page = self.hooks.drain.page().clone();
+        let told = move |seq| page.tell(seq);
+        if let (Some(args), Some(file)) = (self.start.log, self.opened.log.take()) {
+            let destination = Destination { name: args.name(), terminal: Terminal::None };
+            let start = || Stream::spawn(file, destination, told);
+            return self.confinement.start(Role::Log, start)?.context(THREAD);
+        }
         // A copy of the descriptor, which goes around the line buffer of the standard library.
         let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
         let terminal = match (io::stdout().is_terminal(), self.start.outlives_terminal) {
@@ -320,8 +339,8 @@ impl<'a> Assembly<'a> {
             (true, false) => Terminal::EndsRun,
             (true, true) => Terminal::Outlived,
         };
-        let page = self.hooks.drain.page().clone();
-        let start = || Stream::spawn(File::from(stdout), terminal, move |seq| page.tell(seq));
+        let destination = Destination::standard_output(terminal);
+        let start = || Stream::spawn(File::from(stdout), destination, told);
         self.confinement.start(Role::Writer, start)?.context(THREAD)
     }
 
@@ -333,6 +352,7 @@ impl<'a> Assembly<'a> {
             batches: feed.gauge(),
             unreadable: Arc::clone(unreadable),
             dropped: stream.dropped(),
+            left_out: session.left_out(),
             reading: Arc::clone(reading),
             server: listeners.reload.shown(),
             state: state_writes.clone(),

@@ -7,6 +7,7 @@ use tracing::warn;
 
 use super::{
     Cri, ProbeArgs,
+    log::LogArgs,
     serve::{self, ServeArgs},
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     },
     engine::Settings,
     recording::Header,
-    sink::{metrics::Metrics, serve::Listeners},
+    sink::{log_file::LogFile, metrics::Metrics, serve::Listeners},
     source::{
         backfill::store::Declared,
         host::HostRoot,
@@ -49,6 +50,8 @@ pub(super) struct Start<'a> {
     pub(super) pins: Option<&'a PinArgs>,
     /// The addresses of the API.
     pub(super) serve: Option<&'a ServeArgs>,
+    /// The file that has the stream instead of standard output.
+    pub(super) log: Option<&'a LogArgs>,
     /// Whether to print the hooks at the start and the totals at the end.
     pub(super) banner: bool,
     /// Whether the run ends when the recording does.
@@ -64,6 +67,8 @@ pub(super) struct Opened {
     pub(super) header: Header,
     /// The file of the recording.
     pub(super) file: Option<File>,
+    /// The file of the stream.
+    pub(super) log: Option<LogFile>,
     /// How many boots the history keeps.
     pub(super) boots: usize,
     /// The labels of this boot.
@@ -88,6 +93,7 @@ impl Start<'_> {
         }
         warn_of_absent(&stores, &place.root);
         let file = self.file.map(create).transpose()?;
+        let log = self.log.map(LogArgs::open).transpose()?;
         let settings = Settings {
             hold: self.probe.hold,
             limits: config.limits(),
@@ -100,7 +106,7 @@ impl Start<'_> {
         let boots = config.boots();
         let mut labels = config.boot_labels;
         labels.extend(self.probe.boot_labels.iter().cloned());
-        Ok(Opened { place, stores, header, file, boots, labels, follows_runtimes, server, pins })
+        Ok(Opened { place, stores, header, file, log, boots, labels, follows_runtimes, server, pins })
     }
 
     pub(super) fn load(&self, opened: &Opened) -> anyhow::Result<Probe> {

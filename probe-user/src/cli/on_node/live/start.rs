@@ -46,7 +46,10 @@ impl Start<'_> {
     fn ended(&self, result: Result<(), AgentError>) -> anyhow::Result<ExitStatus> {
         match result {
             Ok(()) => Ok(ExitStatus::Ok),
-            Err(AgentError::Stream(error)) => match output::reader(Err(error))? {
+            Err(AgentError::Stream { to, error }) if self.log.is_some() => {
+                Err(error).with_context(|| format!("cannot write to {to}"))
+            }
+            Err(AgentError::Stream { error, .. }) => match output::reader(Err(error))? {
                 Reader::Gone if self.outlives_terminal => {
                     say(
                         "nobody reads standard output any more, so the run has ended; redirect it to /dev/null to keep it running",
@@ -61,7 +64,7 @@ impl Start<'_> {
                 Ok(ExitStatus::Incomplete)
             }
             Err(
-                error @ (AgentError::Unread(_)
+                error @ (AgentError::Unread { .. }
                 | AgentError::Unrecordable(_)
                 | AgentError::Sources
                 | AgentError::Blind),

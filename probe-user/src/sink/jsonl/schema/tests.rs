@@ -14,7 +14,7 @@ use crate::{
     model::change::Output,
     recording::Reader,
     sink::{
-        Format as _, Label,
+        Format as _, Label, Missing,
         jsonl::{Jsonl, finding::tests as findings, start::Line, tests as changes},
     },
 };
@@ -52,7 +52,7 @@ fn each_kind_of_event_matches_with_all_its_members() {
         matches(&schema, &serde_json::from_str(&line).expect("JSON"));
     }
     let mut missed = Vec::new();
-    Jsonl.missed(3, &changes::label(), &mut missed);
+    Jsonl.missed(3, Missing::Unwritten, &changes::label(), &mut missed);
     matches(&schema, &serde_json::from_slice(&missed).expect("JSON"));
 }
 

@@ -1,0 +1,55 @@
+//! The flags of the log file.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, value_parser};
+
+use crate::{
+    sink::log_file::{LogFile, Rotation},
+    size::size,
+};
+
+#[derive(Debug, Args)]
+pub(super) struct LogArgs {
+    /// Write the events to this file, as JSON lines, and not to standard output; in a directory of its own
+    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    log_file: Option<PathBuf>,
+
+    /// The size at which the log file is renamed to FILE.1 and begun anew (512KiB, 10MiB, 1GiB)
+    #[arg(long, value_name = "SIZE", default_value = "10MiB", requires = "log_file", value_parser = size)]
+    log_size: u64,
+
+    /// How many renamed log files to keep; FILE.1 is the newest
+    #[arg(long, value_name = "N", default_value = "5", requires = "log_file", value_parser = value_parser!(u32).range(..=1000))]
+    log_keep: u32,
+}
+
+impl LogArgs {
+    /// If there is a log file.
+    pub(super) fn file(&self) -> Option<&Self> {
+        self.log_file.as_ref().map(|_| self)
+    }
+
+    fn path(&self) -> &Path {
+        self.log_file.as_deref().unwrap_or(Path::new(""))
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.path().display().to_string()
+    }
+
+    /// The directory of the file.
+    pub(super) fn dir(&self) -> PathBuf {
+        match self.path().parent() {
+            Some(dir) if dir != Path::new("") => dir.to_owned(),
+            _ => PathBuf::from("."),
+        }
+    }
+
+    pub(super) fn open(&self) -> anyhow::Result<LogFile> {
+        let rotation = Rotation { size: self.log_size, keep: self.log_keep };
+        let file = LogFile::open(self.path(), rotation);
+        file.with_context(|| format!("cannot use the log file {}", self.path().display()))
+    }
+}

@@ -1,0 +1,47 @@
+//! At most so many events a minute in the stream. A burst may use the whole minute at once.
+
+use std::num::NonZero;
+
+use crate::model::{
+    change::{Change, ChangeKind},
+    time::Timestamp,
+};
+
+/// Nanoseconds.
+const MINUTE: u64 = 60_000_000_000;
+
+#[derive(Debug)]
+pub(crate) struct Rate {
+    /// The time that an event uses up, in nanoseconds.
+    cost: u64,
+    /// The time that is left, in nanoseconds: a minute at most.
+    left: u64,
+    /// The latest event.
+    at: Timestamp,
+}
+
+impl Rate {
+    pub(crate) fn new(per_minute: NonZero<u32>) -> Self {
+        let cost = MINUTE / u64::from(per_minute.get());
+        Self { cost, left: MINUTE, at: Timestamp::ZERO }
+    }
+
+    /// Whether there is room for this event. There is for each finding and each gap, which are few.
+    pub(crate) fn allows(&mut self, change: &Change) -> bool {
+        self.left = self.left.saturating_add(change.at.0.saturating_sub(self.at.0)).min(MINUTE);
+        self.at = self.at.max(change.at);
+        let left = self.left.checked_sub(if is_free(&change.what) { 0 } else { self.cost });
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+}
+
+fn is_free(what: &ChangeKind) -> bool {
+    matches!(
+        what,
+        ChangeKind::Gap { .. }
+            | ChangeKind::FindingOpened(_)
+            | ChangeKind::FindingConfirmed(_)
+            | ChangeKind::FindingClosed(_)
+    )
+}
