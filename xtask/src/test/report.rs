@@ -19,6 +19,8 @@ pub(super) struct Tier {
     name: &'static str,
     begun: Instant,
     took: Duration,
+    /// The steps that took a minute or more, for whoever has to make a run shorter.
+    long: Vec<String>,
     tally: Tally,
     /// What was said of each failure, for the end.
     failures: Vec<String>,
@@ -42,6 +44,7 @@ impl Report {
             name,
             begun: Instant::now(),
             took: Duration::ZERO,
+            long: Vec::new(),
             tally: Tally::default(),
             failures: Vec::new(),
             deadline: self.deadline,
@@ -52,7 +55,7 @@ impl Report {
         self.tiers.push(tier);
     }
 
-    /// Prints again what was said of failures, then every tier with its time and, at the very end, the whole; true when
+    /// Prints again what was said of failures, then every tier with its time and its long steps and, at the very end, the whole; true when
     /// nothing failed.
     pub(super) fn close(&self) -> bool {
         for line in self.tiers.iter().flat_map(|tier| &tier.failures) {
@@ -60,6 +63,7 @@ impl Report {
         }
         println!();
         for tier in &self.tiers {
+            tier.long.iter().for_each(|step| println!("  {step}"));
             println!("{:<24} {:>9}  {}", tier.name, Seconds(tier.took).to_string(), tier.tally);
         }
         let total = self.tiers.iter().fold(Tally::default(), |sum, tier| sum.plus(tier.tally));
@@ -90,7 +94,7 @@ impl Tier {
                 None
             }
         };
-        Self::took(name, begun.elapsed());
+        self.took(name, begun.elapsed());
         done
     }
 
@@ -99,7 +103,7 @@ impl Tier {
         println!("-- {name}");
         let mut step = Step { name: name.to_owned(), command, limit, runners };
         let came = step.run(self.deadline, Output::Standard, |line| println!("{line}"));
-        Self::took(name, came.took);
+        self.took(name, came.took);
         self.count(name, &came)
     }
 
@@ -113,7 +117,7 @@ impl Tier {
                 for line in lines {
                     println!("{line}");
                 }
-                Self::took(&name, came.took);
+                self.took(&name, came.took);
                 let is_good = self.count(&name, &came);
                 if let Some(good) = good.get_mut(at) {
                     *good = is_good;
@@ -123,9 +127,11 @@ impl Tier {
         good
     }
 
-    /// Says what a step cost, for whoever has to make a run shorter.
-    fn took(name: &str, took: Duration) {
+    fn took(&mut self, name: &str, took: Duration) {
         println!("-- {name}: {}", Seconds(took));
+        if took >= Duration::from_secs(60) {
+            self.long.push(format!("{:>8}  {name}", Seconds(took).to_string()));
+        }
     }
 
     fn count(&mut self, name: &str, came: &Came) -> bool {
