@@ -154,6 +154,7 @@ impl Agent {
             if now >= clock_due {
                 clock_due = now + CLOCK_PERIOD;
                 self.look_at_the_clock(now)?;
+                self.session.say_left_out(now, false);
             }
             self.update_files(now);
             self.write(now)?;
@@ -183,6 +184,7 @@ impl Agent {
         // have come for which it is.
         let hold = if self.outlets.has_successor() { Duration::ZERO } else { self.session.hold() };
         self.call(Call::Advance(clock::now() + hold))?;
+        self.session.say_left_out(clock::now(), true);
         self.write(clock::now())
     }
 

@@ -69,6 +69,11 @@ impl Session {
         self.lines.limit(rate);
     }
 
+    /// Says in the stream how many events the rate has left out, once there would be room for one, or at the end.
+    pub(crate) fn say_left_out(&mut self, now: Timestamp, is_end: bool) {
+        self.lines.say_left_out(now, is_end, &self.label);
+    }
+
     /// The counter of events that were left out.
     pub(crate) fn left_out(&self) -> Arc<AtomicU64> {
         self.lines.left_out()

@@ -1,16 +1,17 @@
 //! The events in a log file that is renamed when it is full, while agents are killed.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
 };
 
 use anyhow::{Context as _, Result, ensure};
+use nix::unistd::{Uid, chown};
 use serde_json::Value;
 use tests::{
-    machine,
+    clock, machine,
     succession::{End, Place, Run, check_numbers},
 };
 
@@ -21,8 +22,9 @@ const SIZE: u64 = 16 << 10;
 /// A line is shorter, in bytes.
 const LINE: u64 = 4 << 10;
 
-fn run(place: &Place, file: &Path) -> Result<Run> {
-    let errors = file.with_extension("err");
+/// Starts an agent with this log file. What it says goes to a file in the directory `said`.
+fn run(place: &Place, file: &Path, said: &Path) -> Result<Run> {
+    let errors = said.join("said");
     let mut command = place.command("run")?;
     command.args(["--listen", "none", "--socket", "none", "--log-size", "16KiB", "--log-keep", "1000"]);
     command.arg("--state-dir").arg(place.state()).arg("--log-file").arg(file);
@@ -41,10 +43,10 @@ fn files(newest: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_log_has_each_event_whole_whatever_becomes_of_the_agents() -> Result<()> {
-    let (place, folder) = (Place::new()?, tempfile::tempdir()?);
+    let (place, folder, said) = (Place::new()?, tempfile::tempdir()?, tempfile::tempdir()?);
     let file = folder.path().join("events");
     for end in [End::Killed, End::Killed, End::Stopped] {
-        let mut agent = run(&place, &file)?;
+        let mut agent = run(&place, &file, said.path())?;
         agent.attached()?;
         make_namespaces(machine::share_of(100))?;
         agent.end(end)?;
@@ -63,5 +65,43 @@ fn a_log_has_each_event_whole_whatever_becomes_of_the_agents() -> Result<()> {
     let (events, _) = check_numbers(events)?;
     let made = events.iter().filter(|event| event["event"] == "netns.created").count();
     ensure!(made >= 3 * machine::share_of(100), "{made} namespaces");
+    Ok(())
+}
+
+#[test]
+fn as_long_as_something_is_in_its_place_events_wait() -> Result<()> {
+    let (place, folder, said) = (Place::new()?, tempfile::tempdir()?, tempfile::tempdir()?);
+    let file = folder.path().join("events");
+    let mut agent = run(&place, &file, said.path())?;
+    agent.attached()?;
+    fs::remove_file(&file)?;
+    fs::create_dir(&file)?;
+    let errors = agent.errors.clone();
+    clock::poll("what is wrong", machine::patience(), || {
+        make_namespaces(1)?;
+        Ok(fs::read_to_string(&errors)?.contains("cannot write to").then_some(()))
+    })?;
+    make_namespaces(machine::share_of(20))?;
+    fs::remove_dir(&file)?;
+    clock::poll("what has waited", machine::patience(), || {
+        let texts = files(&file).into_iter().filter_map(|file| fs::read_to_string(file).ok());
+        let made: usize = texts.map(|text| text.matches("netns.created").count()).sum();
+        Ok((made > machine::share_of(20)).then_some(()))
+    })?;
+    let status = agent.end(End::Stopped)?;
+    ensure!(status.success(), "{status}: {}", fs::read_to_string(&errors)?);
+    Ok(())
+}
+
+/// The thread that writes has no rights there that root's threads have.
+#[test]
+fn a_directory_that_is_not_roots_is_refused() -> Result<()> {
+    let (place, folder, said) = (Place::new()?, tempfile::tempdir()?, tempfile::tempdir()?);
+    chown(folder.path(), Some(Uid::from_raw(65534)), None)?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+    let mut agent = run(&place, &folder.path().join("events"), said.path())?;
+    let (status, said) = (agent.child.wait()?, fs::read_to_string(&agent.errors)?);
+    let told = said.lines().last().unwrap_or_default();
+    ensure!(status.code() == Some(2) && told.contains("must belong to root"), "{status}: {said}");
     Ok(())
 }

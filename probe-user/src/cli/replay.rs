@@ -62,6 +62,7 @@ impl Replay {
             Err(ReplayError::Make(Stopped::Failed(error))) => return Err(error),
             Err(ReplayError::Read(error)) => Some(error),
         };
+        session.say_left_out(session.engine().now(), true);
         // Complete events are printed before the error.
         match write(session.output()) {
             Ok(()) => {}

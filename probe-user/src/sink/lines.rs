@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{Format, Label, Missing, Sink, filter::Filter, rate::Rate};
-use crate::model::change::Change;
+use crate::model::{change::Change, time::Timestamp};
 
 /// The lines that were not taken yet. The owner of the destination takes them.
 pub(crate) struct Lines {
@@ -42,6 +42,14 @@ impl Lines {
     /// The bytes made so far. The caller empties them.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
+    }
+
+    /// Says how many changes the rate has left out, if there would be room for one now, or at the end.
+    pub(crate) fn say_left_out(&mut self, now: Timestamp, is_end: bool, label: &Label) {
+        let has_room = self.rate.as_ref().is_some_and(|rate| rate.has_room(now));
+        if self.left_out > 0 && (has_room || is_end) {
+            self.format.missed(mem::take(&mut self.left_out), Missing::Rate, label, &mut self.bytes);
+        }
     }
 
     /// A line that says how many changes were not written before the next one.
@@ -121,6 +129,13 @@ mod tests {
         assert_eq!(tell(10, 5000, other), "Rate:1 10 ");
         let burst: String = (11..=20).map(|seq| tell(seq, 5000, other)).collect();
         assert_eq!(burst, "11 12 ");
+        let mut say = |second: u64, is_end| {
+            lines.say_left_out(Timestamp(second * 1_000_000_000), is_end, &label);
+            String::from_utf8(std::mem::take(lines.bytes())).expect("text")
+        };
+        assert_eq!(say(5019, false), "");
+        assert_eq!(say(5020, false), "Rate:8 ");
+        assert_eq!(say(5021, true), "", "it was said");
         assert_eq!(left_out.load(Ordering::Relaxed), 2 + 1 + 1 + 8);
     }
 }

@@ -1,15 +1,18 @@
 //! A file of whole lines that is renamed when it is full, and begun anew: `FILE` becomes `FILE.1`, that becomes `FILE.2`,
 //! and the oldest is removed. Programs that follow a log know renamed files by their inode.
 //!
-//! If somebody else renames or removes the file, as logrotate does, it is begun anew too.
+//! If somebody else renames or removes the file, as logrotate does, it is begun anew too. As long as it cannot be, nothing is
+//! written: what goes to a file without a name is lost.
 //!
-//! **Invariant:** a line is never in two files. So a file is larger than its size by less than a line.
+//! **Invariant:** a line is whole in one file. So a file is larger than its size by less than a line.
 
 use std::{
+    borrow::Cow,
     ffi::OsString,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, Permissions, TryLockError},
     io::{self, Read, Seek as _, SeekFrom, Write},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    mem,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -18,7 +21,8 @@ use tracing::warn;
 
 /// How often the file is looked for under its name, while lines come.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-
+/// Only the owner may read it: arguments of processes may hold secrets.
+const MODE: u32 = 0o600;
 /// How each event's line begins.
 const EVENT: &[u8] = br#"{"schema":"#;
 /// A line is shorter.
@@ -41,88 +45,152 @@ pub(crate) struct LogFile {
     len: u64,
     /// From this length on, the file is full. It is more than its size after it could not be renamed.
     full_at: u64,
-    /// Whether the last line is whole.
-    is_at_line_start: bool,
+    /// The begin of a line whose end has not come.
+    begun: Vec<u8>,
+    /// How many bytes of the lines that are being written are in the file.
+    done: usize,
     /// When to look for the file under its name.
     look_due: Instant,
-    /// A failure was logged already.
+    /// That it cannot be renamed was logged.
     warned: bool,
 }
 
 impl LogFile {
-    /// Opens the file, or makes it for its owner alone: arguments of processes may hold secrets. An event's line that was cut
-    /// off, as by a power loss, is removed: the event is told again.
+    /// Opens the file or makes it. An event's line that was cut off, by a kill or a full disk, is removed: an agent that goes
+    /// on with the last one's state tells the event again.
     pub(crate) fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
         let mut file = create(path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(io::Error::other("another agent writes it")),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => {}
+        }
+        file.set_permissions(Permissions::from_mode(MODE))?;
         end_line(&mut file)?;
         let len = file.metadata()?.len();
-        Ok(Self {
+        let log = Self {
             path: path.to_owned(),
             rotation,
             file,
             len,
             full_at: rotation.size,
-            is_at_line_start: true,
+            begun: Vec::new(),
+            done: 0,
             look_due: Instant::now() + LOOK_PERIOD,
             warned: false,
-        })
+        };
+        log.tidy()?;
+        Ok(log)
     }
 
-    /// Renames the file and those before it, and begins a new one.
+    /// Tries what it takes to begin the file anew, with the rights of the calling thread.
+    pub(crate) fn try_rights(&self) -> io::Result<()> {
+        let (tried, renamed) = (self.beside("try"), self.beside("tried"));
+        fs::remove_file(&tried).or_else(ignore_absence)?;
+        create(&tried)?;
+        fs::rename(&tried, &renamed)?;
+        fs::remove_file(&renamed)
+    }
+
+    /// Renames what a killed agent left half renamed, and removes more than is to be kept.
+    fn tidy(&self) -> io::Result<()> {
+        if self.numbered(0).exists() {
+            self.shift()?;
+        }
+        for number in self.rotation.keep + 1.. {
+            match fs::remove_file(self.numbered(number)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Renames the file and those before it, and begins a new one. If the file itself cannot be renamed, no other is.
     fn rotate(&mut self) -> io::Result<()> {
-        let Rotation { size, keep } = self.rotation;
-        for number in (1..keep).rev() {
-            rename(&self.numbered(number), &self.numbered(number + 1))?;
-        }
+        fs::rename(&self.path, self.numbered(0))?;
+        self.shift()?;
+        self.begin()
+    }
+
+    /// `FILE.0`, which is the file for a moment, becomes `FILE.1`. Those before it make room, up to the first number that is
+    /// free.
+    fn shift(&self) -> io::Result<()> {
+        let keep = self.rotation.keep;
         if keep == 0 {
-            fs::remove_file(&self.path)?;
-        } else {
-            rename(&self.path, &self.numbered(1))?;
+            return fs::remove_file(self.numbered(0));
         }
-        self.file = create(&self.path)?;
-        (self.len, self.full_at, self.warned) = (0, size, false);
+        let last = (1..keep).find(|number| !self.numbered(*number).exists()).unwrap_or(keep);
+        (0..last).rev().try_for_each(|number| fs::rename(self.numbered(number), self.numbered(number + 1)))
+    }
+
+    /// Begins the file, or goes on in one that somebody has put there.
+    fn begin(&mut self) -> io::Result<()> {
+        let file = create(&self.path)?;
+        // Only an agent that starts has to know whether another one writes the file.
+        file.try_lock().ok();
+        self.len = file.metadata()?.len();
+        (self.file, self.full_at, self.warned) = (file, self.rotation.size, false);
         Ok(())
     }
 
     /// `FILE.3`
     fn numbered(&self, number: u32) -> PathBuf {
+        self.beside(&number.to_string())
+    }
+
+    fn beside(&self, end: &str) -> PathBuf {
         let mut name = OsString::from(&self.path);
-        name.push(format!(".{number}"));
+        name.push(".");
+        name.push(end);
         name.into()
     }
 
-    /// Begins the file anew if its name is gone, or is another file's.
-    fn look(&mut self) -> io::Result<()> {
+    /// Whether the file still has its name.
+    fn is_named(&mut self) -> io::Result<bool> {
         let own = self.file.metadata()?;
-        let is_own = match fs::symlink_metadata(&self.path) {
-            Ok(named) => (named.dev(), named.ino()) == (own.dev(), own.ino()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error),
-        };
-        if !is_own {
-            self.file = create(&self.path)?;
-            (self.len, self.full_at) = (self.file.metadata()?.len(), self.rotation.size);
+        // Somebody may have emptied it, too.
+        self.len = own.len();
+        match fs::symlink_metadata(&self.path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
+            Err(error) => ignore_absence(error).map(|()| false),
+        }
+    }
+
+    /// Writes the rest of these lines. An error may pass: the next call goes on where this one stopped.
+    fn put(&mut self, lines: &[u8]) -> io::Result<()> {
+        while self.done < lines.len() {
+            if self.look_due <= Instant::now() {
+                if !self.is_named()? {
+                    self.begin()?;
+                    // A line that was begun in the file before is written whole in this one.
+                    self.done = begin_of_line(lines, self.done);
+                }
+                self.look_due = Instant::now() + LOOK_PERIOD;
+            }
+            if self.len >= self.full_at && self.done == begin_of_line(lines, self.done) {
+                self.renew();
+            }
+            // No further than the line with which it is full.
+            let rest = lines.get(self.done..).unwrap_or_default();
+            let room = usize::try_from(self.full_at.saturating_sub(self.len)).unwrap_or(usize::MAX).max(1);
+            let behind = rest.get(room - 1..).unwrap_or_default();
+            let end = behind.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| room + at);
+            let written = self.file.write(rest.get(..end).unwrap_or(rest))?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.done += written;
+            self.len += u64::try_from(written).unwrap_or_default();
         }
         Ok(())
     }
 
-    /// Before the first byte of a line.
-    fn begin_line(&mut self) {
-        let mut done = Ok(());
-        if self.look_due <= Instant::now() {
-            self.look_due = Instant::now() + LOOK_PERIOD;
-            done = self.look();
-        }
-        if done.is_ok() && self.len >= self.full_at {
-            done = self.rotate();
-            if done.is_err() {
-                // The lines go on into the same file.
-                self.full_at = self.len.saturating_add(self.rotation.size);
-            }
-        }
-        if let Err(error) = done
-            && !self.warned
-        {
+    /// If it cannot be renamed, the lines go on into the same file.
+    fn renew(&mut self) {
+        let Err(error) = self.rotate() else { return };
+        self.full_at = self.len.saturating_add(self.rotation.size);
+        if !self.warned {
             warn!("{} cannot be renamed and begun anew: {error}; it grows", self.path.display());
             self.warned = true;
         }
@@ -131,20 +199,20 @@ impl LogFile {
 
 impl Write for LogFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.is_at_line_start {
-            self.begin_line();
+        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1) else {
+            self.begun.extend(bytes);
+            return Ok(bytes.len());
+        };
+        let (begun, whole) = (mem::take(&mut self.begun), bytes.get(..end).unwrap_or(bytes));
+        let lines =
+            if begun.is_empty() { Cow::Borrowed(whole) } else { Cow::Owned([&begun, whole].concat()) };
+        if let Err(error) = self.put(&lines) {
+            // The same bytes come again.
+            (self.begun, self.look_due) = (begun, Instant::now());
+            return Err(error);
         }
-        // No further than the line with which it is full.
-        let room = usize::try_from(self.full_at.saturating_sub(self.len)).unwrap_or(usize::MAX);
-        let behind = bytes.get(room.saturating_sub(1)..).unwrap_or_default();
-        let end = behind.iter().position(|byte| *byte == b'\n').map(|at| room.max(1) + at);
-        let part = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or(bytes);
-        let written = self.file.write(part)?;
-        self.len += u64::try_from(written).unwrap_or_default();
-        if let Some(last) = written.checked_sub(1) {
-            self.is_at_line_start = part.get(last) == Some(&b'\n');
-        }
-        Ok(written)
+        self.done = 0;
+        Ok(end)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -152,19 +220,22 @@ impl Write for LogFile {
     }
 }
 
+/// Where the line begins that has the byte before `at`, unless that byte ends it.
+fn begin_of_line(lines: &[u8], at: usize) -> usize {
+    let before = lines.get(..at).unwrap_or(lines);
+    before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
+}
+
 fn create(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file =
-        OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(MODE).custom_flags(flags);
+    let file = options.open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no plain file")) }
 }
 
-/// One that is not there needs no new name.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::rename(from, to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+fn ignore_absence(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 /// Removes the beginning of an event behind the last whole line. Anything else there becomes a line: it is somebody's.
@@ -189,8 +260,9 @@ fn end_line(file: &mut File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::{
-        fs,
+        fs::{self, Permissions},
         io::Write as _,
+        os::unix::fs::PermissionsExt as _,
         path::{Path, PathBuf},
         time::Instant,
     };
@@ -221,21 +293,23 @@ mod tests {
     fn each_line_is_whole_in_one_file_and_the_oldest_files_go() {
         let folder = tempfile::tempdir().expect("a directory");
         let path = folder.path().join("events");
-        let mut file = open(&path);
+        let mut file = Some(open(&path));
         let event =
             |number: usize| r#"{"schema":1,"#.to_owned() + &"x".repeat(number % 17) + &number.to_string();
         let told: Vec<String> = (0..60).map(event).collect();
         let text: String = told.iter().map(|line| format!("{line}\n")).collect();
         // In pieces of any length, as a write may take only a part of a line.
         for (number, piece) in text.as_bytes().chunks(53).enumerate() {
-            file.write_all(piece).expect("written");
+            file.as_mut().expect("open").write_all(piece).expect("written");
             if number == 11 {
-                file = open(&path);
+                drop(file.take());
+                let mut next = open(&path);
                 // What was cut off comes again.
                 let whole = lines(&path, 3).last().expect("a line").clone();
                 let rest = &text[text.find(&format!("{whole}\n")).expect("it was told") + whole.len() + 1..];
                 let upto = 53 * (number + 1) - (text.len() - rest.len());
-                file.write_all(&rest.as_bytes()[..upto]).expect("written");
+                next.write_all(&rest.as_bytes()[..upto]).expect("written");
+                file = Some(next);
             }
         }
         let kept = lines(&path, 3);
@@ -281,21 +355,65 @@ mod tests {
     }
 
     #[test]
-    fn without_a_place_for_older_files_the_file_grows_and_no_line_is_lost() {
+    fn a_file_that_cannot_be_renamed_grows_and_the_older_ones_stay() {
         let folder = tempfile::tempdir().expect("a directory");
         let path = folder.path().join("events");
-        fs::create_dir(folder.path().join("events.1")).expect("a directory in its way");
-        let mut file = LogFile::open(&path, Rotation { keep: 1, ..ROTATION }).expect("a directory");
+        let mut file = open(&path);
+        let older = [1, 2, 3].map(|number| folder.path().join(format!("events.{number}")));
+        older.iter().for_each(|file| fs::write(file, file.to_str().expect("text")).expect("written"));
+        fs::create_dir(folder.path().join("events.0")).expect("a directory in its way");
         let line = "x".repeat(29) + "\n";
         for _ in 0..20 {
             file.write_all(line.as_bytes()).expect("written");
         }
         assert_eq!(fs::read_to_string(&path).expect("readable"), line.repeat(20));
-        fs::remove_dir(folder.path().join("events.1")).expect("removed");
+        for file in &older {
+            assert_eq!(fs::read_to_string(file).expect("readable"), file.to_str().expect("text"));
+        }
+        fs::remove_dir(folder.path().join("events.0")).expect("removed");
         for _ in 0..8 {
             file.write_all(line.as_bytes()).expect("written");
         }
         assert!(fs::read_to_string(&path).expect("readable").len() < 200, "it is begun anew");
+        assert_eq!(fs::read_to_string(&older[2]).expect("readable"), older[0].to_str().expect("text"));
+    }
+
+    /// A line that was cut by a full disk is written whole where the file is begun anew.
+    #[test]
+    fn as_long_as_the_file_cannot_be_begun_anew_nothing_is_written() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("events");
+        let mut file = open(&path);
+        file.write_all(b"a\n").expect("written");
+        file.done = 3;
+        fs::remove_file(&path).expect("removed");
+        fs::create_dir(&path).expect("a directory in its way");
+        file.look_due = Instant::now();
+        for _ in 0..2 {
+            file.write(b"b\nccc\n").expect_err("it would be lost");
+        }
+        fs::remove_dir(&path).expect("removed");
+        file.write_all(b"b\nccc\n").expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("readable"), "ccc\n");
+    }
+
+    #[test]
+    fn a_second_agent_is_refused_and_fewer_files_are_kept() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("events");
+        let first = open(&path);
+        let refused = LogFile::open(&path, ROTATION).expect_err("refused").to_string();
+        assert_eq!(refused, "another agent writes it");
+        drop(first);
+        let older = |number: u32| folder.path().join(format!("events.{number}"));
+        (0..=6).for_each(|number| fs::write(older(number), number.to_string()).expect("written"));
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("changed");
+        open(&path).try_rights().expect("root's");
+        let kept: Vec<_> = (0..=7).map(|number| fs::read_to_string(older(number)).ok()).collect();
+        let expected = [None, Some("0"), Some("1"), Some("2"), None, None, None, None];
+        assert_eq!(kept, expected.map(|text| text.map(str::to_owned)));
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!((mode & 0o777, fs::read_dir(folder.path()).expect("readable").count()), (0o600, 4));
     }
 
     #[test]

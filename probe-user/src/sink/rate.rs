@@ -26,6 +26,11 @@ impl Rate {
         Self { cost, left: MINUTE, at: Timestamp::ZERO }
     }
 
+    /// Whether there would be room for an event.
+    pub(crate) fn has_room(&self, now: Timestamp) -> bool {
+        self.left.saturating_add(now.0.saturating_sub(self.at.0)) >= self.cost
+    }
+
     /// Whether there is room for this event. There is for each finding and each gap, which are few.
     pub(crate) fn allows(&mut self, change: &Change) -> bool {
         self.left = self.left.saturating_add(change.at.0.saturating_sub(self.at.0)).min(MINUTE);

@@ -42,11 +42,17 @@ pub(crate) struct Destination {
     /// As messages call it.
     pub(crate) name: String,
     pub(crate) terminal: Terminal,
+    /// Any error may pass, as of a file that is opened again by its name.
+    pub(crate) always_retries: bool,
 }
 
 impl Destination {
     pub(crate) fn standard_output(terminal: Terminal) -> Self {
-        Self { name: "standard output".to_owned(), terminal }
+        Self { name: "standard output".to_owned(), terminal, always_retries: false }
+    }
+
+    pub(crate) fn log_file(name: String) -> Self {
+        Self { name, terminal: Terminal::None, always_retries: true }
     }
 }
 

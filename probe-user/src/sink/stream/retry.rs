@@ -47,7 +47,7 @@ impl<W: Write> Write for Retrying<W> {
         loop {
             let written = self.to.write(bytes);
             match &written {
-                Err(error) if may_pass(error, self.destination.terminal) => {
+                Err(error) if may_pass(error, &self.destination) => {
                     if !self.is_blocked.swap(true, Ordering::Relaxed) {
                         warn!(
                             "cannot write to {}: {error}; until it can be written, events wait in memory, and those for \
@@ -73,14 +73,15 @@ impl<W: Write> Write for Retrying<W> {
     }
 }
 
-fn may_pass(error: &io::Error, terminal: Terminal) -> bool {
+fn may_pass(error: &io::Error, destination: &Destination) -> bool {
     match error.kind() {
+        _ if destination.always_retries => true,
         io::ErrorKind::StorageFull
         | io::ErrorKind::QuotaExceeded
         | io::ErrorKind::FileTooLarge
         | io::ErrorKind::ReadOnlyFilesystem => true,
         // A closed terminal does not come back.
-        _ => error.raw_os_error() == Some(EIO) && terminal == Terminal::None,
+        _ => error.raw_os_error() == Some(EIO) && destination.terminal == Terminal::None,
     }
 }
 

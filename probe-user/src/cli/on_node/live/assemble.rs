@@ -135,6 +135,8 @@ impl<'a> Assembly<'a> {
     pub(super) async fn new(start: &'a Start<'a>, opened: Opened, probe: Probe) -> anyhow::Result<Self> {
         let (end, hangup) = signals::to_end(start.outlives_terminal)?;
         let signals = Signals { end: Box::pin(end), hangup };
+        // A file that may not grow further is an error of its write, and ends nothing.
+        drop(signals::hear(SignalKind::from_raw(libc::SIGXFSZ))?);
         let hooks = Hooks::prove(probe, &start.probe.host.host_root, &opened.place.hierarchy).await?;
         let unpinned = opened.pins.as_ref().and_then(|pins| pins.as_ref().err());
         let mut report = doctor::of_run(&hooks, &opened.place, unpinned);
@@ -328,9 +330,12 @@ impl<'a> Assembly<'a> {
         let page = self.hooks.drain.page().clone();
         let told = move |seq| page.tell(seq);
         if let (Some(args), Some(file)) = (self.start.log, self.opened.log.take()) {
-            let destination = Destination { name: args.name(), terminal: Terminal::None };
-            let start = || Stream::spawn(file, destination, told);
-            return self.confinement.start(Role::Log, start)?.context(THREAD);
+            let start = || {
+                // With the rights that it has from here on.
+                args.check(&file)?;
+                Stream::spawn(file, Destination::log_file(args.name()), told).context(THREAD)
+            };
+            return self.confinement.start(Role::Log, start)?;
         }
         // A copy of the descriptor, which goes around the line buffer of the standard library.
         let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;

@@ -1,13 +1,14 @@
 //! What `run` prints on standard error around the stream: which hook sees which signal, and at the end the totals.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::atomic::Ordering, time::Duration};
 
 use probe_common::tally::Ring;
 
 use crate::{
     cli::on_node::{doctor, node::hooks::Hooks},
     recording::Header,
-    sink::{escape::escaped, span::span, summary::Summary},
+    session::Session,
+    sink::{escape::escaped, span::span},
     source::{
         cgroup::Hierarchy,
         lack::Privileges,
@@ -74,8 +75,12 @@ fn how(report: &HookReport) -> String {
     if report.note.is_empty() { by.to_owned() } else { format!("{by}; degraded: {}", report.note) }
 }
 
-pub(super) fn end(summary: &Summary, totals: &Totals, ran: Duration) -> String {
-    let mut text = summary.text(ran);
+pub(super) fn end(session: &Session, totals: &Totals, ran: Duration) -> String {
+    let mut text = session.summary().text(ran);
+    match session.left_out().load(Ordering::Relaxed) {
+        0 => {}
+        n => text += &format!("  events that --event-rate left out of the stream: {n}\n"),
+    }
     let (version, status) = totals.cni_not_streamed();
     if version + status > 0 {
         text += &format!("  CNI calls counted only: {version} VERSION, {status} STATUS\n");

@@ -1,8 +1,11 @@
 //! The flags of the log file.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::{Args, value_parser};
 
 use crate::{
@@ -47,9 +50,27 @@ impl LogArgs {
         }
     }
 
-    pub(super) fn open(&self) -> anyhow::Result<LogFile> {
-        let rotation = Rotation { size: self.log_size, keep: self.log_keep };
-        let file = LogFile::open(self.path(), rotation);
-        file.with_context(|| format!("cannot use the log file {}", self.path().display()))
+    pub(super) fn open(&self, state_dir: Option<&Path>) -> anyhow::Result<LogFile> {
+        let opened = || {
+            let dir = fs::canonicalize(self.dir()).with_context(|| format!("{}", self.dir().display()))?;
+            let is_state_dir = state_dir.is_some_and(|it| fs::canonicalize(it).is_ok_and(|it| it == dir));
+            ensure!(
+                dir != Path::new("/") && !is_state_dir,
+                "it must be in a directory of its own, not in {}",
+                dir.display()
+            );
+            Ok(LogFile::open(self.path(), Rotation { size: self.log_size, keep: self.log_keep })?)
+        };
+        opened().with_context(|| self.refused())
+    }
+
+    /// Whether the calling thread can begin the file anew.
+    pub(super) fn check(&self, file: &LogFile) -> anyhow::Result<()> {
+        let refused = || format!("{}: {} must belong to root", self.refused(), self.dir().display());
+        file.try_rights().with_context(refused)
+    }
+
+    fn refused(&self) -> String {
+        format!("cannot use the log file {}", self.path().display())
     }
 }

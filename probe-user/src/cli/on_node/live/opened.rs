@@ -93,7 +93,7 @@ impl Start<'_> {
         }
         warn_of_absent(&stores, &place.root);
         let file = self.file.map(create).transpose()?;
-        let log = self.log.map(LogArgs::open).transpose()?;
+        let log = self.log.map(|log| log.open(self.state_dir)).transpose()?;
         let settings = Settings {
             hold: self.probe.hold,
             limits: config.limits(),

@@ -38,7 +38,7 @@ impl Start<'_> {
         // Reports system calls that were refused at the very end.
         refusal::tell();
         if self.banner {
-            tell(&banner::end(session.summary(), &totals, clock::now().since(start)));
+            tell(&banner::end(&session, &totals, clock::now().since(start)));
         }
         self.ended(result)
     }
