@@ -15,12 +15,12 @@ use crate::{
     life::{ONE_CONTAINER, check_life, freed},
 };
 
-/// On this machine a hundred pods, four at a time. Under emulation each pod takes seconds. Hooks are slow there too,
+/// On this machine fifty pods, four at a time. Under emulation each pod takes seconds. Hooks are slow there too,
 /// so that kernel 7.2, where a hook can be preempted, skips runs. Then that many pods may not be reported completely.
 #[test]
 fn many_pods_at_once_are_reported_apart() -> Result<()> {
     let node = Node::start()?;
-    let (count, concurrency) = if node.is_private() { (100, 4) } else { (4, 2) };
+    let (count, concurrency) = if node.is_private() { (50, 4) } else { (4, 2) };
     let mut stream = Stream::start(&["watch"])?;
     let lives = live_many(&node.kubelet()?, count, concurrency)?;
     until_gone(&mut stream, &lives)?;

@@ -73,8 +73,10 @@ fn each_life_is_told_once_whatever_becomes_of_the_agents() -> Result<()> {
         ensure!(status.success(), "{status}\n{}", place.errors());
         let events = place.events()?;
         told.with_context(|| format!("{}\nthe ends of {:?}", place.errors(), untold(&events, &lives)))?;
-        check(&place, &lives, records)
-            .with_context(|| format!("{} agents\n{}\n{}", place.runs, place.errors(), place.shown()))
+        let (agents, said) = (place.runs, place.errors());
+        check(&place, &lives, records).map_err(|error| {
+            anyhow!("{error:#}\nof {agents} agents, which said\n{said}\nand told\n{}", place.shown())
+        })
     })
 }
 

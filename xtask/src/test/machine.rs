@@ -74,10 +74,10 @@ const VERDICTS: &[&str] = &["pod verdict::a_sandbox"];
 const VERDICT_OF_NOTHING: &[&str] = &["pod verdict::with_host_local"];
 /// Tests for which one kernel and one runtime are enough, and the reboots.
 const ONCE: Machine = PAIRS[1];
-/// Agents that are killed and replaced, and pods that give no reason for a finding.
-const ALONE: &[&str] = &["pod succession:: verdict::healthy listening::"];
-/// Rings that are full, and what runtimes believe.
-const LOSSES: &[&str] = &["pod full_ring:: belief:: verdict::losses"];
+/// Agents that are killed and replaced.
+const ALONE: &[&str] = &["pod succession::"];
+/// Rings that are full, what runtimes believe, and pods that give no reason for a finding.
+const LOSSES: &[&str] = &["pod full_ring:: belief:: verdict::losses", "pod verdict::healthy listening::"];
 /// Tests that need systemd as the init.
 const UNIT: &[&str] = &["pod unit::"];
 const PHASES: &[&str] = &["pod phase::phases_are"];

@@ -16,15 +16,12 @@ pub(super) fn tier(tier: &mut Tier, soak: bool) {
         match program::as_root(name, &variables) {
             // One at a time: what a test makes in the kernel is seen by the hooks of every other.
             Ok(mut command) => {
-                command.args([
-                    "--test-threads=1",
-                    "--skip",
-                    "reboot::",
-                    "--skip",
-                    "recovery::",
-                    "--skip",
-                    "unit::",
-                ]);
+                command.arg("--test-threads=1");
+                // What a run this short can show of growth, others see on their way.
+                let long = (!soak).then_some("flat::");
+                for skipped in ["reboot::", "recovery::", "unit::"].into_iter().chain(long) {
+                    command.args(["--skip", skipped]);
+                }
                 tier.tests(name, command, limit, 1)
             }
             Err(error) => tier.fail(name, &format!("{error:#}")),
