@@ -271,6 +271,26 @@ fn hooks_are_pinned_on_the_node_unless_asked_otherwise() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_log_file_is_in_a_directory_of_the_node() -> Result<()> {
+    let mounts = |sets: &[&str]| -> Result<Vec<(String, Option<bool>)>> {
+        let mounts = agent(&pod(sets)?)?.volume_mounts.clone().unwrap_or_default();
+        Ok(mounts.into_iter().map(|mount| (mount.mount_path, mount.read_only)).collect())
+    };
+    let set = ["logFile.path=/var/log/probe/events.json", "logFile.keep=2"];
+    let made = ("/var/log/probe".to_owned(), None);
+    ensure!(mounts(&set)?.contains(&made) && !mounts(&[])?.contains(&made), "{:?}", mounts(&set)?);
+    let args = (args(&set)?, args(&[])?);
+    for arg in ["--log-file=/var/log/probe/events.json", "--log-size=10MiB", "--log-keep=2"] {
+        ensure!(has(&args.0, arg) && !has(&args.1, "--log-"), "{args:?}");
+    }
+    let volumes = pod(&set)?.volumes.unwrap_or_default();
+    let of_node = volumes.iter().find(|volume| volume.name == "log").and_then(|it| it.host_path.clone());
+    let of_node = of_node.context("a directory of the node")?;
+    ensure!(of_node.path == "/var/log/probe" && of_node.type_.as_deref() == Some("DirectoryOrCreate"));
+    Ok(())
+}
+
 /// On each node that has an agent, a pod removes what the agent has left.
 #[test]
 fn an_uninstall_removes_the_hooks_of_each_node() -> Result<()> {

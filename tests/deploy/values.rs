@@ -19,6 +19,9 @@ fn a_mistyped_value_is_refused() -> Result<()> {
         "hostPaths={etc}",
         "image.digest=latest",
         "podMonitor.interval=often",
+        "logFile.path=events.json",
+        "logFile.path=/events.json",
+        "logFile.size=10MB",
     ];
     for set in wrong {
         ensure!(render::template(&[set]).is_err(), "{set} was accepted");

@@ -15,8 +15,8 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(super) struct LogArgs {
-    /// Write the events to this file, as JSON lines, and not to standard output; in a directory of its own
-    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    /// Write the events to this file, always as JSON lines, and not to standard output; in a directory of its own
+    #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
 
     /// The size at which the log file is renamed to FILE.1 and begun anew (512KiB, 10MiB, 1GiB)
