@@ -30,8 +30,8 @@ use serde_json::Value;
 use tests::{
     live::{Live, Setup, load},
     loaded::{programs, until_gone},
-    machine,
-    succession::{End, Place, check_numbers, scattered},
+    machine, skipped,
+    succession::{End, OTHERS, Place, check_numbers, scattered},
 };
 use tokio::runtime;
 
@@ -88,15 +88,11 @@ fn calls(events: &[Value]) -> BTreeMap<&str, Vec<String>> {
     calls
 }
 
-fn is_skipped(events: &[Value]) -> bool {
-    events.iter().any(|event| event["gap"]["what"] == "skipped_run")
-}
-
 /// The agents together told each call of each sandbox, and nothing was lost. False if the kernel skipped runs of hooks, as
 /// it may where they can be preempted: then records are missing that no agent can have.
 fn check(place: &Place, ids: &[String]) -> Result<bool> {
     let all = place.events()?;
-    if is_skipped(&all) {
+    if skipped::is_told(&all) {
         return Ok(false);
     }
     let gaps: Vec<_> = all.iter().filter(|event| event["event"] == "gap").map(ToString::to_string).collect();
@@ -182,9 +178,6 @@ fn agents_that_are_killed_or_stopped_at_any_moment_leave_nothing_out() -> Result
     follow(|round| if round % 3 == 1 { End::Stopped } else { End::Killed }, |_| &[])
 }
 
-/// Makes the hooks other ones, as an upgrade may.
-const OTHERS: &[&str] = &["--all-execs"];
-
 /// As in an upgrade to a version with other hooks, and back.
 #[test]
 fn hooks_that_are_replaced_leave_nothing_out() -> Result<()> {
@@ -219,8 +212,8 @@ fn a_delegates_call_is_told_to_its_end_if_hooks_are_replaced_meanwhile() -> Resu
         let events = place.events()?;
         let told = calls(&events).remove(&*id).unwrap_or_default();
         let expected = ["cni.started ADD", "cni.started ADD", "cni.finished ADD", "cni.finished ADD"];
-        ensure!(is_skipped(&events) || told == expected, "{told:?}\n{}", place.errors());
-        Ok(!is_skipped(&events))
+        ensure!(skipped::is_told(&events) || told == expected, "{told:?}\n{}", place.errors());
+        Ok(!skipped::is_told(&events))
     })
 }
 
@@ -298,7 +291,7 @@ fn what_an_agent_without_pins_has_told_is_not_told_again() -> Result<()> {
         last.attached()?;
         last.end(End::Stopped)?;
         let all = place.events()?;
-        if is_skipped(&all) {
+        if skipped::is_told(&all) {
             return Ok(false);
         }
         let (events, _) = check_numbers(all).with_context(|| place.errors())?;

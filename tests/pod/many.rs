@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use tests::{
     kubelet::{Container, Kubelet, Pod, PodLife},
     node::Node,
-    stream::{SKIPPED, Stream},
+    skipped::SKIPPED,
+    stream::Stream,
 };
 
 use crate::{

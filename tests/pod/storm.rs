@@ -10,8 +10,9 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use tests::{
     clock, machine,
     node::Node,
+    skipped::SKIPPED,
     storm::{self, Storm},
-    stream::{Received, SKIPPED, Stream},
+    stream::{Received, Stream},
 };
 
 use crate::{

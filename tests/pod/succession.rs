@@ -15,8 +15,8 @@ use tests::{
     machine,
     node::Node,
     skipped,
-    stream::{Received, SKIPPED},
-    succession::{End, Place, check_numbers, scattered},
+    stream::Received,
+    succession::{End, OTHERS, Place, check_numbers, scattered},
 };
 
 use crate::{
@@ -29,9 +29,6 @@ use crate::{
 
 /// The plugins that the runtime calls for each pod.
 const PLUGINS: &[&str] = &["loopback", "bridge", "host-local", "portmap"];
-
-/// Makes the hooks other ones, as an upgrade may.
-const OTHERS: &[&str] = &["--all-execs"];
 
 /// The load for this machine: how many pods live, and how many at once.
 fn load() -> (usize, usize) {
@@ -65,7 +62,7 @@ fn each_life_is_told_once_whatever_becomes_of_the_agents() -> Result<()> {
         last.attached()?;
         let told = clock::poll("the end of each pod", machine::patience(), || {
             let events = place.events()?;
-            Ok((untold(&events, &lives).is_empty() || is_skipped(&events)).then_some(()))
+            Ok((untold(&events, &lives).is_empty() || skipped::is_told(&events)).then_some(()))
         });
         let status = last.end(End::Stopped)?;
         let records = trace.end()?;
@@ -132,10 +129,6 @@ fn untold<'a>(events: &[Value], lives: &'a [PodLife]) -> Vec<&'a str> {
         events.iter().any(|event| event["event"] == "netns.freed" && event["pod"]["uid"] == life.uid)
     };
     lives.iter().filter(|life| !is_freed(life)).map(|life| life.name.as_str()).collect()
-}
-
-fn is_skipped(events: &[Value]) -> bool {
-    events.iter().any(|event| event["gap"]["what"] == SKIPPED)
 }
 
 fn check(place: &Place, lives: &[PodLife], records: Vec<Record>) -> Result<()> {

@@ -12,6 +12,10 @@ use std::{
 };
 
 use anyhow::Result;
+use serde_json::Value;
+
+/// The value of `gap.what` for them.
+pub const SKIPPED: &str = "skipped_run";
 
 /// How often a test may repeat its work. Each attempt should do half the work of the one before.
 const ATTEMPTS: u32 = 6;
@@ -35,6 +39,12 @@ pub fn retry(mut work: impl FnMut(u32) -> Result<()>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether an agent told of such runs.
+#[must_use]
+pub fn is_told(events: &[Value]) -> bool {
+    events.iter().any(|event| event["gap"]["what"] == SKIPPED)
 }
 
 fn all() -> Result<u64> {

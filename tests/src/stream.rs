@@ -12,7 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{cgroupfs, guard::cgroup::CgroupGuard, held::Held, machine, refusal, skipped};
+use crate::{
+    cgroupfs,
+    guard::cgroup::CgroupGuard,
+    held::Held,
+    machine, refusal,
+    skipped::{self, SKIPPED},
+};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::{
     sys::signal::{Signal, kill},
@@ -23,9 +29,6 @@ use serde_json::Value;
 /// How long the agent may wait for a pod's name. The tests are about the name, and a busy machine may take long to
 /// give it.
 const HOLD: &str = "30s";
-
-/// The value of `gap.what` for hook runs that the kernel skipped.
-pub const SKIPPED: &str = "skipped_run";
 
 /// A running agent. [`Stream::end`] ends it normally. Dropping it kills it.
 pub struct Stream {

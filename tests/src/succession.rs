@@ -20,6 +20,9 @@ use tempfile::TempDir;
 
 use crate::{guard::unique_name, machine, program};
 
+/// Makes the hooks other ones, as an upgrade may.
+pub const OTHERS: &[&str] = &["--all-execs"];
+
 /// How an agent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {

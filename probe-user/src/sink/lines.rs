@@ -46,8 +46,13 @@ impl Lines {
 
     /// Says how many changes the rate has left out, if there would be room for one now, or at the end.
     pub(crate) fn say_left_out(&mut self, now: Timestamp, is_end: bool, label: &Label) {
-        let has_room = self.rate.as_ref().is_some_and(|rate| rate.has_room(now));
-        if self.left_out > 0 && (has_room || is_end) {
+        if is_end || self.rate.as_ref().is_some_and(|rate| rate.has_room(now)) {
+            self.count_left_out(label);
+        }
+    }
+
+    fn count_left_out(&mut self, label: &Label) {
+        if self.left_out > 0 {
             self.format.missed(mem::take(&mut self.left_out), Missing::Rate, label, &mut self.bytes);
         }
     }
@@ -70,9 +75,7 @@ impl Sink for Lines {
             self.all_left_out.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        if self.left_out > 0 {
-            self.format.missed(mem::take(&mut self.left_out), Missing::Rate, label, &mut self.bytes);
-        }
+        self.count_left_out(label);
         self.format.write(change, label, &mut self.bytes);
     }
 }

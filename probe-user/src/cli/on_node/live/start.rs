@@ -46,9 +46,7 @@ impl Start<'_> {
     fn ended(&self, result: Result<(), AgentError>) -> anyhow::Result<ExitStatus> {
         match result {
             Ok(()) => Ok(ExitStatus::Ok),
-            Err(AgentError::Stream { to, error }) if self.log.is_some() => {
-                Err(error).with_context(|| format!("cannot write to {to}"))
-            }
+            Err(error @ AgentError::Stream { .. }) if self.log.is_some() => Err(error.into()),
             Err(AgentError::Stream { error, .. }) => match output::reader(Err(error))? {
                 Reader::Gone if self.outlives_terminal => {
                     say(
