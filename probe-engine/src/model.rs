@@ -34,6 +34,7 @@ macro_rules! closed_set {
 pub mod change;
 pub mod fact;
 pub mod finding;
+pub mod hash;
 pub mod id;
 pub mod json;
 pub mod phase;

@@ -30,6 +30,7 @@ use std::{
 
 use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use self::stderr::Stderr;
 use crate::sink::escape::escaped;
@@ -181,8 +182,11 @@ fn log(verbose: u8) {
     };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Stderr).with_target(false);
     let log = log.with_ansi(io::stderr().is_terminal());
+    // It logs each failed request; sandprobe logs when it begins and ends.
+    let client = if level == LevelFilter::TRACE { level } else { LevelFilter::OFF };
+    let filter = Targets::new().with_default(level).with_target("kube_client", client);
     // It would report an error of standard error to standard error, and panic.
-    log.log_internal_errors(false).init();
+    log.log_internal_errors(false).finish().with(filter).init();
 }
 
 #[cfg(test)]

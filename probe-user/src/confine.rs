@@ -82,6 +82,17 @@ pub struct Needs {
     pub socket: Option<PathBuf>,
     /// Whether rtnetlink is asked about other network namespaces.
     pub netlink: bool,
+    /// The API server of the cluster.
+    pub kubernetes: Remote,
+}
+
+/// A server to which the agent connects, possibly on another machine.
+#[derive(Clone, Debug, Default)]
+pub struct Remote {
+    /// The port of it.
+    pub port: u16,
+    /// Where certificates and tokens are, which are read again when they change.
+    pub dirs: Vec<PathBuf>,
 }
 
 /// A confined process.

@@ -18,9 +18,13 @@ pub(crate) mod findings_file;
 pub(crate) mod folder;
 pub(crate) mod history;
 pub mod jsonl;
+#[cfg(feature = "live")]
+pub(crate) mod kubernetes;
 pub(crate) mod lines;
 #[cfg(feature = "live")]
 pub(crate) mod log_file;
+#[cfg(feature = "live")]
+pub(crate) mod loop_queue;
 #[cfg(feature = "live")]
 pub mod metrics;
 pub mod page;
@@ -37,6 +41,8 @@ pub(crate) mod state_writes;
 pub(crate) mod stream;
 pub(crate) mod summary;
 pub mod text;
+#[cfg(feature = "live")]
+pub(crate) mod verdict;
 pub(crate) mod wall_clock;
 #[cfg(feature = "live")]
 pub(crate) mod write_queue;

@@ -80,6 +80,48 @@ fn the_monitoring_manifests_are_the_rendered_chart() -> Result<()> {
     Ok(())
 }
 
+/// What tells the cluster: the chart's objects for the API server, and a component that adds the flags.
+#[test]
+fn the_component_for_the_cluster_is_the_rendered_chart() -> Result<()> {
+    let sets = [BASE, "kubernetes.events=true", "kubernetes.condition=true"];
+    let rendered = render::template(&sets)?;
+    let is_it = |document: &&str| {
+        document.contains(".k8s.io/v1\nkind: ClusterRole") || document.contains("kind: Validating")
+    };
+    let documents: Vec<&str> = rendered.split("---\n").filter(is_it).collect();
+    ensure!(documents.len() == 6, "{documents:#?}");
+    let text: String = documents.iter().flat_map(|document| ["---\n", document.trim_end(), "\n"]).collect();
+    let folder = render::root().join("deploy/manifests");
+    golden::expect(&folder.join("kubernetes/rbac.yaml"), &without_helm(&text));
+
+    let dir = tempfile::tempdir()?;
+    let overlay = "components: [manifests/kubernetes]\nresources: [manifests]\n";
+    fs::write(dir.path().join("kustomization.yaml"), overlay)?;
+    for from in [folder.clone(), folder.join("kubernetes")] {
+        render::copy(&from, &dir.path().join("manifests").join(from.strip_prefix(&folder)?))?;
+    }
+    let kustomized = render::objects(&render::kustomize(&dir.path().display().to_string())?)?;
+    let spec = |objects: &[serde_json::Value]| -> Result<serde_json::Value> {
+        let mut spec = render::only(objects, "DaemonSet")?["spec"]["template"]["spec"].clone();
+        let args = spec["containers"][0]["args"].as_array_mut().context("no arguments")?;
+        // Their order means nothing.
+        args.sort_by_key(ToString::to_string);
+        Ok(spec)
+    };
+    ensure!(spec(&kustomized)? == spec(&render::objects(&rendered)?)?, "the pods differ");
+    Ok(())
+}
+
+/// An agent whose cluster is older says so while it is installed, not later.
+#[test]
+fn rights_that_the_cluster_cannot_limit_are_to_be_asked_for() -> Result<()> {
+    let old = |sets: &[&str]| render::template_for("1.29.0", sets);
+    ensure!(old(&["kubernetes.events=true"]).is_err(), "no policy was made, and nobody was told");
+    let without = old(&["kubernetes.events=true", "kubernetes.ownNodeOnly=false"])?;
+    ensure!(without.contains("kind: ClusterRole\n") && !without.contains("Validating"), "{without}");
+    Ok(())
+}
+
 /// The chart's rules and dashboard are the repository's. The chart has links to them.
 #[test]
 fn the_chart_has_the_repository_s_rules_and_dashboard() -> Result<()> {

@@ -3,9 +3,11 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::{
+    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
     apps::v1::DaemonSet,
     core::v1::{ConfigMap, Namespace, Secret, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -16,11 +18,12 @@ use crate::{
 };
 
 /// Together these choices render every object that the chart can make.
-const CHOICES: [&[&str]; 6] = [
+const CHOICES: [&[&str]; 7] = [
     &[],
     &["server.existingSecret=own"],
     &["server.mode=local", "service.enabled=false", "serviceAccount.create=false", "appArmorProfile=null"],
     &["server.mode=insecure", "hostNetwork=false", "server.metricLabels={namespace,workload}"],
+    &["kubernetes.events=true", "kubernetes.condition=true"],
     &["podMonitor.enabled=true", "serviceMonitor.enabled=true", "podMonitor.labels.release=stack"],
     &[
         "privileged=true",
@@ -47,6 +50,14 @@ fn typed(object: &Value) -> Result<Value> {
         "v1 Secret" => round_trip::<Secret>(object),
         "v1 Service" => round_trip::<Service>(object),
         "v1 ServiceAccount" => round_trip::<ServiceAccount>(object),
+        "rbac.authorization.k8s.io/v1 ClusterRole" => round_trip::<ClusterRole>(object),
+        "rbac.authorization.k8s.io/v1 ClusterRoleBinding" => round_trip::<ClusterRoleBinding>(object),
+        "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy" => {
+            round_trip::<ValidatingAdmissionPolicy>(object)
+        }
+        "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding" => {
+            round_trip::<ValidatingAdmissionPolicyBinding>(object)
+        }
         "networking.k8s.io/v1 NetworkPolicy" => round_trip::<NetworkPolicy>(object),
         "monitoring.coreos.com/v1 PodMonitor" => round_trip::<PodMonitor>(object),
         "monitoring.coreos.com/v1 ServiceMonitor" => round_trip::<ServiceMonitor>(object),

@@ -1,6 +1,6 @@
 //! The overlay that docs/install.md shows to users of kustomize does what the page says.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -16,21 +16,10 @@ fn documented_overlay() -> Result<String> {
     Ok(overlay.to_owned())
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let path = entry?.path();
-        if path.is_file() {
-            fs::copy(&path, to.join(path.file_name().context("a name")?))?;
-        }
-    }
-    Ok(())
-}
-
 #[test]
 fn the_overlay_adds_capabilities() -> Result<()> {
     let dir = tempfile::tempdir()?;
-    copy(&render::root().join("deploy/manifests"), &dir.path().join("manifests"))?;
+    render::copy(&render::root().join("deploy/manifests"), &dir.path().join("manifests"))?;
     let overlay = dir.path().join("overlay");
     fs::create_dir(&overlay)?;
     fs::write(overlay.join("kustomization.yaml"), documented_overlay()?)?;
@@ -69,7 +58,7 @@ fn the_namespace_neither_refuses_nor_warns() -> Result<()> {
 #[test]
 fn the_component_adds_the_plugin_to_node_problem_detector() -> Result<()> {
     let dir = tempfile::tempdir()?;
-    copy(&render::root().join("deploy/node-problem-detector"), &dir.path().join("component"))?;
+    render::copy(&render::root().join("deploy/node-problem-detector"), &dir.path().join("component"))?;
     let daemon_set = json!({
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",

@@ -226,6 +226,12 @@ fn in_a_pod_network_only_monitoring_reaches_the_agent() -> Result<()> {
         spec.policy_types
     );
     ensure!(spec.egress.is_none(), "the agent may open connections");
+    let telling: NetworkPolicy = of("NetworkPolicy", &["hostNetwork=false", "kubernetes.condition=true"])?;
+    let egress = telling.spec.and_then(|spec| spec.egress).unwrap_or_default();
+    ensure!(
+        egress.len() == 1 && egress[0].ports.as_ref().is_some_and(|ports| ports.len() == 2),
+        "{egress:?}"
+    );
     let [ingress] = &spec.ingress.unwrap_or_default()[..] else {
         anyhow::bail!("not exactly one ingress rule")
     };

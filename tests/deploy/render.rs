@@ -1,7 +1,7 @@
 //! Calls the real helm and kubectl, which `cargo xtask test` fetches.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
 };
 
@@ -88,4 +88,16 @@ pub(crate) fn kustomize(folder: &str) -> Result<String> {
     let folder = root().join(folder).display().to_string();
     command::output(&tool("kubectl"), &["kustomize", &folder])
         .context("cargo xtask test --fast fetches kubectl")
+}
+
+/// Copies the files of a folder, without those of folders in it.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        if path.is_file() {
+            fs::copy(&path, to.join(path.file_name().context("a name")?))?;
+        }
+    }
+    Ok(())
 }

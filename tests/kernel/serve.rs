@@ -5,6 +5,7 @@ mod client;
 mod full_disk;
 mod hangup;
 mod hung;
+mod kubernetes;
 mod outage;
 
 use std::{

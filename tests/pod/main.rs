@@ -2,6 +2,7 @@
 //! test`.
 
 mod belief;
+mod cluster;
 mod deployed;
 mod events;
 mod flat;

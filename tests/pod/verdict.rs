@@ -32,7 +32,7 @@ use tests::{
 /// How long an address may stay allocated after its sandbox: long enough for a slow machine's runtime to finish.
 const GRACE: Duration = Duration::from_secs(5);
 
-fn grace() -> Duration {
+pub(crate) fn grace() -> Duration {
     GRACE * if machine::is_emulated() { 3 } else { 1 }
 }
 

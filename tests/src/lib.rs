@@ -13,6 +13,7 @@
 //! * [`stream`] runs the built agent beside a test and reads its events. [`finding`] reads one finding. [`refusal`]
 //!   checks whether the agent's confinement refused it something. [`succession`] runs agents one after the other.
 //! * [`http`] sends requests to a server, through [`tls`] where the server needs it.
+//! * [`api_server`] is an API server of a cluster.
 //! * [`storm`] starts programs as fast as the machine can.
 //! * [`browser`] drives a real browser, and [`site`] serves its pages.
 //! * [`live`] attaches the hooks and returns their observations. [`skipped`] reads which runs of them the kernel
@@ -33,6 +34,9 @@ pub mod machine;
 pub mod program;
 pub mod refusal;
 pub mod thread;
+
+#[cfg(feature = "api-server")]
+pub mod api_server;
 
 #[cfg(feature = "browser")]
 pub mod browser;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use crate::model::{
+    hash::fnv,
     recovery::{Recovery, RunningPods},
     time::Timestamp,
 };
@@ -139,7 +140,7 @@ impl History {
 /// What a record is as a line.
 pub fn line(record: &Record) -> serde_json::Result<Vec<u8>> {
     let body = serde_json::to_string(&Versioned { schema: SCHEMA, it: record })?;
-    Ok(format!("{HEAD}{:016x}{NECK}{body}{TAIL}\n", sum(body.as_bytes())).into_bytes())
+    Ok(format!("{HEAD}{:016x}{NECK}{body}{TAIL}\n", fnv(body.as_bytes())).into_bytes())
 }
 
 /// The same history in fewer bytes: of each boot the last line, of the boots the last `keep`, and nothing that cannot
@@ -224,11 +225,5 @@ fn parse(line: &[u8]) -> Result<Record, Why> {
 fn body(line: &str) -> Option<&str> {
     let (said, rest) = line.strip_prefix(HEAD)?.split_at_checked(SUM)?;
     let body = rest.strip_prefix(NECK)?.strip_suffix(TAIL)?;
-    (format!("{:016x}", sum(body.as_bytes())) == said).then_some(body)
-}
-
-/// FNV-1a, 64 bits (draft-eastlake-fnv, section 2).
-fn sum(bytes: &[u8]) -> u64 {
-    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    (format!("{:016x}", fnv(body.as_bytes())) == said).then_some(body)
 }

@@ -5,11 +5,10 @@ use crate::{
     model::time::Timestamp,
     session::Session,
     sink::{
+        kubernetes::Exporter,
+        loop_queue::{AgentView, Queue},
         metrics::Metrics,
-        serve::{
-            Server,
-            loop_queue::{AgentView, Queue},
-        },
+        serve::Server,
     },
     source::clock,
 };
@@ -20,6 +19,8 @@ pub(crate) struct Served(Option<Running>);
 
 struct Running {
     server: Server,
+    /// Tells the cluster, if it is to be told.
+    exporter: Option<Exporter>,
     requests: Queue,
     figures: StatsCollector,
     metrics: Metrics,
@@ -28,7 +29,14 @@ struct Running {
 impl Served {
     #[must_use]
     pub(crate) fn by(server: Server, requests: Queue, figures: StatsCollector, metrics: Metrics) -> Self {
-        Self(Some(Running { server, requests, figures, metrics }))
+        Self(Some(Running { server, exporter: None, requests, figures, metrics }))
+    }
+
+    /// The thread that tells the cluster ends with the server, whose questions are answered as long.
+    pub(crate) fn ends(&mut self, exporter: Exporter) {
+        if let Some(running) = &mut self.0 {
+            running.exporter = Some(exporter);
+        }
     }
 
     /// Every change so far is written: their latency is known.
@@ -57,9 +65,12 @@ impl Served {
     }
 
     pub(super) async fn finish(self) {
-        let Some(Running { server, requests, .. }) = self.0 else { return };
+        let Some(Running { server, exporter, requests, .. }) = self.0 else { return };
         // From here on nobody answers.
         drop(requests);
+        if let Some(exporter) = exporter {
+            exporter.finish().await;
+        }
         server.finish().await;
     }
 }

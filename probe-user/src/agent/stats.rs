@@ -12,9 +12,10 @@ use crate::{
     confine::refusal,
     model::fact::{Mechanism, Signal},
     sink::{
+        kubernetes::KubernetesStats,
         metrics::agent_stats::{
-            AgentStats, Expiry, ProbeStats, Process, Program, Queue, ReadingStats, Ring, ServerFiles,
-            ServerStats, StateWrite,
+            AgentStats, Expiry, KubernetesWrites, ProbeStats, Process, Program, Queue, ReadingStats, Ring,
+            ServerFiles, ServerStats, StateWrite,
         },
         state_writes::{Outcome, StateFile, StateWrites},
     },
@@ -56,6 +57,8 @@ pub(crate) struct Parts {
     pub(crate) reading: Arc<ReadProgress>,
     pub(crate) server: ServerFiles,
     pub(crate) state: StateWrites,
+    /// The requests to the API server, if any are made.
+    pub(crate) kubernetes: Option<Arc<KubernetesStats>>,
 }
 
 impl StatsCollector {
@@ -76,7 +79,8 @@ impl StatsCollector {
     #[must_use]
     pub(crate) fn own(&self) -> AgentStats {
         let totals = self.totals.borrow();
-        let Parts { batches, unreadable, dropped, left_out, reading, server, state } = &self.parts;
+        let Parts { batches, unreadable, dropped, left_out, reading, server, state, kubernetes } =
+            &self.parts;
         let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
         AgentStats {
             probe: ProbeStats {
@@ -116,6 +120,7 @@ impl StatsCollector {
                 .iter()
                 .map(|(file, outcome)| state_write(*file, outcome))
                 .collect(),
+            kubernetes: kubernetes.as_deref().map(written),
             process: self.process(),
             netns_limit: self.netns_limit(),
         }
@@ -135,6 +140,11 @@ impl StatsCollector {
         let (open_fds, max_fds, started) = (Some(open_fds), Some(max_fds), self.started);
         Some(Process { cpu, resident, virtual_size, threads, open_fds, max_fds, started, capabilities })
     }
+}
+
+fn written(stats: &KubernetesStats) -> KubernetesWrites {
+    let requests = stats.requests().map(|(what, how, count)| (what.into_str(), how.into_str(), count));
+    KubernetesWrites { requests: requests.collect(), waiting: stats.waiting() }
 }
 
 fn state_write(file: StateFile, outcome: &Outcome) -> StateWrite {

@@ -7,8 +7,9 @@
 use std::path::Path;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, RestrictionStatus,
-    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, make_bitflags,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, PathFd,
+    RestrictionStatus, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus,
+    Scope, make_bitflags,
 };
 
 use super::{ConfineError, Needs, State, role::Role};
@@ -19,6 +20,10 @@ const NEWEST: ABI = ABI::V9;
 const CPUS: &str = "/sys/devices/system/cpu";
 /// The process's own files in `/proc`.
 const SELF: &str = "/proc/self";
+/// How the C library finds the address of a name.
+const NAMES: [&str; 4] = ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf"];
+/// The port of name servers.
+const DNS: u16 = 53;
 
 const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
 const KEEP: BitFlags<AccessFs> =
@@ -28,6 +33,7 @@ const KEEP: BitFlags<AccessFs> =
 pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
     let state_dir = needs.state_dir.as_deref().into_iter();
     let own = [CPUS, SELF].map(Path::new).into_iter();
+    let remote = Some(&needs.kubernetes).filter(|_| role == Role::Kubernetes);
     let rules: Vec<(&Path, BitFlags<AccessFs>)> = match role {
         Role::Netlink | Role::Files => return Ok(State::Full),
         Role::Store => state_dir.map(|dir| (dir, KEEP)).collect(),
@@ -39,11 +45,23 @@ pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
             let removed = socket.map(|dir| (dir, BitFlags::from(AccessFs::RemoveFile)));
             own.chain(state_dir).map(|path| (path, READ)).chain(removed).collect()
         }
+        Role::Kubernetes => {
+            let dirs = remote.into_iter().flat_map(|it| &it.dirs).map(|dir| (dir.as_path(), READ));
+            let names = NAMES.iter().map(|file| (Path::new(file), BitFlags::from(AccessFs::ReadFile)));
+            dirs.chain(names).collect()
+        }
     };
-    restrict(&rules).map(|status| state(&status)).map_err(|why| ConfineError::new("confine to files", why))
+    let ports = remote.into_iter().flat_map(|it| [it.port, DNS]);
+    restrict(&rules, ports)
+        .map(|status| state(&status))
+        .map_err(|why| ConfineError::new("confine to files", why))
 }
 
-fn restrict(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<RestrictionStatus, RulesetError> {
+/// `ports` are those to which TCP may connect.
+fn restrict(
+    rules: &[(&Path, BitFlags<AccessFs>)],
+    ports: impl Iterator<Item = u16>,
+) -> Result<RestrictionStatus, RulesetError> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::from_all(NEWEST))?
@@ -54,6 +72,9 @@ fn restrict(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<RestrictionStatus, 
         if let Ok(fd) = PathFd::new(path) {
             ruleset = ruleset.add_rule(PathBeneath::new(fd, *access))?;
         }
+    }
+    for port in ports {
+        ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;
     }
     ruleset.restrict_self()
 }

@@ -19,11 +19,21 @@ pub enum Role {
     Agent,
     /// Answers clients on open sockets.
     Server,
+    /// Writes to the API server of the cluster.
+    Kubernetes,
 }
 
 impl Role {
-    pub const ALL: [Self; 7] =
-        [Self::Netlink, Self::Files, Self::Store, Self::Log, Self::Writer, Self::Agent, Self::Server];
+    pub const ALL: [Self; 8] = [
+        Self::Netlink,
+        Self::Files,
+        Self::Store,
+        Self::Log,
+        Self::Writer,
+        Self::Agent,
+        Self::Server,
+        Self::Kubernetes,
+    ];
 
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -35,6 +45,7 @@ impl Role {
             Self::Writer => "writer",
             Self::Agent => "agent",
             Self::Server => "server",
+            Self::Kubernetes => "kubernetes",
         }
     }
 
@@ -49,7 +60,7 @@ impl Role {
                 &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH, Capability::CAP_NET_ADMIN]
             }
             Self::Files => &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH],
-            Self::Store | Self::Log | Self::Writer | Self::Agent | Self::Server => &[],
+            Self::Store | Self::Log | Self::Writer | Self::Agent | Self::Server | Self::Kubernetes => &[],
         }
     }
 }

@@ -33,9 +33,14 @@ impl Rate {
 
     /// Whether there is room for this event. There is for each finding and each gap, which are few.
     pub(crate) fn allows(&mut self, change: &Change) -> bool {
-        self.left = self.left.saturating_add(change.at.0.saturating_sub(self.at.0)).min(MINUTE);
-        self.at = self.at.max(change.at);
-        let left = self.left.checked_sub(if is_free(&change.what) { 0 } else { self.cost });
+        is_free(&change.what) || self.take(change.at)
+    }
+
+    /// Whether there is room for one more, which is used up.
+    pub(crate) fn take(&mut self, now: Timestamp) -> bool {
+        self.left = self.left.saturating_add(now.0.saturating_sub(self.at.0)).min(MINUTE);
+        self.at = self.at.max(now);
+        let left = self.left.checked_sub(self.cost);
         self.left = left.unwrap_or(self.left);
         left.is_some()
     }

@@ -14,7 +14,6 @@ pub(crate) mod guard;
 mod handler;
 mod health;
 pub(crate) mod listen;
-pub(crate) mod loop_queue;
 mod openapi;
 mod page;
 mod query;
@@ -26,7 +25,6 @@ mod route;
 mod seats;
 mod stream;
 pub(crate) mod tls;
-mod verdict;
 
 use std::{io, net::TcpListener, pin::Pin, sync::Arc, thread, time::Duration};
 
@@ -44,11 +42,11 @@ use self::{
     connection::Limits,
     guard::{Guard, Peer},
     listen::Socket,
-    loop_queue::{Client, Queue},
     reload::Reload,
     seats::{Origin, Seat, Seats},
     tls::Tls,
 };
+use crate::sink::{loop_queue::Client, verdict::Judge};
 
 /// The most connections at one time over the network and over the socket. The two limits are separate, so that
 /// neither can use up the other's.
@@ -81,18 +79,23 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server's thread. Also returns the queue of requests for the agent's loop.
-    pub(crate) fn start(listeners: Listeners, config: ServerConfig) -> io::Result<(Self, Queue)> {
-        let (client, requests) = loop_queue::queue();
+    /// Starts the server's thread. Also returns who gives the verdict.
+    pub(crate) fn start(
+        listeners: Listeners,
+        config: ServerConfig,
+        client: &Client,
+    ) -> io::Result<(Self, Arc<Judge>)> {
         let (end, ending) = watch::channel(false);
         let (done, ended) = oneshot::channel();
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let app = Arc::new(AppState::new(config, client, ending.clone()));
+        let judge = Arc::clone(&app.judge);
         thread::Builder::new().name("serve".to_owned()).spawn(move || {
-            run(&runtime, listeners, config, &client, ending);
+            run(&runtime, listeners, app, ending);
             runtime.shutdown_background();
             done.send(()).ok();
         })?;
-        Ok((Self { end, ended }, requests))
+        Ok((Self { end, ended }, judge))
     }
 
     /// Ends streams and connections; returns when that is done.
@@ -102,15 +105,8 @@ impl Server {
     }
 }
 
-fn run(
-    runtime: &Runtime,
-    listeners: Listeners,
-    config: ServerConfig,
-    client: &Client,
-    mut end: watch::Receiver<bool>,
-) {
+fn run(runtime: &Runtime, listeners: Listeners, app: Arc<AppState>, mut end: watch::Receiver<bool>) {
     let Listeners { network, tls, mut socket, guard, reload: _ } = listeners;
-    let app = Arc::new(AppState::new(config, client, end.clone()));
     let guard = Arc::new(guard);
     let (busy, mut idle) = watch::channel(());
     runtime.block_on(async {

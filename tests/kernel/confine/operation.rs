@@ -4,7 +4,7 @@ use std::{
     env,
     fs::{self, File},
     io,
-    net::UdpSocket,
+    net::{Ipv4Addr, TcpStream, UdpSocket},
     os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{self, Command, ExitStatus, Stdio},
@@ -20,7 +20,7 @@ use nix::{
     sys::stat::Mode as Bits,
     unistd,
 };
-use probe_user::confine::{Confinement, Mode, Needs, refusal, role::Role};
+use probe_user::confine::{Confinement, Mode, Needs, Remote, refusal, role::Role};
 use tests::machine;
 use tokio::{
     runtime,
@@ -41,6 +41,10 @@ enum Operation {
     Write,
     WriteState,
     Bind,
+    /// Connects to the port of the server that is to be called.
+    Connect,
+    /// Connects to another port.
+    ConnectElsewhere,
     Signal,
     /// Looks a key up in a BPF map.
     BpfLookup,
@@ -55,7 +59,7 @@ enum Operation {
     Panic,
 }
 
-const OPERATIONS: [Operation; 15] = [
+const OPERATIONS: [Operation; 17] = [
     Operation::Read,
     Operation::ReadState,
     Operation::FindPath,
@@ -63,6 +67,8 @@ const OPERATIONS: [Operation; 15] = [
     Operation::Write,
     Operation::WriteState,
     Operation::Bind,
+    Operation::Connect,
+    Operation::ConnectElsewhere,
     Operation::Signal,
     Operation::BpfLookup,
     Operation::ExecutableMemory,
@@ -102,6 +108,8 @@ impl Operation {
                 fs::rename(dir.join("new"), dir.join("kept"))
             }
             Self::Bind => UdpSocket::bind("127.0.0.1:0").map(drop),
+            Self::Connect => connect(PORT),
+            Self::ConnectElsewhere => connect(PORT + 1),
             // SAFETY: signal 0 has no effect on its target.
             Self::Signal => refused(unsafe { libc::kill(1, 0) }.into()),
             // SAFETY: the lookup gets no attributes. The kernel refuses it as invalid.
@@ -128,8 +136,9 @@ impl Operation {
         }
     }
 
-    /// Whether this role can do it. `anywhere`: the kernel lacks Landlock, so every file can be opened.
-    fn is_for(self, role: Role, anywhere: bool) -> bool {
+    /// Whether this role can do it. `anywhere`: the kernel lacks Landlock, so every file can be opened. `to_any_port`: it
+    /// lacks Landlock for TCP.
+    fn is_for(self, role: Role, anywhere: bool, to_any_port: bool) -> bool {
         match self {
             Self::Read => matches!(role, Role::Netlink | Role::Files) || anywhere && role != Role::Writer,
             // Nothing is opened, so Landlock does not refuse it.
@@ -139,9 +148,10 @@ impl Operation {
             Self::WriteState => matches!(role, Role::Store | Role::Log),
             Self::BpfLookup => role == Role::Agent,
             Self::Thread | Self::ReceiveSignal => true,
-            Self::Bind | Self::Signal | Self::ExecutableMemory | Self::Exec | Self::Unshare | Self::Panic => {
-                false
-            }
+            // To ask a name server. Landlock does not know UDP.
+            Self::Bind | Self::Connect => role == Role::Kubernetes,
+            Self::ConnectElsewhere => role == Role::Kubernetes && to_any_port,
+            Self::Signal | Self::ExecutableMemory | Self::Exec | Self::Unshare | Self::Panic => false,
         }
     }
 
@@ -155,10 +165,21 @@ impl Operation {
     }
 }
 
+/// Tries to connect. That nobody listens is no refusal.
+fn connect(port: u16) -> io::Result<()> {
+    match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        connected => connected.map(drop),
+    }
+}
+
 /// The result of a system call: an error only if it was refused.
 fn refused(returned: i64) -> io::Result<()> {
     if returned == -1 && Errno::last() == Errno::EPERM { Err(Errno::EPERM.into()) } else { Ok(()) }
 }
+
+/// Nobody listens there.
+const PORT: u16 = 1;
 
 const ROLE: &str = "SANDPROBE_TEST_ROLE";
 const OPERATION: &str = "SANDPROBE_TEST_DEED";
@@ -182,11 +203,12 @@ fn a_thread_can_do_what_its_role_does_and_nothing_else() -> Result<()> {
     fs::create_dir(&dir)?;
     fs::write(dir.join("kept"), "x")?;
     let anywhere = !has_landlock()?;
+    let to_any_port = anywhere || machine::kernel()? < (6, 7);
     for (role, operation) in
         Role::ALL.into_iter().flat_map(|role| OPERATIONS.map(|operation| (role, operation)))
     {
         let (ended, said) = attempt_in_a_process(role, operation, &dir)?;
-        let expected = if operation.is_for(role, anywhere) { DONE } else { REFUSED };
+        let expected = if operation.is_for(role, anywhere, to_any_port) { DONE } else { REFUSED };
         let is_expected = match operation.is_fatal() {
             Some(signal) => ended.signal() == Some(signal),
             None => ended.code() == Some(expected),
@@ -213,7 +235,8 @@ fn confined(role: Role, operation: Operation, dir: &Path) -> Result<i32> {
     let receive = |kind| runtime.block_on(async { signal(kind) });
     let mut terminate = receive(SignalKind::terminate())?;
     let kept = || Some(dir.to_owned());
-    let needs = Needs { state_dir: kept(), log_dir: kept(), socket: None, netlink: true };
+    let remote = Remote { port: PORT, dirs: Vec::new() };
+    let needs = Needs { state_dir: kept(), log_dir: kept(), socket: None, netlink: true, kubernetes: remote };
     let confinement = Confinement::begin(Mode::Full, needs, || Operation::BpfLookup.attempt(dir).is_ok())?;
     let _refusals = receive(SignalKind::from_raw(refusal::SIGNAL))?;
     let done = confinement.start(role, || operation.attempt(dir))?;

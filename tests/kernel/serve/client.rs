@@ -49,7 +49,7 @@ impl Agent {
     }
 
     /// Waits until it answers `path` with 200.
-    fn start_with(state: &str, arguments: &[&str], output: Stdio, path: &str) -> Result<Self> {
+    pub(super) fn start_with(state: &str, arguments: &[&str], output: Stdio, path: &str) -> Result<Self> {
         let place = tempfile::tempdir()?;
         // Picks a free port.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;

@@ -29,6 +29,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- /* Of what belongs to no namespace: another release may have the same name. */ -}}
+{{- define "sandprobe.clusterName" -}}
+{{ printf "%s-%s" .Release.Namespace (include "sandprobe.fullname" .) }}
+{{- end -}}
+
 {{- define "sandprobe.secret" -}}
 {{- default (printf "%s-server" (include "sandprobe.fullname" .)) .Values.server.existingSecret -}}
 {{- end -}}
@@ -141,3 +146,56 @@ volumes:
       path: /sys/fs/bpf
       type: Directory
 {{- end -}}
+
+{{- /* A policy for what RBAC cannot say: "of its own node". A token that is taken from one node is of no use for another. */ -}}
+{{- define "sandprobe.ownNodeOnly" -}}
+{{- $name := printf "%s-%s" (include "sandprobe.clusterName" .root) .what -}}
+# An agent writes about the node alone on which it runs, which its token names.
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ $name }}
+  labels: {{- include "sandprobe.labels" .root | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [""]
+        apiVersions: [v1]
+        operations: [{{ .operations }}]
+        resources: [{{ .resource }}]
+  matchConditions:
+    - name: is-sandprobe
+      expression: >-
+        request.userInfo.username ==
+        "system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "sandprobe.serviceAccount" .root }}"
+  validations:
+    - expression: >-
+        {{ .node }} in request.userInfo.extra[?"authentication.kubernetes.io/node-name"].orValue([])
+      message: sandprobe may write nothing about another node than the one on which it runs
+    {{- if .statusOnly }}
+    - expression: >-
+        oldObject.status.?conditions.orValue([]).all(old, old.type == "SandboxHealthy"
+        || object.status.?conditions.orValue([]).exists(it, it == old))
+      message: of the conditions of a node sandprobe may write SandboxHealthy alone
+    - expression: >-
+        object.status.?addresses == oldObject.status.?addresses
+        && object.status.?allocatable == oldObject.status.?allocatable
+        && object.status.?capacity == oldObject.status.?capacity
+        && object.status.?daemonEndpoints == oldObject.status.?daemonEndpoints
+        && object.status.?images == oldObject.status.?images
+        && object.status.?nodeInfo == oldObject.status.?nodeInfo
+        && object.status.?volumesAttached == oldObject.status.?volumesAttached
+        && object.status.?volumesInUse == oldObject.status.?volumesInUse
+      message: of the status of a node sandprobe may write a condition alone
+    {{- end }}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ $name }}
+  labels: {{- include "sandprobe.labels" .root | nindent 4 }}
+spec:
+  policyName: {{ $name }}
+  validationActions: [Deny]
+{{- end }}

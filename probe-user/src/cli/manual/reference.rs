@@ -50,6 +50,8 @@ const OTHERS: &[&str] = &[
     "--set",
     "--set-file",
     "--since",
+    "--subresource",
+    "--type",
     "--version",
 ];
 

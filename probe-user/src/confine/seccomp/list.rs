@@ -76,6 +76,8 @@ const CONTROL: Only = Only::One { argument: 1, of: &[0x5421, 0x5401, 0x5413, 0x2
 
 const LOCAL: Only = Only::One { argument: 0, of: &[bits(libc::AF_UNIX)] };
 
+const ELSEWHERE: Only = Only::One { argument: 0, of: &[bits(libc::AF_INET), bits(libc::AF_INET6)] };
+
 /// `BPF_MAP_LOOKUP_ELEM`, `BPF_OBJ_GET_INFO_BY_FD` (linux/bpf.h).
 const COUNTERS: Only = Only::One { argument: 0, of: &[1, 15] };
 
@@ -276,6 +278,22 @@ const ANSWER: Group = Group {
     ]],
 };
 
+/// Calling a server on another machine, whose name a name server may know. It may answer over UDP.
+const CALL: Group = Group {
+    purpose: "calling a server elsewhere",
+    calls: &[calls![
+        socket SYS_socket: ELSEWHERE,
+        connect SYS_connect,
+        bind SYS_bind,
+        sendto SYS_sendto,
+        getsockopt SYS_getsockopt,
+        setsockopt SYS_setsockopt,
+        getsockname SYS_getsockname,
+        getpeername SYS_getpeername,
+        shutdown SYS_shutdown,
+    ]],
+};
+
 /// Removing the socket at the end, if Landlock limits it to that file.
 pub(super) const REMOVE: Group = Group {
     purpose: "removing its socket, where there is Landlock",
@@ -297,6 +315,7 @@ pub(super) fn of(role: Role) -> &'static [&'static Group] {
         Role::Writer => &[&COMMON],
         Role::Agent => &[&COMMON, &LOOK, &TALK, &COUNT],
         Role::Server => &[&COMMON, &LOOK, &TALK, &ANSWER],
+        Role::Kubernetes => &[&COMMON, &LOOK, &TALK, &CALL],
     }
 }
 

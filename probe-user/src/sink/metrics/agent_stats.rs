@@ -24,6 +24,8 @@ pub struct AgentStats {
     pub left_out: u64,
     /// The files of the state directory, each after its first write.
     pub state_writes: Vec<StateWrite>,
+    /// None if nothing is written to the API server.
+    pub kubernetes: Option<KubernetesWrites>,
     pub process: Option<Process>,
     /// How many network namespaces the kernel allows; none if that cannot be read.
     pub netns_limit: Option<u64>,
@@ -62,6 +64,15 @@ pub struct ServerStats {
     pub stale: bool,
     /// When the certificate expires, seconds since the epoch; none without TLS.
     pub certificate_expires: Option<i64>,
+}
+
+/// What was written to the API server of the cluster.
+#[derive(Clone, Debug, Default)]
+pub struct KubernetesWrites {
+    /// Of what, how they ended, how many.
+    pub requests: Vec<(&'static str, &'static str, u64)>,
+    /// Findings that have no Event yet.
+    pub waiting: u64,
 }
 
 /// The result of the writes of a file in the state directory.

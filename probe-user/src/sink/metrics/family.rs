@@ -450,6 +450,19 @@ pub(crate) const DROPPED: Family = counter(
     "Events that were not written to standard output or the log file: slow, because nothing read it or because it could not \
      be written, as on a full disk; rate, because there were more than --event-rate allows. The API has them all the same.",
 );
+pub(crate) const KUBERNETES_REQUESTS: Family = counter(
+    "sandprobe_kubernetes_requests_total",
+    &["what", "result"],
+    "Requests to the API server for Events and the node's condition: done; gone, because the pod's namespace or the Event is no \
+     more; refused, because the agent may not or the API server does not take it; failed, because it was not reached. Only with \
+     --kubernetes-events or --kubernetes-condition.",
+);
+pub(crate) const KUBERNETES_WAITING: Family = gauge(
+    "sandprobe_kubernetes_events_waiting",
+    &[],
+    "Findings without an Event because there are many: at most ten Events a minute are begun, and ten of a kind stand on the node \
+     at one time.",
+);
 pub(crate) const STATE_WRITTEN: Family = gauge(
     "sandprobe_state_last_write_successful",
     &["file"],
@@ -557,6 +570,8 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &OLDEST_QUESTION,
             &DROPPED_QUESTIONS,
             &DROPPED,
+            &KUBERNETES_REQUESTS,
+            &KUBERNETES_WAITING,
             &STATE_WRITTEN,
             &STATE_FAILURES,
             &OUTDATED,

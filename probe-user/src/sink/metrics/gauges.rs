@@ -206,6 +206,10 @@ impl Gauges {
         self.agent.refused.raise(&[], real(own.refused));
         self.agent.dropped.raise(&["slow"], real(own.dropped));
         self.agent.dropped.raise(&["rate"], real(own.left_out));
+        for (what, result, count) in own.kubernetes.iter().flat_map(|it| &it.requests) {
+            self.agent.kubernetes_requests.raise(&[what, result], real(*count));
+        }
+        self.agent.kubernetes_waiting.set_one(own.kubernetes.as_ref().map(|it| real(it.waiting)));
         self.reading.hanging.set_one(Some(real(own.reading.hanging)));
         self.reading.oldest_question.set_one(Some(own.reading.oldest_question.as_secs_f64()));
         self.reading.dropped_questions.raise(&[], real(own.reading.dropped_questions));

@@ -140,6 +140,8 @@ families! {
         queue_capacity: GaugeVec = QUEUE_CAPACITY,
         refused: CounterVec = REFUSED,
         dropped: CounterVec = DROPPED,
+        kubernetes_requests: CounterVec = KUBERNETES_REQUESTS,
+        kubernetes_waiting: GaugeVec = KUBERNETES_WAITING,
         state_written: GaugeVec = STATE_WRITTEN,
         state_failures: CounterVec = STATE_FAILURES,
         outdated: GaugeVec = OUTDATED,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    app_state::{Addresses, AppState, Pods, SavedState, Snapshot},
+    app_state::{Addresses, AppState, Pods, SavedState},
     query::Findings,
     reply::{ApiError, JSON, Reply, json, whole},
 };
@@ -25,6 +25,7 @@ use crate::{
             self, Decimal, Version,
             boot::{Boot, Mean, Statistics, Told},
         },
+        loop_queue::Snapshot,
         select,
         wall_clock::Rfc3339,
     },

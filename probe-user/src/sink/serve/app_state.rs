@@ -1,16 +1,10 @@
 //! The state that all requests share: the server's configuration, and views of the agent's state.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::sync::{Semaphore, watch};
 
-use super::{
-    guard::Peer,
-    loop_queue::{AgentView, Client, View},
-    response_budget::ResponseBudget,
-    ring::Ring,
-    verdict::{Acute, Tracker},
-};
+use super::{guard::Peer, health, response_budget::ResponseBudget, ring::Ring};
 use crate::{
     engine::{
         count::Counts,
@@ -20,10 +14,11 @@ use crate::{
     model::{change::Finding, phase::Start, recovery::Recovery, time::Timestamp},
     recording::{Header, history::History},
     sink::{
-        Label,
         doctor::Report,
+        loop_queue::{Client, Snapshot, View},
         metrics::{Metrics, agent_stats::Process},
         state_writes::StateWrites,
+        verdict::Judge,
     },
 };
 
@@ -45,13 +40,6 @@ pub(crate) struct ServerConfig {
     pub(crate) metrics: Metrics,
     /// Whether the state directory can be written.
     pub(crate) state_writes: StateWrites,
-}
-
-/// A part of the agent's state, with the time when it was copied and the label for the times in it.
-pub(super) struct Snapshot<T> {
-    pub(super) label: Label,
-    pub(super) now: Timestamp,
-    pub(super) value: T,
 }
 
 /// The pods on the node, and how long the phases of a start take there.
@@ -89,8 +77,7 @@ pub(super) struct AppState {
     /// Differs with each run of the agent.
     pub(super) instance: String,
     pub(super) views: Views,
-    /// The verdict that was told last.
-    pub(super) verdict: Mutex<Tracker>,
+    pub(super) judge: Arc<Judge>,
     /// One permit for each client that may follow the events.
     pub(super) streams: Arc<Semaphore>,
     budgets: Budgets,
@@ -111,7 +98,6 @@ pub(super) struct Views {
     pub(super) pools: View<Snapshot<Addresses>>,
     pub(super) recovery: View<Snapshot<Recovery>>,
     pub(super) saved: View<Snapshot<SavedState>>,
-    pub(super) acute: View<Snapshot<Acute>>,
 }
 
 /// The responses that wait for their clients. The network and the socket each have a budget, so that neither can use up the
@@ -122,42 +108,33 @@ struct Budgets {
     socket: ResponseBudget,
 }
 
-fn view<T: Send + Sync + 'static>(
-    client: &Client,
-    look: impl Fn(&AgentView<'_>) -> T + Send + Sync + 'static,
-) -> View<Snapshot<T>> {
-    View::new(client, move |agent| Snapshot {
-        label: agent.label.clone(),
-        now: agent.now,
-        value: look(agent),
-    })
-}
-
 impl Views {
     fn new(client: &Client) -> Self {
         Self {
             measured: View::new(client, |agent| (agent.measure)()),
             alive: View::new(client, |_| ()),
-            health: view(client, |agent| Health {
+            health: View::snapshot(client, |agent| Health {
                 counts: agent.engine.counts().clone(),
                 has_listed: agent.has_listed,
                 hanging: agent.engine.hanging(),
                 netns: (agent.engine.netns_in_kernel(), agent.netns_limit),
             }),
             process: View::new(client, |agent| (agent.process)()),
-            findings: view(client, |agent| agent.engine.findings().cloned().collect()),
-            pods: view(client, |agent| Pods { pods: agent.engine.pods(), shares: agent.engine.shares() }),
-            pools: view(client, |agent| Addresses {
+            findings: View::snapshot(client, |agent| agent.engine.findings().cloned().collect()),
+            pods: View::snapshot(client, |agent| Pods {
+                pods: agent.engine.pods(),
+                shares: agent.engine.shares(),
+            }),
+            pools: View::snapshot(client, |agent| Addresses {
                 pools: agent.engine.pools(),
                 balance: agent.engine.balance(),
             }),
-            recovery: view(client, |agent| agent.engine.recovery().clone()),
-            saved: view(client, |agent| SavedState {
+            recovery: View::snapshot(client, |agent| agent.engine.recovery().clone()),
+            saved: View::snapshot(client, |agent| SavedState {
                 findings: agent.engine.findings().cloned().collect(),
                 starts: agent.engine.late_starts(STARTS),
                 shares: agent.engine.shares(),
             }),
-            acute: view(client, |agent| Acute::of(agent.engine.findings(), agent.has_listed)),
         }
     }
 }
@@ -166,11 +143,12 @@ impl AppState {
     pub(super) fn new(config: ServerConfig, client: &Client, end: watch::Receiver<bool>) -> Self {
         // No two agents of one boot start in the same nanosecond.
         let boot: String = config.header.boot_id.chars().take(8).collect();
+        let judge = Arc::new(Judge::new(client, health::unseen(&config.report).next().is_none()));
         Self {
+            judge,
             instance: format!("{boot}-{:x}", config.since.0),
             config,
             views: Views::new(client),
-            verdict: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             budgets: Budgets::default(),
             end,

@@ -20,7 +20,6 @@ use super::{
     app_state::{AppState, ServerConfig},
     connection::{self, Limits},
     guard::{Guard, Peer, Token},
-    loop_queue::{AgentView, queue},
     ring::Ring,
     seats::{self, Seats},
 };
@@ -28,7 +27,13 @@ use crate::{
     engine::Engine,
     model::{change::Output, time::Timestamp},
     recording::{Reader, history::History},
-    sink::{Label, Sink as _, doctor::Report, metrics::Metrics, state_writes::StateWrites},
+    sink::{
+        Label, Sink as _,
+        doctor::Report,
+        loop_queue::{AgentView, queue},
+        metrics::Metrics,
+        state_writes::StateWrites,
+    },
 };
 
 /// The most bytes of a client that are taken, and of a response that wait for it.

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** no request changes anything.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use hyper::body::Body;
@@ -18,7 +18,6 @@ use super::{
     reply::{ApiError, JSON, Reply, TEXT, json, json_with, stream, whole},
     route::{FINDINGS, Route},
     stream::{Form, Since, Source, Subscription, run},
-    verdict,
 };
 use crate::sink::metrics::TEXT_FORMAT;
 
@@ -66,22 +65,18 @@ pub(super) async fn answer<B: Body>(
             let process = app.views.process.get().await?;
             json(&health::doctor(app, &readiness(app).await?, process.as_ref().as_ref()))
         }
-        Route::Verdict => verdict(app).await?,
+        Route::Verdict => {
+            let verdict = app.judge.verdict().await?;
+            json_with(
+                if verdict.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE },
+                &verdict,
+            )
+        }
         Route::Events => events(app, request.headers(), &query(&EVENTS)?)?,
         Route::State => api::state(app, &*app.views.saved.get().await?),
         Route::History => api::history(app, &*app.views.recovery.get().await?),
         Route::OpenApi => whole(StatusCode::OK, JSON, openapi::DOCUMENT.as_str()),
     })
-}
-
-async fn verdict(app: &AppState) -> Result<Response<Reply>, ApiError> {
-    let snapshot = app.views.acute.get().await?;
-    let sees_all = health::unseen(app).next().is_none();
-    // No holder of the lock panics.
-    let mut tracker = app.verdict.lock().unwrap_or_else(PoisonError::into_inner);
-    let (status, verdict) =
-        verdict::judge(&mut tracker, &snapshot.label, snapshot.now, &snapshot.value, sees_all);
-    Ok(json_with(status, &verdict))
 }
 
 /// The parameters of the stream of events.

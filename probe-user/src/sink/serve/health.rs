@@ -9,16 +9,16 @@ use serde::Serialize;
 
 use super::{
     api::Head,
-    app_state::{AppState, Health, Snapshot},
-    loop_queue::Unanswered,
+    app_state::{AppState, Health},
     reply::{Reply, TEXT, whole},
 };
 use crate::{
     model::{fact::Signal, time::Timestamp},
     sink::{
-        doctor::{self, Row},
+        doctor::{self, Report, Row},
         escape::escaped,
         jsonl::Decimal,
+        loop_queue::{Snapshot, Unanswered},
         metrics::agent_stats::Process,
         wall_clock::Rfc3339,
     },
@@ -45,16 +45,16 @@ pub(super) async fn readiness(app: &AppState) -> Result<Readiness, Unanswered> {
 }
 
 /// The signals that no hook sees, and without which findings are missed. They are the same as long as the agent runs.
-pub(super) fn unseen(app: &AppState) -> impl Iterator<Item = &Row> {
+pub(super) fn unseen(report: &Report) -> impl Iterator<Item = &Row> {
     let is_beside = |row: &Row| BESIDE.iter().any(|signal| signal.into_str() == row.signal);
-    app.config.report.signals.iter().filter(move |row| row.mechanism.is_none() && !is_beside(row))
+    report.signals.iter().filter(move |row| row.mechanism.is_none() && !is_beside(row))
 }
 
 fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut is_curable = false;
     // Also for signals that are not required: findings that depend on them are missed.
-    for row in unseen(app) {
+    for row in unseen(&app.config.report) {
         let lacks = if row.lacks.is_empty() { String::new() } else { format!("; it needs {}", row.lacks) };
         reasons.push(format!("{} is not seen: no hook for it is attached{lacks}", row.signal));
         is_curable |= !lacks.is_empty();

@@ -12,9 +12,11 @@ use super::{
     query::{EVENTS, Findings},
     reply::{Error, JSON},
     route::{Protection, ROUTES, Route},
+};
+use crate::sink::{
+    jsonl::{Event, Explained, StreamNotice, schema},
     verdict::Verdict,
 };
-use crate::sink::jsonl::{Event, Explained, StreamNotice, schema};
 
 const TEXT: &str = "text/plain";
 const LINES: &str = "application/x-ndjson";
@@ -130,11 +132,11 @@ fn operation(route: Route, generator: &mut SchemaGenerator) -> Operation {
         Route::Boot => object::<BootList<'_>>("What each restart of the node cost.", generator),
         Route::Doctor => object::<Doctor<'_>>("What the agent can see, and how it does.", generator),
         Route::Verdict => {
-            let mut verdict = object::<Verdict<'_>>(
+            let mut verdict = object::<Verdict>(
                 "Whether the node is well, for engines that write conditions of nodes. Clients on the machine need no token.",
                 generator,
             );
-            let body = generator.subschema_for::<Verdict<'_>>();
+            let body = generator.subschema_for::<Verdict>();
             let not = response("It is not well, or that is not known.", JSON, body);
             verdict.responses.insert("503".to_owned(), not);
             verdict

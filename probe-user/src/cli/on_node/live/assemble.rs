@@ -22,6 +22,7 @@ use tracing::warn;
 
 use super::{
     banner,
+    kubernetes::Target,
     log::LogArgs,
     opened::{Opened, Start, tell},
     serve, signals,
@@ -148,6 +149,7 @@ impl<'a> Assembly<'a> {
             log_dir: start.log.map(LogArgs::dir),
             socket: listeners.and_then(|it| Some(it.socket.as_ref()?.path().to_owned())),
             netlink: hooks.netlink.is_some(),
+            kubernetes: opened.kubernetes.as_ref().map(Target::remote).unwrap_or_default(),
         };
         let can_read_counters = || hooks.drain.probe().totals().is_ok();
         let confinement = Confinement::begin(start.probe.confine, needs, can_read_counters)?;
@@ -158,6 +160,9 @@ impl<'a> Assembly<'a> {
             tell(&opened.served_at());
             if let Some(log) = start.log {
                 tell(&format!("events go to {}\n", escaped(&log.name())));
+            }
+            if let Some(target) = &opened.kubernetes {
+                tell(&target.said());
             }
         }
         Ok(Self { start, opened, hooks, report, confinement, signals, shared: Shared::new() })
@@ -353,6 +358,7 @@ impl<'a> Assembly<'a> {
     fn server(&mut self, session: &mut Session, past: History, stream: &Stream) -> anyhow::Result<Served> {
         let Some((listeners, metrics)) = self.opened.server.take() else { return Ok(Served::default()) };
         let Shared { feed, unreadable, reading, state_writes, .. } = &self.shared;
+        let target = self.opened.kubernetes.take().map(|target| (target, Arc::default()));
         let parts = stats::Parts {
             batches: feed.gauge(),
             unreadable: Arc::clone(unreadable),
@@ -361,11 +367,17 @@ impl<'a> Assembly<'a> {
             reading: Arc::clone(reading),
             server: listeners.reload.shown(),
             state: state_writes.clone(),
+            kubernetes: target.as_ref().map(|(_, stats)| Arc::clone(stats)),
         };
         let figures = StatsCollector::new(&self.hooks.reports, &self.hooks.drain, parts);
         let report = mem::take(&mut self.report);
         let (header, confinement) = (&self.opened.header, &self.confinement);
-        serve::start((listeners, metrics), session, header, past, report, figures, confinement)
+        let (mut served, client, judge) =
+            serve::start((listeners, metrics), session, header, past, report, figures, confinement)?;
+        if let Some((target, stats)) = target {
+            served.ends(target.start(header.node.clone(), &client, judge, stats, confinement)?);
+        }
+        Ok(served)
     }
 
     /// Listens for SIGHUP, and for the signal that a refused system call sends.

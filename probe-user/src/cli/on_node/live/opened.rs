@@ -7,6 +7,7 @@ use tracing::warn;
 
 use super::{
     Cri, ProbeArgs,
+    kubernetes::{KubernetesArgs, Target},
     log::LogArgs,
     serve::{self, ServeArgs},
 };
@@ -52,6 +53,8 @@ pub(super) struct Start<'a> {
     pub(super) serve: Option<&'a ServeArgs>,
     /// The file that has the stream instead of standard output.
     pub(super) log: Option<&'a LogArgs>,
+    /// What goes to the API server of the cluster.
+    pub(super) kubernetes: Option<&'a KubernetesArgs>,
     /// Whether to print the hooks at the start and the totals at the end.
     pub(super) banner: bool,
     /// Whether the run ends when the recording does.
@@ -76,6 +79,7 @@ pub(super) struct Opened {
     /// Whether runtimes are followed over CRI.
     pub(super) follows_runtimes: bool,
     pub(super) server: Option<(Listeners, Metrics)>,
+    pub(super) kubernetes: Option<Target>,
     /// Where hooks outlive the run; an error is the reason why they cannot. The folder is locked as long as this lives.
     pub(super) pins: Option<Result<Pins, PinError>>,
 }
@@ -102,11 +106,24 @@ impl Start<'_> {
         };
         let header = identity::header(self.probe.node.clone(), settings);
         let server = self.serve.map(|serve| serve.open(&config)).transpose()?;
+        let kubernetes = self.kubernetes.map(KubernetesArgs::open).transpose()?.flatten();
         let follows_runtimes = self.probe.cri == Cri::Auto;
         let boots = config.boots();
         let mut labels = config.boot_labels;
         labels.extend(self.probe.boot_labels.iter().cloned());
-        Ok(Opened { place, stores, header, file, log, boots, labels, follows_runtimes, server, pins })
+        Ok(Opened {
+            place,
+            stores,
+            header,
+            file,
+            log,
+            boots,
+            labels,
+            follows_runtimes,
+            server,
+            kubernetes,
+            pins,
+        })
     }
 
     pub(super) fn load(&self, opened: &Opened) -> anyhow::Result<Probe> {

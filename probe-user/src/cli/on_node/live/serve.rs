@@ -23,6 +23,7 @@ use crate::{
     session::Session,
     sink::{
         doctor::Report,
+        loop_queue,
         metrics::{Metrics, label::PodLabel},
         serve::{
             Listeners, Server,
@@ -33,6 +34,7 @@ use crate::{
             ring::Ring,
             tls::{self, Paths, Tls},
         },
+        verdict::Judge,
     },
     source::clock,
 };
@@ -177,7 +179,8 @@ pub(super) fn said(doors: &Listeners) -> String {
     address.map_or_else(String::new, |address| format!("page, metrics and API: {scheme}://{address}/\n"))
 }
 
-/// Starts the server, which receives every change from now on.
+/// Starts the server, which receives every change from now on. Also gives the way to ask the agent's loop, and who gives the
+/// verdict on the node.
 pub(super) fn start(
     (mut doors, metrics): (Listeners, Metrics),
     session: &mut Session,
@@ -186,7 +189,7 @@ pub(super) fn start(
     report: Report,
     figures: StatsCollector,
     confinement: &Confinement,
-) -> anyhow::Result<Served> {
+) -> anyhow::Result<(Served, loop_queue::Client, Arc<Judge>)> {
     let ring = Arc::new(Ring::default());
     session.add_sink(Box::new(Arc::clone(&ring)));
     session.add_sink(Box::new(metrics.clone()));
@@ -206,9 +209,10 @@ pub(super) fn start(
     // server's.
     let reload = mem::take(&mut doors.reload);
     confinement.start(Role::Files, || reload.start())?.context("cannot start a thread")?;
-    let started = confinement.start(Role::Server, || Server::start(doors, config))?;
-    let (server, requests) = started.context("cannot start the server")?;
-    Ok(Served::by(server, requests, figures, metrics))
+    let (client, requests) = loop_queue::queue();
+    let started = confinement.start(Role::Server, || Server::start(doors, config, &client))?;
+    let (server, judge) = started.context("cannot start the server")?;
+    Ok((Served::by(server, requests, figures, metrics), client, judge))
 }
 
 #[cfg(test)]

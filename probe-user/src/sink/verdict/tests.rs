@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, time::Duration};
 use proptest::prelude::*;
 use strum::VariantNames as _;
 
-use super::{Acute, LONGEST, NOT_OK_LEAST, OK_LEAST, Status, Tracker, critical, judge};
+use super::{
+    Acute, LONGEST, NOT_OK_LEAST, OK_LEAST, Rfc3339, Status, Tracker, Verdict, Version, critical, judge,
+};
 use crate::{
     model::{
         change::Finding,
@@ -35,12 +37,24 @@ fn finding(severity: Severity, stage: Stage) -> Finding {
     }
 }
 
-/// What is served first for a node with this finding.
-fn served(finding: &Finding, has_listed: bool, sees_all: bool) -> (u16, serde_json::Value) {
+/// For those who tell of it.
+pub(in crate::sink) fn verdict(status: Status, reasons: &[&'static str]) -> Verdict {
+    Verdict {
+        schema: Version,
+        node: "n".to_owned(),
+        status,
+        reasons: reasons.to_vec(),
+        message: "a message".to_owned(),
+        since: Rfc3339(1_000_000_000),
+    }
+}
+
+/// What is told first of a node with this finding.
+fn told(finding: &Finding, has_listed: bool, sees_all: bool) -> serde_json::Value {
     let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
     let acute = Acute::of([finding], has_listed);
-    let (code, verdict) = judge(&mut Tracker::default(), &label, at(90), &acute, sees_all);
-    (code.as_u16(), serde_json::to_value(verdict).expect("JSON"))
+    let verdict = judge(&mut Tracker::default(), &label, at(90), &acute, sees_all);
+    serde_json::to_value(verdict).expect("JSON")
 }
 
 /// The finding's own severity and stage decide, and nothing else of it.
@@ -54,8 +68,8 @@ fn only_what_is_confirmed_and_critical_counts() {
     };
     let critical = finding(Severity::Critical, Stage::Confirmed);
     let not_ok = document("not_ok", &["DuplicateAddress"], "critical: DuplicateAddress");
-    assert_eq!(served(&critical, true, true), (503, not_ok.clone()));
-    assert_eq!(served(&critical, false, false), (503, not_ok), "it is there, whatever else is not seen");
+    assert_eq!(told(&critical, true, true), not_ok);
+    assert_eq!(told(&critical, false, false), not_ok, "it is there, whatever else is not seen");
     for (severity, stage) in [
         (Severity::Warning, Stage::Confirmed),
         (Severity::Info, Stage::Confirmed),
@@ -64,11 +78,11 @@ fn only_what_is_confirmed_and_critical_counts() {
     ] {
         let other = finding(severity, stage);
         let ok = document("ok", &[], "no critical finding is confirmed");
-        assert_eq!(served(&other, true, true), (200, ok), "{severity:?} {stage:?}");
+        assert_eq!(told(&other, true, true), ok, "{severity:?} {stage:?}");
         let unlisted = document("unknown", &["NotListed"], "the node has not been listed yet");
-        assert_eq!(served(&other, false, false), (503, unlisted));
+        assert_eq!(told(&other, false, false), unlisted);
         let message = "not all signals are seen: sandprobe doctor says which";
-        assert_eq!(served(&other, true, false), (503, document("unknown", &["SignalNotSeen"], message)));
+        assert_eq!(told(&other, true, false), document("unknown", &["SignalNotSeen"], message));
     }
 }
 

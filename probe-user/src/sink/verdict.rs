@@ -5,17 +5,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use strum::IntoStaticStr;
 
 use crate::{
     model::{change::Finding, finding::FindingKind, time::Timestamp},
-    sink::{Label, jsonl::Version, wall_clock::Rfc3339},
+    sink::{
+        Label,
+        jsonl::Version,
+        loop_queue::{Client, Snapshot, Unanswered, View},
+        wall_clock::Rfc3339,
+    },
 };
 
 /// How long the node is told to be well, at least.
@@ -28,22 +33,28 @@ const LONGEST: usize = 80;
 
 /// The verdict on the node.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Verdict<'a> {
+pub(super) struct Verdict {
     schema: Version,
-    node: &'a str,
-    status: Status,
+    node: String,
+    pub(super) status: Status,
     /// Why it is not ok: kinds of findings, `CniFailing`; or why it is unknown: `NotListed`, `SignalNotSeen`.
-    reasons: Vec<&'static str>,
+    pub(super) reasons: Vec<&'static str>,
     /// One sentence in ASCII of at most 80 bytes.
-    message: String,
+    pub(super) message: String,
     /// When the status was first told.
-    since: Rfc3339,
+    pub(super) since: Rfc3339,
+}
+
+impl Verdict {
+    pub(super) fn is_ok(&self) -> bool {
+        self.status == Status::Ok
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "VerdictStatus")]
-enum Status {
+pub(super) enum Status {
     /// No critical finding is confirmed.
     Ok,
     NotOk,
@@ -72,21 +83,43 @@ impl Blindness {
 
 /// What is critical on the node at one moment.
 #[derive(Debug, Default)]
-pub(super) struct Acute {
+struct Acute {
     kinds: BTreeSet<FindingKind>,
     has_listed: bool,
 }
 
 impl Acute {
-    pub(super) fn of<'a>(findings: impl IntoIterator<Item = &'a Finding>, has_listed: bool) -> Self {
+    fn of<'a>(findings: impl IntoIterator<Item = &'a Finding>, has_listed: bool) -> Self {
         let acute = findings.into_iter().filter(|it| it.is_acute());
         Self { kinds: acute.map(|it| FindingKind::from(&it.kind)).collect(), has_listed }
     }
 }
 
+/// Gives the verdict to all who ask.
+pub(crate) struct Judge {
+    acute: View<Snapshot<Acute>>,
+    /// Whether each signal on which findings depend is seen.
+    sees_all: bool,
+    tracker: Mutex<Tracker>,
+}
+
+impl Judge {
+    pub(super) fn new(client: &Client, sees_all: bool) -> Self {
+        let acute = View::snapshot(client, |agent| Acute::of(agent.engine.findings(), agent.has_listed));
+        Self { acute, sees_all, tracker: Mutex::default() }
+    }
+
+    pub(super) async fn verdict(&self) -> Result<Verdict, Unanswered> {
+        let snapshot = self.acute.get().await?;
+        // No holder of the lock panics.
+        let mut tracker = self.tracker.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(judge(&mut tracker, &snapshot.label, snapshot.now, &snapshot.value, self.sees_all))
+    }
+}
+
 /// Remembers what was told, so that no state is told for less than its time.
 #[derive(Debug, Default)]
-pub(super) struct Tracker {
+struct Tracker {
     told: Option<Told>,
     /// The kinds that are reasons, and when each was last seen.
     seen: BTreeMap<FindingKind, Timestamp>,
@@ -119,35 +152,29 @@ impl Tracker {
     }
 }
 
-/// The verdict after a look at the node, and the status of the response.
-pub(super) fn judge<'a>(
-    tracker: &mut Tracker,
-    label: &'a Label,
-    now: Timestamp,
-    acute: &Acute,
-    sees_all: bool,
-) -> (StatusCode, Verdict<'a>) {
+/// The verdict after a look at the node.
+fn judge(tracker: &mut Tracker, label: &Label, now: Timestamp, acute: &Acute, sees_all: bool) -> Verdict {
     let blindness = match (acute.has_listed, sees_all) {
         (false, _) => Some(Blindness::NotListed),
         (true, false) => Some(Blindness::SignalNotSeen),
         (true, true) => None,
     };
     let told = tracker.look(now, &acute.kinds, blindness.is_some());
-    let (code, reasons, message) = match told.status {
-        Status::Ok => (StatusCode::OK, Vec::new(), "no critical finding is confirmed".to_owned()),
+    let (reasons, message) = match told.status {
+        Status::Ok => (Vec::new(), "no critical finding is confirmed".to_owned()),
         Status::NotOk => {
             let reasons: Vec<_> = tracker.seen.keys().map(|kind| kind.word()).collect();
             let message = critical(&reasons);
-            (StatusCode::SERVICE_UNAVAILABLE, reasons, message)
+            (reasons, message)
         }
         Status::Unknown => {
             let reasons = blindness.iter().map(|it| it.into_str()).collect();
             let message = blindness.map_or("", Blindness::message).to_owned();
-            (StatusCode::SERVICE_UNAVAILABLE, reasons, message)
+            (reasons, message)
         }
     };
     let since = Rfc3339(label.wall_ns(told.since));
-    (code, Verdict { schema: Version, node: &label.node, status: told.status, reasons, message, since })
+    Verdict { schema: Version, node: label.node.clone(), status: told.status, reasons, message, since }
 }
 
 /// As many of the reasons as there is room for, and how many more there are.
@@ -163,4 +190,4 @@ fn critical(reasons: &[&str]) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,4 +1,4 @@
-//! The queue in which the server's requests wait for the agent's loop.
+//! The queue in which requests of the server, and of the client of the API server, wait for the agent's loop.
 //!
 //! The loop copies a part of the engine's state. The copy answers every client that asks within a moment, so that a thousand
 //! clients cost the loop as much as one.
@@ -77,6 +77,13 @@ impl Queue {
     }
 }
 
+/// A part of the agent's state, with the time when it was copied and the label for the times in it.
+pub(super) struct Snapshot<T> {
+    pub(super) label: Label,
+    pub(super) now: Timestamp,
+    pub(super) value: T,
+}
+
 /// A part of the agent's state, and the latest copy of it.
 pub(super) struct View<T> {
     client: Client,
@@ -110,6 +117,19 @@ impl<T: Send + Sync + 'static> View<T> {
         let it = Arc::new(it);
         *found = Some((Instant::now(), Arc::clone(&it)));
         Ok(it)
+    }
+}
+
+impl<T: Send + Sync + 'static> View<Snapshot<T>> {
+    pub(super) fn snapshot(
+        client: &Client,
+        look: impl Fn(&AgentView<'_>) -> T + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(client, move |agent| Snapshot {
+            label: agent.label.clone(),
+            now: agent.now,
+            value: look(agent),
+        })
     }
 }
 

@@ -1,0 +1,130 @@
+//! The flags of what goes to the API server of the cluster, and how that is reached.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use kube::{
+    Client, Config,
+    config::{InClusterError, KubeConfigOptions, Kubeconfig},
+};
+use tokio::runtime;
+
+use crate::{
+    confine::{Confinement, Remote, role::Role},
+    sink::{
+        kubernetes::{CONDITION, Exporter, KubernetesStats, Settings},
+        loop_queue,
+        verdict::Judge,
+    },
+    source::clock,
+};
+
+/// Where systems have their certificate authorities, which count if a kubeconfig names none.
+const SYSTEM: [&str; 4] = ["/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/usr/share/ca-certificates"];
+
+#[derive(Debug, Args)]
+pub(super) struct KubernetesArgs {
+    /// Tell the cluster of findings: an Event for each incident, on its pods and on the node
+    #[arg(long)]
+    kubernetes_events: bool,
+
+    /// Write the verdict on the node to the cluster, as the node's condition SandboxHealthy
+    #[arg(long)]
+    kubernetes_condition: bool,
+
+    /// Where no pod's service account says how to reach the API server: a kubeconfig with a token or a client certificate
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// What goes to the API server, and where that is.
+pub(super) struct Target {
+    config: Config,
+    events: bool,
+    condition: bool,
+}
+
+impl KubernetesArgs {
+    /// If anything is to be told.
+    pub(super) fn open(&self) -> anyhow::Result<Option<Target>> {
+        let Self { kubernetes_events: events, kubernetes_condition: condition, ref kubeconfig } = *self;
+        if !events && !condition {
+            if kubeconfig.is_some() {
+                bail!("--kubeconfig needs --kubernetes-events or --kubernetes-condition");
+            }
+            return Ok(None);
+        }
+        // The client library is made for tasks; nothing of this waits.
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let config = runtime.block_on(async {
+            let config = match kubeconfig {
+                Some(file) => outside(file).await?,
+                None => Config::incluster().map_err(|why| no_pod(&why))?,
+            };
+            Client::try_from(config.clone()).context("cannot connect to the API server")?;
+            anyhow::Ok(config)
+        })?;
+        Ok(Some(Target { config, events, condition }))
+    }
+}
+
+fn no_pod(why: &InClusterError) -> anyhow::Error {
+    let why = match why {
+        InClusterError::ReadEnvironmentVariable(_) => "this is no pod of a cluster".to_owned(),
+        why => format!("the pod's service account cannot be used: {why}"),
+    };
+    anyhow!("cannot reach the API server: {why}; give --kubeconfig FILE, or leave --kubernetes-… out")
+}
+
+async fn outside(file: &Path) -> anyhow::Result<Config> {
+    let read = async {
+        let kubeconfig = Kubeconfig::read_from(file)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        if config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some() {
+            bail!("its user is known by a program that is to be started, which a confined agent cannot");
+        }
+        Ok(config)
+    };
+    read.await.with_context(|| format!("cannot use the kubeconfig {}", file.display()))
+}
+
+impl Target {
+    /// What the thread needs that asks the API server.
+    pub(super) fn remote(&self) -> Remote {
+        let Config { cluster_url, auth_info, root_cert, root_cert_file, .. } = &self.config;
+        let default = if cluster_url.scheme_str() == Some("http") { 80 } else { 443 };
+        let named = [&auth_info.token_file, &auth_info.client_certificate, &auth_info.client_key];
+        let files = named.into_iter().flatten().map(Path::new).chain(root_cert_file.as_deref());
+        let own = files.filter_map(Path::parent);
+        let has_authority = root_cert.is_some() || root_cert_file.is_some();
+        let of_system = SYSTEM.iter().filter(|_| !has_authority).map(Path::new);
+        let dirs = own.chain(of_system).map(Path::to_owned).collect();
+        Remote { port: cluster_url.port_u16().unwrap_or(default), dirs }
+    }
+
+    /// The line that says what goes where.
+    pub(super) fn said(&self) -> String {
+        let events = self.events.then_some("Events of findings");
+        let condition = self.condition.then(|| format!("the node's condition {CONDITION}"));
+        let told: Vec<_> = events.map(str::to_owned).into_iter().chain(condition).collect();
+        format!("{} go to {}\n", told.join(" and "), self.config.cluster_url)
+    }
+
+    pub(super) fn start(
+        self,
+        node: String,
+        client: &loop_queue::Client,
+        judge: Arc<Judge>,
+        stats: Arc<KubernetesStats>,
+        confinement: &Confinement,
+    ) -> anyhow::Result<Exporter> {
+        let Self { config, events, condition } = self;
+        let settings = Settings { config, node, events, condition, since: clock::now() };
+        let start = || Exporter::start(settings, client, judge, stats);
+        confinement.start(Role::Kubernetes, start)?.context("cannot start a thread")
+    }
+}

@@ -1,0 +1,185 @@
+//! Requests to the API server, and what its answers mean.
+
+use std::{error, iter, time::Duration};
+
+use http::Request;
+use kube::{
+    Client, Config, Error,
+    api::{Patch, PatchParams, PostParams},
+    core::{Status, request},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::time;
+
+/// How long a request may take, with all of its steps.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a connection, or a part of a request, may take.
+const STEP: Duration = Duration::from_secs(10);
+/// The name under which the API server keeps who wrote what.
+const MANAGER: &str = "sandprobe";
+/// The longest explanation that is logged, bytes.
+const LONGEST: usize = 300;
+
+/// Why a request was not done.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("there is such an object already")]
+    Exists,
+    /// Or its namespace, which may be being removed.
+    #[error("there is no such object; is the node's name (NODE_NAME) that of its object in the cluster?")]
+    Gone,
+    /// The API server will never take this.
+    #[error("it does not take the object: {0}")]
+    Invalid(String),
+    #[error("this agent may not do that: {0}; docs/kubernetes.md has the rights that it needs")]
+    Refused(String),
+    /// The API server cannot be reached, or has trouble of its own.
+    #[error("{0}")]
+    Away(String),
+}
+
+/// What is read of the object that the API server answers with.
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer {
+    /// How many times an Event came.
+    pub(super) count: Option<i32>,
+}
+
+pub(super) struct ApiServer {
+    config: Config,
+    /// None: it has to be made anew.
+    client: Option<Client>,
+}
+
+impl ApiServer {
+    pub(super) fn new(mut config: Config) -> Self {
+        config.connect_timeout = Some(STEP);
+        config.read_timeout = Some(STEP);
+        config.write_timeout = Some(STEP);
+        config.reset_reader_on_write = true;
+        // Retries are ours: they are to be slow.
+        config.default_retry = false;
+        Self { config, client: None }
+    }
+
+    /// Makes an object in the collection of this path.
+    pub(super) async fn create(&mut self, path: &str, object: &impl Serialize) -> Result<Answer, Failure> {
+        let body = serde_json::to_vec(object).map_err(|why| Failure::Invalid(why.to_string()))?;
+        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        self.ask(request::Request::new(path).create(&params, body)).await
+    }
+
+    /// Changes the object of this name, or a part of it.
+    pub(super) async fn patch(
+        &mut self,
+        path: &str,
+        name: &str,
+        part: Option<&str>,
+        patch: &Patch<Value>,
+    ) -> Result<Answer, Failure> {
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let request = request::Request::new(path);
+        self.ask(match part {
+            Some(part) => request.patch_subresource(part, name, &params, patch),
+            None => request.patch(name, &params, patch),
+        })
+        .await
+    }
+
+    async fn ask(&mut self, request: Result<Request<Vec<u8>>, request::Error>) -> Result<Answer, Failure> {
+        let request = request.map_err(|why| Failure::Invalid(why.to_string()))?;
+        let client = match &self.client {
+            Some(client) => client.clone(),
+            None => self.connect()?,
+        };
+        let asked = time::timeout(PATIENCE, client.request::<Answer>(request)).await;
+        let answer = match asked {
+            Ok(answer) => answer.map_err(|error| failure(&error)),
+            Err(_late) => Err(Failure::Away(format!("no answer within {} s", PATIENCE.as_secs()))),
+        };
+        if let Err(Failure::Away(_) | Failure::Refused(_)) = answer {
+            // The next request reads certificates and tokens again, on a connection of its own.
+            self.client = None;
+        }
+        answer
+    }
+
+    fn connect(&mut self) -> Result<Client, Failure> {
+        let client = Client::try_from(self.config.clone()).map_err(|error| failure(&error))?;
+        Ok(self.client.insert(client).clone())
+    }
+}
+
+fn failure(error: &Error) -> Failure {
+    let Error::Api(status) = error else { return Failure::Away(chain(error)) };
+    let said = || cut(&status.message).to_owned();
+    match status.code {
+        409 if status.reason == "AlreadyExists" => Failure::Exists,
+        404 => Failure::Gone,
+        403 if is_ending(status) => Failure::Gone,
+        401 | 403 => Failure::Refused(said()),
+        400 | 405 | 413 | 415 | 422 => Failure::Invalid(said()),
+        code => Failure::Away(format!("status {code}: {}", said())),
+    }
+}
+
+/// Whether the namespace is being removed, so that nothing can be made in it.
+fn is_ending(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+/// The errors that led to this one, the outermost first. An error often repeats what the one below it says.
+fn chain(error: &dyn error::Error) -> String {
+    let mut text = String::new();
+    for error in iter::successors(Some(error), |error| error.source()) {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = if text.is_empty() { said } else { format!("{text}: {said}") };
+        }
+    }
+    cut(&text).to_owned()
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure, LONGEST, cut, failure};
+    use kube::core::Status;
+    use serde_json::{Value, json};
+
+    fn of(code: u16, reason: &str, details: Value) -> Failure {
+        let status = json!({ "code": code, "reason": reason, "message": "why", "details": details });
+        let status: Status = serde_json::from_value(status).expect("a status");
+        failure(&kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn an_answer_says_whether_to_try_again() {
+        let why = || "why".to_owned();
+        let ending = json!({ "causes": [{ "reason": "NamespaceTerminating", "message": "", "field": "" }] });
+        for (code, reason, details, wanted) in [
+            (409, "AlreadyExists", Value::Null, Failure::Exists),
+            (409, "Conflict", Value::Null, Failure::Away("status 409: why".to_owned())),
+            (404, "NotFound", Value::Null, Failure::Gone),
+            (403, "Forbidden", ending, Failure::Gone),
+            (403, "Forbidden", Value::Null, Failure::Refused(why())),
+            (401, "Unauthorized", Value::Null, Failure::Refused(why())),
+            (422, "Invalid", Value::Null, Failure::Invalid(why())),
+            (429, "TooManyRequests", Value::Null, Failure::Away("status 429: why".to_owned())),
+            (500, "InternalError", Value::Null, Failure::Away("status 500: why".to_owned())),
+        ] {
+            assert_eq!(of(code, reason, details), wanted, "{code} {reason}");
+        }
+    }
+
+    #[test]
+    fn a_long_answer_is_cut_between_letters() {
+        assert_eq!(cut(&"\u{20ac}".repeat(LONGEST)).len(), LONGEST);
+        assert_eq!(cut("short"), "short");
+    }
+}

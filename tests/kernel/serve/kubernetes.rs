@@ -1,0 +1,203 @@
+//! The agent tells the API server of the cluster what is wrong, whatever that does.
+
+use std::{
+    fs,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::{
+    api_server::{ApiServer, Mood},
+    clock,
+    live::Shared,
+    machine,
+};
+
+use super::client::{Agent, get};
+use crate::{
+    cni::call::{Environment, Runtime},
+    container::new_id,
+};
+
+const NODE: &str = "worker-1";
+const CONDITION: &str = "SandboxHealthy";
+/// So many pods that wait for an ADD are critical.
+const PODS: usize = 20;
+
+/// The node, on which the network is down, and its cluster.
+struct Scene {
+    server: ApiServer,
+    kubeconfig: String,
+    _place: TempDir,
+}
+
+impl Scene {
+    fn new() -> Result<Self> {
+        let place = tempfile::tempdir()?;
+        let server = ApiServer::start(NODE)?;
+        let kubeconfig = server.kubeconfig(place.path())?.display().to_string();
+        Ok(Self { server, kubeconfig, _place: place })
+    }
+
+    /// Starts an agent that tells the cluster.
+    fn agent(&self, state: &str) -> Result<Agent> {
+        let flags = ["--kubernetes-events", "--kubernetes-condition", "--node", NODE, "--kubeconfig"];
+        Agent::start_with(state, &[&flags[..], &[&self.kubeconfig]].concat(), Stdio::null(), "/readyz")
+    }
+}
+
+/// Ends the ADDs of many pods with an error.
+fn fail_adds() -> Result<()> {
+    let mut runtime = Runtime::start()?;
+    for pod in 0..PODS {
+        let uid = format!("00000000-0000-4000-8000-{pod:012}");
+        let args =
+            format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=down-{pod};K8S_POD_UID={uid}");
+        let add = Environment::of_add(&new_id()?).with("CNI_ARGS", &args);
+        runtime.call(&add.with("CNI_NETNS", &format!("/run/netns/cni-{pod}")), &[])?;
+    }
+    Ok(())
+}
+
+fn failing(agent: &Agent) -> Result<()> {
+    fail_adds()?;
+    clock::poll("the finding", machine::patience(), || {
+        let answer: Value = serde_json::from_str(&get(agent.address, "/v1/findings")?)?;
+        let all = answer["findings"].as_array().context("no findings")?;
+        let is_it = |it: &&Value| it["key"] == "cni_failing/bridge" && it["stage"] == "confirmed";
+        Ok(all.iter().find(is_it).filter(|it| it["severity"] == "critical").map(drop))
+    })
+}
+
+fn events(server: &ApiServer, number: usize) -> Result<Vec<Value>> {
+    let what = format!("{number} Events: {:#?}", server.answered());
+    clock::poll(&what, machine::patience(), || Ok(Some(server.events()).filter(|it| it.len() == number)))
+}
+
+fn condition(server: &ApiServer, status: &str) -> Result<Value> {
+    clock::poll(&format!("the condition {status}"), machine::patience(), || {
+        Ok(server.condition(CONDITION).filter(|it| it["status"] == status))
+    })
+}
+
+#[test]
+fn the_cluster_hears_of_a_finding_once_whatever_becomes_of_the_agents() -> Result<()> {
+    let _shared = Shared::start()?;
+    let scene = Scene::new()?;
+    let server = &scene.server;
+    let state = tempfile::tempdir()?;
+    let state = state.path().to_str().context("the path is no text")?;
+
+    let agent = scene.agent(state)?;
+    let well = condition(server, "True")?;
+    ensure!(well["reason"] == "NoCriticalFinding" && well["lastHeartbeatTime"].is_string(), "{well}");
+    failing(&agent)?;
+    let told = events(server, 1)?;
+    agent.end()?;
+    let event = &told[0];
+    ensure!(event["type"] == "Warning" && event["reason"] == "CniFailing" && event["count"] == 1, "{event}");
+    ensure!(event["metadata"]["namespace"] == "default", "{event}");
+    let involved = &event["involvedObject"];
+    // By this UID `kubectl describe node` finds it.
+    ensure!(involved["kind"] == "Node" && involved["name"] == NODE && involved["uid"] == NODE, "{event}");
+    let message = event["message"].as_str().unwrap_or_default();
+    ensure!(
+        message.contains("bridge") && message.ends_with("(sandprobe explain cni_failing/bridge)"),
+        "{event}"
+    );
+
+    // The next agent knows it from the state of the last one.
+    let before = server.answered().len();
+    let agent = scene.agent(state)?;
+    let ill = condition(server, "False")?;
+    ensure!(ill["reason"] == "CriticalFinding" && ill["message"] == "critical: CniFailing", "{ill}");
+    clock::poll("it has looked for the Event", machine::patience(), || {
+        let answered = server.answered();
+        Ok(answered[before..].iter().any(|it| it.starts_with("PATCH /api/v1/namespaces")).then_some(()))
+    })?;
+    agent.end()?;
+    let again = events(server, 1)?;
+    ensure!(again[0]["count"] == 1 && again[0]["metadata"] == event["metadata"], "{again:#?}");
+    let other = |it: &&String| !it.ends_with(" 200") && !it.ends_with(" 201") && !it.ends_with(" 409");
+    ensure!(server.answered().iter().find(other).is_none(), "{:#?}", server.answered());
+    let ready = server.condition("Ready").context("the kubelet's condition is gone")?;
+    ensure!(ready["status"] == "True", "{ready}");
+    Ok(())
+}
+
+/// What the API server does not take is told later, and delays nothing.
+#[test]
+fn an_api_server_in_trouble_keeps_nothing_waiting() -> Result<()> {
+    let _shared = Shared::start()?;
+    for mood in [Mood::Overloaded, Mood::Forbids, Mood::Hangs] {
+        let scene = Scene::new()?;
+        scene.server.be(mood);
+        let agent = scene.agent("none")?;
+        failing(&agent)?;
+        clock::poll("a request of each kind has failed", machine::patience(), || {
+            let metrics = get(agent.address, "/metrics")?;
+            Ok(["condition", "event"].into_iter().all(|what| has_failed(&metrics, what)).then_some(()))
+        })?;
+        get(agent.address, "/readyz")?;
+        if mood != Mood::Hangs {
+            scene.server.be(Mood::Well);
+            events(&scene.server, 1)?;
+            condition(&scene.server, "False").or_else(|_soon| condition(&scene.server, "True"))?;
+        }
+        let begun = Instant::now();
+        let (ended, printed) = agent.ended()?;
+        let took = begun.elapsed();
+        ensure!(ended.success() && took < Duration::from_secs(10), "{mood:?}: {ended} after {took:?}");
+        for what in ["Events cannot be written", "the node's condition cannot be written"] {
+            let lines: Vec<&str> = printed.lines().filter(|line| line.contains(what)).collect();
+            ensure!(lines.len() == 1, "{mood:?}: {printed}");
+        }
+        let again = printed.lines().filter(|line| line.contains("can be written to the API server")).count();
+        ensure!(again == if mood == Mood::Hangs { 0 } else { 2 }, "{mood:?}: {printed}");
+    }
+    Ok(())
+}
+
+/// Whether a request about this was refused or failed.
+fn has_failed(metrics: &str, what: &str) -> bool {
+    ["failed", "refused"].into_iter().any(|result| {
+        let name = format!("sandprobe_kubernetes_requests_total{{result=\"{result}\",what=\"{what}\"}} ");
+        metrics.lines().any(|line| line.strip_prefix(&name).is_some_and(|count| count != "0"))
+    })
+}
+
+#[test]
+fn what_cannot_be_reached_at_all_is_said_at_the_start() -> Result<()> {
+    let place = tempfile::tempdir()?;
+    let broken = place.path().join("broken");
+    fs::write(&broken, "clusters: {")?;
+    let plugin = place.path().join("plugin");
+    fs::write(
+        &plugin,
+        "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
+         clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+         users: [{name: a, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}}}]\n",
+    )?;
+    let missing = place.path().join("missing").display().to_string();
+    let (broken, plugin) = (broken.display().to_string(), plugin.display().to_string());
+    for (arguments, said) in [
+        (&["--kubernetes-events"][..], "this is no pod of a cluster; give --kubeconfig FILE"),
+        (&["--kubeconfig", &missing], "--kubeconfig needs --kubernetes-events or --kubernetes-condition"),
+        (&["--kubernetes-events", "--kubeconfig", &missing], "cannot use the kubeconfig"),
+        (&["--kubernetes-events", "--kubeconfig", &broken], "cannot use the kubeconfig"),
+        (&["--kubernetes-condition", "--kubeconfig", &plugin], "a program that is to be started"),
+    ] {
+        let output = std::process::Command::new(tests::program::agent()?)
+            .args(["run", "--no-pin", "--state-dir", "none", "--listen", "none", "--socket", "none"])
+            .args(arguments)
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .output()?;
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {printed}", output.status);
+        ensure!(printed.lines().count() == 1 && printed.contains(said), "{arguments:?}: {printed}");
+    }
+    Ok(())
+}
