@@ -24,6 +24,8 @@ pub(crate) mod log_file;
 #[cfg(feature = "live")]
 pub mod metrics;
 pub mod page;
+#[cfg(feature = "live")]
+pub(crate) mod pem;
 pub mod perfetto;
 pub(crate) mod phase;
 pub(crate) mod rate;
@@ -38,6 +40,8 @@ pub(crate) mod stream;
 pub(crate) mod summary;
 pub mod text;
 pub(crate) mod wall_clock;
+#[cfg(feature = "live")]
+pub(crate) mod watched;
 #[cfg(feature = "live")]
 pub(crate) mod write_queue;
 
