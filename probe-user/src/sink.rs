@@ -23,6 +23,8 @@ pub(crate) mod lines;
 pub(crate) mod log_file;
 #[cfg(feature = "live")]
 pub mod metrics;
+#[cfg(feature = "live")]
+pub mod otlp;
 pub mod page;
 #[cfg(feature = "live")]
 pub(crate) mod pem;

@@ -16,11 +16,12 @@ use crate::{
 };
 
 /// Together these choices render every object that the chart can make.
-const CHOICES: [&[&str]; 6] = [
+const CHOICES: [&[&str]; 7] = [
     &[],
     &["server.existingSecret=own"],
     &["server.mode=local", "service.enabled=false", "serviceAccount.create=false", "appArmorProfile=null"],
     &["server.mode=insecure", "hostNetwork=false", "server.metricLabels={namespace,workload}"],
+    &["otlp.endpoint=http://a:4317", "otlp.headersSecret=own", "otlp.caConfigMap=ca", "hostNetwork=false"],
     &["podMonitor.enabled=true", "serviceMonitor.enabled=true", "podMonitor.labels.release=stack"],
     &[
         "privileged=true",

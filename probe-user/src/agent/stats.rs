@@ -13,9 +13,10 @@ use crate::{
     model::fact::{Mechanism, Signal},
     sink::{
         metrics::agent_stats::{
-            AgentStats, Expiry, ProbeStats, Process, Program, Queue, ReadingStats, Ring, ServerFiles,
-            ServerStats, StateWrite,
+            AgentStats, Expiry, Exported, ProbeStats, Process, Program, Queue, ReadingStats, Ring,
+            ServerFiles, ServerStats, StateWrite,
         },
+        otlp::figures::{Figures, Snapshot},
         state_writes::{Outcome, StateFile, StateWrites},
     },
     source::{
@@ -56,6 +57,8 @@ pub(crate) struct Parts {
     pub(crate) reading: Arc<ReadProgress>,
     pub(crate) server: ServerFiles,
     pub(crate) state: StateWrites,
+    /// What was sent to a receiver, by signal.
+    pub(crate) otlp: Vec<Figures>,
 }
 
 impl StatsCollector {
@@ -76,7 +79,7 @@ impl StatsCollector {
     #[must_use]
     pub(crate) fn own(&self) -> AgentStats {
         let totals = self.totals.borrow();
-        let Parts { batches, unreadable, dropped, left_out, reading, server, state } = &self.parts;
+        let Parts { batches, unreadable, dropped, left_out, reading, server, state, otlp } = &self.parts;
         let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
         AgentStats {
             probe: ProbeStats {
@@ -116,6 +119,7 @@ impl StatsCollector {
                 .iter()
                 .map(|(file, outcome)| state_write(*file, outcome))
                 .collect(),
+            exported: otlp.iter().map(exported).collect(),
             process: self.process(),
             netns_limit: self.netns_limit(),
         }
@@ -139,6 +143,11 @@ impl StatsCollector {
 
 fn state_write(file: StateFile, outcome: &Outcome) -> StateWrite {
     StateWrite { file: file.as_str(), failures: outcome.failures, has_succeeded: outcome.trouble.is_none() }
+}
+
+fn exported(figures: &Figures) -> Exported {
+    let Snapshot { signal, exported, dropped, failed, waiting, succeeded_at } = figures.read();
+    Exported { signal, exported, dropped, failed, waiting, succeeded_at }
 }
 
 fn program(name: &str, runs: &Runs) -> Program {

@@ -4,11 +4,15 @@
 //! of it (`hook_ptrace_access_check`), whatever its capabilities, so `exe`, `ns` and `environ` in `/proc` would be
 //! closed to it. seccomp(2) and missing capabilities limit those threads.
 
-use std::path::Path;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, RestrictionStatus,
-    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, make_bitflags,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, PathFd,
+    RestrictionStatus, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus,
+    Scope, make_bitflags,
 };
 
 use super::{ConfineError, Needs, State, role::Role};
@@ -20,6 +24,18 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// The process's own files in `/proc`.
 const SELF: &str = "/proc/self";
 
+/// From these files the C library finds the address of a name.
+const NAMES: [&str; 6] = [
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/services",
+];
+/// The port of name servers.
+const DNS: u16 = 53;
+
 const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
 const KEEP: BitFlags<AccessFs> =
     make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile | Truncate | MakeReg | RemoveFile});
@@ -28,11 +44,18 @@ const KEEP: BitFlags<AccessFs> =
 pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
     let state_dir = needs.state_dir.as_deref().into_iter();
     let own = [CPUS, SELF].map(Path::new).into_iter();
+    let resolver = resolver();
+    let mut ports = Vec::new();
     let rules: Vec<(&Path, BitFlags<AccessFs>)> = match role {
         Role::Netlink | Role::Files => return Ok(State::Full),
         Role::Store => state_dir.map(|dir| (dir, KEEP)).collect(),
         Role::Log => needs.log_dir.as_deref().into_iter().map(|dir| (dir, KEEP)).collect(),
         Role::Writer => Vec::new(),
+        Role::Export => {
+            ports.extend(needs.export_port.into_iter().chain([DNS]));
+            let file = BitFlags::from(AccessFs::ReadFile);
+            NAMES.map(Path::new).into_iter().chain(resolver.as_deref()).map(|path| (path, file)).collect()
+        }
         Role::Agent => own.chain(state_dir).map(|path| (path, READ)).collect(),
         Role::Server => {
             let socket = needs.socket.as_deref().and_then(Path::parent);
@@ -40,10 +63,18 @@ pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
             own.chain(state_dir).map(|path| (path, READ)).chain(removed).collect()
         }
     };
-    restrict(&rules).map(|status| state(&status)).map_err(|why| ConfineError::new("confine to files", why))
+    restrict(&rules, &ports)
+        .map(|status| state(&status))
+        .map_err(|why| ConfineError::new("confine to files", why))
 }
 
-fn restrict(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<RestrictionStatus, RulesetError> {
+/// The folder of the resolver's file, if that is a link elsewhere: the daemon that owns the folder replaces the file.
+fn resolver() -> Option<PathBuf> {
+    let file = fs::canonicalize("/etc/resolv.conf").ok()?;
+    file.parent().filter(|dir| !["/", "/etc", "/run"].map(Path::new).contains(dir)).map(Path::to_owned)
+}
+
+fn restrict(rules: &[(&Path, BitFlags<AccessFs>)], ports: &[u16]) -> Result<RestrictionStatus, RulesetError> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::from_all(NEWEST))?
@@ -54,6 +85,9 @@ fn restrict(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<RestrictionStatus, 
         if let Ok(fd) = PathFd::new(path) {
             ruleset = ruleset.add_rule(PathBeneath::new(fd, *access))?;
         }
+    }
+    for port in ports {
+        ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
     }
     ruleset.restrict_self()
 }

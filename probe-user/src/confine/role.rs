@@ -15,6 +15,8 @@ pub enum Role {
     Log,
     /// Writes to open files: the stream, the recording.
     Writer,
+    /// Sends traces and log records to a receiver on the network.
+    Export,
     /// The main thread: reads the rings and counters, and runs the engine.
     Agent,
     /// Answers clients on open sockets.
@@ -22,8 +24,16 @@ pub enum Role {
 }
 
 impl Role {
-    pub const ALL: [Self; 7] =
-        [Self::Netlink, Self::Files, Self::Store, Self::Log, Self::Writer, Self::Agent, Self::Server];
+    pub const ALL: [Self; 8] = [
+        Self::Netlink,
+        Self::Files,
+        Self::Store,
+        Self::Log,
+        Self::Writer,
+        Self::Export,
+        Self::Agent,
+        Self::Server,
+    ];
 
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -33,6 +43,7 @@ impl Role {
             Self::Store => "store",
             Self::Log => "log",
             Self::Writer => "writer",
+            Self::Export => "export",
             Self::Agent => "agent",
             Self::Server => "server",
         }
@@ -49,7 +60,7 @@ impl Role {
                 &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH, Capability::CAP_NET_ADMIN]
             }
             Self::Files => &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH],
-            Self::Store | Self::Log | Self::Writer | Self::Agent | Self::Server => &[],
+            Self::Store | Self::Log | Self::Writer | Self::Export | Self::Agent | Self::Server => &[],
         }
     }
 }

@@ -5,6 +5,7 @@ mod banner;
 mod log;
 mod open_files;
 mod opened;
+mod otlp;
 mod serve;
 mod signals;
 mod start;
@@ -44,6 +45,9 @@ pub(in crate::cli) struct Run {
 
     #[command(flatten)]
     log: log::LogArgs,
+
+    #[command(flatten)]
+    otlp: otlp::OtlpArgs,
 
     /// Also record everything into this file, for "replay" and "boot --replay"; an existing file is replaced
     #[arg(long, value_name = "FILE")]
@@ -155,6 +159,7 @@ impl Run {
             pins: Some(&self.pins),
             serve: Some(&self.serve),
             log: self.log.file(),
+            otlp: Some(&self.otlp),
             banner: true,
             ends_with_recording: false,
             outlives_terminal: true,
@@ -174,6 +179,7 @@ impl Watch {
             pins: None,
             serve: None,
             log: None,
+            otlp: None,
             banner: false,
             ends_with_recording: false,
             outlives_terminal: false,
@@ -193,6 +199,7 @@ impl Record {
             pins: None,
             serve: None,
             log: None,
+            otlp: None,
             banner: false,
             ends_with_recording: true,
             outlives_terminal: false,

@@ -276,6 +276,37 @@ const ANSWER: Group = Group {
     ]],
 };
 
+/// `FIONREAD`: a resolver asks how much came.
+const CONTROL_OR_COUNT: Only = Only::One { argument: 1, of: &[0x5421, 0x5401, 0x5413, 0x2401, 0x541b] };
+
+/// Sockets of the network. The C library asks over netlink which addresses this machine has.
+const NETWORK: Only = Only::One {
+    argument: 0,
+    of: &[bits(libc::AF_INET), bits(libc::AF_INET6), bits(libc::AF_NETLINK), bits(libc::AF_UNIX)],
+};
+
+/// Reaching a receiver, by its name. Local sockets are hidden by [`NO_LOCAL`].
+const REACH: Group = Group {
+    purpose: "reaching a receiver",
+    calls: &[calls![
+        socket SYS_socket: NETWORK,
+        bind SYS_bind,
+        connect SYS_connect,
+        sendto SYS_sendto,
+        sendmmsg SYS_sendmmsg,
+        getsockopt SYS_getsockopt,
+        setsockopt SYS_setsockopt,
+        getsockname SYS_getsockname,
+        getpeername SYS_getpeername,
+        shutdown SYS_shutdown,
+        ioctl SYS_ioctl: CONTROL_OR_COUNT,
+    ]],
+};
+
+/// Local sockets, for who reaches a receiver: a C library that asks nscd goes on without it.
+pub(super) const NO_LOCAL: Group =
+    Group { purpose: "is not there for who reaches a receiver", calls: &[calls![socket SYS_socket: LOCAL]] };
+
 /// Removing the socket at the end, if Landlock limits it to that file.
 pub(super) const REMOVE: Group = Group {
     purpose: "removing its socket, where there is Landlock",
@@ -295,6 +326,8 @@ pub(super) fn of(role: Role) -> &'static [&'static Group] {
         Role::Files => &[&COMMON, &LOOK, &TALK, &ASK],
         Role::Store | Role::Log => &[&COMMON, &KEEP],
         Role::Writer => &[&COMMON],
+        // The last group with a call has its condition.
+        Role::Export => &[&COMMON, &LOOK, &TALK, &REACH],
         Role::Agent => &[&COMMON, &LOOK, &TALK, &COUNT],
         Role::Server => &[&COMMON, &LOOK, &TALK, &ANSWER],
     }

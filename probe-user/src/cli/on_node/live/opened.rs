@@ -8,6 +8,7 @@ use tracing::warn;
 use super::{
     Cri, ProbeArgs,
     log::LogArgs,
+    otlp::{self, OtlpArgs},
     serve::{self, ServeArgs},
 };
 use crate::{
@@ -52,6 +53,8 @@ pub(super) struct Start<'a> {
     pub(super) serve: Option<&'a ServeArgs>,
     /// The file that has the stream instead of standard output.
     pub(super) log: Option<&'a LogArgs>,
+    /// The receiver of traces and log records.
+    pub(super) otlp: Option<&'a OtlpArgs>,
     /// Whether to print the hooks at the start and the totals at the end.
     pub(super) banner: bool,
     /// Whether the run ends when the recording does.
@@ -69,6 +72,8 @@ pub(super) struct Opened {
     pub(super) file: Option<File>,
     /// The file of the stream.
     pub(super) log: Option<LogFile>,
+    /// The receiver of traces and log records.
+    pub(super) otlp: Option<otlp::Opened>,
     /// How many boots the history keeps.
     pub(super) boots: usize,
     /// The labels of this boot.
@@ -101,12 +106,13 @@ impl Start<'_> {
             ..Settings::default()
         };
         let header = identity::header(self.probe.node.clone(), settings);
+        let otlp = self.otlp.map(|otlp| otlp.open(&config, &header, &place.root)).transpose()?.flatten();
         let server = self.serve.map(|serve| serve.open(&config)).transpose()?;
         let follows_runtimes = self.probe.cri == Cri::Auto;
         let boots = config.boots();
         let mut labels = config.boot_labels;
         labels.extend(self.probe.boot_labels.iter().cloned());
-        Ok(Opened { place, stores, header, file, log, boots, labels, follows_runtimes, server, pins })
+        Ok(Opened { place, stores, header, file, log, otlp, boots, labels, follows_runtimes, server, pins })
     }
 
     pub(super) fn load(&self, opened: &Opened) -> anyhow::Result<Probe> {
