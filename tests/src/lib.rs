@@ -13,6 +13,7 @@
 //! * [`stream`] runs the built agent beside a test and reads its events. [`finding`] reads one finding. [`refusal`]
 //!   checks whether the agent's confinement refused it something. [`succession`] runs agents one after the other.
 //! * [`http`] sends requests to a server, through [`tls`] where the server needs it.
+//! * [`receiver`] takes traces and logs, and checks them by the protocol's rules.
 //! * [`storm`] starts programs as fast as the machine can.
 //! * [`browser`] drives a real browser, and [`site`] serves its pages.
 //! * [`live`] attaches the hooks and returns their observations. [`skipped`] reads which runs of them the kernel
@@ -50,6 +51,8 @@ pub mod succession;
 
 #[cfg(feature = "kernel")]
 pub mod live;
+#[cfg(feature = "kernel")]
+pub mod receiver;
 #[cfg(feature = "kernel")]
 pub mod storm;
 

@@ -4,8 +4,8 @@ use std::{
     env,
     fs::{self, File},
     io,
-    net::UdpSocket,
-    os::unix::process::ExitStatusExt as _,
+    net::{Ipv4Addr, TcpStream, UdpSocket},
+    os::unix::{net::UnixStream, process::ExitStatusExt as _},
     path::Path,
     process::{self, Command, ExitStatus, Stdio},
     thread,
@@ -41,6 +41,14 @@ enum Operation {
     Write,
     WriteState,
     Bind,
+    /// Reads a file in which names have addresses.
+    ReadNames,
+    /// Connects to the receiver's port, where nobody listens.
+    Reach,
+    /// Connects to another port.
+    ReachOther,
+    /// Connects to a socket of this machine.
+    ReachLocal,
     Signal,
     /// Looks a key up in a BPF map.
     BpfLookup,
@@ -55,7 +63,7 @@ enum Operation {
     Panic,
 }
 
-const OPERATIONS: [Operation; 15] = [
+const OPERATIONS: [Operation; 19] = [
     Operation::Read,
     Operation::ReadState,
     Operation::FindPath,
@@ -63,6 +71,10 @@ const OPERATIONS: [Operation; 15] = [
     Operation::Write,
     Operation::WriteState,
     Operation::Bind,
+    Operation::ReadNames,
+    Operation::Reach,
+    Operation::ReachOther,
+    Operation::ReachLocal,
     Operation::Signal,
     Operation::BpfLookup,
     Operation::ExecutableMemory,
@@ -102,6 +114,15 @@ impl Operation {
                 fs::rename(dir.join("new"), dir.join("kept"))
             }
             Self::Bind => UdpSocket::bind("127.0.0.1:0").map(drop),
+            Self::ReadNames => File::open("/etc/hosts").map(drop),
+            Self::Reach => reach(RECEIVER),
+            Self::ReachOther => reach(RECEIVER + 1),
+            Self::ReachLocal => match UnixStream::connect(dir.join("no-socket")) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                // The call is hidden.
+                Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Err(Errno::EPERM.into()),
+                connected => connected.map(drop),
+            },
             // SAFETY: signal 0 has no effect on its target.
             Self::Signal => refused(unsafe { libc::kill(1, 0) }.into()),
             // SAFETY: the lookup gets no attributes. The kernel refuses it as invalid.
@@ -130,18 +151,23 @@ impl Operation {
 
     /// Whether this role can do it. `anywhere`: the kernel lacks Landlock, so every file can be opened.
     fn is_for(self, role: Role, anywhere: bool) -> bool {
+        // Landlock has it since then.
+        let confines_tcp = machine::kernel().is_ok_and(|kernel| kernel >= (6, 7));
         match self {
             Self::Read => matches!(role, Role::Netlink | Role::Files) || anywhere && role != Role::Writer,
+            Self::ReadState => role != Role::Writer && (anywhere || role != Role::Export),
             // Nothing is opened, so Landlock does not refuse it.
-            Self::ReadState | Self::FindPath => role != Role::Writer,
+            Self::FindPath => role != Role::Writer,
+            Self::ReadNames => Self::Read.is_for(role, anywhere) || role == Role::Export,
+            Self::Bind | Self::Reach => role == Role::Export,
+            Self::ReachOther => role == Role::Export && (anywhere || !confines_tcp),
+            Self::ReachLocal => role == Role::Files,
             Self::ReadNetns => matches!(role, Role::Netlink | Role::Files),
             Self::Write => anywhere && matches!(role, Role::Store | Role::Log),
             Self::WriteState => matches!(role, Role::Store | Role::Log),
             Self::BpfLookup => role == Role::Agent,
             Self::Thread | Self::ReceiveSignal => true,
-            Self::Bind | Self::Signal | Self::ExecutableMemory | Self::Exec | Self::Unshare | Self::Panic => {
-                false
-            }
+            Self::Signal | Self::ExecutableMemory | Self::Exec | Self::Unshare | Self::Panic => false,
         }
     }
 
@@ -158,6 +184,17 @@ impl Operation {
 /// The result of a system call: an error only if it was refused.
 fn refused(returned: i64) -> io::Result<()> {
     if returned == -1 && Errno::last() == Errno::EPERM { Err(Errno::EPERM.into()) } else { Ok(()) }
+}
+
+/// The port of the receiver: discard(9), which nobody serves.
+const RECEIVER: u16 = 9;
+
+/// Connects to a port of this machine where nobody listens.
+fn reach(port: u16) -> io::Result<()> {
+    match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        connected => connected.map(drop),
+    }
 }
 
 const ROLE: &str = "SANDPROBE_TEST_ROLE";
@@ -213,7 +250,13 @@ fn confined(role: Role, operation: Operation, dir: &Path) -> Result<i32> {
     let receive = |kind| runtime.block_on(async { signal(kind) });
     let mut terminate = receive(SignalKind::terminate())?;
     let kept = || Some(dir.to_owned());
-    let needs = Needs { state_dir: kept(), log_dir: kept(), socket: None, netlink: true };
+    let needs = Needs {
+        state_dir: kept(),
+        log_dir: kept(),
+        export_port: Some(RECEIVER),
+        socket: None,
+        netlink: true,
+    };
     let confinement = Confinement::begin(Mode::Full, needs, || Operation::BpfLookup.attempt(dir).is_ok())?;
     let _refusals = receive(SignalKind::from_raw(refusal::SIGNAL))?;
     let done = confinement.start(role, || operation.attempt(dir))?;

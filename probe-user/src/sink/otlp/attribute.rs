@@ -51,7 +51,7 @@ impl Attributes {
     /// Left out if there are none.
     pub(super) fn texts(self, key: &str, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let values = values.into_iter().map(|text| any(Value::StringValue(text.into()))).collect::<Vec<_>>();
-        let list = (!values.is_empty()).then(|| Value::ArrayValue(ArrayValue { values }));
+        let list = (!values.is_empty()).then_some(Value::ArrayValue(ArrayValue { values }));
         self.put(key, list)
     }
 
