@@ -23,12 +23,11 @@ use super::{
     credentials::{Credentials, Current},
     failure::{Failure, Reason, said},
     pace::Pace,
-    signal::{Partial, Signal},
+    signal::{PROTOBUF, Partial, Signal},
     target::{Protocol, Target},
 };
 use crate::grpc::Raw;
 
-pub(super) const PROTOBUF: &str = "application/x-protobuf";
 const USER_AGENT: &str = concat!("sandprobe/", env!("CARGO_PKG_VERSION"));
 /// The longest answer that is read, bytes.
 const ANSWER: usize = 64 << 10;

@@ -1,8 +1,7 @@
 //! Sends what waits, batch by batch, on a thread of its own.
 //!
 //! A batch that fails for a passing reason is tried again, later and later, until its patience ends; meanwhile the queue
-//! fills up and drops its oldest. The log has a line when sending fails for another reason than before, and when it works
-//! again.
+//! fills up and drops its oldest. The log has a line for each reason for which sending fails, once, and one when it works again.
 
 use std::{
     io,
@@ -18,7 +17,7 @@ use tokio::{
     sync::oneshot,
     time::{self, Instant},
 };
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::{
     client::Client,
@@ -87,10 +86,19 @@ struct Pipeline {
 /// How it goes, for the log.
 #[derive(Debug, Default)]
 struct Health {
-    /// Why requests fail, how many have failed, and how many spans or records were dropped before.
-    failing: Option<(Reason, u64, u64)>,
+    failing: Option<Failing>,
     /// Rejections were logged.
     rejects: bool,
+}
+
+/// Requests fail since one that did not.
+#[derive(Debug)]
+struct Failing {
+    /// The reasons that were logged.
+    told: Vec<Reason>,
+    requests: u64,
+    /// How many spans or records had been dropped before.
+    dropped: u64,
 }
 
 impl Pipeline {
@@ -121,17 +129,18 @@ impl Pipeline {
                 Err(failure) => failure,
             };
             self.failed(&failure);
-            let again = Instant::now() + waits.wait(failure.wait, random());
+            let again = Instant::now() + waits.wait(failure.wait, random()).min(self.route.pace.patience);
             let why = if self.queue.is_closed() {
                 Dropped::Ended
-            } else if !failure.is_passing {
-                Dropped::Refused
-            } else if again > until {
+            } else if failure.is_passing {
+                // At the end of the agent there is one more try.
+                time::timeout_at(again, self.queue.closed()).await.ok();
+                if again <= until {
+                    continue;
+                }
                 Dropped::Expired
             } else {
-                // At the end there is one more try.
-                time::timeout_at(again, self.queue.closed()).await.ok();
-                continue;
+                Dropped::Refused
             };
             self.queue.figures.add_dropped(why, entries);
             return;
@@ -145,9 +154,9 @@ impl Pipeline {
         figures.add_dropped(Dropped::Rejected, rejected);
         figures.succeeded(now());
         let (signal, target) = (self.signal.as_str(), &self.route.target);
-        if let Some((_, requests, dropped)) = self.health.failing.take() {
+        if let Some(Failing { requests, dropped, .. }) = self.health.failing.take() {
             let dropped = figures.all_dropped().saturating_sub(dropped);
-            info!(
+            warn!(
                 "{signal} are sent to {target} again, after {requests} failed requests; {dropped} were dropped"
             );
         }
@@ -161,11 +170,11 @@ impl Pipeline {
 
     fn failed(&mut self, failure: &Failure) {
         self.queue.figures.add_failed(failure.reason);
-        let before = self.health.failing;
-        let (requests, dropped) = before
-            .map_or((0, self.queue.figures.all_dropped()), |(_, requests, dropped)| (requests, dropped));
-        self.health.failing = Some((failure.reason, requests + 1, dropped));
-        if before.is_none_or(|(reason, ..)| reason != failure.reason) {
+        let dropped = self.queue.figures.all_dropped();
+        let failing = self.health.failing.get_or_insert(Failing { told: Vec::new(), requests: 0, dropped });
+        failing.requests += 1;
+        if !failing.told.contains(&failure.reason) {
+            failing.told.push(failure.reason);
             let (signal, target) = (self.signal.as_str(), &self.route.target);
             let next = if failure.is_passing { "it is tried again" } else { "what it refused is dropped" };
             warn!("{signal} cannot be sent to {target}: {failure}; {next}");

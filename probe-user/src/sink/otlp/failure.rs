@@ -7,10 +7,10 @@ use jiff::fmt::rfc2822;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use super::signal::Signal;
+use super::signal::{PROTOBUF, Signal};
 use crate::sink::escape::escaped;
 
-/// A word for each kind of failure. The log has a line whenever it is another one.
+/// A word for each kind of failure. The log has a line for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// The name has no address.
@@ -163,7 +163,7 @@ pub(super) fn said(message: &str) -> String {
 /// The message in the body: of a protobuf status, or plain text.
 fn said_in(headers: &HeaderMap, body: &[u8]) -> String {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
-    if kind.starts_with(super::client::PROTOBUF) {
+    if kind.starts_with(PROTOBUF) {
         let status: Result<tonic_types::Status, _> = prost::Message::decode(body);
         return said(&status.map(|it| it.message).unwrap_or_default());
     }

@@ -225,3 +225,24 @@ impl Boots {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Boots, Timestamp};
+    use crate::sink::otlp::tests::recorded;
+
+    /// A new agent, weeks after a boot, does not tell of it.
+    #[test]
+    fn a_boot_is_told_once_and_only_if_it_was_of_late() {
+        let (mut session, calls) = recorded::open("boots/restart.jsonl");
+        for call in calls {
+            session.call(call).expect("nothing is recorded");
+        }
+        let (engine, label) = (session.engine(), session.label());
+        let (mut told, now) = (Boots::default(), engine.now());
+        assert!(told.look(now, engine, label).is_some_and(|spans| !spans.is_empty()));
+        assert_eq!((told.look(now, engine, label), told.due), (None, None));
+        let mut late = Boots { begun: Timestamp(u64::MAX), ..Boots::default() };
+        assert_eq!(late.look(now, engine, label), None);
+    }
+}

@@ -15,6 +15,9 @@ use prost::{DecodeError, Message};
 
 use super::resource;
 
+/// The type of messages over HTTP.
+pub(super) const PROTOBUF: &str = "application/x-protobuf";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Traces,

@@ -182,3 +182,112 @@ fn is_of(what: &ChangeKind, ended: &CniCall) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+
+    use super::{LONGEST, QUIET, Teardown};
+    use crate::{
+        engine::view::ToldView,
+        model::{
+            change::{ChangeKind, CniCall, End, EvidenceEvent, Process, StopReason},
+            fact::{Origin, PodName},
+            id::{ContainerId, TaskKey},
+            time::Timestamp,
+        },
+        sink::Label,
+    };
+
+    fn ms(at: u64) -> Timestamp {
+        Timestamp(at * 1_000_000)
+    }
+
+    fn event(at: u64, what: ChangeKind) -> EvidenceEvent {
+        let (container, netns, cgroup) = (None, None, None);
+        EvidenceEvent { at: ms(at), origin: Origin::Kernel, container, netns, cgroup, what }
+    }
+
+    fn call(pid: u32, plugin: &str, called_by: Option<&str>) -> Arc<CniCall> {
+        let process = Process { key: TaskKey::new(pid, 1), ..Process::default() };
+        Arc::new(CniCall {
+            command: "DEL".to_owned(),
+            plugin: plugin.to_owned(),
+            netns: None,
+            ifname: Some("eth0".to_owned()),
+            process,
+            called_by: called_by.map(str::to_owned),
+            delegated: false,
+        })
+    }
+
+    fn finished(call: &Arc<CniCall>, took: u64, code: u32) -> ChangeKind {
+        let end = Some(End { code, ..End::default() });
+        ChangeKind::CniFinished { call: Arc::clone(call), end, duration: Duration::from_millis(took) }
+    }
+
+    #[test]
+    fn it_waits_for_what_is_under_way_and_not_for_ever() {
+        let del = call(7, "bridge", None);
+        let mut events = vec![
+            event(500, ChangeKind::PodFirstSeen),
+            event(1000, ChangeKind::SandboxStopped { why: StopReason::PauseExited }),
+        ];
+        let pod = PodName::default();
+        let due = |events: &[EvidenceEvent]| {
+            Teardown::of(ToldView { pod: &pod, events }).map(|teardown| teardown.due())
+        };
+        assert_eq!(due(&events[..1]), None, "nothing ends yet");
+        assert_eq!(due(&events), Some(ms(1000) + QUIET));
+        events.push(event(1100, ChangeKind::CniStarted { call: Arc::clone(&del) }));
+        assert_eq!(due(&events), Some(ms(1000) + LONGEST));
+        events.push(event(1400, finished(&del, 300, 0)));
+        assert_eq!(due(&events), Some(ms(1400) + QUIET));
+        events.push(event(1500, ChangeKind::NetnsDestroyed { by: None }));
+        assert_eq!(due(&events), Some(ms(1000) + LONGEST));
+        events.push(event(1600, ChangeKind::NetnsFreed { teardown: None }));
+        assert_eq!(due(&events), Some(ms(1600) + QUIET));
+    }
+
+    #[test]
+    fn calls_are_below_their_callers_and_failures_are_marked() {
+        let (bridge, ipam, open) =
+            (call(7, "bridge", None), call(8, "host-local", Some("bridge")), call(9, "portmap", None));
+        let events = vec![
+            event(1000, ChangeKind::CniStarted { call: Arc::clone(&bridge) }),
+            event(1010, ChangeKind::CniStarted { call: Arc::clone(&ipam) }),
+            event(1060, finished(&ipam, 50, 1)),
+            event(1100, finished(&bridge, 100, 0)),
+            event(1200, ChangeKind::CniStarted { call: Arc::clone(&open) }),
+            event(1250, ChangeKind::NetnsFreed { teardown: Some(Duration::from_millis(30)) }),
+        ];
+        let pod = PodName { name: Some("web".to_owned()), ..PodName::default() };
+        let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
+        let teardown = Teardown::of(ToldView { pod: &pod, events: &events }).expect("it ends");
+        let sandbox = ContainerId::parse(&"a".repeat(64)).expect("an id");
+        let spans = teardown.spans(&sandbox, std::iter::empty(), &label);
+        let told: Vec<(&str, usize, u64, u64, bool)> = spans
+            .iter()
+            .map(|span| {
+                let parent =
+                    spans.iter().position(|it| it.span_id == span.parent_span_id).unwrap_or(usize::MAX);
+                let failed = span.status.as_ref().is_some_and(|it| it.code == i32::from(StatusCode::Error));
+                let (begin, end) = (span.start_time_unix_nano, span.end_time_unix_nano);
+                (span.name.as_str(), parent, begin / 1_000_000, end / 1_000_000, failed)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("sandbox teardown", usize::MAX, 1000, 1250, true),
+                ("cni DEL bridge", 0, 1000, 1100, false),
+                ("cni DEL host-local", 1, 1010, 1060, true),
+                ("netns teardown", 0, 1220, 1250, false),
+            ]
+        );
+        let names: Vec<&str> = spans[0].events.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(names, ["cni.started", "netns.freed"], "only the call that did not end is an event");
+    }
+}

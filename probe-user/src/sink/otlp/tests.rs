@@ -4,7 +4,7 @@ mod failing;
 #[expect(unreachable_pub, reason = "the tests of the whole agent have it as a module of their library")]
 #[path = "../../../../tests/src/receiver.rs"]
 mod receiver;
-mod recorded;
+pub(super) mod recorded;
 mod sending;
 
 use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
