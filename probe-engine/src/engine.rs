@@ -39,12 +39,13 @@ use crate::model::{
     change::{ChangeKind, Finding, Output},
     fact::{Fact, Observation, RingsRead},
     finding::{Key, Revision},
+    id::ContainerId,
     phase::Start,
     recovery::{self, Recovery},
     time::{Nanoseconds, Timestamp},
 };
 use count::Counts;
-use view::{BalanceView, ManyView, PodView, PoolView};
+use view::{BalanceView, ManyView, PodView, PoolView, ToldView};
 
 /// How long the outbox may hold a change whose pod is not yet named.
 pub(crate) const DEFAULT_HOLD: Duration = Duration::from_secs(1);
@@ -224,6 +225,12 @@ impl Engine {
     #[must_use]
     pub fn finding(&self, key: &Key) -> Option<&Finding> {
         self.finding_tracker.get(key)
+    }
+
+    /// What was told of this sandbox, as far as it is kept.
+    #[must_use]
+    pub fn told_of(&self, sandbox: &ContainerId) -> Option<ToldView<'_>> {
+        self.world.told_of(sandbox)
     }
 
     /// The sockets of the runtimes that are followed over CRI.

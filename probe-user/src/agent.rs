@@ -32,6 +32,7 @@ use crate::{
     sink::{
         findings_file::FindingsFile,
         history::writer::{BootHistoryWriter, CurrentBoot},
+        otlp::Otlp,
     },
     source::{
         channel::{Batch, CancellationSource, QuestionSender},
@@ -62,6 +63,8 @@ pub(crate) struct Agent {
     pub(crate) findings_file: Option<FindingsFile>,
     /// The history of boots, if there is a state directory.
     pub(crate) history: Option<BootHistoryWriter>,
+    /// The receiver of traces and log records, if there is one.
+    pub(crate) otlp: Option<Otlp>,
     /// The HTTP server, if there is one.
     pub(crate) served: Served,
 }
@@ -117,6 +120,10 @@ impl Agent {
             let kept = history.finish(clock::now(), current_boot(&self.session));
             time::timeout(GRACE, kept).await.ok();
         }
+        if let Some(otlp) = self.otlp {
+            let sent = otlp.finish(clock::now(), self.session.engine(), self.session.label());
+            time::timeout(GRACE, sent).await.ok();
+        }
         time::timeout(GRACE, self.served.finish()).await.ok();
         let closed = self.outlets.close(&mut self.session, GRACE).await;
         (self.session, result.and(closed))
@@ -131,6 +138,7 @@ impl Agent {
             let shown = until(self.history.as_ref().map(|it| it.due(self.session.recovery())));
             let kept = until(self.findings_file.as_ref().map(|it| it.due(self.session.revision())));
             let delivered = until(self.outlets.due());
+            let traced = until(self.otlp.as_ref().and_then(Otlp::due));
             tokio::select! {
                 () = &mut end => return Ok(()),
                 batch = self.batches.recv() => match batch {
@@ -148,6 +156,7 @@ impl Agent {
                 () = delivered => {}
                 () = self.outlets.written() => {}
                 () = shown => {}
+                () = traced => {}
                 () = self.served.answer(&self.session) => {}
             }
             let now = clock::now();
@@ -223,6 +232,9 @@ impl Agent {
         if let Some(history) = &mut self.history {
             let session = &self.session;
             history.update(now, session.recovery(), || current_boot(session));
+        }
+        if let Some(otlp) = &mut self.otlp {
+            otlp.update(now, self.session.engine(), self.session.label());
         }
     }
 

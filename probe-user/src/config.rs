@@ -76,6 +76,16 @@ pub(crate) struct Config {
     pub(crate) insecure_listen: Option<bool>,
     /// Labels of pods that metrics have: `namespace`, `pod`, `workload`.
     pub(crate) metric_labels: Vec<String>,
+    /// The URL of the receiver of traces and log records; `none` for nowhere.
+    pub(crate) otlp: Option<String>,
+    /// Its protocol: `grpc` or `http/protobuf`.
+    pub(crate) otlp_protocol: Option<String>,
+    /// What is sent: `traces`, `logs`.
+    pub(crate) otlp_signals: Vec<String>,
+    /// Its certificate authorities, a PEM file.
+    pub(crate) otlp_ca: Option<PathBuf>,
+    /// The file with headers for it.
+    pub(crate) otlp_header_file: Option<PathBuf>,
 }
 
 /// An address to listen on, or `none`.
@@ -262,6 +272,7 @@ mod tests {
             boot_recovered = 'listening'\nboot_system = ['a']\nboot_keep = 3\nboot_target = '30s'\nboot_labels = { edge = 'connected' }\n\
             listen = '[::1]:9000'\nsocket = 'none'\ntls_cert = '/c'\ntls_key = '/k'\ntls_client_ca = '/a'\n\
             token_file = '/t'\ninsecure_listen = true\nmetric_labels = ['namespace']\n\
+            otlp = 'http://a'\notlp_protocol = 'grpc'\notlp_signals = ['logs']\notlp_ca = '/o'\notlp_header_file = '/h'\n\
             [[ipam_store]]\ndir = '/var/lib/x'\n[[ipam_store]]\ndir = '/y'\nnetwork = 'podnet'\n";
         let config = parse(text).expect("a configuration");
         assert_eq!(config.leak_grace, Some(Duration::from_secs(120)));
@@ -270,6 +281,10 @@ mod tests {
         assert_eq!(config.cni_queue, Some(7));
         assert_eq!(config.listen, Some(Listen::At(([0, 0, 0, 0, 0, 0, 0, 1], 9000).into())));
         assert_eq!(config.metric_labels, ["namespace"]);
+        assert_eq!(
+            (config.otlp.as_deref(), &*config.otlp_signals),
+            (Some("http://a"), &["logs".to_owned()][..])
+        );
         assert_eq!(config.boot().quiet, Duration::from_secs(90));
         assert_eq!(config.boot().recovered, Recovered::Listening);
         assert_eq!(config.boot().target, Duration::from_secs(30));

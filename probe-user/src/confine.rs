@@ -80,6 +80,8 @@ pub struct Needs {
     pub log_dir: Option<PathBuf>,
     /// The path of the server's socket, which is removed at the end.
     pub socket: Option<PathBuf>,
+    /// The port of the receiver to which traces and log records are sent.
+    pub export_port: Option<u16>,
     /// Whether rtnetlink is asked about other network namespaces.
     pub netlink: bool,
     /// The API server of the cluster.

@@ -13,6 +13,8 @@ pub use probe_engine::{engine, model, recording, words};
 pub mod source;
 
 mod duration;
+#[cfg(feature = "live")]
+mod grpc;
 mod replay;
 mod size;
 

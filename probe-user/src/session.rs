@@ -132,6 +132,7 @@ impl Session {
             if change.seq > told {
                 self.summary.on_change(&change, &self.label);
                 self.lines.on_change(&change, &self.label);
+                self.sinks.iter_mut().for_each(|sink| sink.on_change(&change, &self.label));
             }
         }
     }

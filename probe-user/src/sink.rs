@@ -27,7 +27,11 @@ pub(crate) mod log_file;
 pub(crate) mod loop_queue;
 #[cfg(feature = "live")]
 pub mod metrics;
+#[cfg(feature = "live")]
+pub mod otlp;
 pub mod page;
+#[cfg(feature = "live")]
+pub(crate) mod pem;
 pub mod perfetto;
 pub(crate) mod phase;
 pub(crate) mod rate;
@@ -44,6 +48,8 @@ pub mod text;
 #[cfg(feature = "live")]
 pub(crate) mod verdict;
 pub(crate) mod wall_clock;
+#[cfg(feature = "live")]
+pub(crate) mod watched;
 #[cfg(feature = "live")]
 pub(crate) mod write_queue;
 

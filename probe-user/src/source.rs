@@ -19,6 +19,7 @@ pub(crate) mod files;
 pub mod host;
 pub(crate) mod lack;
 pub mod live;
+pub(crate) mod machine_id;
 pub mod netlink;
 pub(crate) mod netns_limit;
 pub(crate) mod plugin_log;

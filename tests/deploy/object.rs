@@ -24,6 +24,7 @@ const CHOICES: [&[&str]; 7] = [
     &["server.mode=local", "service.enabled=false", "serviceAccount.create=false", "appArmorProfile=null"],
     &["server.mode=insecure", "hostNetwork=false", "server.metricLabels={namespace,workload}"],
     &["kubernetes.events=true", "kubernetes.condition=true"],
+    &["otlp.endpoint=http://a:4317", "otlp.headersSecret=own", "otlp.caConfigMap=ca", "hostNetwork=false"],
     &["podMonitor.enabled=true", "serviceMonitor.enabled=true", "podMonitor.labels.release=stack"],
     &[
         "privileged=true",

@@ -297,6 +297,72 @@ fn a_log_file_is_in_a_directory_of_the_node() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_receiver_is_found_by_its_name_and_shown_what_it_wants() -> Result<()> {
+    let set = [
+        "otlp.endpoint=https://collector.monitoring:4317",
+        "otlp.protocol=grpc",
+        "otlp.headersSecret=credentials",
+        "otlp.caConfigMap=authorities",
+    ];
+    let (with, without) = (args(&set)?, args(&[])?);
+    for arg in [
+        "--otlp=https://collector.monitoring:4317",
+        "--otlp-protocol=grpc",
+        "--otlp-signals=traces,logs",
+        "--otlp-header-file=/etc/sandprobe/otlp-headers/headers",
+        "--otlp-ca=/etc/sandprobe/otlp-ca/ca.crt",
+    ] {
+        ensure!(has(&with, arg) && !has(&without, "--otlp"), "{with:?} {without:?}");
+    }
+    let made = pod(&set)?;
+    let mounts = agent(&made)?.volume_mounts.clone().unwrap_or_default();
+    for (name, path) in
+        [("otlp-headers", "/etc/sandprobe/otlp-headers"), ("otlp-ca", "/etc/sandprobe/otlp-ca")]
+    {
+        let mount = mounts.iter().find(|mount| mount.name == name).context(name)?;
+        ensure!(mount.mount_path == path && mount.read_only == Some(true), "{mount:?}");
+    }
+    let volumes = made.volumes.clone().unwrap_or_default();
+    let volume = |name: &str| volumes.iter().find(|volume| volume.name == name).context("a volume");
+    let secret = volume("otlp-headers")?.secret.clone().and_then(|it| it.secret_name);
+    ensure!(secret.as_deref() == Some("credentials"), "{secret:?}");
+    let map = volume("otlp-ca")?.config_map.clone().map(|it| it.name);
+    ensure!(map.as_deref() == Some("authorities"), "{map:?}");
+    // A pod on the node's network does not find Services by its usual policy.
+    for (sets, policy) in [
+        (&set[..1], "ClusterFirstWithHostNet"),
+        (&[set[0], "hostNetwork=false"][..], "ClusterFirst"),
+        (&[][..], "Default"),
+    ] {
+        let found = pod(sets)?.dns_policy;
+        ensure!(found.as_deref() == Some(policy), "{sets:?}: {found:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_receiver_can_be_reached_from_a_pod_of_its_own() -> Result<()> {
+    let ports = |endpoint: &str| -> Result<Vec<String>> {
+        let set = format!("otlp.endpoint={endpoint}");
+        let policy: NetworkPolicy = of("NetworkPolicy", &["hostNetwork=false", &set])?;
+        let rules = policy.spec.and_then(|spec| spec.egress).unwrap_or_default();
+        let ports = rules.into_iter().flat_map(|rule| rule.ports.unwrap_or_default());
+        Ok(ports.map(|port| format!("{:?}", port.port)).collect())
+    };
+    ensure!(ports("")?.is_empty(), "{:?}", ports(""));
+    for (endpoint, port) in [
+        ("http://collector:4318/x", "4318"),
+        ("https://collector", "443"),
+        ("http://[fd00::1]", "80"),
+        ("http://$(NODE_IP):4317", "4317"),
+    ] {
+        let all = ports(endpoint)?;
+        ensure!(all.len() == 3 && all[0].contains(&format!("({port})")), "{endpoint}: {all:?}");
+    }
+    Ok(())
+}
+
 /// On each node that has an agent, a pod removes what the agent has left.
 #[test]
 fn an_uninstall_removes_the_hooks_of_each_node() -> Result<()> {

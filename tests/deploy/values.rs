@@ -22,6 +22,11 @@ fn a_mistyped_value_is_refused() -> Result<()> {
         "logFile.path=events.json",
         "logFile.path=/events.json",
         "logFile.size=10MB",
+        "otlp.endpoint=collector:4317",
+        "otlp.endpoint=http://user:password@collector",
+        "otlp.protocol=http/json",
+        "otlp.signals={metrics}",
+        "otlp.headers=x",
     ];
     for set in wrong {
         ensure!(render::template(&[set]).is_err(), "{set} was accepted");

@@ -17,6 +17,7 @@ mod listening;
 mod log_file;
 mod netlink;
 mod netns;
+mod otlp;
 mod pinned;
 mod process;
 mod selftest;

@@ -14,6 +14,7 @@
 //!   checks whether the agent's confinement refused it something. [`succession`] runs agents one after the other.
 //! * [`http`] sends requests to a server, through [`tls`] where the server needs it.
 //! * [`api_server`] is an API server of a cluster.
+//! * [`receiver`] takes traces and logs, and checks them by the protocol's rules.
 //! * [`storm`] starts programs as fast as the machine can.
 //! * [`browser`] drives a real browser, and [`site`] serves its pages.
 //! * [`live`] attaches the hooks and returns their observations. [`skipped`] reads which runs of them the kernel
@@ -54,6 +55,8 @@ pub mod succession;
 
 #[cfg(feature = "kernel")]
 pub mod live;
+#[cfg(feature = "kernel")]
+pub mod receiver;
 #[cfg(feature = "kernel")]
 pub mod storm;
 

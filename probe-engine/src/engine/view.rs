@@ -6,6 +6,7 @@ use serde::Serialize;
 pub use super::world::balance::BalanceView;
 use super::world::{World, container, netns::Netns, phase, sandbox};
 use crate::model::{
+    change::EvidenceEvent,
     fact::{NameSource, Origin, PodName},
     finding::Cause,
     id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
@@ -63,6 +64,13 @@ impl PodView {
     }
 }
 
+/// What was told of a sandbox, in the order in which it was told, and the pod's name as it was told last.
+#[derive(Clone, Copy, Debug)]
+pub struct ToldView<'a> {
+    pub pod: &'a PodName,
+    pub events: &'a [EvidenceEvent],
+}
+
 /// A range of addresses for pods, and who has them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PoolView {
@@ -111,6 +119,11 @@ impl World {
             (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
         });
         pods
+    }
+
+    pub(super) fn told_of(&self, sandbox: &ContainerId) -> Option<ToldView<'_>> {
+        let reported = &self.sandboxes.recall(sandbox)?.reported;
+        Some(ToldView { pod: &reported.pod, events: &reported.evidence })
     }
 
     fn start_of_pod(&self, pod: u64, now: Timestamp) -> Option<Start> {

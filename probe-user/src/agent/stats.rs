@@ -14,9 +14,10 @@ use crate::{
     sink::{
         kubernetes::KubernetesStats,
         metrics::agent_stats::{
-            AgentStats, Expiry, KubernetesWrites, ProbeStats, Process, Program, Queue, ReadingStats, Ring,
+            AgentStats, Expiry, Exported, KubernetesWrites, ProbeStats, Process, Program, Queue, ReadingStats, Ring,
             ServerFiles, ServerStats, StateWrite,
         },
+        otlp::figures::{Figures, Snapshot},
         state_writes::{Outcome, StateFile, StateWrites},
     },
     source::{
@@ -59,6 +60,8 @@ pub(crate) struct Parts {
     pub(crate) state: StateWrites,
     /// The requests to the API server, if any are made.
     pub(crate) kubernetes: Option<Arc<KubernetesStats>>,
+    /// What was sent to a receiver, by signal.
+    pub(crate) otlp: Vec<Figures>,
 }
 
 impl StatsCollector {
@@ -79,7 +82,7 @@ impl StatsCollector {
     #[must_use]
     pub(crate) fn own(&self) -> AgentStats {
         let totals = self.totals.borrow();
-        let Parts { batches, unreadable, dropped, left_out, reading, server, state, kubernetes } =
+        let Parts { batches, unreadable, dropped, left_out, reading, server, state, kubernetes, otlp } =
             &self.parts;
         let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
         AgentStats {
@@ -121,6 +124,7 @@ impl StatsCollector {
                 .map(|(file, outcome)| state_write(*file, outcome))
                 .collect(),
             kubernetes: kubernetes.as_deref().map(written),
+            exported: otlp.iter().map(exported).collect(),
             process: self.process(),
             netns_limit: self.netns_limit(),
         }
@@ -149,6 +153,11 @@ fn written(stats: &KubernetesStats) -> KubernetesWrites {
 
 fn state_write(file: StateFile, outcome: &Outcome) -> StateWrite {
     StateWrite { file: file.as_str(), failures: outcome.failures, has_succeeded: outcome.trouble.is_none() }
+}
+
+fn exported(figures: &Figures) -> Exported {
+    let Snapshot { signal, exported, dropped, failed, waiting, succeeded_at } = figures.read();
+    Exported { signal, exported, dropped, failed, waiting, succeeded_at }
 }
 
 fn program(name: &str, runs: &Runs) -> Program {

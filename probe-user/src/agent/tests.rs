@@ -136,6 +136,7 @@ fn live() -> (Vec<u8>, Vec<u8>) {
             outlets: outlets(stream_to(copy(&stream)), Some(record_in(copy(&recording), true))),
             findings_file: None,
             history: None,
+            otlp: None,
             served: Served::default(),
         };
         let (told, end) = oneshot::channel();
@@ -188,6 +189,7 @@ fn the_history_has_the_order_that_ended_the_run() {
             history: Some(
                 BootHistoryWriter::open(dir.path(), &header(), 9, StateWrites::default()).expect("a thread"),
             ),
+            otlp: None,
             served: Served::default(),
         };
         let now = clock::now();
@@ -245,6 +247,7 @@ fn a_wall_clock_that_was_set_is_noticed() {
             outlets: outlets(stream_to(io::sink()), None),
             findings_file: None,
             history: None,
+            otlp: None,
             served: Served::default(),
         };
         let watermark = Observation { at: clock::now(), origin: Origin::Agent, fact: Fact::Watermark };
@@ -281,6 +284,7 @@ fn run_with(stream: Stream, recording: Option<Record>) -> Result<(), AgentError>
             outlets: outlets(stream, recording),
             findings_file: None,
             history: None,
+            otlp: None,
             served: Served::default(),
         };
         agent.run(std::future::pending()).await.1
@@ -332,6 +336,7 @@ fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64,
             outlets: outlets(stream, recording),
             findings_file: None,
             history: None,
+            otlp: None,
             served: Served::default(),
         };
         let run = agent.run(async { end.await.expect("told") });

@@ -4,7 +4,10 @@
 //! of it (`hook_ptrace_access_check`), whatever its capabilities, so `exe`, `ns` and `environ` in `/proc` would be
 //! closed to it. seccomp(2) and missing capabilities limit those threads.
 
-use std::path::Path;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, PathFd,
@@ -12,7 +15,7 @@ use landlock::{
     Scope, make_bitflags,
 };
 
-use super::{ConfineError, Needs, State, role::Role};
+use super::{ConfineError, Needs, Remote, State, role::Role};
 
 /// The newest set of rights. The kernel applies those that it knows.
 const NEWEST: ABI = ABI::V9;
@@ -20,8 +23,16 @@ const NEWEST: ABI = ABI::V9;
 const CPUS: &str = "/sys/devices/system/cpu";
 /// The process's own files in `/proc`.
 const SELF: &str = "/proc/self";
-/// How the C library finds the address of a name.
-const NAMES: [&str; 4] = ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf"];
+
+/// From these files the C library finds the address of a name.
+const NAMES: [&str; 6] = [
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/services",
+];
 /// The port of name servers.
 const DNS: u16 = 53;
 
@@ -33,35 +44,45 @@ const KEEP: BitFlags<AccessFs> =
 pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
     let state_dir = needs.state_dir.as_deref().into_iter();
     let own = [CPUS, SELF].map(Path::new).into_iter();
-    let remote = Some(&needs.kubernetes).filter(|_| role == Role::Kubernetes);
+    let resolver = resolver();
+    let names = || {
+        let files = NAMES.map(Path::new).into_iter().chain(resolver.as_deref());
+        files.map(|path| (path, BitFlags::from(AccessFs::ReadFile)))
+    };
+    let mut ports = Vec::new();
     let rules: Vec<(&Path, BitFlags<AccessFs>)> = match role {
         Role::Netlink | Role::Files => return Ok(State::Full),
         Role::Store => state_dir.map(|dir| (dir, KEEP)).collect(),
         Role::Log => needs.log_dir.as_deref().into_iter().map(|dir| (dir, KEEP)).collect(),
         Role::Writer => Vec::new(),
+        Role::Export => {
+            ports.extend(needs.export_port.into_iter().chain([DNS]));
+            names().collect()
+        }
+        Role::Kubernetes => {
+            let Remote { port, dirs } = &needs.kubernetes;
+            ports.extend([*port, DNS]);
+            names().chain(dirs.iter().map(|dir| (dir.as_path(), READ))).collect()
+        }
         Role::Agent => own.chain(state_dir).map(|path| (path, READ)).collect(),
         Role::Server => {
             let socket = needs.socket.as_deref().and_then(Path::parent);
             let removed = socket.map(|dir| (dir, BitFlags::from(AccessFs::RemoveFile)));
             own.chain(state_dir).map(|path| (path, READ)).chain(removed).collect()
         }
-        Role::Kubernetes => {
-            let dirs = remote.into_iter().flat_map(|it| &it.dirs).map(|dir| (dir.as_path(), READ));
-            let names = NAMES.iter().map(|file| (Path::new(file), BitFlags::from(AccessFs::ReadFile)));
-            dirs.chain(names).collect()
-        }
     };
-    let ports = remote.into_iter().flat_map(|it| [it.port, DNS]);
-    restrict(&rules, ports)
+    restrict(&rules, &ports)
         .map(|status| state(&status))
         .map_err(|why| ConfineError::new("confine to files", why))
 }
 
-/// `ports` are those to which TCP may connect.
-fn restrict(
-    rules: &[(&Path, BitFlags<AccessFs>)],
-    ports: impl Iterator<Item = u16>,
-) -> Result<RestrictionStatus, RulesetError> {
+/// The folder of the resolver's file, if that is a link elsewhere: the daemon that owns the folder replaces the file.
+fn resolver() -> Option<PathBuf> {
+    let file = fs::canonicalize("/etc/resolv.conf").ok()?;
+    file.parent().filter(|dir| !["/", "/etc", "/run"].map(Path::new).contains(dir)).map(Path::to_owned)
+}
+
+fn restrict(rules: &[(&Path, BitFlags<AccessFs>)], ports: &[u16]) -> Result<RestrictionStatus, RulesetError> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::from_all(NEWEST))?
@@ -74,7 +95,7 @@ fn restrict(
         }
     }
     for port in ports {
-        ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;
+        ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
     }
     ruleset.restrict_self()
 }

@@ -15,24 +15,27 @@ pub enum Role {
     Log,
     /// Writes to open files: the stream, the recording.
     Writer,
+    /// Sends traces and log records to a receiver on the network.
+    Export,
+    /// Writes to the API server of the cluster.
+    Kubernetes,
     /// The main thread: reads the rings and counters, and runs the engine.
     Agent,
     /// Answers clients on open sockets.
     Server,
-    /// Writes to the API server of the cluster.
-    Kubernetes,
 }
 
 impl Role {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Netlink,
         Self::Files,
         Self::Store,
         Self::Log,
         Self::Writer,
+        Self::Export,
+        Self::Kubernetes,
         Self::Agent,
         Self::Server,
-        Self::Kubernetes,
     ];
 
     #[must_use]
@@ -43,9 +46,10 @@ impl Role {
             Self::Store => "store",
             Self::Log => "log",
             Self::Writer => "writer",
+            Self::Export => "export",
+            Self::Kubernetes => "kubernetes",
             Self::Agent => "agent",
             Self::Server => "server",
-            Self::Kubernetes => "kubernetes",
         }
     }
 
@@ -60,7 +64,13 @@ impl Role {
                 &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH, Capability::CAP_NET_ADMIN]
             }
             Self::Files => &[Capability::CAP_SYS_PTRACE, Capability::CAP_DAC_READ_SEARCH],
-            Self::Store | Self::Log | Self::Writer | Self::Agent | Self::Server | Self::Kubernetes => &[],
+            Self::Store
+            | Self::Log
+            | Self::Writer
+            | Self::Export
+            | Self::Kubernetes
+            | Self::Agent
+            | Self::Server => &[],
         }
     }
 }

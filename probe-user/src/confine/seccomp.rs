@@ -38,8 +38,10 @@ pub(super) fn enter(role: Role, removes: bool) -> Result<(), ConfineError> {
     let mut groups = list::of(role).to_vec();
     // Of two filters a trap wins over an error, so the second filter allows what the first hides.
     groups.push(&list::ENOSYS);
+    let mut absent = vec![&list::ENOSYS];
+    absent.extend(matches!(role, Role::Export | Role::Kubernetes).then_some(&list::NO_LOCAL));
     groups.extend(removes.then_some(&list::REMOVE));
-    install(&[&list::ENOSYS], hidden, SeccompAction::Allow)
+    install(&absent, hidden, SeccompAction::Allow)
         .and_then(|()| install(&groups, SeccompAction::Allow, SeccompAction::Trap))
         .map_err(|why| error(&why))
 }

@@ -218,11 +218,7 @@ pub(crate) fn numbers(
 /// The role of a pod on the node, and how it is known.
 #[must_use]
 pub(crate) fn kind(pod: &Pod) -> String {
-    let kind = match pod.kind {
-        Kind::Static => "static",
-        Kind::System => "system",
-        Kind::Service => "service",
-    };
+    let kind = kind_name(pod.kind);
     let by = match pod.kind_by() {
         "uid" => "by its UID",
         "namespace" => "by its namespace",
@@ -381,6 +377,15 @@ fn kind_of_boot(recovery: &Recovery) -> Option<String> {
     let labels = recovery.boot.iter().flat_map(|boot| &boot.labels);
     let all: Vec<String> = programs.chain(labels.map(|(key, value)| format!("{key}={value}"))).collect();
     (!all.is_empty()).then(|| format!("with {}", all.join(", ")))
+}
+
+#[must_use]
+pub(crate) fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Static => "static",
+        Kind::System => "system",
+        Kind::Service => "service",
+    }
 }
 
 /// What was dropped for lack of room, if anything.

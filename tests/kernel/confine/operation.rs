@@ -5,7 +5,7 @@ use std::{
     fs::{self, File},
     io,
     net::{Ipv4Addr, TcpStream, UdpSocket},
-    os::unix::process::ExitStatusExt as _,
+    os::unix::{net::UnixStream, process::ExitStatusExt as _},
     path::Path,
     process::{self, Command, ExitStatus, Stdio},
     thread,
@@ -41,10 +41,14 @@ enum Operation {
     Write,
     WriteState,
     Bind,
-    /// Connects to the port of the server that is to be called.
-    Connect,
+    /// Reads a file in which names have addresses.
+    ReadNames,
+    /// Connects to the receiver's port, where nobody listens.
+    Reach,
     /// Connects to another port.
-    ConnectElsewhere,
+    ReachOther,
+    /// Connects to a socket of this machine.
+    ReachLocal,
     Signal,
     /// Looks a key up in a BPF map.
     BpfLookup,
@@ -59,7 +63,7 @@ enum Operation {
     Panic,
 }
 
-const OPERATIONS: [Operation; 17] = [
+const OPERATIONS: [Operation; 19] = [
     Operation::Read,
     Operation::ReadState,
     Operation::FindPath,
@@ -67,8 +71,10 @@ const OPERATIONS: [Operation; 17] = [
     Operation::Write,
     Operation::WriteState,
     Operation::Bind,
-    Operation::Connect,
-    Operation::ConnectElsewhere,
+    Operation::ReadNames,
+    Operation::Reach,
+    Operation::ReachOther,
+    Operation::ReachLocal,
     Operation::Signal,
     Operation::BpfLookup,
     Operation::ExecutableMemory,
@@ -108,8 +114,15 @@ impl Operation {
                 fs::rename(dir.join("new"), dir.join("kept"))
             }
             Self::Bind => UdpSocket::bind("127.0.0.1:0").map(drop),
-            Self::Connect => connect(PORT),
-            Self::ConnectElsewhere => connect(PORT + 1),
+            Self::ReadNames => File::open("/etc/hosts").map(drop),
+            Self::Reach => reach(RECEIVER),
+            Self::ReachOther => reach(RECEIVER + 1),
+            Self::ReachLocal => match UnixStream::connect(dir.join("no-socket")) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                // The call is hidden.
+                Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Err(Errno::EPERM.into()),
+                connected => connected.map(drop),
+            },
             // SAFETY: signal 0 has no effect on its target.
             Self::Signal => refused(unsafe { libc::kill(1, 0) }.into()),
             // SAFETY: the lookup gets no attributes. The kernel refuses it as invalid.
@@ -136,21 +149,25 @@ impl Operation {
         }
     }
 
-    /// Whether this role can do it. `anywhere`: the kernel lacks Landlock, so every file can be opened. `to_any_port`: it
-    /// lacks Landlock for TCP.
-    fn is_for(self, role: Role, anywhere: bool, to_any_port: bool) -> bool {
+    /// Whether this role can do it. `anywhere`: the kernel lacks Landlock, so every file can be opened.
+    fn is_for(self, role: Role, anywhere: bool) -> bool {
+        let reaches = matches!(role, Role::Export | Role::Kubernetes);
+        // Landlock has it since then.
+        let confines_tcp = machine::kernel().is_ok_and(|kernel| kernel >= (6, 7));
         match self {
             Self::Read => matches!(role, Role::Netlink | Role::Files) || anywhere && role != Role::Writer,
+            Self::ReadState => role != Role::Writer && (anywhere || !reaches),
             // Nothing is opened, so Landlock does not refuse it.
-            Self::ReadState | Self::FindPath => role != Role::Writer,
+            Self::FindPath => role != Role::Writer,
+            Self::ReadNames => Self::Read.is_for(role, anywhere) || reaches,
+            Self::Bind | Self::Reach => reaches,
+            Self::ReachOther => reaches && (anywhere || !confines_tcp),
+            Self::ReachLocal => role == Role::Files,
             Self::ReadNetns => matches!(role, Role::Netlink | Role::Files),
             Self::Write => anywhere && matches!(role, Role::Store | Role::Log),
             Self::WriteState => matches!(role, Role::Store | Role::Log),
             Self::BpfLookup => role == Role::Agent,
             Self::Thread | Self::ReceiveSignal => true,
-            // To ask a name server. Landlock does not know UDP.
-            Self::Bind | Self::Connect => role == Role::Kubernetes,
-            Self::ConnectElsewhere => role == Role::Kubernetes && to_any_port,
             Self::Signal | Self::ExecutableMemory | Self::Exec | Self::Unshare | Self::Panic => false,
         }
     }
@@ -165,21 +182,21 @@ impl Operation {
     }
 }
 
-/// Tries to connect. That nobody listens is no refusal.
-fn connect(port: u16) -> io::Result<()> {
-    match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        connected => connected.map(drop),
-    }
-}
-
 /// The result of a system call: an error only if it was refused.
 fn refused(returned: i64) -> io::Result<()> {
     if returned == -1 && Errno::last() == Errno::EPERM { Err(Errno::EPERM.into()) } else { Ok(()) }
 }
 
-/// Nobody listens there.
-const PORT: u16 = 1;
+/// The port of the receiver: discard(9), which nobody serves.
+const RECEIVER: u16 = 9;
+
+/// Connects to a port of this machine where nobody listens.
+fn reach(port: u16) -> io::Result<()> {
+    match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        connected => connected.map(drop),
+    }
+}
 
 const ROLE: &str = "SANDPROBE_TEST_ROLE";
 const OPERATION: &str = "SANDPROBE_TEST_DEED";
@@ -203,12 +220,11 @@ fn a_thread_can_do_what_its_role_does_and_nothing_else() -> Result<()> {
     fs::create_dir(&dir)?;
     fs::write(dir.join("kept"), "x")?;
     let anywhere = !has_landlock()?;
-    let to_any_port = anywhere || machine::kernel()? < (6, 7);
     for (role, operation) in
         Role::ALL.into_iter().flat_map(|role| OPERATIONS.map(|operation| (role, operation)))
     {
         let (ended, said) = attempt_in_a_process(role, operation, &dir)?;
-        let expected = if operation.is_for(role, anywhere, to_any_port) { DONE } else { REFUSED };
+        let expected = if operation.is_for(role, anywhere) { DONE } else { REFUSED };
         let is_expected = match operation.is_fatal() {
             Some(signal) => ended.signal() == Some(signal),
             None => ended.code() == Some(expected),
@@ -235,8 +251,14 @@ fn confined(role: Role, operation: Operation, dir: &Path) -> Result<i32> {
     let receive = |kind| runtime.block_on(async { signal(kind) });
     let mut terminate = receive(SignalKind::terminate())?;
     let kept = || Some(dir.to_owned());
-    let remote = Remote { port: PORT, dirs: Vec::new() };
-    let needs = Needs { state_dir: kept(), log_dir: kept(), socket: None, netlink: true, kubernetes: remote };
+    let needs = Needs {
+        state_dir: kept(),
+        log_dir: kept(),
+        export_port: Some(RECEIVER),
+        socket: None,
+        netlink: true,
+        kubernetes: Remote { port: RECEIVER, dirs: Vec::new() },
+    };
     let confinement = Confinement::begin(Mode::Full, needs, || Operation::BpfLookup.attempt(dir).is_ok())?;
     let _refusals = receive(SignalKind::from_raw(refusal::SIGNAL))?;
     let done = confinement.start(role, || operation.attempt(dir))?;

@@ -60,11 +60,12 @@ const PAIRS: [Machine; 4] = [
 const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
 /// Each hook, and what it reports. A new test runs here until it is named as one that no kernel changes.
 const HOOKS: &str = "kernel --skip agent:: --skip confine:: --skip cost:: --skip flood:: --skip forge:: --skip log_file:: --skip netlink:: \
-                     --skip pinned:: --skip serve:: --skip storm::";
+                     --skip otlp:: --skip pinned:: --skip serve:: --skip storm::";
 const OF_ENDS: &str = "kernel netlink:: pinned:: storm::";
 /// What this machine shows alike, and much faster: in VMs only in the full matrix.
 const OUTPUTS: &[&str] = &["kernel serve::"];
-const REST: &[&str] = &["kernel agent:: confine:: cost:: flood:: forge:: log_file::", "pod harness:: many::"];
+const REST: &[&str] =
+    &["kernel agent:: confine:: cost:: flood:: forge:: log_file:: otlp::", "pod harness:: many::"];
 const PODS: &str = "pod release:: watch::";
 /// The deployed agent, on the kernels with the fewest and with the most features.
 const DEPLOYED: &[&str] = &["pod deployed::"];

@@ -12,8 +12,9 @@ const ARROW: &[(&str, &[&str])] = &[
     ("confine", &[]),
     ("duration", &[]),
     ("size", &[]),
-    ("source", &["model", "engine", "recording"]),
-    ("sink", &["model", "engine", "recording", "words"]),
+    ("grpc", &[]),
+    ("source", &["model", "engine", "recording", "grpc"]),
+    ("sink", &["model", "engine", "recording", "words", "grpc"]),
     ("golden", &[]),
     ("memcmp", &[]),
     ("replay", &["model", "engine", "recording"]),
@@ -51,9 +52,10 @@ const AGENT: [&str; 2] = ["probe-engine/src/", "probe-user/src/"];
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 
 pub(super) fn problems(sources: &[Source]) -> Vec<String> {
-    // Unit tests in a file of their own may look around.
+    // Unit tests in files of their own may look around.
     let agent = || {
-        let modules = sources.iter().filter(|source| !source.path.ends_with("/tests.rs"));
+        let is_test = |path: &str| path.ends_with("/tests.rs") || path.contains("/tests/");
+        let modules = sources.iter().filter(|source| !is_test(&source.path));
         modules.filter_map(|source| {
             Some((source, AGENT.iter().find_map(|root| source.path.strip_prefix(root))?.strip_suffix(".rs")?))
         })

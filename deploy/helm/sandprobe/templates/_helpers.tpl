@@ -199,3 +199,19 @@ spec:
   policyName: {{ $name }}
   validationActions: [Deny]
 {{- end }}
+{{/* Only who sends to a receiver has to find Services by their names. */}}
+{{- define "sandprobe.dnsPolicy" -}}
+{{- if not .Values.otlp.endpoint -}}
+Default
+{{- else if .Values.hostNetwork -}}
+ClusterFirstWithHostNet
+{{- else -}}
+ClusterFirst
+{{- end -}}
+{{- end -}}
+
+{{- define "sandprobe.otlpPort" -}}
+{{- $host := regexReplaceAll "^https?://([^/]*).*$" .Values.otlp.endpoint "${1}" -}}
+{{- $port := regexFind ":[0-9]+$" $host | trimPrefix ":" -}}
+{{- default (ternary "443" "80" (hasPrefix "https:" .Values.otlp.endpoint)) $port -}}
+{{- end -}}

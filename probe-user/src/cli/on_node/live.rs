@@ -6,6 +6,7 @@ mod kubernetes;
 mod log;
 mod open_files;
 mod opened;
+mod otlp;
 mod serve;
 mod signals;
 mod start;
@@ -48,6 +49,9 @@ pub(in crate::cli) struct Run {
 
     #[command(flatten)]
     kubernetes: kubernetes::KubernetesArgs,
+
+    #[command(flatten)]
+    otlp: otlp::OtlpArgs,
 
     /// Also record everything into this file, for "replay" and "boot --replay"; an existing file is replaced
     #[arg(long, value_name = "FILE")]
@@ -160,6 +164,7 @@ impl Run {
             serve: Some(&self.serve),
             log: self.log.file(),
             kubernetes: Some(&self.kubernetes),
+            otlp: Some(&self.otlp),
             banner: true,
             ends_with_recording: false,
             outlives_terminal: true,
@@ -180,6 +185,7 @@ impl Watch {
             serve: None,
             log: None,
             kubernetes: None,
+            otlp: None,
             banner: false,
             ends_with_recording: false,
             outlives_terminal: false,
@@ -200,6 +206,7 @@ impl Record {
             serve: None,
             log: None,
             kubernetes: None,
+            otlp: None,
             banner: false,
             ends_with_recording: true,
             outlives_terminal: false,

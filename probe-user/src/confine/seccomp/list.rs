@@ -76,8 +76,6 @@ const CONTROL: Only = Only::One { argument: 1, of: &[0x5421, 0x5401, 0x5413, 0x2
 
 const LOCAL: Only = Only::One { argument: 0, of: &[bits(libc::AF_UNIX)] };
 
-const ELSEWHERE: Only = Only::One { argument: 0, of: &[bits(libc::AF_INET), bits(libc::AF_INET6)] };
-
 /// `BPF_MAP_LOOKUP_ELEM`, `BPF_OBJ_GET_INFO_BY_FD` (linux/bpf.h).
 const COUNTERS: Only = Only::One { argument: 0, of: &[1, 15] };
 
@@ -278,21 +276,36 @@ const ANSWER: Group = Group {
     ]],
 };
 
-/// Calling a server on another machine, whose name a name server may know. It may answer over UDP.
-const CALL: Group = Group {
-    purpose: "calling a server elsewhere",
+/// `FIONREAD`: a resolver asks how much came.
+const CONTROL_OR_COUNT: Only = Only::One { argument: 1, of: &[0x5421, 0x5401, 0x5413, 0x2401, 0x541b] };
+
+/// Sockets of the network. The C library asks over netlink which addresses this machine has.
+const NETWORK: Only = Only::One {
+    argument: 0,
+    of: &[bits(libc::AF_INET), bits(libc::AF_INET6), bits(libc::AF_NETLINK), bits(libc::AF_UNIX)],
+};
+
+/// Reaching a server on another machine, by its name. Local sockets are hidden by [`NO_LOCAL`].
+const REACH: Group = Group {
+    purpose: "reaching another machine",
     calls: &[calls![
-        socket SYS_socket: ELSEWHERE,
-        connect SYS_connect,
+        socket SYS_socket: NETWORK,
         bind SYS_bind,
+        connect SYS_connect,
         sendto SYS_sendto,
+        sendmmsg SYS_sendmmsg,
         getsockopt SYS_getsockopt,
         setsockopt SYS_setsockopt,
         getsockname SYS_getsockname,
         getpeername SYS_getpeername,
         shutdown SYS_shutdown,
+        ioctl SYS_ioctl: CONTROL_OR_COUNT,
     ]],
 };
+
+/// Local sockets, for who reaches another machine: a C library that asks nscd goes on without it.
+pub(super) const NO_LOCAL: Group =
+    Group { purpose: "is not there for who reaches another machine", calls: &[calls![socket SYS_socket: LOCAL]] };
 
 /// Removing the socket at the end, if Landlock limits it to that file.
 pub(super) const REMOVE: Group = Group {
@@ -313,9 +326,10 @@ pub(super) fn of(role: Role) -> &'static [&'static Group] {
         Role::Files => &[&COMMON, &LOOK, &TALK, &ASK],
         Role::Store | Role::Log => &[&COMMON, &KEEP],
         Role::Writer => &[&COMMON],
+        // The last group with a call has its condition.
+        Role::Export | Role::Kubernetes => &[&COMMON, &LOOK, &TALK, &REACH],
         Role::Agent => &[&COMMON, &LOOK, &TALK, &COUNT],
         Role::Server => &[&COMMON, &LOOK, &TALK, &ANSWER],
-        Role::Kubernetes => &[&COMMON, &LOOK, &TALK, &CALL],
     }
 }
 

@@ -89,7 +89,8 @@ fn table(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Table {
     }
 }
 
-fn row(boot: &Boot<'_>) -> Row {
+/// The row of one boot.
+pub(crate) fn row(boot: &Boot<'_>) -> Row {
     let Boot { recovery, study, .. } = boot;
     let before = match &study.zero {
         Zero::Order { before_ns, .. } => from_ns(*before_ns),
@@ -257,6 +258,6 @@ fn pods(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> (Vec<Bar>,
 }
 
 /// Events after the last pod of the recovery are not part of it; they may be a month later.
-fn is_within(study: &RecoveryReport, at: Timestamp) -> bool {
+pub(crate) fn is_within(study: &RecoveryReport, at: Timestamp) -> bool {
     study.last_service.as_ref().is_none_or(|last| at <= last.mark.at)
 }

@@ -26,6 +26,8 @@ pub struct AgentStats {
     pub state_writes: Vec<StateWrite>,
     /// None if nothing is written to the API server.
     pub kubernetes: Option<KubernetesWrites>,
+    /// What was sent to a receiver of OTLP, by signal; none without one.
+    pub exported: Vec<Exported>,
     pub process: Option<Process>,
     /// How many network namespaces the kernel allows; none if that cannot be read.
     pub netns_limit: Option<u64>,
@@ -82,6 +84,22 @@ pub struct StateWrite {
     pub failures: u64,
     /// Whether the last write succeeded.
     pub has_succeeded: bool,
+}
+
+/// What was sent of one signal, and what was not.
+#[derive(Clone, Debug, Default)]
+pub struct Exported {
+    pub signal: &'static str,
+    /// Spans or log records that the receiver has taken.
+    pub exported: u64,
+    /// Those that were not sent, by reason.
+    pub dropped: Vec<(&'static str, u64)>,
+    /// Requests that failed, by reason.
+    pub failed: Vec<(&'static str, u64)>,
+    /// Those that wait.
+    pub waiting: u64,
+    /// When a request last succeeded, seconds since the epoch.
+    pub succeeded_at: Option<i64>,
 }
 
 /// A ring's counters since the programs were loaded, by kind of record, indexed like `event::NAMES`.

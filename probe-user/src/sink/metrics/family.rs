@@ -488,6 +488,27 @@ pub(crate) const CERTIFICATE_EXPIRES: Family = gauge(
     "When the server's certificate expires, or the certificate of its chain that expires first; only with TLS.",
 )
 .unit("seconds since the epoch");
+pub(crate) const OTLP_EXPORTED: Family = counter(
+    "sandprobe_otlp_exported_total",
+    &["signal"],
+    "Spans (traces) and log records (logs) that the receiver of --otlp has taken.",
+);
+pub(crate) const OTLP_DROPPED: Family = counter(
+    "sandprobe_otlp_dropped_total",
+    &["signal", "reason"],
+    "Spans and log records that did not reach the receiver of --otlp: newer ones needed their room (queue_full), it was not to      be reached for 10 minutes (expired), it refused the request (refused) or these alone (rejected), the trace was longer      than a receiver takes (too_large), or sandprobe ended (ended).",
+);
+pub(crate) const OTLP_FAILED: Family = counter(
+    "sandprobe_otlp_requests_failed_total",
+    &["signal", "reason"],
+    "Requests to the receiver of --otlp that failed, with those that were tried again, by reason (docs/otlp.md).",
+);
+pub(crate) const OTLP_SUCCEEDED: Family = gauge(
+    "sandprobe_otlp_last_success_timestamp_seconds",
+    &["signal"],
+    "When the receiver of --otlp last took a request; absent until it did.",
+)
+.unit("seconds since the epoch");
 pub(crate) const QUEUE: Family =
     gauge("sandprobe_queue_length", &["queue"], "Entries that wait in a queue of sandprobe.");
 pub(crate) const QUEUE_CAPACITY: Family =
@@ -576,6 +597,10 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &STATE_FAILURES,
             &OUTDATED,
             &CERTIFICATE_EXPIRES,
+            &OTLP_EXPORTED,
+            &OTLP_DROPPED,
+            &OTLP_FAILED,
+            &OTLP_SUCCEEDED,
             &FOLDED,
             &CPU,
             &RESIDENT,

@@ -6,10 +6,10 @@ use strum::VariantNames;
 
 use super::{
     Views,
-    agent_stats::AgentStats,
+    agent_stats::{AgentStats, Exported},
     counters::real,
     family as f,
-    groups::{AgentGauges, BootGauges, NodeGauges, ProbeGauges, ProcessGauges, ReadingGauges},
+    groups::{AgentGauges, BootGauges, ExportGauges, NodeGauges, ProbeGauges, ProcessGauges, ReadingGauges},
     label,
     series::{Registrar, Series},
     set,
@@ -35,6 +35,7 @@ pub(super) struct Gauges {
     probe: ProbeGauges,
     reading: ReadingGauges,
     agent: AgentGauges,
+    export: ExportGauges,
     process: ProcessGauges,
 }
 
@@ -54,6 +55,7 @@ impl Gauges {
             probe: ProbeGauges::new(registrar)?,
             reading: ReadingGauges::new(registrar)?,
             agent: AgentGauges::new(registrar)?,
+            export: ExportGauges::new(registrar)?,
             process: ProcessGauges::new(registrar)?,
         };
         for values in set::all(&[&set::RINGS, &event::NAMES]) {
@@ -197,7 +199,9 @@ impl Gauges {
             self.probe.program_runs.raise(&[&name], real(program.runs));
             self.probe.program_missed.raise(&[&name], real(program.missed));
         }
-        self.agent.queue.set(own.queues.iter().map(|it| row(&[it.name], real(it.length))));
+        let exports = own.exported.iter().map(|it| row(&[&format!("otlp_{}", it.signal)], real(it.waiting)));
+        let queues = own.queues.iter().map(|it| row(&[it.name], real(it.length)));
+        self.agent.queue.set(queues.chain(exports));
         let bounded = own.queues.iter().filter_map(|it| Some((it.name, it.capacity?)));
         self.agent.queue_capacity.set(bounded.map(|(name, capacity)| row(&[name], real(capacity))));
         self.reading.unreadable.set_one(Some(real(own.reading.unreadable)));
@@ -219,6 +223,7 @@ impl Gauges {
         for it in &own.state_writes {
             self.agent.state_failures.raise(&[it.file], real(it.failures));
         }
+        self.exports(&own.exported);
         self.agent.outdated.set_one(Some(flag(own.server.stale)));
         self.agent.certificate_expires.set_one(own.server.certificate_expires.map(instant));
         let Some(process) = &own.process else { return };
@@ -229,6 +234,20 @@ impl Gauges {
         self.process.open_fds.set_one(process.open_fds.map(real));
         self.process.max_fds.set_one(process.max_fds.map(real));
         self.process.started.set_one(Some(process.started));
+    }
+
+    fn exports(&mut self, exports: &[Exported]) {
+        for it in exports {
+            self.export.exported.raise(&[it.signal], real(it.exported));
+            for (reason, count) in &it.dropped {
+                self.export.dropped.raise(&[it.signal, reason], real(*count));
+            }
+            for (reason, count) in &it.failed {
+                self.export.failed.raise(&[it.signal, reason], real(*count));
+            }
+        }
+        let succeeded = exports.iter().filter_map(|it| Some((it.signal, it.succeeded_at?)));
+        self.export.succeeded.set(succeeded.map(|(signal, at)| row(&[signal], instant(at))));
     }
 }
 

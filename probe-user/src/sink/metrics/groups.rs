@@ -150,6 +150,16 @@ families! {
 }
 
 families! {
+    /// Families of what is sent to a receiver of OTLP.
+    ExportGauges {
+        exported: CounterVec = OTLP_EXPORTED,
+        dropped: CounterVec = OTLP_DROPPED,
+        failed: CounterVec = OTLP_FAILED,
+        succeeded: GaugeVec = OTLP_SUCCEEDED,
+    }
+}
+
+families! {
     /// Families of the agent's process.
     ProcessGauges {
         cpu: CounterVec = CPU,

@@ -1,20 +1,16 @@
 //! Reads the server's certificate, key and token again when their files change, because an agent runs longer than a
 //! certificate is valid. If the new files cannot be used, the server logs that and keeps the ones it has. (rustls
 //! takes a new configuration, but does not watch files.)
-//!
-//! The kubelet replaces all files of a Secret at once, by a symbolic link to their directory; other programs write
-//! one file after the other. So the contents are compared, not the modification times.
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, SyncSender},
     },
     thread,
-    time::Duration,
 };
 
 use tracing::{info, warn};
@@ -23,13 +19,10 @@ use super::{
     guard::Token,
     tls::{self, Tls},
 };
-use crate::sink::metrics::agent_stats::ServerFiles;
-
-/// How often the files are compared. The kubelet itself takes a minute to update them.
-const EVERY: Duration = Duration::from_secs(10);
-
-/// The contents of each file.
-type Contents = Vec<Option<Vec<u8>>>;
+use crate::sink::{
+    metrics::agent_stats::ServerFiles,
+    watched::{EVERY, Watched},
+};
 
 /// Makes the thread compare the files now.
 #[derive(Clone, Debug)]
@@ -47,9 +40,7 @@ impl Bell {
 pub(crate) struct Reload {
     tls: Option<(tls::Paths, Tls)>,
     token: Option<(PathBuf, Token)>,
-    used: Contents,
-    /// The current contents, if they cannot be used.
-    refused: Option<Contents>,
+    files: Watched,
     stale: Arc<AtomicBool>,
     bell: (Bell, Receiver<()>),
 }
@@ -66,10 +57,9 @@ impl Reload {
     #[must_use]
     pub(crate) fn new(tls: Option<(tls::Paths, Tls)>, token: Option<(PathBuf, Token)>) -> Self {
         let (ring, rung) = mpsc::sync_channel(1);
-        let (used, bell) = (Contents::new(), (Bell(ring), rung));
-        let mut it = Self { tls, token, used, refused: None, stale: Arc::default(), bell };
-        it.used = it.contents();
-        it
+        let of_tls = tls.iter().flat_map(|(paths, _)| paths.all()).map(ToOwned::to_owned);
+        let paths: Vec<PathBuf> = of_tls.chain(token.iter().map(|(path, _)| path.clone())).collect();
+        Self { tls, token, files: Watched::new(paths), stale: Arc::default(), bell: (Bell(ring), rung) }
     }
 
     /// The bell that makes the thread read the files at once.
@@ -88,7 +78,7 @@ impl Reload {
     /// Starts a thread that compares the files from time to time, and whenever the bell rings. Without files there is no
     /// thread.
     pub(crate) fn start(mut self) -> std::io::Result<()> {
-        if self.used.is_empty() {
+        if self.files.is_empty() {
             return Ok(());
         }
         thread::Builder::new().name("reload".to_owned()).spawn(move || {
@@ -109,44 +99,26 @@ impl Reload {
 
     /// Compares the files; `None` if nothing changed.
     fn look(&mut self) -> Option<Result<(), String>> {
-        let found = self.contents();
-        if found == self.used {
-            self.refused = None;
-            self.stale.store(false, Ordering::Relaxed);
-            return None;
-        }
-        if self.refused.as_ref() == Some(&found) {
-            return None;
-        }
-        let done = self.take();
-        match &done {
-            Ok(()) => (self.used, self.refused) = (found, None),
-            Err(_) => self.refused = Some(found),
-        }
-        self.stale.store(done.is_err(), Ordering::Relaxed);
-        Some(done)
+        let Self { tls, token, files, .. } = self;
+        let done = files.look(|| take(tls.as_ref(), token.as_ref()));
+        self.stale.store(self.files.is_stale(), Ordering::Relaxed);
+        done
     }
+}
 
-    /// Uses all new files, or none.
-    fn take(&self) -> Result<(), String> {
-        let fresh = self.tls.as_ref().map(|(paths, _)| tls::load(paths.files()));
-        let fresh = fresh.transpose().map_err(|why| why.to_string())?;
-        if let Some((path, token)) = &self.token {
-            let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-            let text = fs::read_to_string(path).map_err(|why| named(&why))?;
-            token.replace(&text).map_err(|why| named(&why))?;
-        }
-        if let (Some(fresh), Some((_, tls))) = (fresh, &self.tls) {
-            tls.replace(fresh);
-        }
-        Ok(())
+/// Uses all new files, or none.
+fn take(tls: Option<&(tls::Paths, Tls)>, token: Option<&(PathBuf, Token)>) -> Result<(), String> {
+    let fresh = tls.map(|(paths, _)| tls::load(paths.files()));
+    let fresh = fresh.transpose().map_err(|why| why.to_string())?;
+    if let Some((path, token)) = token {
+        let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        let text = fs::read_to_string(path).map_err(|why| named(&why))?;
+        token.replace(&text).map_err(|why| named(&why))?;
     }
-
-    fn contents(&self) -> Contents {
-        let tls = self.tls.iter().flat_map(|(paths, _)| paths.all());
-        let token = self.token.iter().map(|(path, _)| path.as_path());
-        tls.chain(token).map(|path: &Path| fs::read(path).ok()).collect()
+    if let (Some(fresh), Some((_, tls))) = (fresh, tls) {
+        tls.replace(fresh);
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod validity;
 
 use std::{
-    fmt, io,
+    fmt,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
 };
@@ -11,12 +11,15 @@ use std::{
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _},
+    pki_types::{PrivateKeyDer, pem::PemObject as _},
     server::WebPkiClientVerifier,
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::sink::metrics::agent_stats::Expiry;
+use crate::sink::{
+    metrics::agent_stats::Expiry,
+    pem::{Unreadable, certificates},
+};
 
 /// The paths of the PEM files.
 #[derive(Clone, Copy, Debug)]
@@ -102,8 +105,8 @@ impl fmt::Debug for Tls {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
-    #[error("cannot read {what} in {path}: {why}", path = path.display())]
-    Unreadable { what: &'static str, path: PathBuf, why: String },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
     #[error("TLS with these files does not work: {0}")]
     Unusable(String),
 }
@@ -133,28 +136,10 @@ pub(crate) fn load(files: Files<'_>) -> Result<Loaded, TlsError> {
     // The chain is valid until the first of its certificates expires.
     let expires = chain.iter().filter_map(|certificate| validity::expires(certificate)).min();
     let key = PrivateKeyDer::from_pem_file(files.key)
-        .map_err(|why| unreadable("a private key", files.key, &why))?;
+        .map_err(|why| Unreadable::new("a private key", files.key, &why))?;
     let mut config = builder.with_single_cert(chain, key).map_err(|why| unusable(&why))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Loaded { acceptor: TlsAcceptor::from(Arc::new(config)), expires })
-}
-
-fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
-    match read() {
-        Ok(found) if found.is_empty() => Err(unreadable(what, path, &pem::Error::NoItemsFound)),
-        Ok(found) => Ok(found),
-        Err(why) => Err(unreadable(what, path, &why)),
-    }
-}
-
-fn unreadable(what: &'static str, path: &Path, why: &pem::Error) -> TlsError {
-    let why = match why {
-        pem::Error::Io(why) => why.to_string(),
-        pem::Error::NoItemsFound => io::Error::other("there is none in it").to_string(),
-        other => other.to_string(),
-    };
-    TlsError::Unreadable { what, path: path.to_owned(), why }
 }
 
 #[cfg(test)]

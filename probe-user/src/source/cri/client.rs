@@ -1,10 +1,8 @@
 //! A connection to a runtime. Each question has a deadline.
-//!
-//! Messages go through tonic as bytes. Else the program has its code once for each kind of message.
 
 use std::{io, path::Path, time::Duration};
 
-use bytes::{Buf as _, BufMut as _, Bytes};
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
 use nix::errno::Errno;
@@ -13,11 +11,11 @@ use tokio::{net::UnixStream, time::timeout};
 use tonic::{
     Code, Request, Status, Streaming,
     client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     transport::{Channel, Endpoint, Uri},
 };
 
 use super::message::{Empty, Event};
+use crate::grpc::Raw;
 
 /// A runtime answers in milliseconds. After this time a question is given up.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
@@ -120,43 +118,6 @@ impl Events {
             Ok(None) => Err(ListError::Nobody),
             Err(status) => Err(refused(&status)),
         }
-    }
-}
-
-/// Gives messages as they are.
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Vec<u8>;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Vec<u8>;
-    type Error = Status;
-
-    fn encode(&mut self, message: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        to.put_slice(&message);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
     }
 }
 

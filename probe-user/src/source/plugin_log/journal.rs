@@ -9,7 +9,10 @@ mod object;
 use std::{collections::BTreeMap, path::Path};
 
 use super::{Message, Search, Unreadable, Window, extract};
-use crate::source::host::{Folder, HostRoot, ReadError};
+use crate::source::{
+    host::{Folder, HostRoot, ReadError},
+    machine_id,
+};
 use file::Journal;
 
 /// The journal on disk, and the one in memory, which does not survive a boot.
@@ -19,7 +22,6 @@ const FILES: usize = 8;
 
 /// The most files that are read for what each file has only once.
 const ALL_FILES: usize = 128;
-const MACHINE_ID: &str = "/etc/machine-id";
 
 /// Reads something from one file.
 type Look<'a> = &'a mut dyn FnMut(&Journal, &Path) -> Result<(), ReadError>;
@@ -64,7 +66,7 @@ pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: 
             not.skipped.add(place, ReadError::TooMany(crate::source::host::ENTRIES));
         }
         // Other folders are those of other machines (`remote`) or other services (`ID.NAMESPACE`).
-        for machine in machines.iter().filter(|entry| entry.directory && is_machine(&entry.name)) {
+        for machine in machines.iter().filter(|entry| entry.directory && machine_id::is_one(&entry.name)) {
             match folder.folder(&machine.name) {
                 Ok(folder) => files(&folder, window, FILES, not, &mut |journal, path| {
                     journal.messages(window, |at, text| tell(at, text, path))
@@ -79,8 +81,7 @@ pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: 
 /// here too, with boot ids that they made up; those are in folders of their own.
 pub(super) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
-    let id = root.read(MACHINE_ID).map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
-    let Some(id) = id.ok().filter(|id| is_machine(id)) else { return found };
+    let Some(id) = machine_id::read(root) else { return found };
     for place in PLACES {
         let Ok(folder) = root.folder(Path::new(place).join(&id)) else { continue };
         // Files that cannot be read are skipped.
@@ -95,10 +96,6 @@ pub(super) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
     }
     found.retain(|_, at| window.has(*at));
     found
-}
-
-fn is_machine(name: &str) -> bool {
-    name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Reads the files of the window, up to `limit`.

@@ -25,7 +25,7 @@ use super::{
     kubernetes::Target,
     log::LogArgs,
     opened::{Opened, Start, tell},
-    serve, signals,
+    otlp, serve, signals,
 };
 use crate::{
     agent::{
@@ -64,6 +64,7 @@ use crate::{
         escape::escaped,
         findings_file::FindingsFile,
         history::writer::BootHistoryWriter,
+        otlp::{Otlp, figures::Figures},
         serve::reload::Bell,
         state_writes::{StateFile, StateWrites},
         stream::{Destination, Stream, Terminal},
@@ -147,6 +148,7 @@ impl<'a> Assembly<'a> {
         let needs = Needs {
             state_dir: start.state_dir.map(Path::to_owned),
             log_dir: start.log.map(LogArgs::dir),
+            export_port: opened.otlp.as_ref().map(|it| it.export.target.port()),
             socket: listeners.and_then(|it| Some(it.socket.as_ref()?.path().to_owned())),
             netlink: hooks.netlink.is_some(),
             kubernetes: opened.kubernetes.as_ref().map(Target::remote).unwrap_or_default(),
@@ -164,6 +166,9 @@ impl<'a> Assembly<'a> {
             if let Some(target) = &opened.kubernetes {
                 tell(&target.said());
             }
+            if let Some(otlp) = &opened.otlp {
+                tell(&otlp.said());
+            }
         }
         Ok(Self { start, opened, hooks, report, confinement, signals, shared: Shared::new() })
     }
@@ -172,6 +177,7 @@ impl<'a> Assembly<'a> {
     pub(super) async fn run(mut self) -> anyhow::Result<Ended> {
         let mut session = self.session();
         let recording = self.recording(&mut session)?;
+        let otlp = self.otlp(&mut session)?;
         let (mut checkpoint, kept) = self.checkpoint()?.unzip();
         let mut earlier = self.hooks.drain.take_earlier();
         let held = self.hooks.drain.take_held();
@@ -187,7 +193,8 @@ impl<'a> Assembly<'a> {
         let mut outlets = Outlets::new(stream, recording, checkpoint, held);
         let history = self.begin(&mut session, &mut outlets, resumed, &mut earlier)?;
         let bell = self.opened.server.as_ref().map(|(listeners, _)| listeners.reload.bell());
-        let served = self.server(&mut session, history, &outlets.stream)?;
+        let exported = otlp.iter().flat_map(Otlp::figures).collect();
+        let served = self.server(&mut session, history, &outlets.stream, exported)?;
         self.listen_for_signals(bell)?;
         let (findings_file, boots) = self.state_files()?;
 
@@ -206,7 +213,7 @@ impl<'a> Assembly<'a> {
             tokio::spawn(diagnostics(logger, stop.clone()));
         }
         let mut agent =
-            Agent { session, batches, stopper, routes, outlets, findings_file, history: boots, served };
+            Agent { session, batches, stopper, routes, outlets, findings_file, history: boots, otlp, served };
         if !earlier.is_empty() {
             // What they have left is safe before they end.
             agent.outlets.settle(&mut agent.session, GRACE).await?;
@@ -354,8 +361,26 @@ impl<'a> Assembly<'a> {
         self.confinement.start(Role::Writer, start)?.context(THREAD)
     }
 
+    /// What sends to a receiver. It is given every change from here on, also those that the last agent had not told.
+    fn otlp(&mut self, session: &mut Session) -> anyhow::Result<Option<Otlp>> {
+        let Some(otlp::Opened { export, sources }) = self.opened.otlp.take() else { return Ok(None) };
+        // The files may be readable only with the rights of the thread that reads the node's files.
+        let follow = || export.credentials.follow(&export.target, &sources);
+        self.confinement.start(Role::Files, follow)?.context(THREAD)?;
+        let start = || Otlp::start(export, clock::now());
+        let (otlp, notes) = self.confinement.start(Role::Export, start)?.context(THREAD)?;
+        session.add_sink(Box::new(notes));
+        Ok(Some(otlp))
+    }
+
     /// The server, which is given every change from here on.
-    fn server(&mut self, session: &mut Session, past: History, stream: &Stream) -> anyhow::Result<Served> {
+    fn server(
+        &mut self,
+        session: &mut Session,
+        past: History,
+        stream: &Stream,
+        otlp: Vec<Figures>,
+    ) -> anyhow::Result<Served> {
         let Some((listeners, metrics)) = self.opened.server.take() else { return Ok(Served::default()) };
         let Shared { feed, unreadable, reading, state_writes, .. } = &self.shared;
         let target = self.opened.kubernetes.take().map(|target| (target, Arc::default()));
@@ -368,6 +393,7 @@ impl<'a> Assembly<'a> {
             server: listeners.reload.shown(),
             state: state_writes.clone(),
             kubernetes: target.as_ref().map(|(_, stats)| Arc::clone(stats)),
+            otlp,
         };
         let figures = StatsCollector::new(&self.hooks.reports, &self.hooks.drain, parts);
         let report = mem::take(&mut self.report);

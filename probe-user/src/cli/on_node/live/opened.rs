@@ -9,6 +9,7 @@ use super::{
     Cri, ProbeArgs,
     kubernetes::{KubernetesArgs, Target},
     log::LogArgs,
+    otlp::{self, OtlpArgs},
     serve::{self, ServeArgs},
 };
 use crate::{
@@ -55,6 +56,8 @@ pub(super) struct Start<'a> {
     pub(super) log: Option<&'a LogArgs>,
     /// What goes to the API server of the cluster.
     pub(super) kubernetes: Option<&'a KubernetesArgs>,
+    /// The receiver of traces and log records.
+    pub(super) otlp: Option<&'a OtlpArgs>,
     /// Whether to print the hooks at the start and the totals at the end.
     pub(super) banner: bool,
     /// Whether the run ends when the recording does.
@@ -72,6 +75,8 @@ pub(super) struct Opened {
     pub(super) file: Option<File>,
     /// The file of the stream.
     pub(super) log: Option<LogFile>,
+    /// The receiver of traces and log records.
+    pub(super) otlp: Option<otlp::Opened>,
     /// How many boots the history keeps.
     pub(super) boots: usize,
     /// The labels of this boot.
@@ -105,6 +110,7 @@ impl Start<'_> {
             ..Settings::default()
         };
         let header = identity::header(self.probe.node.clone(), settings);
+        let otlp = self.otlp.map(|otlp| otlp.open(&config, &header, &place.root)).transpose()?.flatten();
         let server = self.serve.map(|serve| serve.open(&config)).transpose()?;
         let kubernetes = self.kubernetes.map(KubernetesArgs::open).transpose()?.flatten();
         let follows_runtimes = self.probe.cri == Cri::Auto;
@@ -117,6 +123,7 @@ impl Start<'_> {
             header,
             file,
             log,
+            otlp,
             boots,
             labels,
             follows_runtimes,

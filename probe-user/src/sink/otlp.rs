@@ -1,0 +1,111 @@
+//! Starts, teardowns and boots as traces, and findings as log records, for a receiver that speaks OTLP: the protocol of
+//! OpenTelemetry, over gRPC or HTTP. docs/otlp.md has what is sent.
+//!
+//! `start`, `teardown`, `boot` and `finding` make spans and records of what the engine knows; `feed` says when. `queue` is
+//! between the agent's loop and the thread that sends: `exporter`, by `client`.
+//!
+//! The messages are those of opentelemetry-proto. The SDK of OpenTelemetry is for spans that a program makes as it runs, with
+//! ids and times of its own, where those here are told after the event with the ids and times that follow from it.
+//!
+//! **Invariant:** the agent's loop never waits for the receiver.
+
+mod attribute;
+mod boot;
+mod client;
+mod connect;
+pub(crate) mod credentials;
+mod event;
+mod exporter;
+mod failure;
+pub(crate) mod feed;
+pub(crate) mod figures;
+mod finding;
+pub(crate) mod header;
+mod id;
+mod key;
+mod pace;
+mod queue;
+pub(crate) mod resource;
+pub(crate) mod signal;
+mod start;
+pub(crate) mod target;
+mod teardown;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+use std::{io, sync::Arc};
+
+use opentelemetry_proto::tonic::resource::v1::Resource;
+
+use self::{
+    credentials::Credentials,
+    exporter::{Exporter, Route},
+    feed::{Feed, Notes},
+    figures::Figures,
+    pace::Pace,
+    queue::Queue,
+    signal::Signal,
+    target::Target,
+};
+use crate::{engine::Engine, model::time::Timestamp, sink::Label};
+
+/// What is sent where, from the agent's loop.
+#[derive(Debug)]
+pub(crate) struct Otlp {
+    feed: Feed,
+    queues: Vec<(Signal, Queue)>,
+    exporter: Exporter,
+}
+
+/// Where it goes, and what of it.
+#[derive(Debug)]
+pub(crate) struct Export {
+    pub(crate) target: Target,
+    pub(crate) credentials: Credentials,
+    pub(crate) signals: Vec<Signal>,
+    pub(crate) resource: Resource,
+}
+
+impl Otlp {
+    /// Starts the thread that sends. The notes are a sink of the session. `begun` is when the agent began.
+    pub(crate) fn start(export: Export, begun: Timestamp) -> io::Result<(Self, Notes)> {
+        let Export { target, credentials, signals, resource } = export;
+        let route = Route { target, credentials, resource: Arc::new(resource), pace: Pace::default() };
+        Self::start_at(route, &signals, begun)
+    }
+
+    fn start_at(route: Route, signals: &[Signal], begun: Timestamp) -> io::Result<(Self, Notes)> {
+        let queues: Vec<(Signal, Queue)> = Signal::ALL
+            .into_iter()
+            .filter(|signal| signals.contains(signal))
+            .map(|signal| (signal, Queue::new(&route.pace, Figures::new(signal))))
+            .collect();
+        let exporter = Exporter::spawn(route, &queues)?;
+        let of = |signal| queues.iter().find(|(it, _)| *it == signal).map(|(_, queue)| queue.clone());
+        let (feed, notes) = Feed::new(of(Signal::Traces), of(Signal::Logs), begun);
+        Ok((Self { feed, queues, exporter }, notes))
+    }
+
+    /// The counters, for the metrics.
+    pub(crate) fn figures(&self) -> Vec<Figures> {
+        self.queues.iter().map(|(_, queue)| queue.figures.clone()).collect()
+    }
+
+    /// When [`Self::update`] has something to do besides what was noted.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        self.feed.due()
+    }
+
+    /// Has what was noted sent.
+    pub(crate) fn update(&mut self, now: Timestamp, engine: &Engine, label: &Label) {
+        self.feed.update(now, engine, label);
+    }
+
+    /// Has the rest sent; returns once it was, or could not be.
+    pub(crate) async fn finish(mut self, now: Timestamp, engine: &Engine, label: &Label) {
+        self.feed.finish(now, engine, label);
+        self.queues.iter().for_each(|(_, queue)| queue.close());
+        self.exporter.ended().await;
+    }
+}

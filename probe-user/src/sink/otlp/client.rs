@@ -1,0 +1,243 @@
+//! Sends one request at a time, over one connection that stays open.
+
+use std::{error::Error, sync::Arc};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{
+    body::Incoming,
+    client::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tonic::{
+    Status,
+    body::Body,
+    client::Grpc,
+    metadata::{KeyAndValueRef, MetadataMap},
+};
+use tower::service_fn;
+
+use super::{
+    connect::connect,
+    credentials::{Credentials, Current},
+    failure::{Failure, Reason, said},
+    pace::Pace,
+    signal::{PROTOBUF, Partial, Signal},
+    target::{Protocol, Target},
+};
+use crate::grpc::Raw;
+
+const USER_AGENT: &str = concat!("sandprobe/", env!("CARGO_PKG_VERSION"));
+/// The longest answer that is read, bytes.
+const ANSWER: usize = 64 << 10;
+
+/// A client of one receiver for one signal.
+#[derive(Debug)]
+pub(super) struct Client {
+    target: Target,
+    signal: Signal,
+    credentials: Credentials,
+    connection: Option<Connection>,
+}
+
+#[derive(Debug)]
+enum Connection {
+    Grpc(http2::SendRequest<Body>),
+    Http(http1::SendRequest<Body>),
+}
+
+impl Connection {
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Grpc(sender) => !sender.is_closed(),
+            Self::Http(sender) => sender.is_ready(),
+        }
+    }
+}
+
+impl Client {
+    pub(super) fn new(target: Target, signal: Signal, credentials: Credentials) -> Self {
+        Self { target, signal, credentials, connection: None }
+    }
+
+    /// Sends a request within the deadline.
+    pub(super) async fn send(&mut self, request: &Bytes, pace: &Pace) -> Result<Partial, Failure> {
+        let answered = tokio::time::timeout(pace.deadline, self.ask(request)).await;
+        let answer = answered.unwrap_or_else(|_elapsed| Err(Failure::timeout(pace.deadline)));
+        if answer.as_ref().is_err_and(|failure| breaks(failure.reason)) {
+            self.connection = None;
+        }
+        answer
+    }
+
+    async fn ask(&mut self, request: &Bytes) -> Result<Partial, Failure> {
+        let kept = self.connection.take().filter(Connection::is_open);
+        if let Some(kept) = kept {
+            match self.ask_on(kept, request).await {
+                // The receiver may have closed a connection that was idle just when it was used again.
+                Err(failure) if failure.reason == Reason::Lost => {}
+                answer => return answer,
+            }
+        }
+        let current = self.credentials.current();
+        let connection = self.connect(&current).await?;
+        let answer = self.ask_on(connection, request).await;
+        answer.map_err(|failure| match failure.reason {
+            // Many servers end a connection without a word when they are spoken to in another protocol.
+            Reason::Lost => Failure { text: format!("{failure}; {}", self.other_protocol()), ..failure },
+            _ => failure,
+        })
+    }
+
+    async fn connect(&self, current: &Current) -> Result<Connection, Failure> {
+        let stream = TokioIo::new(connect(&self.target, current.tls.as_ref()).await?);
+        Ok(match self.target.protocol() {
+            Protocol::Grpc => {
+                let opened = http2::handshake(TokioExecutor::new(), stream).await;
+                let (sender, connection) = opened.map_err(|why| self.broken(&why))?;
+                // The sender has its errors.
+                tokio::spawn(async move { connection.await.ok() });
+                Connection::Grpc(sender)
+            }
+            Protocol::Http => {
+                let opened = http1::handshake(stream).await;
+                let (sender, connection) = opened.map_err(|why| self.broken(&why))?;
+                tokio::spawn(async move { connection.await.ok() });
+                Connection::Http(sender)
+            }
+        })
+    }
+
+    /// Keeps the connection for the next request.
+    async fn ask_on(&mut self, connection: Connection, request: &Bytes) -> Result<Partial, Failure> {
+        let current = self.credentials.current();
+        let (answer, connection) = match connection {
+            Connection::Grpc(sender) => {
+                let answer = self.ask_grpc(sender.clone(), request, &current).await;
+                (answer, Connection::Grpc(sender))
+            }
+            Connection::Http(mut sender) => {
+                let answer = self.ask_http(&mut sender, request, &current).await;
+                (answer, Connection::Http(sender))
+            }
+        };
+        self.connection = Some(connection);
+        answer
+    }
+
+    async fn ask_grpc(
+        &self,
+        sender: http2::SendRequest<Body>,
+        bytes: &Bytes,
+        current: &Arc<Current>,
+    ) -> Result<Partial, Failure> {
+        let origin = self.target.origin().parse().map_err(|why| self.unsendable(&why))?;
+        let service = service_fn(move |request: Request<Body>| sender.clone().send_request(request));
+        let mut client = Grpc::with_origin(service, origin).max_decoding_message_size(ANSWER);
+        let headers = current.headers.iter().cloned().collect();
+        let mut request = tonic::Request::new(bytes.to_vec());
+        *request.metadata_mut() = MetadataMap::from_headers(headers);
+        request.metadata_mut().insert("user-agent", tonic::metadata::MetadataValue::from_static(USER_AGENT));
+        let answer = client.unary(request, self.signal.method(), Raw).await;
+        let answer = answer.map_err(|status| self.of_status(&status))?.into_inner();
+        self.signal.answer(&answer).map_err(|why| self.no_receiver(&why.to_string()))
+    }
+
+    async fn ask_http(
+        &self,
+        sender: &mut http1::SendRequest<Body>,
+        bytes: &Bytes,
+        current: &Current,
+    ) -> Result<Partial, Failure> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(self.target.path(self.signal))
+            .header(header::HOST, self.target.authority())
+            .header(header::CONTENT_TYPE, PROTOBUF)
+            .header(header::ACCEPT, PROTOBUF)
+            .header(header::USER_AGENT, USER_AGENT)
+            .body(Body::new(Full::new(bytes.clone())))
+            .map_err(|why| self.unsendable(&why))?;
+        request.headers_mut().extend(current.headers.iter().cloned());
+        let answer = sender.send_request(request).await.map_err(|why| self.broken(&why))?;
+        let (head, body) = self.read(answer).await?;
+        if !head.status.is_success() {
+            return Err(Failure::of_http(self.signal, head.status, &head.headers, &body));
+        }
+        let kind = head.headers.get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
+        if !body.is_empty() && !kind.starts_with(PROTOBUF) {
+            return Err(self.no_receiver(&format!("it answers {} with {kind:?}", StatusCode::OK.as_u16())));
+        }
+        self.signal.answer(&body).map_err(|why| self.no_receiver(&why.to_string()))
+    }
+
+    async fn read(&self, answer: Response<Incoming>) -> Result<(http::response::Parts, Bytes), Failure> {
+        let (head, body) = answer.into_parts();
+        let read = Limited::new(body, ANSWER).collect().await;
+        let body = read.map_err(|why| match why.downcast_ref::<hyper::Error>() {
+            Some(why) => self.broken(why),
+            None => self.no_receiver(&format!("its answer has more than {ANSWER} bytes")),
+        })?;
+        Ok((head, body.to_bytes()))
+    }
+
+    /// A status that the receiver gave, or that tonic made of a connection's error.
+    fn of_status(&self, status: &Status) -> Failure {
+        let mut source = status.source();
+        while let Some(why) = source {
+            if let Some(why) = why.downcast_ref::<hyper::Error>() {
+                return self.broken(why);
+            }
+            source = why.source();
+        }
+        // What gRPC answers has its status among the trailers; tonic derives one from HTTP for what is no gRPC.
+        let is_grpc = status.metadata().iter().all(|it| match it {
+            KeyAndValueRef::Ascii(key, value) => {
+                key != "content-type" || value.to_str().is_ok_and(|kind| kind.starts_with("application/grpc"))
+            }
+            KeyAndValueRef::Binary(..) => true,
+        });
+        if is_grpc {
+            Failure::of_grpc(self.signal, status)
+        } else {
+            self.no_receiver(&format!("it answers {:?}{}", status.code(), said(status.message())))
+        }
+    }
+
+    fn broken(&self, why: &hyper::Error) -> Failure {
+        let (mut chain, mut source) = (why.to_string(), why.source());
+        while let Some(inner) = source {
+            chain = format!("{chain}: {inner}");
+            source = inner.source();
+        }
+        let is_lost = why.is_canceled() || why.is_closed() || why.is_incomplete_message();
+        let is_io = why.source().is_some_and(|inner| inner.is::<std::io::Error>());
+        if is_lost || is_io {
+            return Failure::passing(Reason::Lost, format!("the connection ended{}", said(&chain)));
+        }
+        self.no_receiver(&chain)
+    }
+
+    /// It may be another server, or the other protocol's port.
+    fn no_receiver(&self, why: &str) -> Failure {
+        let todo = self.other_protocol();
+        Failure::passing(Reason::Protocol, format!("no OTLP is spoken there{}; {todo}", said(why)))
+    }
+
+    fn other_protocol(&self) -> String {
+        format!("if it goes on and the address is right, try {}", self.target.other_protocol())
+    }
+
+    fn unsendable(&self, why: &dyn Error) -> Failure {
+        Failure::lasting(Reason::Refused, format!("no request can be made for it{}", said(&why.to_string())))
+    }
+}
+
+/// Whether another request needs another connection.
+fn breaks(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Timeout | Reason::Lost | Reason::Protocol | Reason::Tls | Reason::Connect | Reason::Resolve
+    )
+}

@@ -1,0 +1,181 @@
+//! Why a request failed: for the log what to do, for the metrics a word, for the sender whether it is of use to try again.
+
+use std::{fmt, time::Duration};
+
+use http::{HeaderMap, StatusCode, header};
+use jiff::fmt::rfc2822;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use super::signal::{PROTOBUF, Signal};
+use crate::sink::escape::escaped;
+
+/// A word for each kind of failure. The log has a line for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// The name has no address.
+    Resolve,
+    /// No connection.
+    Connect,
+    Tls,
+    /// No answer in time.
+    Timeout,
+    /// The connection ended before the answer.
+    Lost,
+    /// It answers, and is no such receiver.
+    Protocol,
+    /// It wants other credentials.
+    Credentials,
+    /// It does not take this signal.
+    NotFound,
+    /// It asks to try later.
+    Busy,
+    /// It does not take this request.
+    Refused,
+}
+
+impl Reason {
+    pub(super) const ALL: [Self; 10] = [
+        Self::Resolve,
+        Self::Connect,
+        Self::Tls,
+        Self::Timeout,
+        Self::Lost,
+        Self::Protocol,
+        Self::Credentials,
+        Self::NotFound,
+        Self::Busy,
+        Self::Refused,
+    ];
+
+    #[must_use]
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Timeout => "timeout",
+            Self::Lost => "lost",
+            Self::Protocol => "protocol",
+            Self::Credentials => "credentials",
+            Self::NotFound => "not_found",
+            Self::Busy => "busy",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// A failed request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) reason: Reason,
+    /// What happened, and what to do, for the log.
+    pub(super) text: String,
+    /// The same request may be taken later.
+    pub(super) is_passing: bool,
+    /// When the receiver wants to be asked again.
+    pub(super) wait: Option<Duration>,
+}
+
+impl Failure {
+    /// One for which the receiver is not to blame, or not for long.
+    pub(super) fn passing(reason: Reason, text: impl Into<String>) -> Self {
+        Self { reason, text: text.into(), is_passing: true, wait: None }
+    }
+
+    pub(super) fn lasting(reason: Reason, text: impl Into<String>) -> Self {
+        Self { is_passing: false, ..Self::passing(reason, text) }
+    }
+
+    pub(super) fn timeout(deadline: Duration) -> Self {
+        let text = format!("it did not answer within {} s", deadline.as_secs_f64());
+        Self::passing(Reason::Timeout, text)
+    }
+
+    /// The answer of HTTP with a status that is no success. `body` may have the reason.
+    pub(super) fn of_http(signal: Signal, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        let said = said_in(headers, body);
+        let answer = format!("it answers {}{said}", status.as_u16());
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Self::credentials(&answer),
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Self::not_found(signal, &answer),
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => {
+                Self { wait: retry_after(headers), ..Self::passing(Reason::Busy, answer) }
+            }
+            _ => Self::lasting(Reason::Refused, answer),
+        }
+    }
+
+    /// The answer of gRPC.
+    pub(super) fn of_grpc(signal: Signal, status: &Status) -> Self {
+        let wait = status.get_details_retry_info().and_then(|info| info.retry_delay);
+        let answer = format!("it answers {:?}{}", status.code(), said(status.message()));
+        match status.code() {
+            Code::Unauthenticated | Code::PermissionDenied => Self::credentials(&answer),
+            Code::Unimplemented => Self::not_found(signal, &answer),
+            Code::ResourceExhausted if wait.is_none() => Self::lasting(Reason::Refused, answer),
+            Code::Cancelled
+            | Code::DeadlineExceeded
+            | Code::ResourceExhausted
+            | Code::Aborted
+            | Code::OutOfRange
+            | Code::Unavailable
+            | Code::DataLoss => Self { wait, ..Self::passing(Reason::Busy, answer) },
+            Code::Ok
+            | Code::Unknown
+            | Code::InvalidArgument
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::FailedPrecondition
+            | Code::Internal => Self::lasting(Reason::Refused, answer),
+        }
+    }
+
+    fn credentials(answer: &str) -> Self {
+        let todo = "give what it wants in --otlp-header-file or OTEL_EXPORTER_OTLP_HEADERS";
+        Self::lasting(Reason::Credentials, format!("{answer}; {todo}"))
+    }
+
+    fn not_found(signal: Signal, answer: &str) -> Self {
+        let others = Signal::ALL.into_iter().filter(|it| *it != signal).map(Signal::as_str);
+        let others: Vec<&str> = others.collect();
+        let todo = format!("correct the URL, or send only {} (--otlp-signals)", others.join(","));
+        Self::lasting(Reason::NotFound, format!("{answer}; {todo}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// `: message`, shortened and on one line; empty if there is none.
+pub(super) fn said(message: &str) -> String {
+    const LONGEST: usize = 200;
+    let message: String = message.trim().chars().take(LONGEST).collect();
+    if message.is_empty() { message } else { format!(": {}", escaped(&message)) }
+}
+
+/// The message in the body: of a protobuf status, or plain text.
+fn said_in(headers: &HeaderMap, body: &[u8]) -> String {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    if kind.starts_with(PROTOBUF) {
+        let status: Result<tonic_types::Status, _> = prost::Message::decode(body);
+        return said(&status.map(|it| it.message).unwrap_or_default());
+    }
+    if kind.starts_with("text/plain") { said(&String::from_utf8_lossy(body)) } else { String::new() }
+}
+
+/// A number of seconds, or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Duration::try_from(at.duration_since(jiff::Timestamp::now())).ok()
+}

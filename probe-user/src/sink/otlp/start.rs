@@ -1,0 +1,110 @@
+//! A pod's start as a trace: the root is the whole start, and each phase is a span below it.
+
+use opentelemetry_proto::tonic::trace::v1::Span;
+
+use super::{
+    attribute::Attributes,
+    event,
+    id::{Of, TraceId},
+    key,
+    trace::{Period, SpanRef, Trace},
+};
+use crate::{
+    engine::view::ToldView,
+    model::{
+        change::{ChangeKind, Finding},
+        id::ContainerId,
+        phase::{Kind, Listening, Phase, Start},
+    },
+    sink::{Label, phase as wording},
+};
+
+/// The trace of the first start in a sandbox.
+pub(super) fn id(boot_id: &str, sandbox: &ContainerId) -> TraceId {
+    TraceId::new(Of::Start, boot_id, &[sandbox.as_str()])
+}
+
+/// The spans of a start. `told` is what was told of its sandbox; of `findings` those count that are about it.
+pub(super) fn spans<'a>(
+    start: &Start,
+    told: Option<ToldView<'_>>,
+    findings: impl Iterator<Item = &'a Finding>,
+    label: &Label,
+) -> Vec<Span> {
+    let end = start.end.0.to_string();
+    let id = match start.revised {
+        false => id(&label.boot_id, &start.sandbox),
+        // It is longer than the start that was told before.
+        true => TraceId::new(Of::Start, &label.boot_id, &[start.sandbox.as_str(), &end]),
+    };
+    let events = told.map_or(&[][..], |told| told.events);
+    let root = Period::of(label, "pod start", start.begin, start.end);
+    let attributes = Attributes::default()
+        .pod(&start.pod)
+        .sandbox(&start.sandbox)
+        .some_text(key::RUNTIME, event::runtime(events))
+        .flag(key::COMPLETE, start.complete)
+        .mark(key::GAPPED, start.is_gapped())
+        .texts(key::MARKS, wording::marks(start))
+        .texts(key::MISSING, start.missing.iter().map(String::as_str));
+    let mut trace = Trace::new(id, label, &root, attributes);
+    if !start.missing.is_empty() {
+        trace.fail(Trace::ROOT, format!("did not begin: {}", start.missing.join(", ")));
+    }
+    let mut phases: Vec<(&Phase, SpanRef)> = Vec::new();
+    for phase in &start.phases {
+        let period = Period::of(label, wording::name(&phase.kind), phase.begin, phase.end);
+        phases.push((phase, trace.child(Trace::ROOT, &period, of_phase(phase))));
+    }
+    for it in &start.listening {
+        let period = Period::of(label, wording::name(&Kind::Listening), it.begin, it.end);
+        trace.child(Trace::ROOT, &period, of_listening(it));
+    }
+    let is_call =
+        |what: &ChangeKind| matches!(what, ChangeKind::CniStarted { .. } | ChangeKind::CniFinished { .. });
+    let within = events.iter().filter(|it| start.begin <= it.at && it.at <= start.end && is_call(&it.what));
+    for it in within {
+        // At a boundary the end of one phase counts, not the beginning of the next.
+        let phase = phases.iter().find(|(phase, _)| phase.begin <= it.at && it.at <= phase.end);
+        event::add(&mut trace, phase.map_or(Trace::ROOT, |(_, span)| *span), it);
+    }
+    let about = findings.filter(|it| it.sandboxes.contains(&start.sandbox));
+    for it in about.filter(|it| start.begin <= it.since && it.since <= start.end) {
+        event::add_finding(&mut trace, it);
+    }
+    trace.into_spans()
+}
+
+fn of_phase(phase: &Phase) -> Attributes {
+    let attributes = Attributes::default()
+        .text(key::PHASE, phase.kind.into_str())
+        .mark(key::INFERRED, matches!(phase.kind, Kind::Init | Kind::PostStart))
+        .mark(key::GAPPED, phase.gapped)
+        .count(key::ADDS, phase.cause.adds)
+        .count(key::FAILED, phase.cause.failed)
+        .texts(key::NOTES, wording::causes(phase));
+    let throttled = phase.cause.pressure.cpu.map(|cpu| cpu.throttled).filter(|it| !it.is_zero());
+    let attributes = match throttled {
+        Some(throttled) => attributes.number(key::THROTTLED, throttled.as_nanos()),
+        None => attributes,
+    };
+    let attributes = match &phase.kind {
+        Kind::Cni { plugin, ifname } => attributes
+            .text(key::PLUGIN, plugin.as_str())
+            .some_text(key::INTERFACE, Some(ifname.as_str()).filter(|name| !name.is_empty())),
+        _ => attributes,
+    };
+    match &phase.container {
+        Some(container) => attributes.container(container),
+        None => attributes,
+    }
+}
+
+fn of_listening(it: &Listening) -> Attributes {
+    Attributes::default()
+        .text(key::PHASE, Kind::Listening.into_str())
+        .container(&it.container)
+        .number(key::PORT, it.socket.port)
+        .mark(key::GAPPED, it.gapped)
+        .texts(key::NOTES, wording::listening(it))
+}

@@ -1,0 +1,41 @@
+//! Certificates in PEM files.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use rustls::pki_types::{CertificateDer, pem, pem::PemObject as _};
+
+/// A file that does not have what it should.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {what} in {path}: {why}", path = path.display())]
+pub(crate) struct Unreadable {
+    what: &'static str,
+    path: PathBuf,
+    why: String,
+}
+
+/// The certificates of a file, at least one.
+pub(crate) fn certificates(
+    what: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, Unreadable> {
+    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+    match read() {
+        Ok(found) if found.is_empty() => Err(Unreadable::new(what, path, &pem::Error::NoItemsFound)),
+        Ok(found) => Ok(found),
+        Err(why) => Err(Unreadable::new(what, path, &why)),
+    }
+}
+
+impl Unreadable {
+    pub(crate) fn new(what: &'static str, path: &Path, why: &pem::Error) -> Self {
+        let why = match why {
+            pem::Error::Io(why) => why.to_string(),
+            pem::Error::NoItemsFound => io::Error::other("there is none in it").to_string(),
+            other => other.to_string(),
+        };
+        Self { what, path: path.to_owned(), why }
+    }
+}

@@ -1,0 +1,63 @@
+//! Files that are read again when their contents change, because an agent runs longer than a secret is valid.
+//!
+//! The kubelet replaces all files of a Secret at once, by a symbolic link to their directory; other programs write one file
+//! after the other. So the contents are compared, not the modification times.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+/// How often the files are compared. The kubelet itself takes a minute to update them.
+pub(crate) const EVERY: Duration = Duration::from_secs(10);
+
+/// The contents of each file.
+type Contents = Vec<Option<Vec<u8>>>;
+
+#[derive(Debug)]
+pub(crate) struct Watched {
+    paths: Vec<PathBuf>,
+    used: Contents,
+    /// The current contents, if they cannot be used.
+    refused: Option<Contents>,
+}
+
+impl Watched {
+    /// Watches files that have just been read.
+    #[must_use]
+    pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
+        let mut it = Self { paths, used: Contents::new(), refused: None };
+        it.used = it.contents();
+        it
+    }
+
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// The contents are not those that are used.
+    #[must_use]
+    pub(crate) fn is_stale(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// Compares the files, and has other contents taken, once; `None` if nothing changed.
+    pub(crate) fn look(&mut self, take: impl FnOnce() -> Result<(), String>) -> Option<Result<(), String>> {
+        let found = self.contents();
+        if found == self.used {
+            self.refused = None;
+            return None;
+        }
+        if self.refused.as_ref() == Some(&found) {
+            return None;
+        }
+        let done = take();
+        match &done {
+            Ok(()) => (self.used, self.refused) = (found, None),
+            Err(_) => self.refused = Some(found),
+        }
+        Some(done)
+    }
+
+    fn contents(&self) -> Contents {
+        self.paths.iter().map(|path| fs::read(path).ok()).collect()
+    }
+}

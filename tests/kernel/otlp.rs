@@ -1,0 +1,193 @@
+//! The agent sends to a receiver what it sees, over each protocol, while the receiver and the agents come and go.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    net::{SocketAddr, TcpListener},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
+use tests::{
+    cgroupfs::Hierarchy,
+    clock,
+    guard::netns::MountedNetns,
+    live::Shared,
+    machine,
+    receiver::{Protocol, Received, Receiver},
+    refusal,
+    succession::{End, Place, Run},
+};
+
+use crate::{
+    cni::call::{Environment, Runtime},
+    container::{Container, new_id},
+};
+
+/// The memory bound of an agent whose receiver is away.
+const MEMORY_KB: u64 = 40_000;
+
+/// How long the receiver is away where growth is looked for.
+const AWAY: Duration = Duration::from_secs(5 * 60);
+
+/// Starts an agent that sends to this address, and to this state directory.
+fn run(place: &Place, protocol: Protocol, to: &str) -> Result<Run> {
+    let errors = place.state().with_extension("said");
+    let mut command = place.command("run")?;
+    let name = match protocol {
+        Protocol::Grpc => "grpc",
+        Protocol::Http => "http/protobuf",
+    };
+    command.args(["--listen", "none", "--otlp", to, "--otlp-protocol", name, "--cri", "none"]);
+    command.arg("--socket").arg(place.state().with_extension("sock"));
+    command.arg("--state-dir").arg(place.state());
+    let child = command.stdout(Stdio::null()).stderr(File::create(&errors)?).spawn()?;
+    Ok(Run { child, errors })
+}
+
+/// A pod's network is set up and its only program runs and ends, as the kernel sees it.
+fn pod(number: usize, hierarchy: &Hierarchy, runtime: &mut Runtime) -> Result<String> {
+    let netns = MountedNetns::create()?;
+    let (container, id) = (Container::create(hierarchy)?, new_id()?);
+    let path = netns.path().to_str().context("the path is no text")?;
+    let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{number}");
+    let add = Environment::of_add(&id).with("CNI_NETNS", path).with("CNI_ARGS", &args);
+    runtime.call(&add, &[])?;
+    let mut child = container.idle()?;
+    child.kill()?;
+    child.wait()?;
+    runtime.call(&add.with("CNI_COMMAND", "DEL"), &[])?;
+    netns.end()?;
+    Ok(id)
+}
+
+fn text<'a>(all: &'a [KeyValue], key: &str) -> Option<&'a str> {
+    let value = all.iter().find(|it| it.key == key)?.value.as_ref()?.value.as_ref()?;
+    match value {
+        Value::StringValue(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The sandboxes of whose teardown a trace came.
+fn torn_down(received: &Received) -> BTreeSet<String> {
+    let roots = received.spans.iter().filter(|span| span.name == "sandbox teardown");
+    roots.filter_map(|root| Some(text(&root.attributes, "sandprobe.sandbox.id")?.to_owned())).collect()
+}
+
+/// The lines of the log that are about the receiver.
+fn said(run: &Run) -> Result<Vec<String>> {
+    let said = fs::read_to_string(&run.errors)?;
+    Ok(said.lines().filter(|line| line.contains("sent to http")).map(str::to_owned).collect())
+}
+
+fn free() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+#[test]
+fn each_teardown_of_this_kernel_arrives_whole_and_once() -> Result<()> {
+    let hierarchy = Shared::start()?.hierarchy().clone();
+    for protocol in [Protocol::Grpc, Protocol::Http] {
+        let receiver = Receiver::start(protocol, None)?;
+        let place = Place::new()?;
+        // By a name, which the confined thread resolves.
+        let mut agent = run(&place, protocol, &format!("http://localhost:{}", receiver.address().port()))?;
+        agent.attached()?;
+        let mut runtime = Runtime::start()?;
+        let count = machine::share_of(10);
+        let made = (0..count).map(|number| pod(number, &hierarchy, &mut runtime));
+        let made = made.collect::<Result<BTreeSet<String>>>()?;
+        let errors = agent.errors.clone();
+        let status = agent.end(End::Stopped)?;
+        let said = fs::read_to_string(errors)?;
+        ensure!(status.success(), "{status}: {said}");
+        refusal::check(&said)?;
+        let received = receiver.received();
+        ensure!(received.problems.is_empty(), "{:?}", received.problems);
+        ensure!(
+            torn_down(&received).is_superset(&made),
+            "{:?} and not {made:?}: {said}",
+            torn_down(&received)
+        );
+        for spans in received.traces().values() {
+            let root = spans.iter().find(|span| span.parent_span_id.is_empty()).context("a root")?;
+            let pod = text(&root.attributes, "k8s.pod.name").unwrap_or_default();
+            if !pod.starts_with("web-") || root.name != "sandbox teardown" {
+                continue;
+            }
+            let calls: Vec<_> = spans.iter().filter(|span| span.name.starts_with("cni DEL ")).collect();
+            ensure!(calls.len() == 1, "{calls:?}");
+            ensure!(spans.iter().filter(|span| span.name == root.name).count() == 1, "told twice: {root:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn while_the_receiver_is_away_there_is_one_line_and_little_memory() -> Result<()> {
+    let hierarchy = Shared::start()?.hierarchy().clone();
+    let (place, address) = (Place::new()?, free()?);
+    let mut agent = run(&place, Protocol::Grpc, &format!("http://{address}"))?;
+    agent.attached()?;
+    let mut runtime = Runtime::start()?;
+    let mut made = BTreeSet::new();
+    let back = Instant::now() + if machine::is_soak() { AWAY } else { Duration::ZERO };
+    while made.len() < machine::share_of(60) || Instant::now() < back {
+        made.insert((made.len(), pod(made.len(), &hierarchy, &mut runtime)?));
+    }
+    // Teardowns are sent when they are over, which is then tried and fails.
+    clock::poll("what is wrong", machine::patience(), || Ok((!said(&agent)?.is_empty()).then_some(())))?;
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.child.id()))?;
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    let memory: u64 = memory.context("no VmRSS")?.parse()?;
+    ensure!(memory < MEMORY_KB, "{memory} kB after {} pods", made.len());
+    let receiver = Receiver::start_at(Protocol::Grpc, None, address)?;
+    // Those of the last minutes have room.
+    let last: BTreeSet<String> = made.iter().rev().take(60).map(|(_, id)| id.clone()).collect();
+    clock::poll("what has waited", machine::patience(), || {
+        Ok(torn_down(&receiver.received()).is_superset(&last).then_some(()))
+    })?;
+    clock::poll("that it works again", machine::patience(), || Ok((said(&agent)?.len() > 1).then_some(())))?;
+    let lines = said(&agent)?;
+    ensure!(lines.len() == 2, "{lines:?}");
+    ensure!(lines[0].contains("start the receiver or correct the URL"), "{lines:?}");
+    ensure!(lines[1].contains("again, after"), "{lines:?}");
+    ensure!(receiver.received().problems.is_empty(), "{:?}", receiver.received().problems);
+    let errors = agent.errors.clone();
+    let status = agent.end(End::Stopped)?;
+    ensure!(status.success(), "{status}");
+    refusal::check(&fs::read_to_string(errors)?)
+}
+
+/// An agent that is killed between leaves nothing untold, and what is told again has the same ids.
+#[test]
+fn agents_that_are_killed_tell_each_teardown_by_the_same_ids() -> Result<()> {
+    let hierarchy = Shared::start()?.hierarchy().clone();
+    let receiver = Receiver::start(Protocol::Http, None)?;
+    let (place, mut made) = (Place::new()?, BTreeSet::new());
+    for (round, end) in [End::Killed, End::Stopped].into_iter().enumerate() {
+        let mut agent = run(&place, Protocol::Http, &format!("http://{}", receiver.address()))?;
+        agent.attached()?;
+        let mut runtime = Runtime::start()?;
+        for number in 0..machine::share_of(5) {
+            made.insert((round, pod(100 * round + number, &hierarchy, &mut runtime)?));
+        }
+        agent.end(end)?;
+    }
+    let received = receiver.received();
+    ensure!(received.problems.is_empty(), "{:?}", received.problems);
+    let told = torn_down(&received);
+    let of_last = made.iter().filter(|(round, _)| *round == 1).map(|(_, id)| id);
+    ensure!(of_last.clone().all(|id| told.contains(id)), "{told:?}");
+    for (_, id) in &made {
+        let roots = received.spans.iter().filter(|span| {
+            span.name == "sandbox teardown" && text(&span.attributes, "sandprobe.sandbox.id") == Some(id)
+        });
+        let ids: BTreeSet<_> = roots.map(|span| (&span.trace_id, &span.span_id)).collect();
+        ensure!(ids.len() <= 1, "{id}: {ids:?}");
+    }
+    Ok(())
+}
