@@ -24,7 +24,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Of the packages alone: what is packaged anew without a new version of the program would be 2.
 const REVISION: &str = "1";
 const LICENSE: &str = env!("CARGO_PKG_LICENSE");
-const SUMMARY: &str = "kernel timestamps and verdicts for the life of pods";
+const SUMMARY: &str = "Kernel timestamps and verdicts for the life of pods";
 /// Lines of less than 80 columns, as package managers show them.
 const DESCRIPTION: [&str; 6] = [
     "sandprobe hooks the kernel with eBPF where pods of Kubernetes are made and",
@@ -64,10 +64,10 @@ struct Origin {
     #[arg(long, value_name = "SECONDS")]
     made: u32,
     /// The address of the project's pages
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = url)]
     home: Option<String>,
     /// Who answers for the packages
-    #[arg(long, value_name = "NAME <ADDRESS>")]
+    #[arg(long, value_name = "NAME <ADDRESS>", value_parser = person)]
     maintainer: String,
 }
 
@@ -98,6 +98,21 @@ fn main() -> Result<()> {
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Both become lines of a package's description, so they may have no line of their own.
+fn url(text: &str) -> Result<String, String> {
+    let is_url = text.starts_with("https://") && text.chars().all(|it| it.is_ascii_graphic());
+    is_url.then(|| text.to_owned()).ok_or_else(|| "give it as https://HOST/PATH".to_owned())
+}
+
+fn person(text: &str) -> Result<String, String> {
+    let parts = text.strip_suffix('>').and_then(|text| text.split_once(" <"));
+    let is_person = parts.is_some_and(|(name, address)| {
+        let is_one_line = !text.contains(char::is_control) && !name.trim().is_empty();
+        is_one_line && address.contains('@') && !address.contains([' ', '<', '>'])
+    });
+    is_person.then(|| text.to_owned()).ok_or_else(|| "give it as NAME <ADDRESS>".to_owned())
 }
 
 /// A version before a release (`1.0.0-rc.1`) sorts before it: package managers want a tilde for that.

@@ -35,6 +35,11 @@ pub(crate) fn package(arch: Arch, parts: &Parts, origin: &Origin) -> Result<Vec<
         .release(REVISION)
         .description(DESCRIPTION.join("\n"))
         .packager(&origin.maintainer)
+        .add_changelog_entry(
+            format!("{} - {}-{REVISION}", origin.maintainer, upstream(VERSION)),
+            format!("- Version {VERSION}: CHANGELOG.md says what is new."),
+            origin.made,
+        )
         .build_host("localhost")
         .post_install_script(rpm::Scriptlet::new(POST).prog(vec![SHELL]))
         .pre_uninstall_script(rpm::Scriptlet::new(PREUN).prog(vec![SHELL]))

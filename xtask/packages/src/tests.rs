@@ -1,7 +1,7 @@
 //! Both packages of a made-up program, opened again: the Debian one as an archive of tar files, the RPM by its library.
 
 use crate::content::{self, Parts};
-use crate::{Arch, Origin, VERSION, deb, rpm, upstream};
+use crate::{Arch, Origin, VERSION, deb, person, rpm, upstream, url};
 use flate2::read::GzDecoder;
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read as _, Write as _};
@@ -255,6 +255,19 @@ fn names_follow_the_families() {
     assert_eq!(deb::name(Arch::Aarch64), format!("sandprobe_{VERSION}-1_arm64.deb"));
     assert_eq!(rpm::name(Arch::Aarch64), format!("sandprobe-{VERSION}-1.aarch64.rpm"));
     assert_eq!((upstream("1.2.3"), upstream("1.2.3-rc.1")), ("1.2.3".to_owned(), "1.2.3~rc.1".to_owned()));
+}
+
+#[test]
+fn who_answers_is_one_person_and_the_pages_one_address() {
+    assert_eq!(person("A B <a@b.org>").as_deref(), Ok("A B <a@b.org>"));
+    for wrong in ["a@b.org", "A <>", " <a@b.org>", "A <a@b.org>\nDepends: x", "A\nB: <a@b.org>", "A <a b@c>"]
+    {
+        assert!(person(wrong).is_err(), "{wrong:?}");
+    }
+    assert!(url("https://git.example/sandprobe").is_ok());
+    for wrong in ["git.example", "http://git.example", "https://x\nDepends: y", "https://x y"] {
+        assert!(url(wrong).is_err(), "{wrong:?}");
+    }
 }
 
 #[test]
