@@ -288,13 +288,19 @@ mod tests {
         const FILE: &str = include_str!("../../deploy/package/sandprobe.toml");
         assert_eq!(parse(FILE), Ok(Config::default()));
         // A comment has a space behind its mark, a setting none.
-        let settings = || FILE.lines().filter_map(|line| line.strip_prefix('#')).filter(|it| !it.starts_with(' '));
+        let settings =
+            || FILE.lines().filter_map(|line| line.strip_prefix('#')).filter(|it| !it.starts_with(' '));
         let text: String = settings().map(|line| format!("{line}\n")).collect();
         let all = parse(&text).expect("settings");
-        let keys: BTreeSet<&str> = settings().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key).collect();
+        let keys: BTreeSet<&str> =
+            settings().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key).collect();
         let documented = include_str!("../../docs/configuration.md").lines().filter_map(|line| {
             let cell = line.strip_prefix("| `")?.split(" | ").next()?;
-            Some(cell.split('`').map(|it| it.trim_matches(['[', ']'])).filter(|it| !it.contains(',') && *it != " "))
+            Some(
+                cell.split('`')
+                    .map(|it| it.trim_matches(['[', ']']))
+                    .filter(|it| !it.contains(',') && *it != " "),
+            )
         });
         let documented: BTreeSet<&str> = documented.flatten().filter(|key| !key.is_empty()).collect();
         let told: BTreeSet<&str> = keys.iter().copied().chain(["ipam_store"]).collect();

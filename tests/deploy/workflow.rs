@@ -72,7 +72,11 @@ fn everything_is_built_by_xtask() -> Result<()> {
             for line in script.lines().map(str::trim).filter(|line| line.contains("cargo ")) {
                 let is_told = line.contains("cargo pkgid ");
                 ensure!(is_told || line.starts_with("cargo xtask "), "{name} runs {line:?}");
-                verbs.extend(line.strip_prefix("cargo xtask ").and_then(|line| line.split(' ').next()).map(str::to_owned));
+                verbs.extend(
+                    line.strip_prefix("cargo xtask ")
+                        .and_then(|line| line.split(' ').next())
+                        .map(str::to_owned),
+                );
             }
         }
     }
@@ -89,7 +93,8 @@ fn only_a_tag_of_a_version_releases() -> Result<()> {
     ensure!(tag == "${{ github.ref_name }}", "dist does not get the tag, but {tag}");
     let may_write = |job: &Value, what: &str| job["permissions"][what] == "write";
     let jobs = release["jobs"].as_object().context("no jobs")?;
-    let writers: Vec<_> = jobs.iter().filter(|(_, job)| may_write(job, "contents")).map(|(name, _)| name).collect();
+    let writers: Vec<_> =
+        jobs.iter().filter(|(_, job)| may_write(job, "contents")).map(|(name, _)| name).collect();
     ensure!(writers == ["files"], "these may change the repository: {writers:?}");
     Ok(())
 }
@@ -115,7 +120,11 @@ fn issue_forms_have_what_github_needs() -> Result<()> {
         }
         asked.push((name, ids.contains("doctor"), ids.contains("recording")));
     }
-    let asked: Vec<_> = asked.iter().map(|(name, doctor, recording)| (&**name, *doctor, *recording)).collect();
-    ensure!(asked == [("bug.yml", true, true), ("feature.yml", false, false), ("finding.yml", true, true)], "{asked:?}");
+    let asked: Vec<_> =
+        asked.iter().map(|(name, doctor, recording)| (&**name, *doctor, *recording)).collect();
+    ensure!(
+        asked == [("bug.yml", true, true), ("feature.yml", false, false), ("finding.yml", true, true)],
+        "{asked:?}"
+    );
     Ok(())
 }

@@ -26,6 +26,8 @@ use tests::{
 const TEXT: &str = include_str!("../../deploy/systemd/sandprobe.service");
 const UNIT: &str = "/etc/systemd/system/sandprobe.service";
 const PROGRAM: &str = "/usr/local/bin/sandprobe";
+/// Where its hooks outlive it.
+const PINS: &str = "/sys/fs/bpf/sandprobe";
 
 /// BPF, PERFMON, SYS_PTRACE and DAC_READ_SEARCH, by their numbers in linux/capability.h.
 const CAPABILITIES: u64 = 1 << 39 | 1 << 38 | 1 << 19 | 1 << 2;
@@ -65,6 +67,7 @@ impl Drop for Unit {
     fn drop(&mut self) {
         // Removes whatever a failed test has left of it.
         let _ = Command::new("systemctl").args(["stop", "sandprobe"]).status();
+        let _ = Command::new(PROGRAM).arg("detach").status();
         let _ = fs::remove_file(UNIT);
         let _ = fs::remove_file(PROGRAM);
         let _ = Command::new("systemctl").arg("daemon-reload").status();
@@ -119,6 +122,7 @@ fn the_shipped_unit_sees_events_with_its_rights() -> Result<()> {
         let all = held.into_iter().fold(0, |all, held| all | held);
         ensure!(all & !CAPABILITIES == 0 && all != 0, "{set} is {all:x}");
     }
+    ensure!(fs::read_dir(PINS)?.next().is_some(), "the unit's hooks end with it:\n{}", journal()?);
     ensure!(status["NoNewPrivs"] == "1" && status["Seccomp"] == "2", "{status:?}");
 
     let mut stage = Stage::new(&mut node)?;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     fs,
     net::TcpStream,
     path::Path,
@@ -11,11 +12,10 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use tests::{command, loaded, program};
 
-use super::{ensure_systemd, property, wait_ready};
+use super::{PINS, ensure_systemd, journal, property, wait_ready};
 
 const PROGRAM: &str = "/usr/bin/sandprobe";
 const CONFIG: &str = "/etc/sandprobe/sandprobe.toml";
-const PINS: &str = "/sys/fs/bpf/sandprobe";
 const STATE: &str = "/var/lib/sandprobe";
 /// The port that the configuration is changed to.
 const PORT: u16 = 9478;
@@ -27,7 +27,7 @@ struct Purged;
 
 impl Drop for Purged {
     fn drop(&mut self) {
-        let _ = Command::new("dpkg").args(["--purge", "sandprobe"]).env("PATH", PATH).status();
+        let _ = dpkg(&["--purge", "sandprobe"]);
     }
 }
 
@@ -54,6 +54,11 @@ fn exists(path: &str) -> bool {
     Path::new(path).exists()
 }
 
+/// The names of the pinned sets, in each of which is the id of its ring: no other set has it.
+fn pinned() -> Result<BTreeSet<OsString>> {
+    fs::read_dir(PINS)?.map(|entry| Ok(entry?.file_name())).collect()
+}
+
 fn answers_at_the_changed_port() -> Result<()> {
     TcpStream::connect(("127.0.0.1", PORT)).map(drop).context("the configuration is not in force")
 }
@@ -76,9 +81,9 @@ fn the_debian_package_serves_a_node_from_install_to_purge() -> Result<()> {
     command::run("systemctl", &["enable", "--now", "sandprobe"])?;
     wait_ready(PROGRAM)?;
     answers_at_the_changed_port()?;
-    let first = property("MainPID")?;
-    let hooks: BTreeSet<u32> = &loaded::programs()? - &before;
-    ensure!(!hooks.is_empty() && exists(PINS), "nothing is pinned");
+    let (first, hooks) = (property("MainPID")?, pinned()?);
+    let started = &loaded::programs()? - &before;
+    ensure!(!hooks.is_empty(), "nothing is pinned:\n{}", journal()?);
 
     // An upgrade: the next agent goes on with the hooks, and with the configuration as it was changed.
     install()?;
@@ -87,12 +92,16 @@ fn the_debian_package_serves_a_node_from_install_to_purge() -> Result<()> {
     ensure!(first != second && second != "0", "the upgrade did not restart the agent: {first}, {second}");
     ensure!(fs::read_to_string(CONFIG)? == changed, "the upgrade changed the configuration");
     answers_at_the_changed_port()?;
-    ensure!(hooks.is_subset(&loaded::programs()?), "the upgrade ended hooks");
+    ensure!(pinned()? == hooks, "the upgrade replaced the hooks {hooks:?}:\n{}", journal()?);
+
+    // systemd has programs of its own for the unit, which it makes anew at a start.
+    let kept = &started & &loaded::programs()?;
+    ensure!(!kept.is_empty(), "the upgrade made all programs anew: {started:?}");
 
     // A removal leaves what its owner wrote, and nothing in the kernel.
     let said = dpkg(&["--remove", "sandprobe"])?;
     ensure!(!exists(PROGRAM) && !exists(PINS), "{said}");
-    loaded::until_gone(&hooks)?;
+    loaded::until_gone(&kept)?;
     ensure!(property("ActiveState")? == "inactive", "the agent runs on: {said}");
     ensure!(exists(CONFIG) && exists(STATE), "the removal took more than the package: {said}");
 
