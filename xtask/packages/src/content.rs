@@ -1,11 +1,9 @@
 //! The files of a package, and where each family of distributions has them.
 
-use crate::read;
 use anyhow::{Context as _, Result, ensure};
 use flate2::{Compression, GzBuilder};
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 const UNIT: &str = include_str!("../../../deploy/systemd/sandprobe.service");
@@ -148,20 +146,13 @@ pub(crate) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     gz.finish()
 }
 
-/// The files of a folder and of its folders, by their paths in it.
-pub(crate) fn folder(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut found = Vec::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(at) = folders.pop() {
-        for entry in fs::read_dir(&at).with_context(|| format!("cannot read {}", at.display()))? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-            found.push((name, read(&path)?));
-        }
-    }
-    Ok(found)
+/// The files of a tar file, by their paths in it.
+pub(crate) fn untarred(tar: &[u8]) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let file = |entry: io::Result<tar::Entry<'_, _>>| {
+        let mut entry = entry?;
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes)?;
+        Ok((entry.path()?.display().to_string(), bytes))
+    };
+    tar::Archive::new(tar).entries()?.map(file).collect()
 }

@@ -44,8 +44,8 @@ struct Args {
     /// The built program
     #[arg(long, value_name = "FILE")]
     program: PathBuf,
-    /// The folder with its manual (man/) and completions (completions/)
-    #[arg(long, value_name = "DIR")]
+    /// A tar file with its manual (man/) and completions (completions/)
+    #[arg(long, value_name = "FILE")]
     papers: PathBuf,
     /// Its bill of materials
     #[arg(long, value_name = "FILE")]
@@ -83,7 +83,8 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let parts = Parts {
         program: read(&args.program)?,
-        papers: content::folder(&args.papers)?,
+        papers: content::untarred(&read(&args.papers)?)
+            .with_context(|| format!("{} is no tar file", args.papers.display()))?,
         sbom: read(&args.sbom)?,
     };
     let deb = deb::package(args.arch, &parts, &args.origin)?;

@@ -271,6 +271,17 @@ fn who_answers_is_one_person_and_the_pages_one_address() {
 }
 
 #[test]
+fn papers_come_in_a_tar_file() {
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(3);
+    tar.append_data(&mut header, "man/sandprobe.1", &b".TH"[..]).unwrap();
+    let papers = content::untarred(&tar.into_inner().unwrap()).unwrap();
+    assert_eq!(papers, [("man/sandprobe.1".to_owned(), b".TH".to_vec())]);
+    assert!(content::untarred(&[b'x'; 1024]).is_err());
+}
+
+#[test]
 fn a_paper_of_an_unknown_kind_is_refused() {
     for (path, why) in [("notes.txt", "neither"), ("completions/tcsh/sandprobe", "not known")] {
         let parts = Parts { papers: vec![(path.to_owned(), Vec::new())], ..parts() };

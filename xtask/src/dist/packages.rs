@@ -1,5 +1,6 @@
 //! The Debian package and the RPM, which the crate `packages` makes: it is built only here, because its libraries are large.
 
+use super::archive::{Entry, tar};
 use super::{Arch, Release};
 use crate::workspace;
 use anyhow::{Context as _, Result};
@@ -16,24 +17,16 @@ pub(super) fn of(
     to: &Path,
 ) -> Result<Vec<PathBuf>> {
     let parts = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let folder = parts.path().join("papers");
-    for (path, bytes) in papers {
-        put(&folder.join(path), bytes)?;
-    }
-    let bill = parts.path().join("sbom.json");
-    put(&bill, sbom)?;
+    let entries: Vec<_> =
+        papers.iter().map(|(path, bytes)| Entry { path: path.clone(), mode: 0o644, bytes }).collect();
+    let (tarred, bill) = (parts.path().join("papers.tar"), parts.path().join("sbom.json"));
+    fs::write(&tarred, tar(&entries, release.made)?).context("cannot write papers.tar")?;
+    fs::write(&bill, sbom).context("cannot write sbom.json")?;
     let mut cargo = workspace::cargo();
     cargo.args(["run", "--quiet", "--locked", "--package", "packages", "--", "--arch", arch.name()]);
-    cargo.arg("--program").arg(program).arg("--papers").arg(&folder).arg("--sbom").arg(&bill);
+    cargo.arg("--program").arg(program).arg("--papers").arg(&tarred).arg("--sbom").arg(&bill);
     cargo.args(["--made", &release.made.to_string(), "--maintainer", &release.origin.maintainer]);
     cargo.args(release.origin.home.iter().flat_map(|home| ["--home", home]));
     let made = workspace::output(cargo.arg("--to").arg(to))?;
     Ok(made.lines().map(PathBuf::from).collect())
-}
-
-fn put(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().context("a file without a folder")?;
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(path, bytes))
-        .with_context(|| format!("cannot write {}", path.display()))
 }
