@@ -257,7 +257,7 @@ fn labels<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path, time::Duration};
+    use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
     use super::{Config, IpamStore, Listen, Recovered, Rules, boot_label};
 
@@ -295,6 +295,36 @@ mod tests {
         let store = |text| IpamStore::parse(text);
         assert_eq!(config.ipam_stores, [store("/var/lib/x"), store("/y:podnet")]);
         assert_eq!(config.stores().expect("absolute paths").len(), 2);
+    }
+
+    /// What packages put at /etc/sandprobe: as it is, it changes nothing, and it has each setting with its default.
+    #[test]
+    fn the_packaged_file_has_every_setting_with_its_default() {
+        const FILE: &str = include_str!("../../deploy/package/sandprobe.toml");
+        assert_eq!(parse(FILE), Ok(Config::default()));
+        // A comment has a space behind its mark, a setting none.
+        let settings =
+            || FILE.lines().filter_map(|line| line.strip_prefix('#')).filter(|it| !it.starts_with(' '));
+        let text: String = settings().map(|line| format!("{line}\n")).collect();
+        let all = parse(&text).expect("settings");
+        let keys: BTreeSet<&str> =
+            settings().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key).collect();
+        let documented = include_str!("../../docs/configuration.md").lines().filter_map(|line| {
+            let cell = line.strip_prefix("| `")?.split(" | ").next()?;
+            Some(
+                cell.split('`')
+                    .map(|it| it.trim_matches(['[', ']']))
+                    .filter(|it| !it.contains(',') && *it != " "),
+            )
+        });
+        let documented: BTreeSet<&str> = documented.flatten().filter(|key| !key.is_empty()).collect();
+        let told: BTreeSet<&str> = keys.iter().copied().chain(["ipam_store"]).collect();
+        assert_eq!(told, documented);
+
+        let default = Config::default();
+        assert_eq!(all.limits(), default.limits());
+        assert_eq!((all.boot(), all.boots()), (default.boot(), default.boots()));
+        assert_eq!((all.insecure_listen, &all.metric_labels), (Some(false), &default.metric_labels));
     }
 
     #[test]

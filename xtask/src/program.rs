@@ -12,6 +12,8 @@ pub(crate) const TESTS: [&str; 2] = ["kernel", "pod"];
 
 /// The agent as a container image, for tests that run it as a pod.
 const IMAGE: &str = "sandprobe-image.tar";
+/// The agent as a Debian package, for the test that installs it.
+const PACKAGE: &str = "sandprobe.deb";
 
 /// Builds the agent and the programs that the tests, the demo and VMs start.
 pub(crate) fn build() -> Result<()> {
@@ -23,8 +25,9 @@ pub(crate) fn build() -> Result<()> {
     gather(cargo("build").arg("--bins"))
 }
 
-/// Builds the test programs.
+/// Builds the test programs, and the package of the built agent.
 pub(crate) fn build_tests() -> Result<()> {
+    vm::add(PACKAGE, &dist::debian_package_of(&build::agent_path())?)?;
     gather(cargo("test").arg("--no-run").args(TESTS.iter().flat_map(|name| ["--test", name])))
 }
 

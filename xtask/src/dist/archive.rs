@@ -68,9 +68,9 @@ pub(super) fn of_program(
     Ok(gzip(&tar(&entries, release.made)?)?)
 }
 
-/// All files of a folder, below `base`.
+/// All files of a folder below `base`, with the names of this release.
 pub(super) fn of_folder(base: &str, folder: &Path, release: &Release) -> Result<Vec<u8>> {
-    let files = files(folder)?;
+    let files = release.origin.named(files(folder)?)?;
     let entries: Vec<_> = files
         .iter()
         .map(|(path, bytes)| Entry { path: format!("{base}/{path}"), mode: 0o644, bytes })

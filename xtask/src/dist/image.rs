@@ -9,9 +9,6 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The name in the chart. No registry has this name: the image is imported, never pulled.
-const REPOSITORY: &str = "localhost/sandprobe";
-
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -98,6 +95,9 @@ fn labels(release: &Release) -> Value {
     if !release.revision.is_empty() {
         labels["org.opencontainers.image.revision"] = release.revision.clone().into();
     }
+    if let Some(home) = &release.origin.home {
+        labels["org.opencontainers.image.source"] = home.clone().into();
+    }
     labels
 }
 
@@ -113,7 +113,7 @@ pub(super) fn archive(images: &[&Image], release: &Release) -> Result<Vec<u8>> {
         [image] => image.descriptor(),
         _ => platforms.descriptor(),
     };
-    let name = format!("{REPOSITORY}:{}", release.version);
+    let name = format!("{}:{}", release.origin.image, release.version);
     // containerd's own annotation, and the one of the specification, which podman and docker read.
     top["annotations"] =
         json!({ "io.containerd.image.name": name, "org.opencontainers.image.ref.name": name });
@@ -134,10 +134,13 @@ pub(super) fn archive(images: &[&Image], release: &Release) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dist::origin::Origin;
     use std::io::Read as _;
 
     fn release() -> Release {
-        Release { version: "1.2.3", made: 7, revision: "abc".to_owned() }
+        let home = Some("https://git.example/x".to_owned());
+        let origin = Origin { image: "r.example/sandprobe".to_owned(), home, ..Origin::default() };
+        Release { version: "1.2.3", made: 7, revision: "abc".to_owned(), origin }
     }
 
     fn unpacked(archive: &[u8]) -> BTreeMap<String, Vec<u8>> {
@@ -182,7 +185,9 @@ mod tests {
         let image = Image::new(Arch::Aarch64, b"program", &release()).unwrap();
         let files = unpacked(&archive(&[&image], &release()).unwrap());
         let top = &json(&files["index.json"])["manifests"][0];
-        assert_eq!(top["annotations"]["io.containerd.image.name"], "localhost/sandprobe:1.2.3");
+        assert_eq!(top["annotations"]["io.containerd.image.name"], "r.example/sandprobe:1.2.3");
+        let manifest = json(follow(&files, top));
+        assert_eq!(manifest["annotations"]["org.opencontainers.image.source"], "https://git.example/x");
         check_image(&files, top, b"program");
     }
 

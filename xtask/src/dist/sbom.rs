@@ -138,6 +138,7 @@ fn document(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dist::origin::Origin;
 
     const LOCK: &str = "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"1.0.0\"\nchecksum = \"00ff\"\n\n\
                         [[package]]\nname = \"probe-user\"\nversion = \"0.1.0\"\ndependencies = [\n \"a\",\n]\n";
@@ -148,7 +149,8 @@ mod tests {
         let tree = "0|probe-user v0.1.0 (/x)|MIT OR Apache-2.0\n1|b v2.0.0|MIT/Apache-2.0\n2|a v1.0.0|Zlib\n\
                     1|a v1.0.0|Zlib\n";
         crates.read(tree).unwrap();
-        let release = Release { version: "0.1.0", made: 0, revision: String::new() };
+        let release =
+            Release { version: "0.1.0", made: 0, revision: String::new(), origin: Origin::default() };
         let told = document(&crates, &sums(LOCK), "1.95.0", Arch::X86_64, &release);
         let names: Vec<_> =
             told["components"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();

@@ -1,7 +1,7 @@
 //! Tests that need neither root nor a VM: style, lints, the pure core alone, and every plain test.
 
 use super::report::Tier;
-use crate::{bench, helm, workspace};
+use crate::{bench, helm, workspace, zizmor};
 use std::process::Command;
 use std::time::Duration;
 
@@ -22,6 +22,11 @@ pub(super) fn tier(tier: &mut Tier) {
         LIMIT,
     );
     tier.tests("tests", cargo("test --workspace --exclude probe-ebpf --no-fail-fast"), LIMIT, 1);
+    if let Some(zizmor) = tier.attempt("zizmor", zizmor::ensure) {
+        let mut workflows = Command::new(zizmor);
+        workflows.args(["--offline", "--quiet"]).arg(workspace::root().join(".github"));
+        tier.check("lints of the workflows", workflows, LIMIT);
+    }
     // Counted by valgrind, so that other work on the machine makes no difference.
     tier.attempt("instructions of the engine", bench::check);
     // Apart: what they deserialize takes a while to build, and helm renders it.

@@ -1,0 +1,39 @@
+//! zizmor, which finds what is wrong or unsafe in GitHub's workflows. It comes from its Python package (MIT), as pip checks by
+//! the sums below. It is run, never shipped.
+
+use crate::{pip, workspace};
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+const VERSION: &str = "1.32.0";
+/// Of the packages for x86_64 and aarch64.
+const SUMS: [&str; 2] = [
+    "84a6acb975accc13408786a2bd274b572537ca19c933ebbc13e78f3988562071",
+    "0cdd38fca6eb34ceb567548548d706332e3535ea66894b9168c048e03207b68c",
+];
+
+/// The program, which is fetched if it is missing.
+pub(crate) fn ensure() -> Result<PathBuf> {
+    let tools = workspace::target_dir().join("tools");
+    let dir = tools.join(format!("zizmor-{VERSION}"));
+    let program = dir.join("bin/zizmor");
+    if program.is_file() {
+        return Ok(program);
+    }
+    println!("setup: fetching zizmor");
+    let pip = pip::ensure()?;
+    fs::create_dir_all(&tools).with_context(|| format!("cannot make {}", tools.display()))?;
+    let fresh = tempfile::tempdir_in(&tools).context("cannot make a temporary folder")?;
+    let list = fresh.path().join("requirements.txt");
+    let sums = SUMS.map(|sum| format!(" --hash=sha256:{sum}")).concat();
+    fs::write(&list, format!("zizmor=={VERSION}{sums}\n")).context("cannot write requirements.txt")?;
+    let unpacked = fresh.path().join("zizmor");
+    let mut install = Command::new(pip);
+    install.args(["install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:", "--target"]);
+    workspace::output(install.arg(&unpacked).arg("--requirement").arg(&list))?;
+    // It exists only if it is complete.
+    fs::rename(&unpacked, &dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    Ok(program)
+}
