@@ -198,15 +198,7 @@ fn read_saved(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Opti
 fn snapshot(about: About, kept: SavedState, now: Timestamp, caveats: Vec<String>) -> AgentSnapshot {
     let SavedState { findings, starts, shares } = kept;
     let label = Label { node: about.node, boot_id: about.boot_id, boot_wall_ns: about.boot_wall_ns };
-    AgentSnapshot {
-        now,
-        caveats,
-        label,
-        findings,
-        starts,
-        shares,
-        pods: Vec::new(),
-    }
+    AgentSnapshot { now, caveats, label, findings, starts, shares, pods: Vec::new() }
 }
 
 /// The same name as in the agent.

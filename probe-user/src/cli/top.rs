@@ -112,7 +112,9 @@ impl Top {
             bail!("top needs a terminal: sandprobe top --once prints the same as text");
         }
         if output::is_dumb() {
-            bail!("this terminal only prints lines (TERM=dumb): sandprobe top --once prints the same as text");
+            bail!(
+                "this terminal only prints lines (TERM=dumb): sandprobe top --once prints the same as text"
+            );
         }
         // What is wrong from the beginning is an error, before anything is drawn.
         let mut poller = Poller::new(self.agent);

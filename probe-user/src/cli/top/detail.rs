@@ -50,7 +50,8 @@ fn start(data: &Data, id: &str) -> Option<String> {
         let start = data.as_of_now(start);
         return Some(waterfall::text(&start, &snapshot.label));
     }
-    let waits = data.state.pods.iter().find(|it| it.name.uid.as_ref().is_some_and(|uid| uid.as_str() == id))?;
+    let waits =
+        data.state.pods.iter().find(|it| it.name.uid.as_ref().is_some_and(|uid| uid.as_str() == id))?;
     let time = span(data.now().since(waits.waiting_since?));
     Some(format!(
         "{} waits for its first sandbox\n\n  for        {time}\n  uid        {id}\n\nThe kubelet makes the sandbox when the \
@@ -75,7 +76,8 @@ fn pool(data: &Data, id: &str) -> Option<String> {
         "leaked"
     );
     let of = |it: &&Balance| it.network.as_ref() == Some(network);
-    for Balance { plugin, added, released, live, unreleased, .. } in data.addresses.balance.iter().filter(of) {
+    for Balance { plugin, added, released, live, unreleased, .. } in data.addresses.balance.iter().filter(of)
+    {
         _ = writeln!(
             text,
             "\nAttachments of {}\n  {added} added, {released} released, {live} live, {unreleased} never released",

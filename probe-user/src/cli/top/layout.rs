@@ -9,7 +9,7 @@ pub(super) const LEAST: (u16, u16) = (40, 8);
 /// Fewer lines than this are for one pane.
 const ALL_PANES: u16 = 16;
 /// From here on the selected row has a second line for what is said of it.
-const ROOMY: u16 = 30;
+const ROOMY: u16 = 24;
 const HEADER: u16 = 3;
 /// How many rows each pane has before another one gets more.
 const FIRST: [u16; Pane::COUNT] = [6, 4, 2, 2];
@@ -27,7 +27,12 @@ pub(super) struct Layout {
 }
 
 /// None if the screen is too small. `wanted` is how many rows each pane has.
-pub(super) fn layout(screen: Rect, focus: Pane, is_zoomed: bool, wanted: [usize; Pane::COUNT]) -> Option<Layout> {
+pub(super) fn layout(
+    screen: Rect,
+    focus: Pane,
+    is_zoomed: bool,
+    wanted: [usize; Pane::COUNT],
+) -> Option<Layout> {
     if screen.width < LEAST.0 || screen.height < LEAST.1 {
         return None;
     }
@@ -100,7 +105,7 @@ mod tests {
 
     #[test]
     fn lines_are_shared_by_need() {
-        assert_eq!(shared(19, [300, 300, 300, 300]), [7, 5, 4, 3]);
+        assert_eq!(shared(19, [300, 300, 300, 300]), [8, 5, 3, 3]);
         assert_eq!(shared(19, [0, 0, 0, 15]), [2, 2, 2, 13], "others need none");
         assert_eq!(shared(19, [300, 0, 0, 0]), [13, 2, 2, 2]);
         assert_eq!(shared(100, [1, 2, 3, 4]), [2, 3, 4, 5], "the rest stays empty");

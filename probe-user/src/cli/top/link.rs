@@ -21,7 +21,10 @@ pub(super) enum Connection {
     Well,
     /// It has a request, and takes its time.
     Silent(Duration),
-    Away { time: Duration, why: String },
+    Away {
+        time: Duration,
+        why: String,
+    },
 }
 
 /// How long an answer may take until that is worth a word.

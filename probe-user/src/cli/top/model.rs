@@ -7,11 +7,7 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use crate::{
     cli::{snapshot::AgentSnapshot, verdict},
-    model::{
-        fact::PodName,
-        phase::Start,
-        time::Timestamp,
-    },
+    model::{fact::PodName, phase::Start, time::Timestamp},
 };
 
 /// One answer of the agent.

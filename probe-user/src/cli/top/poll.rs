@@ -70,14 +70,15 @@ impl Poller {
 
     fn document<T: DeserializeOwned>(&self, path: &str, expected: &[&str]) -> anyhow::Result<T> {
         let bytes = self.read(path, expected)?;
-        serde_json::from_slice(&bytes)
-            .with_context(|| format!("cannot read what the agent answers at {path}: it may be of another version"))
+        serde_json::from_slice(&bytes).with_context(|| {
+            format!("cannot read what the agent answers at {path}: it may be of another version")
+        })
     }
 
     fn read(&self, path: &str, expected: &[&str]) -> anyhow::Result<Vec<u8>> {
-        self.agent
-            .ask_patiently(path, expected)?
-            .ok_or_else(|| anyhow!("no agent answers on {}: start sandprobe run, or give --socket", self.agent.place()))
+        self.agent.ask_patiently(path, expected)?.ok_or_else(|| {
+            anyhow!("no agent answers on {}: start sandprobe run, or give --socket", self.agent.place())
+        })
     }
 
     /// Asks until nobody listens any more.

@@ -11,7 +11,8 @@ pub(super) enum Pane {
 
 impl Pane {
     pub(super) const COUNT: usize = 4;
-    pub(super) const ALL: [Self; Self::COUNT] = [Self::Findings, Self::Starts, Self::Addresses, Self::Signals];
+    pub(super) const ALL: [Self; Self::COUNT] =
+        [Self::Findings, Self::Starts, Self::Addresses, Self::Signals];
 
     pub(super) fn place(self) -> usize {
         self as usize

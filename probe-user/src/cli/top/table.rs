@@ -5,11 +5,13 @@ mod findings;
 pub(super) mod signals;
 mod starts;
 
+use std::time::Duration;
+
 use super::{
     model::Data,
     query::{Pane, Query},
 };
-use crate::sink::escape::escaped;
+use crate::sink::{escape::escaped, span::span};
 
 /// What a cell means, from which its color follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,13 +32,22 @@ pub(super) struct Cell {
     pub(super) tone: Tone,
 }
 
-/// A column. Where the terminal is narrow, it gives up what it has beyond `least`.
+/// A column. Where the terminal is narrow, one of words gives up what it has beyond `least`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) title: &'static str,
+    pub(super) kind: ColumnKind,
     pub(super) least: usize,
     pub(super) most: usize,
-    pub(super) is_number: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ColumnKind {
+    Words,
+    /// Names of pods: their last characters tell replicas apart.
+    Names,
+    /// They stand on the right, and are never cut.
+    Numbers,
 }
 
 pub(super) struct Row {
@@ -77,18 +88,28 @@ pub(super) fn tables(data: Option<&Data>, query: &Query) -> Tables {
         if table.rows.is_empty() && data.is_some() && !query.filter.is_empty() {
             table.empty = format!("none matches {}", escaped(&query.filter));
         }
+        if data.is_some() && !query.filter.is_empty() {
+            table.count = format!("{} of {}", table.rows.len(), table.count);
+        }
         table
     })
 }
 
-/// A column of words.
 const fn words(title: &'static str, least: usize, most: usize) -> Column {
-    Column { title, least, most, is_number: false }
+    Column { title, kind: ColumnKind::Words, least, most }
 }
 
-/// A column of numbers, which are never cut.
-const fn numbers(title: &'static str, width: usize) -> Column {
-    Column { title, least: width, most: width, is_number: true }
+const fn names(title: &'static str, least: usize, most: usize) -> Column {
+    Column { title, kind: ColumnKind::Names, least, most }
+}
+
+const fn numbers(title: &'static str, least: usize) -> Column {
+    Column { title, kind: ColumnKind::Numbers, least, most: usize::MAX }
+}
+
+/// How long ago something was. A second is exact enough for it.
+pub(super) fn age(time: Duration) -> String {
+    if time < Duration::from_secs(60) { format!("{} s", time.as_secs()) } else { span(time) }
 }
 
 /// Text from the node may have any characters.
@@ -98,11 +119,7 @@ fn cell(text: impl AsRef<str>, tone: Tone) -> Cell {
 
 impl Row {
     fn new(id: impl Into<String>, cells: impl IntoIterator<Item = Cell>, said: impl AsRef<str>) -> Self {
-        Self {
-            id: id.into(),
-            cells: cells.into_iter().collect(),
-            said: escaped(said.as_ref()).into_owned(),
-        }
+        Self { id: id.into(), cells: cells.into_iter().collect(), said: escaped(said.as_ref()).into_owned() }
     }
 
     fn matches(&self, query: &Query) -> bool {

@@ -31,9 +31,15 @@ pub(super) struct Ui {
 /// What lies above the panes.
 #[derive(Debug)]
 pub(super) enum Overlay {
-    Help { top: usize },
+    Help {
+        top: usize,
+    },
     /// The row of this id, explained.
-    Detail { pane: Pane, id: String, top: usize },
+    Detail {
+        pane: Pane,
+        id: String,
+        top: usize,
+    },
 }
 
 /// The selected row of a pane, and the first one that is shown.

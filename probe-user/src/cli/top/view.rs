@@ -100,7 +100,9 @@ fn paragraph(text: &str, area: Rect, buffer: &mut Buffer) {
     if lines.len() > height
         && let Some(last) = height.checked_sub(1)
     {
-        let rest = lines.split_off(last).join(" ");
+        let rest = lines.split_off(last);
+        let rest: Vec<&str> = rest.iter().map(|line| line.trim()).collect();
+        let rest = rest.join(" ");
         lines.push(crate::sink::text::cut(&rest, width));
     }
     for (line, y) in lines.iter().zip(area.y..area.bottom()) {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Cell, Column, Row, Table, Tone, cell, numbers, words};
+use super::{Cell, Column, Row, Table, Tone, age, cell, names, numbers, words};
 use crate::{
     cli::{
         finding::list::{Listed, because, listed, row},
@@ -15,6 +15,7 @@ use crate::{
     model::{
         change::Finding,
         finding::{Severity, Stage},
+        time::Timestamp,
     },
     sink::{escape::short_key, phase::pod, select::sort_incidents},
 };
@@ -22,9 +23,9 @@ use crate::{
 const COLUMNS: &[Column] = &[
     words("SEVERITY", 8, 8),
     words("KIND", 20, 34),
-    words("POD", 14, 48),
-    numbers("AGE", 7),
-    words("SUMMARY", 18, usize::MAX),
+    names("POD", 14, 48),
+    numbers("AGE", 6),
+    words("SUMMARY", 24, usize::MAX),
 ];
 
 pub(super) fn table(data: &Data, query: &Query) -> Table {
@@ -81,15 +82,21 @@ fn matches(it: &Finding, query: &Query) -> bool {
 
 fn row_of(listed: &Listed<'_, '_>, data: &Data) -> Row {
     let it = listed.member.finding;
-    let [stage, severity, kind, pod, since, summary, _] = row(listed, data.now());
-    let said = match because(listed) {
-        Some(because) => format!("{summary}; {because}"),
-        None => summary.clone(),
+    let [stage, severity, kind, pod, _, summary, _] = row(listed, data.now());
+    let because = because(listed).map(|because| format!("; {because}")).unwrap_or_default();
+    let said = format!("{summary}{because} ({stage}, {})", short_key(&it.key));
+    let since = match it.since {
+        Timestamp::ZERO => "boot".to_owned(),
+        since => age(data.now().since(since)),
     };
-    let said = format!("{stage} {}: {said}", short_key(&it.key));
-    let age = if since == "before boot" { "boot".to_owned() } else { since };
     let tone = if it.stage == Stage::Closed { Tone::Faint } else { Tone::Plain };
-    let cells = [severity_of(it, &severity), cell(kind, tone), cell(pod, tone), cell(age, tone), cell(summary, tone)];
+    let cells = [
+        severity_of(it, &severity),
+        cell(kind, tone),
+        cell(pod, tone),
+        cell(since, tone),
+        cell(summary, tone),
+    ];
     Row::new(it.key.as_str(), cells, said)
 }
 

@@ -44,7 +44,9 @@ fn row(it: &Signal) -> Row {
     let (seen, tone) = seen(it);
     let mechanism = it.mechanism.as_deref().unwrap_or("-");
     let note = match (&it.mechanism, it.lacks.as_str()) {
-        (None, "") => it.missed.first().map(|it| format!("not {}: {}", it.mechanism, it.why)).unwrap_or_default(),
+        (None, "") => {
+            it.missed.first().map(|it| format!("not {}: {}", it.mechanism, it.why)).unwrap_or_default()
+        }
         (None, lacks) => format!("it needs {lacks}"),
         (Some(_), _) => it.note.clone(),
     };

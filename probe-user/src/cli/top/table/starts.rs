@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use super::{Column, Row, Table, Tone, cell, numbers, words};
+use super::{Column, Row, Table, Tone, age, cell, names, numbers, words};
 use crate::{
     cli::{
         pods::SLOW,
@@ -22,14 +22,13 @@ use crate::{
 };
 
 const COLUMNS: &[Column] = &[
-    words("POD", 16, 52),
-    numbers("ENDED", 7),
+    names("POD", 16, 52),
+    numbers("ENDED", 6),
     numbers("TOOK", 7),
-    words("PHASE", 16, 28),
+    words("PHASE", 12, 28),
     numbers("FOR", 7),
-    words("WHY", 8, usize::MAX),
+    words("WHY", 20, usize::MAX),
 ];
-
 
 /// A row with what it is sorted by.
 struct Sorted {
@@ -44,7 +43,7 @@ pub(super) fn table(data: &Data, query: &Query) -> Table {
     let waiting = data.state.pods.iter().filter_map(|it| of_waiting(it, it.waiting_since?, data));
     let mut all: Vec<Sorted> = starts.chain(waiting).collect();
     let goes_on = all.iter().filter(|it| it.goes_on).count();
-    let count = format!("{goes_on} now, {} ended", all.len() - goes_on);
+    let count = format!("{goes_on} now, {} past", all.len() - goes_on);
     all.retain(|it| it.row.matches(query));
     let pod = |it: &Sorted| it.row.cells.first().map(|cell| cell.text.clone());
     match query.order(Pane::Starts) {
@@ -66,7 +65,9 @@ fn of_start(start: &Start, data: &Data) -> Sorted {
     let name = pod(&start.pod);
     let (ended, tone) = match start.waits {
         true => ("now".to_owned(), Tone::Live),
-        false => (span(data.now().since(start.end)), if start.total() > SLOW { Tone::Warning } else { Tone::Plain }),
+        false => {
+            (age(data.now().since(start.end)), if start.total() > SLOW { Tone::Warning } else { Tone::Plain })
+        }
     };
     let said = match (start.waits, phase) {
         (true, Some(phase)) => {
@@ -97,7 +98,8 @@ fn of_waiting(it: &Pod, since: Timestamp, data: &Data) -> Option<Sorted> {
     const WHY: &str = "it has no sandbox yet";
     let (name_of, took) = (pod(&it.name), data.now().since(since));
     let uid = it.name.uid.as_ref()?;
-    let cells = [name_of.clone(), "now".to_owned(), span(took), name(&Kind::Prepare), span(took), WHY.to_owned()];
+    let cells =
+        [name_of.clone(), "now".to_owned(), span(took), name(&Kind::Prepare), span(took), WHY.to_owned()];
     let said = format!("{name_of} has been starting for {}: {WHY}", span(took));
     let row = Row::new(uid.as_str(), cells.map(|text| cell(text, Tone::Live)), said);
     Some(Sorted { goes_on: true, took, begin: since, row })

@@ -10,10 +10,15 @@ use ratatui::{
 use super::View;
 use crate::{
     cli::{
-        top::{link::Connection, model::Data, table::Tone, ui::Ui},
+        top::{
+            link::Connection,
+            model::Data,
+            table::{Tone, age},
+            ui::Ui,
+        },
         verdict::Status,
     },
-    sink::{escape::escaped, span::span, text::cut, wall_clock::TimeOfDay},
+    sink::{escape::escaped, text::cut, wall_clock::TimeOfDay},
 };
 
 pub(super) fn draw(view: &View<'_>, ui: &Ui, area: Rect, buffer: &mut Buffer) {
@@ -28,9 +33,13 @@ fn name<'a>(view: &View<'_>, ui: &Ui, area: Rect) -> Line<'a> {
     let theme = view.theme;
     let Some(data) = view.data else { return Line::styled("sandprobe top", theme.heading()) };
     let node = cut(&escaped(&data.doctor.node), usize::from(area.width / 2));
-    let about = format!("  sandprobe {}, up {}", escaped(&data.doctor.version), span(uptime(data)));
+    let about = format!("  sandprobe {}, up {}", escaped(&data.doctor.version), age(uptime(data)));
     let time = time(data);
-    let state = if ui.is_paused { "PAUSED at " } else { "" };
+    let state = match view.connection {
+        _ if ui.is_paused => "PAUSED at ",
+        Connection::Well => "",
+        Connection::Silent(_) | Connection::Away { .. } => "data of ",
+    };
     let used = [node.as_str(), &about, state, &time].iter().map(|part| part.chars().count()).sum();
     let gap = usize::from(area.width).saturating_sub(used).max(1);
     Line::from(vec![
@@ -58,10 +67,12 @@ fn uptime(data: &Data) -> std::time::Duration {
 fn verdict<'a>(view: &View<'_>, area: Rect) -> Line<'a> {
     let theme = view.theme;
     let (word, style, said) = match (&view.connection, view.data) {
-        (Connection::Away { time, why }, _) => (format!("AGENT AWAY {}", span(*time)), theme.alarm(), why.clone()),
+        (Connection::Away { time, why }, _) => {
+            (format!("AGENT AWAY {}", age(*time)), theme.alarm(), why.clone())
+        }
         (Connection::Silent(time), _) => {
             let said = "the agent has a request and has not answered yet".to_owned();
-            (format!("AGENT SILENT {}", span(*time)), theme.alarm(), said)
+            (format!("AGENT SILENT {}", age(*time)), theme.alarm(), said)
         }
         (Connection::Well, None) => return Line::raw("waiting for the agent"),
         (Connection::Well, Some(data)) => {
@@ -97,7 +108,13 @@ fn numbers<'a>(view: &View<'_>) -> Line<'a> {
     let Some(data) = view.data else { return Line::default() };
     let agent = &data.doctor.agent;
     let (lost, late) = (agent.lost(), data.rates.is_some_and(|rates| rates.lost > 0));
-    let tone = if late { Tone::Bad } else if lost > 0 { Tone::Warning } else { Tone::Plain };
+    let tone = if late {
+        Tone::Bad
+    } else if lost > 0 {
+        Tone::Warning
+    } else {
+        Tone::Plain
+    };
     let events = match data.rates {
         Some(rates) => format!("events {:.1}/s", rates.events),
         None => format!("events {}", agent.seq),

@@ -9,28 +9,23 @@ use crate::{
 };
 
 pub(super) const HELP: &str = "\
-Panes
-  1 2 3 4, Tab     look at a pane: findings, starts, pools of addresses, signals
-  the same again   give the pane the whole screen, as z does; Esc goes back
-  arrows, j k      select a row; PgUp, PgDn, Home, End too
-  Enter            explain the row: a finding as sandprobe explain does, a start phase by phase
-Rows
-  /                show only rows that contain what is typed; Enter keeps it, Esc clears it
-  s                sort the pane in another way
-  a                list closed findings too
-The view
-  p, Space         pause, and go on
-  r                ask the agent at once
-  ctrl-L           draw everything anew
-  q, ctrl-C        leave
-Findings
-  Each effect is indented below its cause. \"warning?\" may yet come right by itself.
-Starts
-  \"now\" in ENDED: the start goes on, PHASE is the present one. Otherwise PHASE is the slowest one.
-Pools
-  CLEANUP: the sandbox has ended, its runtime has it on record. LEAK?: perhaps leaked.
-Header
-  lost: records that were lost since the agent began; in red while it grows.
+1 2 3 4, Tab   choose a pane; its number again, or z, gives it the whole screen
+arrows, j k    select a row; PgUp, PgDn, Home and End too
+Enter          explain the row, as sandprobe explain does; Esc goes back
+/              show only rows that contain what is typed; Esc shows all again
+s              sort the pane in another way
+a              list closed findings too, or no more
+p, Space       pause, and go on
+r              ask the agent at once; ctrl-L draws the screen anew
+q, ctrl-C      leave
+
+Findings  An effect is indented below its cause. \"warning?\" may yet come right.
+Starts    PHASE is the present one if ENDED says \"now\", else the slowest one.
+          FOR is how long that took, WHY what is known of why.
+Pools     CLEANUP: the sandbox has ended, and its runtime has it on record.
+          LEAK?: may be leaked, or may still be freed.
+Signals   the best mechanism that this kernel allows; Enter says why no better one
+Header    lost: records lost since the agent began; in red while it grows
 ";
 
 pub(super) fn keys(theme: Theme, ui: &Ui, area: Rect, buffer: &mut Buffer) {
@@ -40,12 +35,18 @@ pub(super) fn keys(theme: Theme, ui: &Ui, area: Rect, buffer: &mut Buffer) {
         format!("/{}_  Enter keeps the filter, Esc undoes it", escaped(filter))
     } else {
         match &ui.overlay {
-            Some(Overlay::Help { .. } | Overlay::Detail { .. }) => "Esc back  arrows PgUp PgDn scroll".to_owned(),
+            Some(Overlay::Help { .. } | Overlay::Detail { .. }) => {
+                "Esc back  arrows PgUp PgDn scroll".to_owned()
+            }
             None => {
-                let filter = if filter.is_empty() { "filter".to_owned() } else { format!("{}  Esc all", escaped(filter)) };
                 let order = ui.query.order(ui.focus);
                 let pause = if ui.is_paused { "go on" } else { "pause" };
-                format!("q quit  ? help  Tab pane  z zoom  Enter explain  s by {order}  p {pause}  / {filter}")
+                let keys = format!("? help Tab pane z zoom Enter explain p {pause} s by {order} / filter");
+                if filter.is_empty() {
+                    format!("q quit {keys}")
+                } else {
+                    format!("/{}  Esc shows all  {keys}", escaped(filter))
+                }
             }
         }
     };

@@ -6,7 +6,7 @@ use super::{Theme, bar};
 use crate::{
     cli::top::{
         query::Pane,
-        table::{Cell, Column, Table},
+        table::{Cell, Column, ColumnKind, Table},
         ui::Ui,
     },
     sink::text::cut,
@@ -14,6 +14,8 @@ use crate::{
 
 /// Between two columns.
 const GAP: usize = 1;
+/// The characters at the end of a pod's name that tell it from its replicas.
+const TAIL: usize = 5;
 
 pub(super) fn draw(theme: Theme, ui: &Ui, pane: Pane, table: &Table, area: Rect, buffer: &mut Buffer) {
     if area.height == 0 {
@@ -42,8 +44,10 @@ pub(super) fn draw(theme: Theme, ui: &Ui, pane: Pane, table: &Table, area: Rect,
 fn heading(pane: Pane, table: &Table, widths: &[usize]) -> String {
     let mut heading = format!("{} {} {}", pane.place() + 1, pane.title(), table.count);
     let mut column = 0;
-    for (Column { title, is_number, .. }, width) in table.columns.iter().zip(widths) {
-        let begin = if *is_number { column + width.saturating_sub(title.len()) } else { column };
+    let columns = if table.rows.is_empty() { &[] } else { table.columns };
+    for (Column { title, kind, .. }, width) in columns.iter().zip(widths) {
+        let right = if *kind == ColumnKind::Numbers { width.saturating_sub(title.len()) } else { 0 };
+        let begin = column + right;
         let used = heading.chars().count();
         if begin > used && *width > 0 {
             heading.extend(std::iter::repeat_n(' ', begin - used));
@@ -54,17 +58,37 @@ fn heading(pane: Pane, table: &Table, widths: &[usize]) -> String {
     heading
 }
 
-fn cells(theme: Theme, cells: &[Cell], columns: &[Column], widths: &[usize], line: Rect, buffer: &mut Buffer) {
+fn cells(
+    theme: Theme,
+    cells: &[Cell],
+    columns: &[Column],
+    widths: &[usize],
+    line: Rect,
+    buffer: &mut Buffer,
+) {
     let mut x = line.x;
     for ((cell, column), width) in cells.iter().zip(columns).zip(widths) {
-        let text = cut(&cell.text, *width);
-        let text = if column.is_number { format!("{text:>width$}") } else { text };
+        let text = match column.kind {
+            ColumnKind::Words => cut(&cell.text, *width),
+            ColumnKind::Names => cut_within(&cell.text, *width),
+            ColumnKind::Numbers => format!("{:>width$}", cell.text),
+        };
         if x < line.right() {
             let room = usize::from(line.right() - x).min(*width);
             buffer.set_stringn(x, line.y, text, room, theme.of(cell.tone));
         }
         x = x.saturating_add(u16::try_from(width + GAP).unwrap_or(u16::MAX));
     }
+}
+
+/// The name with its begin and its end.
+fn cut_within(name: &str, width: usize) -> String {
+    let length = name.chars().count();
+    if length <= width {
+        return name.to_owned();
+    }
+    let tail: String = name.chars().skip(length - TAIL.min(width / 3)).collect();
+    cut(name, width - tail.chars().count()) + &tail
 }
 
 /// The width of each column: what its cells need, as far as there is room. The last column has the rest, and is not shown
@@ -80,7 +104,10 @@ fn widths(table: &Table, screen: usize) -> Vec<usize> {
     let used = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len();
     // The one that has most beyond its least gives up a column, and so on.
     while used(&widths) + last.least > screen {
-        let spare = widths.iter().zip(first).map(|(width, column)| width - column.least);
+        let spare = widths.iter().zip(first).map(|(width, column)| match column.kind {
+            ColumnKind::Numbers => 0,
+            ColumnKind::Words | ColumnKind::Names => width - column.least,
+        });
         match spare.enumerate().max_by_key(|(place, spare)| (*spare, usize::MAX - place)) {
             Some((place, spare)) if spare > 0 => widths[place] -= 1,
             _ => break,
@@ -89,4 +116,16 @@ fn widths(table: &Table, screen: usize) -> Vec<usize> {
     let rest = screen.saturating_sub(used(&widths));
     widths.push(if rest < last.least { 0 } else { rest.min(last.most) });
     widths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut_within;
+
+    #[test]
+    fn replicas_can_be_told_apart() {
+        assert_eq!(cut_within("shop/web-6b5c9dfc7d-x2x4k", 16), "shop/web-6…x2x4k");
+        assert_eq!(cut_within("shop/web-6b5c9dfc7d-x2x4k", 25), "shop/web-6b5c9dfc7d-x2x4k");
+        assert_eq!([3, 2, 1, 0].map(|width| cut_within("abcdef", width)), ["a…f", "a…", "…", ""]);
+    }
 }

@@ -11,7 +11,9 @@ pub(super) fn wrapped(line: &str, width: usize) -> Vec<String> {
         return vec![line.to_owned()];
     }
     let indent = line.len() - line.trim_start_matches(' ').len();
-    let hang = if indent + HANG < width / 2 { indent + HANG } else { 0 };
+    // A narrow screen has no room for indents.
+    let (line, hang) =
+        if indent + HANG < width / 2 { (line, indent + HANG) } else { (line.trim_start_matches(' '), 0) };
     let mut parts = Vec::new();
     let mut part = String::new();
     for word in line.split_inclusive(' ') {
@@ -19,6 +21,10 @@ pub(super) fn wrapped(line: &str, width: usize) -> Vec<String> {
         if !is_empty && columns(&part) + columns(word.trim_end_matches(' ')) > width {
             parts.push(part.trim_end().to_owned());
             part = " ".repeat(hang);
+        }
+        // Spaces at a break are no indent.
+        if word == " " && !parts.is_empty() && part.trim_start_matches(' ').is_empty() {
+            continue;
         }
         for c in word.chars() {
             // Only a word that is wider than the screen gets here beyond it; the space behind a word is cut off.
@@ -44,14 +50,16 @@ mod tests {
     #[test]
     fn lines_are_broken_at_spaces() {
         assert_eq!(wrapped("", 5), [""]);
-        assert_eq!(wrapped("  ab cd ef", 6), ["  ab", "cd ef"]);
+        assert_eq!(wrapped("  ab cd ef", 6), ["ab cd", "ef"]);
         assert_eq!(wrapped("  abcd efgh ijkl mnop", 12), ["  abcd efgh", "    ijkl", "    mnop"]);
         assert_eq!(wrapped("abc      def", 6), ["abc", "  def"]);
     }
 
     #[test]
     fn no_part_is_wider_than_the_screen() {
-        for text in ["x".repeat(50), format!("    {}", "漢字".repeat(20)), "a bb ccc dddd eeeee ffffff".to_owned()] {
+        for text in
+            ["x".repeat(50), format!("    {}", "漢字".repeat(20)), "a bb ccc dddd eeeee ffffff".to_owned()]
+        {
             for width in 2..40 {
                 let parts = wrapped(&text, width);
                 assert!(parts.iter().all(|it| columns(it) <= width), "{width}: {parts:?}");
