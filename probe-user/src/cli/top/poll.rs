@@ -85,6 +85,8 @@ impl Poller {
     pub(super) fn run(mut self, interval: Duration, told: &Sender<Message>, orders: &Receiver<Order>) {
         loop {
             let answer = self.ask().map_err(|error| format!("{error:#}"));
+            // Nothing is known of what happened meanwhile.
+            self.last = self.last.filter(|_| answer.is_ok());
             if told.send(Message::Answer(answer.map(Box::new))).is_err() {
                 return;
             }

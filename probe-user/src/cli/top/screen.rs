@@ -4,6 +4,7 @@
 
 use std::{
     io::{self, BufWriter, Stdout, Write as _},
+    mem::ManuallyDrop,
     panic,
 };
 
@@ -25,7 +26,8 @@ use super::{ui::Ui, view::View};
 const FRAME: usize = 64 << 10;
 
 pub(super) struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    /// Not dropped: it would print on standard error, and panic, if the terminal is gone. [`give_back`] does its work.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
 impl Screen {
@@ -38,7 +40,7 @@ impl Screen {
         }));
         let out = BufWriter::with_capacity(FRAME, io::stdout());
         let terminal = Terminal::new(CrosstermBackend::new(out)).context("cannot use this terminal")?;
-        let mut screen = Self { terminal };
+        let mut screen = Self { terminal: ManuallyDrop::new(terminal) };
         screen.take()?;
         Ok(screen)
     }
@@ -49,8 +51,15 @@ impl Screen {
         let taken = disable_raw_mode()
             .and_then(|()| enable_raw_mode())
             .and_then(|()| execute!(io::stdout(), EnterAlternateScreen))
-            .and_then(|()| self.terminal.clear());
+            .and_then(|()| self.clear());
         taken.context("cannot use this terminal")
+    }
+
+    /// The next frame is drawn whole. `Terminal::clear` would ask the terminal where the cursor is, and wait for its answer
+    /// among the keys.
+    fn clear(&mut self) -> io::Result<()> {
+        let size = self.terminal.size()?;
+        self.terminal.resize(size.into())
     }
 
     pub(super) fn draw(&mut self, view: &View<'_>, ui: &mut Ui) -> anyhow::Result<()> {

@@ -1,6 +1,8 @@
 //! Frames of the view: what stands on a screen, whatever the node and the screen are like.
 
-pub(crate) mod node;
+mod node;
+#[expect(dead_code, reason = "the tests of the program use the rest")]
+mod pty;
 
 use std::{
     sync::Arc,
@@ -15,12 +17,12 @@ use ratatui::{
 };
 use serde::de::DeserializeOwned;
 
+use self::pty::Pty;
 use super::{
-    Act,
     link::Connection,
     model::{Data, PodList, State},
     printed,
-    ui::Ui,
+    ui::{Act, Ui},
     view::{Theme, View},
 };
 use crate::{cli::snapshot::AgentSnapshot, golden};
@@ -247,4 +249,22 @@ fn a_full_node_is_drawn_at_once() {
         frame(&view(Some(&data)), WIDE, &[]);
     }
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+/// This test is started a second time, in a terminal, to panic there.
+#[test]
+fn a_panic_is_printed_on_a_terminal_that_was_given_back() {
+    const MARK: &str = "SANDPROBE_TEST_PANICS";
+    if std::env::var_os(MARK).is_some() {
+        let _screen = super::screen::Screen::enter().expect("a terminal");
+        panic!("as it must");
+    }
+    let own = std::env::current_exe().expect("this program");
+    let name = "cli::top::tests::a_panic_is_printed_on_a_terminal_that_was_given_back";
+    let arguments = ["--exact", name, "--nocapture"];
+    let mut pty = Pty::start(own.to_str().expect("a path"), &arguments, &[(MARK, "1")]);
+    assert_eq!(pty.ended_and_given_back(), Some(101));
+    let told = String::from_utf8_lossy(&pty.bytes);
+    let (_, after) = told.split_once("\x1b[?1049l").expect("it leaves the other screen");
+    assert!(after.contains("as it must"), "{told}");
 }
