@@ -174,7 +174,8 @@ fn follow(
     let theme = Theme { color: output::style().color };
     let mut ui = Ui::default();
     loop {
-        let view = View { data: link.data.as_ref(), connection: link.connection(Instant::now()), theme };
+        let connection = link.connection(ui.is_paused, Instant::now());
+        let view = View { data: link.data.as_ref(), connection, theme };
         screen.draw(&view, &mut ui)?;
         // All that has come meanwhile is one frame.
         let mut next = match messages.recv_timeout(TICK) {

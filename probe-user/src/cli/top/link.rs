@@ -50,18 +50,19 @@ impl Link {
         }
     }
 
-    /// Nobody asks while the view is paused, so silence means nothing.
+    /// It is asked again from now on.
     pub(super) fn resume(&mut self, now: Instant) {
         self.heard_at = now;
     }
 
-    pub(super) fn connection(&self, now: Instant) -> Connection {
+    /// While nobody asks, silence means nothing.
+    pub(super) fn connection(&self, is_paused: bool, now: Instant) -> Connection {
         let silent = now.saturating_duration_since(self.heard_at);
         match &self.away {
             Some((since, why)) => {
                 Connection::Away { time: now.saturating_duration_since(*since), why: why.clone() }
             }
-            None if silent > self.patience => Connection::Silent(silent),
+            None if silent > self.patience && !is_paused => Connection::Silent(silent),
             None => Connection::Well,
         }
     }
@@ -78,11 +79,12 @@ mod tests {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         let mut link = Link::new(None, Duration::from_secs(1), begun);
-        assert_eq!(link.connection(at(3)), Connection::Well);
-        assert_eq!(link.connection(at(4)), Connection::Silent(Duration::from_secs(4)));
+        assert_eq!(link.connection(false, at(3)), Connection::Well);
+        assert_eq!(link.connection(false, at(4)), Connection::Silent(Duration::from_secs(4)));
+        assert_eq!(link.connection(true, at(4)), Connection::Well);
         link.hear(Err("gone".to_owned()), at(5));
         link.hear(Err("still gone".to_owned()), at(7));
         let away = Connection::Away { time: Duration::from_secs(4), why: "still gone".to_owned() };
-        assert_eq!(link.connection(at(9)), away);
+        assert_eq!(link.connection(false, at(9)), away);
     }
 }

@@ -81,20 +81,20 @@ impl Poller {
         })
     }
 
-    /// Asks until nobody listens any more.
+    /// Asks until nobody listens any more. The first time is an interval from now.
     pub(super) fn run(mut self, interval: Duration, told: &Sender<Message>, orders: &Receiver<Order>) {
         loop {
-            let answer = self.ask().map_err(|error| format!("{error:#}"));
-            // Nothing is known of what happened meanwhile.
-            self.last = self.last.filter(|_| answer.is_ok());
-            if told.send(Message::Answer(answer.map(Box::new))).is_err() {
-                return;
-            }
             let mut next = orders.recv_timeout(interval);
             while next == Ok(Order::Pause) {
                 next = orders.recv().map_err(|_gone| RecvTimeoutError::Disconnected);
             }
             if next == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            let answer = self.ask().map_err(|error| format!("{error:#}"));
+            // Nothing is known of what happened meanwhile.
+            self.last = self.last.filter(|_| answer.is_ok());
+            if told.send(Message::Answer(answer.map(Box::new))).is_err() {
                 return;
             }
         }

@@ -162,16 +162,13 @@ impl Ui {
 
     fn typed(&mut self, key: KeyEvent) {
         let filter = &mut self.query.filter;
+        let is_plain = key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
         match key.code {
             KeyCode::Enter => self.typing = None,
             KeyCode::Esc => *filter = self.typing.take().unwrap_or_default(),
             KeyCode::Backspace if key.modifiers.is_empty() => _ = filter.pop(),
             KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => filter.clear(),
-            KeyCode::Char(c) if key.modifiers.difference(KeyModifiers::SHIFT).is_empty() => {
-                if filter.chars().count() < LONGEST {
-                    filter.push(c);
-                }
-            }
+            KeyCode::Char(c) if is_plain && filter.chars().count() < LONGEST => filter.push(c),
             _ => {}
         }
     }

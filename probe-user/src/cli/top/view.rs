@@ -6,7 +6,7 @@ mod panes;
 mod theme;
 mod wrap;
 
-use ratatui::{buffer::Buffer, layout::Rect, text::Line};
+use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Line};
 
 pub(super) use self::theme::Theme;
 use self::{help::HELP, wrap::wrapped};
@@ -19,6 +19,7 @@ use super::{
     table::{Tables, tables},
     ui::{Overlay, Ui},
 };
+use crate::sink::{escape::escaped, text::cut};
 
 /// What is drawn.
 pub(super) struct View<'a> {
@@ -64,7 +65,7 @@ impl View<'_> {
             }
         };
         let lines: Vec<String> =
-            text.lines().flat_map(|line| wrapped(line, usize::from(layout.body.width))).collect();
+            text.lines().flat_map(|line| wrapped(&escaped(line), usize::from(layout.body.width))).collect();
         ui.settle_overlay(lines.len());
         let Some(Overlay::Help { top } | Overlay::Detail { top, .. }) = ui.overlay else { return };
         let shown = layout.overlay_rows();
@@ -87,7 +88,7 @@ fn is_heading(line: &str) -> bool {
 }
 
 /// A line of one style over the whole width.
-fn bar(text: &str, style: ratatui::style::Style, area: Rect, buffer: &mut Buffer) {
+fn bar(text: &str, style: Style, area: Rect, buffer: &mut Buffer) {
     buffer.set_style(area, style);
     buffer.set_stringn(area.x, area.y, text, usize::from(area.width), style);
 }
@@ -103,7 +104,7 @@ fn paragraph(text: &str, area: Rect, buffer: &mut Buffer) {
         let rest = lines.split_off(last);
         let rest: Vec<&str> = rest.iter().map(|line| line.trim()).collect();
         let rest = rest.join(" ");
-        lines.push(crate::sink::text::cut(&rest, width));
+        lines.push(cut(&rest, width));
     }
     for (line, y) in lines.iter().zip(area.y..area.bottom()) {
         buffer.set_line(area.x, y, &Line::raw(line.as_str()), area.width);
