@@ -18,8 +18,8 @@ pub(super) struct Layout {
     pub(super) header: Rect,
     /// Each with its heading; empty if it is not shown.
     pub(super) panes: [Rect; Pane::COUNT],
-    /// For all of the panes, or an overlay.
-    pub(super) body: Rect,
+    /// For an overlay: where the panes are, and what is said of a row.
+    pub(super) overlay: Rect,
     /// For what is said of the selected row.
     pub(super) said: Rect,
     /// For the keys.
@@ -54,7 +54,7 @@ pub(super) fn layout(
     Some(Layout {
         header: line(0, HEADER),
         panes,
-        body,
+        overlay: line(HEADER, screen.height - HEADER - 1),
         said: line(screen.height - 1 - said, said),
         keys: line(screen.height - 1, 1),
     })
@@ -92,7 +92,7 @@ impl Layout {
 
     /// How many lines of an overlay are shown, below its heading.
     pub(super) fn overlay_rows(&self) -> usize {
-        usize::from(self.body.height.saturating_sub(1))
+        usize::from(self.overlay.height.saturating_sub(1))
     }
 }
 

@@ -64,8 +64,10 @@ impl View<'_> {
                 (detail::title(*pane).to_owned(), text.unwrap_or_else(gone))
             }
         };
-        let lines: Vec<String> =
-            text.lines().flat_map(|line| wrapped(&escaped(line), usize::from(layout.body.width))).collect();
+        let lines: Vec<String> = text
+            .lines()
+            .flat_map(|line| wrapped(&escaped(line), usize::from(layout.overlay.width)))
+            .collect();
         ui.settle_overlay(lines.len());
         let Some(Overlay::Help { top } | Overlay::Detail { top, .. }) = ui.overlay else { return };
         let shown = layout.overlay_rows();
@@ -74,10 +76,10 @@ impl View<'_> {
             all => format!("lines {}-{} of {all}", top + 1, (top + shown).min(all)),
         };
         let heading = format!("{title}  {place}");
-        bar(&heading, self.theme.focused(), Rect { height: 1, ..layout.body }, buffer);
-        for (line, y) in lines.iter().skip(top).take(shown).zip(layout.body.y + 1..) {
+        bar(&heading, self.theme.focused(), Rect { height: 1, ..layout.overlay }, buffer);
+        for (line, y) in lines.iter().skip(top).take(shown).zip(layout.overlay.y + 1..) {
             let style = if is_heading(line) { self.theme.heading() } else { self.theme.plain() };
-            buffer.set_stringn(layout.body.x, y, line, usize::from(layout.body.width), style);
+            buffer.set_stringn(layout.overlay.x, y, line, usize::from(layout.overlay.width), style);
         }
     }
 }

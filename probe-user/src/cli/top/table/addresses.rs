@@ -21,7 +21,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// The width of the bar.
-const BAR: usize = 10;
+const BAR: usize = 8;
 /// From here on a pool is short of addresses.
 const SHORT: u64 = 80;
 const NEARLY_NONE: u64 = 95;

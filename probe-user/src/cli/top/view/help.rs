@@ -24,7 +24,7 @@ Starts    PHASE is the present one if ENDED says \"now\", else the slowest one.
           FOR is how long that took, WHY what is known of why.
 Pools     CLEANUP: the sandbox has ended, and its runtime has it on record.
           LEAK?: may be leaked, or may still be freed.
-Signals   the best mechanism that this kernel allows; Enter says why no better one
+Signals   the best mechanism that this kernel allows; Enter says why no better.
 Header    lost: records lost since the agent began; in red while it grows
 ";
 
