@@ -19,6 +19,8 @@ mod snapshot;
 mod start;
 mod stderr;
 mod table;
+#[cfg(feature = "live")]
+mod top;
 #[cfg(unix)]
 mod verdict;
 
@@ -63,6 +65,9 @@ enum Command {
     Pods(pods::Pods),
     /// Show what each restart of this node cost, from the reboot order until the last pod was back
     Boot(boot::Boot),
+    /// Show live in a terminal what is wrong on this node, and how pods start, as the running agent sees it
+    #[cfg(feature = "live")]
+    Top(top::Top),
     /// Say in one line whether this node is well, for engines that write conditions of nodes
     #[cfg(unix)]
     Verdict(verdict::Verdict),
@@ -79,6 +84,8 @@ impl Command {
             #[cfg(feature = "live")]
             Self::OnNode(command) => command.verbose(),
             Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Pods(_) | Self::Boot(_) => 0,
+            #[cfg(feature = "live")]
+            Self::Top(_) => 0,
             #[cfg(unix)]
             Self::Verdict(_) => 0,
             Self::Completions(_) | Self::Man(_) => 0,
@@ -124,6 +131,8 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Boot(boot) => boot.run(cli.verbose > 0),
         Command::Pods(pods) => pods.run(),
+        #[cfg(feature = "live")]
+        Command::Top(top) => top.run(),
         #[cfg(unix)]
         Command::Verdict(verdict) => verdict.run(),
         Command::Completions(completions) => completions.run(),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use super::world::balance::BalanceView;
-use super::world::{World, container, netns::Netns, phase, sandbox};
+use super::world::{World, container, netns::Netns, phase, pod::Pod, sandbox};
 use crate::model::{
     change::EvidenceEvent,
     fact::{NameSource, Origin, PodName},
@@ -23,6 +23,8 @@ pub struct PodView {
     /// The first evidence of it; for one that was listed, when it was read.
     pub since: Timestamp,
     pub listed: bool,
+    /// Since when it waits for its first sandbox, if it has none yet: a start needs one.
+    pub waiting_since: Option<Timestamp>,
     /// In its newest sandbox.
     pub start: Option<Start>,
     pub sandboxes: Vec<SandboxView>,
@@ -104,6 +106,7 @@ impl World {
             .values()
             .filter(|row| row.is_present())
             .map(|row| PodView {
+                waiting_since: self.waiting_since(row),
                 start: self.start_of_pod(row.id, now),
                 namespace: row.named.namespace.clone(),
                 name: row.named.name.clone(),
@@ -124,6 +127,14 @@ impl World {
     pub(super) fn told_of(&self, sandbox: &ContainerId) -> Option<ToldView<'_>> {
         let reported = &self.sandboxes.recall(sandbox)?.reported;
         Some(ToldView { pod: &reported.pod, events: &reported.evidence })
+    }
+
+    /// A sandbox that came to nothing leaves the pod waiting. One that was ready and is over means that the pod ends, or
+    /// begins anew.
+    fn waiting_since(&self, row: &Pod) -> Option<Timestamp> {
+        let is_first = !row.start.is_complete && row.left_at.is_none();
+        let lives = |it: &sandbox::Sandbox| it.pod == Some(row.id) && !it.is_stopped();
+        row.start.made_at.filter(|_| is_first && !self.sandboxes.values().any(lives))
     }
 
     fn start_of_pod(&self, pod: u64, now: Timestamp) -> Option<Start> {

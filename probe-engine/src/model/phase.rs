@@ -43,6 +43,9 @@ pub struct Start {
     pub listed: bool,
     /// The node was suspended since it began, before this was told.
     pub suspended: bool,
+    /// It goes on: the last phase is not over, and ends here because this was told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, anyhow};
@@ -19,7 +19,13 @@ use super::args::{SOCKET, SOCKET_VARIABLE, is_typed};
 /// The deadline of a request: longer than the server waits for the agent's loop (`docs/api.md`).
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest response that is read, bytes.
-const LONGEST: u64 = 256 << 20;
+const LONGEST: usize = 256 << 20;
+/// How much of a response is read at once, bytes.
+const PART: usize = 64 << 10;
+/// The status code of a response.
+pub(in crate::cli) const OK: [&str; 1] = ["200"];
+/// The status codes of a response that may say no.
+pub(in crate::cli) const OR_NOT: [&str; 2] = ["200", "503"];
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct AgentArgs {
@@ -56,18 +62,35 @@ impl AgentArgs {
     /// The agent's response at `path`; `None` if no agent listens. An error means that one listens but cannot be
     /// asked.
     pub(in crate::cli) fn ask(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
-        self.answer(path, &["200"])
+        self.answer(path, &OK, within)
     }
 
     /// Like `ask`, of a path whose status 503 is an answer too: no.
     pub(in crate::cli) fn ask_whether(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
-        self.answer(path, &["200", "503"])
+        self.answer(path, &OR_NOT, within)
     }
 
-    fn answer(&self, path: &str, expected: &[&str]) -> anyhow::Result<Option<Vec<u8>>> {
+    /// Like `ask`, and waits until the agent accepts the connection. It is for a thread that asks again and again:
+    /// `ask` leaves a thread behind for each request that a stopped agent does not accept.
+    #[cfg(feature = "live")]
+    pub(in crate::cli) fn ask_patiently(
+        &self,
+        path: &str,
+        expected: &[&str],
+    ) -> anyhow::Result<Option<Vec<u8>>> {
+        self.answer(path, expected, here)
+    }
+
+    /// Where the agent is asked, for a message.
+    #[cfg(feature = "live")]
+    pub(in crate::cli) fn place(&self) -> String {
+        self.socket().map_or_else(|| "none".to_owned(), |socket| socket.display().to_string())
+    }
+
+    fn answer(&self, path: &str, expected: &[&str], ask: Ask) -> anyhow::Result<Option<Vec<u8>>> {
         let Some(socket) = self.socket() else { return Ok(None) };
         let whom = socket.display();
-        let answer = match within(PATIENCE, socket, path) {
+        let answer = match ask(PATIENCE, socket, path) {
             Ok(answer) => answer,
             Err(error) if is_nobody(&error) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
@@ -85,15 +108,22 @@ impl AgentArgs {
     }
 }
 
-/// The whole response. Each step, `connect` too, may wait for an agent that is stopped; together they have this much
-/// time.
+/// How a request is sent, and its whole response received.
+type Ask = fn(Duration, &Path, &str) -> io::Result<Vec<u8>>;
+
+/// Each step, `connect` too, may wait for an agent that is stopped; together they have this much time.
 fn within(patience: Duration, socket: &Path, path: &str) -> io::Result<Vec<u8>> {
     let (told, answer) = mpsc::channel();
     let (socket, path) = (socket.to_owned(), path.to_owned());
     thread::Builder::new().name("ask".to_owned()).spawn(move || {
-        told.send(UnixStream::connect(&socket).and_then(|stream| talk(stream, &path))).ok();
+        told.send(here(patience, &socket, &path)).ok();
     })?;
     answer.recv_timeout(patience).unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// All steps after `connect` together have this much time.
+fn here(patience: Duration, socket: &Path, path: &str) -> io::Result<Vec<u8>> {
+    talk(UnixStream::connect(socket)?, path, patience)
 }
 
 /// The socket does not exist, or no process listens to it.
@@ -101,11 +131,34 @@ fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn talk(mut stream: UnixStream, path: &str) -> io::Result<Vec<u8>> {
-    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
+fn talk(mut stream: UnixStream, path: &str, patience: Duration) -> io::Result<Vec<u8>> {
+    let begun = Instant::now();
+    stream.set_write_timeout(Some(patience))?;
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(late)?;
     let mut answer = Vec::new();
-    stream.take(LONGEST).read_to_end(&mut answer)?;
-    Ok(answer)
+    let mut part = vec![0; PART];
+    loop {
+        let left = patience.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part) {
+            Ok(0) => return Ok(answer),
+            Ok(length) => answer.extend_from_slice(part.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(late(error)),
+        }
+        if answer.len() > LONGEST {
+            return Err(io::Error::other("its answer is too long"));
+        }
+    }
+}
+
+/// The kernel has another name for a socket's deadline.
+fn late(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
 
 /// The body of a response with one of these status codes.
@@ -142,33 +195,34 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use super::{body, within};
+    use super::{body, here, within};
 
-    /// The server reads nothing at all, or sends a byte now and then.
+    /// The server reads nothing at all, or sends a byte now and then. No thread goes on reading.
     #[test]
     fn who_does_not_answer_in_time_is_given_up_for_all_that_it_sends() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let socket = dir.path().join("agent.sock");
-        let listener = UnixListener::bind(&socket).expect("a socket");
-        let late = |what: &str| {
-            let begun = Instant::now();
-            let error = within(Duration::from_millis(300), &socket, "/").expect_err("no answer");
-            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{what}");
-            assert!(begun.elapsed() < Duration::from_secs(3), "{what}: {:?}", begun.elapsed());
-        };
-        late("not accepted");
-        let (unanswered, _) = listener.accept().expect("a client");
-        let drips = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("a client");
-            stream.read_exact(&mut [0]).expect("a request");
-            for _ in 0..100 {
-                stream.write_all(b"x").expect("it reads on");
-                thread::sleep(Duration::from_millis(10));
-            }
-        });
-        late("dripping");
-        drop(unanswered);
-        drips.join().expect("no panic");
+        for ask in [within, here] {
+            let dir = tempfile::tempdir().expect("a folder");
+            let socket = dir.path().join("agent.sock");
+            let listener = UnixListener::bind(&socket).expect("a socket");
+            let late = |what: &str| {
+                let begun = Instant::now();
+                let error = ask(Duration::from_millis(300), &socket, "/").expect_err("no answer");
+                assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{what}");
+                assert!(begun.elapsed() < Duration::from_secs(3), "{what}: {:?}", begun.elapsed());
+            };
+            late("not accepted");
+            let (unanswered, _) = listener.accept().expect("a client");
+            let drips = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().expect("a client");
+                stream.read_exact(&mut [0]).expect("a request");
+                while stream.write_all(b"x").is_ok() {
+                    thread::sleep(Duration::from_millis(10));
+                }
+            });
+            late("dripping");
+            drop(unanswered);
+            drips.join().expect("the client closes");
+        }
     }
 
     #[test]

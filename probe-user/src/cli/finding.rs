@@ -1,7 +1,7 @@
 //! `sandprobe findings` and `sandprobe explain`: what is wrong on the node, from the running agent or a recording.
 
-mod explain;
-mod list;
+pub(super) mod explain;
+pub(super) mod list;
 mod select;
 
 pub(super) use explain::Explain;

@@ -27,14 +27,18 @@ pub(super) fn format(form: Form) -> Box<dyn Format> {
 }
 
 /// Plain text, unless standard output is a terminal and `NO_COLOR` (no-color.org) is not set.
-fn style() -> Style {
+pub(super) fn style() -> Style {
     if !io::stdout().is_terminal() {
         return Style::default();
     }
     let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = env::var_os("TERM").is_some_and(|value| value == "dumb");
     let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
-    Style { color: !no_color && !dumb, width }
+    Style { color: !no_color && !is_dumb(), width }
+}
+
+/// Whether the terminal is one that only prints lines.
+pub(super) fn is_dumb() -> bool {
+    env::var_os("TERM").is_some_and(|value| value == "dumb")
 }
 
 /// Whether the reader wants more.

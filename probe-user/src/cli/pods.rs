@@ -62,7 +62,7 @@ enum Sort {
 }
 
 /// `pod_startup_latency` of the scalability SLOs of Kubernetes (kubernetes/community, sig-scalability/slos).
-const SLOW: Duration = Duration::from_secs(5);
+pub(in crate::cli) const SLOW: Duration = Duration::from_secs(5);
 
 /// The ages of pods, as far as the node's files show them.
 type Ages = BTreeMap<PodUid, Duration>;

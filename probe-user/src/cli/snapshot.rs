@@ -92,9 +92,8 @@ impl SnapshotArgs {
             Ok(bytes) => bytes,
             Err(why) => return Ok(AgentAnswer::None(why)),
         };
-        let (about, kept) = state::read(&bytes).context("what the agent answers")?;
         let caveats = self.agent_caveats();
-        Ok(AgentAnswer::Snapshot(snapshot(&about, kept, SystemTime::now(), caveats)))
+        Ok(AgentAnswer::Snapshot(AgentSnapshot { caveats, ..AgentSnapshot::answered(&bytes)? }))
     }
 
     /// What the agent cannot see, in one line, and what it cannot save; empty if there is nothing, or if it does not
@@ -112,6 +111,16 @@ impl SnapshotArgs {
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the form of the other one")]
     fn ask_agent(&self) -> anyhow::Result<AgentAnswer> {
         Ok(AgentAnswer::None(None))
+    }
+}
+
+#[cfg(unix)]
+impl AgentSnapshot {
+    /// The agent's answer at `/v1/state`, as of the time at which it was made.
+    pub(in crate::cli) fn answered(bytes: &[u8]) -> anyhow::Result<Self> {
+        let (about, kept) = state::read(bytes).context("what the agent answers")?;
+        let now = about.written_at;
+        Ok(snapshot(about, kept, now, Vec::new()))
     }
 }
 
@@ -158,7 +167,8 @@ fn of_directory(dir: &Path, silent: Option<String>) -> anyhow::Result<AgentSnaps
     match (read, silent) {
         (Ok((about, kept, wall, caveat)), silent) => {
             let caveats = silent.map(|why| instead(&why)).into_iter().chain(caveat).collect();
-            Ok(snapshot(&about, kept, wall, caveats))
+            let now = boot_time(wall, about.boot_wall_ns);
+            Ok(snapshot(about, kept, now, caveats))
         }
         (Err(error), Some(why)) => Err(anyhow!("{why}; {error:#}")),
         (Err(error), None) => Err(error),
@@ -185,19 +195,10 @@ fn read_saved(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Opti
     Ok((about, kept, wall, caveat))
 }
 
-fn snapshot(about: &About, kept: SavedState, wall: SystemTime, caveats: Vec<String>) -> AgentSnapshot {
+fn snapshot(about: About, kept: SavedState, now: Timestamp, caveats: Vec<String>) -> AgentSnapshot {
     let SavedState { findings, starts, shares } = kept;
-    let label =
-        Label { node: about.node.clone(), boot_id: about.boot_id.clone(), boot_wall_ns: about.boot_wall_ns };
-    AgentSnapshot {
-        now: boot_time(wall, about.boot_wall_ns),
-        caveats,
-        label,
-        findings,
-        starts,
-        shares,
-        pods: Vec::new(),
-    }
+    let label = Label { node: about.node, boot_id: about.boot_id, boot_wall_ns: about.boot_wall_ns };
+    AgentSnapshot { now, caveats, label, findings, starts, shares, pods: Vec::new() }
 }
 
 /// The same name as in the agent.

@@ -1,6 +1,6 @@
 //! `sandprobe explain pod`: shows where the time of one pod's start went.
 
-mod waterfall;
+pub(super) mod waterfall;
 
 use anyhow::anyhow;
 use clap::Args;

@@ -40,19 +40,19 @@ Exit codes, those of a plugin of node-problem-detector:
   2  unknown: not everything is seen yet, or no agent answers";
 
 /// What the agent answers, or why it cannot.
-#[derive(Deserialize)]
-struct Answer {
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer {
     #[serde(default)]
-    status: Option<Status>,
+    pub(super) status: Option<Status>,
     #[serde(default)]
-    message: Option<String>,
+    pub(super) message: Option<String>,
     #[serde(default)]
-    error: Option<String>,
+    pub(super) error: Option<String>,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+pub(super) enum Status {
     Ok,
     NotOk,
     Unknown,

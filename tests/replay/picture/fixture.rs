@@ -76,6 +76,7 @@ fn start(pod: PodName, sandbox: &str, phases: Vec<Phase>) -> Start {
         rebuilt: false,
         listed: false,
         suspended: false,
+        waits: false,
     }
 }
 
@@ -136,6 +137,7 @@ pub(super) fn pods() -> Vec<PodView> {
         source: NameSource::Bundle,
         since: at(0),
         listed: true,
+        waiting_since: None,
         start: None,
         sandboxes: Vec::new(),
         containers: Vec::new(),

@@ -148,6 +148,23 @@ fn a_simple_pod() {
 }
 
 #[test]
+fn a_pod_without_a_sandbox_waits() {
+    let mut story = Story::new();
+    begin(&mut story);
+    story.until(2 * SECOND).moment();
+    let waits = |story: &Story| {
+        let pods = check(story, 2 * SECOND, "told 0").pods();
+        (pods[0].waiting_since, pods[0].start.clone())
+    };
+    assert_eq!(waits(&story), (Some(ms(100)), None));
+    let mut story = Story::new();
+    sandbox(&mut story);
+    let open = "100..1501 open: prepare 50, netns 10, bridge 200, between 5, portmap 35, pause 100, image 1001\ntold 0";
+    let pods = check(&story, 2 * SECOND, open).pods();
+    assert_eq!(pods[0].waiting_since, None, "it has one");
+}
+
+#[test]
 fn a_start_is_not_complete_before_it_was_quiet() {
     let mut story = Story::new();
     sandbox(&mut story);

@@ -120,6 +120,7 @@ fn among<'a>(
         rebuilt,
         listed: was_there || made == Made::Unseen && !rebuilt || parts.iter().any(|part| part.listed),
         suspended: world.node.woke_at > begin,
+        waits: last.is_none() && !told && !row.is_stopped(),
     };
     cause::attribute(world, pod, row, &mut start);
     Some(start)

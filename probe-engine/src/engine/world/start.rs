@@ -281,6 +281,7 @@ mod tests {
             rebuilt: false,
             listed: false,
             suspended: false,
+            waits: false,
         }
     }
 

@@ -1,6 +1,6 @@
 //! `sandprobe explain`.
 
-mod text;
+pub(in crate::cli) mod text;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};

@@ -71,8 +71,8 @@ fn text(incidents: &Incidents<'_>, select: &Select, snapshot: &AgentSnapshot) ->
             .to_owned();
     }
     select::sort_incidents(&mut all);
-    let listed: Vec<_> = all.iter().flat_map(|it| listed(it, select)).collect();
-    let rows: Vec<_> = listed.iter().map(|it| row(it, snapshot)).collect();
+    let listed: Vec<_> = all.iter().flat_map(|it| listed(it, |it| select.keeps(it))).collect();
+    let rows: Vec<_> = listed.iter().map(|it| row(it, snapshot.now)).collect();
     let table = aligned(HEADINGS, &rows);
     let mut lines = table.lines();
     let heading = lines.next().unwrap_or_default();
@@ -93,15 +93,19 @@ const HEADINGS: [&str; 7] = ["STAGE", "SEVERITY", "KIND", "POD", "SINCE", "SUMMA
 const INDENT: usize = 2;
 
 /// A member of an incident that is listed.
-struct Listed<'a, 'i> {
-    member: &'i Member<'a>,
+pub(in crate::cli) struct Listed<'a, 'i> {
+    pub(in crate::cli) member: &'i Member<'a>,
     /// How many of the findings between it and the root are listed.
     depth: usize,
     /// Whether the first of its causes is listed.
     follows: bool,
 }
 
-fn listed<'a, 'i>(incident: &'i Incident<'a>, select: &Select) -> Vec<Listed<'a, 'i>> {
+/// The members of the incident that are kept, each effect behind its cause.
+pub(in crate::cli) fn listed<'a, 'i>(
+    incident: &'i Incident<'a>,
+    keeps: impl Fn(&Finding) -> bool,
+) -> Vec<Listed<'a, 'i>> {
     // The members from the root to the one before, and whether each is listed.
     let mut above: Vec<bool> = Vec::new();
     let mut listed = Vec::new();
@@ -109,7 +113,7 @@ fn listed<'a, 'i>(incident: &'i Incident<'a>, select: &Select) -> Vec<Listed<'a,
         above.truncate(member.depth);
         let depth = above.iter().filter(|is_listed| **is_listed).count();
         let follows = above.last().copied().unwrap_or(false);
-        let is_listed = select.keeps(member.finding);
+        let is_listed = keeps(member.finding);
         above.push(is_listed);
         if is_listed {
             listed.push(Listed { member, depth, follows });
@@ -118,7 +122,8 @@ fn listed<'a, 'i>(incident: &'i Incident<'a>, select: &Select) -> Vec<Listed<'a,
     listed
 }
 
-fn row(Listed { member, depth, .. }: &Listed<'_, '_>, snapshot: &AgentSnapshot) -> [String; 7] {
+/// A cell for each of the headings.
+pub(in crate::cli) fn row(Listed { member, depth, .. }: &Listed<'_, '_>, now: Timestamp) -> [String; 7] {
     let it = member.finding;
     [
         it.stage.into_str().to_owned(),
@@ -127,7 +132,7 @@ fn row(Listed { member, depth, .. }: &Listed<'_, '_>, snapshot: &AgentSnapshot) 
         it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
         match it.since {
             Timestamp::ZERO => "before boot".to_owned(),
-            since => span(snapshot.now.since(since)),
+            since => span(now.since(since)),
         },
         brief(&it.kind.explain().summary()),
         short_key(&it.key),
@@ -135,7 +140,7 @@ fn row(Listed { member, depth, .. }: &Listed<'_, '_>, snapshot: &AgentSnapshot) 
 }
 
 /// What led to it, in one line. A cause in the list is named by its kind, another one by its key.
-fn because(Listed { member, follows, .. }: &Listed<'_, '_>) -> Option<String> {
+pub(in crate::cli) fn because(Listed { member, follows, .. }: &Listed<'_, '_>) -> Option<String> {
     let named = |it: &Finding| match (*follows, it.stage) {
         (true, _) => it.kind.into_str().to_owned(),
         (false, Stage::Closed) => format!("{} (closed)", short_key(&it.key)),

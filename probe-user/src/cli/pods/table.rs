@@ -153,6 +153,7 @@ mod tests {
             rebuilt: false,
             listed: true,
             suspended: false,
+            waits: false,
         }
     }
 
@@ -167,6 +168,7 @@ mod tests {
             source: NameSource::Bundle,
             since: at,
             listed: true,
+            waiting_since: None,
             start: Some(start()),
             sandboxes: vec![SandboxView {
                 id: id("e6f3"),

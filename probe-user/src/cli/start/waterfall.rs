@@ -21,8 +21,9 @@ const WIDTH: u32 = 40;
 /// The width of a phase's name, which may contain the names of a plugin and a container.
 const TITLE: usize = 32;
 
-pub(super) fn text(start: &Start, label: &Label) -> String {
-    let mut text = format!("{} started in {}", pod(&start.pod), span(start.total()));
+pub(in crate::cli) fn text(start: &Start, label: &Label) -> String {
+    let what = if start.waits { "has been starting for" } else { "started in" };
+    let mut text = format!("{} {what} {}", pod(&start.pod), span(start.total()));
     if let Some(slowest) = start.slowest() {
         _ = write!(text, ", slowest {} ({})", title(slowest), span(slowest.took()));
     }
@@ -141,6 +142,7 @@ mod tests {
             rebuilt: false,
             listed: true,
             suspended: false,
+            waits: false,
         };
         let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
         assert_eq!(

@@ -8,6 +8,7 @@ use strum::IntoStaticStr;
 
 use super::{
     kernel::{Address, Netns},
+    scalar::Decimal,
     start::Start,
 };
 use crate::{
@@ -32,6 +33,9 @@ pub struct Pod<'a> {
     uid: Option<&'a PodUid>,
     source: NameSource,
     state: PodState,
+    /// It has no sandbox yet, and waits for its first one since this time since boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting_since_ns: Option<Decimal<u64>>,
     /// As in the event stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Start<'a>>,
@@ -102,6 +106,7 @@ impl<'a> Pod<'a> {
             uid: pod.uid.as_ref(),
             source: pod.source,
             state: PodState::of(pod),
+            waiting_since_ns: pod.waiting_since.map(|at| Decimal(at.0)),
             start: pod.start.as_ref().map(Start::of),
             sandboxes: pod.sandboxes.iter().map(Sandbox::of).collect(),
             containers: pod.containers.iter().map(Container::of).collect(),

@@ -46,6 +46,9 @@ pub(super) struct Start<'a> {
     /// The node was suspended since it began, before this was told.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     suspended: bool,
+    /// It goes on: the last phase is not over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    waiting: bool,
     /// Something was lost during a phase of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
@@ -269,6 +272,7 @@ impl<'a> Start<'a> {
             rebuilt: start.rebuilt,
             listed: start.listed,
             suspended: start.suspended,
+            waiting: start.waits,
             gapped: start.is_gapped(),
             marks: wording::marks(start),
             phases: start.phases.iter().map(Phase::of).collect(),

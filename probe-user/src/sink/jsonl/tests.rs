@@ -144,6 +144,7 @@ pub(super) fn start() -> Start {
         rebuilt: true,
         listed: true,
         suspended: true,
+        waits: true,
     }
 }
 

@@ -121,6 +121,7 @@ fn start(revised: bool, listed: bool) -> ChangeKind {
         rebuilt: false,
         listed,
         suspended: false,
+        waits: false,
     }))
 }
 

@@ -30,7 +30,7 @@ const WIDTH: usize = 100;
 /// The width of an event's details. Longer ones, such as a runtime's arguments with long paths, are cut.
 const DETAIL_WIDTH: usize = 110;
 
-pub(super) fn text(it: &Finding, incidents: &Incidents<'_>, snapshot: &AgentSnapshot) -> String {
+pub(in crate::cli) fn text(it: &Finding, incidents: &Incidents<'_>, snapshot: &AgentSnapshot) -> String {
     let words = it.kind.explain();
     let mut text = format!("{}\n\n", escaped(&words.summary()));
     head(it, snapshot, &mut text);

@@ -1,0 +1,75 @@
+//! The pools of addresses, and how much of each is taken.
+
+use std::cmp::Reverse;
+
+use super::{Column, Row, Table, Tone, cell, numbers, words};
+use crate::cli::top::{
+    model::{Data, Pool},
+    query::{Pane, Query},
+};
+
+const COLUMNS: &[Column] = &[
+    words("NETWORK", 10, 32),
+    words("SUBNET", 14, 32),
+    numbers("IN USE", 6),
+    numbers("CLEANUP", 7),
+    numbers("LEAK?", 5),
+    numbers("LEAKED", 6),
+    numbers("FREE", 6),
+    numbers("TAKEN", 5),
+    words("", BAR + 2, BAR + 2),
+];
+
+/// The width of the bar.
+const BAR: usize = 8;
+/// From here on a pool is short of addresses.
+const SHORT: u64 = 80;
+const NEARLY_NONE: u64 = 95;
+
+pub(super) fn table(data: &Data, query: &Query) -> Table {
+    let mut pools: Vec<&Pool> = data.addresses.pools.iter().collect();
+    let name = |it: &Pool| (it.network.clone(), it.subnet.clone());
+    match query.order(Pane::Addresses) {
+        "network" => pools.sort_by_cached_key(|it| name(it)),
+        _ => pools.sort_by_cached_key(|it| (Reverse(it.percent()), Reverse(it.leaked), name(it))),
+    }
+    let rows = pools.iter().map(|it| row(it)).filter(|row| row.matches(query)).collect();
+    let empty = "no pool of addresses is known".to_owned();
+    Table { count: pools.len().to_string(), columns: COLUMNS, rows, empty }
+}
+
+/// By which a pool is found again.
+pub(in crate::cli::top) fn id(it: &Pool) -> String {
+    format!("{} {}", it.network, it.subnet)
+}
+
+fn row(it: &Pool) -> Row {
+    let percent = it.percent();
+    let taken = match percent {
+        NEARLY_NONE.. => Tone::Bad,
+        SHORT.. => Tone::Warning,
+        _ => Tone::Good,
+    };
+    let unless_none = |n: u64, tone| cell(n.to_string(), if n == 0 { Tone::Faint } else { tone });
+    let cells = [
+        cell(&it.network, Tone::Plain),
+        cell(&it.subnet, Tone::Plain),
+        unless_none(it.in_use, Tone::Plain),
+        unless_none(it.pending_cleanup, Tone::Plain),
+        unless_none(it.leak_candidate, Tone::Warning),
+        unless_none(it.leaked, Tone::Bad),
+        cell(it.free.to_string(), Tone::Plain),
+        cell(format!("{percent}%"), taken),
+        cell(bar(percent), taken),
+    ];
+    let said = format!(
+        "{} {}: {} of {} addresses are free; {} in use, {} to be cleaned up, {} perhaps leaked, {} leaked",
+        it.network, it.subnet, it.free, it.size, it.in_use, it.pending_cleanup, it.leak_candidate, it.leaked
+    );
+    Row::new(id(it), cells, said)
+}
+
+fn bar(percent: u64) -> String {
+    let full = usize::try_from(percent).unwrap_or(100) * BAR / 100;
+    format!("[{}{}]", "|".repeat(full), " ".repeat(BAR - full.min(BAR)))
+}

@@ -1,0 +1,270 @@
+//! Frames of the view: what stands on a screen, whatever the node and the screen are like.
+
+mod node;
+#[expect(dead_code, reason = "the tests of the program use the rest")]
+mod pty;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ratatui::{
+    Terminal,
+    backend::TestBackend,
+    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
+    style::Color,
+};
+use serde::de::DeserializeOwned;
+
+use self::pty::Pty;
+use super::{
+    link::Connection,
+    model::{Data, PodList, State},
+    printed,
+    ui::{Act, Ui},
+    view::{Theme, View},
+};
+use crate::{cli::snapshot::AgentSnapshot, golden};
+
+/// What the agent on a node with so many pods answers.
+fn data(pods: u64) -> Data {
+    let documents = node::documents(pods);
+    let body = |path: &str| {
+        let (_, _, body) = documents.iter().find(|(known, ..)| *known == path).expect(path);
+        serde_json::to_vec(body).expect("JSON")
+    };
+    fn document<T: DeserializeOwned>(bytes: &[u8]) -> T {
+        serde_json::from_slice(bytes).expect("a document")
+    }
+    let PodList { pods } = document(&body("/v1/pods"));
+    let snapshot = AgentSnapshot::answered(&body("/v1/state")).expect("a state");
+    Data {
+        doctor: document(&body("/v1/doctor")),
+        verdict: document(&body("/v1/verdict")),
+        addresses: document(&body("/v1/pools")),
+        state: Arc::new(State { snapshot, pods }),
+        rates: None,
+    }
+}
+
+fn view(data: Option<&Data>) -> View<'_> {
+    View { data, connection: Connection::Well, theme: Theme { color: true } }
+}
+
+/// A frame after these keys, drawn before each of them too, as it is in a terminal.
+fn frame(view: &View<'_>, (width, height): (u16, u16), keys: &[KeyCode]) -> String {
+    let mut ui = Ui::default();
+    let mut frame = printed(view, &mut ui, width, height);
+    for key in keys {
+        assert_eq!(ui.key(KeyEvent::from(*key), &view.tables(&ui)), Act::Nothing, "{key:?}");
+        frame = printed(view, &mut ui, width, height);
+    }
+    frame
+}
+
+fn check(name: &str, view: &View<'_>, size: (u16, u16), keys: &[KeyCode]) {
+    golden::expect(&format!("tests/data/top/{name}.txt"), &frame(view, size, keys));
+}
+
+fn typed(text: &str) -> Vec<KeyCode> {
+    text.chars().map(KeyCode::Char).collect()
+}
+
+const USUAL: (u16, u16) = (80, 24);
+const WIDE: (u16, u16) = (200, 60);
+
+#[test]
+fn nodes_of_each_size_on_screens_of_each_size() {
+    for pods in [0, 5, 300] {
+        let data = data(pods);
+        for (name, size) in [("80x24", USUAL), ("200x60", WIDE)] {
+            check(&format!("{pods}-pods-{name}"), &view(Some(&data)), size, &[]);
+        }
+    }
+}
+
+#[test]
+fn each_pane_has_the_whole_screen() {
+    let data = data(300);
+    for (pane, name) in ('1'..).zip(["findings", "starts", "pools", "signals"]) {
+        let zoom = if pane == '1' { "1" } else { "44" }.replace('4', &pane.to_string());
+        check(&format!("zoomed-{name}"), &view(Some(&data)), USUAL, &typed(&zoom));
+    }
+}
+
+#[test]
+fn each_row_is_explained() {
+    let data = data(5);
+    let open = |keys: &str| [typed(keys), vec![KeyCode::Down, KeyCode::Enter]].concat();
+    for (name, keys) in [("finding", "1"), ("start", "2"), ("pool", "3"), ("signal", "4")] {
+        check(&format!("explained-{name}"), &view(Some(&data)), USUAL, &open(keys));
+    }
+    let waiting = [typed("2"), vec![KeyCode::Enter]].concat();
+    check("explained-waiting-pod", &view(Some(&data)), USUAL, &waiting);
+    check("help", &view(Some(&data)), USUAL, &typed("?"));
+}
+
+#[test]
+fn rows_are_filtered_sorted_and_closed_ones_added() {
+    let data = data(300);
+    let filter = [typed("/10.88.1.3"), vec![KeyCode::Enter]].concat();
+    check("filtered", &view(Some(&data)), USUAL, &filter);
+    check("filtered-away", &view(Some(&data)), USUAL, &typed("/nothing like it"));
+    check("newest-with-closed", &view(Some(&data)), USUAL, &typed("as"));
+    let (all, kept) = (frame(&view(Some(&data)), USUAL, &[]), [filter, vec![KeyCode::Esc]].concat());
+    assert_eq!(frame(&view(Some(&data)), USUAL, &kept), all, "Esc takes the filter away");
+}
+
+#[test]
+fn an_agent_that_is_away_leaves_its_data() {
+    let data = data(5);
+    let why =
+        "no agent answers on /run/sandprobe/sandprobe.sock: start sandprobe run, or give --socket".to_owned();
+    let away = Connection::Away { time: Duration::from_secs(83), why };
+    let shown = View { connection: away, ..view(Some(&data)) };
+    check("away-80x24", &shown, USUAL, &[]);
+    let silent = View { connection: Connection::Silent(Duration::from_secs(4)), ..view(Some(&data)) };
+    check("silent-80x24", &silent, USUAL, &[]);
+    let nothing = frame(&view(None), USUAL, &[]);
+    assert!(nothing.contains("waiting for the agent"), "{nothing}");
+}
+
+#[test]
+fn no_size_is_too_small_to_say_so() {
+    let data = data(5);
+    for size in [(20, 5), (1, 1)] {
+        check(&format!("small-{}x{}", size.0, size.1), &view(Some(&data)), size, &[]);
+    }
+    // Whatever is open, at any size, and while the size changes.
+    for keys in ["", "?", "2", "22", "44", "/x"] {
+        let mut ui = Ui::default();
+        let view = view(Some(&data));
+        for key in typed(keys).into_iter().chain([KeyCode::End, KeyCode::Enter, KeyCode::End]) {
+            ui.key(KeyEvent::from(key), &view.tables(&ui));
+        }
+        let sizes = [0, 1, 2, 39, 40, 41, 79, 300]
+            .into_iter()
+            .flat_map(|width| (0..30).map(move |height| (width, height)));
+        for (width, height) in sizes {
+            let frame = printed(&view, &mut ui, width, height);
+            assert_eq!(frame.lines().count(), usize::from(height));
+        }
+    }
+}
+
+/// What a pod is called stands there in letters, and does nothing.
+#[test]
+fn hostile_names_are_text() {
+    let data = data(5);
+    for keys in [vec![], typed("1"), [typed("/evil"), vec![KeyCode::Enter, KeyCode::Enter]].concat()] {
+        let frame = frame(&view(Some(&data)), WIDE, &keys);
+        assert!(frame.contains("evil\\u{1b}[2J\\u{202e}\\n"), "{frame}");
+        assert!(frame.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{frame}");
+    }
+}
+
+#[test]
+fn the_selected_row_stays_selected_while_rows_move() {
+    let (few, many) = (data(5), data(300));
+    let mut ui = Ui::default();
+    let draw = |data: &Data, ui: &mut Ui| printed(&view(Some(data)), ui, USUAL.0, USUAL.1);
+    draw(&few, &mut ui);
+    for _ in 0..5 {
+        ui.key(KeyEvent::from(KeyCode::Down), &view(Some(&few)).tables(&ui));
+        draw(&few, &mut ui);
+    }
+    let selected = |data: &Data, ui: &Ui| ui.selected(&view(Some(data)).tables(ui)).map(|row| row.id.clone());
+    assert_eq!(selected(&few, &ui).as_deref(), Some("cni_failing/bridge"));
+    let frame = draw(&many, &mut ui);
+    assert_eq!(selected(&many, &ui).as_deref(), Some("cni_failing/bridge"));
+    assert!(frame.contains("cni_failing  "), "it is scrolled to: {frame}");
+    let none = data(0);
+    draw(&none, &mut ui);
+    assert_eq!(selected(&none, &ui), None);
+}
+
+#[test]
+fn keys_ask_for_what_only_the_loop_can_do() {
+    let data = data(5);
+    let view = view(Some(&data));
+    let tables = view.tables(&Ui::default());
+    let mut ui = Ui::default();
+    let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+    let mut act = |key: KeyEvent| ui.key(key, &tables);
+    assert_eq!(act(KeyCode::Char('p').into()), Act::Pause);
+    assert_eq!(act(KeyCode::Char('p').into()), Act::Refresh, "it goes on");
+    assert_eq!(act(KeyCode::Char('r').into()), Act::Refresh);
+    assert_eq!(act(control('l')), Act::Redraw);
+    assert_eq!(act(control('z')), Act::Suspend);
+    assert_eq!(act(KeyCode::Char('/').into()), Act::Nothing);
+    assert_eq!(act(KeyCode::Char('q').into()), Act::Nothing, "it is part of the filter");
+    assert_eq!(act(control('c')), Act::Leave, "whatever is open");
+    assert_eq!(act(KeyCode::Esc.into()), Act::Nothing);
+    assert_eq!(act(KeyCode::Enter.into()), Act::Nothing);
+    assert_eq!(act(KeyCode::Char('q').into()), Act::Nothing, "it closes the explanation");
+    assert_eq!(act(KeyCode::Char('q').into()), Act::Leave);
+}
+
+#[test]
+fn colors_are_used_only_if_they_are_wanted() {
+    let data = data(5);
+    for color in [true, false] {
+        let mut terminal = Terminal::new(TestBackend::new(USUAL.0, USUAL.1)).expect("a terminal");
+        let view = View { theme: Theme { color }, ..view(Some(&data)) };
+        let drawn = terminal.draw(|frame| view.draw(&mut Ui::default(), frame.area(), frame.buffer_mut()));
+        let cells = &drawn.expect("a frame").buffer.content;
+        let is_colored = cells.iter().any(|cell| (cell.fg, cell.bg) != (Color::Reset, Color::Reset));
+        assert_eq!(is_colored, color);
+    }
+}
+
+#[test]
+fn rates_are_those_between_two_answers_of_one_run() {
+    let earlier = data(5).doctor;
+    let mut later = earlier.clone();
+    later.boot_ns.0 += 2_000_000_000;
+    later.agent.seq += 25;
+    assert_eq!(later.rates(&earlier).map(|it| (it.events, it.lost)), Some((12.5, 0)));
+    assert_eq!(earlier.rates(&earlier), None, "no time has passed");
+    later.agent.instance = "other".to_owned();
+    assert_eq!(later.rates(&earlier), None);
+}
+
+#[test]
+fn what_goes_on_gets_older_without_a_new_state() {
+    let mut data = data(5);
+    data.doctor.boot_ns = data.doctor.boot_ns + Duration::from_secs(3);
+    let frame = frame(&view(Some(&data)), USUAL, &[]);
+    assert!(frame.contains("1m14s"), "the pod without a sandbox: {frame}");
+    assert!(frame.contains("44.16 s"), "the image: {frame}");
+}
+
+/// An answer for a node with 300 pods is drawn in far less time than passes between two.
+#[test]
+fn a_full_node_is_drawn_at_once() {
+    let data = data(300);
+    let begun = Instant::now();
+    for _ in 0..10 {
+        frame(&view(Some(&data)), WIDE, &[]);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+/// This test is started a second time, in a terminal, to panic there.
+#[test]
+fn a_panic_is_printed_on_a_terminal_that_was_given_back() {
+    const MARK: &str = "SANDPROBE_TEST_PANICS";
+    if std::env::var_os(MARK).is_some() {
+        let _screen = super::screen::Screen::enter().expect("a terminal");
+        panic!("as it must");
+    }
+    let own = std::env::current_exe().expect("this program");
+    let name = "cli::top::tests::a_panic_is_printed_on_a_terminal_that_was_given_back";
+    let arguments = ["--exact", name, "--nocapture"];
+    let mut pty = Pty::start(own.to_str().expect("a path"), &arguments, &[(MARK, "1")]);
+    assert_eq!(pty.ended_and_given_back(), Some(101));
+    let told = String::from_utf8_lossy(&pty.bytes);
+    let (_, after) = told.split_once("\x1b[?1049l").expect("it leaves the other screen");
+    assert!(after.contains("as it must"), "{told}");
+}

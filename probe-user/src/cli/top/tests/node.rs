@@ -1,0 +1,283 @@
+//! The answers of an agent on a node with so many pods, document by document.
+
+use serde_json::{Value, json};
+
+/// The node's time: twelve and a half hours after its boot.
+pub(crate) const NOW: u64 = 45_296 * SECOND;
+const SECOND: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+const BOOT_WALL: u64 = 1_795_564_800 * SECOND;
+/// What a pod can be called by who wants to harm.
+const HOSTILE: &str = "evil\u{1b}[2J\u{202e}\n";
+
+/// Each path with the answer's status and body.
+pub(crate) fn documents(pods: u64) -> Vec<(&'static str, u16, Value)> {
+    vec![
+        ("/v1/doctor", 200, doctor()),
+        ("/v1/verdict", if pods == 0 { 200 } else { 503 }, verdict(pods)),
+        ("/v1/pools", 200, pools(pods)),
+        ("/v1/pods", 200, pod_list(pods)),
+        ("/v1/state", 200, state(pods)),
+    ]
+}
+
+fn head(schema: u32) -> Value {
+    json!({
+        "schema": schema, "node": "node-1", "boot_id": "3e0bf904-e94d-4225-b290-b3e5325803ee",
+        "at": "2026-11-25T12:34:56.000000000Z", "boot_ns": NOW.to_string(),
+    })
+}
+
+fn with(mut document: Value, members: Value) -> Value {
+    if let (Value::Object(document), Value::Object(members)) = (&mut document, members) {
+        document.extend(members);
+    }
+    document
+}
+
+fn doctor() -> Value {
+    let by_raw = |signal: &str, program: &str| json!({ "signal": signal, "grade": "full", "mechanism": "raw tracepoint", "programs": [program], "missed": [] });
+    let no_kprobes = json!([
+        { "mechanism": "fentry", "why": "rtmsg_ifa: the kernel refuses the program: Operation not permitted (os error 1)" },
+        { "mechanism": "kprobe", "why": "this kernel has no kprobes" },
+    ]);
+    let netlink = |signal: &str| {
+        json!({
+            "signal": signal, "grade": "degraded", "mechanism": "netlink", "programs": [], "missed": no_kprobes,
+            "note": "only in namespaces that were found before, and at the time of the notification",
+        })
+    };
+    let signals = [
+        by_raw("exec", "exec"),
+        by_raw("exit", "exit"),
+        by_raw("fatal signal", "signal"),
+        by_raw("oom kill", "oom"),
+        by_raw("cgroup created", "cgroup_mkdir"),
+        by_raw("cgroup removed", "cgroup_rmdir"),
+        by_raw("netns created", "netns_fork"),
+        netlink("address ipv4"),
+        netlink("address ipv6"),
+        json!({ "signal": "listening", "grade": "degraded", "programs": [], "note": "not seen", "lacks": "CAP_SYSLOG",
+            "missed": [{ "mechanism": "raw tracepoint", "why": "it needs CAP_SYSLOG" }] }),
+    ];
+    let agent = json!({
+        "instance": "3e0bf904-dad999ddfea", "pid": 21763, "kernel": "6.12.117", "since": "2026-11-25T02:30:00.5Z",
+        "ready": true, "reasons": [], "degraded": [], "backfill_complete": true, "seq": 8712, "late": "0",
+        "losses": { "lifecycle_ring": "3" }, "capabilities": [],
+        "cost": { "cpu_ns": "310000000", "rss_bytes": "25165824", "threads": 7 },
+        "netns": { "count": 37, "limit": 96365 },
+    });
+    let document = json!({
+        "version": "0.1.0", "grade": "degraded", "checks": [], "signals": signals, "agent": agent,
+        "cure": "grant CAP_SYSLOG",
+    });
+    with(head(1), document)
+}
+
+fn verdict(pods: u64) -> Value {
+    let (status, message) = match pods {
+        0 => ("ok", "no critical finding is confirmed"),
+        _ => ("not_ok", "1 critical finding: podnet is nearly out of addresses"),
+    };
+    json!({ "schema": 1, "node": "node-1", "status": status, "reasons": [], "message": message })
+}
+
+fn pools(pods: u64) -> Value {
+    let pool = |network: &str, subnet: &str, in_use: u64, leaked: u64| {
+        json!({
+            "network": network, "subnet": subnet, "size": 253, "in_use": in_use, "pending_cleanup": 2,
+            "leak_candidate": 1, "leaked": leaked, "free": 253 - in_use - leaked - 3,
+        })
+    };
+    let pools = match pods {
+        0 => vec![],
+        1..100 => vec![pool("podnet", "10.88.0.0/24", pods + 3, 2)],
+        _ => vec![
+            pool("storage", "fd00:10:244::/120", 12, 0),
+            pool("podnet", "10.88.0.0/24", 204, 40),
+            pool("podnet", "10.88.1.0/24", 96, 9),
+        ],
+    };
+    let balance = json!([{ "plugin": "bridge", "network": "podnet", "added": 4100, "released": 3790,
+        "released_without_netns": 2, "live": 304, "ended": 0, "unreleased": 6, "unknown": 0 }]);
+    with(head(1), json!({ "pools": pools, "balance": balance }))
+}
+
+fn uid(number: u64) -> String {
+    format!("00000000-1111-2222-3333-{number:012}")
+}
+
+fn name(namespace: &str, name: &str, number: u64) -> Value {
+    json!({ "namespace": namespace, "name": name, "uid": uid(number) })
+}
+
+fn pod_list(pods: u64) -> Value {
+    let pod = |name: Value, state: &str| {
+        with(name, json!({ "source": "bundle", "state": state, "sandboxes": [], "containers": [] }))
+    };
+    let mut all: Vec<Value> = (0..pods).map(|n| pod(name("shop", &web(n), n), "ready")).collect();
+    if pods > 0 {
+        all.push(pod(name("shop", "cart-7d9f8b6c5-x2x4k", 9001), "created"));
+        all.push(pod(name("models", "train-0", 9002), "created"));
+        let waits = json!({ "waiting_since_ns": (NOW - 71 * SECOND).to_string() });
+        all.push(with(pod(name("batch", "report-28391020-qx7fd", 9003), "no sandbox"), waits));
+    }
+    with(head(1), json!({ "pods": all, "phases": [], "legend": [] }))
+}
+
+fn web(number: u64) -> String {
+    format!("web-6b5c9dfc7d-{:05x}", number * 7919 % 0xf_ffff)
+}
+
+fn id(number: u64) -> String {
+    format!("{number:012x}").repeat(5) + "cafe"
+}
+
+/// Phases one behind the other, each with its length in milliseconds.
+fn phases(begin: u64, lengths: &[(Value, u64)]) -> (Vec<Value>, u64) {
+    let mut end = begin;
+    let phases = lengths.iter().map(|(kind, ms)| {
+        let begin = end;
+        end += ms * MS;
+        let cause = json!({ "adds": 0, "failed": 0, "wasted": "0", "took": "0", "sandboxes": 0, "runs": 0, "teardown": "0",
+            "pressure": { "cpu": null, "memory": null, "cpu_stall": null, "memory_stall": null, "io_stall": null } });
+        json!({ "kind": kind, "container": null, "begin": begin.to_string(), "end": end.to_string(), "gapped": false,
+            "cause": cause })
+    });
+    (phases.collect(), end)
+}
+
+fn start(pod: Value, number: u64, begin: u64, lengths: &[(Value, u64)], waits: bool) -> Value {
+    let (mut phases, end) = phases(begin, lengths);
+    if let Some(last) = phases.last_mut().filter(|last| waits && last["kind"]["cni"].is_object()) {
+        last["cause"]["adds"] = json!(3);
+        last["cause"]["failed"] = json!(2);
+        last["cause"]["wasted"] = json!("10100000000");
+    }
+    json!({
+        "pod": pod, "sandbox": id(number), "begin": begin.to_string(), "end": end.to_string(), "phases": phases,
+        "listening": [], "complete": !waits, "containers_known": true, "missing": [], "revised": false,
+        "rebuilt": false, "listed": false, "suspended": false, "waits": waits,
+    })
+}
+
+fn starts(pods: u64) -> Vec<Value> {
+    let bridge = || json!({ "cni": { "plugin": "bridge", "ifname": "eth0" } });
+    let whole = |n: u64| {
+        let (cni, image) = (100 + n * 37 % 900, 40 + n * n * 13 % 7000);
+        let lengths = [
+            (json!("prepare"), 20),
+            (json!("netns"), 5),
+            (bridge(), cni),
+            (json!("pause"), 60),
+            (json!("image"), image),
+            (json!("runtime"), 30),
+            (json!("cgroup"), 50),
+        ];
+        start(name("shop", &web(n), n), n, NOW - (60 + n * 29 % 40_000) * SECOND, &lengths, false)
+    };
+    let mut all: Vec<Value> = (0..pods).map(whole).collect();
+    if pods > 0 {
+        let to_network = [(json!("prepare"), 30), (json!("netns"), 4), (bridge(), 12_400)];
+        let cart = name("shop", "cart-7d9f8b6c5-x2x4k", 9001);
+        all.push(start(cart, 9001, NOW - 12_434 * MS, &to_network, true));
+        let to_image =
+            [(json!("prepare"), 30), (json!("netns"), 4), (bridge(), 130), (json!("image"), 41_000)];
+        all.push(start(name("models", "train-0", 9002), 9002, NOW - 41_164 * MS, &to_image, true));
+    }
+    all
+}
+
+/// What is the same for all findings of one incident.
+struct Of<'a> {
+    pod: Value,
+    sandbox: &'a str,
+    age: u64,
+}
+
+fn finding(kind: &str, detail: Value, rest: &str, severity: &str, stage: &str, of: &Of<'_>) -> Value {
+    let since = (NOW - of.age * SECOND).to_string();
+    let closed = (stage == "closed").then(|| (NOW - SECOND).to_string());
+    let sandboxes = if of.sandbox.is_empty() { json!([]) } else { json!([of.sandbox]) };
+    json!({
+        "key": format!("{kind}/{rest}"), "kind": { kind: detail }, "severity": severity, "stage": stage,
+        "since": since, "opened_at": since, "confirmed_at": if stage == "candidate" { None } else { Some(&since) },
+        "closed_at": closed, "pod": of.pod, "sandboxes": sandboxes, "gapped": false, "evidence": [], "programs": [],
+    })
+}
+
+fn leaked(address: &str, severity: &str, stage: &str, of: &Of<'_>) -> Value {
+    let detail = json!({
+        "cause": "del_blind", "address": address, "network": "podnet", "network_inferred": false, "ifname": "eth0",
+        "plugin": "bridge",
+        "stores": [{ "kind": "host-local", "path": "/var/lib/cni/networks/podnet" }],
+    });
+    finding("leaked_address", detail, &format!("podnet/{address}"), severity, stage, of)
+}
+
+fn findings(pods: u64) -> Vec<Value> {
+    if pods == 0 {
+        return Vec::new();
+    }
+    let sandbox = id(77);
+    let report = Of { pod: name("default", "report", 77), sandbox: &sandbox, age: 75 };
+    let nowhere = Of { pod: Value::Null, sandbox: "", age: 3_723 };
+    let pool = json!({ "network": "podnet", "subnet": "10.88.0.0/24", "size": 253, "used": 206, "leaked": 40, "free": 6,
+        "runs_out_in_ns": "5400000000000" });
+    let failing = json!({ "plugin": "bridge", "command": "ADD", "attempts": 41, "pods": 3, "wasted_ns": "205000000000",
+        "exit_code": 1,
+        "message": { "text": "failed to allocate for range 0: no IP addresses available", "source": "journal" } });
+    let blind = json!({ "what": "signal", "name": "listening", "weaker": ["stuck_start"] });
+    let hostile = Of { pod: name(HOSTILE, HOSTILE, 13), sandbox: &id(13), age: NOW / SECOND };
+    let mut all = vec![
+        finding("pool_exhaustion", pool, "podnet/10.88.0.0-24", "critical", "confirmed", &nowhere),
+        finding("cni_failing", failing, "bridge", "warning", "confirmed", &Of { age: 41, ..nowhere }),
+        leaked("10.88.0.4", "warning", "confirmed", &report),
+        finding(
+            "teardown_out_of_order",
+            json!({ "how": "pause_killed", "killer": { "comm": "demo", "pid": 14106 }, "signal": 9 }),
+            "000e08c24bac",
+            "warning",
+            "confirmed",
+            &report,
+        ),
+        finding(
+            "duplicate_sandbox",
+            json!({ "form": "after_completion", "count": 1 }),
+            "after_completion/000e08c24bac",
+            "warning",
+            "confirmed",
+            &report,
+        ),
+        leaked("10.88.0.9", "warning", "candidate", &hostile),
+        finding(
+            "blind_spot",
+            blind,
+            "signal/listening",
+            "info",
+            "confirmed",
+            &Of { pod: Value::Null, sandbox: "", age: 9 },
+        ),
+        leaked(
+            "10.88.0.200",
+            "warning",
+            "closed",
+            &Of { pod: name("shop", &web(2), 2), sandbox: &id(2), age: 600 },
+        ),
+    ];
+    if pods > 99 {
+        all.extend((0..40).map(|n| {
+            let of = Of { pod: name("shop", &web(n), n), sandbox: &id(n), age: 90 + n * 61 };
+            leaked(&format!("10.88.1.{n}"), "warning", "confirmed", &of)
+        }));
+    }
+    all
+}
+
+fn state(pods: u64) -> Value {
+    let document = json!({
+        "made_by": "0.1.0", "boot_wall_ns": BOOT_WALL.to_string(), "pid": 21763, "written_at": NOW.to_string(),
+        "ended": false, "findings": findings(pods), "starts": starts(pods), "shares": [],
+    });
+    with(head(2), document)
+}
