@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Together these choices render every object that the chart can make.
-const CHOICES: [&[&str]; 7] = [
+const CHOICES: [&[&str]; 8] = [
     &[],
     &["server.existingSecret=own"],
     &["server.mode=local", "service.enabled=false", "serviceAccount.create=false", "appArmorProfile=null"],

@@ -14,8 +14,8 @@ use crate::{
     sink::{
         kubernetes::KubernetesStats,
         metrics::agent_stats::{
-            AgentStats, Expiry, Exported, KubernetesWrites, ProbeStats, Process, Program, Queue, ReadingStats, Ring,
-            ServerFiles, ServerStats, StateWrite,
+            AgentStats, Expiry, Exported, KubernetesWrites, ProbeStats, Process, Program, Queue,
+            ReadingStats, Ring, ServerFiles, ServerStats, StateWrite,
         },
         otlp::figures::{Figures, Snapshot},
         state_writes::{Outcome, StateFile, StateWrites},

@@ -304,8 +304,10 @@ const REACH: Group = Group {
 };
 
 /// Local sockets, for who reaches another machine: a C library that asks nscd goes on without it.
-pub(super) const NO_LOCAL: Group =
-    Group { purpose: "is not there for who reaches another machine", calls: &[calls![socket SYS_socket: LOCAL]] };
+pub(super) const NO_LOCAL: Group = Group {
+    purpose: "is not there for who reaches another machine",
+    calls: &[calls![socket SYS_socket: LOCAL]],
+};
 
 /// Removing the socket at the end, if Landlock limits it to that file.
 pub(super) const REMOVE: Group = Group {
