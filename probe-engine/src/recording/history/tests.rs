@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Heartbeat, History, Record, TOTAL, Why, compact, heartbeat, line, read_heartbeat, sum};
+use super::{Heartbeat, History, Record, TOTAL, Why, compact, heartbeat, line, read_heartbeat};
 use crate::model::{
     id::{ContainerId, PodUid},
     recovery::{
@@ -149,7 +149,7 @@ fn only_so_many_boots_are_kept_and_what_is_newer_stays() {
     let mut bytes = file(&[record("a", 1), record("b", 1), record("b", 2), record("c", 1)]);
     assert_eq!(compact(&bytes, 2), Some(file(&[record("b", 2), record("c", 1)])));
     let body = r#"{"schema":2,"x":1}"#;
-    let newer = format!("{{\"sum\":\"{:016x}\",\"boot\":{body}}}\n", sum(body.as_bytes()));
+    let newer = format!("{{\"sum\":\"{:016x}\",\"boot\":{body}}}\n", fnv(body.as_bytes()));
     bytes.extend(newer.as_bytes());
     assert_eq!(History::read(&bytes).skipped, [(5, Why::Newer(2))]);
     let compacted = compact(&bytes, 50).expect("less");
