@@ -43,7 +43,7 @@ impl Sink for Told {
 }
 
 /// The calls of a recording, and its session before the first.
-pub(super) fn open(name: &str) -> (Session, Vec<Call>) {
+pub(in crate::sink::otlp) fn open(name: &str) -> (Session, Vec<Call>) {
     let path = format!("{}/../tests/data/recordings/{name}", env!("CARGO_MANIFEST_DIR"));
     let mut reader = Reader::open(BufReader::new(File::open(path).expect(name))).expect("a recording");
     let session = Session::new(&reader.header().clone(), Filter::default(), Box::new(Jsonl));
