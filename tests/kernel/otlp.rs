@@ -77,10 +77,11 @@ fn torn_down(received: &Received) -> BTreeSet<String> {
     roots.filter_map(|root| Some(text(&root.attributes, "sandprobe.sandbox.id")?.to_owned())).collect()
 }
 
-/// The lines of the log that are about the receiver.
+/// The lines of the log that are about traces and the receiver.
 fn said(run: &Run) -> Result<Vec<String>> {
     let said = fs::read_to_string(&run.errors)?;
-    Ok(said.lines().filter(|line| line.contains("sent to http")).map(str::to_owned).collect())
+    let is_one = |line: &&str| line.contains("traces") && line.contains("sent to http");
+    Ok(said.lines().filter(is_one).map(str::to_owned).collect())
 }
 
 /// In kB.
