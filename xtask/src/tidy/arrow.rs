@@ -55,7 +55,7 @@ pub(super) fn problems(sources: &[Source]) -> Vec<String> {
     // Unit tests in files of their own may look around.
     let agent = || {
         let is_test = |path: &str| path.ends_with("/tests.rs") || path.contains("/tests/");
-        let modules = sources.iter().filter(|source| !is_test(&source.path));
+        let modules = sources.iter().filter(move |source| !is_test(&source.path));
         modules.filter_map(|source| {
             Some((source, AGENT.iter().find_map(|root| source.path.strip_prefix(root))?.strip_suffix(".rs")?))
         })
