@@ -7,3 +7,14 @@ pub fn fnv(bytes: &[u8]) -> u64 {
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::fnv;
+
+    /// The vectors of the draft.
+    #[test]
+    fn it_is_the_published_hash() {
+        assert_eq!((fnv(b""), fnv(b"foobar")), (0xcbf2_9ce4_8422_2325, 0x8594_4171_f739_67e8));
+    }
+}

@@ -39,6 +39,8 @@ pub(super) struct Client {
     signal: Signal,
     credentials: Credentials,
     connection: Option<Connection>,
+    /// It has answered by the protocol.
+    is_receiver: bool,
 }
 
 #[derive(Debug)]
@@ -58,15 +60,16 @@ impl Connection {
 
 impl Client {
     pub(super) fn new(target: Target, signal: Signal, credentials: Credentials) -> Self {
-        Self { target, signal, credentials, connection: None }
+        Self { target, signal, credentials, connection: None, is_receiver: false }
     }
 
     /// Sends a request within the deadline.
     pub(super) async fn send(&mut self, request: &Bytes, pace: &Pace) -> Result<Partial, Failure> {
         let answered = tokio::time::timeout(pace.deadline, self.ask(request)).await;
         let answer = answered.unwrap_or_else(|_elapsed| Err(Failure::timeout(pace.deadline)));
-        if answer.as_ref().is_err_and(|failure| breaks(failure.reason)) {
-            self.connection = None;
+        match &answer {
+            Err(failure) if breaks(failure.reason) => self.connection = None,
+            _ => self.is_receiver = true,
         }
         answer
     }
@@ -85,7 +88,7 @@ impl Client {
         let answer = self.ask_on(connection, request).await;
         answer.map_err(|failure| match failure.reason {
             // Many servers end a connection without a word when they are spoken to in another protocol.
-            Reason::Lost => Failure { text: format!("{failure}; {}", self.other_protocol()), ..failure },
+            Reason::Lost if !self.is_receiver => self.no_receiver(&failure.text),
             _ => failure,
         })
     }
@@ -213,7 +216,7 @@ impl Client {
         }
         let is_lost = why.is_canceled() || why.is_closed() || why.is_incomplete_message();
         let is_io = why.source().is_some_and(|inner| inner.is::<std::io::Error>());
-        if is_lost || is_io {
+        if is_lost || is_io || self.is_receiver {
             return Failure::passing(Reason::Lost, format!("the connection ended{}", said(&chain)));
         }
         self.no_receiver(&chain)
@@ -221,12 +224,9 @@ impl Client {
 
     /// It may be another server, or the other protocol's port.
     fn no_receiver(&self, why: &str) -> Failure {
-        let todo = self.other_protocol();
+        let other = self.target.other_protocol();
+        let todo = format!("if it goes on and the address is right, try {other}");
         Failure::passing(Reason::Protocol, format!("no OTLP is spoken there{}; {todo}", said(why)))
-    }
-
-    fn other_protocol(&self) -> String {
-        format!("if it goes on and the address is right, try {}", self.target.other_protocol())
     }
 
     fn unsendable(&self, why: &dyn Error) -> Failure {

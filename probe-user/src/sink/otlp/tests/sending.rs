@@ -316,6 +316,11 @@ fn an_idle_connection_that_ended_is_no_failure() {
         let second = Receiver::start_at(spoken, None, address).expect("the port is free");
         sending.queue.push(item.clone());
         until(|| sending.now().exported == 2 * item.entries);
+        // It is no other server now: a connection that ends in the middle of a request is lost.
+        second.received().answers.push_back(Answer::Close);
+        sending.queue.push(item.clone());
+        until(|| sending.now().exported == 3 * item.entries);
+        assert_eq!(all(&sending.now().failed), 0, "it was the idle connection, which is made again");
         let end = sending.end();
         assert_eq!((all(&end.failed), all(&end.dropped)), (0, 0), "{end:?}");
         assert_eq!(second.received().problems, [""; 0]);
