@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::jsonl::Version;
+#[cfg(feature = "live")]
+use crate::model::fact::Signal;
 
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -11,6 +13,19 @@ pub struct Report {
     pub signals: Vec<Row>,
     /// How to get everything that somebody can grant; none if nothing of that is missing.
     pub cure: Option<String>,
+}
+
+/// No finding depends on these signals. Without them some times are unknown, which is shown with those times.
+#[cfg(feature = "live")]
+const BESIDE: [Signal; 2] = [Signal::CgroupReleased, Signal::Listening];
+
+impl Report {
+    /// The signals that no hook sees, and without which findings are missed. They are the same as long as the agent runs.
+    #[cfg(feature = "live")]
+    pub(crate) fn unseen(&self) -> impl Iterator<Item = &Row> {
+        let is_beside = |row: &Row| BESIDE.iter().any(|signal| signal.into_str() == row.signal);
+        self.signals.iter().filter(move |row| row.mechanism.is_none() && !is_beside(row))
+    }
 }
 
 /// The report as a JSON object.

@@ -1,7 +1,12 @@
 //! The table of all metric families: name, labels, unit, meaning and source. The registry and `docs/metrics.md` are
 //! made from it.
 
+mod sent;
+
 use super::label::PodLabel;
+pub(crate) use sent::{
+    KUBERNETES_REQUESTS, KUBERNETES_WAITING, OTLP_DROPPED, OTLP_EXPORTED, OTLP_FAILED, OTLP_SUCCEEDED,
+};
 
 /// One family of series.
 #[derive(Debug)]
@@ -450,19 +455,6 @@ pub(crate) const DROPPED: Family = counter(
     "Events that were not written to standard output or the log file: slow, because nothing read it or because it could not \
      be written, as on a full disk; rate, because there were more than --event-rate allows. The API has them all the same.",
 );
-pub(crate) const KUBERNETES_REQUESTS: Family = counter(
-    "sandprobe_kubernetes_requests_total",
-    &["what", "result"],
-    "Requests to the API server for Events and the node's condition: done; gone, because the pod's namespace or the Event is no \
-     more; refused, because the agent may not or the API server does not take it; failed, because it was not reached. Only with \
-     --kubernetes-events or --kubernetes-condition.",
-);
-pub(crate) const KUBERNETES_WAITING: Family = gauge(
-    "sandprobe_kubernetes_events_waiting",
-    &[],
-    "Findings without an Event because there are many: at most ten Events a minute are begun, and ten of a kind stand on the node \
-     at one time.",
-);
 pub(crate) const STATE_WRITTEN: Family = gauge(
     "sandprobe_state_last_write_successful",
     &["file"],
@@ -486,27 +478,6 @@ pub(crate) const CERTIFICATE_EXPIRES: Family = gauge(
     "sandprobe_tls_certificate_expiration_timestamp_seconds",
     &[],
     "When the server's certificate expires, or the certificate of its chain that expires first; only with TLS.",
-)
-.unit("seconds since the epoch");
-pub(crate) const OTLP_EXPORTED: Family = counter(
-    "sandprobe_otlp_exported_total",
-    &["signal"],
-    "Spans (traces) and log records (logs) that the receiver of --otlp has taken.",
-);
-pub(crate) const OTLP_DROPPED: Family = counter(
-    "sandprobe_otlp_dropped_total",
-    &["signal", "reason"],
-    "Spans and log records that did not reach the receiver of --otlp: newer ones needed their room (queue_full), it was not to      be reached for 10 minutes (expired), it refused the request (refused) or these alone (rejected), the trace was longer      than a receiver takes (too_large), or sandprobe ended (ended).",
-);
-pub(crate) const OTLP_FAILED: Family = counter(
-    "sandprobe_otlp_requests_failed_total",
-    &["signal", "reason"],
-    "Requests to the receiver of --otlp that failed, with those that were tried again, by reason (docs/otlp.md).",
-);
-pub(crate) const OTLP_SUCCEEDED: Family = gauge(
-    "sandprobe_otlp_last_success_timestamp_seconds",
-    &["signal"],
-    "When the receiver of --otlp last took a request; absent until it did.",
 )
 .unit("seconds since the epoch");
 pub(crate) const QUEUE: Family =
@@ -569,6 +540,17 @@ pub const ALL: &[(&str, &[&Family])] = &[
         ],
     ),
     (
+        "What goes to other machines",
+        &[
+            &KUBERNETES_REQUESTS,
+            &KUBERNETES_WAITING,
+            &OTLP_EXPORTED,
+            &OTLP_DROPPED,
+            &OTLP_FAILED,
+            &OTLP_SUCCEEDED,
+        ],
+    ),
+    (
         "sandprobe itself",
         &[
             &BUILD,
@@ -591,16 +573,10 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &OLDEST_QUESTION,
             &DROPPED_QUESTIONS,
             &DROPPED,
-            &KUBERNETES_REQUESTS,
-            &KUBERNETES_WAITING,
             &STATE_WRITTEN,
             &STATE_FAILURES,
             &OUTDATED,
             &CERTIFICATE_EXPIRES,
-            &OTLP_EXPORTED,
-            &OTLP_DROPPED,
-            &OTLP_FAILED,
-            &OTLP_SUCCEEDED,
             &FOLDED,
             &CPU,
             &RESIDENT,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, watch};
 
-use super::{guard::Peer, health, response_budget::ResponseBudget, ring::Ring};
+use super::{guard::Peer, response_budget::ResponseBudget, ring::Ring};
 use crate::{
     engine::{
         count::Counts,
@@ -143,7 +143,7 @@ impl AppState {
     pub(super) fn new(config: ServerConfig, client: &Client, end: watch::Receiver<bool>) -> Self {
         // No two agents of one boot start in the same nanosecond.
         let boot: String = config.header.boot_id.chars().take(8).collect();
-        let judge = Arc::new(Judge::new(client, health::unseen(&config.report).next().is_none()));
+        let judge = Arc::new(Judge::new(client, config.report.unseen().next().is_none()));
         Self {
             judge,
             instance: format!("{boot}-{:x}", config.since.0),

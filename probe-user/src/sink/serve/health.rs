@@ -13,9 +13,9 @@ use super::{
     reply::{Reply, TEXT, whole},
 };
 use crate::{
-    model::{fact::Signal, time::Timestamp},
+    model::time::Timestamp,
     sink::{
-        doctor::{self, Report, Row},
+        doctor,
         escape::escaped,
         jsonl::Decimal,
         loop_queue::{Snapshot, Unanswered},
@@ -26,9 +26,6 @@ use crate::{
 
 /// How long the agent is not ready after a loss of records.
 const LATELY: Duration = Duration::from_secs(60);
-
-/// No finding depends on these signals. Without them some times are unknown, which is shown with those times.
-const BESIDE: [Signal; 2] = [Signal::CgroupReleased, Signal::Listening];
 
 /// Whether the agent sees everything that it should see; if not, the reasons, a line each. A degraded agent is ready:
 /// taking it out of service would not help.
@@ -44,17 +41,11 @@ pub(super) async fn readiness(app: &AppState) -> Result<Readiness, Unanswered> {
     Ok(Readiness { snapshot, reasons, degraded: app.config.state_writes.troubles() })
 }
 
-/// The signals that no hook sees, and without which findings are missed. They are the same as long as the agent runs.
-pub(super) fn unseen(report: &Report) -> impl Iterator<Item = &Row> {
-    let is_beside = |row: &Row| BESIDE.iter().any(|signal| signal.into_str() == row.signal);
-    report.signals.iter().filter(move |row| row.mechanism.is_none() && !is_beside(row))
-}
-
 fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut is_curable = false;
     // Also for signals that are not required: findings that depend on them are missed.
-    for row in unseen(&app.config.report) {
+    for row in app.config.report.unseen() {
         let lacks = if row.lacks.is_empty() { String::new() } else { format!("; it needs {}", row.lacks) };
         reasons.push(format!("{} is not seen: no hook for it is attached{lacks}", row.signal));
         is_curable |= !lacks.is_empty();
