@@ -229,7 +229,7 @@ fn in_a_pod_network_only_monitoring_reaches_the_agent() -> Result<()> {
     let telling: NetworkPolicy = of("NetworkPolicy", &["hostNetwork=false", "kubernetes.condition=true"])?;
     let egress = telling.spec.and_then(|spec| spec.egress).unwrap_or_default();
     ensure!(
-        egress.len() == 1 && egress[0].ports.as_ref().is_some_and(|ports| ports.len() == 2),
+        egress.len() == 1 && egress[0].ports.as_ref().is_some_and(|ports| ports.len() == 4),
         "{egress:?}"
     );
     let [ingress] = &spec.ingress.unwrap_or_default()[..] else {

@@ -33,8 +33,6 @@ pub enum Mood {
     Hangs,
     /// Nobody may do anything.
     Forbids,
-    /// The namespace of each pod is being removed.
-    Removes,
 }
 
 #[derive(Debug)]
@@ -136,11 +134,6 @@ impl ApiServer {
         self.shared.state().events.values().cloned().collect()
     }
 
-    /// As the API server does after an hour.
-    pub fn forget_events(&self) {
-        self.shared.state().events.clear();
-    }
-
     /// The node's condition of this type.
     #[must_use]
     pub fn condition(&self, kind: &str) -> Option<Value> {
@@ -193,7 +186,7 @@ impl Shared {
             return Err(refused(403, "Forbidden", &why));
         }
         match (kind, verb) {
-            (Kind::Events { namespace }, "create") => object::create_event(state, mood, &namespace, request),
+            (Kind::Events { namespace }, "create") => object::create_event(state, &namespace, request),
             (Kind::Event { namespace, name }, "patch") => {
                 object::patch_event(state, &namespace, &name, request)
             }

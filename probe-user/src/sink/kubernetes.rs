@@ -4,7 +4,7 @@
 //! it told before. So nothing waits for the API server, and nothing is queued for it. While it cannot be reached, or refuses,
 //! it is asked less and less often.
 //!
-//! It reads nothing from the API server, and needs the right to create and patch Events and to patch the status of its own
+//! It reads nothing from the API server but the answers to what it writes, and needs the right to create and patch Events and to patch the status of its own
 //! node (docs/kubernetes.md).
 
 mod api_server;
@@ -14,10 +14,11 @@ mod link;
 mod plan;
 mod stats;
 
-use std::{io, num::NonZero, sync::Arc, thread, time::Duration};
+use std::{collections::VecDeque, io, num::NonZero, sync::Arc, thread, time::Duration};
 
 use jiff::Timestamp as WallTime;
 use kube::{Config, api::Patch};
+use serde_json::json;
 use tokio::{
     runtime,
     sync::{oneshot, watch},
@@ -29,8 +30,7 @@ use self::{
     condition::Condition,
     event::Place,
     link::Link,
-    plan::{Deed, Ledger, Step},
-    stats::Resource,
+    plan::{Deed, Ledger, Plan, Step},
 };
 pub(crate) use self::{condition::CONDITION, stats::KubernetesStats};
 use crate::{
@@ -38,15 +38,21 @@ use crate::{
     sink::{
         loop_queue::{Client, Snapshot, View},
         rate::Rate,
-        verdict::Judge,
+        verdict::{Judge, Verdict},
     },
 };
 
 /// How often the engine's state is looked at.
 const LOOK: Duration = Duration::from_secs(5);
+/// How often all is looked at again because findings mean something else, as with other counts, and none came or went.
+const MEANING: Duration = Duration::from_secs(60);
 /// How many Events are begun in a minute, at most.
 const RATE: NonZero<u32> = NonZero::new(10).expect("it is not 0");
-/// How long a request that is under way may take to end when the agent ends.
+/// So many requests may fail in one look.
+const FAILURES: usize = 3;
+/// An agent that starts is not told to be blind before this time: the one before it was not.
+const LISTING: Duration = Duration::from_secs(60);
+/// How long the thread may take to end.
 const LAST: Duration = Duration::from_secs(1);
 
 /// What is told, and to whom.
@@ -56,8 +62,6 @@ pub(crate) struct Settings {
     pub(crate) node: String,
     pub(crate) events: bool,
     pub(crate) condition: bool,
-    /// When the agent began, in boot time.
-    pub(crate) since: Timestamp,
 }
 
 /// The running thread.
@@ -100,26 +104,39 @@ impl Exporter {
 struct Teller {
     server: ApiServer,
     node: String,
-    since: Timestamp,
     judge: Arc<Judge>,
     revision: View<Snapshot<(Revision, bool)>>,
     findings: View<Snapshot<Vec<Finding>>>,
     stats: Arc<KubernetesStats>,
     events: Option<Events>,
     condition: Option<(Condition, Link)>,
+    began: Instant,
 }
 
 struct Events {
     ledger: Ledger,
     rate: Rate,
     link: Link,
-    /// The findings of which all is told.
-    told: Option<Revision>,
+    planned: Option<Planned>,
+}
+
+/// What is still to be done since the last look at all findings.
+struct Planned {
+    revision: Revision,
+    at: Instant,
+    steps: VecDeque<Step>,
+    withheld: usize,
+}
+
+impl Planned {
+    fn holds(&self, revision: Revision) -> bool {
+        self.revision == revision || self.revision.stages == revision.stages && self.at.elapsed() < MEANING
+    }
 }
 
 impl Teller {
     fn new(settings: Settings, client: &Client, judge: Arc<Judge>, stats: Arc<KubernetesStats>) -> Self {
-        let Settings { config, node, events, condition, since } = settings;
+        let Settings { config, node, events, condition } = settings;
         let url = config.cluster_url.to_string();
         let link = |what| Link::new(what, url.clone());
         Self {
@@ -127,16 +144,16 @@ impl Teller {
                 ledger: Ledger::default(),
                 rate: Rate::new(RATE),
                 link: link("Events"),
-                told: None,
+                planned: None,
             }),
             condition: condition.then(|| (Condition::default(), link("the node's condition"))),
-            server: ApiServer::new(config),
+            server: ApiServer::new(config, Arc::clone(&stats)),
             node,
-            since,
             judge,
             revision: View::snapshot(client, |agent| (agent.engine.findings_revision(), agent.has_listed)),
             findings: View::snapshot(client, |agent| agent.engine.findings().cloned().collect()),
             stats,
+            began: Instant::now(),
         }
     }
 
@@ -156,16 +173,11 @@ impl Teller {
         };
         // An agent that does not answer now answers at the next look.
         let Ok(verdict) = self.judge.verdict().await else { return };
-        let now = Instant::now();
-        let Some(due) = condition.due(&verdict, now) else { return };
-        let patch = Patch::Strategic(condition::patch(&due, WallTime::now()));
-        let answer = self.server.patch("/api/v1/nodes", &self.node, Some("status"), &patch).await;
-        self.stats.count(Resource::Condition, &answer);
-        match answer {
-            Ok(_) => {
-                link.works();
-                condition.told(due, now);
-            }
+        if verdict.is_early() && self.began.elapsed() < LISTING {
+            return;
+        }
+        match write_condition(&mut self.server, &self.node, condition, &verdict).await {
+            Ok(()) => link.works(),
             Err(failure) => link.fails(&failure),
         }
     }
@@ -175,40 +187,89 @@ impl Teller {
         let Ok(look) = self.revision.get().await else { return };
         let (revision, has_listed) = look.value;
         // Before the first listing a finding of the last agent may close and open again.
-        if !has_listed || events.told == Some(revision) {
+        if !has_listed {
             return;
         }
-        let Ok(findings) = self.findings.get().await else { return };
-        let plan = events.ledger.plan(&findings.value, self.since);
-        let mut waiting = plan.withheld;
-        for step in plan.steps {
-            if step.deed != Deed::End && !events.rate.take(findings.now) {
-                waiting += 1;
-                continue;
+        if !events.planned.as_ref().is_some_and(|it| it.holds(revision)) {
+            let Ok(findings) = self.findings.ask().await else { return };
+            let Plan { steps, withheld } = events.ledger.plan(&findings.value, findings.now);
+            events.planned = Some(Planned { revision, at: Instant::now(), steps: steps.into(), withheld });
+        }
+        self.stats.wait(events.go_on(&mut self.server, &self.node, look.now).await);
+    }
+}
+
+impl Events {
+    /// Does as many of the planned steps as it may. Gives how many findings wait for their Event then.
+    async fn go_on(&mut self, server: &mut ApiServer, node: &str, now: Timestamp) -> usize {
+        let Some(planned) = &mut self.planned else { return 0 };
+        let (mut failures, mut is_done) = (Vec::new(), false);
+        while failures.len() < FAILURES {
+            let Some(step) = planned.steps.pop_front() else { break };
+            if step.deed != Deed::End && !self.rate.take(now) {
+                planned.steps.push_front(step);
+                break;
             }
-            let answer = tell(&mut self.server, &step, &self.node).await;
-            self.stats.count(Resource::Event, &answer);
-            match answer {
+            match tell(server, &step, node).await {
                 Ok(count) => {
-                    events.link.works();
-                    events.ledger.done(step, count);
+                    is_done = true;
+                    self.ledger.done(step, count);
                 }
-                // It never can be told, and the others can.
-                Err(Failure::Gone | Failure::Exists) => events.ledger.done(step, None),
+                // It never can be told, and others can.
+                Err(Failure::Gone | Failure::Exists) => {
+                    is_done = true;
+                    self.ledger.done(step, None);
+                }
                 Err(failure @ Failure::Invalid(_)) => {
-                    events.link.gives_up(&failure);
-                    events.ledger.done(step, None);
+                    self.link.gives_up(&failure);
+                    self.ledger.done(step, None);
                 }
                 Err(failure @ (Failure::Refused(_) | Failure::Away(_))) => {
-                    events.link.fails(&failure);
-                    return;
+                    failures.push(failure);
+                    self.ledger.failed(step);
                 }
             }
         }
-        events.ledger.begun();
-        self.stats.wait(waiting);
-        events.told = (waiting == plan.withheld).then_some(revision);
+        let waiting = planned.withheld + planned.steps.len() + failures.len();
+        match failures.first() {
+            Some(failure) => {
+                self.link.fails(failure);
+                // The next look plans anew, with what failed behind the others.
+                self.planned = None;
+            }
+            None => {
+                if is_done {
+                    self.link.works();
+                }
+                if planned.steps.is_empty() {
+                    self.ledger.begun();
+                }
+            }
+        }
+        waiting
     }
+}
+
+/// Writes the condition, if that is due.
+async fn write_condition(
+    server: &mut ApiServer,
+    node: &str,
+    condition: &mut Condition,
+    verdict: &Verdict,
+) -> Result<(), Failure> {
+    let now = Instant::now();
+    if !condition.is_due(verdict, now) {
+        return Ok(());
+    }
+    let mut patch =
+        async |body| server.patch("/api/v1/nodes", node, Some("status"), &Patch::Strategic(body)).await;
+    if !condition.knows() {
+        // A change of nothing is answered with the node's object: what the last agent has written may be the same.
+        condition.is_known(patch(json!({})).await?.condition(CONDITION));
+    }
+    patch(condition.patch(verdict, WallTime::now())).await?;
+    condition.told(verdict, now);
+    Ok(())
 }
 
 /// Does a step. Gives how many times the finding came.

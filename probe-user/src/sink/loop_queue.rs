@@ -104,6 +104,13 @@ impl<T: Send + Sync + 'static> View<T> {
         {
             return Ok(Arc::clone(known));
         }
+        let it = Arc::new(self.ask().await?);
+        *found = Some((Instant::now(), Arc::clone(&it)));
+        Ok(it)
+    }
+
+    /// The current state, for one who asks seldom: it is not kept.
+    pub(super) async fn ask(&self) -> Result<T, Unanswered> {
         let (answer, answered) = oneshot::channel();
         let look = Arc::clone(&self.look);
         let request: Request = Box::new(move |agent| {
@@ -113,10 +120,7 @@ impl<T: Send + Sync + 'static> View<T> {
             self.client.requests.send(request).await.ok()?;
             answered.await.ok()
         };
-        let it = time::timeout(self.client.patience, asked).await.ok().flatten().ok_or(Unanswered)?;
-        let it = Arc::new(it);
-        *found = Some((Instant::now(), Arc::clone(&it)));
-        Ok(it)
+        time::timeout(self.client.patience, asked).await.ok().flatten().ok_or(Unanswered)
     }
 }
 

@@ -42,12 +42,17 @@ pub(super) struct Verdict {
     /// One sentence in ASCII of at most 80 bytes.
     pub(super) message: String,
     /// When the status was first told.
-    pub(super) since: Rfc3339,
+    since: Rfc3339,
 }
 
 impl Verdict {
     pub(super) fn is_ok(&self) -> bool {
         self.status == Status::Ok
+    }
+
+    /// Whether nothing is known only because the node has not been listed yet.
+    pub(super) fn is_early(&self) -> bool {
+        self.status == Status::Unknown && self.reasons == [Blindness::NotListed.into_str()]
     }
 }
 

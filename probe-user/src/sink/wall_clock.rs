@@ -12,13 +12,6 @@ pub(crate) struct Rfc3339(pub(crate) i128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeOfDay(pub(crate) i128);
 
-impl Rfc3339 {
-    #[cfg(feature = "live")]
-    pub(crate) fn time(self) -> Timestamp {
-        timestamp(self.0)
-    }
-}
-
 impl fmt::Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.9}", timestamp(self.0))

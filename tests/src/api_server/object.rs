@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Event, Node};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
-use super::{Mood, State, connection::Request};
+use super::{State, connection::Request};
 
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -99,12 +99,7 @@ fn body(request: &Request, kind: &str) -> Result<Value, Answer> {
     serde_json::from_slice(&request.body).map_err(|why| refused(400, "BadRequest", &why.to_string()))
 }
 
-pub(super) fn create_event(
-    state: &mut State,
-    mood: Mood,
-    namespace: &str,
-    request: &Request,
-) -> Result<Answer, Answer> {
+pub(super) fn create_event(state: &mut State, namespace: &str, request: &Request) -> Result<Answer, Answer> {
     let mut event = body(request, "application/json")?;
     // As with `kubectl`, these may be left out.
     for (key, value) in [("apiVersion", "v1"), ("kind", "Event")] {
@@ -113,12 +108,6 @@ pub(super) fn create_event(
     check_event(&event)?;
     if event["metadata"]["namespace"] != namespace {
         return Err(refused(400, "BadRequest", "the namespace of the object does not match the path"));
-    }
-    if mood == Mood::Removes && namespace != "default" {
-        let mut answer = refused(403, "Forbidden", "the namespace is being terminated");
-        answer.body["details"] =
-            json!({ "causes": [{ "reason": "NamespaceTerminating", "message": "", "field": "" }] });
-        return Err(answer);
     }
     let name = event["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let key = (namespace.to_owned(), name);

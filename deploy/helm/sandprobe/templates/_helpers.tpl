@@ -169,25 +169,15 @@ spec:
       expression: >-
         request.userInfo.username ==
         "system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "sandprobe.serviceAccount" .root }}"
+  variables:
+    - name: nodes
+      expression: request.userInfo.extra[?"authentication.kubernetes.io/node-name"].orValue([])
   validations:
-    - expression: >-
-        {{ .node }} in request.userInfo.extra[?"authentication.kubernetes.io/node-name"].orValue([])
-      message: sandprobe may write nothing about another node than the one on which it runs
-    {{- if .statusOnly }}
-    - expression: >-
-        oldObject.status.?conditions.orValue([]).all(old, old.type == "SandboxHealthy"
-        || object.status.?conditions.orValue([]).exists(it, it == old))
-      message: of the conditions of a node sandprobe may write SandboxHealthy alone
-    - expression: >-
-        object.status.?addresses == oldObject.status.?addresses
-        && object.status.?allocatable == oldObject.status.?allocatable
-        && object.status.?capacity == oldObject.status.?capacity
-        && object.status.?daemonEndpoints == oldObject.status.?daemonEndpoints
-        && object.status.?images == oldObject.status.?images
-        && object.status.?nodeInfo == oldObject.status.?nodeInfo
-        && object.status.?volumesAttached == oldObject.status.?volumesAttached
-        && object.status.?volumesInUse == oldObject.status.?volumesInUse
-      message: of the status of a node sandprobe may write a condition alone
+    {{- range .validations }}
+    - reason: Forbidden
+      message: {{ .message }}
+      expression: >-
+        {{- .expression | nindent 8 }}
     {{- end }}
 ---
 apiVersion: admissionregistration.k8s.io/v1

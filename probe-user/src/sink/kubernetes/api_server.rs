@@ -1,6 +1,6 @@
 //! Requests to the API server, and what its answers mean.
 
-use std::{error, iter, time::Duration};
+use std::{error, iter, sync::Arc, time::Duration};
 
 use http::Request;
 use kube::{
@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time;
 
-/// How long a request may take, with all of its steps.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// How long a connection, or a part of a request, may take.
-const STEP: Duration = Duration::from_secs(10);
+use super::stats::{KubernetesStats, Resource};
+
+/// How long a request may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long each part of a request may take, for connections that nobody waits for any more.
+const STEP: Duration = Duration::from_secs(15);
 /// The name under which the API server keeps who wrote what.
 const MANAGER: &str = "sandprobe";
 /// The longest explanation that is logged, bytes.
@@ -44,30 +46,53 @@ pub(super) enum Failure {
 pub(super) struct Answer {
     /// How many times an Event came.
     pub(super) count: Option<i32>,
+    status: Option<NodeStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: Vec<NodeCondition>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+impl Answer {
+    /// The status of the node's condition of this type.
+    pub(super) fn condition(&self, kind: &str) -> Option<&str> {
+        let conditions = self.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().find(|it| it.kind == kind).map(|it| it.status.as_str())
+    }
 }
 
 pub(super) struct ApiServer {
     config: Config,
     /// None: it has to be made anew.
     client: Option<Client>,
+    stats: Arc<KubernetesStats>,
 }
 
 impl ApiServer {
-    pub(super) fn new(mut config: Config) -> Self {
+    pub(super) fn new(mut config: Config, stats: Arc<KubernetesStats>) -> Self {
         config.connect_timeout = Some(STEP);
         config.read_timeout = Some(STEP);
         config.write_timeout = Some(STEP);
         config.reset_reader_on_write = true;
         // Retries are ours: they are to be slow.
         config.default_retry = false;
-        Self { config, client: None }
+        Self { config, client: None, stats }
     }
 
     /// Makes an object in the collection of this path.
     pub(super) async fn create(&mut self, path: &str, object: &impl Serialize) -> Result<Answer, Failure> {
         let body = serde_json::to_vec(object).map_err(|why| Failure::Invalid(why.to_string()))?;
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-        self.ask(request::Request::new(path).create(&params, body)).await
+        self.ask(Resource::Event, request::Request::new(path).create(&params, body)).await
     }
 
     /// Changes the object of this name, or a part of it.
@@ -80,14 +105,26 @@ impl ApiServer {
     ) -> Result<Answer, Failure> {
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let request = request::Request::new(path);
-        self.ask(match part {
-            Some(part) => request.patch_subresource(part, name, &params, patch),
-            None => request.patch(name, &params, patch),
-        })
-        .await
+        match part {
+            Some(part) => {
+                let request = request.patch_subresource(part, name, &params, patch);
+                self.ask(Resource::Condition, request).await
+            }
+            None => self.ask(Resource::Event, request.patch(name, &params, patch)).await,
+        }
     }
 
-    async fn ask(&mut self, request: Result<Request<Vec<u8>>, request::Error>) -> Result<Answer, Failure> {
+    async fn ask(
+        &mut self,
+        resource: Resource,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<Answer, Failure> {
+        let answer = self.answer(request).await;
+        self.stats.count(resource, &answer);
+        answer
+    }
+
+    async fn answer(&mut self, request: Result<Request<Vec<u8>>, request::Error>) -> Result<Answer, Failure> {
         let request = request.map_err(|why| Failure::Invalid(why.to_string()))?;
         let client = match &self.client {
             Some(client) => client.clone(),

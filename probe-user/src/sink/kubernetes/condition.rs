@@ -15,44 +15,68 @@ const HEARTBEAT: Duration = Duration::from_secs(300);
 
 /// What was written last, and when.
 #[derive(Debug, Default)]
-pub(super) struct Condition(Option<(Instant, Value)>);
+pub(super) struct Condition {
+    told: Option<(Instant, Words)>,
+    /// The status on the API server, if it is known; none inside if there is no such condition.
+    status: Option<Option<String>>,
+}
+
+/// What a condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Words {
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
 
 impl Condition {
-    /// The change of the node's status (strategic merge patch, which knows conditions by their type), if one is due.
-    pub(super) fn due(&self, verdict: &Verdict, now: Instant) -> Option<Value> {
-        let condition = condition(verdict);
-        let is_told = self
-            .0
-            .as_ref()
-            .is_some_and(|(at, told)| *told == condition && now.duration_since(*at) < HEARTBEAT);
-        (!is_told).then_some(condition)
+    pub(super) fn is_due(&self, verdict: &Verdict, now: Instant) -> bool {
+        let words = Words::of(verdict);
+        self.told.as_ref().is_none_or(|(at, told)| *told != words || now.duration_since(*at) >= HEARTBEAT)
     }
 
-    pub(super) fn told(&mut self, condition: Value, now: Instant) {
-        self.0 = Some((now, condition));
+    pub(super) fn knows(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// The API server has this status.
+    pub(super) fn is_known(&mut self, status: Option<&str>) {
+        self.status = Some(status.map(str::to_owned));
+    }
+
+    /// The change of the node's status (strategic merge patch, which knows conditions by their type). The time of the
+    /// transition stays if the status does.
+    pub(super) fn patch(&self, verdict: &Verdict, now: WallTime) -> Value {
+        let Words { status, reason, message } = Words::of(verdict);
+        let mut condition = json!({
+            "type": CONDITION,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": seconds(now),
+        });
+        if self.status.as_ref().and_then(Option::as_deref) != Some(status) {
+            condition["lastTransitionTime"] = seconds(now).into();
+        }
+        json!({ "status": { "conditions": [condition] } })
+    }
+
+    pub(super) fn told(&mut self, verdict: &Verdict, now: Instant) {
+        let words = Words::of(verdict);
+        self.is_known(Some(words.status));
+        self.told = Some((now, words));
     }
 }
 
-/// The body of the request.
-pub(super) fn patch(condition: &Value, now: WallTime) -> Value {
-    let mut condition = condition.clone();
-    condition["lastHeartbeatTime"] = seconds(now).into();
-    json!({ "status": { "conditions": [condition] } })
-}
-
-fn condition(verdict: &Verdict) -> Value {
-    let (status, reason) = match verdict.status {
-        Status::Ok => ("True", "NoCriticalFinding"),
-        Status::NotOk => ("False", "CriticalFinding"),
-        Status::Unknown => ("Unknown", verdict.reasons.first().copied().unwrap_or("Unknown")),
-    };
-    json!({
-        "type": CONDITION,
-        "status": status,
-        "reason": reason,
-        "message": verdict.message,
-        "lastTransitionTime": seconds(verdict.since.time()),
-    })
+impl Words {
+    fn of(verdict: &Verdict) -> Self {
+        let (status, reason) = match verdict.status {
+            Status::Ok => ("True", "NoCriticalFinding"),
+            Status::NotOk => ("False", "CriticalFinding"),
+            Status::Unknown => ("Unknown", verdict.reasons.first().copied().unwrap_or("Unknown")),
+        };
+        Self { status, reason, message: verdict.message.clone() }
+    }
 }
 
 /// The API server keeps whole seconds.
@@ -64,7 +88,7 @@ fn seconds(time: WallTime) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{Condition, HEARTBEAT, Instant, WallTime, patch};
+    use super::{Condition, HEARTBEAT, Instant, WallTime};
     use crate::sink::verdict::{Status, Verdict, tests::verdict};
 
     #[test]
@@ -73,32 +97,42 @@ mod tests {
         let (mut condition, begin) = (Condition::default(), Instant::now());
         let mut tell = |verdict: &Verdict, seconds: u64| {
             let now = begin + Duration::from_secs(seconds);
-            let due = condition.due(verdict, now);
-            due.map(|due| {
-                condition.told(due.clone(), now);
-                due["status"].as_str().unwrap_or_default().to_owned()
-            })
+            let is_due = condition.is_due(verdict, now);
+            if is_due {
+                condition.told(verdict, now);
+            }
+            is_due
         };
-        assert_eq!(tell(&ok, 0).as_deref(), Some("True"));
-        assert_eq!(tell(&ok, 5), None);
-        assert_eq!(tell(&ill, 10).as_deref(), Some("False"));
-        assert_eq!(tell(&ill, 9 + HEARTBEAT.as_secs()), None);
-        assert_eq!(tell(&ill, 10 + HEARTBEAT.as_secs()).as_deref(), Some("False"));
+        let beat = HEARTBEAT.as_secs();
+        let told = [(&ok, 0), (&ok, 5), (&ill, 10), (&ill, 9 + beat), (&ill, 10 + beat), (&ok, 11 + beat)];
+        assert_eq!(told.map(|(verdict, at)| tell(verdict, at)), [true, false, true, false, true, true]);
     }
 
     #[test]
-    fn it_is_a_condition_of_the_node() {
+    fn the_time_of_the_transition_stays_over_agents() {
         let unknown = verdict(Status::Unknown, &["NotListed"]);
-        let due = Condition::default().due(&unknown, Instant::now()).expect("it is due");
-        let patch = patch(&due, WallTime::from_second(1_795_237_053).expect("a time"));
-        let wanted = serde_json::json!({ "status": { "conditions": [{
+        let now = WallTime::from_second(1_795_237_053).expect("a time");
+        let at = "2026-11-21T04:57:33Z";
+        let patch = |known: Option<&str>| {
+            let mut condition = Condition::default();
+            condition.is_known(known);
+            condition.patch(&unknown, now)
+        };
+        let mut wanted = serde_json::json!({
             "type": "SandboxHealthy",
             "status": "Unknown",
             "reason": "NotListed",
             "message": "a message",
-            "lastTransitionTime": "1970-01-01T00:00:01Z",
-            "lastHeartbeatTime": "2026-11-21T04:57:33Z",
-        }] } });
-        assert_eq!(patch, wanted);
+            "lastHeartbeatTime": at,
+        });
+        assert_eq!(patch(Some("Unknown")), serde_json::json!({ "status": { "conditions": [wanted] } }));
+        wanted["lastTransitionTime"] = at.into();
+        for known in [None, Some("True")] {
+            assert_eq!(
+                patch(known),
+                serde_json::json!({ "status": { "conditions": [wanted] } }),
+                "{known:?}"
+            );
+        }
     }
 }

@@ -18,18 +18,23 @@ pub(super) struct Link {
     what: &'static str,
     url: String,
     failing: Option<Failing>,
+    /// It was logged that something is not tried again.
+    gave_up: bool,
 }
 
 #[derive(Debug)]
 struct Failing {
     kind: mem::Discriminant<Failure>,
+    text: String,
+    /// When that was logged.
+    said: Instant,
     wait: Duration,
     until: Instant,
 }
 
 impl Link {
     pub(super) fn new(what: &'static str, url: String) -> Self {
-        Self { what, url, failing: None }
+        Self { what, url, failing: None, gave_up: false }
     }
 
     pub(super) fn is_due(&self) -> bool {
@@ -44,19 +49,24 @@ impl Link {
 
     /// It is tried again, later each time.
     pub(super) fn fails(&mut self, failure: &Failure) {
-        let kind = mem::discriminant(failure);
-        // The same in other words says nothing new.
-        if self.failing.as_ref().is_none_or(|it| it.kind != kind) {
+        let (kind, text, now) = (mem::discriminant(failure), failure.to_string(), Instant::now());
+        let before = self.failing.as_ref();
+        // The same says nothing new, and other words for it are soon said again.
+        let said = before.filter(|it| it.kind == kind && (it.text == text || now < it.said + LONGEST));
+        let said = said.map(|it| it.said);
+        let wait = before.map_or(FIRST, |it| (it.wait * 2).min(LONGEST));
+        if said.is_none() {
             self.warn(failure, "; it is tried again, later each time, at last every 5 minutes");
         }
-        let wait = self.failing.as_ref().map_or(FIRST, |it| (it.wait * 2).min(LONGEST));
-        let until = Instant::now() + wait.mul_f64(spread());
-        self.failing = Some(Failing { kind, wait, until });
+        let until = now + wait.mul_f64(spread());
+        self.failing = Some(Failing { kind, text, said: said.unwrap_or(now), wait, until });
     }
 
-    /// It is not tried again.
-    pub(super) fn gives_up(&self, failure: &Failure) {
-        self.warn(failure, "");
+    /// It is not tried again. More of the kind would say nothing new.
+    pub(super) fn gives_up(&mut self, failure: &Failure) {
+        if !mem::replace(&mut self.gave_up, true) {
+            self.warn(failure, "; such Events are left out");
+        }
     }
 
     fn warn(&self, failure: &Failure, then: &str) {

@@ -9,7 +9,11 @@
 //! **Invariant:** what is to be told follows from the findings and from what was told. So nothing is queued while the API
 //! server is away: once it is back, what is wrong by then is told, and what came and went meanwhile is not.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use crate::{
     engine::incident::{Incident, Incidents},
@@ -26,6 +30,10 @@ use crate::{
 const ON_NODE: usize = 10;
 /// The same on one pod.
 const ON_POD: usize = 3;
+/// An Event of the last agent is there for an hour, unless the API server is told otherwise.
+const KEPT: Duration = Duration::from_secs(60 * 60);
+/// So many findings that closed of late are ended in the first look, the latest of them.
+const CLOSED: usize = 50;
 
 /// What an Event is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +71,8 @@ pub(super) enum Deed {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     told: BTreeMap<Subject, Told>,
+    /// What failed when it was last tried. It is tried after the others, so that it does not keep them from being told.
+    failed: BTreeSet<Subject>,
     /// The first look is over.
     began: bool,
 }
@@ -85,11 +95,12 @@ pub(super) struct Plan {
 }
 
 impl Ledger {
-    /// What is to be done, in order. `since` is when this agent began: what ended since then may have been told by the last
-    /// agent, and nobody else ends its Events.
-    pub(super) fn plan(&mut self, findings: &[Finding], since: Timestamp) -> Plan {
+    /// What is to be done, in order. The first time, what closed of late is ended too: the last agent may have told it, and
+    /// may not have ended it.
+    pub(super) fn plan(&mut self, findings: &[Finding], now: Timestamp) -> Plan {
         let by_key: BTreeMap<&Key, &Finding> = findings.iter().map(|it| (&it.key, it)).collect();
         self.told.retain(|(_, key), told| !told.is_over || by_key.contains_key(key));
+        self.failed.retain(|(_, key)| by_key.contains_key(key));
         let (standing, over): (Vec<_>, Vec<_>) = self
             .told
             .iter()
@@ -98,33 +109,39 @@ impl Ledger {
         let mut steps: Vec<Step> =
             over.into_iter().map(|(subject, told)| told.end(subject.clone())).collect();
         if !self.began {
-            let over = findings.iter().filter(|it| it.closed_at >= Some(since) && is_worthy(it));
-            steps.extend(over.flat_map(|it| objects(it).map(|object| Step::of(object, it, 0, Deed::End))));
+            let mut closed: Vec<&Finding> =
+                findings.iter().filter(|it| is_worthy(it) && closed_of_late(it, now)).collect();
+            closed.sort_by_key(|it| Reverse(it.closed_at));
+            closed.truncate(CLOSED);
+            let ends =
+                closed.into_iter().flat_map(|it| objects(it).map(|object| Step::of(object, it, Deed::End)));
+            steps.extend(ends.filter(|step| !self.told.contains_key(&step.subject)));
         }
         let mut stand: BTreeMap<(Object, FindingKind), usize> = BTreeMap::new();
         for ((object, _), told) in standing {
             *stand.entry((object.clone(), told.reason)).or_default() += 1;
         }
         let mut lacking = self.lacking(&Incidents::of(findings).all());
-        lacking.sort_by_key(|(_, finding, ..)| (Reverse(finding.severity), finding.confirmed_at));
+        lacking.sort_by_key(|(_, finding, _)| (Reverse(finding.severity), finding.confirmed_at));
         let mut withheld = 0;
-        for (object, finding, others, deed) in lacking {
+        for (object, finding, deed) in lacking {
             let most = if object == Object::Node { ON_NODE } else { ON_POD };
             let stand = stand.entry((object.clone(), FindingKind::from(&finding.kind))).or_default();
             // One that stands already is only counted anew.
             let stands = self.told.get(&(object.clone(), finding.key.clone())).is_some_and(|it| !it.is_over);
             if stands || *stand < most {
                 *stand += usize::from(!stands);
-                steps.push(Step::of(object, finding, others, deed));
+                steps.push(Step::of(object, finding, deed));
             } else {
                 withheld += 1;
             }
         }
+        steps.sort_by_key(|step| self.failed.contains(&step.subject));
         Plan { steps, withheld }
     }
 
-    /// The Events that incidents lack: of which object, with which finding, how many more findings of the incident are open.
-    fn lacking<'a>(&self, incidents: &[Incident<'a>]) -> Vec<(Object, &'a Finding, usize, Deed)> {
+    /// The Events that incidents lack: of which object, with which finding.
+    fn lacking<'a>(&self, incidents: &[Incident<'a>]) -> Vec<(Object, &'a Finding, Deed)> {
         let mut lacking = Vec::new();
         for incident in incidents {
             // The root first.
@@ -147,7 +164,7 @@ impl Ledger {
                     Some(told) if !told.is_over && told.opened_at == finding.opened_at => continue,
                     Some(told) => Deed::Again { count: told.count },
                 };
-                lacking.push((object, finding, open.len() - 1, deed));
+                lacking.push((object, finding, deed));
             }
         }
         lacking
@@ -161,14 +178,14 @@ impl Ledger {
     /// The step was done, or can never be. `count` is that of the Event, if the API server said it.
     pub(super) fn done(&mut self, step: Step, count: Option<i32>) {
         let Step { subject, reason, text, opened_at, deed } = step;
-        if deed == Deed::End {
-            if let Some(told) = self.told.get_mut(&subject) {
-                told.is_over = true;
-            }
-            return;
-        }
-        let told = Told { opened_at, reason, text, is_over: false, count: count.unwrap_or(1) };
+        self.failed.remove(&subject);
+        let told = Told { opened_at, reason, text, is_over: deed == Deed::End, count: count.unwrap_or(1) };
         self.told.insert(subject, told);
+    }
+
+    /// The step is to be tried again.
+    pub(super) fn failed(&mut self, step: Step) {
+        self.failed.insert(step.subject);
     }
 }
 
@@ -185,12 +202,8 @@ impl Step {
         Self { subject, reason, text, opened_at: Timestamp::ZERO, deed }
     }
 
-    fn of(object: Object, finding: &Finding, others: usize, deed: Deed) -> Self {
-        let mut text = finding.kind.explain().summary();
-        if others > 0 {
-            text += &format!("; with {others} more of this incident");
-        }
-        text += &format!(" (sandprobe explain {})", finding.key);
+    fn of(object: Object, finding: &Finding, deed: Deed) -> Self {
+        let text = format!("{} (sandprobe explain {})", finding.kind.explain().summary(), finding.key);
         Self {
             subject: (object, finding.key.clone()),
             reason: FindingKind::from(&finding.kind),
@@ -203,6 +216,10 @@ impl Step {
 
 fn is_open(finding: &Finding) -> bool {
     finding.stage == Stage::Confirmed && is_worthy(finding)
+}
+
+fn closed_of_late(finding: &Finding, now: Timestamp) -> bool {
+    finding.closed_at.is_some_and(|at| now.since(at) < KEPT)
 }
 
 fn is_worthy(finding: &Finding) -> bool {

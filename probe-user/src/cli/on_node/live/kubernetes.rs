@@ -1,7 +1,7 @@
 //! The flags of what goes to the API server of the cluster, and how that is reached.
 
 use std::{
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
@@ -20,7 +20,6 @@ use crate::{
         loop_queue,
         verdict::Judge,
     },
-    source::clock,
 };
 
 /// Where systems have their certificate authorities, which count if a kubeconfig names none.
@@ -82,14 +81,30 @@ fn no_pod(why: &InClusterError) -> anyhow::Error {
 
 async fn outside(file: &Path) -> anyhow::Result<Config> {
     let read = async {
-        let kubeconfig = Kubeconfig::read_from(file)?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        // Files that it names are beside it, and are looked for from wherever a thread is.
+        let kubeconfig = Kubeconfig::read_from(path::absolute(file)?)?;
+        let authority = authority(&kubeconfig);
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        // It is read again when it changes, as in a pod.
+        config.root_cert_file = authority;
+        // The environment's proxy is for others.
+        config.proxy_url = None;
         if config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some() {
             bail!("its user is known by a program that is to be started, which a confined agent cannot");
         }
         Ok(config)
     };
     read.await.with_context(|| format!("cannot use the kubeconfig {}", file.display()))
+}
+
+/// The file with the authority of the API server, if that is no part of the kubeconfig.
+fn authority(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|it| it.name == *current)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|it| it.name == context.cluster)?.cluster.as_ref()?;
+    let file =
+        cluster.certificate_authority.as_ref().filter(|_| cluster.certificate_authority_data.is_none())?;
+    Some(PathBuf::from(file))
 }
 
 impl Target {
@@ -123,7 +138,7 @@ impl Target {
         confinement: &Confinement,
     ) -> anyhow::Result<Exporter> {
         let Self { config, events, condition } = self;
-        let settings = Settings { config, node, events, condition, since: clock::now() };
+        let settings = Settings { config, node, events, condition };
         let start = || Exporter::start(settings, client, judge, stats);
         confinement.start(Role::Kubernetes, start)?.context("cannot start a thread")
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::{Deed, Ledger, ON_NODE, ON_POD, Object, Plan, Step};
+use super::{CLOSED, Deed, Ledger, ON_NODE, ON_POD, Object, Plan, Step};
 use crate::model::{
     change::Finding,
     fact::PodName,
@@ -13,7 +13,8 @@ use crate::model::{
     time::Timestamp,
 };
 
-const BEGAN: Timestamp = Timestamp(1_000);
+/// Of the look.
+const NOW: Timestamp = Timestamp(4_000_000_000_000);
 
 /// A confirmed warning about a sandbox of a pod.
 fn finding(kind: Kind, name: &str, pod: Option<&str>) -> Finding {
@@ -68,7 +69,7 @@ struct Cluster {
 
 impl Cluster {
     fn plan(&mut self, findings: &[Finding]) -> Plan {
-        self.ledger.plan(findings, BEGAN)
+        self.ledger.plan(findings, NOW)
     }
 
     /// Does every step. Gives how many were withheld.
@@ -112,7 +113,7 @@ fn an_incident_has_one_event_on_each_object_about_its_first_finding() {
     let texts: Vec<&str> = plan.steps.iter().map(|it| it.text.as_str()).collect();
     assert_eq!(
         texts[0],
-        "a sandbox was made after the pod was done; with 1 more of this incident (sandprobe explain duplicate_sandbox/a1)"
+        "a sandbox was made after the pod was done (sandprobe explain duplicate_sandbox/a1)"
     );
     cluster.tell(&[effect.clone(), root.clone()]);
     assert_eq!(cluster.standing(), ["node duplicate_sandbox/a1 x1", "web duplicate_sandbox/a1 x1"]);
@@ -189,13 +190,47 @@ fn many_of_a_kind_are_withheld_until_others_end() {
 #[test]
 fn what_ended_while_no_agent_ran_is_ended_by_the_next_one() {
     let mut cluster = Cluster::default();
-    let long_ago = closed(&killed("a1", None), Timestamp(BEGAN.0 - 1));
-    let meanwhile = closed(&killed("a2", None), BEGAN);
-    let plan = cluster.plan(&[long_ago.clone(), meanwhile.clone()]);
+    let long_ago = closed(&killed("a1", None), Timestamp(3_000));
+    // While no agent ran, or before that, when the API server was away.
+    let of_late = closed(&killed("a2", None), Timestamp(NOW.0 - 60_000_000_000));
+    let plan = cluster.plan(&[long_ago.clone(), of_late.clone()]);
     let ends: Vec<_> = plan.steps.iter().map(|it| (it.subject.1.as_str(), it.deed)).collect();
     assert_eq!(ends, [("teardown_out_of_order/a2", Deed::End)]);
-    cluster.tell(&[long_ago.clone(), meanwhile.clone()]);
-    assert_eq!(cluster.plan(&[long_ago, meanwhile]), Plan::default());
+    cluster.tell(&[long_ago.clone(), of_late.clone()]);
+    assert_eq!(cluster.plan(&[long_ago, of_late]), Plan::default());
+}
+
+/// A namespace in which nothing can be written does not keep other things from being told, and what is done is not tried
+/// again.
+#[test]
+fn what_fails_is_tried_after_the_others() {
+    let mut cluster = Cluster::default();
+    let over = closed(&killed("a1", None), Timestamp(NOW.0 - 1));
+    let (first, second) = (killed("a2", Some("web")), killed("a3", None));
+    let all = [over, first, second];
+    let order = |plan: &Plan| -> Vec<String> {
+        plan.steps.iter().map(|it| format!("{} {}", name(&it.subject.0), it.subject.1)).collect()
+    };
+    let plan = cluster.plan(&all);
+    let before = order(&plan);
+    assert_eq!(before.len(), 4, "{before:?}");
+    let mut steps = plan.steps.into_iter();
+    let done = steps.next().expect("the end of what is over");
+    assert_eq!(done.deed, Deed::End);
+    cluster.take(done);
+    cluster.ledger.failed(steps.next().expect("a step"));
+    let after = order(&cluster.plan(&all));
+    assert_eq!(after, [&before[2..], &before[1..2]].concat());
+}
+
+#[test]
+fn of_many_that_closed_of_late_the_last_are_ended() {
+    let mut cluster = Cluster::default();
+    let close = |n: u64| closed(&killed(&format!("a{n:03}"), None), Timestamp(NOW.0 - n));
+    let all: Vec<Finding> = (1..=200).map(close).collect();
+    let plan = cluster.plan(&all);
+    assert_eq!(plan.steps.len(), CLOSED);
+    assert_eq!(plan.steps[0].subject.1.as_str(), "teardown_out_of_order/a001");
 }
 
 #[test]
