@@ -149,12 +149,25 @@ fn a_receiver_that_refuses_is_told_with_what_to_do() {
 }
 
 #[test]
+fn details_that_are_no_base64_are_left_out() {
+    let details = || vec![("grpc-status-details-bin", "!".to_owned())];
+    for answer in [Answer::Status(14, details()), Answer::Trailers(14, details())] {
+        let receiver = Receiver::start(Spoken::Grpc, None).expect("a port");
+        receiver.received().answers.push_back(answer);
+        let failed = fail(to(&receiver, Spoken::Grpc), &Sources::default(), Signal::Traces);
+        check(&failed, Reason::Busy, "it answers Unavailable");
+        assert!(failed.is_passing);
+    }
+}
+
+#[test]
 fn when_to_try_again_is_a_number_or_a_date() {
     let date = (jiff::Timestamp::now() + Duration::from_secs(90)).to_zoned(jiff::tz::TimeZone::UTC);
     let date = jiff::fmt::rfc2822::DateTimePrinter::new()
         .timestamp_to_rfc9110_string(&date.timestamp())
         .expect("a date");
-    for (text, least, most) in [("7", 7, 7), (&*date, 85, 90)] {
+    let most = u64::MAX.to_string();
+    for (text, least, most) in [("7", 7, 7), (&*date, 85, 90), (&*most, u64::MAX, u64::MAX)] {
         let receiver = Receiver::start(Spoken::Http, None).expect("a port");
         let answer = Answer::Status(503, vec![("retry-after", text.to_owned())]);
         receiver.received().answers.push_back(answer);
