@@ -59,9 +59,12 @@ impl Call {
     }
 }
 
+/// A channel whose answers are checked.
+type CheckedChannel = MapResponse<Channel, fn(http::Response<Body>) -> Checked<Body>>;
+
 /// A clone uses the same connection.
 #[derive(Clone, Debug)]
-pub(super) struct Client(Grpc<MapResponse<Channel, fn(http::Response<Body>) -> Checked<Body>>>);
+pub(super) struct Client(Grpc<CheckedChannel>);
 
 impl Client {
     pub(super) async fn connect(socket: &Path) -> Result<Self, ListError> {
@@ -76,8 +79,8 @@ impl Client {
             let endpoint = Endpoint::from_static("http://cri");
             let channel =
                 endpoint.connect_with_connector(connector).await.map_err(|_error| ListError::Unanswered)?;
-            let checking = MapResponse::new(channel, checked::<Body> as fn(_) -> _);
-            Ok(Self(Grpc::new(checking).max_decoding_message_size(LONGEST)))
+            let channel: CheckedChannel = MapResponse::new(channel, checked);
+            Ok(Self(Grpc::new(channel).max_decoding_message_size(LONGEST)))
         })
         .await
     }
