@@ -148,6 +148,25 @@ fn a_receiver_that_refuses_is_told_with_what_to_do() {
     }
 }
 
+/// Any server refuses; only a receiver takes a request.
+#[test]
+fn a_connection_is_lost_only_to_one_that_has_taken_a_request() {
+    for (first, reason) in [(Answer::Take, Reason::Lost), (Answer::Status(500, Vec::new()), Reason::Protocol)]
+    {
+        let receiver = Receiver::start(Spoken::Http, None).expect("a port");
+        // A connection that was kept is made again once.
+        receiver.received().answers.extend([first, Answer::Close, Answer::Close]);
+        let route = route(to(&receiver, Spoken::Http), &Sources::default(), quick());
+        let mut client = Client::new(route.target, Signal::Traces, route.credentials);
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let failed = runtime.block_on(async {
+            client.send(&Bytes::new(), &quick()).await.ok();
+            client.send(&Bytes::new(), &quick()).await.expect_err("it closes")
+        });
+        assert_eq!(failed.reason, reason, "{failed}");
+    }
+}
+
 #[test]
 fn details_that_are_no_base64_are_left_out() {
     let details = || vec![("grpc-status-details-bin", "!".to_owned())];
