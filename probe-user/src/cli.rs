@@ -25,12 +25,13 @@ mod top;
 mod verdict;
 
 use std::{
-    ffi::OsString,
+    env,
+    ffi::{OsStr, OsString},
     io::{self, IsTerminal as _, Write},
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
@@ -118,7 +119,7 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
     if cluster::is_called(typed.first().map(OsString::as_os_str)) {
         return cluster::main(typed);
     }
-    let cli = match Cli::try_parse_from(typed) {
+    let cli = match parse(typed) {
         Ok(cli) => cli,
         Err(error) => return usage(&error, "sandprobe"),
     };
@@ -148,6 +149,22 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(CANNOT)
         }
     }
+}
+
+fn parse(typed: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let is_empty = |name: &OsStr| env::var_os(name).is_some_and(|value| value.is_empty());
+    let mut command = without_variables(Cli::command(), is_empty);
+    let mut matches = command.try_get_matches_from_mut(typed)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// An environment variable that is empty counts as absent, as OpenTelemetry's specification has it.
+fn without_variables(command: clap::Command, is_empty: impl Fn(&OsStr) -> bool + Copy) -> clap::Command {
+    let command = command.mut_args(|arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(None::<&str>),
+        false => arg,
+    });
+    command.mut_subcommands(|command| without_variables(command, is_empty))
 }
 
 /// Prints help and version as they are, and an error in one line.
@@ -200,13 +217,36 @@ fn log(verbose: u8) {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::CommandFactory as _;
 
     use super::{Cli, one_line};
 
     #[test]
     fn the_commands_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    #[cfg(feature = "live")]
+    fn an_empty_variable_counts_as_absent() {
+        use std::collections::BTreeSet;
+
+        use super::without_variables;
+
+        /// The variables of all commands.
+        fn variables(command: &clap::Command) -> BTreeSet<String> {
+            let own = command.get_arguments().filter_map(|arg| Some(arg.get_env()?.to_str()?.to_owned()));
+            own.chain(command.get_subcommands().flat_map(variables)).collect()
+        }
+
+        let mut expected = variables(&Cli::command());
+        for name in ["OTEL_EXPORTER_OTLP_ENDPOINT", "SANDPROBE_CONFIG"] {
+            let rest = without_variables(Cli::command(), |it| it == name);
+            assert!(expected.remove(name), "{expected:?}");
+            assert_eq!(variables(&rest), expected);
+            expected.insert(name.to_owned());
+        }
+        assert!(variables(&without_variables(Cli::command(), |_| true)).is_empty());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty, Full, combinators::BoxBody};
 use hyper::{
     body::{Bytes, Incoming},
@@ -62,6 +62,8 @@ pub enum Answer {
     Reject(i64),
     /// A status of HTTP or of gRPC, with these headers.
     Status(u16, Vec<(&'static str, String)>),
+    /// A status of gRPC behind the headers, with these trailers.
+    Trailers(u16, Vec<(&'static str, String)>),
     /// Says nothing, and keeps the connection.
     Hang,
     /// Ends the connection without an answer.
@@ -195,6 +197,7 @@ async fn answer(
         Answer::Take => 0,
         Answer::Reject(count) => count,
         Answer::Status(code, headers) => return Ok(refuse(protocol, code, &headers)),
+        Answer::Trailers(code, trailers) => return Ok(refuse_late(code, &trailers)),
         Answer::Hang => loop {
             time::sleep(Duration::from_secs(60)).await;
         },
@@ -241,11 +244,7 @@ fn accepted(protocol: Protocol, is_logs: bool, rejected: i64) -> Response<Body> 
 
 fn refuse(protocol: Protocol, code: u16, headers: &[(&'static str, String)]) -> Response<Body> {
     let mut response = Response::new(Empty::new().boxed());
-    for (name, value) in headers {
-        response
-            .headers_mut()
-            .insert(*name, HeaderValue::from_str(value).unwrap_or(HeaderValue::from_static("")));
-    }
+    *response.headers_mut() = map(headers);
     match protocol {
         Protocol::Http => *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::OK),
         // Only trailers, which are headers then.
@@ -255,6 +254,19 @@ fn refuse(protocol: Protocol, code: u16, headers: &[(&'static str, String)]) -> 
         }
     }
     response
+}
+
+fn refuse_late(code: u16, trailers: &[(&'static str, String)]) -> Response<Body> {
+    let mut trailers = map(trailers);
+    trailers.insert("grpc-status", HeaderValue::from(code));
+    let mut response = Response::new(Empty::new().with_trailers(async { Some(Ok(trailers)) }).boxed());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
+fn map(headers: &[(&'static str, String)]) -> HeaderMap {
+    let value = |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
+    headers.iter().map(|(name, text)| (HeaderName::from_static(name), value(text))).collect()
 }
 
 impl Received {

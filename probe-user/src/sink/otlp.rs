@@ -21,6 +21,7 @@ pub(crate) mod feed;
 pub(crate) mod figures;
 mod finding;
 pub(crate) mod header;
+mod health;
 mod id;
 mod key;
 mod pace;

@@ -10,6 +10,7 @@ use hyper::{
     client::conn::{http1, http2},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::time::{Instant, timeout_at};
 use tonic::{
     Status,
     body::Body,
@@ -26,7 +27,7 @@ use super::{
     signal::{PROTOBUF, Partial, Signal},
     target::{Protocol, Target},
 };
-use crate::grpc::Raw;
+use crate::grpc::{Raw, checked};
 
 const USER_AGENT: &str = concat!("sandprobe/", env!("CARGO_PKG_VERSION"));
 /// The longest answer that is read, bytes.
@@ -39,8 +40,8 @@ pub(super) struct Client {
     signal: Signal,
     credentials: Credentials,
     connection: Option<Connection>,
-    /// It has answered by the protocol.
-    is_receiver: bool,
+    /// It has taken a request.
+    has_answered: bool,
 }
 
 #[derive(Debug)]
@@ -60,21 +61,23 @@ impl Connection {
 
 impl Client {
     pub(super) fn new(target: Target, signal: Signal, credentials: Credentials) -> Self {
-        Self { target, signal, credentials, connection: None, is_receiver: false }
+        Self { target, signal, credentials, connection: None, has_answered: false }
     }
 
     /// Sends a request within the deadline.
     pub(super) async fn send(&mut self, request: &Bytes, pace: &Pace) -> Result<Partial, Failure> {
-        let answered = tokio::time::timeout(pace.deadline, self.ask(request)).await;
+        let until = Instant::now() + pace.deadline;
+        let answered = timeout_at(until, self.ask(request, until)).await;
         let answer = answered.unwrap_or_else(|_elapsed| Err(Failure::timeout(pace.deadline)));
         match &answer {
+            Ok(_) => self.has_answered = true,
             Err(failure) if breaks(failure.reason) => self.connection = None,
-            _ => self.is_receiver = true,
+            Err(_) => {}
         }
         answer
     }
 
-    async fn ask(&mut self, request: &Bytes) -> Result<Partial, Failure> {
+    async fn ask(&mut self, request: &Bytes, until: Instant) -> Result<Partial, Failure> {
         let kept = self.connection.take().filter(Connection::is_open);
         if let Some(kept) = kept {
             match self.ask_on(kept, request).await {
@@ -84,17 +87,17 @@ impl Client {
             }
         }
         let current = self.credentials.current();
-        let connection = self.connect(&current).await?;
+        let connection = self.connect(&current, until).await?;
         let answer = self.ask_on(connection, request).await;
         answer.map_err(|failure| match failure.reason {
             // Many servers end a connection without a word when they are spoken to in another protocol.
-            Reason::Lost if !self.is_receiver => self.no_receiver(&failure.text),
+            Reason::Lost if !self.has_answered => self.no_receiver(&failure.text),
             _ => failure,
         })
     }
 
-    async fn connect(&self, current: &Current) -> Result<Connection, Failure> {
-        let stream = TokioIo::new(connect(&self.target, current.tls.as_ref()).await?);
+    async fn connect(&self, current: &Current, until: Instant) -> Result<Connection, Failure> {
+        let stream = TokioIo::new(connect(&self.target, current.tls.as_ref(), until).await?);
         Ok(match self.target.protocol() {
             Protocol::Grpc => {
                 let opened = http2::handshake(TokioExecutor::new(), stream).await;
@@ -136,7 +139,10 @@ impl Client {
         current: &Arc<Current>,
     ) -> Result<Partial, Failure> {
         let origin = self.target.origin().parse().map_err(|why| self.unsendable(&why))?;
-        let service = service_fn(move |request: Request<Body>| sender.clone().send_request(request));
+        let service = service_fn(move |request: Request<Body>| {
+            let answer = sender.clone().send_request(request);
+            async { answer.await.map(checked) }
+        });
         let mut client = Grpc::with_origin(service, origin).max_decoding_message_size(ANSWER);
         let headers = current.headers.iter().cloned().collect();
         let mut request = tonic::Request::new(bytes.to_vec());
@@ -216,7 +222,7 @@ impl Client {
         }
         let is_lost = why.is_canceled() || why.is_closed() || why.is_incomplete_message();
         let is_io = why.source().is_some_and(|inner| inner.is::<std::io::Error>());
-        if is_lost || is_io || self.is_receiver {
+        if is_lost || is_io || self.has_answered {
             return Failure::passing(Reason::Lost, format!("the connection ended{}", said(&chain)));
         }
         self.no_receiver(&chain)

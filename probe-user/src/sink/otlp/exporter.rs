@@ -1,13 +1,13 @@
 //! Sends what waits, batch by batch, on a thread of its own.
 //!
 //! A batch that fails for a passing reason is tried again, later and later, until its patience ends; meanwhile the queue
-//! fills up and drops its oldest. The log has a line for each reason for which sending fails, once, and one when it works again.
+//! fills up and drops its oldest. The log has how it goes, by `health`.
 
 use std::{
     io,
     sync::Arc,
     thread,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -17,13 +17,14 @@ use tokio::{
     sync::oneshot,
     time::{self, Instant},
 };
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::{
     client::Client,
     credentials::Credentials,
-    failure::{Failure, Reason, said},
+    failure::{Failure, said},
     figures::Dropped,
+    health::{Again, Health},
     pace::{BackOff, Pace},
     queue::{Batch, Queue},
     signal::{Partial, Signal},
@@ -59,7 +60,11 @@ impl Exporter {
             runtime.block_on(async {
                 let mut all = tokio::task::JoinSet::new();
                 pipelines.into_iter().for_each(|pipeline| drop(all.spawn(pipeline.run())));
-                while all.join_next().await.is_some() {}
+                while let Some(ended) = all.join_next().await {
+                    if let Err(why) = ended {
+                        error!(%why, "a signal is sent no more: this is an error of the program");
+                    }
+                }
             });
             // A name that is being looked up delays nobody.
             runtime.shutdown_background();
@@ -80,37 +85,24 @@ struct Pipeline {
     route: Route,
     queue: Queue,
     client: Client,
+    /// The waits since the last request that was taken.
+    waits: BackOff,
     health: Health,
-}
-
-/// How it goes, for the log.
-#[derive(Debug, Default)]
-struct Health {
-    failing: Option<Failing>,
     /// Rejections were logged.
-    rejects: bool,
-}
-
-/// Requests fail since one that did not.
-#[derive(Debug)]
-struct Failing {
-    /// The reasons that were logged.
-    told: Vec<Reason>,
-    requests: u64,
-    /// How many spans or records had been dropped before.
-    dropped: u64,
+    has_told_rejection: bool,
 }
 
 impl Pipeline {
     fn new(route: Route, signal: Signal, queue: Queue) -> Self {
         let client = Client::new(route.target.clone(), signal, route.credentials.clone());
-        Self { signal, route, queue, client, health: Health::default() }
+        let (waits, health) = (BackOff::new(&route.pace), Health::default());
+        Self { signal, route, queue, client, waits, health, has_told_rejection: false }
     }
 
     async fn run(mut self) {
         while let Some(batch) = self.queue.batch(&self.route.pace).await {
             self.deliver(batch).await;
-            if self.queue.is_closed() && self.health.failing.is_some() {
+            if self.queue.is_closed() && self.health.is_failing() {
                 // There is no time for more tries.
                 self.queue.clear(Dropped::Ended);
             }
@@ -122,29 +114,32 @@ impl Pipeline {
         let entries = batch.entries;
         drop(batch);
         let until = Instant::now() + self.route.pace.patience;
-        let mut waits = BackOff::new(&self.route.pace);
         loop {
             let failure = match self.client.send(&request, &self.route.pace).await {
                 Ok(partial) => return self.taken(entries, &partial),
                 Err(failure) => failure,
             };
             self.failed(&failure);
-            let again = Instant::now() + waits.wait(failure.wait, random()).min(self.route.pace.patience);
-            let why = if self.queue.is_closed() {
-                Dropped::Ended
-            } else if failure.is_passing {
-                // At the end of the agent there is one more try.
-                time::timeout_at(again, self.queue.closed()).await.ok();
-                if again <= until {
-                    continue;
-                }
-                Dropped::Expired
-            } else {
-                Dropped::Refused
-            };
-            self.queue.figures.add_dropped(why, entries);
-            return;
+            if self.queue.is_closed() {
+                return self.queue.figures.add_dropped(Dropped::Ended, entries);
+            }
+            if !failure.is_passing {
+                self.queue.figures.add_dropped(Dropped::Refused, entries);
+                // It may refuse the others too: what waits would be dropped as fast as it answers.
+                self.pause(None).await;
+                return;
+            }
+            if self.pause(failure.wait).await > until {
+                return self.queue.figures.add_dropped(Dropped::Expired, entries);
+            }
         }
+    }
+
+    /// Waits until it is time for another try, and returns that time. At the end of the agent there is one more at once.
+    async fn pause(&mut self, asked: Option<Duration>) -> Instant {
+        let again = Instant::now() + self.waits.wait(asked, random()).min(self.route.pace.patience);
+        time::timeout_at(again, self.queue.closed()).await.ok();
+        again
     }
 
     fn taken(&mut self, entries: u64, partial: &Partial) {
@@ -153,28 +148,25 @@ impl Pipeline {
         figures.add_exported(entries - rejected);
         figures.add_dropped(Dropped::Rejected, rejected);
         figures.succeeded(now());
+        self.waits = BackOff::new(&self.route.pace);
         let (signal, target) = (self.signal.as_str(), &self.route.target);
-        if let Some(Failing { requests, dropped, .. }) = self.health.failing.take() {
-            let dropped = figures.all_dropped().saturating_sub(dropped);
+        if let Some(Again { failed, dropped }) = self.health.succeeded(figures.all_dropped(), Instant::now())
+        {
             warn!(
-                "{signal} are sent to {target} again, after {requests} failed requests; {dropped} were dropped"
+                "{signal} are sent to {target} again, after {failed} failed requests; {dropped} were dropped"
             );
         }
         let is_told = !partial.message.is_empty() || rejected > 0;
-        if is_told && !self.health.rejects {
+        if is_told && !self.has_told_rejection {
             let message = said(&partial.message);
             warn!("{target} took {signal} and rejected {rejected} of {entries}{message}; it is told once");
-            self.health.rejects = true;
+            self.has_told_rejection = true;
         }
     }
 
     fn failed(&mut self, failure: &Failure) {
         self.queue.figures.add_failed(failure.reason);
-        let dropped = self.queue.figures.all_dropped();
-        let failing = self.health.failing.get_or_insert(Failing { told: Vec::new(), requests: 0, dropped });
-        failing.requests += 1;
-        if !failing.told.contains(&failure.reason) {
-            failing.told.push(failure.reason);
+        if self.health.failed(failure.reason, self.queue.figures.all_dropped(), Instant::now()) {
             let (signal, target) = (self.signal.as_str(), &self.route.target);
             let next = if failure.is_passing { "it is tried again" } else { "what it refused is dropped" };
             warn!("{signal} cannot be sent to {target}: {failure}; {next}");

@@ -78,6 +78,10 @@ impl Figures {
         }))
     }
 
+    pub(super) fn signal(&self) -> &'static str {
+        self.0.signal.as_str()
+    }
+
     pub(super) fn add_exported(&self, entries: u64) {
         self.0.exported.fetch_add(entries, Ordering::Relaxed);
     }
@@ -105,10 +109,10 @@ impl Figures {
     }
 
     pub(crate) fn read(&self) -> Snapshot {
-        let Counters { signal, exported, dropped, failed, waiting, succeeded_at } = &*self.0;
+        let Counters { signal: _, exported, dropped, failed, waiting, succeeded_at } = &*self.0;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Snapshot {
-            signal: signal.as_str(),
+            signal: self.signal(),
             exported: read(exported),
             dropped: Dropped::ALL.iter().zip(dropped).map(|((_, name), it)| (*name, read(it))).collect(),
             failed: Reason::ALL.iter().zip(failed).map(|(why, it)| (why.as_str(), read(it))).collect(),

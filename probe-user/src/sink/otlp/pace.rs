@@ -15,7 +15,7 @@ pub(super) struct Pace {
     pub(super) gather: Duration,
     /// How long a request may take, from the connection to the answer.
     pub(super) deadline: Duration,
-    /// The wait after the first failure. It doubles with each further one, up to the longest.
+    /// The wait after the first failure. It doubles with each one that follows it, up to the longest.
     pub(super) first_wait: Duration,
     pub(super) longest_wait: Duration,
     /// How long a batch is tried.
@@ -37,7 +37,7 @@ impl Default for Pace {
     }
 }
 
-/// The waits between the tries of one batch.
+/// The waits between tries.
 #[derive(Debug)]
 pub(super) struct BackOff {
     next: Duration,
@@ -55,7 +55,7 @@ impl BackOff {
         let whole = self.next;
         self.next = (whole * 2).min(self.longest);
         let wait = whole / 2 + whole / 2 * u32::from(random) / u32::from(u8::MAX);
-        asked.map_or(wait, |asked| asked + wait / 2)
+        asked.map_or(wait, |asked| asked.saturating_add(wait / 2))
     }
 }
 
@@ -77,5 +77,6 @@ mod tests {
         }
         let mut waits = BackOff::new(&pace);
         assert_eq!(waits.wait(Some(Duration::from_secs(60)), 0), Duration::from_millis(60_250));
+        assert_eq!(waits.wait(Some(Duration::MAX), u8::MAX), Duration::MAX, "a receiver may say any number");
     }
 }

@@ -4,13 +4,17 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tokio::{
     sync::Notify,
     time::{self, Instant},
 };
+use tracing::warn;
 
 use super::{
     figures::{Dropped, Figures},
@@ -35,6 +39,8 @@ struct Shared {
     room: usize,
     /// More than a receiver takes in one request.
     longest: usize,
+    /// That something was longer was logged.
+    has_told_too_large: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -56,13 +62,21 @@ pub(super) struct Batch {
 impl Queue {
     pub(super) fn new(pace: &Pace, figures: Figures) -> Self {
         let (waiting, changed) = (Mutex::default(), Notify::new());
-        let shared = Shared { waiting, changed, room: pace.room, longest: pace.longest };
+        let has_told_too_large = AtomicBool::default();
+        let shared = Shared { waiting, changed, room: pace.room, longest: pace.longest, has_told_too_large };
         Self { shared: Arc::new(shared), figures }
     }
 
     pub(super) fn push(&self, item: Item) {
         if item.bytes.len() > self.shared.longest {
             self.figures.add_dropped(Dropped::TooLarge, item.entries);
+            if !self.shared.has_told_too_large.swap(true, Ordering::Relaxed) {
+                let (signal, len, longest) = (self.figures.signal(), item.bytes.len(), self.shared.longest);
+                warn!(
+                    "{signal} of {len} bytes that belong together are dropped: {longest} are sent at once at most; \
+                     it is told once"
+                );
+            }
             return;
         }
         let mut waiting = self.waiting();

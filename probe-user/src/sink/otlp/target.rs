@@ -74,10 +74,10 @@ impl FromStr for Url {
         }
         let authority = uri.authority().ok_or_else(wrong)?;
         // What is no number is no port that `http` tells of.
-        let has_port = authority.as_str().ends_with(authority.host());
+        let is_without_port = authority.as_str().ends_with(authority.host());
         let port = match authority.port_u16() {
             Some(port) => port,
-            None if has_port => {
+            None if is_without_port => {
                 if has_tls {
                     443
                 } else {
@@ -174,7 +174,7 @@ impl Target {
         format!("{}{}", self.url.path, signal.path())
     }
 
-    /// The port's usual protocol is the other one.
+    /// The flag for the other protocol, with its usual port.
     #[must_use]
     pub(super) fn other_protocol(&self) -> &'static str {
         match self.protocol {

@@ -10,12 +10,14 @@ use prost::Message;
 use tokio::{net::UnixStream, time::timeout};
 use tonic::{
     Code, Request, Status, Streaming,
+    body::Body,
     client::Grpc,
     transport::{Channel, Endpoint, Uri},
 };
+use tower::util::MapResponse;
 
 use super::message::{Empty, Event};
-use crate::grpc::Raw;
+use crate::grpc::{Checked, Raw, checked};
 
 /// A runtime answers in milliseconds. After this time a question is given up.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
@@ -57,9 +59,12 @@ impl Call {
     }
 }
 
+/// A channel whose answers are checked.
+type CheckedChannel = MapResponse<Channel, fn(http::Response<Body>) -> Checked<Body>>;
+
 /// A clone uses the same connection.
 #[derive(Clone, Debug)]
-pub(super) struct Client(Grpc<Channel>);
+pub(super) struct Client(Grpc<CheckedChannel>);
 
 impl Client {
     pub(super) async fn connect(socket: &Path) -> Result<Self, ListError> {
@@ -74,6 +79,7 @@ impl Client {
             let endpoint = Endpoint::from_static("http://cri");
             let channel =
                 endpoint.connect_with_connector(connector).await.map_err(|_error| ListError::Unanswered)?;
+            let channel: CheckedChannel = MapResponse::new(channel, checked);
             Ok(Self(Grpc::new(channel).max_decoding_message_size(LONGEST)))
         })
         .await

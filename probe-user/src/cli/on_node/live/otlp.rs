@@ -30,8 +30,9 @@ pub(super) struct OtlpArgs {
     otlp: Option<Receiver>,
 
     /// The protocol of the receiver: grpc or http/protobuf [default: grpc on port 4317, else http/protobuf]
-    #[arg(long, value_name = "PROTOCOL", env = "OTEL_EXPORTER_OTLP_PROTOCOL", value_parser = protocol)]
-    otlp_protocol: Option<Protocol>,
+    // It is parsed where there is a receiver: the variable may be there for other programs, which support more.
+    #[arg(long, value_name = "PROTOCOL", env = "OTEL_EXPORTER_OTLP_PROTOCOL")]
+    otlp_protocol: Option<String>,
 
     /// What to send, separated by commas: traces, logs [default: traces,logs]
     #[arg(long, value_name = "SIGNALS", env = "SANDPROBE_OTLP_SIGNALS", value_delimiter = ',', value_parser = Signal::parse)]
@@ -54,12 +55,7 @@ enum Receiver {
 }
 
 fn receiver(text: &str) -> Result<Receiver, String> {
-    // An empty variable counts as none (OpenTelemetry's specification).
-    if text.is_empty() || text == "none" { Ok(Receiver::Nowhere) } else { text.parse().map(Receiver::At) }
-}
-
-fn protocol(text: &str) -> Result<Protocol, String> {
-    text.parse()
+    if text == "none" { Ok(Receiver::Nowhere) } else { text.parse().map(Receiver::At) }
 }
 
 /// A receiver whose files were read.
@@ -79,9 +75,7 @@ impl OtlpArgs {
     ) -> anyhow::Result<Option<Opened>> {
         let configured = parse("otlp", config.otlp.as_deref(), receiver)?;
         let Some(Receiver::At(url)) = self.otlp.clone().or(configured) else { return Ok(None) };
-        let configured = parse("otlp_protocol", config.otlp_protocol.as_deref(), protocol)?;
-        let target =
-            Target::new(url, self.otlp_protocol.or(configured)).map_err(|why| anyhow!("--otlp: {why}"))?;
+        let target = Target::new(url, self.protocol(config)?).map_err(|why| anyhow!("--otlp: {why}"))?;
         let headers = variable(HEADERS, header::in_list)?;
         let sources = Sources {
             ca: self.otlp_ca.clone().or_else(|| config.otlp_ca.clone()),
@@ -99,17 +93,25 @@ impl OtlpArgs {
         Ok(Some(Opened { export, sources }))
     }
 
+    fn protocol(&self, config: &Config) -> anyhow::Result<Option<Protocol>> {
+        let flag = "--otlp-protocol or OTEL_EXPORTER_OTLP_PROTOCOL";
+        match &self.otlp_protocol {
+            Some(text) => text.parse().map(Some).map_err(|why| anyhow!("{flag}: {why}")),
+            None => parse("otlp_protocol", config.otlp_protocol.as_deref(), str::parse),
+        }
+    }
+
+    /// Each is there once.
     fn signals(&self, config: &Config) -> anyhow::Result<Vec<Signal>> {
-        if !self.otlp_signals.is_empty() {
-            return Ok(self.otlp_signals.clone());
-        }
-        if config.otlp_signals.is_empty() {
-            return Ok(Signal::ALL.to_vec());
-        }
         let parse = |signal: &String| {
             Signal::parse(signal).map_err(|why| anyhow!("configuration: otlp_signals: {why}"))
         };
-        config.otlp_signals.iter().map(parse).collect()
+        let chosen = match &self.otlp_signals[..] {
+            [] => config.otlp_signals.iter().map(parse).collect::<anyhow::Result<_>>()?,
+            typed => typed.to_vec(),
+        };
+        let all = Signal::ALL.into_iter();
+        Ok(if chosen.is_empty() { all.collect() } else { all.filter(|it| chosen.contains(it)).collect() })
     }
 }
 
@@ -177,7 +179,13 @@ mod tests {
         assert_eq!(said("", file).as_deref(), Some("traces go to http://a:4317 (grpc)\n"));
         assert_eq!(said("--otlp none", file), None);
         let both = "--otlp http://b:1 --otlp-protocol grpc --otlp-signals logs,traces";
-        assert_eq!(said(both, file).as_deref(), Some("logs and traces go to http://b:1 (grpc)\n"));
+        assert_eq!(said(both, file).as_deref(), Some("traces and logs go to http://b:1 (grpc)\n"));
+        let twice = "--otlp http://b:1 --otlp-signals logs,logs";
+        assert_eq!(said(twice, file).as_deref(), Some("logs go to http://b:1 (http/protobuf)\n"));
+        let twice = "otlp = 'http://a:4317'\notlp_signals = ['traces', 'traces']";
+        assert_eq!(said("", twice).as_deref(), Some("traces go to http://a:4317 (grpc)\n"));
+        // As in a variable that is meant for other programs.
+        assert_eq!(said("--otlp-protocol http/json", ""), None);
         let other = said("", "otlp = 'http://a:4317'\notlp_protocol = 'http/protobuf'");
         assert_eq!(other.as_deref(), Some("traces and logs go to http://a:4317 (http/protobuf)\n"));
     }
@@ -209,7 +217,8 @@ mod tests {
             ("--otlp a:1", "", "is no URL"),
             ("", "otlp = 'a:1'", "configuration: otlp: \"a:1\" is no URL"),
             ("--otlp http://a:4317/x", "", "--otlp: gRPC has no path"),
-            ("--otlp http://a --otlp-protocol udp", "", "is neither \"grpc\""),
+            ("--otlp http://a --otlp-protocol udp", "", "OTLP_PROTOCOL: \"udp\" is neither \"grpc\""),
+            ("--otlp http://a", "otlp_protocol = 'udp'", "configuration: otlp_protocol: \"udp\""),
             ("--otlp http://a --otlp-signals metrics", "", "is neither \"traces\""),
             ("--otlp http://a", "otlp_signals = ['x']", "configuration: otlp_signals: \"x\""),
             ("--otlp https://a --otlp-ca /nowhere", "", "cannot read a certificate authority in /nowhere"),

@@ -148,13 +148,45 @@ fn a_receiver_that_refuses_is_told_with_what_to_do() {
     }
 }
 
+/// Any server refuses; only a receiver takes a request.
+#[test]
+fn a_connection_is_lost_only_to_one_that_has_taken_a_request() {
+    for (first, reason) in [(Answer::Take, Reason::Lost), (Answer::Status(500, Vec::new()), Reason::Protocol)]
+    {
+        let receiver = Receiver::start(Spoken::Http, None).expect("a port");
+        // A connection that was kept is made again once.
+        receiver.received().answers.extend([first, Answer::Close, Answer::Close]);
+        let route = route(to(&receiver, Spoken::Http), &Sources::default(), quick());
+        let mut client = Client::new(route.target, Signal::Traces, route.credentials);
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let failed = runtime.block_on(async {
+            client.send(&Bytes::new(), &quick()).await.ok();
+            client.send(&Bytes::new(), &quick()).await.expect_err("it closes")
+        });
+        assert_eq!(failed.reason, reason, "{failed}");
+    }
+}
+
+#[test]
+fn details_that_are_no_base64_are_left_out() {
+    let details = || vec![("grpc-status-details-bin", "!".to_owned())];
+    for answer in [Answer::Status(14, details()), Answer::Trailers(14, details())] {
+        let receiver = Receiver::start(Spoken::Grpc, None).expect("a port");
+        receiver.received().answers.push_back(answer);
+        let failed = fail(to(&receiver, Spoken::Grpc), &Sources::default(), Signal::Traces);
+        check(&failed, Reason::Busy, "it answers Unavailable");
+        assert!(failed.is_passing);
+    }
+}
+
 #[test]
 fn when_to_try_again_is_a_number_or_a_date() {
     let date = (jiff::Timestamp::now() + Duration::from_secs(90)).to_zoned(jiff::tz::TimeZone::UTC);
     let date = jiff::fmt::rfc2822::DateTimePrinter::new()
         .timestamp_to_rfc9110_string(&date.timestamp())
         .expect("a date");
-    for (text, least, most) in [("7", 7, 7), (&*date, 85, 90)] {
+    let most = u64::MAX.to_string();
+    for (text, least, most) in [("7", 7, 7), (&*date, 85, 90), (&*most, u64::MAX, u64::MAX)] {
         let receiver = Receiver::start(Spoken::Http, None).expect("a port");
         let answer = Answer::Status(503, vec![("retry-after", text.to_owned())]);
         receiver.received().answers.push_back(answer);

@@ -261,13 +261,39 @@ fn what_is_refused_for_good_is_dropped_and_counted_and_the_rest_goes_on() {
     }
 }
 
+/// Without a wait between them, all that waits would be dropped at once.
+#[test]
+fn one_that_refuses_everything_for_a_while_costs_little() {
+    for (spoken, code) in [(Spoken::Http, 401), (Spoken::Http, 404), (Spoken::Grpc, 12)] {
+        let receiver = Receiver::start(spoken, None).expect("a port");
+        receiver.received().answers.extend(vec![Answer::Status(code, Vec::new()); 3]);
+        let item = items().next().expect("an item");
+        let pace = Pace {
+            batch: item.bytes.len(),
+            first_wait: Duration::from_millis(100),
+            longest_wait: Duration::from_secs(1),
+            ..quick()
+        };
+        let sending = Sending::of(Signal::Traces, to(&receiver, spoken), &Sources::default(), pace);
+        let begun = Instant::now();
+        for _ in 0..10 {
+            sending.queue.push(item.clone());
+        }
+        until(|| sending.now().exported == 7 * item.entries);
+        // At least the halves of 100, 200 and 400 ms.
+        assert!(begun.elapsed() >= Duration::from_millis(350), "{:?}", begun.elapsed());
+        let end = sending.end();
+        assert_eq!(count(&end.dropped, "refused"), 3 * item.entries, "{end:?}");
+        assert_eq!(receiver.received().requests, 10);
+    }
+}
+
 #[test]
 fn a_receiver_that_hangs_is_left_and_asked_again_and_the_loop_never_waits() {
     for spoken in BOTH {
         let receiver = Receiver::start(spoken, None).expect("a port");
         receiver.received().answers.push_back(Answer::Hang);
-        let pace = Pace { deadline: Duration::from_millis(200), ..quick() };
-        let sending = Sending::of(Signal::Traces, to(&receiver, spoken), &Sources::default(), pace);
+        let sending = Sending::of(Signal::Traces, to(&receiver, spoken), &Sources::default(), quick());
         let item = items().next().expect("an item");
         let begun = Instant::now();
         for _ in 0..1000 {
@@ -276,7 +302,7 @@ fn a_receiver_that_hangs_is_left_and_asked_again_and_the_loop_never_waits() {
         assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
         until(|| sending.now().waiting == 0 && sending.now().exported > 0);
         let end = sending.end();
-        assert_eq!(count(&end.failed, "timeout"), 1, "{end:?}");
+        assert!(count(&end.failed, "timeout") >= 1, "{end:?}");
         assert_eq!(end.exported + all(&end.dropped), 1000 * item.entries);
         assert_eq!(receiver.received().problems, [""; 0]);
     }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::{
     body::{Body, Bytes, Frame, Incoming},
     server::conn::http2,
@@ -214,6 +214,10 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     message.into_iter().for_each(|message| drop(sends.send(Frame::data(message))));
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", status.into());
+    if status != 0 {
+        // It is no base64.
+        trailers.insert("grpc-status-details-bin", HeaderValue::from_static("!"));
+    }
     sends.send(Frame::trailers(trailers)).ok();
     Ok(response(Frames(frames, Arc::new(AtomicUsize::new(usize::MAX)))))
 }
