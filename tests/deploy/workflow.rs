@@ -91,11 +91,29 @@ fn only_a_tag_of_a_version_releases() -> Result<()> {
     ensure!(release["on"] == serde_json::json!({ "push": { "tags": ["v*"] } }), "{}", release["on"]);
     let tag = &release["jobs"]["build"]["with"]["tag"];
     ensure!(tag == "${{ github.ref_name }}", "dist does not get the tag, but {tag}");
+    ensure!(release["jobs"]["build"]["needs"] == "test", "files are made of what was not tested");
     let may_write = |job: &Value, what: &str| job["permissions"][what] == "write";
     let jobs = release["jobs"].as_object().context("no jobs")?;
     let writers: Vec<_> =
         jobs.iter().filter(|(_, job)| may_write(job, "contents")).map(|(name, _)| name).collect();
     ensure!(writers == ["files"], "these may change the repository: {writers:?}");
+    Ok(())
+}
+
+/// An address without this repository's name, so that it is right in a fork too.
+#[test]
+fn who_reports_a_weakness_is_led_away_from_issues() -> Result<()> {
+    let all = files("ISSUE_TEMPLATE")?;
+    let (_, config) = all.iter().find(|(name, _)| name == "config.yml").context("no config.yml")?;
+    let links = config["contact_links"].as_array().context("config.yml has no links")?;
+    let leads = |link: &Value| {
+        let part = |name: &str| link[name].as_str().unwrap_or_default().to_owned();
+        let named = part("about").contains("SECURITY.md") && part("about").contains("Report a vulnerability");
+        named && !part("name").is_empty() && part("url").starts_with("https://docs.github.com/")
+    };
+    ensure!(links.iter().any(leads), "none of {links:?} leads to what SECURITY.md says");
+    let policy = fs::read_to_string(render::root().join("SECURITY.md"))?;
+    ensure!(policy.contains("**Report a vulnerability**"), "SECURITY.md names another way");
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! `cargo xtask dist`: makes a release for each architecture: the static agent with its documents, packages, an image,
 //! an SBOM.
 //!
-//! Invariant: the same commit and the same names give the same bytes. The only time is the commit's
-//! (`SOURCE_DATE_EPOCH`), no path of this machine is in them, and files are sorted by name.
+//! Invariant: the same commit, the same names and the same tools give the same bytes. The only time is the commit's
+//! (`SOURCE_DATE_EPOCH`), no path of this machine is in them, and files are sorted by name. The commit does not name the
+//! C compilers, the linkers and LLVM, which are the distribution's.
 
 mod archive;
 mod binary;

@@ -40,7 +40,7 @@ use signal_hook::{
 use self::{
     link::{Connection, Link},
     model::Data,
-    poll::{Order, Poller},
+    poll::{Order, Poller, SHORTEST},
     screen::{Screen, give_back_keys},
     ui::{Act, Ui},
     view::{Theme, View},
@@ -82,7 +82,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
-    let may_be = Duration::from_millis(200)..=Duration::from_secs(3600);
+    let may_be = SHORTEST..=Duration::from_secs(3600);
     if may_be.contains(&interval) { Ok(interval) } else { Err(format!("{text:?} is not from 200ms to 1h")) }
 }
 

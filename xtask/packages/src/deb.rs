@@ -24,12 +24,13 @@ const fn architecture(arch: Arch) -> &'static str {
     }
 }
 
-fn version() -> String {
-    format!("{}-{REVISION}", upstream(VERSION))
+pub(crate) fn version(version: &str) -> String {
+    format!("{}-{REVISION}", upstream(version))
 }
 
-pub(crate) fn name(arch: Arch) -> String {
-    format!("sandprobe_{}_{}.deb", version(), architecture(arch))
+/// The file's name has the program's version as it is: GitHub gives a file with a tilde another name.
+pub(crate) fn name(version: &str, arch: Arch) -> String {
+    format!("sandprobe_{version}-{REVISION}_{}.deb", architecture(arch))
 }
 
 pub(crate) fn package(arch: Arch, parts: &Parts, origin: &Origin) -> Result<Vec<u8>> {
@@ -90,7 +91,7 @@ fn control(arch: Arch, files: &[File], origin: &Origin) -> String {
     format!(
         "Package: sandprobe\nVersion: {}\nArchitecture: {}\nMaintainer: {}\nInstalled-Size: {size}\n\
          Section: admin\nPriority: optional\n{homepage}Description: {SUMMARY}\n{description}",
-        version(),
+        version(VERSION),
         architecture(arch),
         origin.maintainer
     )
@@ -142,7 +143,7 @@ fn changelog(origin: &Origin) -> Result<String> {
     let date = at.strftime("%a, %d %b %Y %H:%M:%S +0000");
     Ok(format!(
         "sandprobe ({}) unstable; urgency=medium\n\n  * Version {VERSION}: changelog.gz says what is new.\n\n -- {}  {date}\n",
-        version(),
+        version(VERSION),
         origin.maintainer
     ))
 }

@@ -89,7 +89,7 @@ fn main() -> Result<()> {
     };
     let deb = deb::package(args.arch, &parts, &args.origin)?;
     let rpm = rpm::package(args.arch, &parts, &args.origin)?;
-    for (name, bytes) in [(deb::name(args.arch), deb), (rpm::name(args.arch), rpm)] {
+    for (name, bytes) in [(deb::name(VERSION, args.arch), deb), (rpm::name(VERSION, args.arch), rpm)] {
         let path = args.to.join(name);
         fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         println!("{}", path.display());

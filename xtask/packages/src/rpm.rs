@@ -21,8 +21,9 @@ const fn architecture(arch: Arch) -> &'static str {
     }
 }
 
-pub(crate) fn name(arch: Arch) -> String {
-    format!("sandprobe-{}-{REVISION}.{}.rpm", upstream(VERSION), architecture(arch))
+/// The file's name, without a tilde as that of the Debian package.
+pub(crate) fn name(version: &str, arch: Arch) -> String {
+    format!("sandprobe-{version}-{REVISION}.{}.rpm", architecture(arch))
 }
 
 pub(crate) fn package(arch: Arch, parts: &Parts, origin: &Origin) -> Result<Vec<u8>> {

@@ -137,7 +137,7 @@ fn the_debian_package_says_what_it_is() {
         value.unwrap_or_default().to_owned()
     };
     assert_eq!(field("Package"), "sandprobe");
-    assert_eq!(field("Version"), format!("{VERSION}-1"));
+    assert_eq!(field("Version"), format!("{}-1", upstream(VERSION)));
     assert_eq!(field("Architecture"), "amd64");
     assert_eq!(field("Maintainer"), "A Person <person@example.org>");
     assert_eq!(field("Homepage"), "https://git.example/sandprobe");
@@ -154,7 +154,7 @@ fn the_debian_package_says_what_it_is() {
     assert!(copyright.contains("\nLicense: MIT or Apache-2.0\n"), "{copyright}");
     assert!(copyright.contains("\n Permission is hereby granted, free of charge, "), "{copyright}");
     let changelog = gunzipped(&data["./usr/share/doc/sandprobe/changelog.Debian.gz"].1);
-    assert!(changelog.starts_with(&format!("sandprobe ({VERSION}-1) unstable; ")), "{changelog}");
+    assert!(changelog.starts_with(&format!("sandprobe ({}-1) unstable; ", upstream(VERSION))), "{changelog}");
     assert!(
         changelog.ends_with(" -- A Person <person@example.org>  Thu, 01 Jan 1970 00:00:07 +0000\n"),
         "{changelog}"
@@ -168,7 +168,7 @@ fn the_rpm_has_its_files_where_fedora_has_them() {
     package.verify_digests().unwrap();
     let about = &package.metadata;
     assert_eq!(about.get_name().unwrap(), "sandprobe");
-    assert_eq!((about.get_version().unwrap(), about.get_release().unwrap()), (VERSION, "1"));
+    assert_eq!((about.get_version().unwrap(), about.get_release().unwrap()), (&*upstream(VERSION), "1"));
     assert_eq!(about.get_arch().unwrap(), "aarch64");
     assert_eq!(about.get_license().unwrap(), "MIT OR Apache-2.0");
     assert_eq!(about.get_url().unwrap(), "https://git.example/sandprobe");
@@ -252,9 +252,14 @@ fn a_shell_can_read_the_scripts() {
 
 #[test]
 fn names_follow_the_families() {
-    assert_eq!(deb::name(Arch::Aarch64), format!("sandprobe_{VERSION}-1_arm64.deb"));
-    assert_eq!(rpm::name(Arch::Aarch64), format!("sandprobe-{VERSION}-1.aarch64.rpm"));
-    assert_eq!((upstream("1.2.3"), upstream("1.2.3-rc.1")), ("1.2.3".to_owned(), "1.2.3~rc.1".to_owned()));
+    let names = |version| (deb::name(version, Arch::Aarch64), rpm::name(version, Arch::X86_64));
+    let of = |deb: &str, rpm: &str| (deb.to_owned(), rpm.to_owned());
+    assert_eq!(names("1.2.3"), of("sandprobe_1.2.3-1_arm64.deb", "sandprobe-1.2.3-1.x86_64.rpm"));
+    // Before a release the file's name has no tilde, and what sorts it before the release has one.
+    let before = "1.2.3-rc.1";
+    assert_eq!(names(before), of("sandprobe_1.2.3-rc.1-1_arm64.deb", "sandprobe-1.2.3-rc.1-1.x86_64.rpm"));
+    assert_eq!((deb::version(before), upstream(before)), of("1.2.3~rc.1-1", "1.2.3~rc.1"));
+    assert_eq!((deb::version("1.2.3"), upstream("1.2.3")), of("1.2.3-1", "1.2.3"));
 }
 
 #[test]

@@ -101,6 +101,13 @@ pub(in crate::cli) struct Listed<'a, 'i> {
     follows: bool,
 }
 
+impl<'a, 'i> Listed<'a, 'i> {
+    /// Not below its cause.
+    pub(in crate::cli) fn alone(member: &'i Member<'a>) -> Self {
+        Self { member, depth: 0, follows: false }
+    }
+}
+
 /// The members of the incident that are kept, each effect behind its cause.
 pub(in crate::cli) fn listed<'a, 'i>(
     incident: &'i Incident<'a>,

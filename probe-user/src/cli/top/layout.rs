@@ -8,7 +8,7 @@ use super::query::Pane;
 pub(super) const LEAST: (u16, u16) = (40, 8);
 /// Fewer lines than this are for one pane.
 const ALL_PANES: u16 = 16;
-/// From here on the selected row has a second line for what is said of it.
+/// From here on there is a second line for what is said of the selected row.
 const ROOMY: u16 = 24;
 const HEADER: u16 = 3;
 /// How many rows each pane has before another one gets more.
@@ -20,26 +20,33 @@ pub(super) struct Layout {
     pub(super) panes: [Rect; Pane::COUNT],
     /// For an overlay: where the panes are, and what is said of a row.
     pub(super) overlay: Rect,
-    /// For what is said of the selected row.
+    /// For what is said of the selected row, or of the agent.
     pub(super) said: Rect,
     /// For the keys.
     pub(super) keys: Rect,
 }
 
-/// None if the screen is too small. `wanted` is how many rows each pane has.
+/// None if the screen is too small. `said` is how many lines what is said of the agent takes; `wanted` is how many rows each
+/// pane has.
 pub(super) fn layout(
     screen: Rect,
     focus: Pane,
     is_zoomed: bool,
+    said: usize,
     wanted: [usize; Pane::COUNT],
 ) -> Option<Layout> {
     if screen.width < LEAST.0 || screen.height < LEAST.1 {
         return None;
     }
-    let said = if screen.height >= ROOMY { 2 } else { 1 };
+    let is_one = is_zoomed || screen.height < ALL_PANES;
+    // Each pane keeps its heading and a row.
+    let least: u16 = Pane::ALL.iter().filter(|pane| !is_one || **pane == focus).map(|_| 2).sum();
+    let most = screen.height - HEADER - 1 - least;
+    let usual = if screen.height >= ROOMY { 2 } else { 1 };
+    let said = u16::try_from(said).unwrap_or(most).max(usual).min(most);
     let line = |y: u16, height: u16| Rect { y: screen.y + y, height, ..screen };
     let body = line(HEADER, screen.height - HEADER - said - 1);
-    let heights = if is_zoomed || screen.height < ALL_PANES {
+    let heights = if is_one {
         Pane::ALL.map(|pane| if pane == focus { body.height } else { 0 })
     } else {
         // What is left stays below the last pane.
@@ -115,8 +122,8 @@ mod tests {
     fn every_size_has_its_parts_inside_or_is_too_small() {
         for (width, height) in (0..90).flat_map(|width| (0..60).map(move |height| (width, height))) {
             let screen = Rect::new(0, 0, width, height);
-            for is_zoomed in [false, true] {
-                let Some(it) = layout(screen, Pane::Starts, is_zoomed, [9, 400, 2, 15]) else {
+            for (is_zoomed, said) in [(false, 0), (true, 0), (false, 2), (true, 4), (false, 70_000)] {
+                let Some(it) = layout(screen, Pane::Starts, is_zoomed, said, [9, 400, 2, 15]) else {
                     assert!(width < LEAST.0 || height < LEAST.1, "{width}x{height}");
                     continue;
                 };

@@ -20,7 +20,7 @@ pub(super) struct Data {
     pub(super) rates: Option<Rates>,
 }
 
-/// The documents that are large, and are read again only if something has happened.
+/// The documents that are large, and are not read each time.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) snapshot: AgentSnapshot,
@@ -206,10 +206,14 @@ impl Agent {
 }
 
 impl Pool {
+    /// How many of its addresses are not free.
+    pub(super) fn taken(&self) -> u64 {
+        self.size.saturating_sub(self.free)
+    }
+
     /// How much of it is taken.
     pub(super) fn percent(&self) -> u64 {
-        let taken = u128::from(self.size.saturating_sub(self.free));
-        let percent = (taken * 100).checked_div(u128::from(self.size)).unwrap_or_default();
+        let percent = (u128::from(self.taken()) * 100).checked_div(u128::from(self.size)).unwrap_or_default();
         u64::try_from(percent).unwrap_or(100).min(100)
     }
 }

@@ -5,7 +5,8 @@ use std::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, Sender},
     },
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, anyhow};
@@ -21,6 +22,10 @@ use crate::cli::{
     verdict,
 };
 
+/// The agent is asked no more often, however long a key is held.
+pub(super) const SHORTEST: Duration = Duration::from_millis(200);
+/// What is large is read again no sooner, however busy the node is.
+const KEPT: Duration = Duration::from_secs(2);
 /// What changes without an event, such as the evidence of a finding, is read again after this time.
 const REREAD: Duration = Duration::from_secs(5);
 
@@ -83,14 +88,28 @@ impl Poller {
 
     /// Asks until nobody listens any more. The first time is an interval from now.
     pub(super) fn run(mut self, interval: Duration, told: &Sender<Message>, orders: &Receiver<Order>) {
+        let mut asked = Instant::now();
+        let mut is_paused = false;
         loop {
-            let mut next = orders.recv_timeout(interval);
-            while next == Ok(Order::Pause) {
-                next = orders.recv().map_err(|_gone| RecvTimeoutError::Disconnected);
+            let next = if is_paused {
+                orders.recv().map_err(|_gone| RecvTimeoutError::Disconnected)
+            } else {
+                orders.recv_timeout(interval)
+            };
+            let order = match next {
+                Ok(first) => {
+                    thread::sleep(SHORTEST.saturating_sub(asked.elapsed()));
+                    // Of the orders that have come meanwhile, as from a held key, the last one counts.
+                    orders.try_iter().last().unwrap_or(first)
+                }
+                Err(RecvTimeoutError::Timeout) => Order::Now,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            is_paused = order == Order::Pause;
+            if is_paused {
+                continue;
             }
-            if next == Err(RecvTimeoutError::Disconnected) {
-                return;
-            }
+            asked = Instant::now();
             let answer = self.ask().map_err(|error| format!("{error:#}"));
             // Nothing is known of what happened meanwhile.
             self.last = self.last.filter(|_| answer.is_ok());
@@ -102,10 +121,35 @@ impl Poller {
 }
 
 impl Last {
-    /// Nothing has happened since it was read.
+    /// It was read a moment ago, or nothing has happened since.
     fn is_fresh(&self, now: &Doctor) -> bool {
         let agent = &self.doctor.agent;
-        (&agent.instance, agent.seq) == (&now.agent.instance, now.agent.seq)
-            && now.boot_ns.since(self.state.snapshot.now) < REREAD
+        let kept = if agent.seq == now.agent.seq { REREAD } else { KEPT };
+        agent.instance == now.agent.instance && now.boot_ns.since(self.state.snapshot.now) < kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::Last;
+    use crate::cli::top::tests::data;
+
+    #[test]
+    fn the_state_is_read_again_when_something_has_happened_but_not_each_time() {
+        let data = data(5);
+        let last = Last { doctor: data.doctor.clone(), state: Arc::clone(&data.state) };
+        let is_fresh = |events: u64, milliseconds: u64| {
+            let mut now = data.doctor.clone();
+            now.agent.seq += events;
+            now.boot_ns = now.boot_ns + Duration::from_millis(milliseconds);
+            last.is_fresh(&now)
+        };
+        assert!(is_fresh(0, 4_999) && !is_fresh(0, 5_000), "evidence changes without an event");
+        assert!(is_fresh(1, 1_999) && !is_fresh(1, 2_000), "on a busy node something always happens");
+        let mut other = data.doctor.clone();
+        other.agent.instance = "other".to_owned();
+        assert!(!last.is_fresh(&other), "another agent has another state");
     }
 }

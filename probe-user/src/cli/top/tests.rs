@@ -16,20 +16,29 @@ use ratatui::{
     style::Color,
 };
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use self::pty::Pty;
 use super::{
     link::Connection,
     model::{Data, PodList, State},
     printed,
+    query::Pane,
     ui::{Act, Ui},
     view::{Theme, View},
 };
-use crate::{cli::snapshot::AgentSnapshot, golden};
+use crate::{
+    cli::snapshot::AgentSnapshot,
+    golden,
+    model::{change::Finding, finding::Key, id::ContainerId, time::Timestamp},
+};
 
 /// What the agent on a node with so many pods answers.
-fn data(pods: u64) -> Data {
-    let documents = node::documents(pods);
+pub(super) fn data(pods: u64) -> Data {
+    answered(&node::documents(pods))
+}
+
+fn answered(documents: &[(&str, u16, Value)]) -> Data {
     let body = |path: &str| {
         let (_, _, body) = documents.iter().find(|(known, ..)| *known == path).expect(path);
         serde_json::to_vec(body).expect("JSON")
@@ -84,6 +93,21 @@ fn nodes_of_each_size_on_screens_of_each_size() {
     }
 }
 
+/// The page shows a part of such a frame, with `...` for what is left out.
+#[test]
+fn the_page_on_commands_shows_a_real_frame() {
+    let page = include_str!("../../../../docs/commands.md");
+    let (_, rest) = page.split_once("```console\nnode-1  sandprobe").expect("an example");
+    let (example, _) = rest.split_once("\n```").expect("its end");
+    let data = data(5);
+    let frame = frame(&view(Some(&data)), USUAL, &[]);
+    let mut lines = frame.lines().map(str::trim_end);
+    let example = format!("node-1  sandprobe{example}");
+    for line in example.lines().filter(|line| *line != "...") {
+        assert!(lines.any(|drawn| drawn == line), "{line:?} is not there, or not in this order:\n{frame}");
+    }
+}
+
 #[test]
 fn each_pane_has_the_whole_screen() {
     let data = data(300);
@@ -108,7 +132,7 @@ fn each_row_is_explained() {
 #[test]
 fn rows_are_filtered_sorted_and_closed_ones_added() {
     let data = data(300);
-    let filter = [typed("/10.88.1.3"), vec![KeyCode::Enter]].concat();
+    let filter = [typed("/10.88.0.13"), vec![KeyCode::Enter]].concat();
     check("filtered", &view(Some(&data)), USUAL, &filter);
     check("filtered-away", &view(Some(&data)), USUAL, &typed("/nothing like it"));
     check("newest-with-closed", &view(Some(&data)), USUAL, &typed("as"));
@@ -124,6 +148,7 @@ fn an_agent_that_is_away_leaves_its_data() {
     let away = Connection::Away { time: Duration::from_secs(83), why };
     let shown = View { connection: away, ..view(Some(&data)) };
     check("away-80x24", &shown, USUAL, &[]);
+    check("away-40x10", &shown, (40, 10), &[]);
     let silent = View { connection: Connection::Silent(Duration::from_secs(4)), ..view(Some(&data)) };
     check("silent-80x24", &silent, USUAL, &[]);
     let nothing = frame(&view(None), USUAL, &[]);
@@ -151,6 +176,33 @@ fn no_size_is_too_small_to_say_so() {
             assert_eq!(frame.lines().count(), usize::from(height));
         }
     }
+}
+
+#[test]
+fn nothing_is_wrong_only_if_all_is_seen() {
+    let seen = |signal: &Value| signal["mechanism"].is_string();
+    let told = |are_seen: bool, losses: Value, reasons: Value| {
+        let mut documents = node::documents(0);
+        let (.., doctor) =
+            documents.iter_mut().find(|(path, ..)| *path == "/v1/doctor").expect("it is asked");
+        if are_seen {
+            doctor["signals"].as_array_mut().expect("a list").retain(seen);
+        }
+        (doctor["agent"]["losses"], doctor["agent"]["reasons"]) = (losses, reasons);
+        let data = answered(&documents);
+        let tables = view(Some(&data)).tables(&Ui::default());
+        tables[Pane::Findings.place()].empty.clone()
+    };
+    let (none, not_all) = (json!({}), "nothing was found, but not all can be seen: ");
+    assert_eq!(told(true, none.clone(), json!([])), "nothing is wrong");
+    assert_eq!(told(false, none.clone(), json!([])), format!("{not_all}listening not seen"));
+    let lost = |n: &str| json!({ "lifecycle_ring": n });
+    assert_eq!(told(true, lost("1"), json!([])), format!("{not_all}1 record lost"));
+    assert_eq!(told(false, lost("3"), json!([])), format!("{not_all}listening not seen, 3 records lost"));
+    assert_eq!(
+        told(false, none, json!(["listening is not seen"])),
+        format!("{not_all}listening is not seen")
+    );
 }
 
 /// What a pod is called stands there in letters, and does nothing.
@@ -240,15 +292,36 @@ fn what_goes_on_gets_older_without_a_new_state() {
     assert!(frame.contains("44.16 s"), "the image: {frame}");
 }
 
-/// An answer for a node with 300 pods is drawn in far less time than passes between two.
+/// An answer for a node with 300 pods and 10,000 findings is drawn in less time than passes between two, whatever its
+/// order. The bounds are for a build without optimization on a slow machine that does much else.
 #[test]
 fn a_full_node_is_drawn_at_once() {
-    let data = data(300);
-    let begun = Instant::now();
-    for _ in 0..10 {
-        frame(&view(Some(&data)), WIDE, &[]);
+    let mut data = data(300);
+    let findings = &mut Arc::get_mut(&mut data.state).expect("nobody else has it").snapshot.findings;
+    let is_of_report =
+        |it: &&Finding| it.pod.as_ref().is_some_and(|pod| pod.name.as_deref() == Some("report"));
+    let incident: Vec<Finding> = findings.iter().filter(is_of_report).cloned().collect();
+    assert_eq!(incident.len(), 3, "effects below their causes");
+    for n in 0_u64.. {
+        if findings.len() >= 10_000 {
+            break;
+        }
+        findings.extend(incident.iter().cloned().map(|it| Finding {
+            key: Key::parse(&format!("{}/{n}", it.key)).expect("a key"),
+            since: Timestamp(it.since.0 - n),
+            sandboxes: ContainerId::parse(&format!("{n:064x}")).into_iter().collect(),
+            ..it
+        }));
     }
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let view = view(Some(&data));
+    for presses in 0..Pane::Findings.orders().len() {
+        let begun = Instant::now();
+        let shown = frame(&view, WIDE, &vec![KeyCode::Char('s'); presses]);
+        assert!(shown.contains(" of 10001"), "{shown}");
+        // Each key is drawn twice: the rows are made for the key and for the frame.
+        let frames = u32::try_from(1 + 2 * presses).expect("few");
+        assert!(begun.elapsed() / frames < Duration::from_secs(2), "{presses}: {:?}", begun.elapsed());
+    }
 }
 
 /// This test is started a second time, in a terminal, to panic there.

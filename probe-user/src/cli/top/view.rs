@@ -6,6 +6,8 @@ mod panes;
 mod theme;
 mod wrap;
 
+use std::borrow::Cow;
+
 use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Line};
 
 pub(super) use self::theme::Theme;
@@ -36,7 +38,11 @@ impl View<'_> {
     pub(super) fn draw(&self, ui: &mut Ui, screen: Rect, buffer: &mut Buffer) {
         let tables = self.tables(ui);
         let wanted = Pane::ALL.map(|pane| tables[pane.place()].rows.len());
-        let Some(layout) = layout(screen, ui.focus, ui.is_zoomed, wanted) else {
+        let why = match &self.connection {
+            Connection::Away { why, .. } => wrapped(&escaped(why), usize::from(screen.width)).len(),
+            Connection::Well | Connection::Silent(_) => 0,
+        };
+        let Some(layout) = layout(screen, ui.focus, ui.is_zoomed, why, wanted) else {
             return too_small(screen, buffer);
         };
         ui.settle(&tables, &layout);
@@ -47,10 +53,19 @@ impl View<'_> {
             for pane in Pane::ALL {
                 panes::draw(self.theme, ui, pane, &tables[pane.place()], layout.panes[pane.place()], buffer);
             }
-            let said = ui.selected(&tables).map(|row| row.said.as_str()).unwrap_or_default();
-            paragraph(said, layout.said, buffer);
+            paragraph(&self.said(ui, &tables), layout.said, buffer);
         }
         help::keys(self.theme, ui, layout.keys, buffer);
+    }
+
+    /// What is said of the selected row; while the agent is away, why it is: the header has no room for that.
+    fn said<'t>(&'t self, ui: &Ui, tables: &'t Tables) -> Cow<'t, str> {
+        match &self.connection {
+            Connection::Away { why, .. } => escaped(why),
+            Connection::Well | Connection::Silent(_) => {
+                Cow::Borrowed(ui.selected(tables).map(|row| row.said.as_str()).unwrap_or_default())
+            }
+        }
     }
 
     /// A heading, and below it as much of the text as there is room for.

@@ -60,7 +60,7 @@ fn row(it: &Pool) -> Row {
         unless_none(it.leaked, Tone::Bad),
         cell(it.free.to_string(), Tone::Plain),
         cell(format!("{percent}%"), taken),
-        cell(bar(percent), taken),
+        cell(bar(it), taken),
     ];
     let said = format!(
         "{} {}: {} of {} addresses are free; {} in use, {} to be cleaned up, {} perhaps leaked, {} leaked",
@@ -69,7 +69,31 @@ fn row(it: &Pool) -> Row {
     Row::new(id(it), cells, said)
 }
 
-fn bar(percent: u64) -> String {
-    let full = usize::try_from(percent).unwrap_or(100) * BAR / 100;
-    format!("[{}{}]", "|".repeat(full), " ".repeat(BAR - full.min(BAR)))
+/// Of what is taken at all, at least one mark stands there.
+fn bar(it: &Pool) -> String {
+    let percent = usize::try_from(it.percent()).unwrap_or(100);
+    let full = (percent * BAR / 100).max(usize::from(it.taken() > 0));
+    format!("[{:BAR$}]", "|".repeat(full))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bar;
+    use crate::cli::top::model::Pool;
+
+    #[test]
+    fn a_bar_is_empty_only_if_nothing_is_taken() {
+        let of = |free| {
+            let pool = serde_json::json!({
+                "network": "n", "subnet": "s", "size": 1000, "in_use": 1000 - free, "pending_cleanup": 0,
+                "leak_candidate": 0, "leaked": 0, "free": free,
+            });
+            bar(&serde_json::from_value::<Pool>(pool).expect("a pool"))
+        };
+        let bars = [1000, 999, 870, 500, 1, 0].map(of);
+        assert_eq!(
+            bars,
+            ["[        ]", "[|       ]", "[|       ]", "[||||    ]", "[||||||| ]", "[||||||||]"]
+        );
+    }
 }

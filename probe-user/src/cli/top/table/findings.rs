@@ -7,7 +7,7 @@ use crate::{
     cli::{
         finding::list::{Listed, because, listed, row},
         top::{
-            model::Data,
+            model::{Data, Doctor},
             query::{Pane, Query},
         },
     },
@@ -17,7 +17,11 @@ use crate::{
         finding::{Severity, Stage},
         time::Timestamp,
     },
-    sink::{escape::short_key, phase::pod, select::sort_incidents},
+    sink::{
+        escape::{escaped, short_key},
+        phase::pod,
+        select::sort_incidents,
+    },
 };
 
 const COLUMNS: &[Column] = &[
@@ -44,15 +48,15 @@ pub(super) fn table(data: &Data, query: &Query) -> Table {
         }
         // In any other order an effect does not stand below its cause.
         order => {
-            let each = snapshot.findings.iter().filter(|it| keeps(it));
-            for finding in each {
-                let alone = all.iter().flat_map(|incident| listed(incident, |it| it.key == finding.key));
-                rows.extend(alone.map(|it| (finding, row_of(&it, data))));
+            let members = all.iter().flat_map(|incident| &incident.members);
+            for member in members.filter(|it| keeps(it.finding)) {
+                rows.push((member.finding, row_of(&Listed::alone(member), data)));
             }
             if order == "newest" {
-                rows.sort_by_key(|(it, _)| (Reverse(it.since), it.key.clone()));
+                rows.sort_by_key(|(it, _)| (Reverse(it.since), &it.key));
             } else {
-                rows.sort_by_key(|(it, _)| (it.pod.as_ref().map_or_else(String::new, pod), it.key.clone()));
+                let pod = |it: &Finding| it.pod.as_ref().map(pod).unwrap_or_default();
+                rows.sort_by_cached_key(|(it, _)| (pod(it), &it.key));
             }
         }
     }
@@ -66,15 +70,31 @@ pub(super) fn table(data: &Data, query: &Query) -> Table {
     }
 }
 
-/// That nothing was found says something only if everything is seen.
+/// That nothing was found says something only if everything is seen, and was seen.
 fn nothing(data: &Data) -> String {
-    match data.doctor.agent.reasons.first() {
-        None => "nothing is wrong".to_owned(),
-        Some(reason) => format!("nothing was found, but not all can be seen: {reason}"),
+    let Doctor { agent, signals, .. } = &data.doctor;
+    let unseen: Vec<&str> =
+        signals.iter().filter(|it| it.mechanism.is_none()).map(|it| it.signal.as_str()).collect();
+    let lost = agent.lost();
+    let mut why = agent.reasons.iter().take(1).cloned().collect::<Vec<_>>();
+    // The reason may be such a signal.
+    if why.is_empty() && !unseen.is_empty() {
+        why.push(format!("{} not seen", unseen.join(", ")));
     }
+    if lost > 0 {
+        why.push(format!("{lost} {} lost", if lost == 1 { "record" } else { "records" }));
+    }
+    if why.is_empty() {
+        return "nothing is wrong".to_owned();
+    }
+    escaped(&format!("nothing was found, but not all can be seen: {}", why.join(", "))).into_owned()
 }
 
 fn matches(it: &Finding, query: &Query) -> bool {
+    if query.filter.is_empty() {
+        // Nothing has to be put into words.
+        return true;
+    }
     let pod = it.pod.as_ref().map(pod).unwrap_or_default();
     let summary = it.kind.explain().summary();
     query.matches([it.key.as_str(), it.kind.into_str(), it.severity.into_str(), &pod, &summary])

@@ -9,6 +9,8 @@ const MS: u64 = 1_000_000;
 const BOOT_WALL: u64 = 1_795_564_800 * SECOND;
 /// What a pod can be called by who wants to harm.
 const HOSTILE: &str = "evil\u{1b}[2J\u{202e}\n";
+/// The leaked addresses of a node with many pods, beside that of a small one.
+const MANY_LEAKS: u64 = 40;
 
 /// Each path with the answer's status and body.
 pub(crate) fn documents(pods: u64) -> Vec<(&'static str, u16, Value)> {
@@ -74,32 +76,81 @@ fn doctor() -> Value {
     with(head(1), document)
 }
 
+/// The finding of a pool is critical if no address is free.
 fn verdict(pods: u64) -> Value {
-    let (status, message) = match pods {
-        0 => ("ok", "no critical finding is confirmed"),
-        _ => ("not_ok", "1 critical finding: podnet is nearly out of addresses"),
+    let (status, reasons, message) = match pools_of(pods).iter().any(|it| it.free() == 0) {
+        false => ("ok", json!([]), "no critical finding is confirmed"),
+        true => ("not_ok", json!(["PoolExhaustion"]), "critical: PoolExhaustion"),
     };
-    json!({ "schema": 1, "node": "node-1", "status": status, "reasons": [], "message": message })
+    json!({ "schema": 1, "node": "node-1", "status": status, "reasons": reasons, "message": message })
+}
+
+#[derive(Clone, Copy)]
+struct Pool {
+    network: &'static str,
+    subnet: &'static str,
+    first: &'static str,
+    last: &'static str,
+    size: u64,
+    in_use: u64,
+    pending: u64,
+    candidates: u64,
+    leaked: u64,
+}
+
+impl Pool {
+    fn free(&self) -> u64 {
+        self.size - self.in_use - self.pending - self.candidates - self.leaked
+    }
+}
+
+/// All pods but the one without a sandbox have an address.
+fn pools_of(pods: u64) -> Vec<Pool> {
+    let small = Pool {
+        network: "podnet",
+        subnet: "10.88.0.0/28",
+        first: "10.88.0.2",
+        last: "10.88.0.14",
+        size: 13,
+        in_use: pods + 2,
+        pending: 4,
+        candidates: 1,
+        leaked: 1,
+    };
+    match pods {
+        0 => vec![],
+        1..100 => vec![small],
+        _ => {
+            let (subnet, last, in_use) = ("10.88.0.0/24", "10.88.0.254", 207);
+            let leaked = small.leaked + MANY_LEAKS;
+            let none = Pool { pending: 0, candidates: 0, leaked: 0, ..small };
+            let rest = pods + 2 - in_use;
+            vec![
+                Pool { network: "storage", subnet: "fd00:10:244::/120", size: 253, in_use: 12, ..none },
+                Pool { subnet, last, size: 253, in_use, leaked, ..small },
+                Pool { network: "batch", subnet: "10.89.0.0/24", size: 253, in_use: rest, ..none },
+            ]
+        }
+    }
 }
 
 fn pools(pods: u64) -> Value {
-    let pool = |network: &str, subnet: &str, in_use: u64, leaked: u64| {
-        json!({
-            "network": network, "subnet": subnet, "size": 253, "in_use": in_use, "pending_cleanup": 2,
-            "leak_candidate": 1, "leaked": leaked, "free": 253 - in_use - leaked - 3,
+    let pools: Vec<Value> = pools_of(pods)
+        .iter()
+        .map(|it| {
+            json!({
+                "network": it.network, "subnet": it.subnet, "size": it.size, "in_use": it.in_use,
+                "pending_cleanup": it.pending, "leak_candidate": it.candidates, "leaked": it.leaked, "free": it.free(),
+            })
         })
+        .collect();
+    let of_podnet = |count: fn(&Pool) -> u64| -> u64 {
+        pools_of(pods).iter().filter(|it| it.network == "podnet").map(count).sum()
     };
-    let pools = match pods {
-        0 => vec![],
-        1..100 => vec![pool("podnet", "10.88.0.0/24", pods + 3, 2)],
-        _ => vec![
-            pool("storage", "fd00:10:244::/120", 12, 0),
-            pool("podnet", "10.88.0.0/24", 204, 40),
-            pool("podnet", "10.88.1.0/24", 96, 9),
-        ],
-    };
-    let balance = json!([{ "plugin": "bridge", "network": "podnet", "added": 4100, "released": 3790,
-        "released_without_netns": 2, "live": 304, "ended": 0, "unreleased": 6, "unknown": 0 }]);
+    let (live, unreleased, released) = (of_podnet(|it| it.in_use), of_podnet(|it| it.leaked), 3_790);
+    let balance = json!([{ "plugin": "bridge", "network": "podnet", "added": released + live + unreleased,
+        "released": released, "released_without_netns": 2, "live": live, "ended": 0, "unreleased": unreleased,
+        "unknown": 0 }]);
     with(head(1), json!({ "pools": pools, "balance": balance }))
 }
 
@@ -215,6 +266,15 @@ fn leaked(address: &str, severity: &str, stage: &str, of: &Of<'_>) -> Value {
     finding("leaked_address", detail, &format!("podnet/{address}"), severity, stage, of)
 }
 
+fn exhausted(it: &Pool, of: &Of<'_>) -> Value {
+    let detail = json!({
+        "network": it.network, "subnet": it.subnet, "size": it.size, "used": it.in_use + it.pending + it.candidates,
+        "leaked": it.leaked, "free": it.free(), "runs_out_in_ns": null,
+    });
+    let range = format!("{}/{}-{}", it.network, it.first, it.last);
+    finding("pool_exhaustion", detail, &range, "critical", "confirmed", of)
+}
+
 fn findings(pods: u64) -> Vec<Value> {
     if pods == 0 {
         return Vec::new();
@@ -222,15 +282,14 @@ fn findings(pods: u64) -> Vec<Value> {
     let sandbox = id(77);
     let report = Of { pod: name("default", "report", 77), sandbox: &sandbox, age: 75 };
     let nowhere = Of { pod: Value::Null, sandbox: "", age: 3_723 };
-    let pool = json!({ "network": "podnet", "subnet": "10.88.0.0/24", "size": 253, "used": 206, "leaked": 40, "free": 6,
-        "runs_out_in_ns": "5400000000000" });
     let failing = json!({ "plugin": "bridge", "command": "ADD", "attempts": 41, "pods": 3, "wasted_ns": "205000000000",
         "exit_code": 1,
         "message": { "text": "failed to allocate for range 0: no IP addresses available", "source": "journal" } });
     let blind = json!({ "what": "signal", "name": "listening", "weaker": ["stuck_start"] });
     let hostile = Of { pod: name(HOSTILE, HOSTILE, 13), sandbox: &id(13), age: NOW / SECOND };
-    let mut all = vec![
-        finding("pool_exhaustion", pool, "podnet/10.88.0.0-24", "critical", "confirmed", &nowhere),
+    let full = pools_of(pods).into_iter().filter(|it| it.free() == 0);
+    let mut all: Vec<Value> = full.map(|it| exhausted(&it, &nowhere)).collect();
+    all.extend([
         finding("cni_failing", failing, "bridge", "warning", "confirmed", &Of { age: 41, ..nowhere }),
         leaked("10.88.0.4", "warning", "confirmed", &report),
         finding(
@@ -259,16 +318,16 @@ fn findings(pods: u64) -> Vec<Value> {
             &Of { pod: Value::Null, sandbox: "", age: 9 },
         ),
         leaked(
-            "10.88.0.200",
+            "10.88.0.12",
             "warning",
             "closed",
             &Of { pod: name("shop", &web(2), 2), sandbox: &id(2), age: 600 },
         ),
-    ];
+    ]);
     if pods > 99 {
-        all.extend((0..40).map(|n| {
+        all.extend((0..MANY_LEAKS).map(|n| {
             let of = Of { pod: name("shop", &web(n), n), sandbox: &id(n), age: 90 + n * 61 };
-            leaked(&format!("10.88.1.{n}"), "warning", "confirmed", &of)
+            leaked(&format!("10.88.0.{}", 100 + n), "warning", "confirmed", &of)
         }));
     }
     all

@@ -41,7 +41,8 @@ pub(super) fn keys(theme: Theme, ui: &Ui, area: Rect, buffer: &mut Buffer) {
             None => {
                 let order = ui.query.order(ui.focus);
                 let pause = if ui.is_paused { "go on" } else { "pause" };
-                let keys = format!("? help Tab pane z zoom Enter explain p {pause} s by {order} / filter");
+                let keys =
+                    format!("? help Tab pane z zoom Enter explain p {pause} s order: {order} / filter");
                 if filter.is_empty() {
                     format!("q quit {keys}")
                 } else {

@@ -26,7 +26,8 @@ pub(super) fn draw(theme: Theme, ui: &Ui, pane: Pane, table: &Table, area: Rect,
     let widths = widths(table, width);
     let (selected, top) = ui.cursor(pane);
     let style = if is_focused { theme.focused() } else { theme.unfocused() };
-    bar(&heading(pane, table, &widths), style, Rect { height: 1, ..area }, buffer);
+    let range = range(top, usize::from(area.height - 1), table.rows.len());
+    bar(&heading(pane, table, &widths, &range, width), style, Rect { height: 1, ..area }, buffer);
     let rows = table.rows.iter().enumerate().skip(top);
     for ((place, row), y) in rows.zip(area.y + 1..area.bottom()) {
         let line = Rect { y, height: 1, ..area };
@@ -40,8 +41,19 @@ pub(super) fn draw(theme: Theme, ui: &Ui, pane: Pane, table: &Table, area: Rect,
     }
 }
 
-/// The pane's number, name and count, and behind it the titles of those columns for which that leaves room.
-fn heading(pane: Pane, table: &Table, widths: &[usize]) -> String {
+/// Which rows are shown: `1-4 of 8`; empty if all are.
+fn range(top: usize, height: usize, count: usize) -> String {
+    if count <= height {
+        String::new()
+    } else {
+        format!("{}-{} of {count}", top + 1, (top + height).min(count))
+    }
+}
+
+/// The pane's number, name and count; behind it the titles of those columns for which that leaves room; on the right which
+/// rows are shown.
+fn heading(pane: Pane, table: &Table, widths: &[usize], range: &str, width: usize) -> String {
+    let room = if range.is_empty() { width } else { width.saturating_sub(range.len() + GAP) };
     let mut heading = format!("{} {} {}", pane.place() + 1, pane.title(), table.count);
     let mut column = 0;
     let columns = if table.rows.is_empty() { &[] } else { table.columns };
@@ -49,13 +61,16 @@ fn heading(pane: Pane, table: &Table, widths: &[usize]) -> String {
         let right = if *kind == ColumnKind::Numbers { width.saturating_sub(title.len()) } else { 0 };
         let begin = column + right;
         let used = heading.chars().count();
-        if begin > used && *width > 0 {
+        if begin > used && *width > 0 && begin + title.len() <= room {
             heading.extend(std::iter::repeat_n(' ', begin - used));
             heading.push_str(title);
         }
         column += width + GAP;
     }
-    heading
+    if range.is_empty() {
+        return heading;
+    }
+    format!("{:room$}{:GAP$}{range}", cut(&heading, room), "")
 }
 
 fn cells(
