@@ -27,8 +27,6 @@ const TOKEN: &str = "the-token-of-the-service-account";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     Well,
-    /// As one that is overloaded: 503.
-    Overloaded,
     /// It takes requests and never answers.
     Hangs,
     /// Nobody may do anything.
@@ -159,7 +157,6 @@ impl Shared {
         let mut state = self.state();
         let answer = match state.mood {
             Mood::Hangs => return None,
-            Mood::Overloaded => refused(503, "ServiceUnavailable", "overloaded"),
             mood => self.ask(&mut state, mood, request).unwrap_or_else(|answer| answer),
         };
         state.answered.push(format!("{} {} {}", request.method, request.path, answer.status));

@@ -130,7 +130,7 @@ fn the_cluster_hears_of_a_finding_once_whatever_becomes_of_the_agents() -> Resul
 #[test]
 fn an_api_server_in_trouble_keeps_nothing_waiting() -> Result<()> {
     let _shared = Shared::start()?;
-    for mood in [Mood::Overloaded, Mood::Forbids, Mood::Hangs] {
+    for mood in [Mood::Forbids, Mood::Hangs] {
         let scene = Scene::new()?;
         let agent = scene.agent("none")?;
         condition(&scene.server, "True")?;
