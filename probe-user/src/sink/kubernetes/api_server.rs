@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time;
 
-use super::stats::{KubernetesStats, Resource};
+use super::stats::{KubernetesStats, Outcome, Resource};
 
 /// How long a request may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,6 +39,16 @@ pub(super) enum Failure {
     /// The API server cannot be reached, or has trouble of its own.
     #[error("{0}")]
     Away(String),
+}
+
+impl Failure {
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Exists | Self::Gone => Outcome::Gone,
+            Self::Invalid(_) | Self::Refused(_) => Outcome::Refused,
+            Self::Away(_) => Outcome::Failed,
+        }
+    }
 }
 
 /// What is read of the object that the API server answers with.
@@ -120,7 +130,7 @@ impl ApiServer {
         request: Result<Request<Vec<u8>>, request::Error>,
     ) -> Result<Answer, Failure> {
         let answer = self.answer(request).await;
-        self.stats.count(resource, &answer);
+        self.stats.count(resource, answer.as_ref().err().map_or(Outcome::Done, Failure::outcome));
         answer
     }
 

@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use strum::{IntoStaticStr, VariantArray};
 
-use super::api_server::Failure;
-
 /// What is written to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -34,13 +32,7 @@ pub(crate) struct KubernetesStats {
 }
 
 impl KubernetesStats {
-    pub(super) fn count<T>(&self, resource: Resource, answer: &Result<T, Failure>) {
-        let outcome = match answer {
-            Ok(_) => Outcome::Done,
-            Err(Failure::Exists | Failure::Gone) => Outcome::Gone,
-            Err(Failure::Invalid(_) | Failure::Refused(_)) => Outcome::Refused,
-            Err(Failure::Away(_)) => Outcome::Failed,
-        };
+    pub(super) fn count(&self, resource: Resource, outcome: Outcome) {
         self.requests[resource as usize][outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
