@@ -13,6 +13,7 @@ mod event;
 mod link;
 mod plan;
 mod stats;
+mod text;
 
 use std::{collections::VecDeque, io, num::NonZero, sync::Arc, thread, time::Duration};
 

@@ -8,7 +8,10 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use super::plan::{Deed, Object, Step, Subject};
+use super::{
+    plan::{Deed, Object, Step, Subject},
+    text::cut,
+};
 use crate::model::hash::fnv;
 
 /// Where Events of nodes are, as those of the kubelet.
@@ -108,10 +111,6 @@ fn text(step: &Step) -> String {
         Deed::Begin | Deed::Again { .. } => cut(&step.text, LONGEST).to_owned(),
         Deed::End => cut(&format!("over: {}", step.text), LONGEST).to_owned(),
     }
-}
-
-fn cut(text: &str, longest: usize) -> &str {
-    &text[..text.floor_char_boundary(longest)]
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ use crate::{
     sink::Label,
 };
 
-fn finding(severity: Severity, stage: Stage) -> Finding {
+/// A finding of this severity and stage.
+pub(in crate::sink) fn finding(severity: Severity, stage: Stage) -> Finding {
     let address = "10.0.0.7".parse().expect("an address");
     Finding {
         key: Key::parse("duplicate_address/net/10.0.0.7").expect("a key"),

@@ -12,6 +12,7 @@ use crate::model::{
     id::{ContainerId, PodUid},
     time::Timestamp,
 };
+use crate::sink::verdict;
 
 /// Of the look.
 const NOW: Timestamp = Timestamp(4_000_000_000_000);
@@ -22,22 +23,16 @@ fn finding(kind: Kind, name: &str, pod: Option<&str>) -> Finding {
     Finding {
         key: Key::parse(&format!("{}/{name}", kind.into_str())).expect("a key"),
         kind,
-        severity: Severity::Warning,
-        stage: Stage::Confirmed,
         since: at,
         opened_at: at,
         confirmed_at: Some(at),
-        closed_at: None,
         pod: pod.map(|name| PodName {
             namespace: Some("shop".to_owned()),
             name: Some(name.to_owned()),
             uid: PodUid::parse("de300000-0000-4000-8000-000000000001"),
         }),
         sandboxes: vec![ContainerId::parse(name).expect("an id")],
-        gapped: false,
-        evidence: Vec::new(),
-        programs: Vec::new(),
-        runtimes: Vec::new(),
+        ..verdict::tests::finding(Severity::Warning, Stage::Confirmed)
     }
 }
 
