@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::{CLOSED, Deed, Ledger, ON_NODE, ON_POD, Object, Plan, Step};
-use crate::model::{
-    change::Finding,
-    fact::PodName,
-    finding::{Duplicate, DuplicateSandbox, Key, Kind, OutOfOrder, Severity, Stage, TeardownOutOfOrder},
-    id::{ContainerId, PodUid},
-    time::Timestamp,
+use crate::{
+    model::{
+        change::Finding,
+        fact::PodName,
+        finding::{Duplicate, DuplicateSandbox, Key, Kind, OutOfOrder, Severity, Stage, TeardownOutOfOrder},
+        id::{ContainerId, PodUid},
+        time::Timestamp,
+    },
+    sink::verdict,
 };
-use crate::sink::verdict;
 
 /// Of the look.
 const NOW: Timestamp = Timestamp(4_000_000_000_000);
