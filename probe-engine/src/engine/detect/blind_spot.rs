@@ -1,7 +1,7 @@
 //! **Rule:** the agent cannot see something on which verdicts depend: a kernel signal that no mechanism reports;
 //! records that were lost in the last ten minutes; a store, a runtime's records or a file of libcni's cache that could
 //! not be read; a runtime that does not answer over CRI; a file at which reading hangs; network namespaces of which the listing was incomplete; a kubelet that
-//! was not found although there are pods.
+//! was not found although there are pods; or so many findings are open that further ones are left out.
 //!
 //! Not flagged: a signal that is seen by a worse mechanism than the best one (`doctor` says what that costs); a signal
 //! without any report of how it is seen, as in a scan, which has no hooks; a store or a runtime that does not exist;
@@ -9,7 +9,7 @@
 //! libcni's cache that could not be read once, since libcni may have been writing it; a kubelet that restarts; a node
 //! without pods of a kubelet.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
@@ -101,6 +101,18 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let spot = Blind::Runtime { place: None };
         found.push(detection(&["runtime"], spot, &weaker, Severity::Info, at, ctx.after(at, READ)));
     }
+}
+
+/// That so many findings of these kinds are left out, because too many are open.
+pub(super) fn left_out(kinds: &BTreeMap<FindingKind, u64>, now: Timestamp) -> Detection {
+    let spot = Blind::LeftOut { count: kinds.values().sum() };
+    let weaker: Vec<FindingKind> = kinds.keys().copied().collect();
+    let it = detection(&[], spot, &weaker, Severity::Warning, now, Verdict::Confirmed);
+    Detection { key: left_out_key(), ..it }
+}
+
+pub(super) fn left_out_key() -> Key {
+    Key::new(FindingKind::BlindSpot.into(), &["left_out"])
 }
 
 /// The runtimes that do not answer.
@@ -244,6 +256,8 @@ impl Explain for BlindSpot {
             Blind::Cri { socket } => format!("the runtime at {} does not answer", escaped(socket)),
             Blind::File { path } => format!("reading {} hangs", escaped(path)),
             Blind::Listing { list } => format!("{} cannot be listed whole", plural(*list)),
+            Blind::LeftOut { count: 1 } => "too many findings are open, and 1 more is left out".to_owned(),
+            Blind::LeftOut { count } => format!("too many findings are open, and {count} more are left out"),
             Blind::NoAgent => "for some time no agent ran".to_owned(),
             Blind::Kubelet => "there are pods, and no kubelet was found".to_owned(),
             Blind::CniCache { path, count: 1 } => {
@@ -267,7 +281,7 @@ impl Explain for BlindSpot {
     }
 
     fn forget_numbers(&mut self) {
-        if let Blind::Lost { count } = &mut self.spot {
+        if let Blind::Lost { count } | Blind::LeftOut { count } = &mut self.spot {
             *count = 0;
         }
     }

@@ -99,7 +99,9 @@ impl FindingTracker {
         held.iter()
             .filter_map(|held| held.what.finding())
             .for_each(|it| self.judge.finding_changed((&it.kind).into()));
-        let due = self.judge.due_at().map(|at| at.max(now + self.period()));
+        // What was left out comes in as soon as there is room.
+        let room_at = self.findings.has_room_again().then_some(now);
+        let due = self.judge.due_at().into_iter().chain(room_at).min().map(|at| at.max(now + self.period()));
         self.looks = LookTimes { last: now, due };
         #[cfg(test)]
         if self.findings.looks < SURE || self.findings.looks.is_multiple_of(SURE) {
@@ -125,6 +127,8 @@ impl FindingTracker {
         for detection in found.into_iter().flat_map(|(_, all)| all) {
             anew.entry(detection.key.clone()).or_insert(detection);
         }
+        // This one is of the tracker itself.
+        anew.extend(self.findings.of_left_out(now).map(|it| (it.key.clone(), it)));
         let mut differences = Vec::new();
         for (key, it) in &anew {
             match self.findings.get(key).filter(|known| known.stage != Stage::Closed) {

@@ -6,7 +6,7 @@ use std::{
     mem,
 };
 
-use super::{Detection, Found, Verdict};
+use super::{Detection, Found, Verdict, blind_spot};
 use crate::{
     engine::{
         held::{Held, Subject, Wait},
@@ -15,13 +15,16 @@ use crate::{
     model::{
         change::{ChangeKind, Evidence, EvidenceEvent, Finding},
         fact::Origin,
-        finding::{Key, Revision, Stage},
+        finding::{FindingKind, Key, Revision, Stage},
         time::Timestamp,
     },
 };
 
-/// At most this many findings are open. Further ones are not reported.
+/// At most this many findings are open. Further ones are left out, and counted.
 const OPEN: usize = 10_000;
+/// So many findings of each kind may be open however many there are of others, so that thousands of one kind do not hide
+/// what is worse.
+const OF_EACH_KIND: usize = 100;
 /// At most this many closed findings are kept. If there are more, the first to close are forgotten.
 const CLOSED: usize = 1000;
 /// The open and the closed findings.
@@ -33,8 +36,10 @@ pub(super) struct Findings {
     /// The closed findings, sorted by the time at which they closed.
     closed: BTreeSet<(Timestamp, Key)>,
     pub(super) revision: Revision,
-    /// The last look did not report a detection, because too many findings were open.
-    pub(super) is_full: bool,
+    /// How many findings of each kind are open.
+    open: BTreeMap<FindingKind, usize>,
+    /// How many detections of each kind the last look did not report, because too many findings were open.
+    left_out: BTreeMap<FindingKind, u64>,
 }
 
 #[derive(Debug)]
@@ -59,8 +64,9 @@ impl Findings {
     }
 
     pub(super) fn restore(&mut self, finding: Finding) {
-        if let Some(at) = finding.closed_at {
-            self.closed.insert((at, finding.key.clone()));
+        match finding.closed_at {
+            Some(at) => _ = self.closed.insert((at, finding.key.clone())),
+            None => *self.open.entry((&finding.kind).into()).or_default() += 1,
         }
         self.rows.insert(finding.key.clone(), Row { finding, detected: 0 });
     }
@@ -70,7 +76,7 @@ impl Findings {
     pub(super) fn update(&mut self, world: &World, found: Vec<Found>, now: Timestamp) -> Vec<Held> {
         let mut events = Vec::new();
         self.looks += 1;
-        self.is_full = false;
+        self.left_out.clear();
         // If two detections have the same key, the first counts.
         let mut untold = BTreeSet::new();
         let mut kinds: Vec<&'static str> = Vec::new();
@@ -79,13 +85,22 @@ impl Findings {
             for detection in detections {
                 if !self.is_known(&detection) && !untold.contains(&detection.key) {
                     if self.is_unreported(&detection) {
-                        self.is_full |= self.number() >= OPEN;
+                        if !is_early(&detection) {
+                            *self.left_out.entry(kind).or_default() += 1;
+                        }
                         untold.insert(detection.key);
                     } else {
                         self.detected(world, detection, now, &mut events);
                     }
                 }
             }
+        }
+        if let Some(it) = self.of_left_out(now) {
+            if !self.is_known(&it) {
+                self.detected(world, it, now, &mut events);
+            }
+        } else {
+            self.close(&blind_spot::left_out_key(), now, &mut events);
         }
         kinds.sort_unstable();
         let over: Vec<Key> = kinds.into_iter().flat_map(|kind| self.not_detected(kind)).cloned().collect();
@@ -128,12 +143,27 @@ impl Findings {
 
     /// Whether the detection has no open finding and opens none now.
     pub(super) fn is_unreported(&self, it: &Detection) -> bool {
-        let is_early = matches!(
-            it.verdict,
-            Verdict::Watched { .. } | Verdict::Unsure | Verdict::Unverified | Verdict::Unlisted
-        );
         let is_new = self.get(&it.key).is_none_or(|known| known.stage == Stage::Closed);
-        is_new && (is_early || self.number() >= OPEN)
+        is_new && (is_early(it) || !self.has_room((&it.kind).into()))
+    }
+
+    fn has_room(&self, kind: FindingKind) -> bool {
+        self.number() < OPEN || self.open.get(&kind).is_none_or(|open| *open < OF_EACH_KIND)
+    }
+
+    /// The last look left out detections.
+    pub(super) fn is_full(&self) -> bool {
+        !self.left_out.is_empty()
+    }
+
+    /// Detections were left out for which there is room now.
+    pub(super) fn has_room_again(&self) -> bool {
+        self.left_out.keys().any(|kind| self.has_room(*kind))
+    }
+
+    /// That detections are left out is a finding, which always has room.
+    pub(super) fn of_left_out(&self, now: Timestamp) -> Option<Detection> {
+        self.is_full().then(|| blind_spot::left_out(&self.left_out, now))
     }
 
     /// Opens a finding, or updates an open one.
@@ -169,6 +199,9 @@ impl Findings {
             key: it.key,
         };
         world.learn_versions(&mut finding.programs);
+        if is_new {
+            *self.open.entry((&finding.kind).into()).or_default() += 1;
+        }
         if known.as_ref().is_none_or(|known| known.stage != stage) {
             self.count_change();
         } else if known.as_ref().is_some_and(|known| !means_same(known, &finding)) {
@@ -192,6 +225,12 @@ impl Findings {
 
     fn close(&mut self, key: &Key, now: Timestamp, events: &mut Vec<Held>) {
         let Some(Row { finding, .. }) = self.rows.get_mut(key) else { return };
+        if finding.stage == Stage::Closed {
+            return;
+        }
+        if let Some(open) = self.open.get_mut(&FindingKind::from(&finding.kind)) {
+            *open = open.saturating_sub(1);
+        }
         finding.stage = Stage::Closed;
         finding.closed_at = Some(now);
         events.push(held(finding.clone(), now, ChangeKind::FindingClosed));
@@ -223,6 +262,11 @@ impl Findings {
         }
         self.count_change();
     }
+}
+
+/// Whether a detection is too early for a finding.
+fn is_early(it: &Detection) -> bool {
+    matches!(it.verdict, Verdict::Watched { .. } | Verdict::Unsure | Verdict::Unverified | Verdict::Unlisted)
 }
 
 /// Whether a detection says exactly what an open finding says.
@@ -280,4 +324,90 @@ fn evidence(finding: &Finding, world: &World) -> Vec<Evidence> {
     let mut all: Vec<Evidence> = rows.flat_map(of_row).collect();
     all.sort_by_key(|it| it.event.at);
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Detection, FindingKind, Findings, Found, OF_EACH_KIND, OPEN, Verdict};
+    use crate::{
+        engine::world::World,
+        model::{
+            finding::{Blind, BlindSpot, CniQueue, Key, Kind, Severity},
+            time::Timestamp,
+        },
+    };
+
+    fn detection(kind: Kind, number: usize) -> Detection {
+        Detection {
+            key: Key::new(kind.into_str(), &[&format!("{number:05}")]),
+            kind,
+            severity: Severity::Warning,
+            since: Timestamp(1),
+            pod: None,
+            sandboxes: Vec::new(),
+            gapped: false,
+            verdict: Verdict::Confirmed,
+        }
+    }
+
+    fn files(count: usize) -> Found {
+        let spot = |number: usize| Blind::File { path: number.to_string() };
+        let kind = |number| Kind::from(BlindSpot { spot: spot(number), weaker: Vec::new() });
+        (FindingKind::BlindSpot, (0..count).map(|number| detection(kind(number), number)).collect())
+    }
+
+    fn queues(count: usize) -> Found {
+        let kind =
+            Kind::from(CniQueue { waiting: 20, oldest: Duration::from_secs(1), plugin: "bridge".to_owned() });
+        (FindingKind::CniQueue, (0..count).map(|number| detection(kind.clone(), number)).collect())
+    }
+
+    /// How many findings of these kinds are open, and what is told of those that are left out.
+    fn seen(findings: &Findings) -> (usize, usize, Option<(u64, Vec<FindingKind>)>) {
+        let (mut files, mut queues, mut told) = (0, 0, None);
+        for it in findings.open() {
+            if let Kind::BlindSpot(BlindSpot { spot: Blind::LeftOut { count }, weaker }) = &it.kind {
+                told = Some((*count, weaker.clone()));
+            } else if matches!(it.kind, Kind::CniQueue(_)) {
+                queues += 1;
+            } else {
+                files += 1;
+            }
+        }
+        (files, queues, told)
+    }
+
+    #[test]
+    fn thousands_of_one_kind_leave_room_for_others_and_what_is_left_out_is_told() {
+        let (world, mut findings) = (World::default(), Findings::default());
+        let mut look = |at: u64, found: Vec<Found>| {
+            let events = findings.update(&world, found, Timestamp(at));
+            (events.len(), seen(&findings), findings.has_room_again())
+        };
+        let (_, all, _) = look(1, vec![files(OPEN)]);
+        assert_eq!(all, (OPEN, 0, None), "just enough");
+        let queue = FindingKind::CniQueue;
+        let file = FindingKind::BlindSpot;
+        let (_, all, _) = look(2, vec![files(OPEN + 7), queues(1)]);
+        assert_eq!(all, (OPEN, 1, Some((7, vec![file]))), "another kind comes in");
+        let (events, all, _) = look(3, vec![files(OPEN + 7), queues(OF_EACH_KIND + 2)]);
+        assert_eq!(all, (OPEN, OF_EACH_KIND, Some((9, vec![queue, file]))), "so many of it");
+        assert_eq!(events, 2 * (OF_EACH_KIND - 1), "nothing is told twice");
+        // As after a restart: what is open counts.
+        let mut restored = Findings::default();
+        findings.iter().cloned().for_each(|it| restored.restore(it));
+        let events = restored.update(&world, vec![files(OPEN + 7), queues(OF_EACH_KIND + 2)], Timestamp(3));
+        assert_eq!((events.len(), seen(&restored)), (0, seen(&findings)));
+        let mut look = |at: u64, found: Vec<Found>| {
+            let events = findings.update(&world, found, Timestamp(at));
+            (events.len(), seen(&findings), findings.has_room_again())
+        };
+        // Those that close make room, which the next look fills.
+        let (_, all, room) = look(4, vec![files(OPEN - 500), queues(OF_EACH_KIND + 2)]);
+        assert_eq!((all, room), ((OPEN - 500, OF_EACH_KIND, Some((2, vec![queue]))), true));
+        let (_, all, room) = look(5, vec![files(OPEN - 500), queues(OF_EACH_KIND + 2)]);
+        assert_eq!((all, room), ((OPEN - 500, OF_EACH_KIND + 2, None), false), "all are told");
+    }
 }

@@ -131,7 +131,7 @@ impl Judge {
             marks,
         };
         self.node = Some((node, cleanup));
-        let was_full = it.findings.is_some_and(|findings| findings.is_full);
+        let was_full = it.findings.is_some_and(|findings| findings.is_full());
         // How detections are put together depends on the open findings and on the time.
         let mut due = mem::take(&mut self.changed_kinds);
         due.extend(self.due_at.iter().filter(|(_, at)| **at <= it.now).map(|(kind, _)| *kind));

@@ -17,6 +17,8 @@ pub enum Blind {
     Signal { signal: Signal },
     /// Records were lost.
     Lost { count: u64 },
+    /// Too many findings are open, so this many more are left out.
+    LeftOut { count: u64 },
     /// For some time no agent ran.
     NoAgent,
     /// A store could not be read whole.
@@ -57,7 +59,7 @@ impl From<Blind> for BlindJson {
         let what = spot.into_str().to_owned();
         let (name, count) = match spot {
             Blind::Signal { signal } => (Some(signal.to_string()), None),
-            Blind::Lost { count } => (None, Some(Decimal(count))),
+            Blind::Lost { count } | Blind::LeftOut { count } => (None, Some(Decimal(count))),
             Blind::Runtime { place } => (place, None),
             Blind::CniCache { path, count } => (Some(path), Some(Decimal(count))),
             Blind::Store { path } | Blind::File { path } | Blind::Cri { socket: path } => (Some(path), None),
@@ -76,6 +78,7 @@ impl TryFrom<BlindJson> for Blind {
         let spot = match (what.as_str(), name.clone()) {
             ("signal", Some(name)) => name.parse().ok().map(|signal| Self::Signal { signal }),
             ("lost", _) => Some(Self::Lost { count }),
+            ("left_out", _) => Some(Self::LeftOut { count }),
             ("store", Some(path)) => Some(Self::Store { path }),
             ("runtime", place) => Some(Self::Runtime { place }),
             ("cri", Some(socket)) => Some(Self::Cri { socket }),
