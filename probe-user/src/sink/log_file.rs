@@ -9,6 +9,7 @@
 use std::{
     borrow::Cow,
     ffi::OsString,
+    fmt::Display,
     fs::{self, File, OpenOptions, Permissions, TryLockError},
     io::{self, Read, Seek as _, SeekFrom, Write},
     mem,
@@ -17,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::unistd::geteuid;
 use tracing::warn;
 
 /// How often the file is looked for under its name, while lines come.
@@ -92,36 +94,57 @@ impl LogFile {
         fs::remove_file(&renamed)
     }
 
-    /// Renames what a killed agent left half renamed, and removes more than is to be kept.
+    /// Removes more than is to be kept.
     fn tidy(&self) -> io::Result<()> {
-        if self.numbered(0).exists() {
-            self.shift()?;
-        }
         for number in self.rotation.keep + 1.. {
-            match fs::remove_file(self.numbered(number)) {
+            let path = self.numbered(number);
+            match fs::remove_file(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-                done => done?,
+                Err(error) => {
+                    return Err(io::Error::other(format!("cannot remove {}: {error}", path.display())));
+                }
+                Ok(()) => {}
             }
         }
         Ok(())
     }
 
-    /// Renames the file and those before it, and begins a new one. If the file itself cannot be renamed, no other is.
+    /// Renames the file and those before it, and begins a new one: all of them, or none.
     fn rotate(&mut self) -> io::Result<()> {
-        fs::rename(&self.path, self.numbered(0))?;
-        self.shift()?;
-        self.begin()
-    }
-
-    /// `FILE.0`, which is the file for a moment, becomes `FILE.1`. Those before it make room, up to the first number that is
-    /// free.
-    fn shift(&self) -> io::Result<()> {
         let keep = self.rotation.keep;
         if keep == 0 {
-            return fs::remove_file(self.numbered(0));
+            fs::remove_file(&self.path)?;
+            return self.begin();
         }
-        let last = (1..keep).find(|number| !self.numbered(*number).exists()).unwrap_or(keep);
-        (0..last).rev().try_for_each(|number| fs::rename(self.numbered(number), self.numbered(number + 1)))
+        let mut moved = Vec::new();
+        if let Err(error) = self.shift(&mut moved) {
+            // The last one that was renamed left its name free for the one before.
+            let undone = moved.iter().rev().try_for_each(|(from, to)| fs::rename(to, from));
+            return Err(undone.err().unwrap_or(error));
+        }
+        self.begin()?;
+        // If it stays, the next one replaces it.
+        fs::remove_file(self.numbered(keep + 1)).or_else(ignore_absence).ok();
+        Ok(())
+    }
+
+    /// Renames the file to `FILE.1`. Those before it make room, up to the first number that is free; the oldest one is kept
+    /// until all are renamed. `moved` has what was renamed, in this order.
+    fn shift(&self, moved: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
+        let keep = self.rotation.keep;
+        let is_free = |number: &u32| fs::symlink_metadata(self.numbered(*number)).is_err();
+        let free = (1..=keep).find(is_free).unwrap_or(keep + 1);
+        for number in (1..=free).rev() {
+            let from = if number == 1 { self.path.clone() } else { self.numbered(number - 1) };
+            let to = self.numbered(number);
+            let blame = |why: &dyn Display| io::Error::other(format!("{}: {why}", from.display()));
+            if !fs::symlink_metadata(&from).map_err(|error| blame(&error))?.is_file() {
+                return Err(blame(&"it is no plain file"));
+            }
+            fs::rename(&from, &to).map_err(|error| blame(&error))?;
+            moved.push((from, to));
+        }
+        Ok(())
     }
 
     /// Begins the file, or goes on in one that somebody has put there.
@@ -231,7 +254,20 @@ fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(MODE).custom_flags(flags);
     let file = options.open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no plain file")) }
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is no plain file"));
+    }
+    refuse_foreign(about.uid(), geteuid().as_raw())?;
+    Ok(file)
+}
+
+/// The owner of a file could read what is written, whatever the mode is.
+fn refuse_foreign(owner: u32, user: u32) -> io::Result<()> {
+    if owner == user {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("it belongs to the user {owner}, who could read it: remove or rename it")))
 }
 
 fn ignore_absence(error: io::Error) -> io::Result<()> {
@@ -262,12 +298,14 @@ mod tests {
     use std::{
         fs::{self, Permissions},
         io::Write as _,
-        os::unix::fs::PermissionsExt as _,
+        os::unix::fs::{PermissionsExt as _, chown},
         path::{Path, PathBuf},
         time::Instant,
     };
 
-    use super::{LogFile, Rotation};
+    use nix::unistd::geteuid;
+
+    use super::{LogFile, Rotation, refuse_foreign};
 
     const ROTATION: Rotation = Rotation { size: 100, keep: 3 };
 
@@ -354,28 +392,46 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("readable"), "c\n");
     }
 
+    /// A directory where each of the files is to go, in turn.
     #[test]
     fn a_file_that_cannot_be_renamed_grows_and_the_older_ones_stay() {
-        let folder = tempfile::tempdir().expect("a directory");
-        let path = folder.path().join("events");
-        let mut file = open(&path);
-        let older = [1, 2, 3].map(|number| folder.path().join(format!("events.{number}")));
-        older.iter().for_each(|file| fs::write(file, file.to_str().expect("text")).expect("written"));
-        fs::create_dir(folder.path().join("events.0")).expect("a directory in its way");
-        let line = "x".repeat(29) + "\n";
-        for _ in 0..20 {
-            file.write_all(line.as_bytes()).expect("written");
+        for obstacle in 1..=4 {
+            let folder = tempfile::tempdir().expect("a directory");
+            let path = folder.path().join("events");
+            let mut file = open(&path);
+            let named = |number: u32| folder.path().join(format!("events.{number}"));
+            let older: Vec<u32> = (1..=3).filter(|number| *number != obstacle).collect();
+            let kept = |number: u32| fs::read_to_string(named(number)).ok();
+            older.iter().for_each(|number| fs::write(named(*number), number.to_string()).expect("written"));
+            fs::create_dir(named(obstacle)).expect("a directory in its way");
+            let mut told = String::new();
+            let mut write = |count: usize| {
+                for _ in 0..count {
+                    let line = format!("{:029}\n", told.len());
+                    file.write_all(line.as_bytes()).expect("written");
+                    told += &line;
+                }
+                (told.clone(), file.warned)
+            };
+            let (told, warned) = write(20);
+            assert!(warned, "{obstacle}: nothing is said");
+            assert_eq!(fs::read_to_string(&path).expect("readable"), told, "{obstacle}: a line is gone");
+            for number in &older {
+                assert_eq!(kept(*number), Some(number.to_string()), "{obstacle}");
+            }
+            fs::remove_dir(named(obstacle)).expect("removed");
+            let (told, warned) = write(3);
+            assert!(!warned, "{obstacle}: it does not heal");
+            let now = fs::read_to_string(&path).expect("readable");
+            let before = kept(1).expect("it is renamed");
+            assert!(now.len() < 200 && told == before + &now, "{obstacle}: it is begun anew");
+            let first_free = if obstacle == 4 { 3 } else { obstacle };
+            let moved: Vec<Option<String>> = (2..=first_free).map(kept).collect();
+            let expected: Vec<Option<String>> =
+                (1..first_free).map(|number| Some(number.to_string())).collect();
+            assert_eq!(moved, expected, "{obstacle}");
+            assert_eq!(kept(4), None, "{obstacle}: one too many is kept");
         }
-        assert_eq!(fs::read_to_string(&path).expect("readable"), line.repeat(20));
-        for file in &older {
-            assert_eq!(fs::read_to_string(file).expect("readable"), file.to_str().expect("text"));
-        }
-        fs::remove_dir(folder.path().join("events.0")).expect("removed");
-        for _ in 0..8 {
-            file.write_all(line.as_bytes()).expect("written");
-        }
-        assert!(fs::read_to_string(&path).expect("readable").len() < 200, "it is begun anew");
-        assert_eq!(fs::read_to_string(&older[2]).expect("readable"), older[0].to_str().expect("text"));
     }
 
     /// A line that was cut by a full disk is written whole where the file is begun anew.
@@ -406,11 +462,11 @@ mod tests {
         assert_eq!(refused, "another agent writes it");
         drop(first);
         let older = |number: u32| folder.path().join(format!("events.{number}"));
-        (0..=6).for_each(|number| fs::write(older(number), number.to_string()).expect("written"));
+        (1..=6).for_each(|number| fs::write(older(number), number.to_string()).expect("written"));
         fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("changed");
         open(&path).try_rights().expect("root's");
         let kept: Vec<_> = (0..=7).map(|number| fs::read_to_string(older(number)).ok()).collect();
-        let expected = [None, Some("0"), Some("1"), Some("2"), None, None, None, None];
+        let expected = [None, Some("1"), Some("2"), Some("3"), None, None, None, None];
         assert_eq!(kept, expected.map(|text| text.map(str::to_owned)));
         let mode = fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!((mode & 0o777, fs::read_dir(folder.path()).expect("readable").count()), (0o600, 4));
@@ -426,5 +482,22 @@ mod tests {
         std::os::unix::fs::symlink(folder.path().join("target"), &link).expect("a link");
         refused(&link);
         assert!(!folder.path().join("target").exists());
+    }
+    #[test]
+    fn a_file_of_another_user_is_refused() {
+        refuse_foreign(7, 7).expect("its own");
+        let why = refuse_foreign(7, 0).expect_err("refused").to_string();
+        assert!(why.starts_with("it belongs to the user 7, who could read it"), "{why}");
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("events");
+        fs::write(&path, "a\n").expect("written");
+        let given = chown(&path, Some(65534), None);
+        assert_eq!(given.is_ok(), geteuid().is_root(), "only root gives files away");
+        let opened = LogFile::open(&path, ROTATION).map(drop).map_err(|why| why.to_string());
+        assert_eq!(
+            opened.err(),
+            given.ok().and_then(|()| refuse_foreign(65534, 0).err()).map(|why| why.to_string())
+        );
+        assert_eq!(fs::read_to_string(&path).expect("readable"), "a\n", "it is left as it was");
     }
 }
