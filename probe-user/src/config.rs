@@ -5,8 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, Read as _},
+    io,
     net::SocketAddr,
     path::{Path, PathBuf},
     str::FromStr,
@@ -18,14 +17,13 @@ use serde::{Deserialize, Deserializer, de};
 use crate::{
     duration::duration,
     engine::Limits,
+    given,
     model::recovery::{Recovered, Rules},
     source::backfill::store::Declared,
 };
 
 /// How many boots the history keeps by default.
 const BOOTS: usize = 50;
-/// The longest file that is read, bytes.
-const LONGEST: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -129,8 +127,6 @@ pub(crate) struct IpamStore {
 pub(crate) enum ConfigError {
     #[error("cannot read the configuration {path}: {why}; correct --config or make it readable", path = path.display())]
     Unreadable { path: PathBuf, why: io::Error },
-    #[error("configuration {path} is larger than {LONGEST} bytes: it is none of sandprobe's", path = path.display())]
-    TooLarge { path: PathBuf },
     #[error("configuration {path}{at}: {why}; see docs/configuration.md", path = path.display())]
     Wrong { path: PathBuf, at: String, why: String },
     #[error("IPAM store {dir:?} is no absolute path: give it as it is seen on the node, from / on")]
@@ -141,13 +137,8 @@ impl Config {
     /// Reads the file; without one, all settings have their defaults.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, ConfigError> {
         let Some(path) = path else { return Ok(Self::default()) };
-        let mut bytes = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes))
-            .map_err(|why| ConfigError::Unreadable { path: path.to_owned(), why })?;
-        if bytes.len() as u64 > LONGEST {
-            return Err(ConfigError::TooLarge { path: path.to_owned() });
-        }
+        let bytes =
+            given::read(path).map_err(|why| ConfigError::Unreadable { path: path.to_owned(), why })?;
         Self::parse(&bytes).map_err(|(at, why)| ConfigError::Wrong { path: path.to_owned(), at, why })
     }
 

@@ -14,6 +14,8 @@ pub mod source;
 
 mod duration;
 #[cfg(feature = "live")]
+mod given;
+#[cfg(feature = "live")]
 mod grpc;
 mod replay;
 mod size;

@@ -1,11 +1,13 @@
-//! Certificates in PEM files.
+//! Certificates and keys in PEM files.
 
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
-use rustls::pki_types::{CertificateDer, pem, pem::PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _};
+
+use crate::given;
 
 /// A file that does not have what it should.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +23,10 @@ pub(crate) fn certificates(
     what: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, Unreadable> {
-    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+    let read = || {
+        CertificateDer::pem_slice_iter(&given::read(path).map_err(pem::Error::Io)?)
+            .collect::<Result<Vec<_>, _>>()
+    };
     match read() {
         Ok(found) if found.is_empty() => Err(Unreadable::new(what, path, &pem::Error::NoItemsFound)),
         Ok(found) => Ok(found),
@@ -29,8 +34,15 @@ pub(crate) fn certificates(
     }
 }
 
+/// The private key of a file.
+pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Unreadable> {
+    let read = given::read(path).map_err(pem::Error::Io);
+    read.and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes))
+        .map_err(|why| Unreadable::new("a private key", path, &why))
+}
+
 impl Unreadable {
-    pub(crate) fn new(what: &'static str, path: &Path, why: &pem::Error) -> Self {
+    fn new(what: &'static str, path: &Path, why: &pem::Error) -> Self {
         let why = match why {
             pem::Error::Io(why) => why.to_string(),
             pem::Error::NoItemsFound => io::Error::other("there is none in it").to_string(),

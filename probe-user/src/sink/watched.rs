@@ -3,7 +3,9 @@
 //! The kubelet replaces all files of a Secret at once, by a symbolic link to their directory; other programs write one file
 //! after the other. So the contents are compared, not the modification times.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
+
+use crate::given;
 
 /// How often the files are compared. The kubelet itself takes a minute to update them.
 pub(crate) const EVERY: Duration = Duration::from_secs(10);
@@ -58,6 +60,6 @@ impl Watched {
     }
 
     fn contents(&self) -> Contents {
-        self.paths.iter().map(|path| fs::read(path).ok()).collect()
+        self.paths.iter().map(|path| given::read(path).ok()).collect()
     }
 }

@@ -2,7 +2,7 @@
 //! when they change.
 
 use std::{
-    fmt, fs, io,
+    fmt, io,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
     thread,
@@ -16,9 +16,12 @@ use super::{
     header::{self, Headers},
     target::{Protocol, Target},
 };
-use crate::sink::{
-    pem::{Unreadable, certificates},
-    watched::{EVERY, Watched},
+use crate::{
+    given,
+    sink::{
+        pem::{Unreadable, certificates},
+        watched::{EVERY, Watched},
+    },
 };
 
 /// The files, and the headers that the environment has.
@@ -127,7 +130,7 @@ impl Current {
 
 fn read_headers(path: &Path) -> Result<Headers, CredentialsError> {
     let text =
-        fs::read_to_string(path).map_err(|why| CredentialsError::NoHeaders { path: path.to_owned(), why })?;
+        given::read_text(path).map_err(|why| CredentialsError::NoHeaders { path: path.to_owned(), why })?;
     header::in_file(&text).map_err(|why| CredentialsError::Header { path: path.to_owned(), why })
 }
 

@@ -3,7 +3,6 @@
 //! takes a new configuration, but does not watch files.)
 
 use std::{
-    fs,
     path::PathBuf,
     sync::{
         Arc,
@@ -19,9 +18,12 @@ use super::{
     guard::Token,
     tls::{self, Tls},
 };
-use crate::sink::{
-    metrics::agent_stats::ServerFiles,
-    watched::{EVERY, Watched},
+use crate::{
+    given,
+    sink::{
+        metrics::agent_stats::ServerFiles,
+        watched::{EVERY, Watched},
+    },
 };
 
 /// Makes the thread compare the files now.
@@ -112,7 +114,7 @@ fn take(tls: Option<&(tls::Paths, Tls)>, token: Option<&(PathBuf, Token)>) -> Re
     let fresh = fresh.transpose().map_err(|why| why.to_string())?;
     if let Some((path, token)) = token {
         let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-        let text = fs::read_to_string(path).map_err(|why| named(&why))?;
+        let text = given::read_text(path).map_err(|why| named(&why))?;
         token.replace(&text).map_err(|why| named(&why))?;
     }
     if let (Some(fresh), Some((_, tls))) = (fresh, tls) {

@@ -8,17 +8,12 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use rustls::{
-    RootCertStore, ServerConfig,
-    crypto::ring,
-    pki_types::{PrivateKeyDer, pem::PemObject as _},
-    server::WebPkiClientVerifier,
-};
+use rustls::{RootCertStore, ServerConfig, crypto::ring, server::WebPkiClientVerifier};
 use tokio_rustls::TlsAcceptor;
 
 use crate::sink::{
     metrics::agent_stats::Expiry,
-    pem::{Unreadable, certificates},
+    pem::{Unreadable, certificates, private_key},
 };
 
 /// The paths of the PEM files.
@@ -135,8 +130,7 @@ pub(crate) fn load(files: Files<'_>) -> Result<Loaded, TlsError> {
     let chain = certificates("a certificate", files.certificate)?;
     // The chain is valid until the first of its certificates expires.
     let expires = chain.iter().filter_map(|certificate| validity::expires(certificate)).min();
-    let key = PrivateKeyDer::from_pem_file(files.key)
-        .map_err(|why| Unreadable::new("a private key", files.key, &why))?;
+    let key = private_key(files.key)?;
     let mut config = builder.with_single_cert(chain, key).map_err(|why| unusable(&why))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Loaded { acceptor: TlsAcceptor::from(Arc::new(config)), expires })

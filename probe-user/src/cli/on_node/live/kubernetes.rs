@@ -15,6 +15,7 @@ use tokio::runtime;
 
 use crate::{
     confine::{Confinement, Remote, role::Role},
+    given,
     sink::{
         kubernetes::{CONDITION, Exporter, KubernetesStats, Settings},
         loop_queue,
@@ -82,6 +83,7 @@ fn no_pod(why: &InClusterError) -> anyhow::Error {
 async fn outside(file: &Path) -> anyhow::Result<Config> {
     let read = async {
         // Files that it names are beside it, and are looked for from wherever a thread is.
+        given::read(file)?;
         let kubeconfig = Kubeconfig::read_from(path::absolute(file)?)?;
         let authority = authority(&kubeconfig);
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

@@ -19,6 +19,7 @@ use crate::{
     },
     config::{Config, Listen},
     confine::{Confinement, role::Role},
+    given,
     recording::{Header, history::History},
     session::Session,
     sink::{
@@ -160,7 +161,7 @@ fn pick<'a>(typed: &'a Option<PathBuf>, configured: &'a Option<PathBuf>) -> Opti
 
 fn token(path: &Path) -> anyhow::Result<Token> {
     let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read the token in {}", path.display()))?;
+        given::read_text(path).with_context(|| format!("cannot read the token in {}", path.display()))?;
     let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
     if mode & 0o007 != 0 {
         say(&format!("{} can be read by everybody: chmod 600 it", path.display()));

@@ -1,0 +1,66 @@
+//! Reads the files that the user names for settings and secrets.
+//!
+//! **Invariant:** whatever is at the path, reading it ends soon and takes little memory.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+/// The longest file that is read, bytes. All certificate authorities of a system take less.
+pub(crate) const LONGEST: u64 = 1 << 20;
+
+/// Reads the whole file, which must be a plain one. A symbolic link to one is fine: the files of a Secret are such links.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a fifo would wait until somebody writes to it.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no plain file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// The same as text.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|_not_utf8| io::Error::other("it is no text in UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    use nix::{sys::stat::Mode, unistd::mkfifo};
+
+    use super::{LONGEST, read, read_text};
+
+    #[test]
+    fn only_plain_files_of_a_fair_size_are_read() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("token"), "abc\n").expect("a file");
+        symlink("token", at("link")).expect("a link");
+        assert_eq!(read_text(&at("link")).expect("a plain file behind it"), "abc\n");
+        mkfifo(&at("fifo"), Mode::S_IRWXU).expect("a fifo");
+        fs::write(at("long"), vec![b'#'; usize::try_from(LONGEST).expect("small") + 1]).expect("a file");
+        fs::write(at("bytes"), [0xff]).expect("a file");
+        let plain = "it is no plain file";
+        for (path, told) in [
+            (Path::new("/dev/zero"), plain),
+            (&at("fifo"), plain),
+            (folder.path(), plain),
+            (&at("long"), "it is longer than 1048576 bytes"),
+            (&at("bytes"), "it is no text in UTF-8"),
+        ] {
+            let why = read_text(path).expect_err("it is none").to_string();
+            assert_eq!(why, told, "{}", path.display());
+        }
+        assert_eq!(read(&at("bytes")).expect("a plain file"), [0xff]);
+    }
+}
