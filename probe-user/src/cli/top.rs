@@ -42,6 +42,7 @@ use self::{
     model::Data,
     poll::{Order, Poller, SHORTEST},
     screen::{Screen, give_back_keys},
+    table::KeptTables,
     ui::{Act, Ui},
     view::{Theme, View},
 };
@@ -148,7 +149,7 @@ impl Top {
 fn printed(view: &View<'_>, ui: &mut Ui, width: u16, height: u16) -> String {
     let screen = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(screen);
-    view.draw(ui, screen, &mut buffer);
+    view.draw(&view.tables(ui), ui, screen, &mut buffer);
     let mut text = String::new();
     for y in 0..height {
         let mut line = String::new();
@@ -173,10 +174,11 @@ fn follow(
 ) -> anyhow::Result<()> {
     let theme = Theme { color: output::style().color };
     let mut ui = Ui::default();
+    let mut tables = KeptTables::default();
     loop {
         let connection = link.connection(ui.is_paused, Instant::now());
         let view = View { data: link.data.as_ref(), connection, theme };
-        screen.draw(&view, &mut ui)?;
+        screen.draw(&view, tables.of(view.data, &ui.query), &mut ui)?;
         // All that has come meanwhile is one frame.
         let mut next = match messages.recv_timeout(TICK) {
             Ok(message) => Some(message),
@@ -191,11 +193,12 @@ fn follow(
                 Message::Answer(_) if ui.is_paused => Act::Nothing,
                 Message::Answer(answer) => {
                     link.hear(answer, Instant::now());
+                    tables.forget();
                     Act::Nothing
                 }
                 Message::Terminal(Event::Key(key)) if key.kind != KeyEventKind::Release => {
-                    let view = View { data: link.data.as_ref(), connection: Connection::Well, theme };
-                    ui.key(key, &view.tables(&ui))
+                    let shown = tables.of(link.data.as_ref(), &ui.query);
+                    ui.key(key, shown)
                 }
                 Message::Terminal(_) => Act::Nothing,
             };

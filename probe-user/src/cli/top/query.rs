@@ -42,7 +42,7 @@ impl Pane {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) filter: String,
     /// Findings that have come right too.

@@ -20,7 +20,7 @@ use ratatui::{
     },
 };
 
-use super::{ui::Ui, view::View};
+use super::{table::Tables, ui::Ui, view::View};
 
 /// A frame is written at once: over ssh nobody sees half of it.
 const FRAME: usize = 64 << 10;
@@ -62,8 +62,8 @@ impl Screen {
         self.terminal.resize(size.into())
     }
 
-    pub(super) fn draw(&mut self, view: &View<'_>, ui: &mut Ui) -> anyhow::Result<()> {
-        let drawn = self.terminal.draw(|frame| view.draw(ui, frame.area(), frame.buffer_mut()));
+    pub(super) fn draw(&mut self, view: &View<'_>, tables: &Tables, ui: &mut Ui) -> anyhow::Result<()> {
+        let drawn = self.terminal.draw(|frame| view.draw(tables, ui, frame.area(), frame.buffer_mut()));
         drawn.map(drop).context("cannot write to the terminal")
     }
 

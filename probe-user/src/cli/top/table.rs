@@ -71,6 +71,24 @@ pub(super) struct Table {
 /// The panes in their order.
 pub(super) type Tables = [Table; Pane::COUNT];
 
+/// The tables of the latest data. They are made anew only when their data or the query changes: a held key has to cost
+/// nothing, however many rows there are.
+#[derive(Default)]
+pub(super) struct KeptTables(Option<(Query, Tables)>);
+
+impl KeptTables {
+    pub(super) fn of(&mut self, data: Option<&Data>, query: &Query) -> &Tables {
+        let kept = self.0.take().filter(|(of, _)| of == query);
+        let kept = kept.unwrap_or_else(|| (query.clone(), tables(data, query)));
+        &self.0.insert(kept).1
+    }
+
+    /// There is other data.
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
 pub(super) fn tables(data: Option<&Data>, query: &Query) -> Tables {
     Pane::ALL.map(|pane| {
         let mut table = match (data, pane) {

@@ -24,6 +24,7 @@ use super::{
     model::{Data, PodList, State},
     printed,
     query::Pane,
+    table::KeptTables,
     ui::{Act, Ui},
     view::{Theme, View},
 };
@@ -106,6 +107,28 @@ fn the_page_on_commands_shows_a_real_frame() {
     for line in example.lines().filter(|line| *line != "...") {
         assert!(lines.any(|drawn| drawn == line), "{line:?} is not there, or not in this order:\n{frame}");
     }
+}
+
+/// With thousands of findings, making the tables takes longer than a held key waits.
+#[test]
+fn keys_that_change_no_row_make_no_table() {
+    let data = data(300);
+    let (mut ui, mut kept) = (Ui::default(), KeptTables::default());
+    let place = |kept: &mut KeptTables, ui: &mut Ui, key: char| {
+        let tables = kept.of(Some(&data), &ui.query);
+        assert_eq!(ui.key(KeyEvent::from(KeyCode::Char(key)), tables), Act::Nothing);
+        kept.of(Some(&data), &ui.query)[0].rows.as_ptr()
+    };
+    let first = kept.of(Some(&data), &ui.query)[0].rows.as_ptr();
+    for key in ['j', 'G', 'k', '2', 'z', '1'] {
+        assert_eq!(place(&mut kept, &mut ui, key), first, "{key}");
+    }
+    assert_ne!(place(&mut kept, &mut ui, 'a'), first, "closed findings are rows too");
+    let count = |kept: &mut KeptTables, data: &Data, ui: &Ui| kept.of(Some(data), &ui.query)[0].rows.len();
+    let many = count(&mut kept, &data, &ui);
+    kept.forget();
+    let few = self::data(0);
+    assert!(count(&mut kept, &few, &ui) < many, "other data is shown");
 }
 
 #[test]
@@ -264,7 +287,9 @@ fn colors_are_used_only_if_they_are_wanted() {
     for color in [true, false] {
         let mut terminal = Terminal::new(TestBackend::new(USUAL.0, USUAL.1)).expect("a terminal");
         let view = View { theme: Theme { color }, ..view(Some(&data)) };
-        let drawn = terminal.draw(|frame| view.draw(&mut Ui::default(), frame.area(), frame.buffer_mut()));
+        let mut ui = Ui::default();
+        let tables = view.tables(&ui);
+        let drawn = terminal.draw(|frame| view.draw(&tables, &mut ui, frame.area(), frame.buffer_mut()));
         let cells = &drawn.expect("a frame").buffer.content;
         let is_colored = cells.iter().any(|cell| (cell.fg, cell.bg) != (Color::Reset, Color::Reset));
         assert_eq!(is_colored, color);

@@ -35,8 +35,8 @@ impl View<'_> {
         tables(self.data, &ui.query)
     }
 
-    pub(super) fn draw(&self, ui: &mut Ui, screen: Rect, buffer: &mut Buffer) {
-        let tables = self.tables(ui);
+    /// Draws the tables of this data and of what the keys have chosen.
+    pub(super) fn draw(&self, tables: &Tables, ui: &mut Ui, screen: Rect, buffer: &mut Buffer) {
         let wanted = Pane::ALL.map(|pane| tables[pane.place()].rows.len());
         let why = match &self.connection {
             Connection::Away { why, .. } => wrapped(&escaped(why), usize::from(screen.width)).len(),
@@ -45,7 +45,7 @@ impl View<'_> {
         let Some(layout) = layout(screen, ui.focus, ui.is_zoomed, why, wanted) else {
             return too_small(screen, buffer);
         };
-        ui.settle(&tables, &layout);
+        ui.settle(tables, &layout);
         header::draw(self, ui, layout.header, buffer);
         if ui.overlay.is_some() {
             self.overlay(ui, &layout, buffer);
@@ -53,7 +53,7 @@ impl View<'_> {
             for pane in Pane::ALL {
                 panes::draw(self.theme, ui, pane, &tables[pane.place()], layout.panes[pane.place()], buffer);
             }
-            paragraph(&self.said(ui, &tables), layout.said, buffer);
+            paragraph(&self.said(ui, tables), layout.said, buffer);
         }
         help::keys(self.theme, ui, layout.keys, buffer);
     }
