@@ -12,8 +12,8 @@ pub(crate) const KUBERNETES_REQUESTS: Family = counter(
 pub(crate) const KUBERNETES_WAITING: Family = gauge(
     "sandprobe_kubernetes_events_waiting",
     &[],
-    "Findings without an Event because there are many: at most ten Events a minute are begun, and ten of a kind stand on the node \
-     at one time.",
+    "Findings without an Event because there are many (at most ten Events a minute are begun, and ten of a kind stand on the node \
+     at one time), or because the API server is away.",
 );
 pub(crate) const OTLP_EXPORTED: Family = counter(
     "sandprobe_otlp_exported_total",
