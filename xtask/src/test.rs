@@ -10,6 +10,7 @@ mod prometheus;
 mod report;
 mod step;
 
+use crate::arch::Arch;
 use crate::program;
 use crate::setup::{self, Level};
 use anyhow::Result;
@@ -73,8 +74,8 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
                 .attempt("setup", || {
                     [Level::Node, Level::Browser, Level::Prometheus].into_iter().try_for_each(setup::ensure)
                 })
-                .and_then(|()| tier.attempt("build", program::build))
-                .and_then(|()| tier.attempt("build tests", program::build_tests));
+                .and_then(|()| tier.attempt("build", || program::build(Arch::ours()?)))
+                .and_then(|()| tier.attempt("build tests", || program::build_tests(Arch::ours()?)));
             if built.is_some() {
                 native::tier(tier, depth.soak);
             }
