@@ -18,6 +18,8 @@ pub(super) enum Pods {
     None,
     Pairs,
     Matrix,
+    /// Of the matrix that machine alone.
+    Aarch64,
 }
 
 /// A kernel and its runtime. The init also decides on the cgroup driver.
@@ -191,8 +193,12 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
             let with_systemd = PAIRS.into_iter().filter(|machine| machine.init == Init::Systemd);
             Kernel::ALL.into_iter().flat_map(all).chain(with_systemd).collect()
         }
+        Pods::Aarch64 => Vec::new(),
     };
-    if matches!(pods, Pods::Matrix) && !Arch::Aarch64.is_ours() && has_programs(tier, Arch::Aarch64) {
+    if matches!(pods, Pods::Matrix | Pods::Aarch64)
+        && !Arch::Aarch64.is_ours()
+        && has_programs(tier, Arch::Aarch64)
+    {
         machines.push(AARCH64);
     }
     let xtask = match env::current_exe() {
@@ -245,7 +251,7 @@ fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
     let is_matrix = match pods {
         Pods::None => return vec![saved("", &first)],
         Pods::Pairs => false,
-        Pods::Matrix => true,
+        Pods::Matrix | Pods::Aarch64 => true,
     };
     first.push(PODS);
     let mut runs = vec![saved("", &first)];
