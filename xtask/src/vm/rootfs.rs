@@ -20,12 +20,8 @@ const SUITE: &str = "trixie";
 const PACKAGES: &str = "busybox-static,iproute2,iptables,kmod,libseccomp2,mount,procps,systemd,util-linux";
 /// Files that a VM does not need; more than half of the packages' content.
 const LEFT_OUT: [&str; 3] = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*"];
-/// What a node needs of the packages' own scripts, which this machine cannot run for another architecture: there,
-/// packages are only unpacked. systemd needs more of them.
-const UNCONFIGURED: [&str; 2] = [
-    r#"cp "$1/usr/share/base-passwd/passwd.master" "$1/etc/passwd" && cp "$1/usr/share/base-passwd/group.master" "$1/etc/group""#,
-    r#"for name in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore; do ln -sf xtables-nft-multi "$1/usr/sbin/$name"; done"#,
-];
+/// Stands for the packages' own scripts, where this machine cannot run them.
+const UNCONFIGURED: &str = include_str!("../../vm/unconfigured.sh");
 /// The packages of each runtime; all three are from one release.
 const RUNTIME_PACKAGES: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
 /// A sparse file: 2 GiB, of which a third is used.
@@ -41,7 +37,7 @@ pub(super) fn get(arch: Arch) -> Result<PathBuf> {
     let key = Runtime::ALL.iter().fold(key, |key, runtime| key.with(runtime.name()).with(runtime.suite()));
     let mut key = key.with(PACKAGES).with_entry(&images);
     if !arch.is_ours() {
-        key = UNCONFIGURED.iter().fold(key, |key, hook| key.with(hook));
+        key = key.with(UNCONFIGURED);
     }
     let dir = store::entry("rootfs", &store::name(arch, SUITE), &key, |dir| make(arch, &images, dir))?;
     Ok(dir.join("root.img"))
@@ -123,7 +119,7 @@ fn bootstrap(arch: Arch, tree: &Path, added: &Path) -> Result<()> {
         "--customize-hook"
     } else {
         mmdebstrap.args(["--variant=extract", "--include=?essential", "--architectures", arch.short()]);
-        mmdebstrap.args(UNCONFIGURED.map(|hook| format!("--extract-hook={hook}")));
+        mmdebstrap.arg(format!("--extract-hook={UNCONFIGURED}"));
         "--extract-hook"
     };
     mmdebstrap.arg(format!("--include={PACKAGES}"));
