@@ -7,8 +7,10 @@
     reason = "a command-line program: its output is its result"
 )]
 
+mod arch;
 mod bench;
 mod build;
+mod cross;
 mod demo;
 mod dist;
 mod fuzz;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: if nothing is missing it only checks, in well under a second.
 
+use crate::arch::Arch;
 use crate::package::{self, Need};
 use crate::{perfetto, prometheus, vm, workspace};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -75,7 +76,7 @@ pub(crate) fn ensure(level: Level) -> Result<()> {
         Level::Browser => package::ensure(BROWSER).and_then(|()| perfetto::ensure()),
         Level::Prometheus => prometheus::ensure(),
         Level::Node => package::ensure(NODE),
-        Level::Vm => package::ensure(NODE).and_then(|()| package::ensure(vm::NEEDS)),
+        Level::Vm => package::ensure(NODE).and_then(|()| vm::ensure(Arch::ours()?)),
     }
 }
 
