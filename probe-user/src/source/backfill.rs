@@ -35,6 +35,7 @@ use crate::model::{
     time::Timestamp,
 };
 pub(crate) use records::Records;
+pub(crate) use runtime::containerd_roots;
 use store::Declared;
 
 /// The facts about the node that a pass needs.

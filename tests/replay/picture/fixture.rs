@@ -55,7 +55,7 @@ fn phases(begin: u64, lengths: Vec<(u64, Kind, Option<ContainerRef>)>) -> Vec<Ph
     let phase = |(took, kind, container)| {
         let (begin, end) = (at(from), at(from + took));
         from += took;
-        Phase { kind, container, begin, end, gapped: false, cause: Cause::default() }
+        Phase { kind, container, begin, end, gapped: false, cause: Cause::default(), parts: Vec::new() }
     };
     lengths.into_iter().map(phase).collect()
 }

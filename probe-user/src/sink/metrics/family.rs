@@ -171,6 +171,15 @@ pub(crate) const PHASE: Family = histogram(
 .of_workloads()
 .from("see docs/phases.md");
 
+pub(crate) const IMAGE_PART: Family = histogram(
+    "sandprobe_pod_start_image_part_duration_seconds",
+    &["part"],
+    "Time that a pod's start spent in a part of its `image` phases, all of that part together (docs/phases.md); comparable \
+     starts with an image phase of a second or longer, where logs tell of it.",
+)
+.of_workloads()
+.from("the logs of the runtime and the kubelet, and the dates of containerd's files");
+
 pub(crate) const LISTENING: Family = histogram(
     "sandprobe_container_listening_duration_seconds",
     &[],

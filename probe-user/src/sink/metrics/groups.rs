@@ -41,6 +41,7 @@ families! {
         starts: CounterVec = STARTS,
         start: HistogramVec = START,
         phase: HistogramVec = PHASE,
+        image_part: HistogramVec = IMAGE_PART,
         listening: HistogramVec = LISTENING,
     }
 }

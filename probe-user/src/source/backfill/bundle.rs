@@ -76,6 +76,14 @@ impl Places {
         Err(worst)
     }
 
+    /// The names of a container's image, from the first place that has them.
+    pub(crate) fn images(&self, root: &HostRoot, id: &ContainerId) -> Vec<String> {
+        let configs = self.0.iter().filter(|it| !matches!(it, Bundles::Docker(_)));
+        let mut images =
+            configs.filter_map(|it| it.config(root, id).ok()).map(|config| spec::images(&config));
+        images.find(|names| !names.is_empty()).unwrap_or_default()
+    }
+
     /// The containers that have a bundle because they run.
     fn running(&self, root: &HostRoot) -> BTreeSet<ContainerId> {
         let tasks = self.0.iter().filter_map(|bundles| match bundles {
@@ -92,19 +100,22 @@ impl Places {
 
 impl Bundles {
     fn find(&self, root: &HostRoot, id: &ContainerId) -> Result<ContainerFound, ReadError> {
+        let config = self.config(root, id)?;
         let found = match self {
-            Self::Docker(folder) => {
-                docker::parse(&root.folder(folder)?.folder(id.as_str())?.read("config.v2.json", FILE)?, id)
-            }
-            Self::Storage(folder) => {
-                let bundle = root.folder(folder)?.folder(id.as_str())?.folder("userdata")?;
-                spec::parse(&bundle.read("config.json", FILE)?, id)
-            }
-            Self::Task(folder) => {
-                spec::parse(&root.folder(folder)?.folder(id.as_str())?.read("config.json", FILE)?, id)
-            }
+            Self::Docker(_) => docker::parse(&config, id),
+            Self::Storage(_) | Self::Task(_) => spec::parse(&config, id),
         };
         found.ok_or(ReadError::Malformed)
+    }
+
+    fn config(&self, root: &HostRoot, id: &ContainerId) -> Result<Vec<u8>, ReadError> {
+        match self {
+            Self::Docker(folder) => root.folder(folder)?.folder(id.as_str())?.read("config.v2.json", FILE),
+            Self::Storage(folder) => {
+                root.folder(folder)?.folder(id.as_str())?.folder("userdata")?.read("config.json", FILE)
+            }
+            Self::Task(folder) => root.folder(folder)?.folder(id.as_str())?.read("config.json", FILE),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use probe_common::runtime::{self, Runtime};
 
 use super::{
     Listing, Node,
-    daemon::{Daemon, UnreadSetting},
+    daemon::{self, Daemon, UnreadSetting},
     kubelet,
 };
 use crate::{
@@ -118,6 +118,11 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut Memory) 
 /// The root below which a daemon's paths are resolved; the node's if there is no daemon.
 fn files<'a>(node: Node<'a>, daemon: Option<&'a Daemon>) -> &'a HostRoot {
     daemon.map_or(node.root, |daemon| daemon.files(node.root))
+}
+
+/// The root directories of the node's containerds, usual or in use.
+pub(crate) fn containerd_roots(root: &HostRoot) -> Vec<PathBuf> {
+    roots(&daemon::find(root), RuntimeKind::Containerd).into_keys().collect()
 }
 
 /// The root directories of runtimes of a kind, usual or in use, each with the daemon that uses it.

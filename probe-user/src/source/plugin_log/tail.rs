@@ -8,7 +8,9 @@ use std::{
 
 use probe_common::runtime;
 
-use super::{Message, Search, Unreadable, Wanted, are_exact, extract, extract::Match, time};
+use super::{
+    Message, Search, Unreadable, Wanted, Window, are_exact, extract, extract::Match, time, written_at,
+};
 use crate::source::{
     backfill::outputs,
     host::{HostRoot, ReadError, lines},
@@ -39,6 +41,21 @@ pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unread
 fn files() -> impl Iterator<Item = &'static str> {
     let logs = runtime::of_runtimes(|row| row.logs).chain(runtime::of_distributions(|row| row.logs));
     logs.copied().chain(SYSLOG)
+}
+
+/// Gives every line of the window that says when it was written, of the files to which runtimes, kubelets and syslog write
+/// where nothing is configured.
+pub(super) fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str)) {
+    for path in files() {
+        // Most of them do not exist.
+        let Ok(end) = root.plain(path).and_then(|file| end(file, END)) else { continue };
+        for line in lines(&end) {
+            let at = written_at(&line).or_else(|| time::parse(&line));
+            if let Some(at) = at.filter(|at| window.has(*at)) {
+                tell(at, &line);
+            }
+        }
+    }
 }
 
 /// Searches one file; true once every wanted message is found.
