@@ -7,6 +7,7 @@
 mod containerd;
 mod cri;
 mod docker;
+pub(super) mod isulad;
 pub(super) mod storage;
 
 use std::{collections::BTreeMap, path::PathBuf};
@@ -73,7 +74,7 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut Memory) 
         answers.iter().any(|(_, it)| is_its(it) && matches!(it.sandboxes, Ok((_, true))))
     };
     let runs = |kind| daemons.iter().any(|daemon| daemon.kind.runtime() == Some(kind));
-    let alone = !runs(RuntimeKind::Crio) && !runs(RuntimeKind::Docker);
+    let alone = ![RuntimeKind::Crio, RuntimeKind::Docker, RuntimeKind::Isulad].into_iter().any(runs);
     let must = |daemon: Option<&Daemon>| {
         daemon.is_some_and(|it| {
             (alone || it.kind.runtime() != Some(RuntimeKind::Containerd)) && !has_answered(it)
@@ -99,6 +100,11 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut Memory) 
     for (root, daemon) in roots(daemons, RuntimeKind::Docker) {
         let at = list.now();
         let records = docker::read(files(node, daemon), &root, &mut memory.docker, &mut list);
+        tell(&mut list, at, records, must(daemon));
+    }
+    for (root, daemon) in roots(daemons, RuntimeKind::Isulad) {
+        let at = list.now();
+        let records = isulad::read(files(node, daemon), &root, &mut list);
         tell(&mut list, at, records, must(daemon));
     }
     // If the path is unknown because a configuration could not be read, name that file.
@@ -129,7 +135,7 @@ pub(crate) fn containerd_roots(root: &HostRoot) -> Vec<PathBuf> {
 fn roots(daemons: &[Daemon], kind: RuntimeKind) -> BTreeMap<PathBuf, Option<&Daemon>> {
     let usual = Runtime::of(kind).roots.iter().chain(runtime::of_distributions(move |row| match kind {
         RuntimeKind::Containerd => row.containerd_roots,
-        RuntimeKind::Crio | RuntimeKind::Docker => &[],
+        RuntimeKind::Crio | RuntimeKind::Docker | RuntimeKind::Isulad => &[],
     }));
     let mut found: BTreeMap<_, _> = usual.map(|root| (PathBuf::from(root), None)).collect();
     let of_kind = daemons.iter().filter(|daemon| daemon.kind.runtime() == Some(kind));
