@@ -214,6 +214,7 @@ impl Node {
         facts.push(self.store());
         facts.push(Fact::ListEnded { list: List::Ipam, complete: true });
         facts.push(Fact::NetworksRead(NetworksRead {
+            written: None,
             networks: vec![network()],
             complete: true,
             undecodable: Vec::new(),

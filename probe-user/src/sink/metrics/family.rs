@@ -319,6 +319,12 @@ pub(crate) const BOOT_CLOSED: Family = gauge(
 pub(crate) const BOOT_TARGET: Family =
     gauge("sandprobe_node_boot_target_seconds", &[], "How long a recovery may take (--boot-target).")
         .unit("seconds");
+pub(crate) const BOOT_LESS_NETWORK: Family = gauge(
+    "sandprobe_node_boot_pods_with_less_network",
+    &[],
+    "Pods that run again after the restart and lack an interface that they had before (docs/boot.md).",
+)
+.unit("pods");
 pub(crate) const BOOT_TARGET_MISSED: Family = gauge(
     "sandprobe_node_boot_target_missed",
     &[],
@@ -527,7 +533,7 @@ pub(crate) const STARTED: Family =
 pub const ALL: &[(&str, &[&Family])] = &[
     ("Events", &[&EVENTS, &LATE, &LATENCY]),
     ("Pods and sandboxes", &[&PODS, &SANDBOXES, &STOPPED, &SANDBOX_READY, &DUPLICATES, &EXITS]),
-    ("Pod starts", &[&STARTS, &START, &PHASE, &LISTENING]),
+    ("Pod starts", &[&STARTS, &START, &PHASE, &IMAGE_PART, &LISTENING]),
     ("CNI", &[&CNI, &CNI_TIME, &BLIND_DEL, &ATTACHMENTS_ADDED, &ATTACHMENTS_RELEASED, &ATTACHMENTS]),
     ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS, &LEAKED]),
     ("Findings", &[&FINDINGS, &INCIDENTS, &OPENED, &CONFIRMED]),
@@ -543,6 +549,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &BOOT_CLOSED,
             &BOOT_TARGET,
             &BOOT_TARGET_MISSED,
+            &BOOT_LESS_NETWORK,
             &BOOT_TIME,
             &BOOT_INFO,
             &DAEMON_START,
