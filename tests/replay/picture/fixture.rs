@@ -150,7 +150,11 @@ fn mark(ms: u64) -> TimedSource {
 
 fn back(namespace: &str, name: &str, kind: PodKind, mark: TimedSource) -> RecoveredPod {
     let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
-    RecoveredPod { pod: Pod { namespace, name, uid: None, kind, listens: false }, mark, listened: None }
+    RecoveredPod {
+        pod: Pod { namespace, name, uid: None, kind, listens: false, interfaces: Vec::new() },
+        mark,
+        listened: None,
+    }
 }
 
 fn tried(sandbox: &str, began: u64, ended: u64, failed: Option<&str>) -> NetworkAttempt {
