@@ -122,9 +122,7 @@ pub(crate) fn lines(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &
     let mut is_told = false;
     journal::each(root, window, &mut Unreadable::default(), &mut |at, text, _| is_told |= tell(at, text));
     if !is_told {
-        tail::each(root, window, &mut |at, line| {
-            tell(at, line);
-        });
+        tail::each(root, window, tell);
     }
 }
 

@@ -125,7 +125,8 @@ fn a_pull_is_found_with_the_date_of_its_last_layer_and_the_pulls_before_it() {
         created: Some(span(36, 38)),
         other_creates: Vec::new(),
     };
-    assert_eq!(node.find(&[own, asked("c2", "quay.io/x", "main")]), [expected.clone()]);
+    let found = node.find(&[own, asked("c2", "quay.io/x", "main")]);
+    assert_eq!(found, std::slice::from_ref(&expected));
     // A layer was thrown away after it was unpacked.
     fs::remove_file(node.path(&format!(
         "var/lib/containerd/io.containerd.content.v1.content/blobs/sha256/{}",
