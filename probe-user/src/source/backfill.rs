@@ -22,6 +22,7 @@ mod proc;
 mod process;
 mod records;
 mod runtime;
+mod spec;
 pub mod store;
 
 use std::{collections::BTreeSet, path::PathBuf};

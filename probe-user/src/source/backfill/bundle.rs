@@ -6,7 +6,6 @@
 //! bundles do not name pods, so Docker's own records at `/var/lib/docker/containers/ID` are read first.
 
 mod shim;
-pub(in crate::source::backfill) mod spec;
 
 use std::{
     collections::BTreeSet,
@@ -18,6 +17,7 @@ use probe_common::runtime::{self, CRIO, DOCKER, ISULAD};
 use super::{
     Listing, Node, docker,
     runtime::{isulad, storage},
+    spec,
 };
 use crate::{
     model::{

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    super::{Listing, bundle::spec},
+    super::{Listing, spec},
     Records, named,
 };
 use crate::{

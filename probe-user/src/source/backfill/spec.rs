@@ -79,7 +79,7 @@ pub(super) fn images(config: &[u8]) -> Vec<String> {
 }
 
 /// `None` if this is not a bundle's configuration. A container without a pod has none of the annotations.
-pub(in crate::source::backfill) fn parse(config: &[u8], id: &ContainerId) -> Option<ContainerFound> {
+pub(super) fn parse(config: &[u8], id: &ContainerId) -> Option<ContainerFound> {
     let of = serde_json::from_slice::<Spec>(config).ok()?.annotations;
     let role = match of.kind.or(of.crio_kind).as_deref() {
         Some("sandbox") => Role::Sandbox,
