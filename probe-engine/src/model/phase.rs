@@ -1,11 +1,15 @@
 //! Where the time of a pod's start went: phases, each of which begins where the one before ends, so that together they
 //! are the whole. `docs/phases.md` says from which event to which each goes.
 
+mod image;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 use strum::{IntoStaticStr, VariantNames};
+
+pub use image::{Part, PartKind, WaitsFor};
 
 use crate::model::{
     fact::{Listener, PodName, Pressure},
@@ -58,6 +62,9 @@ pub struct Phase {
     /// Something was lost meanwhile: an event that would have ended it, or begun it, may be missing.
     pub gapped: bool,
     pub cause: Cause,
+    /// Of `image`: what it consists of; empty where nothing tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 /// How long a container took from its program's beginning to the first of its sockets that listens.

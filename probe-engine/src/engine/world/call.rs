@@ -178,6 +178,7 @@ impl World {
         }
         self.phase_turns(pod);
         self.sandboxes.vouch(id, Voucher::Kernel, ctx.at);
+        self.network_trying(call);
         if let Some(path) = &call.call.netns {
             self.claim_at_call(ctx, id, path, caller);
         }

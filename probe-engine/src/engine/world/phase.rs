@@ -6,6 +6,7 @@
 
 mod builder;
 mod cause;
+pub(in crate::engine) mod image;
 mod member;
 
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};

@@ -113,6 +113,7 @@ mod tests {
             end: at(end),
             gapped: false,
             cause,
+            parts: Vec::new(),
         };
         let bridge = Kind::Cni { plugin: "bridge".to_owned(), ifname: "eth0".to_owned() };
         let failed = Cause { adds: 3, failed: 2, wasted: Duration::from_millis(200), ..Cause::default() };

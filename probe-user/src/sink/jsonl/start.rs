@@ -14,7 +14,7 @@ use crate::{
         change::ContainerRef,
         fact::{CpuUse, Listener, MemoryEvents, PodName, Pressure, Stall},
         id::ContainerId,
-        phase::{self, Cause, Kind},
+        phase::{self, Cause, Kind, PartKind, WaitsFor},
     },
     sink::{Label, chart::pod::meaning, phase as wording, wall_clock::Rfc3339},
 };
@@ -98,11 +98,26 @@ struct Phase<'a> {
     gapped: bool,
     #[serde(flatten)]
     cause: Causes,
+    /// Of `image`: what it consists of, one after another; absent where nothing tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part>,
     /// What it is called.
     title: String,
     /// Why it took as long as it did, a sentence each, in words for people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
+}
+
+/// A part of an `image` phase.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StartPhasePart")]
+struct Part {
+    part: PartKind,
+    begin_ns: Decimal<u64>,
+    duration_ns: Decimal<u128>,
+    /// Of `wait`: for what.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<WaitsFor>,
 }
 
 /// How long a container took to listen.
@@ -305,8 +320,20 @@ impl<'a> Phase<'a> {
             inferred: matches!(phase.kind, Kind::Init | Kind::PostStart),
             gapped: phase.gapped,
             cause: Causes::of(&phase.cause),
+            parts: phase.parts.iter().map(Part::of).collect(),
             title: wording::title(phase),
             notes: wording::causes(phase),
+        }
+    }
+}
+
+impl Part {
+    fn of(part: &phase::Part) -> Self {
+        Self {
+            part: part.kind,
+            begin_ns: Decimal(part.begin.0),
+            duration_ns: nanos(part.took()),
+            waits_for: part.waits,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         fact::{CpuUse, Family, Listener, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure, Stall},
         finding::{Key, Kind, OrphanNetns, Severity, Stage},
         id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
-        phase::{Cause, Kind as Part, Listening, Phase, Start},
+        phase::{Cause, Kind as Part, Listening, Part as ImagePart, PartKind, Phase, Start, WaitsFor},
         time::Timestamp,
     },
     sink::{Format, Label, phase},
@@ -94,6 +94,13 @@ pub(super) fn start() -> Start {
         teardown: Duration::from_millis(6),
         pressure,
     };
+    let waits = [
+        WaitsFor::Pulls { ahead: 4, at_once: 1 },
+        WaitsFor::Creates { ahead: 2, at_once: 1 },
+        WaitsFor::Rate { refused: 2 },
+        WaitsFor::Retry { failed: 1 },
+    ]
+    .map(Some);
     let phase = |kind, begin: u64| Phase {
         kind,
         container: Some(ContainerRef {
@@ -104,6 +111,14 @@ pub(super) fn start() -> Start {
         end: Timestamp(begin + 10),
         gapped: true,
         cause,
+        parts: waits
+            .map(|waits| ImagePart {
+                kind: PartKind::Wait,
+                begin: Timestamp(begin),
+                end: Timestamp(begin + 2),
+                waits,
+            })
+            .to_vec(),
     };
     let cni = Part::Cni { plugin: "bridge".to_owned(), ifname: "eth0".to_owned() };
     let kinds = [

@@ -105,6 +105,7 @@ fn start(revised: bool, listed: bool) -> ChangeKind {
         end: Timestamp(end * S),
         gapped: false,
         cause: phase::Cause::default(),
+        parts: Vec::new(),
     };
     let cni = |plugin: &str| phase::Kind::Cni { plugin: plugin.to_owned(), ifname: "eth0".to_owned() };
     ChangeKind::PodStarted(Box::new(Start {

@@ -109,7 +109,12 @@ pub(in crate::engine::tests) fn take(engine: &mut Engine) -> Vec<String> {
     let is_told = |output: &Output| {
         !matches!(
             output,
-            Output::Question(Question::Records | Question::Pressure { .. } | Question::Expected { .. })
+            Output::Question(
+                Question::Records
+                    | Question::Pressure { .. }
+                    | Question::Expected { .. }
+                    | Question::ImageWork { .. }
+            )
         )
     };
     std::iter::from_fn(|| engine.poll()).filter(is_told).map(|output| line::line(&output)).collect()

@@ -175,6 +175,7 @@ impl World {
         let is_configured = !read.networks.is_empty() || !read.complete && read.undecodable.is_empty();
         let since = self.records.unconfigured_since.unwrap_or(ctx.at);
         self.records.unconfigured_since = (!is_configured).then_some(since);
+        self.network_configured(ctx.at, read.written.filter(|_| is_configured));
         self.records.networks = Some((ctx.at, read));
     }
 
