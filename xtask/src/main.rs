@@ -11,6 +11,7 @@ mod bench;
 mod build;
 mod demo;
 mod dist;
+mod engines;
 mod fuzz;
 mod helm;
 mod measure;
