@@ -132,7 +132,10 @@ fn the_chart_has_the_repository_s_rules_and_dashboard() -> Result<()> {
     let recording = render::objects(&fs::read_to_string(root.join("deploy/prometheus/recording.yaml"))?)?;
     let groups = |file: &serde_json::Value| file["groups"].as_array().cloned().unwrap_or_default();
     let all = [groups(&rules[0]), groups(&recording[0])].concat();
-    ensure!(render::only(&objects, "PrometheusRule")?["spec"] == json!({ "groups": all }), "the rules differ");
+    ensure!(
+        render::only(&objects, "PrometheusRule")?["spec"] == json!({ "groups": all }),
+        "the rules differ"
+    );
     let dashboard = &render::only(&objects, "ConfigMap")?["data"]["sandprobe.json"];
     let own = fs::read_to_string(root.join("deploy/grafana/sandprobe.json"))?;
     ensure!(dashboard.as_str() == Some(own.as_str()), "the dashboard differs");

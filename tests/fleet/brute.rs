@@ -15,12 +15,19 @@ pub(crate) struct Brute {
     boots: BTreeMap<Boot, Value>,
     starts: Vec<Start>,
     findings: BTreeMap<(Boot, String), Value>,
-    /// By boot, sandbox and address: when it was first added and last removed.
-    addresses: BTreeMap<(Boot, String, String), (Option<i64>, Option<i64>)>,
+    /// By boot, sandbox and address.
+    addresses: BTreeMap<(Boot, String, String), Held>,
     ends: BTreeMap<Boot, i64>,
     gaps: Vec<(String, String, i64, i64)>,
     /// Lines that are events.
     pub(crate) events: u64,
+}
+
+/// When a sandbox was first given an address, and when it was last removed.
+#[derive(Default)]
+struct Held {
+    since: Option<i64>,
+    until: Option<i64>,
 }
 
 struct Start {
@@ -67,8 +74,8 @@ impl Brute {
         {
             let held = self.addresses.entry((boot, sandbox.to_owned(), name.to_owned())).or_default();
             match event.as_str() {
-                "address.added" => held.0 = Some(held.0.map_or(at, |first| first.min(at))),
-                _ => held.1 = held.1.max(Some(at)),
+                "address.added" => held.since = Some(held.since.map_or(at, |first| first.min(at))),
+                _ => held.until = held.until.max(Some(at)),
             }
         }
     }
@@ -156,7 +163,7 @@ impl Brute {
 
     fn two_nodes(&self) -> Rows {
         let mut by_address: BTreeMap<&str, Vec<(&str, &str, i64, i64)>> = BTreeMap::new();
-        for ((boot, sandbox, address), (since, until)) in &self.addresses {
+        for ((boot, sandbox, address), Held { since, until }) in &self.addresses {
             if let Some(since) = since {
                 let until = until.unwrap_or_else(|| self.ends[boot]);
                 by_address.entry(address).or_default().push((&boot.0, sandbox, *since, until));

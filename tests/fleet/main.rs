@@ -183,6 +183,7 @@ fn the_questions_have_the_answers_of_brute_force_on_both_engines() {
 }
 
 /// With the time of each question, and the sizes for docs/fleet.md.
+#[expect(clippy::print_stdout, reason = "the figures are what a long run is for")]
 fn the_questions_of_a_day_of_1000_nodes() {
     let place = TempDir::new().expect("a folder");
     let lines = place.path().join("lines");

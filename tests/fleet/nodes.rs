@@ -127,7 +127,7 @@ impl Fleet {
             let slot = i64::try_from(if is_second { which - 1 } else { which }).expect("few");
             let kind = match (which % 10, hash(node.number, 1000 + which) % 100) {
                 _ if node.shares(which) => 0,
-                (0 | 1, _) if node.number % 4 == 0 => 3,
+                (0 | 1, _) if node.number.is_multiple_of(4) => 3,
                 (_, 0..4) if node.is_old() => 4,
                 (_, 4) => 4,
                 (_, 5..20) => 1,
@@ -222,7 +222,7 @@ impl Node {
         let names = vec![
             format!("node-{number:04}"),
             format!("b0070000-0000-4000-8000-{number:012x}"),
-            if number % 3 == 0 { "0.8.1" } else { "0.9.0" }.to_owned(),
+            if number.is_multiple_of(3) { "0.8.1" } else { "0.9.0" }.to_owned(),
             pick(11, &["6.1.0-56-amd64", "6.12.117+deb13-amd64"]),
             pick(12, &["containerd 1.7.28", "containerd 2.1.4"]),
             pick(13, &["blue", "green", "batch"]),
@@ -235,7 +235,7 @@ impl Node {
 
     /// Whether its plugin leaks.
     fn is_old(&self) -> bool {
-        self.number % 3 == 0
+        self.number.is_multiple_of(3)
     }
 
     /// Whether a pod has the address of the neighbour's.
