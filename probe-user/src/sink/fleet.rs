@@ -6,6 +6,7 @@
 //! **Invariant:** the same lines give the same bytes.
 
 mod boot;
+mod cell;
 mod column;
 mod event;
 mod finding;
@@ -25,7 +26,8 @@ pub(crate) use rows::{File, Rows, Unusable, context};
 
 use std::fmt::Write as _;
 
-use column::{Column, From, Kind, name, text};
+use cell::Kind;
+use column::{Column, From, name, text};
 
 /// A table.
 #[derive(Debug)]

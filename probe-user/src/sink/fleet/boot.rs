@@ -1,7 +1,8 @@
 //! The columns of boots.
 
 use super::{
-    column::{Cell, Column, Kind, flag, integer, made, name},
+    cell::{Cell, Kind},
+    column::{Column, flag, integer, made, name},
     line::{Line, at, count, integer as number, list},
 };
 

@@ -2,10 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{
-    TABLES, Table,
-    column::{Column, Kind},
-};
+use super::{TABLES, Table, cell::Kind, column::Column};
 
 /// The statements that make the tables that are not there yet, one each.
 ///

@@ -1,7 +1,8 @@
 //! The columns of findings.
 
 use super::{
-    column::{Cell, Column, Kind, flag, integer, made, name, text, time},
+    cell::{Cell, Kind},
+    column::{Column, flag, integer, made, name, text, time},
     line::{Line, at, list, programs, time as instant, version},
 };
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::column::{Cell, Kind};
+use super::cell::{Cell, Kind};
 
 /// What is known of a boot beyond the line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -15,7 +15,8 @@ use parquet::{
 
 use super::{
     Table,
-    column::{Cell, Column, Kind},
+    cell::{Cell, Kind},
+    column::Column,
 };
 
 /// Rows of a row group: as many wait in memory for each file.

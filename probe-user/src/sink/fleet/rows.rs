@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{
     BOOTS, Context, EVENTS, FINDINGS, STARTS, TABLES, Table, Unwritable,
-    column::{Cell, Column},
+    cell::Cell,
+    column::Column,
     line::{self, Line},
     parquet::Writer,
 };

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    column::{Cell, Column, Kind, flag, integer, made, name, text},
+    cell::{Cell, Kind},
+    column::{Column, flag, integer, made, name, text},
     line::{Line, at, count, integer as number, list, programs, time, version},
 };
 

@@ -10,10 +10,8 @@ use serde_json::{Value, json};
 use strum::VariantNames as _;
 
 use super::{
-    BOOTS, Context, EVENTS, FINDINGS, Rows, STARTS, TABLES, Table, clickhouse,
-    column::{Cell, Column},
-    columns, duckdb,
-    line::Line,
+    BOOTS, Context, EVENTS, FINDINGS, Rows, STARTS, TABLES, Table, cell::Cell, clickhouse, column::Column,
+    columns, duckdb, line::Line,
 };
 use crate::{
     golden,
