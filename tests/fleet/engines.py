@@ -13,6 +13,7 @@ import tempfile
 import time
 
 THREADS = 2
+SLOW = 1.0
 
 
 def statements(text):
@@ -60,6 +61,16 @@ def clickhouse_engine(folder, questions, requests):
     return ask
 
 
+def timed(ask):
+    """The rows and the time: of a slow one the best of three, since other work on the machine is not to count."""
+    seconds = []
+    while not seconds or (min(seconds) > SLOW and len(seconds) < 3):
+        begun = time.monotonic()
+        rows = ask()
+        seconds.append(time.monotonic() - begun)
+    return {"rows": rows, "seconds": min(seconds)}
+
+
 def main():
     engine, folder, questions = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
     requests = pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 else None
@@ -71,9 +82,7 @@ def main():
     answers = {"": {"rows": [], "seconds": time.monotonic() - begun}}
     for question in sorted(questions.glob("[0-9]*.sql")):
         text = "\n".join(statements(question.read_text()))
-        begun = time.monotonic()
-        rows = ask(text)
-        answers[question.stem] = {"rows": rows, "seconds": time.monotonic() - begun}
+        answers[question.stem] = timed(lambda: ask(text))
     json.dump(answers, sys.stdout)
 
 

@@ -16,9 +16,16 @@ WITH told AS (
     FROM told JOIN ends ON ends.node = told.node AND ends.boot_id = told.boot_id
     GROUP BY node, boot_id, sandbox, address
     HAVING countIf(event = 'address.added') > 0
+), many AS (
+    SELECT address, groupArray((node, sandbox, since_ns, until_ns)) AS holders
+    FROM held
+    GROUP BY address
+    HAVING uniqExact(node) > 1
+), ones AS (
+    SELECT address, holders, holder AS one FROM many ARRAY JOIN holders AS holder
 )
-SELECT one.address AS address, one.node AS node, one.sandbox AS sandbox, other.node AS other_node,
-    other.sandbox AS other_sandbox, greatest(one.since_ns, other.since_ns) AS since_ns
-FROM held AS one JOIN held AS other ON other.address = one.address
-WHERE one.node < other.node AND one.since_ns < other.until_ns AND other.since_ns < one.until_ns
+SELECT address, one.1 AS node, one.2 AS sandbox, other.1 AS other_node, other.2 AS other_sandbox,
+    greatest(one.3, other.3) AS since_ns
+FROM ones ARRAY JOIN holders AS other
+WHERE one.1 < other.1 AND one.3 < other.4 AND other.3 < one.4
 ORDER BY since_ns, address, node, other_node;
