@@ -145,7 +145,7 @@ fn no_panel_has_a_series_for_each_node() {
     for panel in dashboard["panels"].as_array().expect("panels") {
         for target in panel["targets"].as_array().into_iter().flatten() {
             let expression = target["expr"].as_str().expect("an expression");
-            let is_limited = expression.contains("topk");
+            let is_limited = ["topk", "bottomk"].iter().any(|it| expression.contains(it));
             let is_one = AGGREGATES.iter().any(|it| expression.starts_with(it))
                 && !promql::named(&expression.replace("$__rate_interval", "5m")).grouped.contains("instance");
             assert!(is_limited || is_one, "{}: {expression}", panel["title"]);
