@@ -13,6 +13,7 @@ mod build;
 mod cross;
 mod demo;
 mod dist;
+mod engines;
 mod fuzz;
 mod helm;
 mod measure;

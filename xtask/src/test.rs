@@ -4,6 +4,7 @@
 
 mod browser;
 mod fast;
+mod fleet;
 mod machine;
 mod native;
 mod prometheus;
@@ -82,6 +83,11 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
             }
         });
     }
+    report.tier("fleet", |tier| {
+        if tier.attempt("setup", || setup::ensure(Level::Fleet)).is_some() {
+            fleet::tier(tier, depth.soak);
+        }
+    });
     if !depth.fast {
         let mut built = None;
         report.tier("this machine", |tier| {

@@ -12,7 +12,7 @@ use strum::{IntoStaticStr, VariantNames};
 pub use image::{Part, PartKind, WaitsFor};
 
 use crate::model::{
-    fact::{Listener, PodName, Pressure},
+    fact::{Listener, PodName, Pressure, ProgramFound},
     id::ContainerId,
     reference::ContainerRef,
     time::{Nanoseconds, Timestamp},
@@ -27,6 +27,9 @@ pub struct Start {
     /// The last of its containers runs; of one that is not complete, when this was told.
     pub end: Timestamp,
     pub phases: Vec<Phase>,
+    /// The plugins that set up its network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<ProgramFound>,
     /// When its containers first listened, as far as they do by now: no part of the whole.
     #[serde(default)]
     pub listening: Vec<Listening>,

@@ -68,6 +68,7 @@ fn start(pod: PodName, sandbox: &str, phases: Vec<Phase>) -> Start {
         begin: phases[0].begin,
         end,
         phases,
+        plugins: Vec::new(),
         listening: Vec::new(),
         complete: true,
         containers_known: true,

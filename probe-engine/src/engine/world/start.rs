@@ -282,6 +282,7 @@ mod tests {
             begin: Timestamp(1),
             end: Timestamp(1),
             phases: vec![phase; phases],
+            plugins: Vec::new(),
             listening: Vec::new(),
             complete: true,
             containers_known: true,

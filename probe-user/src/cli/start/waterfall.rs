@@ -127,6 +127,7 @@ mod tests {
                 phase(bridge, 1001, 2000, None, failed),
                 phase(Kind::Cgroup, 2000, 5000, Some(&main), Cause { pressure, ..Cause::default() }),
             ],
+            plugins: Vec::new(),
             listening: vec![Listening {
                 container: main,
                 begin: at(5000),

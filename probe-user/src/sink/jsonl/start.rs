@@ -12,7 +12,7 @@ use crate::{
     engine::share::Share,
     model::{
         change::ContainerRef,
-        fact::{CpuUse, Listener, MemoryEvents, PodName, Pressure, Stall},
+        fact::{CpuUse, Listener, MemoryEvents, PodName, Pressure, ProgramFound, Stall},
         id::ContainerId,
         phase::{self, Cause, Kind, PartKind, WaitsFor},
     },
@@ -56,6 +56,9 @@ pub(super) struct Start<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     marks: Vec<&'static str>,
     phases: Vec<Phase<'a>>,
+    /// The plugins that set up its network.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    plugins: &'a [ProgramFound],
     /// The containers that listen by now, beyond the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     listening: Vec<Listening<'a>>,
@@ -291,6 +294,7 @@ impl<'a> Start<'a> {
             gapped: start.is_gapped(),
             marks: wording::marks(start),
             phases: start.phases.iter().map(Phase::of).collect(),
+            plugins: &start.plugins,
             listening: start.listening.iter().map(Listening::of).collect(),
         }
     }
