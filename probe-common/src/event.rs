@@ -17,7 +17,7 @@ pub use self::{
     cgroup::Cgroup,
     cni::CniCall,
     exec::Exec,
-    listen::Listen,
+    listen::{KUBELET_PORTS, Listen},
     netns::Netns,
     task::{Exit, Signal, Task},
 };

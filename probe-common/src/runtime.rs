@@ -15,6 +15,7 @@ pub enum Kind {
     Crio,
     /// Through cri-dockerd, or the kubelet's own dockershim.
     Docker,
+    Isulad,
 }
 
 /// A program that makes containers by other programs, for a kubelet or for a person.
@@ -73,6 +74,8 @@ pub enum Form {
     Shim,
     /// `conmon -c ID -n NAME`.
     Conmon,
+    /// `isulad-shim ID BUNDLE RUNTIME …`, to make a container and to execute a program in one alike.
+    IsuladShim,
 }
 
 /// A program that a runtime executes for one container.
@@ -232,10 +235,26 @@ pub const DOCKER: Runtime = Runtime {
     ..RUNTIME
 };
 
-pub const RUNTIMES: [Runtime; 5] = [
+/// openEuler's, with OCI runtimes by shims of its own, or with LXC. Not tested on a node: this is what its public
+/// documentation says (`docs/manual/k8s_integration.md`, `docs/vs_other_engines`, `docs/design/detailed/Runtime`,
+/// `src/contrib/config/daemon.json`).
+pub const ISULAD: Runtime = Runtime {
+    name: "iSulad",
+    kind: Some(Kind::Isulad),
+    daemon: "isulad",
+    cgroup_prefix: "isulad-",
+    configuration: &["/etc/isulad/daemon.json"],
+    roots: &["/var/lib/isulad"],
+    sockets: &["/run/isulad.sock"],
+    units: &["isulad"],
+    ..RUNTIME
+};
+
+pub const RUNTIMES: [Runtime; 6] = [
     CONTAINERD,
     CRIO,
     DOCKER,
+    ISULAD,
     Runtime { name: "podman", daemon: "podman", cgroup_prefix: "libpod-", ..RUNTIME },
     Runtime { name: "nerdctl", daemon: "nerdctl", cgroup_prefix: "nerdctl-", ..RUNTIME },
 ];
@@ -244,9 +263,10 @@ pub const RUNTIMES: [Runtime; 5] = [
 pub const SHIM: Helper = Helper { name: "containerd-shim", form: Some(Form::Shim), stays: true, ..HELPER };
 pub const CONMON: Helper = Helper { name: "conmon", form: Some(Form::Conmon), stays: true, ..HELPER };
 
-pub const HELPERS: [Helper; 9] = [
+pub const HELPERS: [Helper; 10] = [
     SHIM,
     CONMON,
+    Helper { name: "isulad-shim", form: Some(Form::IsuladShim), stays: true, ..HELPER },
     // It is told of its containers over a socket.
     Helper { name: "conmonrs", stays: true, ..HELPER },
     // CRI-O's: it pins namespaces.
@@ -352,6 +372,7 @@ impl Runtime {
             Kind::Containerd => &CONTAINERD,
             Kind::Crio => &CRIO,
             Kind::Docker => &DOCKER,
+            Kind::Isulad => &ISULAD,
         }
     }
 
@@ -367,7 +388,7 @@ impl Helper {
     pub fn of(file: &str) -> Option<&'static Self> {
         const { &HELPERS }.iter().find(|row| match row.form {
             Some(Form::Shim) => file.starts_with(row.name),
-            Some(Form::Oci | Form::Conmon) | None => row.name == file,
+            Some(Form::Oci | Form::Conmon | Form::IsuladShim) | None => row.name == file,
         })
     }
 

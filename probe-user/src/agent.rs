@@ -213,7 +213,8 @@ impl Agent {
                 | Question::Records
                 | Question::Program { .. }
                 | Question::Message { .. }
-                | Question::Pressure { .. } => &self.routes.files,
+                | Question::Pressure { .. }
+                | Question::ImageWork { .. } => &self.routes.files,
                 Question::Watch { .. } => &self.routes.netlink,
                 Question::Statuses => &self.routes.runtimes,
             };

@@ -7,6 +7,8 @@ mod boot;
 #[cfg(unix)]
 mod client;
 mod cluster;
+#[cfg(feature = "live")]
+mod export;
 mod finding;
 mod manual;
 #[cfg(feature = "live")]
@@ -72,6 +74,9 @@ enum Command {
     /// Say in one line whether this node is well, for engines that write conditions of nodes
     #[cfg(unix)]
     Verdict(verdict::Verdict),
+    /// Write what nodes saw as tables, in Parquet files or into ClickHouse, for questions over many nodes
+    #[cfg(feature = "live")]
+    Export(export::Export),
     /// Print the script that completes commands and flags in a shell
     Completions(manual::Completions),
     /// Print a page of the manual, or write all of it into a directory
@@ -86,7 +91,7 @@ impl Command {
             Self::OnNode(command) => command.verbose(),
             Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Pods(_) | Self::Boot(_) => 0,
             #[cfg(feature = "live")]
-            Self::Top(_) => 0,
+            Self::Top(_) | Self::Export(_) => 0,
             #[cfg(unix)]
             Self::Verdict(_) => 0,
             Self::Completions(_) | Self::Man(_) => 0,
@@ -134,6 +139,8 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Pods(pods) => pods.run(),
         #[cfg(feature = "live")]
         Command::Top(top) => top.run(),
+        #[cfg(feature = "live")]
+        Command::Export(export) => export.run(),
         #[cfg(unix)]
         Command::Verdict(verdict) => verdict.run(),
         Command::Completions(completions) => completions.run(),

@@ -6,6 +6,8 @@
 //! **Invariant:** no sink uses another sink or a source.
 
 #[cfg(feature = "live")]
+pub(crate) mod authorities;
+#[cfg(feature = "live")]
 pub(crate) mod background;
 pub mod chart;
 pub mod doctor;
@@ -14,6 +16,8 @@ pub(crate) mod file;
 pub mod filter;
 #[cfg(feature = "live")]
 pub(crate) mod findings_file;
+#[cfg(feature = "live")]
+pub(crate) mod fleet;
 #[cfg(feature = "live")]
 pub(crate) mod folder;
 pub(crate) mod history;

@@ -17,6 +17,7 @@ pub(crate) mod clock;
 pub(crate) mod cri;
 pub(crate) mod files;
 pub mod host;
+mod image_work;
 pub(crate) mod lack;
 pub mod live;
 pub(crate) mod machine_id;

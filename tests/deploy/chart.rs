@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
 use tests::golden;
 
 use crate::render;
@@ -128,7 +129,13 @@ fn the_chart_has_the_repository_s_rules_and_dashboard() -> Result<()> {
     let objects = render::rendered(&["prometheusRule.enabled=true", "dashboard.enabled=true"])?;
     let root = render::root();
     let rules = render::objects(&fs::read_to_string(root.join("deploy/prometheus/rules.yaml"))?)?;
-    ensure!(render::only(&objects, "PrometheusRule")?["spec"] == rules[0], "the rules differ");
+    let recording = render::objects(&fs::read_to_string(root.join("deploy/prometheus/recording.yaml"))?)?;
+    let groups = |file: &serde_json::Value| file["groups"].as_array().cloned().unwrap_or_default();
+    let all = [groups(&rules[0]), groups(&recording[0])].concat();
+    ensure!(
+        render::only(&objects, "PrometheusRule")?["spec"] == json!({ "groups": all }),
+        "the rules differ"
+    );
     let dashboard = &render::only(&objects, "ConfigMap")?["data"]["sandprobe.json"];
     let own = fs::read_to_string(root.join("deploy/grafana/sandprobe.json"))?;
     ensure!(dashboard.as_str() == Some(own.as_str()), "the dashboard differs");

@@ -66,7 +66,8 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
                 | Question::Statuses
                 | Question::Program { .. }
                 | Question::Message { .. }
-                | Question::Pressure { .. } => None,
+                | Question::Pressure { .. }
+                | Question::ImageWork { .. } => None,
             };
             if let Some(fact) = fact {
                 engine.observe(Observation { at: now.get(), origin: Origin::Listed, fact });

@@ -14,6 +14,7 @@ use tests::{
     cgroupfs::Hierarchy,
     clock,
     guard::netns::MountedNetns,
+    held,
     live::Shared,
     machine,
     receiver::{Protocol, Received, Receiver},
@@ -93,9 +94,7 @@ fn said(run: &Run) -> Result<Vec<String>> {
 
 /// In kB.
 fn memory(run: &Run) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", run.child.id()))?;
-    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-    Ok(memory.context("no VmRSS")?.parse()?)
+    held::kilobytes(run.child.id(), "VmRSS")
 }
 
 fn free() -> Result<SocketAddr> {

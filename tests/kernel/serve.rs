@@ -9,7 +9,6 @@ mod kubernetes;
 mod outage;
 
 use std::{
-    fs,
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream},
     os::fd::{AsRawFd as _, OwnedFd},
@@ -23,7 +22,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrIn};
-use tests::{clock, guard::cgroup::CgroupGuard, guard::netns::MountedNetns, live::Shared, machine};
+use tests::{clock, guard::cgroup::CgroupGuard, guard::netns::MountedNetns, held, live::Shared, machine};
 
 use self::client::{Agent, Stream, get};
 
@@ -169,9 +168,7 @@ fn no_client_makes_the_agent_lose_an_event() -> Result<()> {
     // The server still answers over TCP and over its socket.
     clock::poll("the agent answers", machine::patience(), || Ok(get(address, "/healthz").ok()))?;
     let doctor: serde_json::Value = serde_json::from_str(&agent.ask("/v1/doctor")?)?;
-    let status = fs::read_to_string(format!("/proc/{}/status", agent.id()))?;
-    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-    let most: u64 = most.context("no VmHWM")?.parse()?;
+    let most = held::kilobytes(agent.id(), "VmHWM")?;
     let made = made.into_inner();
     println!(
         "{scraped} of {scrapes} scrapes among {slow} broken clients and {connections} connections; {made} lives; {most} kB"

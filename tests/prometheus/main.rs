@@ -2,6 +2,7 @@
 
 mod promql;
 mod promtool;
+mod recording;
 mod rule;
 #[path = "../metrics/scrape.rs"]
 mod scrape;
@@ -101,8 +102,9 @@ fn check_exported(expression: &str) {
 }
 
 #[test]
-fn alerts_use_exported_metrics() {
+fn alerts_and_recording_rules_use_exported_metrics() {
     rule::rules().iter().for_each(|rule| check_exported(&rule.expr));
+    recording::rules().iter().for_each(|rule| check_exported(&rule.expr));
 }
 
 fn dashboard() -> Value {
@@ -133,6 +135,22 @@ fn the_dashboard_uses_exported_metrics() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("rules.yaml"), rules).expect("a file");
     promtool(folder.path(), &["check", "rules", "rules.yaml"], "");
+}
+
+/// At 1,000 nodes a panel with a line for each of them is neither read nor drawn.
+#[test]
+fn no_panel_has_a_series_for_each_node() {
+    const AGGREGATES: [&str; 5] = ["sum", "max", "count", "histogram_quantile", "group"];
+    let dashboard = dashboard();
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let expression = target["expr"].as_str().expect("an expression");
+            let is_limited = ["topk", "bottomk"].iter().any(|it| expression.contains(it));
+            let is_one = AGGREGATES.iter().any(|it| expression.starts_with(it))
+                && !promql::named(&expression.replace("$__rate_interval", "5m")).grouped.contains("instance");
+            assert!(is_limited || is_one, "{}: {expression}", panel["title"]);
+        }
+    }
 }
 
 #[test]

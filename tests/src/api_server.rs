@@ -17,7 +17,10 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use self::object::{Answer, Kind, refused};
+use self::{
+    connection::Reply,
+    object::{Answer, Kind, refused},
+};
 
 /// The rights of the deployed agent.
 const RULES: &str = include_str!("../../deploy/manifests/kubernetes/rbac.yaml");
@@ -31,6 +34,10 @@ pub enum Mood {
     Hangs,
     /// Nobody may do anything.
     Forbids,
+    /// A load balancer before it finds none.
+    Missing,
+    /// Its answers have no end.
+    Floods,
 }
 
 #[derive(Debug)]
@@ -105,7 +112,8 @@ impl ApiServer {
     pub fn kubeconfig(&self, dir: &Path) -> Result<PathBuf> {
         let (authority, token, file) = (dir.join("ca.crt"), dir.join("token"), dir.join("kubeconfig"));
         fs::write(&authority, connection::AUTHORITY)?;
-        fs::write(&token, TOKEN)?;
+        // As `kubectl create token` prints it.
+        fs::write(&token, format!("{TOKEN}\n"))?;
         let cluster = json!({
             "server": format!("https://{}", self.address),
             "certificate-authority": authority,
@@ -152,15 +160,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to a request; none while the server hangs.
-    fn answer(&self, request: &connection::Request) -> Option<Answer> {
+    fn answer(&self, request: &connection::Request) -> Reply {
         let mut state = self.state();
         let answer = match state.mood {
-            Mood::Hangs => return None,
+            Mood::Hangs => return Reply::Never,
+            Mood::Missing => return Reply::Missing,
+            Mood::Floods => return Reply::Endless,
             mood => self.ask(&mut state, mood, request).unwrap_or_else(|answer| answer),
         };
         state.answered.push(format!("{} {} {}", request.method, request.path, answer.status));
-        Some(answer)
+        Reply::Answer(answer)
     }
 
     fn ask(&self, state: &mut State, mood: Mood, request: &connection::Request) -> Result<Answer, Answer> {

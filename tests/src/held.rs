@@ -64,3 +64,11 @@ fn map(fdinfo: &str) -> Result<Option<u64>> {
     let Some(size) = value("memlock:").filter(|_| value("map_type:").is_some()) else { return Ok(None) };
     Ok(Some(size.parse()?))
 }
+
+/// A size of its memory by its name in `/proc/PID/status`, in kB.
+pub fn kilobytes(pid: u32, member: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(member)?.strip_prefix(':'));
+    let size = line.and_then(|size| size.trim().strip_suffix(" kB"));
+    Ok(size.with_context(|| format!("no {member}"))?.parse()?)
+}

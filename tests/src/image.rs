@@ -27,6 +27,9 @@ pub(crate) const PROGRAM: &str = "busybox";
 pub const WITNESS: &str = "docker.io/local/witness:1";
 pub(crate) const WITNESS_PROGRAM: &str = "witness";
 
+/// The architecture of the programs, which is this one's own, by its name in images. A runtime refuses others.
+const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+
 /// An image of one layer.
 #[derive(Debug)]
 pub struct Image {
@@ -86,7 +89,7 @@ impl Image {
         let layer = self.layer()?;
         let layer_digest = hex(&layer);
         let configuration = json!({
-            "architecture": "amd64",
+            "architecture": ARCHITECTURE,
             "os": "linux",
             "created": "1970-01-01T00:00:00Z",
             "config": { "Env": ["PATH=/bin"], "Cmd": self.command },

@@ -7,7 +7,13 @@ use anyhow::{Context as _, Result};
 /// Whether QEMU emulates this machine. Starting a program then takes a hundred times as long.
 #[must_use]
 pub fn is_emulated() -> bool {
-    fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpus| cpus.contains("QEMU TCG CPU"))
+    fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpus| is_of_qemu(&cpus))
+}
+
+/// Whether it is the CPU that no manufacturer makes: by its name, or on aarch64 by its numbers, of which the part is `Q`.
+fn is_of_qemu(cpus: &str) -> bool {
+    let has = |wanted: &str| cpus.lines().any(|line| line.replace('\t', "") == wanted);
+    cpus.contains("QEMU TCG CPU") || (has("CPU implementer: 0x00") && has("CPU part: 0x051"))
 }
 
 /// Whether tests may take their full time: `cargo xtask test --soak`.
@@ -67,4 +73,22 @@ pub fn oom_kills() -> Result<u64> {
     let counters = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
     let count = counters.lines().find_map(|line| line.strip_prefix("oom_kill "));
     count.with_context(|| format!("{path} has no oom_kill"))?.parse().context("read the count of oom_kill")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_qemu;
+
+    #[test]
+    fn qemus_own_cpus_are_known() {
+        assert!(is_of_qemu("processor\t: 0\nmodel name\t: QEMU TCG CPU version 2.5+\n"));
+        let of = |implementer, part| {
+            format!(
+                "CPU implementer\t: {implementer}\nCPU architecture: 8\nCPU part\t: {part}\nCPU revision\t: 0\n"
+            )
+        };
+        assert!(is_of_qemu(&of("0x00", "0x051")));
+        assert!(!is_of_qemu(&of("0x41", "0xd0c")), "a Neoverse N1");
+        assert!(!is_of_qemu("processor\t: 0\nmodel name\t: AMD EPYC\n"));
+    }
 }

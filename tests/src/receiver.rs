@@ -64,6 +64,10 @@ pub enum Answer {
     Status(u16, Vec<(&'static str, String)>),
     /// A status of gRPC behind the headers, with these trailers.
     Trailers(u16, Vec<(&'static str, String)>),
+    /// A page with this status of HTTP, from a proxy.
+    Page(u16),
+    /// An answer of gRPC without a status at its end.
+    Cut,
     /// Says nothing, and keeps the connection.
     Hang,
     /// Ends the connection without an answer.
@@ -198,6 +202,8 @@ async fn answer(
         Answer::Reject(count) => count,
         Answer::Status(code, headers) => return Ok(refuse(protocol, code, &headers)),
         Answer::Trailers(code, trailers) => return Ok(refuse_late(code, &trailers)),
+        Answer::Page(code) => return Ok(page(code, "text/html")),
+        Answer::Cut => return Ok(page(200, "application/grpc")),
         Answer::Hang => loop {
             time::sleep(Duration::from_secs(60)).await;
         },
@@ -253,6 +259,13 @@ fn refuse(protocol: Protocol, code: u16, headers: &[(&'static str, String)]) -> 
             response.headers_mut().insert("grpc-status", HeaderValue::from(code));
         }
     }
+    response
+}
+
+fn page(code: u16, kind: &'static str) -> Response<Body> {
+    let mut response = Response::new(Empty::new().boxed());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::OK);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: runs pods of a private containerd under live hooks, one of which leaks its address; or replays
 //! a recording of that.
 
+use crate::arch::Arch;
 use crate::setup::{self, Level};
 use crate::{program, root, workspace};
 use anyhow::{Context as _, Result};
@@ -51,7 +52,7 @@ fn sandprobe() -> Command {
 
 fn live() -> Result<Command> {
     setup::ensure(Level::Node)?;
-    program::build()?;
+    program::build(Arch::ours()?)?;
     root::authorize()?;
     program::as_root("demo", &[])
 }

@@ -14,9 +14,10 @@ mod packages;
 mod papers;
 mod sbom;
 
+use crate::arch::Arch;
 use crate::workspace;
 use anyhow::{Context as _, Result};
-use clap::ValueEnum;
+use clap::ValueEnum as _;
 use origin::Origin;
 use sha2::{Digest as _, Sha256};
 use std::fs;
@@ -34,39 +35,6 @@ pub(crate) struct Args {
     tag: Option<String>,
     #[command(flatten)]
     origin: Origin,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum Arch {
-    #[value(name = "x86_64")]
-    X86_64,
-    Aarch64,
-}
-
-impl Arch {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::X86_64 => "x86_64",
-            Self::Aarch64 => "aarch64",
-        }
-    }
-
-    fn target(self) -> String {
-        format!("{}-unknown-linux-musl", self.name())
-    }
-
-    /// As images and Go call it.
-    fn oci(self) -> &'static str {
-        match self {
-            Self::X86_64 => "amd64",
-            Self::Aarch64 => "arm64",
-        }
-    }
-
-    pub(crate) fn is_ours(self) -> bool {
-        self.name() == env::consts::ARCH
-    }
 }
 
 /// The facts about a release for its documents.
@@ -124,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         write(&dir, &format!("{base}.tar.gz"), &archive::of_program(&base, &bytes, &papers, &release)?)?;
         packages::of(arch, &binary, &papers, &sbom, &release, &dir)?;
         let image = image::Image::new(arch, &bytes, &release)?;
-        write(&dir, &format!("{name}-image-{}.tar", arch.oci()), &image::archive(&[&image], &release)?)?;
+        write(&dir, &format!("{name}-image-{}.tar", arch.short()), &image::archive(&[&image], &release)?)?;
         images.push(image);
     }
     if images.len() > 1 {
@@ -146,29 +114,28 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// The program of a release for this architecture.
+pub(crate) fn program(arch: Arch) -> Result<PathBuf> {
+    binary::build(arch)
+}
+
 /// An image of an existing program, for a test.
-pub(crate) fn image_of(binary: &Path, to: &Path) -> Result<()> {
+pub(crate) fn image_of(arch: Arch, binary: &Path, to: &Path) -> Result<()> {
     let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     let release = unreleased();
-    let image = image::Image::new(ours()?, &bytes, &release)?;
+    let image = image::Image::new(arch, &bytes, &release)?;
     fs::write(to, image::archive(&[&image], &release)?)
         .with_context(|| format!("cannot write {}", to.display()))
 }
 
 /// The Debian package of an existing program, for a test.
-pub(crate) fn debian_package_of(binary: &Path) -> Result<PathBuf> {
-    let arch = ours()?;
+pub(crate) fn debian_package_of(arch: Arch, binary: &Path) -> Result<PathBuf> {
     let dir = workspace::target_dir().join("dist/packages");
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let papers = papers::of(arch, binary)?;
     let made = packages::of(arch, binary, &papers, b"{}", &unreleased(), &dir)?;
     let debian = made.into_iter().find(|path| path.extension().is_some_and(|it| it == "deb"));
     debian.context("no Debian package was made")
-}
-
-fn ours() -> Result<Arch> {
-    let ours = Arch::value_variants().iter().copied().find(|arch| arch.is_ours());
-    ours.context("nothing is made for this kind of machine")
 }
 
 fn unreleased() -> Release {

@@ -7,10 +7,13 @@
     reason = "a command-line program: its output is its result"
 )]
 
+mod arch;
 mod bench;
 mod build;
+mod cross;
 mod demo;
 mod dist;
+mod engines;
 mod fuzz;
 mod helm;
 mod measure;

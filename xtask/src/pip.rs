@@ -3,7 +3,9 @@
 use crate::package::{self, Need};
 use crate::workspace;
 use anyhow::{Context as _, Result};
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const PIP: &[Need] = &[Need::any(&["pip", "pip3"], "python3-pip")];
 
@@ -11,4 +13,20 @@ const PIP: &[Need] = &[Need::any(&["pip", "pip3"], "python3-pip")];
 pub(crate) fn ensure() -> Result<PathBuf> {
     package::ensure(PIP)?;
     workspace::which("pip").or_else(|| workspace::which("pip3")).context("there is no pip")
+}
+
+/// Unpacks the packages of a list, each with its version and sums, into a new folder, without what they depend on.
+pub(crate) fn install(list: &str, dir: &Path) -> Result<()> {
+    let pip = ensure()?;
+    let tools = dir.parent().context("the folder has no parent")?;
+    fs::create_dir_all(tools).with_context(|| format!("cannot make {}", tools.display()))?;
+    let fresh = tempfile::tempdir_in(tools).context("cannot make a temporary folder")?;
+    let requirements = fresh.path().join("requirements.txt");
+    fs::write(&requirements, list).context("cannot write requirements.txt")?;
+    let unpacked = fresh.path().join("unpacked");
+    let mut install = Command::new(pip);
+    install.args(["install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:", "--target"]);
+    workspace::output(install.arg(&unpacked).arg("--requirement").arg(&requirements))?;
+    // It exists only if it is complete.
+    fs::rename(&unpacked, dir).with_context(|| format!("cannot make {}", dir.display()))
 }

@@ -2,7 +2,8 @@
 //!
 //! All are static, so that one build works on this machine and in every VM.
 
-use crate::{build, dist, mounts, vm, workspace};
+use crate::arch::Arch;
+use crate::{build, cross, dist, mounts, vm, workspace};
 use anyhow::Result;
 use std::env;
 use std::process::Command;
@@ -15,41 +16,46 @@ const IMAGE: &str = "sandprobe-image.tar";
 /// The agent as a Debian package, for the test that installs it.
 const PACKAGE: &str = "sandprobe.deb";
 
-/// Builds the agent and the programs that the tests, the demo and VMs start.
-pub(crate) fn build() -> Result<()> {
-    let agent = build::agent(&build::Args::default())?;
-    vm::add("sandprobe", &agent)?;
+/// Builds the agent and the programs that the tests, the demo and VMs start. For another architecture the agent is the
+/// one of a release.
+pub(crate) fn build(arch: Arch) -> Result<()> {
+    let agent = if arch.is_ours() { build::agent(&build::Args::default())? } else { dist::program(arch)? };
+    vm::add(arch, "sandprobe", &agent)?;
     let image = agent.with_file_name(IMAGE);
-    dist::image_of(&agent, &image)?;
-    vm::add(IMAGE, &image)?;
-    gather(cargo("build").arg("--bins"))
+    dist::image_of(arch, &agent, &image)?;
+    vm::add(arch, IMAGE, &image)?;
+    gather(arch, cargo(arch, "build")?.arg("--bins"))
 }
 
-/// Builds the test programs, and the package of the built agent.
-pub(crate) fn build_tests() -> Result<()> {
-    vm::add(PACKAGE, &dist::debian_package_of(&build::agent_path())?)?;
-    gather(cargo("test").arg("--no-run").args(TESTS.iter().flat_map(|name| ["--test", name])))
+/// Builds the test programs, and the package of the built agent where systemd can run it.
+pub(crate) fn build_tests(arch: Arch) -> Result<()> {
+    if arch.is_ours() {
+        vm::add(arch, PACKAGE, &dist::debian_package_of(arch, &build::agent_path())?)?;
+    }
+    let tests = TESTS.iter().flat_map(|name| ["--test", name]);
+    gather(arch, cargo(arch, "test")?.arg("--no-run").args(tests))
 }
 
 /// The command that runs one of these programs as root on this machine, with the others in its PATH.
 pub(crate) fn as_root(name: &str, variables: &[(&str, String)]) -> Result<Command> {
-    let bin = vm::bin()?;
+    let bin = vm::bin(Arch::ours()?)?;
     let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default());
     let mut command = mounts::command([("PATH", path)].iter().chain(variables))?;
     command.arg(bin.join(name));
     Ok(command)
 }
 
-fn cargo(verb: &str) -> Command {
+fn cargo(arch: Arch, verb: &str) -> Result<Command> {
+    cross::ensure(arch)?;
     let mut cargo = workspace::cargo();
-    cargo.args([verb, "--package", "tests", "--features", "kernel,node,browser", "--target"]);
-    cargo.arg(workspace::static_target());
-    cargo
+    cargo.args([verb, "--package", "tests", "--features", "kernel,node,browser"]);
+    cross::cargo(&mut cargo, arch);
+    Ok(cargo)
 }
 
-fn gather(cargo: &mut Command) -> Result<()> {
+fn gather(arch: Arch, cargo: &mut Command) -> Result<()> {
     for built in workspace::executables(cargo)? {
-        vm::add(&built.name, &built.path)?;
+        vm::add(arch, &built.name, &built.path)?;
     }
     Ok(())
 }

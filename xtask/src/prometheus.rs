@@ -1,6 +1,7 @@
 //! Debian's package prometheus: promtool, which checks alerts and metrics, and Prometheus itself, which scrapes the
 //! agent in a test. The package is unpacked, not installed, because that would start a server.
 
+use crate::arch::Arch;
 use crate::package;
 use crate::{vm, workspace};
 use anyhow::{Context as _, Result};
@@ -29,7 +30,7 @@ impl Program {
     fn place(self) -> Result<PathBuf> {
         match self {
             Self::Promtool => Ok(workspace::target_dir().join("tools").join(self.name())),
-            Self::Prometheus => Ok(vm::bin()?.join(self.name())),
+            Self::Prometheus => Ok(vm::bin(Arch::ours()?)?.join(self.name())),
         }
     }
 

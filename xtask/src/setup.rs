@@ -2,8 +2,9 @@
 //!
 //! Invariant: if nothing is missing it only checks, in well under a second.
 
+use crate::arch::Arch;
 use crate::package::{self, Need};
-use crate::{perfetto, prometheus, vm, workspace};
+use crate::{engines, perfetto, prometheus, vm, workspace};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,6 +53,8 @@ pub(crate) enum Level {
     Browser,
     /// Tests of metrics and alerts: promtool, and Prometheus to scrape the agent
     Prometheus,
+    /// Tests of questions over many nodes: DuckDB, and ClickHouse as a library
+    Fleet,
     /// Tests and the demo with real pods on this machine: containerd, runc, CNI plugins
     Node,
     /// Tests in virtual machines: QEMU and what makes their images
@@ -74,8 +77,9 @@ pub(crate) fn ensure(level: Level) -> Result<()> {
         Level::Build => Ok(()),
         Level::Browser => package::ensure(BROWSER).and_then(|()| perfetto::ensure()),
         Level::Prometheus => prometheus::ensure(),
+        Level::Fleet => engines::ensure().map(drop),
         Level::Node => package::ensure(NODE),
-        Level::Vm => package::ensure(NODE).and_then(|()| package::ensure(vm::NEEDS)),
+        Level::Vm => package::ensure(NODE).and_then(|()| vm::ensure(Arch::ours()?)),
     }
 }
 

@@ -4,15 +4,17 @@
 
 mod browser;
 mod fast;
+mod fleet;
 mod machine;
 mod native;
 mod prometheus;
 mod report;
 mod step;
 
+use crate::arch::Arch;
 use crate::program;
 use crate::setup::{self, Level};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use report::Report;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -39,9 +41,12 @@ struct Depth {
     /// Also pods in the VMs: each kernel with one version of containerd, one of them under systemd
     #[arg(long)]
     full: bool,
-    /// Pods on every kernel with every version of containerd
+    /// Pods on every kernel with every version of containerd, and on aarch64
     #[arg(long)]
     matrix: bool,
+    /// Only the matrix's part on aarch64: hooks, pods and confinement in an emulated machine
+    #[arg(long)]
+    aarch64: bool,
     /// Long runs on this machine
     #[arg(long)]
     soak: bool,
@@ -49,6 +54,18 @@ struct Depth {
 
 pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
     let mut report = Report::new(minutes.map(|minutes| Duration::from_secs(minutes * 60)));
+    if depth.aarch64 {
+        ensure!(
+            !Arch::Aarch64.is_ours(),
+            "this machine is of aarch64 itself: cargo xtask test --full runs there what --aarch64 emulates elsewhere"
+        );
+        report.tier("aarch64", |tier| {
+            if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
+                machine::tier(tier, machine::Pods::Aarch64);
+            }
+        });
+        return Ok(closed(&report));
+    }
     if !depth.soak {
         report.tier("fast", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
@@ -66,6 +83,11 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
             }
         });
     }
+    report.tier("fleet", |tier| {
+        if tier.attempt("setup", || setup::ensure(Level::Fleet)).is_some() {
+            fleet::tier(tier, depth.soak);
+        }
+    });
     if !depth.fast {
         let mut built = None;
         report.tier("this machine", |tier| {
@@ -73,8 +95,8 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
                 .attempt("setup", || {
                     [Level::Node, Level::Browser, Level::Prometheus].into_iter().try_for_each(setup::ensure)
                 })
-                .and_then(|()| tier.attempt("build", program::build))
-                .and_then(|()| tier.attempt("build tests", program::build_tests));
+                .and_then(|()| tier.attempt("build", || program::build(Arch::ours()?)))
+                .and_then(|()| tier.attempt("build tests", || program::build_tests(Arch::ours()?)));
             if built.is_some() {
                 native::tier(tier, depth.soak);
             }
@@ -84,7 +106,11 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
             report.tier("virtual machines", |tier| machine::tier(tier, depth.pods()));
         }
     }
-    Ok(if report.close() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(closed(&report))
+}
+
+fn closed(report: &Report) -> ExitCode {
+    if report.close() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Depth {
@@ -94,5 +120,26 @@ impl Depth {
             (true, _) => machine::Pods::Pairs,
             _ => machine::Pods::None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Args;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn one_depth_at_a_time() {
+        let parse = |line: &[&str]| Cli::try_parse_from(std::iter::once(&"test").chain(line));
+        assert!(parse(&["--aarch64", "--minutes", "30"]).unwrap().args.depth.aarch64);
+        assert!(!parse(&["--matrix"]).unwrap().args.depth.aarch64);
+        assert!(parse(&["--aarch64", "--full"]).is_err());
+        assert!(parse(&["--aarch64", "--matrix"]).is_err());
     }
 }

@@ -22,6 +22,7 @@ mod store;
 
 pub(crate) use choice::{Init, Kernel, Runtime};
 
+use crate::arch::Arch;
 use crate::package::{self, Need};
 use crate::program;
 use crate::setup::{self, Level};
@@ -35,9 +36,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// The packages for making and running VMs.
-pub(crate) const NEEDS: &[Need] = &[
-    Need::any(&["qemu-system-x86_64"], "qemu-system-x86"),
+/// The packages for making and running VMs, whatever their architecture.
+const NEEDS: &[Need] = &[
     Need::any(&["mmdebstrap"], "mmdebstrap"),
     Need::any(&["mke2fs"], "e2fsprogs"),
     Need::any(&["depmod"], "kmod"),
@@ -50,8 +50,24 @@ const TIMED_OUT: u8 = 124;
 /// The exit status if a VM ended without one.
 const DIED: u8 = 125;
 
+const fn emulator(arch: Arch) -> Need {
+    match arch {
+        Arch::X86_64 => Need::any(&["qemu-system-x86_64"], "qemu-system-x86"),
+        Arch::Aarch64 => Need::any(&["qemu-system-aarch64"], "qemu-system-arm"),
+    }
+}
+
+/// Installs the packages for making and running VMs of this architecture.
+pub(crate) fn ensure(arch: Arch) -> Result<()> {
+    package::ensure(NEEDS)?;
+    package::ensure(&[emulator(arch)])
+}
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// The machine's architecture, instead of this machine's own: emulated, with programs that are built across
+    #[arg(long, value_enum)]
+    arch: Option<Arch>,
     /// 5.10, 6.1, 6.12, 7.2 (the newest 7 there is), several with commas between, or all
     #[arg(long, default_value = "6.12")]
     kernel: Kernels,
@@ -90,6 +106,7 @@ pub(crate) struct Args {
 
 /// A command in a VM.
 struct Request {
+    arch: Arch,
     kernel: Kernel,
     runtime: Runtime,
     init: Init,
@@ -109,8 +126,9 @@ struct Request {
 
 impl Request {
     /// Without systemd, on cgroup v2, with a disk that is thrown away. The caller sets the timeout.
-    fn new(kernel: Kernel, runtime: Runtime) -> Self {
+    fn new(arch: Arch, kernel: Kernel, runtime: Runtime) -> Self {
         Self {
+            arch,
             kernel,
             runtime,
             init: Init::Quick,
@@ -127,7 +145,7 @@ impl Request {
     /// Runs it to its end and passes its output on as it comes. What the VM is made of is made first, if it is not
     /// there, and out of the time allowed.
     fn run(&self, output: &mut dyn FnMut(&[u8])) -> Result<Outcome> {
-        let parts = Parts::get(self.kernel)?;
+        let parts = Parts::get(self.arch, self.kernel)?;
         if self.saved {
             saved::get(self, &parts)?;
         }
@@ -167,16 +185,16 @@ struct Outcome {
     by: &'static str,
 }
 
-/// The folder that every VM has first in its PATH.
-pub(crate) fn bin() -> Result<PathBuf> {
-    let bin = store::root().join("bin");
+/// The folder that every VM of an architecture has first in its PATH.
+pub(crate) fn bin(arch: Arch) -> Result<PathBuf> {
+    let bin = store::root().join(store::name(arch, "bin"));
     fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
     Ok(bin)
 }
 
 /// Puts a static program there atomically, because VMs may be running.
-pub(crate) fn add(name: &str, program: &Path) -> Result<()> {
-    let to = bin()?.join(name);
+pub(crate) fn add(arch: Arch, name: &str, program: &Path) -> Result<()> {
+    let to = bin(arch)?.join(name);
     let part = to.with_extension("part");
     fs::copy(program, &part).with_context(|| format!("cannot copy {}", program.display()))?;
     fs::rename(&part, &to).with_context(|| format!("cannot write {}", to.display()))
@@ -186,15 +204,20 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     if let Some(share) = &args.share {
         ensure!(share.is_dir(), "{} is no folder to share", share.display());
     }
-    package::ensure(NEEDS)?;
+    let arch = args.arch.map_or_else(Arch::ours, Ok)?;
+    ensure!(
+        arch.is_ours() || args.init == Init::Quick,
+        "--init systemd needs a VM of this machine's own architecture: for {arch}, Debian's packages are only unpacked"
+    );
+    ensure(arch)?;
     if !args.no_build {
         setup::ensure(Level::Build)?;
-        program::build()?;
+        program::build(arch)?;
     }
     let mut worst = 0;
     for &kernel in &args.kernel.0 {
         // Each runs, whatever became of the one before.
-        let status = one(kernel, &args).unwrap_or_else(|error| {
+        let status = one(arch, kernel, &args).unwrap_or_else(|error| {
             say(format_args!("{kernel}: {error:#}"));
             DIED
         });
@@ -203,7 +226,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::from(worst))
 }
 
-fn one(kernel: Kernel, args: &Args) -> Result<u8> {
+fn one(arch: Arch, kernel: Kernel, args: &Args) -> Result<u8> {
     let request = Request {
         init: args.init,
         cgroup: args.cgroup,
@@ -213,7 +236,7 @@ fn one(kernel: Kernel, args: &Args) -> Result<u8> {
         saved: args.saved,
         timeout: Duration::from_secs(args.timeout),
         command: script(&args.command),
-        ..Request::new(kernel, args.runtime)
+        ..Request::new(arch, kernel, args.runtime)
     };
     let outcome = request.run(&mut |bytes| {
         let mut stdout = std::io::stdout().lock();
@@ -255,7 +278,7 @@ fn say(words: fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser as _;
+    use clap::{Parser as _, ValueEnum as _};
 
     #[derive(clap::Parser)]
     struct Cli {
@@ -277,6 +300,25 @@ mod tests {
         assert_eq!(args.command, ["sandprobe", "doctor", "-o", "json"]);
         assert!(parse(&["--kernel", "6.1"]).is_err());
         assert!(parse(&["--kernel", "3.2", "--", "true"]).is_err());
+    }
+
+    #[test]
+    fn the_architecture_is_this_machines_or_another() {
+        let arch = |line: &[&str]| parse(line).map(|args| args.arch);
+        assert_eq!(arch(&["--", "true"]).unwrap(), None);
+        assert_eq!(arch(&["--arch", "aarch64", "--", "true"]).unwrap(), Some(Arch::Aarch64));
+        assert!(arch(&["--arch", "riscv64", "--", "true"]).is_err());
+    }
+
+    /// It would need the packages' scripts to have run.
+    #[test]
+    fn another_architecture_has_no_systemd() {
+        let [other] = Arch::value_variants().iter().filter(|arch| !arch.is_ours()).collect::<Vec<_>>()[..]
+        else {
+            panic!("more than one")
+        };
+        let error = main(parse(&["--arch", other.name(), "--init", "systemd", "--", "true"]).unwrap());
+        assert!(error.unwrap_err().to_string().starts_with("--init systemd"));
     }
 
     /// A saved VM has its own disk and its own past.

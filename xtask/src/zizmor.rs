@@ -2,10 +2,8 @@
 //! the sums below. It is run, never shipped.
 
 use crate::{pip, workspace};
-use anyhow::{Context as _, Result};
-use std::fs;
+use anyhow::Result;
 use std::path::PathBuf;
-use std::process::Command;
 
 const VERSION: &str = "1.32.0";
 /// Of the packages for x86_64 and aarch64.
@@ -23,17 +21,7 @@ pub(crate) fn ensure() -> Result<PathBuf> {
         return Ok(program);
     }
     println!("setup: fetching zizmor");
-    let pip = pip::ensure()?;
-    fs::create_dir_all(&tools).with_context(|| format!("cannot make {}", tools.display()))?;
-    let fresh = tempfile::tempdir_in(&tools).context("cannot make a temporary folder")?;
-    let list = fresh.path().join("requirements.txt");
     let sums = SUMS.map(|sum| format!(" --hash=sha256:{sum}")).concat();
-    fs::write(&list, format!("zizmor=={VERSION}{sums}\n")).context("cannot write requirements.txt")?;
-    let unpacked = fresh.path().join("zizmor");
-    let mut install = Command::new(pip);
-    install.args(["install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:", "--target"]);
-    workspace::output(install.arg(&unpacked).arg("--requirement").arg(&list))?;
-    // It exists only if it is complete.
-    fs::rename(&unpacked, &dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    pip::install(&format!("zizmor=={VERSION}{sums}\n"), &dir)?;
     Ok(program)
 }

@@ -6,7 +6,7 @@
 //! only if another socket begins to listen in between.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
-use probe_common::event::{self, kind};
+use probe_common::event::{self, KUBELET_PORTS, kind};
 
 use crate::{
     emit,
@@ -22,18 +22,27 @@ pub(crate) fn listen(ctx: RawTracePointContext) -> i32 {
     if state != TCP_LISTEN || reader::is_away() {
         return 0;
     }
-    let container = Task::current().cgroup().container();
-    if !container.is_some() {
+    let task = Task::current();
+    let container = task.cgroup().container();
+    let sock = Sock::at(ctx.arg(0));
+    let port = sock.port();
+    if !container.is_some() && !(is_kubelets(port) && task.is_root() == 1) {
         return 0;
     }
-    let sock = Sock::at(ctx.arg(0));
     let record = event::Listen {
         header: emit::header::<event::Listen>(kind::LISTEN, 0),
         container: container.id(),
-        port: sock.port(),
+        port,
         family: sock.family(),
         _pad: [0; 5],
     };
     emit::fixed(emit::ring_for_container(container), kind::LISTEN, record);
     0
+}
+
+/// Whether the node's own sockets at this port matter: a kubelet may listen there.
+#[inline(always)]
+fn is_kubelets(port: u16) -> bool {
+    let [health, api, read_only] = KUBELET_PORTS;
+    port == health || port == api || port == read_only
 }

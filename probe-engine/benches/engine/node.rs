@@ -109,7 +109,7 @@ impl Node {
                 uid: pod.uid(),
                 names: vec!["main".to_owned()],
             }),
-            Question::Watch { .. } | Question::Statuses => Vec::new(),
+            Question::Watch { .. } | Question::Statuses | Question::ImageWork { .. } => Vec::new(),
             Question::Relist => {
                 self.diff = RecordsDiff::default();
                 self.all()
@@ -214,6 +214,7 @@ impl Node {
         facts.push(self.store());
         facts.push(Fact::ListEnded { list: List::Ipam, complete: true });
         facts.push(Fact::NetworksRead(NetworksRead {
+            written: None,
             networks: vec![network()],
             complete: true,
             undecodable: Vec::new(),

@@ -6,6 +6,7 @@ pub mod column;
 pub mod comparable;
 pub mod group;
 pub mod inexact;
+pub mod network;
 pub(crate) mod order;
 pub mod report;
 pub mod spread;

@@ -277,6 +277,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::ProgramFound(_)
         | Fact::MessageFound(_)
         | Fact::PressureRead(_)
+        | Fact::ImageWork(_)
         | Fact::RuntimeLink(_)
         | Fact::RuntimeStatus(_)
         | Fact::RuntimeEvent(_)

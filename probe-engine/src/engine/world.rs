@@ -22,6 +22,7 @@ mod context;
 mod daemon;
 mod dump;
 pub(crate) mod hint;
+pub(in crate::engine) mod image_work;
 pub(super) mod ipam_store;
 pub(crate) mod list;
 pub(crate) mod loss;
@@ -268,6 +269,7 @@ impl World {
             Fact::MessageFound(it) => self.message_found(it),
             Fact::BootRead(it) => self.boot_read(ctx, *it),
             Fact::PressureRead(it) => self.pressure_read(ctx, it),
+            Fact::ImageWork(it) => self.image_work(&it),
             Fact::RuntimeLink(it) => self.runtime_linked(ctx, it),
             Fact::RuntimeStatus(it) => self.runtime_stated(ctx, it),
             Fact::RuntimeEvent(it) => self.runtime_told(ctx, &it),

@@ -275,6 +275,9 @@ pub enum Question {
     Message { container: ContainerId, command: CniCommand, since: Timestamp },
     /// How hard has this pod's cgroup had it? Answered by `PressureRead`, if it is there; asked during a start only.
     Pressure { cgroup: CgroupKey, path: String },
+    /// What did runtime and kubelet do for this container from then until its first sign? Answered by `ImageWork`, if a log
+    /// tells.
+    ImageWork { container: ContainerId, from: Timestamp, until: Timestamp },
     /// Which states do the runtimes list now? Answered by `RuntimeStatus`, where a runtime is followed.
     Statuses,
 }

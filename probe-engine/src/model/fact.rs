@@ -6,6 +6,7 @@
 
 mod attached;
 mod happened;
+mod image;
 mod ledger;
 mod listening;
 mod pressure;
@@ -28,6 +29,7 @@ pub use attached::{Attached, Loss, Mechanism, RingRead, RingsRead, Signal};
 pub use happened::{
     Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, SIGKILL, Signaled, Task,
 };
+pub use image::{ImageWork, Pull, Span};
 pub use ledger::{
     CniCommand, Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeChanged,
     RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreChanged, StoreKind, StoreRead,
@@ -178,6 +180,8 @@ pub enum Fact {
     ProgramFound(ProgramFound),
     MessageFound(MessageFound),
     PressureRead(PressureRead),
+    /// How the time before a container's first sign was spent, as far as logs and files tell.
+    ImageWork(Box<ImageWork>),
 
     // What a runtime says over CRI.
     RuntimeLink(RuntimeLink),

@@ -1,14 +1,18 @@
 //! Where the time of a pod's start went: phases, each of which begins where the one before ends, so that together they
 //! are the whole. `docs/phases.md` says from which event to which each goes.
 
+mod image;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 use strum::{IntoStaticStr, VariantNames};
 
+pub use image::{Part, PartKind, WaitsFor};
+
 use crate::model::{
-    fact::{Listener, PodName, Pressure},
+    fact::{Listener, PodName, Pressure, ProgramFound},
     id::ContainerId,
     reference::ContainerRef,
     time::{Nanoseconds, Timestamp},
@@ -23,6 +27,9 @@ pub struct Start {
     /// The last of its containers runs; of one that is not complete, when this was told.
     pub end: Timestamp,
     pub phases: Vec<Phase>,
+    /// The plugins that set up its network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<ProgramFound>,
     /// When its containers first listened, as far as they do by now: no part of the whole.
     #[serde(default)]
     pub listening: Vec<Listening>,
@@ -58,6 +65,9 @@ pub struct Phase {
     /// Something was lost meanwhile: an event that would have ended it, or begun it, may be missing.
     pub gapped: bool,
     pub cause: Cause,
+    /// Of `image`: what it consists of; empty where nothing tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 /// How long a container took from its program's beginning to the first of its sockets that listens.

@@ -135,6 +135,9 @@ pub struct Pod {
     /// A socket of it was seen to listen.
     #[serde(default)]
     pub listens: bool,
+    /// Its interfaces that a plugin made or that have an address, sorted; without the loopback.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<String>,
 }
 
 /// A pod that runs again.
@@ -156,6 +159,20 @@ pub struct NetworkAttempt {
     pub ended: Timestamp,
     /// The plugin that failed.
     pub failed: Option<String>,
+}
+
+/// A plugin was called for a sandbox's network, and has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenAttempt {
+    pub sandbox: ContainerId,
+    pub began: Timestamp,
+}
+
+/// The kubelet listens at one of its usual ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KubeletListens {
+    pub port: u16,
+    pub at: Timestamp,
 }
 
 /// The order that ends this boot.
@@ -198,12 +215,21 @@ pub struct Recovery {
     pub init: Option<TimedSource>,
     pub runtime: Option<TimedSource>,
     pub kubelet: Option<TimedSource>,
+    /// When the kubelet first listened at each of its ports, in the order of the ports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kubelet_listens: Vec<KubeletListens>,
     /// The runtimes and the kubelet of this recovery by name and, where their files tell it, version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_program: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_program: Option<String>,
+    /// The first configuration of a network that was written in this boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_configured: Option<TimedSource>,
     pub tries: Vec<NetworkAttempt>,
+    /// Calls of ADD that are under way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trying: Vec<OpenAttempt>,
     /// Calls of plugins for further sandboxes, for which there was no room.
     #[serde(default)]
     pub tries_left_out: u32,

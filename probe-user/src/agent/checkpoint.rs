@@ -30,7 +30,7 @@ use crate::{
 const FILE: &str = "engine.jsonl";
 
 /// The file is replaced when this many bytes of calls have been added, and more if the state is large.
-const ADDED: usize = 1 << 20;
+const ADDED: usize = 4 << 20;
 /// How many bytes of calls may be added for each entry of the state.
 const ADDED_FOR_ENTRY: usize = 1 << 10;
 /// A state with more entries is not kept. A node of 1,000 pods has some 20,000.
@@ -39,6 +39,10 @@ const ENTRIES: usize = 60_000;
 const WAITING: usize = 8 << 20;
 /// How long to wait before the file begins anew after a failure.
 const RETRY: Duration = Duration::from_secs(30);
+/// How long calls are gathered before they are added, since each write wakes two threads.
+const GATHER: Duration = Duration::from_millis(50);
+/// This many bytes of calls are added at once.
+const ENOUGH: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Checkpoint {
@@ -47,6 +51,10 @@ pub(crate) struct Checkpoint {
     file: Option<Growing>,
     /// No file is begun before.
     retry_at: Timestamp,
+    /// Calls are not added before.
+    add_at: Timestamp,
+    /// Whether calls wait for that time.
+    gathers: bool,
     /// How many jobs the thread was given.
     given: u64,
 }
@@ -88,7 +96,14 @@ impl Checkpoint {
             done
         };
         let writer = BackgroundWriter::spawn(StateFile::Checkpoint, &dir, writes, write)?;
-        Ok(Self { writer, file: None, retry_at: Timestamp::ZERO, given: 0 })
+        Ok(Self {
+            writer,
+            file: None,
+            retry_at: Timestamp::ZERO,
+            add_at: Timestamp::ZERO,
+            gathers: false,
+            given: 0,
+        })
     }
 
     /// Gives the thread what the session did since the last call. Returns the number of the write that has all of it;
@@ -102,14 +117,18 @@ impl Checkpoint {
         if self.writer.failed().take() || self.file.is_some() && !is_kept {
             self.give_up(now, session);
         }
+        self.gathers = false;
         match &mut self.file {
             Some(file) if file.added < file.limit || !all_is_told && file.added < 2 * file.limit => {
-                if let Some(calls) = session.journal().filter(|calls| !calls.is_empty())
-                    && let Some(room) = self.writer.reserve()
-                {
-                    file.added += calls.len();
-                    self.given += 1;
-                    room.send(Job::Add(mem::take(calls)));
+                if let Some(calls) = session.journal().filter(|calls| !calls.is_empty()) {
+                    if now < self.add_at && calls.len() < ENOUGH {
+                        self.gathers = true;
+                    } else if let Some(room) = self.writer.reserve() {
+                        file.added += calls.len();
+                        self.given += 1;
+                        self.add_at = now + GATHER;
+                        room.send(Job::Add(mem::take(calls)));
+                    }
                 }
             }
             Some(_) | None if now >= self.retry_at => {
@@ -120,9 +139,19 @@ impl Checkpoint {
             Some(_) | None => {}
         }
         self.file.as_ref()?;
-        // What found no room goes with the next write.
+        // What is gathered or found no room goes with the next write.
         let waits = session.journal().is_some_and(|calls| !calls.is_empty());
         Some(self.given + u64::from(waits))
+    }
+
+    /// When calls that are gathered are to be added.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        self.gathers.then_some(self.add_at)
+    }
+
+    /// Calls are added at once next time.
+    pub(crate) fn hurry(&mut self) {
+        self.add_at = Timestamp::ZERO;
     }
 
     /// Whether the state is in the file, as far as is known.

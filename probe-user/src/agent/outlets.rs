@@ -62,6 +62,9 @@ impl Outlets {
     pub(crate) async fn settle(&mut self, session: &mut Session, grace: Duration) -> Result<(), AgentError> {
         let deadline = Instant::now() + grace;
         loop {
+            if let Some(checkpoint) = &mut self.checkpoint {
+                checkpoint.hurry();
+            }
             self.write(session, clock::now())?;
             if self.delivery.is_empty() {
                 return Ok(());
@@ -86,9 +89,10 @@ impl Outlets {
         self.delivery.keeps_rings() && self.checkpoint.as_ref().is_some_and(Checkpoint::is_kept)
     }
 
-    /// When something waits no longer for the state's file.
+    /// When something waits no longer, for more of it or for the state's file.
     pub(super) fn due(&self) -> Option<Timestamp> {
-        self.delivery.due()
+        let gathered = self.checkpoint.as_ref().and_then(Checkpoint::due);
+        self.delivery.due().into_iter().chain(gathered).min()
     }
 
     /// Returns when the state's file has been written once more; never if there is none.

@@ -21,9 +21,10 @@ use crate::{
     duration::duration,
     engine::boot::report::RecoveryReport,
     model::{
-        recovery::{Grouping, Recovered, Recovery},
+        recovery::{BootRead, Grouping, Recovered, Recovery},
         time::Timestamp,
     },
+    recording::Header,
     sink::{
         chart::{self, Chart},
         history, jsonl, recovery,
@@ -69,7 +70,7 @@ struct Asked {
 }
 
 /// A row of the table.
-struct Row {
+pub(super) struct Row {
     node: String,
     recovery: Recovery,
     study: RecoveryReport,
@@ -78,12 +79,24 @@ struct Row {
 
 impl Row {
     /// `now`: until then it is known that nothing else happened.
-    fn new(node: String, recovery: Recovery, now: Timestamp) -> Self {
+    pub(super) fn new(node: String, recovery: Recovery, now: Timestamp) -> Self {
         let study = RecoveryReport::of(&recovery, now.max(recovery.seen_until));
         Self { node, recovery, study, now }
     }
 
-    fn told(&self) -> jsonl::boot::Told<'_> {
+    /// The boot of a recording, as it was seen until `now`.
+    pub(super) fn of_recording(header: Header, mut recovery: Recovery, now: Timestamp) -> Self {
+        let Header { node, boot_id, kernel, boot_wall_ns, .. } = header;
+        recovery.boot.get_or_insert_with(|| BootRead {
+            boot_id,
+            kernel,
+            boot_wall_ns,
+            ..BootRead::default()
+        });
+        Self::new(node, recovery, now)
+    }
+
+    pub(super) fn told(&self) -> jsonl::boot::Told<'_> {
         jsonl::boot::Told { node: &self.node, recovery: &self.recovery, study: &self.study }
     }
 

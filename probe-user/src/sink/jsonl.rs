@@ -153,4 +153,4 @@ fn line(it: &impl Serialize, out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::sink) mod tests;

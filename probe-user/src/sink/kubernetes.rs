@@ -14,6 +14,7 @@ mod link;
 mod plan;
 mod stats;
 mod text;
+mod token;
 
 use std::{collections::VecDeque, io, num::NonZero, sync::Arc, thread, time::Duration};
 
@@ -33,7 +34,11 @@ use self::{
     link::Link,
     plan::{Deed, Ledger, Plan, Step},
 };
-pub(crate) use self::{condition::CONDITION, stats::KubernetesStats};
+pub(crate) use self::{
+    condition::CONDITION,
+    stats::KubernetesStats,
+    token::{TokenFile, check as check_token},
+};
 use crate::{
     model::{change::Finding, finding::Revision, time::Timestamp},
     sink::{
@@ -59,6 +64,8 @@ const LAST: Duration = Duration::from_secs(1);
 /// What is told, and to whom.
 pub(crate) struct Settings {
     pub(crate) config: Config,
+    /// The file of the token in it, if it is from one.
+    pub(crate) token_file: Option<TokenFile>,
     /// The name of the node's object.
     pub(crate) node: String,
     pub(crate) events: bool,
@@ -137,7 +144,7 @@ impl Planned {
 
 impl Teller {
     fn new(settings: Settings, client: &Client, judge: Arc<Judge>, stats: Arc<KubernetesStats>) -> Self {
-        let Settings { config, node, events, condition } = settings;
+        let Settings { config, token_file, node, events, condition } = settings;
         let url = config.cluster_url.to_string();
         let link = |what| Link::new(what, url.clone());
         Self {
@@ -148,7 +155,7 @@ impl Teller {
                 planned: None,
             }),
             condition: condition.then(|| (Condition::default(), link("the node's condition"))),
-            server: ApiServer::new(config, Arc::clone(&stats)),
+            server: ApiServer::new(config, token_file, Arc::clone(&stats)),
             node,
             judge,
             revision: View::snapshot(client, |agent| (agent.engine.findings_revision(), agent.has_listed)),
@@ -225,7 +232,7 @@ impl Events {
                     self.link.gives_up(&failure);
                     self.ledger.done(step, None);
                 }
-                Err(failure @ (Failure::Refused(_) | Failure::Away(_))) => {
+                Err(failure @ (Failure::Unknown(_) | Failure::Refused(_) | Failure::Away(_))) => {
                     failures.push(failure);
                     self.ledger.failed(step);
                 }

@@ -10,7 +10,7 @@ use crate::{
     model::{
         change::ContainerRef,
         fact::{CpuUse, Listener, PodName, Pressure},
-        phase::{Cause, Kind, Listening, Phase, Start},
+        phase::{Cause, Kind, Listening, Part, PartKind, Phase, Start, WaitsFor},
     },
 };
 
@@ -132,6 +132,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     if matches!(phase.kind, Kind::Init) {
         said.push("inferred to be an init container".to_owned());
     }
+    said.extend(phase.parts.iter().map(part));
     if !teardown.is_zero() {
         let (teardown, whole) = (span(*teardown), span(whole));
         said.push(format!("other network namespaces were taken apart for {teardown} of {whole}"));
@@ -141,6 +142,48 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
         said.push("something was lost meanwhile".to_owned());
     }
     said
+}
+
+/// A part of an `image` phase, a sentence.
+fn part(part: &Part) -> String {
+    let took = span(part.took());
+    match (part.kind, part.waits) {
+        (PartKind::Unknown, _) => format!("nothing tells what took {took}"),
+        (PartKind::Pull, _) => format!("the image was pulled in {took}"),
+        (PartKind::Unpack, _) => format!("the rest of it was unpacked in {took}"),
+        (PartKind::Create, _) => format!("the runtime took {took} to make the container"),
+        (PartKind::Wait, Some(waits)) => format!("waited {took} {}", held_up(waits)),
+        (PartKind::Wait, None) => format!("waited {took}"),
+    }
+}
+
+/// What held it up, and which setting does that.
+fn held_up(waits: WaitsFor) -> String {
+    let places = |at_once: u32, of: &str| match at_once {
+        1 => "one after another".to_owned(),
+        many => format!("{many} {of} at a time"),
+    };
+    match waits {
+        WaitsFor::Pulls { ahead, at_once } => {
+            let setting = if at_once == 1 { "serializeImagePulls" } else { "maxParallelImagePulls" };
+            let places = places(at_once, "pulls");
+            format!("behind {}, {places} (the kubelet's {setting})", counted(ahead, "other pull"))
+        }
+        WaitsFor::Creates { ahead, at_once } => {
+            let others = counted(ahead, "other container");
+            format!("while the runtime made {others}, {}", places(at_once, "containers"))
+        }
+        WaitsFor::Rate { refused } => {
+            format!("since the kubelet refused to pull, {} (its registryPullQPS)", counted(refused, "time"))
+        }
+        WaitsFor::Retry { failed } => {
+            format!("from {} to the next try that did not fail", counted(failed, "failed pull"))
+        }
+    }
+}
+
+fn counted(count: u32, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// What the pod's cgroup counted in this time, as far as it may be why it took so long.
@@ -205,13 +248,50 @@ pub(crate) fn summary(start: &Start) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{CpuUse, Pressure, load, quantity};
-    use crate::model::fact::MemoryEvents;
+    use super::{CpuUse, Part, PartKind, Pressure, WaitsFor, load, quantity};
+    use crate::model::{fact::MemoryEvents, time::Timestamp};
 
     fn said(pressure: Pressure) -> String {
         let mut said = Vec::new();
         load(&pressure, Duration::from_secs(8), &mut said);
         said.join(" | ")
+    }
+
+    #[test]
+    fn the_parts_of_an_image_are_told_with_the_setting() {
+        let part = |kind, waits| {
+            let (begin, end) = (Timestamp(0), Timestamp(8_200_000_000));
+            super::part(&Part { kind, begin, end, waits })
+        };
+        let waited = |waits| part(PartKind::Wait, Some(waits));
+        for (said, expected) in [
+            (part(PartKind::Pull, None), "the image was pulled in 8.20 s"),
+            (part(PartKind::Unpack, None), "the rest of it was unpacked in 8.20 s"),
+            (part(PartKind::Create, None), "the runtime took 8.20 s to make the container"),
+            (part(PartKind::Unknown, None), "nothing tells what took 8.20 s"),
+            (
+                waited(WaitsFor::Pulls { ahead: 4, at_once: 1 }),
+                "waited 8.20 s behind 4 other pulls, one after another (the kubelet's serializeImagePulls)",
+            ),
+            (
+                waited(WaitsFor::Pulls { ahead: 1, at_once: 3 }),
+                "waited 8.20 s behind 1 other pull, 3 pulls at a time (the kubelet's maxParallelImagePulls)",
+            ),
+            (
+                waited(WaitsFor::Creates { ahead: 2, at_once: 1 }),
+                "waited 8.20 s while the runtime made 2 other containers, one after another",
+            ),
+            (
+                waited(WaitsFor::Rate { refused: 2 }),
+                "waited 8.20 s since the kubelet refused to pull, 2 times (its registryPullQPS)",
+            ),
+            (
+                waited(WaitsFor::Retry { failed: 1 }),
+                "waited 8.20 s from 1 failed pull to the next try that did not fail",
+            ),
+        ] {
+            assert_eq!(said, expected);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub(crate) mod summary;
 
 use std::time::Duration;
 
+use probe_common::event::KUBELET_PORTS;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,6 +14,7 @@ use crate::{
         average::Average,
         column::COLUMNS,
         inexact::Inexact,
+        network::LessNetwork,
         report::{Close, NoOrder, RecoveryReport, Zero},
         target::Outcome,
     },
@@ -37,11 +39,22 @@ pub(crate) enum MilestoneName {
     InitStarted,
     RuntimeStarted,
     KubeletStarted,
+    KubeletHealthListens,
+    KubeletApiListens,
+    KubeletReadOnlyListens,
+    CniConfigured,
     CniFirstSuccess,
     FirstStaticPod,
     FirstServicePod,
     LastServicePod,
 }
+
+/// The milestones of the kubelet's ports, in the order of the ports.
+const PORTS: [MilestoneName; 3] = [
+    MilestoneName::KubeletHealthListens,
+    MilestoneName::KubeletApiListens,
+    MilestoneName::KubeletReadOnlyListens,
+];
 
 impl MilestoneName {
     /// Its name in texts.
@@ -52,6 +65,10 @@ impl MilestoneName {
             Self::InitStarted => "init started",
             Self::RuntimeStarted => "runtime started",
             Self::KubeletStarted => "kubelet started",
+            Self::KubeletHealthListens => "kubelet's health check listens",
+            Self::KubeletApiListens => "kubelet's API listens",
+            Self::KubeletReadOnlyListens => "kubelet's read-only API listens",
+            Self::CniConfigured => "CNI configuration written",
             Self::CniFirstSuccess => "first CNI success",
             Self::FirstStaticPod => "first static pod",
             Self::FirstServicePod => "first service pod",
@@ -70,15 +87,26 @@ pub(crate) fn milestones(study: &RecoveryReport) -> Vec<Milestone<'_>> {
         (MilestoneName::InitStarted, alone(study.init)),
         (MilestoneName::RuntimeStarted, alone(study.runtime)),
         (MilestoneName::KubeletStarted, alone(study.kubelet)),
+        (MilestoneName::CniConfigured, alone(study.network_configured)),
         (MilestoneName::CniFirstSuccess, alone(study.cni.first)),
         (MilestoneName::FirstStaticPod, back(study.first_static.as_ref())),
         (MilestoneName::FirstServicePod, back(study.first_service.as_ref())),
         (MilestoneName::LastServicePod, back(study.last_service.as_ref())),
     ];
-    let known = all.into_iter().filter_map(|(name, it)| it.map(|(mark, pod)| Milestone { name, mark, pod }));
+    let all = all
+        .into_iter()
+        .chain(KUBELET_PORTS.into_iter().zip(PORTS).map(|(port, name)| (name, alone(listens(study, port)))));
+    let known = all.filter_map(|(name, it)| it.map(|(mark, pod)| Milestone { name, mark, pod }));
     let mut known: Vec<Milestone<'_>> = known.collect();
     known.sort_by_key(|it| it.mark.at);
     known
+}
+
+/// When the kubelet first listened at a port of its own.
+#[must_use]
+pub(crate) fn listens(study: &RecoveryReport, port: u16) -> Option<TimedSource> {
+    let first = study.kubelet_listens.iter().find(|it| it.port == port);
+    first.map(|it| TimedSource { at: it.at, source: Source::Hook })
 }
 
 /// A time of the wall clock, to the second.
@@ -173,6 +201,7 @@ pub(crate) fn marks(study: &RecoveryReport) -> Vec<&'static str> {
         (!study.is_closed(), "not complete"),
         (study.is_late, "late"),
         (has_missed(study), "target missed"),
+        (!study.less_network.is_empty(), "less network"),
     ];
     marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
 }
@@ -320,11 +349,14 @@ const NAMED: usize = 5;
 /// The first names, and how many more there are.
 #[must_use]
 pub(crate) fn names(pods: &[Pod]) -> String {
-    let mut text = pods.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
-    if let Some(more) = pods.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        text += &format!(" and {more} more");
-    }
-    text
+    let names = pods.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
+    names + &more(pods.len())
+}
+
+/// How many of a list are not named.
+fn more(all: usize) -> String {
+    let more = all.checked_sub(NAMED).filter(|more| *more > 0);
+    more.map(|more| format!(" and {more} more")).unwrap_or_default()
 }
 
 /// The time that the network cost before its first success, if any, or if it was not watched.
@@ -353,6 +385,7 @@ pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> 
     lines.extend(network(study));
     lines.push(close(&study.close));
     lines.extend(missed(study));
+    lines.extend(less_network(&study.less_network));
     lines.extend(kind_of_boot(recovery));
     lines.extend(cut(recovery));
     if study.recovered == Recovered::Listening {
@@ -368,6 +401,14 @@ pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> 
         ));
     }
     lines
+}
+
+/// The pods that came back with less network than they had.
+fn less_network(less: &[LessNetwork]) -> Option<String> {
+    let of = |it: &LessNetwork| format!("{} (without {})", name(&it.pod), it.missing.join(", "));
+    let named = less.iter().take(NAMED).map(of).collect::<Vec<_>>().join(", ");
+    (!less.is_empty())
+        .then(|| format!("came back with less network than before: {named}{}", more(less.len())))
 }
 
 /// The programs and labels by which boots can be compared, if any are known.

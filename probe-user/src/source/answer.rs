@@ -6,9 +6,10 @@ use super::{
     backfill::{
         allocation::{self, Allocation},
         bundle::Places,
-        log,
+        containerd_roots, log,
     },
     host::{HostRoot, ReadError, skipped::Skipped},
+    image_work,
     plugin_log::{self, Message, Window},
     release,
 };
@@ -28,6 +29,13 @@ pub(crate) struct FailedCall<'a> {
     pub(crate) command: CniCommand,
     /// When the message was logged.
     pub(crate) logged: Range<Timestamp>,
+}
+
+/// A container whose work before its first sign is asked about.
+#[derive(Clone, Debug)]
+pub(crate) struct SlowImage {
+    pub(crate) container: ContainerId,
+    pub(crate) time: Range<Timestamp>,
 }
 
 /// Answers questions. It remembers where runtimes and kubelets keep their files.
@@ -90,6 +98,22 @@ impl<'a> Answerer<'a> {
     pub(crate) fn program(&self, path: String) -> Fact {
         let version = release::version(self.root, Path::new(&path));
         Fact::ProgramFound(ProgramFound { path, version })
+    }
+
+    /// Finds what was done for each of these containers in its time: `ImageWork`, where something tells. One search serves
+    /// all of them.
+    #[must_use]
+    pub(crate) fn image_work(&self, slow: Vec<SlowImage>, boot_wall_ns: i64) -> Vec<Fact> {
+        let asked = slow.into_iter().map(|SlowImage { container, time }| {
+            let found = self.places.find(self.root, &container).ok();
+            let (name, pod) = found.map_or((None, None), |found| (found.name, found.pod));
+            let (images, pod) = (self.places.images(self.root, &container), pod.unwrap_or_default());
+            image_work::Asked { container, images, pod, name, from: time.start, until: time.end }
+        });
+        let asked: Vec<_> = asked.collect();
+        let roots = || containerd_roots(self.root);
+        let found = image_work::find(self.root, &asked, boot_wall_ns, roots);
+        found.into_iter().map(|work| Fact::ImageWork(Box::new(work))).collect()
     }
 
     /// Finds what the plugin said when each of these calls failed, if it was logged in the given time. One search serves all

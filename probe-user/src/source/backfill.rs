@@ -22,6 +22,7 @@ mod proc;
 mod process;
 mod records;
 mod runtime;
+mod spec;
 pub mod store;
 
 use std::{collections::BTreeSet, path::PathBuf};
@@ -35,6 +36,7 @@ use crate::model::{
     time::Timestamp,
 };
 pub(crate) use records::Records;
+pub(crate) use runtime::containerd_roots;
 use store::Declared;
 
 /// The facts about the node that a pass needs.

@@ -115,6 +115,23 @@ pub(crate) fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &s
     not
 }
 
+/// Every line of the window that may matter to `tell`, which says whether it does: the journal's, or else, where the
+/// journal has none that does, those of the text files to which runtimes and kubelets log. The time is that of the
+/// journal's entry, or the one that the line begins with.
+pub(crate) fn lines(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str) -> bool) {
+    let mut is_told = false;
+    journal::each(root, window, &mut Unreadable::default(), &mut |at, text, _| is_told |= tell(at, text));
+    if !is_told {
+        tail::each(root, window, tell);
+    }
+}
+
+/// The time in a line that a runtime wrote, which is nearer to the event than that of the line's entry in a log.
+pub(crate) fn written_at(line: &str) -> Option<u64> {
+    let marks = ["time=\"", "\"time\":\""];
+    marks.iter().find_map(|mark| time::parse(line.split_once(mark)?.1))
+}
+
 /// The boots that began to log to this machine's journal within the window: the id of each in hex digits, and when it
 /// began, in microseconds since 1970.
 #[must_use]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use tests::{clock, guard::hang::Hang, http, live::Shared, machine};
+use tests::{clock, guard::hang::Hang, held, http, live::Shared, machine};
 
 use super::{
     MEMORY_KB,
@@ -85,9 +85,7 @@ fn a_hanging_file_is_named_and_delays_nothing_else() -> Result<()> {
         child.kill()?;
         child.wait()?;
     }
-    let status = fs::read_to_string(format!("/proc/{}/status", agent.id()))?;
-    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-    let most: u64 = most.context("no VmHWM")?.parse()?;
+    let most = held::kilobytes(agent.id(), "VmHWM")?;
     println!(
         "named after {named:?}, the oldest question waited {longest} s, /healthz took {took:?}, {most} kB"
     );

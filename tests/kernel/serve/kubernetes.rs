@@ -7,12 +7,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tests::{
     api_server::{ApiServer, Mood},
-    clock,
+    clock, held,
     live::Shared,
     machine,
 };
 
-use super::client::{Agent, get};
+use super::{
+    MEMORY_KB,
+    client::{Agent, get},
+};
 use crate::{
     cni::call::{Environment, Runtime},
     container::new_id,
@@ -130,7 +133,7 @@ fn the_cluster_hears_of_a_finding_once_whatever_becomes_of_the_agents() -> Resul
 #[test]
 fn an_api_server_in_trouble_keeps_nothing_waiting() -> Result<()> {
     let _shared = Shared::start()?;
-    for mood in [Mood::Forbids, Mood::Hangs] {
+    for mood in [Mood::Forbids, Mood::Hangs, Mood::Missing, Mood::Floods] {
         let scene = Scene::new()?;
         let agent = scene.agent("none")?;
         condition(&scene.server, "True")?;
@@ -142,6 +145,8 @@ fn an_api_server_in_trouble_keeps_nothing_waiting() -> Result<()> {
         };
         clock::poll("a request that failed", machine::patience(), || answers(&["failed", "refused"]))?;
         get(agent.address, "/readyz")?;
+        let peak = held::kilobytes(agent.id(), "VmHWM")?;
+        ensure!(peak < MEMORY_KB, "{mood:?}: {peak} kB");
         if mood != Mood::Hangs {
             scene.server.be(Mood::Well);
             events(&scene.server, 1)?;

@@ -55,7 +55,7 @@ fn phases(begin: u64, lengths: Vec<(u64, Kind, Option<ContainerRef>)>) -> Vec<Ph
     let phase = |(took, kind, container)| {
         let (begin, end) = (at(from), at(from + took));
         from += took;
-        Phase { kind, container, begin, end, gapped: false, cause: Cause::default() }
+        Phase { kind, container, begin, end, gapped: false, cause: Cause::default(), parts: Vec::new() }
     };
     lengths.into_iter().map(phase).collect()
 }
@@ -68,6 +68,7 @@ fn start(pod: PodName, sandbox: &str, phases: Vec<Phase>) -> Start {
         begin: phases[0].begin,
         end,
         phases,
+        plugins: Vec::new(),
         listening: Vec::new(),
         complete: true,
         containers_known: true,
@@ -150,7 +151,11 @@ fn mark(ms: u64) -> TimedSource {
 
 fn back(namespace: &str, name: &str, kind: PodKind, mark: TimedSource) -> RecoveredPod {
     let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
-    RecoveredPod { pod: Pod { namespace, name, uid: None, kind, listens: false }, mark, listened: None }
+    RecoveredPod {
+        pod: Pod { namespace, name, uid: None, kind, listens: false, interfaces: Vec::new() },
+        mark,
+        listened: None,
+    }
 }
 
 fn tried(sandbox: &str, began: u64, ended: u64, failed: Option<&str>) -> NetworkAttempt {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write},
     net::TcpStream,
     sync::Arc,
     thread,
@@ -16,7 +16,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
-use super::Shared;
+use super::{Shared, object::Answer};
 
 pub(super) const AUTHORITY: &str = include_str!("../../../probe-user/src/sink/serve/tls/ca.pem");
 const CERTIFICATE: &str = include_str!("../../../probe-user/src/sink/serve/tls/server.pem");
@@ -24,6 +24,16 @@ const KEY: &str = include_str!("../../../probe-user/src/sink/serve/tls/server.ke
 
 /// The longest body, bytes (`DefaultMaxRequestSizeBytes` of the API server).
 const LONGEST: usize = 3 << 20;
+
+/// What becomes of a request.
+pub(super) enum Reply {
+    Answer(Answer),
+    /// A page that says that there is nothing here.
+    Missing,
+    /// An answer that goes on until the client has enough.
+    Endless,
+    Never,
+}
 
 #[derive(Debug)]
 pub(super) struct Request {
@@ -54,21 +64,36 @@ pub(super) fn tls() -> Result<Arc<ServerConfig>> {
 pub(super) fn serve(stream: TcpStream, tls: Arc<ServerConfig>, shared: &Shared) -> Result<()> {
     let mut stream = BufReader::new(StreamOwned::new(ServerConnection::new(tls)?, stream));
     while let Some(request) = read(&mut stream)? {
-        let Some(answer) = shared.answer(&request) else {
-            // The connection stays open.
-            thread::sleep(Duration::MAX);
-            bail!("it hung");
+        let (status, kind, body) = match shared.answer(&request) {
+            Reply::Answer(answer) => (answer.status, "application/json", answer.body.to_string()),
+            Reply::Missing => (404, "text/html", "<html>default backend - 404</html>".to_owned()),
+            Reply::Endless => return flood(stream.get_mut()),
+            Reply::Never => {
+                // The connection stays open.
+                thread::sleep(Duration::MAX);
+                bail!("it hung");
+            }
         };
-        let body = answer.body.to_string();
-        let head = format!(
-            "HTTP/1.1 {} -\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            answer.status,
-            body.len()
-        );
+        let length = body.len();
+        let head =
+            format!("HTTP/1.1 {status} -\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n");
         stream.get_mut().write_all((head + &body).as_bytes())?;
         stream.get_mut().flush()?;
     }
     Ok(())
+}
+
+/// Sends a text until the client goes away.
+fn flood(stream: &mut impl Write) -> Result<()> {
+    stream.write_all(
+        b"HTTP/1.1 200 -\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+    )?;
+    let mut chunk = b"10000\r\n".to_vec();
+    chunk.resize(chunk.len() + (1 << 16), b' ');
+    chunk.extend(b"\r\n");
+    loop {
+        stream.write_all(&chunk)?;
+    }
 }
 
 fn read(stream: &mut BufReader<StreamOwned<ServerConnection, TcpStream>>) -> Result<Option<Request>> {

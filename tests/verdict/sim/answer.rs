@@ -36,6 +36,7 @@ impl Sim {
             | Question::Expected { .. }
             | Question::Watch { .. }
             | Question::Statuses
+            | Question::ImageWork { .. }
             | Question::Program { .. } => Vec::new(),
             Question::Message { container, command, .. } => vec![Fact::MessageFound(MessageFound {
                 container: container.clone(),
@@ -247,6 +248,7 @@ impl Sim {
         let configured = self.nets.iter().filter(is_configured);
         let networks = configured.map(network).collect();
         facts.push(Fact::NetworksRead(NetworksRead {
+            written: None,
             networks,
             complete: self.configuration_whole && !self.undecodable,
             undecodable: self.undecodable.then(|| CONFIGURATION.to_owned()).into_iter().collect(),

@@ -5,6 +5,7 @@
 
 use super::comparison::{Comparison, Figures};
 use super::table;
+use crate::arch::Arch;
 use crate::package::Need;
 use crate::setup::{self, Level};
 use crate::{program, root, workspace};
@@ -42,7 +43,7 @@ impl Part {
 /// `containerd` is the folder of another containerd than the machine's own.
 pub(super) fn compare(part: Part, quick: bool, containerd: Option<&Path>) -> Result<Vec<Comparison>> {
     setup::ensure(Level::Node)?;
-    program::build()?;
+    program::build(Arch::ours()?)?;
     root::authorize()?;
     let mut churn = program::as_root("churn", &[])?;
     churn.args(part.words(quick));

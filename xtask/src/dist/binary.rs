@@ -1,6 +1,7 @@
 //! Builds the static agent for both architectures, from either, and runs it.
 
 use super::Arch;
+use crate::cross;
 use crate::package::{self, Need};
 use crate::setup::{self, Level};
 use crate::workspace;
@@ -10,49 +11,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A C cross compiler, which also links, and an emulator to run the result.
-const FOREIGN: [(Arch, &str, &[Need]); 2] = [
-    (
-        Arch::X86_64,
-        "x86_64-linux-gnu-gcc",
-        &[
-            Need::any(&["x86_64-linux-gnu-gcc"], "gcc-x86-64-linux-gnu"),
-            Need::any(&["/usr/x86_64-linux-gnu/include/stdio.h"], "libc6-dev-amd64-cross"),
-            Need::any(&["qemu-x86_64-static"], "qemu-user-static"),
-        ],
-    ),
-    (
-        Arch::Aarch64,
-        "aarch64-linux-gnu-gcc",
-        &[
-            Need::any(&["aarch64-linux-gnu-gcc"], "gcc-aarch64-linux-gnu"),
-            Need::any(&["/usr/aarch64-linux-gnu/include/stdio.h"], "libc6-dev-arm64-cross"),
-            Need::any(&["qemu-aarch64-static"], "qemu-user-static"),
-        ],
-    ),
-];
-
 /// In a target folder of its own, because other flags would discard the results of other builds.
 pub(super) fn build(arch: Arch) -> Result<PathBuf> {
     setup::ensure(Level::Build)?;
-    setup::target(&arch.target())?;
+    cross::ensure(arch)?;
     println!("dist: building for {}", arch.name());
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--locked", "--release", "--package", "probe-user", "--bin", "sandprobe"]);
-    cargo.args(["--target", &arch.target(), "--target-dir"]).arg(workspace::target_dir().join("dist/build"));
+    cargo.arg("--target-dir").arg(workspace::target_dir().join("dist/build"));
     cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped()?.join("\x1f"));
-    if !arch.is_ours() {
-        let (_, compiler, needs) =
-            FOREIGN.iter().find(|(of, _, _)| *of == arch).context("an unknown machine")?;
-        package::ensure(needs)?;
-        let target = arch.target().replace('-', "_");
-        cargo.env(format!("CARGO_TARGET_{}_LINKER", target.to_uppercase()), compiler);
-        cargo.env(format!("CC_{target}"), compiler);
-    }
+    cross::cargo(&mut cargo, arch);
     let built = workspace::executables(&mut cargo)?
         .into_iter()
         .find(|built| built.name == "sandprobe")
         .context("cargo built no sandprobe")?;
+    if !arch.is_ours() {
+        package::ensure(&[emulator(arch)])?;
+    }
     check(arch, &built.path)?;
     Ok(built.path)
 }
@@ -64,6 +39,14 @@ fn remapped() -> Result<Vec<String>> {
     let sysroot = workspace::output(Command::new("rustc").args(["--print", "sysroot"]))?;
     let places = [(workspace::root(), "sandprobe"), (&home, "cargo"), (Path::new(&sysroot), "rust")];
     Ok(places.map(|(from, to)| format!("--remap-path-prefix={}=/{to}", from.display())).to_vec())
+}
+
+/// What runs a program of another architecture.
+const fn emulator(arch: Arch) -> Need {
+    match arch {
+        Arch::X86_64 => Need::any(&["qemu-x86_64-static"], "qemu-user-static"),
+        Arch::Aarch64 => Need::any(&["qemu-aarch64-static"], "qemu-user-static"),
+    }
 }
 
 /// The command that runs the program on this machine.

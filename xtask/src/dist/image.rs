@@ -53,7 +53,7 @@ impl Image {
         let made = date(release.made);
         let config = json!({
             "created": made,
-            "architecture": arch.oci(),
+            "architecture": arch.short(),
             "os": "linux",
             "config": {
                 "User": "0:0",
@@ -79,7 +79,7 @@ impl Image {
 
     fn descriptor(&self) -> Value {
         let mut descriptor = self.manifest.descriptor();
-        descriptor["platform"] = json!({ "architecture": self.arch.oci(), "os": "linux" });
+        descriptor["platform"] = json!({ "architecture": self.arch.short(), "os": "linux" });
         descriptor
     }
 }

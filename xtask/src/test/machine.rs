@@ -2,7 +2,9 @@
 
 use super::report::Tier;
 use super::step::Step;
-use crate::vm::{Init, Kernel, Runtime};
+use crate::arch::Arch;
+use crate::program;
+use crate::vm::{self, Init, Kernel, Runtime};
 use std::cmp::Reverse;
 use std::num::NonZero;
 use std::path::Path;
@@ -16,11 +18,15 @@ pub(super) enum Pods {
     None,
     Pairs,
     Matrix,
+    /// Of the matrix that machine alone.
+    Aarch64,
 }
 
 /// A kernel and its runtime. The init also decides on the cgroup driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Machine {
+    /// `None` is this machine's own.
+    arch: Option<Arch>,
     kernel: Kernel,
     runtime: Runtime,
     init: Init,
@@ -58,6 +64,9 @@ const PAIRS: [Machine; 4] = [
 ];
 /// The oldest and the newest kernel. What they agree on is not asked again of each kernel between them.
 const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
+/// The other architecture that the agent is built for, always emulated: the kernel that all of [`ONCE`] runs on. It
+/// needs no machine of its own where this one is of that architecture.
+const AARCH64: Machine = ONCE.of(Arch::Aarch64);
 /// Each hook, and what it reports. A new test runs here until it is named as one that no kernel changes.
 const HOOKS: &str = "kernel --skip agent:: --skip confine:: --skip cost:: --skip flood:: --skip forge:: --skip log_file:: --skip netlink:: \
                      --skip otlp:: --skip pinned:: --skip serve:: --skip storm::";
@@ -69,7 +78,9 @@ const REST: &[&str] =
 const PODS: &str = "pod release:: watch::";
 /// The deployed agent, on the kernels with the fewest and with the most features.
 const DEPLOYED: &[&str] = &["pod deployed::"];
-const DEPLOYED_ON: [Machine; 2] = [PAIRS[3], PAIRS[1]];
+/// The Prometheus of these tests is a program of this machine's architecture.
+const DEPLOYED_ACROSS: &[&str] = &["pod deployed:: --skip prometheus_alerts"];
+const DEPLOYED_ON: [Machine; 3] = [PAIRS[3], PAIRS[1], AARCH64];
 /// They start from a saved state of their own.
 const VERDICTS: &[&str] = &["pod verdict::a_sandbox"];
 const VERDICT_OF_NOTHING: &[&str] = &["pod verdict::with_host_local"];
@@ -140,7 +151,11 @@ impl Boot {
 
 impl Machine {
     const fn new(kernel: Kernel, runtime: Runtime, init: Init) -> Self {
-        Self { kernel, runtime, init }
+        Self { arch: None, kernel, runtime, init }
+    }
+
+    const fn of(self, arch: Arch) -> Self {
+        Self { arch: Some(arch), ..self }
     }
 }
 
@@ -154,14 +169,17 @@ impl Run {
                 ("--reboot", script_of_boots(boots), runners)
             }
         };
-        let command = vm(xtask, machine, kind, limit, &script);
+        let command = command(xtask, machine, kind, limit, &script);
         Step { name: format!("{machine}{name}"), command, limit: limit + MARGIN, runners }
     }
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, runtime, init } = self;
+        let Self { arch, kernel, runtime, init } = self;
+        if let Some(arch) = arch {
+            write!(f, "{arch}: ")?;
+        }
         match init {
             Init::Quick => write!(f, "{kernel} with {runtime}"),
             Init::Systemd => write!(f, "{kernel} with {runtime} and systemd"),
@@ -170,14 +188,21 @@ impl fmt::Display for Machine {
 }
 
 pub(super) fn tier(tier: &mut Tier, pods: Pods) {
-    let machines = match pods {
+    let mut machines = match pods {
         Pods::None | Pods::Pairs => PAIRS.to_vec(),
         Pods::Matrix => {
             let all = |kernel| Runtime::ALL.map(|runtime| Machine::new(kernel, runtime, Init::Quick));
             let with_systemd = PAIRS.into_iter().filter(|machine| machine.init == Init::Systemd);
             Kernel::ALL.into_iter().flat_map(all).chain(with_systemd).collect()
         }
+        Pods::Aarch64 => Vec::new(),
     };
+    if matches!(pods, Pods::Matrix | Pods::Aarch64)
+        && !Arch::Aarch64.is_ours()
+        && has_programs(tier, Arch::Aarch64)
+    {
+        machines.push(AARCH64);
+    }
     let xtask = match env::current_exe() {
         Ok(xtask) => xtask,
         Err(error) => {
@@ -188,7 +213,7 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
     // Made apart from the tests, whose time is limited.
     let warm = |&machine: &Machine| Step {
         name: format!("{machine}: the VM"),
-        command: vm(&xtask, machine, "--saved", LIMIT, "uname -a"),
+        command: command(&xtask, machine, "--saved", LIMIT, "uname -a"),
         limit: MAKING,
         runners: 0,
     };
@@ -200,6 +225,15 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
     others.sort_by_key(|run| Reverse(run.limit));
     tier.lanes(others.into_iter().map(|run| run.step(&xtask)).collect(), lanes());
     tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
+}
+
+/// Whether what its VMs run is built. A failure is counted.
+fn has_programs(tier: &mut Tier, arch: Arch) -> bool {
+    let setup = tier.attempt(&format!("{arch}: setup"), || vm::ensure(arch));
+    let built = setup.and_then(|()| tier.attempt(&format!("{arch}: build"), || program::build(arch)));
+    built
+        .and_then(|()| tier.attempt(&format!("{arch}: build tests"), || program::build_tests(arch)))
+        .is_some()
 }
 
 /// How many VMs run at a time: each needs a core of its own.
@@ -219,12 +253,12 @@ fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
     let is_matrix = match pods {
         Pods::None => return vec![saved("", &first)],
         Pods::Pairs => false,
-        Pods::Matrix => true,
+        Pods::Matrix | Pods::Aarch64 => true,
     };
     first.push(PODS);
     let mut runs = vec![saved("", &first)];
     if machine == DEPLOYED_ON[0] || (is_matrix && DEPLOYED_ON.contains(&machine)) {
-        runs.push(saved(": deployed", DEPLOYED));
+        runs.push(saved(": deployed", if machine == AARCH64 { DEPLOYED_ACROSS } else { DEPLOYED }));
     }
     if is_end || is_matrix {
         runs.push(saved(": verdicts", VERDICTS));
@@ -273,10 +307,11 @@ fn script(programs: &[&str]) -> String {
 }
 
 /// Our own verb: a command that hangs in it is ended like any other.
-fn vm(xtask: &Path, machine: Machine, kind: &str, limit: Duration, script: &str) -> Command {
-    let Machine { kernel, runtime, init } = machine;
+fn command(xtask: &Path, machine: Machine, kind: &str, limit: Duration, script: &str) -> Command {
+    let Machine { arch, kernel, runtime, init } = machine;
     let mut command = Command::new(xtask);
     command.args(["vm", "--no-build", kind, "--init", init.name()]);
+    command.args(arch.map(|arch| format!("--arch={arch}")));
     command.args(["--kernel", kernel.name(), "--runtime", runtime.name()]);
     command.arg(format!("--timeout={}", limit.as_secs())).args(["--", script]);
     command
@@ -285,6 +320,26 @@ fn vm(xtask: &Path, machine: Machine, kind: &str, limit: Duration, script: &str)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All of its kernel's, but for what one machine is enough for.
+    #[test]
+    fn aarch64_runs_the_same_tests() {
+        let of = |machine| runs(machine, Pods::Matrix).into_iter().map(|run| run.name).collect::<Vec<_>>();
+        let mut expected = of(ONCE);
+        expected.retain(|name| ![": reboots", ": stories", ": phases"].contains(name));
+        assert_eq!(of(AARCH64), expected);
+    }
+
+    #[test]
+    fn each_architecture_is_asked_for_by_name() {
+        let line = |machine| {
+            let command = command(Path::new("xtask"), machine, "--saved", LIMIT, "true");
+            let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+            words.collect::<Vec<_>>().join(" ")
+        };
+        assert!(line(AARCH64).contains("--arch=aarch64 --kernel 6.12"), "{}", line(AARCH64));
+        assert!(!line(ONCE).contains("--arch"), "{}", line(ONCE));
+    }
 
     #[test]
     fn each_boot_has_its_programs() {

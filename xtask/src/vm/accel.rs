@@ -34,11 +34,12 @@ impl Accel {
 
 /// The best of those that work here; `boot` tries one.
 pub(super) fn get(boot: &Boot<'_>) -> Result<Accel> {
-    if File::options().read(true).write(true).open("/dev/kvm").is_err() {
+    // Of another architecture no hardware executes anything.
+    if !boot.arch.is_ours() || File::options().read(true).write(true).open("/dev/kvm").is_err() {
         return Ok(Accel::Emulation);
     }
     let host = fs::read_to_string("/proc/version").context("cannot read /proc/version")?;
-    let key = Key::new().with("accel 1").with(host).with(qemu::version()?);
+    let key = Key::new().with("accel 1").with(host).with(qemu::version(boot.arch)?);
     let dir = store::entry("accel", "host", &key, |dir| {
         super::say(format_args!("trying KVM"));
         let accel = if runs(boot)? { Accel::Kvm } else { Accel::Emulation };
@@ -51,14 +52,14 @@ pub(super) fn get(boot: &Boot<'_>) -> Result<Accel> {
 
 fn runs(boot: &Boot<'_>) -> Result<bool> {
     let boot = Boot { choices: "vm_probe=1", ..*boot };
-    let mut child = qemu::command()
+    let mut child = qemu::command(boot.arch)
         .args(qemu::bare(Accel::Kvm, &boot))
         .args(["-serial", "stdio"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .with_context(|| format!("cannot run {}", qemu::PROGRAM))?;
+        .with_context(|| format!("cannot run {}", qemu::program(boot.arch)))?;
     let stdout = child.stdout.take().context("QEMU has no output")?;
     let (tell, told) = mpsc::channel();
     let reader = thread::spawn(move || tell.send(says_so(stdout)));

@@ -1,10 +1,11 @@
 //! Packages of any Debian release, without changes to this machine's own apt.
 //!
-//! Each release has a private apt below `target/vm/apt`, with its own sources, lists and cache. Mirror, proxy and
+//! Each release has a private apt below `target/vm/apt` for each architecture, with its own sources, lists and cache. Mirror, proxy and
 //! keys are this machine's. Nothing is pinned: the current packages of the release are used, and missing ones are
 //! named.
 
 use super::store;
+use crate::arch::Arch;
 use crate::mirrors::{self, Mirrors};
 use crate::workspace;
 use anyhow::{Context as _, Result, ensure};
@@ -24,17 +25,18 @@ pub(super) struct Release {
 
 impl Release {
     /// Fetches the index: this is called only where something is about to be built.
-    pub(super) fn open(name: &'static str) -> Result<Self> {
+    pub(super) fn open(arch: Arch, name: &'static str) -> Result<Self> {
         let all = store::root().join("apt");
-        let lock = store::lock(&all, name)?;
-        let dir = all.join(name);
+        let folder = store::name(arch, name);
+        let lock = store::lock(&all, &folder)?;
+        let dir = all.join(folder);
         for folder in ["state/lists/partial", "cache/archives/partial", "etc"] {
             let folder = dir.join(folder);
             fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
         let release = Self { name, dir, _lock: lock };
-        release.write("etc/sources.list", &sources(name, &Mirrors::find()?))?;
-        release.write("apt.conf", &config(&release.dir, &carried()?))?;
+        release.write("etc/sources.list", &sources(arch, name, &Mirrors::find()?))?;
+        release.write("apt.conf", &config(arch, &release.dir, &carried()?))?;
         release.write("status", "")?;
         let updated =
             release.apt("apt-get").args(["--quiet", "update"]).output().context("cannot run apt-get")?;
@@ -142,9 +144,10 @@ fn unpack(deb: &Path, into: &Path, wanted: impl Fn(&str) -> Option<PathBuf>) -> 
     Ok(())
 }
 
-fn sources(release: &str, mirrors: &Mirrors) -> String {
+fn sources(arch: Arch, release: &str, mirrors: &Mirrors) -> String {
     // A mirror that lags serves an index of sid past its date: still signed, and new enough for a test.
-    let options = ["arch=amd64", "check-valid-until=no"];
+    let arch = format!("arch={}", arch.short());
+    let options = [&*arch, "check-valid-until=no"];
     let mut lines = mirrors::line(&mirrors.main, release, &options);
     if let Some(security) = mirrors.security.as_ref().filter(|_| release != "sid") {
         lines += &mirrors::line(security, &format!("{release}-security"), &options);
@@ -152,8 +155,8 @@ fn sources(release: &str, mirrors: &Mirrors) -> String {
     lines
 }
 
-fn config(dir: &Path, carried: &str) -> String {
-    let dir = dir.display();
+fn config(arch: Arch, dir: &Path, carried: &str) -> String {
+    let (dir, arch) = (dir.display(), arch.short());
     format!(
         r#"{carried}Dir "{dir}";
 Dir::Etc "etc";
@@ -168,7 +171,8 @@ Dir::State "state";
 Dir::State::Status "{dir}/status";
 Dir::Cache "cache";
 Acquire::Languages "none";
-APT::Architecture "amd64";
+APT::Architecture "{arch}";
+APT::Architectures "{arch}";
 APT::Update::Error-Mode "any";
 APT::Sandbox::User "root";
 "#
@@ -195,8 +199,9 @@ mod tests {
     #[test]
     fn sid_has_no_security_suite() {
         let mirrors = Mirrors { main: "http://a/debian".into(), security: Some("http://a/sec".into()) };
-        assert_eq!(sources("sid", &mirrors).lines().count(), 1);
-        let trixie = sources("trixie", &mirrors);
+        assert_eq!(sources(Arch::X86_64, "sid", &mirrors).lines().count(), 1);
+        let trixie = sources(Arch::Aarch64, "trixie", &mirrors);
+        assert!(trixie.lines().all(|line| line.contains("arch=arm64")), "{trixie}");
         assert!(trixie.lines().nth(1).unwrap().ends_with("http://a/sec trixie-security main"), "{trixie}");
     }
 

@@ -2,15 +2,16 @@
 
 use super::apt::Release;
 use super::store::{self, Key};
+use crate::arch::Arch;
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
 
 /// The program, as a file on this machine.
-pub(super) fn get() -> Result<PathBuf> {
+pub(super) fn get(arch: Arch) -> Result<PathBuf> {
     let key = Key::new().with("busybox 1");
-    let dir = store::entry("busybox", "trixie", &key, |dir| {
+    let dir = store::entry("busybox", &store::name(arch, "trixie"), &key, |dir| {
         super::say(format_args!("fetching busybox of Debian trixie"));
-        Release::open("trixie")?.unpack(&["busybox-static"], dir, |path| {
+        Release::open(arch, "trixie")?.unpack(&["busybox-static"], dir, |path| {
             path.ends_with("bin/busybox").then(|| "busybox".into())
         })?;
         ensure!(dir.join("busybox").is_file(), "Debian's busybox-static holds no busybox");

@@ -2,7 +2,8 @@
 
 use super::store::{self, Key};
 use super::{busybox, say};
-use crate::workspace;
+use crate::arch::Arch;
+use crate::{cross, workspace};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -21,19 +22,19 @@ const APPLETS: &[&str] = &[
 ];
 
 /// The archive, as a file on this machine.
-pub(super) fn get() -> Result<PathBuf> {
+pub(super) fn get(arch: Arch) -> Result<PathBuf> {
     let key =
         APPLETS.iter().fold(Key::new().with("image 1").with(PAUSE_SOURCE), |key, applet| key.with(applet));
-    let busybox = busybox::get()?;
-    let dir = store::entry("image", "images", &key.with_entry(&busybox), |dir| {
+    let busybox = busybox::get(arch)?;
+    let dir = store::entry("image", &store::name(arch, "images"), &key.with_entry(&busybox), |dir| {
         say(format_args!("making the pause and busybox images"));
-        let pause = build_pause(dir)?;
+        let pause = build_pause(arch, dir)?;
         let busybox = read(&busybox)?;
         let mut programs = vec![Entry::program("bin/busybox", &busybox)];
         programs.extend(APPLETS.iter().map(|name| Entry::link(format!("bin/{name}"), "busybox")));
         let images = [
-            Image::new(PAUSE, &[Entry::program("bin/pause", &pause)], &["/bin/pause"])?,
-            Image::new(BUSYBOX, &programs, &["/bin/sh"])?,
+            Image::new(arch, PAUSE, &[Entry::program("bin/pause", &pause)], &["/bin/pause"])?,
+            Image::new(arch, BUSYBOX, &programs, &["/bin/sh"])?,
         ];
         let path = dir.join("images.tar");
         write(&images, File::create(&path)?).with_context(|| format!("cannot write {}", path.display()))
@@ -41,18 +42,15 @@ pub(super) fn get() -> Result<PathBuf> {
     Ok(dir.join("images.tar"))
 }
 
-fn build_pause(dir: &Path) -> Result<Vec<u8>> {
+fn build_pause(arch: Arch, dir: &Path) -> Result<Vec<u8>> {
     let source = dir.join("pause.rs");
     let program = dir.join("pause");
     fs::write(&source, PAUSE_SOURCE).with_context(|| format!("cannot write {}", source.display()))?;
-    workspace::run(
-        Command::new("rustc")
-            .args(["--edition=2024", "-O", "-Cpanic=abort", "-Cstrip=symbols", "--target"])
-            .arg(workspace::static_target())
-            .arg("-o")
-            .arg(&program)
-            .arg(&source),
-    )?;
+    cross::ensure(arch)?;
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--edition=2024", "-O", "-Cpanic=abort", "-Cstrip=symbols", "--target", &arch.target()]);
+    rustc.args(cross::linker(arch).map(|linker| format!("-Clinker={linker}")));
+    workspace::run(rustc.arg("-o").arg(&program).arg(&source))?;
     read(&program)
 }
 
@@ -89,10 +87,10 @@ struct Image {
 }
 
 impl Image {
-    fn new(name: &'static str, entries: &[Entry<'_>], command: &[&str]) -> Result<Self> {
+    fn new(arch: Arch, name: &'static str, entries: &[Entry<'_>], command: &[&str]) -> Result<Self> {
         let layer = layer(entries).with_context(|| format!("cannot make the image {name}"))?;
         let config = json!({
-            "architecture": "amd64",
+            "architecture": arch.short(),
             "os": "linux",
             "created": "1970-01-01T00:00:00Z",
             "config": { "Env": ["PATH=/bin"], "Cmd": command },
@@ -184,8 +182,8 @@ mod tests {
     #[test]
     fn the_manifest_fits_the_files() {
         let entries = [Entry::program("bin/x", b"program"), Entry::link("bin/y".to_owned(), "x")];
-        let images =
-            [Image::new("a:1", &entries, &["/bin/x"]).unwrap(), Image::new("b:1", &[], &[]).unwrap()];
+        let image = |name, entries: &[_], command: &[_]| Image::new(Arch::Aarch64, name, entries, command);
+        let images = [image("a:1", &entries, &["/bin/x"]).unwrap(), image("b:1", &[], &[]).unwrap()];
         let mut archive = Vec::new();
         write(&images, &mut archive).unwrap();
         let files = files(&archive);
@@ -194,6 +192,7 @@ mod tests {
         for image in manifest.as_array().unwrap() {
             let config: Value = serde_json::from_slice(&files[image["Config"].as_str().unwrap()]).unwrap();
             let layer = &files[image["Layers"][0].as_str().unwrap()];
+            assert_eq!(config["architecture"], "arm64");
             assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", digest(layer)));
         }
     }

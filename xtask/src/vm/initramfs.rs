@@ -5,6 +5,7 @@ use super::cpio::Archive;
 use super::kernel::Files;
 use super::store::{self, Key};
 use super::{busybox, say};
+use crate::arch::Arch;
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,14 +40,14 @@ const FILES: &[(&str, u32, &str)] = &[
 ];
 
 /// The archive for this kernel, as a file on this machine.
-pub(super) fn get(kernel: Kernel, files: &Files) -> Result<PathBuf> {
-    let busybox = busybox::get()?;
+pub(super) fn get(arch: Arch, kernel: Kernel, files: &Files) -> Result<PathBuf> {
+    let busybox = busybox::get(arch)?;
     let mut key = Key::new().with("initramfs 1").with(INIT).with_entry(&busybox);
     key = key.with_entry(&files.dir);
     key = APPLETS.iter().chain(MODULES).chain(OPTIONAL_MODULES).fold(key, |key, word| key.with(word));
     key =
         FILES.iter().fold(key, |key, (path, mode, text)| key.with(path).with(mode.to_le_bytes()).with(text));
-    let dir = store::entry("initramfs", kernel.name(), &key, |dir| {
+    let dir = store::entry("initramfs", &store::name(arch, kernel.name()), &key, |dir| {
         say(format_args!("making the initramfs of {}", files.release));
         let path = dir.join("initramfs.cpio");
         let archive = archive(files, &busybox)?;

@@ -3,6 +3,7 @@
 use super::apt::Release;
 use super::choice::Kernel;
 use super::store::{self, Key};
+use crate::arch::Arch;
 use crate::workspace;
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
@@ -63,18 +64,18 @@ impl Files {
     }
 }
 
-pub(super) fn get(kernel: Kernel) -> Result<Files> {
+pub(super) fn get(arch: Arch, kernel: Kernel) -> Result<Files> {
     let key = KEPT.iter().fold(Key::new().with("kernel 2"), |key, kept| key.with(kept));
-    let dir = store::entry("kernel", kernel.name(), &key, |dir| make(kernel, dir))?;
+    let dir = store::entry("kernel", &store::name(arch, kernel.name()), &key, |dir| make(arch, kernel, dir))?;
     let path = dir.join("release");
     let release = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Files { image: dir.join("vmlinuz"), dir, release })
 }
 
-fn make(kernel: Kernel, dir: &Path) -> Result<()> {
-    super::say(format_args!("fetching kernel {kernel} of Debian {}", kernel.suite()));
-    let debian = Release::open(kernel.suite())?;
-    let image = current(&debian, kernel)?;
+fn make(arch: Arch, kernel: Kernel, dir: &Path) -> Result<()> {
+    super::say(format_args!("fetching kernel {kernel} for {arch} of Debian {}", kernel.suite()));
+    let debian = Release::open(arch, kernel.suite())?;
+    let image = current(&debian, arch, kernel)?;
     let depends = debian.field(&image, "Depends")?.unwrap_or_default();
     let packages = parts(&image, &depends);
     let packages: Vec<&str> = packages.iter().map(String::as_str).collect();
@@ -87,13 +88,14 @@ fn make(kernel: Kernel, dir: &Path) -> Result<()> {
 }
 
 /// The package to which the release's metapackage leads.
-fn current(debian: &Release, kernel: Kernel) -> Result<String> {
-    let depends = debian.field("linux-image-amd64", "Depends")?.unwrap_or_default();
+fn current(debian: &Release, arch: Arch, kernel: Kernel) -> Result<String> {
+    let package = format!("linux-image-{}", arch.short());
+    let depends = debian.field(&package, "Depends")?.unwrap_or_default();
     let image = image_of(&depends)
-        .with_context(|| format!("Debian {} has no package linux-image-amd64 (any more)", kernel.suite()))?;
+        .with_context(|| format!("Debian {} has no package {package} (any more)", kernel.suite()))?;
     ensure!(
         image.trim_start_matches("linux-image-").starts_with(kernel.prefix()),
-        "Debian {} has no kernel {kernel} any more: its linux-image-amd64 is {image}",
+        "Debian {} has no kernel {kernel} any more: its {package} is {image}",
         kernel.suite()
     );
     Ok(image.to_owned())

@@ -2,18 +2,19 @@
 //! into.
 
 use super::accel::Accel;
+use crate::arch::Arch;
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-pub(super) const PROGRAM: &str = "qemu-system-x86_64";
 /// Memory for containerd and tens of pods. A saved VM is as large as the used part of it.
 const MEMORY: &str = "1536";
 const CPUS: &str = "2";
 
 /// The kernel, its initramfs and its command line.
 pub(super) struct Boot<'a> {
+    pub(super) arch: Arch,
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
     /// Words of the kernel command line that choose among the guest's flavors.
@@ -51,7 +52,7 @@ pub(super) struct Machine<'a> {
 impl Machine<'_> {
     /// Its standard input and output are the guest's port; what QEMU itself says goes to `log`.
     pub(super) fn command(&self, log: Stdio) -> Command {
-        let mut command = command();
+        let mut command = command(self.boot.arch);
         command.args(self.args()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         command
     }
@@ -89,10 +90,17 @@ impl Machine<'_> {
     }
 }
 
+pub(super) const fn program(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "qemu-system-x86_64",
+        Arch::Aarch64 => "qemu-system-aarch64",
+    }
+}
+
 /// QEMU, which ends when the thread that starts it does, in any case.
-pub(super) fn command() -> Command {
+pub(super) fn command(arch: Arch) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--", PROGRAM]);
+    command.args(["--pdeathsig", "KILL", "--", program(arch)]);
     command
 }
 
@@ -103,7 +111,13 @@ pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
         args.push(arg.into());
     }
     push(&mut args, "-display", "none");
-    push(&mut args, "-machine", "pc");
+    let (machine, console, emulated) = match boot.arch {
+        // QEMU 7.2 emulates cmpxchg16b such that guests crash in it under load.
+        Arch::X86_64 => ("pc", "ttyS0", "max,-cx16"),
+        // Pointers are signed by a cipher that costs little to emulate. What a container never uses is left out.
+        Arch::Aarch64 => ("virt,gic-version=3", "ttyAMA0", "max,pauth-impdef=on,sve=off,sme=off"),
+    };
+    push(&mut args, "-machine", machine);
     match accel {
         Accel::Kvm => {
             push(&mut args, "-accel", "kvm");
@@ -114,8 +128,7 @@ pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
             // soft lockup, it seems for an interrupt lost between them. It costs an eighth of the time, and leaves
             // the machine a core.
             push(&mut args, "-accel", "tcg,thread=single");
-            // QEMU 7.2 emulates cmpxchg16b such that guests crash in it under load.
-            push(&mut args, "-cpu", "max,-cx16");
+            push(&mut args, "-cpu", emulated);
         }
     }
     push(&mut args, "-smp", CPUS);
@@ -123,15 +136,16 @@ pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
     push(&mut args, "-kernel", boot.kernel);
     push(&mut args, "-initrd", boot.initramfs);
     // panic=-1: a panic ends the VM at once, since it may not reboot. Mitigations cost much under emulation.
-    let line = format!("console=ttyS0 quiet panic=-1 mitigations=off audit=0 {}", boot.choices);
+    let line = format!("console={console} quiet panic=-1 mitigations=off audit=0 {}", boot.choices);
     push(&mut args, "-append", line.trim_end());
     args
 }
 
 /// QEMU's version, with the distribution's build.
-pub(super) fn version() -> Result<String> {
+pub(super) fn version(arch: Arch) -> Result<String> {
+    let program = program(arch);
     let out =
-        Command::new(PROGRAM).arg("--version").output().with_context(|| format!("cannot run {PROGRAM}"))?;
+        Command::new(program).arg("--version").output().with_context(|| format!("cannot run {program}"))?;
     Ok(String::from_utf8_lossy(&out.stdout).lines().next().unwrap_or_default().to_owned())
 }
 
@@ -160,8 +174,12 @@ mod tests {
     use super::*;
 
     fn line(accel: Accel, disk: Disk<'_>, incoming: bool) -> String {
+        line_of(Arch::X86_64, accel, disk, incoming)
+    }
+
+    fn line_of(arch: Arch, accel: Accel, disk: Disk<'_>, incoming: bool) -> String {
         let path = Path::new;
-        let boot = Boot { kernel: path("/k"), initramfs: path("/i"), choices: "vm_init=quick" };
+        let boot = Boot { arch, kernel: path("/k"), initramfs: path("/i"), choices: "vm_init=quick" };
         let shares = Shares { modules: path("/m"), bin: path("/b"), host: path("/a,b"), run: path("/r") };
         let (console, monitor) = (path("/r/console"), path("/r/qmp"));
         let machine = Machine { accel, boot, disk, shares, console, monitor, incoming };
@@ -174,6 +192,15 @@ mod tests {
         assert!(line.contains("-cpu max,-cx16"), "{line}");
         assert!(line.contains("file=/d,format=raw,if=virtio,cache=unsafe,snapshot=on"), "{line}");
         assert!(!line.contains("-incoming"), "{line}");
+    }
+
+    #[test]
+    fn each_architecture_has_its_machine() {
+        let line = line_of(Arch::Aarch64, Accel::Emulation, Disk::ThrownAway(Path::new("/d")), false);
+        assert!(line.contains("-machine virt,"), "{line}");
+        assert!(line.contains("-append console=ttyAMA0 "), "{line}");
+        assert!(!line.contains("cx16"), "{line}");
+        assert_eq!(program(Arch::Aarch64), "qemu-system-aarch64");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::apt::Release;
 use super::choice::Runtime;
 use super::store::{self, Key};
 use super::{image, say};
+use crate::arch::Arch;
 use crate::{root, workspace};
 use anyhow::{Context as _, Result, ensure};
 use std::fs::{self, File};
@@ -19,25 +20,30 @@ const SUITE: &str = "trixie";
 const PACKAGES: &str = "busybox-static,iproute2,iptables,kmod,libseccomp2,mount,procps,systemd,util-linux";
 /// Files that a VM does not need; more than half of the packages' content.
 const LEFT_OUT: [&str; 3] = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*"];
+/// Stands for the packages' own scripts, where this machine cannot run them.
+const UNCONFIGURED: &str = include_str!("../../vm/unconfigured.sh");
 /// The packages of each runtime; all three are from one release.
 const RUNTIME_PACKAGES: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
 /// A sparse file: 2 GiB, of which a third is used.
 const SIZE: u64 = 2 << 30;
 
 /// The disk image, as a file on this machine. Each VM writes to a layer of its own.
-pub(super) fn get() -> Result<PathBuf> {
-    let images = image::get()?;
+pub(super) fn get(arch: Arch) -> Result<PathBuf> {
+    let images = image::get(arch)?;
     let key = LEFT_OUT
         .iter()
         .chain(&RUNTIME_PACKAGES)
         .fold(Key::new().with("rootfs 1"), |key, word| key.with(word));
     let key = Runtime::ALL.iter().fold(key, |key, runtime| key.with(runtime.name()).with(runtime.suite()));
-    let key = key.with(PACKAGES).with_entry(&images);
-    let dir = store::entry("rootfs", SUITE, &key, |dir| make(&images, dir))?;
+    let mut key = key.with(PACKAGES).with_entry(&images);
+    if !arch.is_ours() {
+        key = key.with(UNCONFIGURED);
+    }
+    let dir = store::entry("rootfs", &store::name(arch, SUITE), &key, |dir| make(arch, &images, dir))?;
     Ok(dir.join("root.img"))
 }
 
-fn make(images: &Path, dir: &Path) -> Result<()> {
+fn make(arch: Arch, images: &Path, dir: &Path) -> Result<()> {
     let tree = dir.join("tree");
     // A build that was interrupted left root's files.
     remove_as_root(&tree)?;
@@ -46,8 +52,8 @@ fn make(images: &Path, dir: &Path) -> Result<()> {
         fs::remove_dir_all(&added).with_context(|| format!("cannot remove {}", added.display()))?;
     }
     for runtime in Runtime::ALL {
-        say(format_args!("fetching {runtime} of Debian {}", runtime.suite()));
-        unpack(runtime, &added.join("opt").join(runtime.name()))?;
+        say(format_args!("fetching {runtime} for {arch} of Debian {}", runtime.suite()));
+        unpack(arch, runtime, &added.join("opt").join(runtime.name()))?;
     }
     let place = added.join("usr/local/share/vm");
     fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
@@ -57,7 +63,7 @@ fn make(images: &Path, dir: &Path) -> Result<()> {
 
     root::authorize()?;
     say(format_args!("installing Debian {SUITE} for the VM's disk"));
-    bootstrap(&tree, &archive)?;
+    bootstrap(arch, &tree, &archive)?;
     let disk = dir.join("root.img");
     // Made here, so that it belongs to us and not to root.
     File::create(&disk)
@@ -76,8 +82,8 @@ fn make(images: &Path, dir: &Path) -> Result<()> {
     fs::remove_dir_all(&added).with_context(|| format!("cannot remove {}", added.display()))
 }
 
-fn unpack(runtime: Runtime, into: &Path) -> Result<()> {
-    let debian = Release::open(runtime.suite())?;
+fn unpack(arch: Arch, runtime: Runtime, into: &Path) -> Result<()> {
+    let debian = Release::open(arch, runtime.suite())?;
     let version = debian.field("containerd", "Version")?.unwrap_or_default();
     ensure!(
         version.starts_with(runtime.prefix()),
@@ -102,16 +108,24 @@ fn pack(tree: &Path, archive: &Path) -> std::io::Result<()> {
     tar.into_inner()?.sync_all()
 }
 
-fn bootstrap(tree: &Path, added: &Path) -> Result<()> {
-    let debian = Release::open(SUITE)?;
+fn bootstrap(arch: Arch, tree: &Path, added: &Path) -> Result<()> {
+    let debian = Release::open(arch, SUITE)?;
     let log = tree.with_extension("log");
     let mut mmdebstrap = root::command("mmdebstrap");
-    mmdebstrap.args(["--variant=essential", "--dpkgopt=force-unsafe-io"]);
     mmdebstrap.args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")));
+    // The hooks of the last stage that each of the two has.
+    let hook = if arch.is_ours() {
+        mmdebstrap.args(["--variant=essential", "--dpkgopt=force-unsafe-io"]);
+        "--customize-hook"
+    } else {
+        mmdebstrap.args(["--variant=extract", "--include=?essential", "--architectures", arch.short()]);
+        mmdebstrap.arg(format!("--extract-hook={UNCONFIGURED}"));
+        "--extract-hook"
+    };
     mmdebstrap.arg(format!("--include={PACKAGES}"));
     // A real node has these two; our own scripts mount on the rest.
-    mmdebstrap.arg(r#"--customize-hook=mkdir -p "$1/etc/containerd" "$1/etc/cni/net.d""#);
-    mmdebstrap.arg(format!("--customize-hook=tar-in {} /", quote(added)));
+    mmdebstrap.arg(format!(r#"{hook}=mkdir -p "$1/etc/containerd" "$1/etc/cni/net.d""#));
+    mmdebstrap.arg(format!(r#"{hook}=tar --extract --file={} --directory="$1""#, quote(added)));
     mmdebstrap.arg(SUITE).arg(tree).arg(debian.sources_file());
     let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let status = mmdebstrap

@@ -58,15 +58,15 @@ fn restore(folder: &Folder, saved: &Path, deadline: Instant) -> Result<()> {
 pub(super) fn get(request: &Request, parts: &Parts) -> Result<PathBuf> {
     let name =
         format!("{}-{}-{}-{}", request.kernel, request.runtime, request.init.name(), request.cgroup.name());
-    let client = super::bin()?.join("cri").exists();
+    let client = super::bin(request.arch)?.join("cri").exists();
     let key = Key::new()
         .with("saved 1")
         .with(WARM)
         .with_entry(&parts.disk)
         .with(format!("{:?}", qemu::bare(parts.accel, &parts.boot(&session::choices(request)))))
-        .with(qemu::version()?)
+        .with(qemu::version(request.arch)?)
         .with(if client { "with a pod" } else { "without a pod" });
-    store::entry("saved", &name, &key, |dir| save(request, parts, dir))
+    store::entry("saved", &store::name(request.arch, &name), &key, |dir| save(request, parts, dir))
 }
 
 fn save(request: &Request, parts: &Parts, dir: &Path) -> Result<()> {

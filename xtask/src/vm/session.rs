@@ -5,6 +5,7 @@ use super::guest::{Guest, Heard};
 use super::port::Word;
 use super::qemu::{self, Boot, Disk, Machine, Shares};
 use super::{Request, accel, accel::Accel, initramfs, kernel, rootfs, store};
+use crate::arch::Arch;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -15,6 +16,7 @@ use std::time::Instant;
 
 /// The parts of every VM of a kernel, which are made if they do not exist.
 pub(super) struct Parts {
+    arch: Arch,
     pub(super) kernel: kernel::Files,
     pub(super) initramfs: PathBuf,
     pub(super) disk: PathBuf,
@@ -23,15 +25,15 @@ pub(super) struct Parts {
 
 impl Parts {
     pub(super) fn boot<'a>(&'a self, choices: &'a str) -> Boot<'a> {
-        Boot { kernel: &self.kernel.image, initramfs: &self.initramfs, choices }
+        Boot { arch: self.arch, kernel: &self.kernel.image, initramfs: &self.initramfs, choices }
     }
 
-    pub(super) fn get(kernel: Kernel) -> Result<Self> {
-        let files = kernel::get(kernel)?;
-        let initramfs = initramfs::get(kernel, &files)?;
-        let disk = rootfs::get()?;
-        let accel = accel::get(&Boot { kernel: &files.image, initramfs: &initramfs, choices: "" })?;
-        Ok(Self { kernel: files, initramfs, disk, accel })
+    pub(super) fn get(arch: Arch, kernel: Kernel) -> Result<Self> {
+        let files = kernel::get(arch, kernel)?;
+        let initramfs = initramfs::get(arch, kernel, &files)?;
+        let disk = rootfs::get(arch)?;
+        let accel = accel::get(&Boot { arch, kernel: &files.image, initramfs: &initramfs, choices: "" })?;
+        Ok(Self { arch, kernel: files, initramfs, disk, accel })
     }
 }
 
@@ -128,7 +130,7 @@ pub(super) fn guest(
         disk,
         shares: Shares {
             modules: &parts.kernel.all_modules(),
-            bin: &super::bin()?,
+            bin: &super::bin(request.arch)?,
             host: request.share.as_deref().unwrap_or(&nothing),
             run: &folder.shared(),
         },

@@ -4,6 +4,7 @@
 //!
 //! Invariant: if two processes need the same result, it is made once: the second waits for the first.
 
+use crate::arch::Arch;
 use crate::{root as superuser, workspace};
 use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
@@ -37,6 +38,11 @@ impl Key {
     fn digits(&self) -> String {
         self.0.clone().finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
     }
+}
+
+/// The name of a result for this architecture: this machine's own is not named.
+pub(super) fn name(arch: Arch, name: &str) -> String {
+    if arch.is_ours() { name.to_owned() } else { format!("{name}-{arch}") }
 }
 
 pub(super) fn root() -> PathBuf {
@@ -119,6 +125,7 @@ mod tests {
         assert!(is_of("6.1", "6.1-part"));
         assert!(!is_of("6.1", "6.12-0123456789ab"));
         assert!(!is_of("6.1", "6.1-containerd-1.7-0123456789ab"));
+        assert!(!is_of("6.1", "6.1-aarch64-0123456789ab"));
         assert!(!is_of("6.1", ".6.1.lock"));
     }
 }

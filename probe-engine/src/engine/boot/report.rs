@@ -8,11 +8,13 @@ use super::{
     WINDOW,
     column::{COLUMNS, differences},
     inexact::Inexact,
+    network::{self, LessNetwork},
     target::Target,
 };
 use crate::model::{
     recovery::{
-        Kind, NetworkAttempt, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, ns,
+        Kind, KubeletListens, NetworkAttempt, OpenAttempt, Ordered, Pod, Recovered, RecoveredPod, Recovery,
+        Source, TimedSource, ns,
     },
     time::Timestamp,
 };
@@ -31,6 +33,10 @@ pub struct RecoveryReport {
     pub init: Option<TimedSource>,
     pub runtime: Option<TimedSource>,
     pub kubelet: Option<TimedSource>,
+    /// When the kubelet listened at each of its ports.
+    pub kubelet_listens: Vec<KubeletListens>,
+    /// A network's configuration was written.
+    pub network_configured: Option<TimedSource>,
     pub first_static: Option<RecoveredPod>,
     pub cni: Cni,
     pub first_service: Option<RecoveredPod>,
@@ -48,6 +54,8 @@ pub struct RecoveryReport {
     pub inexact: Inexact,
     /// None: no time was set for it.
     pub target: Option<Target>,
+    /// Pods that had more interfaces before.
+    pub less_network: Vec<LessNetwork>,
     /// The agent was not there when the runtime started: what it did not see is known from files, if at all.
     pub is_late: bool,
     /// Pods were left out for want of room, so that the last one that is known may not be the last.
@@ -91,7 +99,7 @@ pub struct Cni {
     pub first: Option<TimedSource>,
     /// Sandboxes whose ADD failed before it, or until now.
     pub failed: u32,
-    /// Sandboxes whose ADD hung before it, and did not fail: it took [`HUNG`] or longer.
+    /// Sandboxes whose ADD hung before it, and did not fail: it took [`HUNG`] or longer, or is under way for so long.
     pub hung: u32,
     /// The plugin of the first failure.
     pub plugin: Option<String>,
@@ -159,6 +167,8 @@ impl RecoveryReport {
             init: recovery.init,
             runtime: recovery.runtime,
             kubelet: recovery.kubelet,
+            kubelet_listens: recovery.kubelet_listens.clone(),
+            network_configured: recovery.network_configured,
             first_static,
             cni: cni(recovery, now),
             first_service,
@@ -166,6 +176,7 @@ impl RecoveryReport {
             close: services.close,
             recovered: recovery.recovered,
             by_start: by_start(recovery.recovered, &back),
+            less_network: network::less(recovery),
             columns,
             periods: differences(&columns),
             whole,
@@ -300,12 +311,14 @@ fn cni(recovery: &Recovery, now: Timestamp) -> Cni {
     let has_failed = |it: &NetworkAttempt| it.failed.is_some() && it.ended <= by;
     let failed = || recovery.tries.iter().filter(|it| has_failed(it));
     let hung = || recovery.tries.iter().filter(|it| !has_failed(it) && has_hung(it) && it.began < until);
-    let first = failed().chain(hung()).map(|it| it.began).min();
+    let is_stuck = |it: &&OpenAttempt| it.began < until && now.since(it.began) >= HUNG;
+    let stuck = || recovery.trying.iter().filter(is_stuck);
+    let first = failed().chain(hung()).map(|it| it.began).chain(stuck().map(|it| it.began)).min();
     let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
     Cni {
         first: done.map(|it| TimedSource { at: it.ended, source: Source::Hook }),
         failed: count(failed().count()),
-        hung: count(hung().count()),
+        hung: count(hung().count() + stuck().count()),
         plugin: failed().min_by_key(|it| it.began).and_then(|it| it.failed.clone()),
         lost_since: first,
         lost: first.map(|began| until.since(began)).unwrap_or_default(),

@@ -15,8 +15,8 @@ use super::{
 use crate::model::{
     id::{ContainerId, PodUid},
     recovery::{
-        BootRead, Kind, NetworkAttempt, Ordered, Pod, PreviousBoot, Recovered, RecoveredPod, Recovery, Rules,
-        Source, TimedSource, Unseen,
+        BootRead, Kind, NetworkAttempt, OpenAttempt, Ordered, Pod, PreviousBoot, Recovered, RecoveredPod,
+        Recovery, Rules, Source, TimedSource, Unseen,
     },
     time::Timestamp,
 };
@@ -97,6 +97,7 @@ fn with_pods(columns: [Option<u64>; 3], is_all: bool) -> RecoveryReport {
         uid: None,
         kind,
         listens: false,
+        interfaces: Vec::new(),
     };
     let back = |name, kind, at: Option<u64>| {
         let mark = TimedSource { at: Timestamp(at?), source: Source::Hook };
@@ -335,6 +336,26 @@ fn time_is_lost_to_adds_that_fail_or_hang_before_the_first_success() {
     }
 }
 
+/// The tries that are under way count like those that have ended, once they take as long as one that hangs.
+#[test]
+fn an_add_that_hangs_now_is_lost_time_too() {
+    let second = |n: u64| Timestamp(n * 1_000_000_000);
+    let mut recovery = boot(None, Some(1));
+    let sandbox = ContainerId::parse("a1").expect("an id");
+    recovery.trying = vec![OpenAttempt { sandbox: sandbox.clone(), began: second(20) }];
+    let lost = |recovery: &Recovery, now| {
+        let cni = RecoveryReport::of(recovery, second(now)).cni;
+        (cni.hung, cni.lost.as_secs())
+    };
+    assert_eq!(lost(&recovery, 29), (0, 0));
+    assert_eq!(lost(&recovery, 35), (1, 15));
+    // Another one has succeeded: what hangs since then is not what the node waited for.
+    recovery.tries = vec![NetworkAttempt { sandbox, began: second(25), ended: second(26), failed: None }];
+    assert_eq!(lost(&recovery, 60), (1, 5));
+    recovery.trying[0].began = second(30);
+    assert_eq!(lost(&recovery, 60), (0, 0));
+}
+
 #[test]
 fn a_target_is_met_missed_or_it_is_not_known() {
     let order = with_pods([Some(1), None, None], true).zero;
@@ -364,6 +385,7 @@ fn a_boot_misses_its_target_if_its_time_is_over_before_any_pod_is_back() {
             uid: None,
             kind: Kind::Service,
             listens: false,
+            interfaces: Vec::new(),
         };
         let mut recovery = boot(Some(10 * SECOND), Some(1));
         recovery.target = Some(Duration::from_secs(30));

@@ -30,7 +30,12 @@ fn node() -> Story {
         ipam: None,
         pools: Vec::new(),
     }];
-    story.listed(Fact::NetworksRead(NetworksRead { networks, complete: true, undecodable: Vec::new() }));
+    story.listed(Fact::NetworksRead(NetworksRead {
+        networks,
+        complete: true,
+        undecodable: Vec::new(),
+        written: None,
+    }));
     story
 }
 

@@ -181,6 +181,7 @@ fn a_runtime_without_records_is_a_blind_spot_only_where_there_are_sandboxes() {
     let mut story = Story::new();
     story.at(6 * SECOND).found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
     story.listed(Fact::NetworksRead(NetworksRead {
+        written: None,
         networks: Vec::new(),
         complete: true,
         undecodable: Vec::new(),
@@ -283,6 +284,7 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
         }
         story.listed(Fact::KubeletExpected(expected));
         story.listed(Fact::NetworksRead(NetworksRead {
+            written: None,
             networks: Vec::new(),
             complete: true,
             undecodable: Vec::new(),

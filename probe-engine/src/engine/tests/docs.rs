@@ -10,8 +10,9 @@ use crate::{
         boot::WINDOW,
         detect::Limits,
         world::{
+            image_work::LONG,
             list,
-            phase::{QUIET, WAIT},
+            phase::{QUIET, WAIT, image::HANDED_ON},
             reap,
             record::reading::{BETWEEN, POLL},
             recovery::{PODS, TRIES, WITHOUT_EFFECT},
@@ -47,6 +48,7 @@ fn says(page: &str, phrases: &[String]) {
 
 #[test]
 fn the_page_on_starts_has_the_codes_times() {
+    assert_eq!(LONG.as_secs(), 1);
     let memory = minutes(reap::MEMORY);
     says(
         PHASES,
@@ -59,6 +61,8 @@ fn the_page_on_starts_has_the_codes_times() {
             format!("all failed sandboxes that are remembered ({memory} minutes)"),
             format!("of those that are remembered ({memory} minutes)"),
             format!("of the latest {} starts", thousands(STARTS)),
+            "An `image` phase of a second or longer".to_owned(),
+            format!("begun within {} ms after the one before had ended", HANDED_ON.as_millis()),
         ],
     );
 }

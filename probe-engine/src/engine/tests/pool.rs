@@ -36,7 +36,12 @@ fn networks(story: &mut Story, last: u8, more: &[Pool]) {
         ipam: Some("host-local".to_owned()),
         pools: [pool].iter().chain(more).copied().collect(),
     }];
-    story.listed(Fact::NetworksRead(NetworksRead { networks, complete: true, undecodable: Vec::new() }));
+    story.listed(Fact::NetworksRead(NetworksRead {
+        networks,
+        complete: true,
+        undecodable: Vec::new(),
+        written: None,
+    }));
 }
 
 fn pool(net: &str, last: u8) -> Pool {

@@ -13,6 +13,7 @@ const PATH: &str = "/proc/644/ns/net";
 /// With a user namespace the OCI runtime makes the network namespace, and CNI is called while pause runs.
 fn paused(story: &mut Story) {
     story.at(2).listed(Fact::NetworksRead(NetworksRead {
+        written: None,
         networks: vec![Network {
             name: "net".to_owned(),
             plugins: vec!["bridge".to_owned(), "portmap".to_owned()],

@@ -2,6 +2,7 @@
 //! power.
 
 mod listening;
+mod network;
 
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl App {
 
     fn pod(&self) -> Pod {
         let PodName { namespace, name, uid } = self.name();
-        Pod { namespace, name, uid, kind: Kind::Service, listens: false }
+        Pod { namespace, name, uid, kind: Kind::Service, listens: false, interfaces: Vec::new() }
     }
 
     /// The top process of the pod's container `n`.

@@ -31,6 +31,8 @@ pub(crate) fn read(argv: &[String]) -> Option<Made> {
         Form::Shim => shim(rest),
         Form::Conmon => conmon(rest),
         Form::Oci => runtime(rest),
+        // It also executes programs in a container. The OCI runtime that it calls says which.
+        Form::IsuladShim => None,
     }
 }
 
@@ -42,6 +44,7 @@ pub(crate) fn about(argv: &[String]) -> Option<ContainerId> {
         Form::Shim => full(value(rest, &["-id", "--id"])?),
         Form::Conmon => full(value(rest, &["-c", "--cid"])?),
         Form::Oci => rest.iter().rev().find_map(|arg| full(arg)),
+        Form::IsuladShim => full(rest.first()?),
     }
 }
 

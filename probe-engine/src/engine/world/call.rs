@@ -178,6 +178,7 @@ impl World {
         }
         self.phase_turns(pod);
         self.sandboxes.vouch(id, Voucher::Kernel, ctx.at);
+        self.network_trying(call);
         if let Some(path) = &call.call.netns {
             self.claim_at_call(ctx, id, path, caller);
         }
@@ -187,6 +188,10 @@ impl World {
     pub(super) fn cni_finished(&mut self, ctx: EventContext, call: Call, end: Option<End>) {
         let succeeded = end.as_ref().is_some_and(|end| end.code == 0);
         self.attachment_answered(ctx, &call, end.as_ref());
+        let is_own = call.origin != Origin::Delegated && call.call.ifname.as_deref() != Some("lo");
+        if succeeded && is_own && call.call.command == "ADD" {
+            self.ask_plugin_version(ctx.at, &call.path);
+        }
         if call.top && call.call.command == "ADD" {
             self.network_tried(ctx.at, &call, succeeded);
             self.phase_turns(call.container.as_ref().and_then(|id| self.sandboxes.get(id)?.pod));

@@ -1,6 +1,9 @@
 //! The daemons that clean up after pods, the runtimes and the kubelet: when they started, and their versions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use probe_common::runtime::{CRIO, RUNTIMES, Runtime};
 
@@ -10,6 +13,7 @@ use crate::{
         cgroup::Cgroup,
         daemon::{is_kubelet, is_runtime, is_trusted},
         process::{Process, State},
+        record::reading::PROGRAMS,
         sandbox::LastStarted,
     },
     model::{
@@ -22,6 +26,9 @@ use crate::{
 
 /// Below this path, users other than root may make cgroups with names of their choice.
 const SESSIONS: &str = "/user.slice/";
+
+/// After so long the version of a plugin that is in use is asked for again.
+const PLUGIN_AGAIN: Duration = Duration::from_secs(10 * 60);
 
 impl World {
     /// Since when the daemons that clean up have all been running: the runtimes that are used and, where the node needs
@@ -192,6 +199,30 @@ impl World {
             let all: Vec<String> = all.into_iter().collect();
             (!all.is_empty()).then(|| all.join(", "))
         })
+    }
+
+    /// A plugin has set up a sandbox's network, so that the start is to name its version. It may be replaced while the node
+    /// runs, so its version is asked for again now and then.
+    pub(super) fn ask_plugin_version(&mut self, at: Timestamp, path: &str) {
+        let asked = &mut self.records.plugins_asked;
+        let is_due = match asked.get(path) {
+            Some(last) => at.since(*last) >= PLUGIN_AGAIN,
+            None => asked.len() < PROGRAMS,
+        };
+        if is_due && path.starts_with('/') {
+            asked.insert(path.to_owned(), at);
+            self.ask(Question::Program { path: path.to_owned() });
+        }
+    }
+
+    /// The plugins that set up this sandbox's network, with the versions that are known.
+    pub(super) fn plugins_of(&self, sandbox: &ContainerId) -> Vec<ProgramFound> {
+        let version = |path: &str| self.records.programs.get(path).cloned().flatten();
+        let plugins = self.attachments_of(sandbox).filter(|row| !row.is_loopback());
+        let added = plugins.flat_map(|row| &row.plugins).filter(|plugin| plugin.add.begun > 0);
+        let paths: BTreeSet<&str> = added.map(|plugin| plugin.path.as_str()).collect();
+        let paths = paths.into_iter().filter(|path| path.starts_with('/'));
+        paths.map(|path| ProgramFound { path: path.to_owned(), version: version(path) }).collect()
     }
 
     /// A finding opens. Asks for the versions of its programs, so that they are known when the finding is confirmed.

@@ -6,6 +6,7 @@
 
 mod builder;
 mod cause;
+pub(in crate::engine) mod image;
 mod member;
 
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
@@ -112,6 +113,7 @@ fn among<'a>(
         begin,
         end: cut.end,
         phases: cut.phases,
+        plugins: world.plugins_of(&row.id),
         listening: listening(world, row),
         complete: told && missing.is_empty(),
         containers_known: known,

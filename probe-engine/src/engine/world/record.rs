@@ -43,6 +43,8 @@ pub(in crate::engine) struct Records {
     pub(in crate::engine) known_since: BTreeMap<ContainerId, Timestamp>,
     /// The versions of executables by path. None: the executable does not tell its version.
     pub(in crate::engine) programs: BTreeMap<String, Option<String>>,
+    /// When the engine last asked for the version of each plugin that set up a sandbox.
+    pub(in crate::engine) plugins_asked: BTreeMap<String, Timestamp>,
     /// When the engine last asked for a reading of the records.
     pub(in crate::engine) asked_at: Option<Timestamp>,
     /// Of every sandbox that was there at the last reading it is noted whether a runtime had it on record.

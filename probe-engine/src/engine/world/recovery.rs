@@ -7,7 +7,9 @@
 //! **Invariant:** bounded: the numbers of pods and of network attempts are limited, and nothing is added once the
 //! recovery is over.
 
-use std::time::Duration;
+mod network;
+
+use std::{collections::BTreeSet, time::Duration};
 
 use probe_common::event::class;
 
@@ -18,7 +20,6 @@ use crate::{
         timer,
         world::{
             EventContext, World,
-            call::Call,
             container::{self, State},
             daemon::{is_kubelet, is_runtime, is_trusted},
             process_of, sandbox,
@@ -27,11 +28,8 @@ use crate::{
     },
     model::{
         change::ChangeKind,
-        fact::{Executed, Origin, PodName, Reservation, Task},
-        recovery::{
-            BootRead, NetworkAttempt, Order, Pod, RecoveredPod, Recovery, Rules, RunningPods, Source,
-            TimedSource,
-        },
+        fact::{Executed, Origin, PodName, Task},
+        recovery::{BootRead, Order, Pod, RecoveredPod, Recovery, Rules, RunningPods, Source, TimedSource},
         time::Timestamp,
     },
 };
@@ -215,38 +213,6 @@ impl World {
         }
     }
 
-    /// An ADD that the runtime called has ended.
-    pub(super) fn network_tried(&mut self, at: Timestamp, call: &Call, succeeded: bool) {
-        let Some(id) = &call.container else { return };
-        // The loopback's ADD connects nothing, and never fails.
-        if call.call.ifname.as_deref() == Some("lo") || self.is_recovered(at) {
-            return;
-        }
-        let failed = (!succeeded).then(|| call.call.plugin.clone());
-        let tries = &mut self.boot.recovery.tries;
-        let same = |it: &&mut NetworkAttempt| it.sandbox == *id && it.failed.is_none();
-        if let Some(known) = tries.iter_mut().rev().find(same) {
-            known.ended = known.ended.max(at);
-            known.failed = failed;
-        } else if tries.len() < TRIES {
-            tries.push(NetworkAttempt { sandbox: id.clone(), began: call.at, ended: at, failed });
-        } else {
-            self.boot.recovery.tries_left_out = self.boot.recovery.tries_left_out.saturating_add(1);
-        }
-        self.noted(at);
-    }
-
-    /// The oldest address in a store gives the time of the network's first success, if that was before the agent
-    /// started.
-    pub(super) fn leases_dated(&mut self, ctx: EventContext, reservations: &[Reservation]) {
-        let dates = reservations.iter().map(|it| it.since).filter(|at| *at > Timestamp::ZERO);
-        let oldest = dates.chain(self.boot.recovery.leased_since).min();
-        if oldest != self.boot.recovery.leased_since {
-            self.boot.recovery.leased_since = oldest;
-            self.noted(ctx.at);
-        }
-    }
-
     /// Something happened to a container.
     pub(super) fn pod_may_be_back(&mut self, at: Timestamp) {
         if !self.is_recovered(at) {
@@ -320,7 +286,8 @@ impl World {
         let mark = own.first()?.1;
         let listened = own.iter().filter_map(|(ran, _)| ran.listening).map(|it| it.at).min();
         let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.boot.rules);
-        let pod = Pod { namespace, name, uid, kind, listens: listened.is_some() };
+        let interfaces = self.interfaces_of(sandbox).into_iter().collect();
+        let pod = Pod { namespace, name, uid, kind, listens: listened.is_some(), interfaces };
         Some((RecoveredPod { pod, mark, listened }, first))
     }
 
@@ -365,7 +332,10 @@ impl World {
         }
         known.listened = known.listened.or(back.listened);
         known.pod.listens = known.listened.is_some();
-        let Pod { namespace, name, uid, kind, listens: _ } = back.pod;
+        let Pod { namespace, name, uid, kind, listens: _, interfaces } = back.pod;
+        known.pod.interfaces.extend(interfaces);
+        known.pod.interfaces.sort_unstable();
+        known.pod.interfaces.dedup();
         known.pod.namespace = known.pod.namespace.take().or(namespace);
         known.pod.name = known.pod.name.take().or(name);
         known.pod.uid = known.pod.uid.take().or(uid);
@@ -393,7 +363,16 @@ impl World {
                 continue;
             }
             let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.boot.rules);
-            let mut pod = Pod { namespace, name, uid, kind, listens: false };
+            let mut interfaces = BTreeSet::new();
+            for it in self
+                .sandboxes
+                .group(sandbox::Group::Pod(row.id))
+                .filter(|it| it.over_at().is_none_or(|at| at >= since))
+            {
+                interfaces.extend(self.interfaces_of(it));
+            }
+            let interfaces = interfaces.into_iter().collect();
+            let mut pod = Pod { namespace, name, uid, kind, listens: false, interfaces };
             // If an earlier run of the agent saw the container listen, only the recovery's pods still show that.
             let mut back = self.boot.recovery.pods.iter();
             pod.listens = containers().any(|it| it.run.listening.is_some())

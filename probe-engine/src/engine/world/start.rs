@@ -16,7 +16,7 @@ use crate::{
         change::{ChangeKind, Question},
         fact::{Origin, PressureRead, Role},
         id::{ContainerId, PodUid},
-        phase::{Listening, Start},
+        phase::{Listening, Phase, Start},
         time::Timestamp,
     },
 };
@@ -60,6 +60,14 @@ impl Table {
     fn listens(&mut self, sandbox: &ContainerId, listening: Vec<Listening>) {
         if let Some(row) = self.rows.iter_mut().rev().find(|row| row.sandbox == *sandbox) {
             row.listening = listening;
+            self.revision += 1;
+        }
+    }
+
+    /// Changes the phases of the start in this sandbox, if it was reported.
+    pub(super) fn divide(&mut self, sandbox: &ContainerId, change: impl FnMut(&mut Phase)) {
+        if let Some(row) = self.rows.iter_mut().rev().find(|row| row.sandbox == *sandbox) {
+            row.phases.iter_mut().for_each(change);
             self.revision += 1;
         }
     }
@@ -266,6 +274,7 @@ mod tests {
             end: Timestamp(1),
             gapped: false,
             cause: Cause::default(),
+            parts: Vec::new(),
         };
         Start {
             pod: PodName::default(),
@@ -273,6 +282,7 @@ mod tests {
             begin: Timestamp(1),
             end: Timestamp(1),
             phases: vec![phase; phases],
+            plugins: Vec::new(),
             listening: Vec::new(),
             complete: true,
             containers_known: true,

@@ -133,6 +133,9 @@ pub struct NetworksRead {
     /// Files that are named as a configuration and hold none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undecodable: Vec<String>,
+    /// When the first of the configurations was written that were written in this boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use crate::model::{
     hash::fnv,
     id::{ContainerId, PodUid},
     recovery::{
-        BootRead, Kind, NetworkAttempt, Order, Ordered, Pod, PreviousBoot, Recovered, RecoveredPod, Recovery,
-        RunningPods, Source, TimedSource, Unseen,
+        BootRead, Kind, KubeletListens, NetworkAttempt, OpenAttempt, Order, Ordered, Pod, PreviousBoot,
+        Recovered, RecoveredPod, Recovery, RunningPods, Source, TimedSource, Unseen,
     },
     time::Timestamp,
 };
@@ -22,7 +22,14 @@ fn record(id: &str, revision: u64) -> Record {
 fn pod() -> Pod {
     let uid = PodUid::parse("0123456789abcdef0123456789abcdef");
     let (namespace, name) = (Some("default".to_owned()), Some("\u{1}\"w\u{e9}b\\0".to_owned()));
-    Pod { namespace, name, uid, kind: Kind::Static, listens: true }
+    Pod {
+        namespace,
+        name,
+        uid,
+        kind: Kind::Static,
+        listens: true,
+        interfaces: vec!["eth0".to_owned(), "\u{e9}".to_owned()],
+    }
 }
 
 fn running_pods() -> RunningPods {
@@ -70,6 +77,9 @@ fn full(recovery: Recovery) -> Recovery {
         kubelet: mark(Source::Hook),
         runtime_program: Some("containerd 2.1.4".to_owned()),
         kubelet_program: Some("kubelet".to_owned()),
+        kubelet_listens: vec![KubeletListens { port: 10_248, at: Timestamp(9) }],
+        network_configured: mark(Source::FileTime),
+        trying: vec![OpenAttempt { sandbox: tried.sandbox.clone(), began: Timestamp(2) }],
         tries: vec![tried],
         leased_since: Some(Timestamp(6)),
         pods: vec![back],

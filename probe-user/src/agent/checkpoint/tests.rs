@@ -6,7 +6,7 @@ use nix::{sys::stat::Mode, unistd::mkfifo};
 use tokio::runtime;
 
 use super::{
-    ADDED, Checkpoint, FILE, RETRY, WAITING,
+    ADDED, Checkpoint, FILE, GATHER, RETRY, WAITING,
     place::TRIES,
     resume::{self, Kept},
 };
@@ -75,6 +75,7 @@ fn block_on(work: impl Future<Output = ()>) {
 /// The agent is killed when everything that it did is written.
 fn kill(mut checkpoint: Checkpoint, session: &mut Session) {
     while session.journal().is_some_and(|calls| !calls.is_empty()) {
+        checkpoint.hurry();
         checkpoint.update(Timestamp(1), session, true);
         std::thread::yield_now();
     }
@@ -302,24 +303,65 @@ fn the_file_begins_anew_when_much_was_added_and_after_a_failure() {
     assert!(writes.troubles()[0].contains("engine.jsonl is a directory"), "{:?}", writes.troubles());
     assert!(session.journal().is_none(), "calls are kept that nobody writes");
     fs::remove_dir(&path).expect("it is empty");
-    let now = now + RETRY;
+    let mut now = now + RETRY;
     let added = |checkpoint: &Checkpoint| checkpoint.file.as_ref().map(|it| it.added);
+    while checkpoint.file.is_none() {
+        checkpoint.update(now, &mut session, true);
+    }
+    if let Some(file) = &mut checkpoint.file {
+        file.limit = 64 << 10;
+    }
     let mut number = 0;
     let mut most = 0;
     // It begins anew with nothing added, once much was.
     while added(&checkpoint) != Some(0) || most == 0 {
         number += 1;
+        now = now + GATHER;
         call(&mut session, made(number));
         checkpoint.update(now, &mut session, true);
         most = added(&checkpoint).into_iter().fold(most, usize::max);
         std::thread::yield_now();
     }
-    assert!(most > ADDED, "after {most} bytes");
+    assert!(most > 64 << 10, "after {most} bytes");
     call(&mut session, made(number + 1));
     let before = session.engine().dump();
     kill(checkpoint, &mut session);
     assert_eq!(writes.troubles(), [""; 0]);
     assert_eq!(resumed(dir.path()).0.engine().dump(), before);
+}
+
+/// Each write wakes two threads, so calls that come close together share one.
+#[test]
+fn calls_are_gathered_and_none_waits_longer() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (mut checkpoint, _) = open(dir.path());
+    let mut session = session();
+    let begun = checkpoint.update(Timestamp(1), &mut session, true).expect("a file");
+    let writes = |checkpoint: &Checkpoint, number| {
+        while checkpoint.written() < number {
+            std::thread::yield_now();
+        }
+    };
+    writes(&checkpoint, begun);
+    call(&mut session, made(1));
+    let first = Timestamp(10);
+    assert_eq!(checkpoint.update(first, &mut session, true), Some(begun + 1));
+    assert_eq!((checkpoint.due(), session.journal().map(|calls| calls.len())), (None, Some(0)));
+    writes(&checkpoint, begun + 1);
+    for number in 2..5 {
+        call(&mut session, made(number));
+        assert_eq!(checkpoint.update(first + GATHER / number, &mut session, true), Some(begun + 2));
+        assert_eq!(checkpoint.due(), Some(first + GATHER));
+    }
+    assert_eq!(checkpoint.update(first + GATHER, &mut session, true), Some(begun + 2));
+    assert_eq!((checkpoint.due(), session.journal().map(|calls| calls.len())), (None, Some(0)));
+    // An agent that ends waits for nothing.
+    writes(&checkpoint, begun + 2);
+    call(&mut session, made(5));
+    checkpoint.hurry();
+    checkpoint.update(first + GATHER, &mut session, true);
+    assert_eq!(checkpoint.due(), None);
+    kill(checkpoint, &mut session);
 }
 
 /// A state that ends each agent which reads it would keep all agents from working.

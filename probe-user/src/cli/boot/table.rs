@@ -136,7 +136,7 @@ mod tests {
 
     fn pod(namespace: &str, name: &str, kind: Kind) -> Pod {
         let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
-        Pod { namespace, name, uid: None, kind, listens: false }
+        Pod { namespace, name, uid: None, kind, listens: false, interfaces: Vec::new() }
     }
 
     /// A boot that was ordered 10 s before it began.

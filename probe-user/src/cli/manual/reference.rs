@@ -63,6 +63,7 @@ const OTHERS: &[&str] = &[
     "--sign",
     "--signer-workflow",
     "--since",
+    "--soak",
     "--subresource",
     "--tag",
     "--type",

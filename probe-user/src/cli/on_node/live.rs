@@ -93,7 +93,7 @@ pub(super) struct ProbeArgs {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = hold)]
     hold: Duration,
 
-    /// The node's name in events; else $NODE_NAME, else the host name
+    /// The node's name in events; else $NODE_NAME, else the host name in small letters
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
 

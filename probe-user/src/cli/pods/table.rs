@@ -129,6 +129,7 @@ mod tests {
             end: Timestamp(end * 1_000_000_000),
             gapped: false,
             cause: Cause::default(),
+            parts: Vec::new(),
         };
         let slow = Kind::Cni { plugin: "slow".to_owned(), ifname: "eth0".to_owned() };
         Start {
@@ -137,6 +138,7 @@ mod tests {
             begin: Timestamp(1_000_000_000),
             end: Timestamp(4_000_000_000),
             phases: vec![phase(Kind::Prepare, 1, 2), phase(slow, 2, 4)],
+            plugins: Vec::new(),
             listening: vec![Listening {
                 container: ContainerRef { id: ContainerId::parse("c0ffee").expect("an id"), name: None },
                 begin: Timestamp(4_000_000_000),

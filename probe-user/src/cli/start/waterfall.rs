@@ -113,6 +113,7 @@ mod tests {
             end: at(end),
             gapped: false,
             cause,
+            parts: Vec::new(),
         };
         let bridge = Kind::Cni { plugin: "bridge".to_owned(), ifname: "eth0".to_owned() };
         let failed = Cause { adds: 3, failed: 2, wasted: Duration::from_millis(200), ..Cause::default() };
@@ -126,6 +127,7 @@ mod tests {
                 phase(bridge, 1001, 2000, None, failed),
                 phase(Kind::Cgroup, 2000, 5000, Some(&main), Cause { pressure, ..Cause::default() }),
             ],
+            plugins: Vec::new(),
             listening: vec![Listening {
                 container: main,
                 begin: at(5000),

@@ -289,7 +289,7 @@ mod tests {
 
     fn pod(name: &str) -> Pod {
         let (namespace, name) = (Some("d".to_owned()), Some(name.to_owned()));
-        Pod { namespace, name, uid: None, kind: Kind::Service, listens: false }
+        Pod { namespace, name, uid: None, kind: Kind::Service, listens: false, interfaces: Vec::new() }
     }
 
     fn list(pods: Vec<Pod>) -> RunningPods {

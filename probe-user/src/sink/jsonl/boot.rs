@@ -3,6 +3,7 @@
 //! They are not the model's own form: a recovery has times and rules, an object what is made of them.
 
 mod group;
+mod network;
 mod numbers;
 mod statistics;
 
@@ -12,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use group::GroupLine;
+use network::LessNetworkLine;
 use numbers::{Columns, Periods};
 pub use statistics::Statistics;
 
@@ -86,6 +88,9 @@ pub struct Boot<'a> {
     /// The pods that were there before and are not back.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<Vec<String>>,
+    /// Pods that had more interfaces before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    less_network: Vec<LessNetworkLine<'a>>,
     cni: Cni<'a>,
     /// More happened than is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -325,6 +330,7 @@ impl<'a> Boot<'a> {
             recovered: study.recovered,
             close,
             missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
+            less_network: LessNetworkLine::all(study),
             cni: Cni {
                 failed: study.cni.failed,
                 hung: study.cni.hung,

@@ -12,9 +12,9 @@ use crate::{
     engine::share::Share,
     model::{
         change::ContainerRef,
-        fact::{CpuUse, Listener, MemoryEvents, PodName, Pressure, Stall},
+        fact::{CpuUse, Listener, MemoryEvents, PodName, Pressure, ProgramFound, Stall},
         id::ContainerId,
-        phase::{self, Cause, Kind},
+        phase::{self, Cause, Kind, PartKind, WaitsFor},
     },
     sink::{Label, chart::pod::meaning, phase as wording, wall_clock::Rfc3339},
 };
@@ -56,6 +56,9 @@ pub(super) struct Start<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     marks: Vec<&'static str>,
     phases: Vec<Phase<'a>>,
+    /// The plugins that set up its network.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    plugins: &'a [ProgramFound],
     /// The containers that listen by now, beyond the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     listening: Vec<Listening<'a>>,
@@ -98,11 +101,26 @@ struct Phase<'a> {
     gapped: bool,
     #[serde(flatten)]
     cause: Causes,
+    /// Of `image`: what it consists of, one after another; absent where nothing tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part>,
     /// What it is called.
     title: String,
     /// Why it took as long as it did, a sentence each, in words for people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
+}
+
+/// A part of an `image` phase.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StartPhasePart")]
+struct Part {
+    part: PartKind,
+    begin_ns: Decimal<u64>,
+    duration_ns: Decimal<u128>,
+    /// Of `wait`: for what.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<WaitsFor>,
 }
 
 /// How long a container took to listen.
@@ -276,6 +294,7 @@ impl<'a> Start<'a> {
             gapped: start.is_gapped(),
             marks: wording::marks(start),
             phases: start.phases.iter().map(Phase::of).collect(),
+            plugins: &start.plugins,
             listening: start.listening.iter().map(Listening::of).collect(),
         }
     }
@@ -305,8 +324,20 @@ impl<'a> Phase<'a> {
             inferred: matches!(phase.kind, Kind::Init | Kind::PostStart),
             gapped: phase.gapped,
             cause: Causes::of(&phase.cause),
+            parts: phase.parts.iter().map(Part::of).collect(),
             title: wording::title(phase),
             notes: wording::causes(phase),
+        }
+    }
+}
+
+impl Part {
+    fn of(part: &phase::Part) -> Self {
+        Self {
+            part: part.kind,
+            begin_ns: Decimal(part.begin.0),
+            duration_ns: nanos(part.took()),
+            waits_for: part.waits,
         }
     }
 }

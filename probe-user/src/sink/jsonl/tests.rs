@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use strum::VariantNames;
 
 use super::Jsonl;
@@ -13,10 +13,13 @@ use crate::{
             CgroupRef, Change, ChangeKind, CniCall, ContainerRef, Context, End, Finding, PodRef, Process,
             StopReason,
         },
-        fact::{CpuUse, Family, Listener, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure, Stall},
+        fact::{
+            CpuUse, Family, Listener, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure,
+            ProgramFound, Stall,
+        },
         finding::{Key, Kind, OrphanNetns, Severity, Stage},
         id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
-        phase::{Cause, Kind as Part, Listening, Phase, Start},
+        phase::{Cause, Kind as Part, Listening, Part as ImagePart, PartKind, Phase, Start, WaitsFor},
         time::Timestamp,
     },
     sink::{Format, Label, phase},
@@ -94,6 +97,13 @@ pub(super) fn start() -> Start {
         teardown: Duration::from_millis(6),
         pressure,
     };
+    let waits = [
+        WaitsFor::Pulls { ahead: 4, at_once: 1 },
+        WaitsFor::Creates { ahead: 2, at_once: 1 },
+        WaitsFor::Rate { refused: 2 },
+        WaitsFor::Retry { failed: 1 },
+    ]
+    .map(Some);
     let phase = |kind, begin: u64| Phase {
         kind,
         container: Some(ContainerRef {
@@ -104,6 +114,14 @@ pub(super) fn start() -> Start {
         end: Timestamp(begin + 10),
         gapped: true,
         cause,
+        parts: waits
+            .map(|waits| ImagePart {
+                kind: PartKind::Wait,
+                begin: Timestamp(begin),
+                end: Timestamp(begin + 2),
+                waits,
+            })
+            .to_vec(),
     };
     let cni = Part::Cni { plugin: "bridge".to_owned(), ifname: "eth0".to_owned() };
     let kinds = [
@@ -125,6 +143,10 @@ pub(super) fn start() -> Start {
         begin: Timestamp(100),
         end: Timestamp(200),
         phases: (10..21).zip(kinds).map(|(tenth, kind)| phase(kind, tenth * 10)).collect(),
+        plugins: vec![ProgramFound {
+            path: "/opt/cni/bin/bridge".to_owned(),
+            version: Some("1.6.2".to_owned()),
+        }],
         listening: vec![Listening {
             container: ContainerRef {
                 id: ContainerId::parse("c0ffee").expect("an id"),
@@ -223,6 +245,18 @@ pub(super) fn line(change: &Change) -> String {
     let mut out = Vec::new();
     Jsonl.write(change, &label(), &mut out);
     String::from_utf8(out).expect("JSON is UTF-8")
+}
+
+/// A line of each event and each kind of finding, with everything that can be known.
+pub(in crate::sink) fn everything() -> Vec<Value> {
+    let events = all().into_iter().map(|what| line(&full(what)));
+    let events = events.map(|line| serde_json::from_str(&line).expect("JSON"));
+    let findings = super::finding::tests::all().into_iter().map(|kind| {
+        let Label { node, boot_id, .. } = label();
+        let finding = super::finding::tests::written(kind);
+        json!({ "schema": super::SCHEMA, "node": node, "boot_id": boot_id, "finding": finding })
+    });
+    events.chain(findings).collect()
 }
 
 #[test]

@@ -2,20 +2,26 @@
 
 use std::{error, iter, sync::Arc, time::Duration};
 
-use http::Request;
+use http::{Request, Response};
+use http_body_util::{LengthLimitError, Limited};
 use kube::{
     Client, Config, Error,
     api::{Patch, PatchParams, PostParams},
+    client::ClientBuilder,
     core::{Status, request},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time;
+use tower::util::MapResponseLayer;
+use tracing::debug;
 
 use super::{
     stats::{KubernetesStats, Outcome, Resource},
     text::cut,
+    token::TokenFile,
 };
+use crate::sink::escape::escaped;
 
 /// How long a request may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,6 +31,10 @@ const STEP: Duration = Duration::from_secs(15);
 const MANAGER: &str = "sandprobe";
 /// The longest explanation that is logged, bytes.
 const LONGEST: usize = 300;
+/// The longest answer that is read, bytes. The store of a cluster keeps no object of more than 1.5 MiB.
+const ANSWER: usize = 4 << 20;
+/// The reason of the API server's own 404.
+const NOT_FOUND: &str = "NotFound";
 
 /// Why a request was not done.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +47,9 @@ pub(super) enum Failure {
     /// The API server will never take this.
     #[error("it does not take the object: {0}")]
     Invalid(String),
+    /// It does not know who asks.
+    #[error("it does not accept this agent's token or certificate: {0}")]
+    Unknown(String),
     #[error("this agent may not do that: {0}; docs/kubernetes.md has the rights that it needs")]
     Refused(String),
     /// The API server cannot be reached, or has trouble of its own.
@@ -49,7 +62,7 @@ impl Failure {
         match self {
             Self::Exists | Self::Gone => Outcome::Gone,
             Self::Invalid(_) | Self::Refused(_) => Outcome::Refused,
-            Self::Away(_) => Outcome::Failed,
+            Self::Unknown(_) | Self::Away(_) => Outcome::Failed,
         }
     }
 }
@@ -85,20 +98,25 @@ impl Answer {
 
 pub(super) struct ApiServer {
     config: Config,
+    token_file: Option<TokenFile>,
     /// None: it has to be made anew.
     client: Option<Client>,
     stats: Arc<KubernetesStats>,
 }
 
 impl ApiServer {
-    pub(super) fn new(mut config: Config, stats: Arc<KubernetesStats>) -> Self {
+    pub(super) fn new(
+        mut config: Config,
+        token_file: Option<TokenFile>,
+        stats: Arc<KubernetesStats>,
+    ) -> Self {
         config.connect_timeout = Some(STEP);
         config.read_timeout = Some(STEP);
         config.write_timeout = Some(STEP);
         config.reset_reader_on_write = true;
         // Retries are ours: they are to be slow.
         config.default_retry = false;
-        Self { config, client: None, stats }
+        Self { config, token_file, client: None, stats }
     }
 
     /// Makes an object in the collection of this path.
@@ -139,36 +157,55 @@ impl ApiServer {
 
     async fn answer(&mut self, request: Result<Request<Vec<u8>>, request::Error>) -> Result<Answer, Failure> {
         let request = request.map_err(|why| Failure::Invalid(why.to_string()))?;
+        // A token may have been replaced; a new client reads certificates again, too.
+        let is_old = self.token_file.as_ref().is_some_and(TokenFile::is_due);
         let client = match &self.client {
-            Some(client) => client.clone(),
-            None => self.connect()?,
+            Some(client) if !is_old => client.clone(),
+            Some(_) | None => self.connect()?,
         };
         let asked = time::timeout(PATIENCE, client.request::<Answer>(request)).await;
         let answer = match asked {
             Ok(answer) => answer.map_err(|error| failure(&error)),
             Err(_late) => Err(Failure::Away(format!("no answer within {} s", PATIENCE.as_secs()))),
         };
-        if let Err(Failure::Away(_) | Failure::Refused(_)) = answer {
-            // The next request reads certificates and tokens again, on a connection of its own.
+        if let Err(Failure::Away(_) | Failure::Unknown(_) | Failure::Refused(_)) = answer {
+            // The next request reads certificates and the token again, on a connection of its own.
             self.client = None;
         }
         answer
     }
 
     fn connect(&mut self) -> Result<Client, Failure> {
-        let client = Client::try_from(self.config.clone()).map_err(|error| failure(&error))?;
+        if let Some(file) = &mut self.token_file {
+            // While the file cannot be read, the last token may still be good.
+            match file.read() {
+                Ok(token) => self.config.auth_info.token = Some(token),
+                Err(why) => debug!(%why, "the last token is used"),
+            }
+        }
+        let builder = ClientBuilder::try_from(self.config.clone()).map_err(|error| failure(&error))?;
+        let bounded = |answer: Response<_>| answer.map(|body| Limited::new(body, ANSWER));
+        let client = builder.with_layer(&MapResponseLayer::new(bounded)).build();
         Ok(self.client.insert(client).clone())
     }
 }
 
 fn failure(error: &Error) -> Failure {
-    let Error::Api(status) = error else { return Failure::Away(chain(error)) };
-    let said = || cut(&status.message, LONGEST).to_owned();
+    let status = match error {
+        Error::Api(status) => status,
+        Error::SerdeError(why) => {
+            return Failure::Away(format!("its answer is not that of an API server: {why}"));
+        }
+        _ => return Failure::Away(chain(error)),
+    };
+    let said = || escaped(cut(&status.message, LONGEST)).into_owned();
     match status.code {
         409 if status.reason == "AlreadyExists" => Failure::Exists,
-        404 => Failure::Gone,
+        // A load balancer without an API server answers so for all.
+        404 if status.reason == NOT_FOUND => Failure::Gone,
         403 if is_ending(status) => Failure::Gone,
-        401 | 403 => Failure::Refused(said()),
+        401 => Failure::Unknown(said()),
+        403 => Failure::Refused(said()),
         400 | 405 | 413 | 415 | 422 => Failure::Invalid(said()),
         code => Failure::Away(format!("status {code}: {}", said())),
     }
@@ -181,15 +218,19 @@ fn is_ending(status: &Status) -> bool {
 }
 
 /// The errors that led to this one, the outermost first. An error often repeats what the one below it says.
-fn chain(error: &dyn error::Error) -> String {
+fn chain(error: &(dyn error::Error + 'static)) -> String {
     let mut text = String::new();
-    for error in iter::successors(Some(error), |error| error.source()) {
+    let causes = || iter::successors(Some(error), |error| error.source());
+    if causes().any(|cause| cause.is::<LengthLimitError>()) {
+        return format!("its answer has more than {ANSWER} bytes");
+    }
+    for error in causes() {
         let said = error.to_string();
         if !text.contains(&said) {
             text = if text.is_empty() { said } else { format!("{text}: {said}") };
         }
     }
-    cut(&text, LONGEST).to_owned()
+    escaped(cut(&text, LONGEST)).into_owned()
 }
 
 #[cfg(test)]
@@ -214,7 +255,8 @@ mod tests {
             (404, "NotFound", Value::Null, Failure::Gone),
             (403, "Forbidden", ending, Failure::Gone),
             (403, "Forbidden", Value::Null, Failure::Refused(why())),
-            (401, "Unauthorized", Value::Null, Failure::Refused(why())),
+            (404, "", Value::Null, Failure::Away("status 404: why".to_owned())),
+            (401, "Unauthorized", Value::Null, Failure::Unknown(why())),
             (422, "Invalid", Value::Null, Failure::Invalid(why())),
             (429, "TooManyRequests", Value::Null, Failure::Away("status 429: why".to_owned())),
             (500, "InternalError", Value::Null, Failure::Away("status 500: why".to_owned())),

@@ -22,7 +22,7 @@ use crate::{
         fact::Origin,
         finding::{Cause, Duplicate, Kind, LeakedAddress, Severity},
         id::CgroupKey,
-        phase::Start,
+        phase::{PartKind, Start},
         time::Timestamp,
     },
     sink::phase,
@@ -98,6 +98,9 @@ impl Counters {
         }
         for values in set::all(&[phase::NAMES, &set::KNOWN]) {
             self.pods.phase.at(&values, nobody);
+        }
+        for values in set::all(&[PartKind::VARIANTS]) {
+            self.pods.image_part.at(&values, nobody);
         }
         for values in set::all(&[Cause::VARIANTS]) {
             self.findings.leaks.at(&values, nobody);
@@ -243,6 +246,13 @@ impl Counters {
         for (phase, took) in phases {
             self.pods.phase.observe(&[phase, known], &pod, took.as_secs_f64());
         }
+        let mut parts: BTreeMap<&str, Duration> = BTreeMap::new();
+        for part in start.phases.iter().flat_map(|phase| &phase.parts) {
+            *parts.entry(part.kind.into()).or_default() += part.took();
+        }
+        for (part, took) in parts {
+            self.pods.image_part.observe(&[part], &pod, took.as_secs_f64());
+        }
     }
 
     fn confirmed(&mut self, it: &Finding, at: Timestamp) {
@@ -317,6 +327,7 @@ impl Counters {
             &mut self.pods.sandbox_ready,
             &mut self.pods.start,
             &mut self.pods.phase,
+            &mut self.pods.image_part,
             &mut self.pods.listening,
         ] {
             histograms.drop_pods(&gone, &stay);

@@ -1,9 +1,14 @@
 //! The table of all metric families: name, labels, unit, meaning and source. The registry and `docs/metrics.md` are
 //! made from it.
 
+mod boot;
 mod sent;
 
 use super::label::PodLabel;
+pub(crate) use boot::{
+    BOOT_CLOSED, BOOT_CNI_LOST, BOOT_INFO, BOOT_LESS_NETWORK, BOOT_TARGET, BOOT_TARGET_MISSED, BOOT_TIME,
+    MILESTONE, PERIOD,
+};
 pub(crate) use sent::{
     KUBERNETES_REQUESTS, KUBERNETES_WAITING, OTLP_DROPPED, OTLP_EXPORTED, OTLP_FAILED, OTLP_SUCCEEDED,
 };
@@ -171,6 +176,15 @@ pub(crate) const PHASE: Family = histogram(
 .of_workloads()
 .from("see docs/phases.md");
 
+pub(crate) const IMAGE_PART: Family = histogram(
+    "sandprobe_pod_start_image_part_duration_seconds",
+    &["part"],
+    "Time that a pod's start spent in a part of its `image` phases, all of that part together (docs/phases.md); comparable \
+     starts with an image phase of a second or longer, where logs tell of it.",
+)
+.of_workloads()
+.from("the logs of the runtime and the kubelet, and the dates of containerd's files");
+
 pub(crate) const LISTENING: Family = histogram(
     "sandprobe_container_listening_duration_seconds",
     &[],
@@ -280,54 +294,6 @@ pub(crate) const RUNTIME_LAG: Family = histogram(
 )
 .from("sched_process_exec, sched_process_exit to GetContainerEvents, ListContainers");
 
-pub(crate) const MILESTONE: Family = gauge(
-    "sandprobe_node_boot_milestone_seconds",
-    &["milestone"],
-    "When this boot reached a milestone, from the kernel's start on; below zero: before it. Absent: not reached, or not \
-     known.",
-)
-.unit("seconds")
-.from("see docs/boot.md");
-pub(crate) const PERIOD: Family = gauge(
-    "sandprobe_node_boot_period_seconds",
-    &["period"],
-    "The periods of this boot, from the order of the restart on where that is known (docs/boot.md).",
-)
-.unit("seconds")
-.from("see docs/boot.md");
-pub(crate) const BOOT_CNI_LOST: Family = gauge(
-    "sandprobe_node_boot_cni_lost_seconds",
-    &[],
-    "From the first CNI ADD of this boot that failed or hung to the first that did not, or until now (docs/boot.md).",
-)
-.unit("seconds");
-pub(crate) const BOOT_CLOSED: Family = gauge(
-    "sandprobe_node_boot_recovered",
-    &[],
-    "Whether the node's recovery after this boot is over: the last pod is back, or no pod came back for long enough.",
-)
-.unit("0 or 1");
-pub(crate) const BOOT_TARGET: Family =
-    gauge("sandprobe_node_boot_target_seconds", &[], "How long a recovery may take (--boot-target).")
-        .unit("seconds");
-pub(crate) const BOOT_TARGET_MISSED: Family = gauge(
-    "sandprobe_node_boot_target_missed",
-    &[],
-    "Whether this boot has taken longer than its target (docs/boot.md). 0 also while that is not known.",
-)
-.unit("0 or 1");
-pub(crate) const BOOT_TIME: Family = gauge(
-    "sandprobe_node_boot_time_seconds",
-    &[],
-    "When the node's kernel started, by the wall clock, since the epoch.",
-)
-.unit("seconds");
-pub(crate) const BOOT_INFO: Family = gauge(
-    "sandprobe_node_boot_info",
-    &["boot_id", "recovered"],
-    "Which boot this is, and by which rule its pods count as back; always 1.",
-)
-.from("/proc/sys/kernel/random/boot_id");
 pub(crate) const DAEMON_START: Family = gauge(
     "sandprobe_daemon_start_seconds",
     &["daemon"],
@@ -518,7 +484,7 @@ pub(crate) const STARTED: Family =
 pub const ALL: &[(&str, &[&Family])] = &[
     ("Events", &[&EVENTS, &LATE, &LATENCY]),
     ("Pods and sandboxes", &[&PODS, &SANDBOXES, &STOPPED, &SANDBOX_READY, &DUPLICATES, &EXITS]),
-    ("Pod starts", &[&STARTS, &START, &PHASE, &LISTENING]),
+    ("Pod starts", &[&STARTS, &START, &PHASE, &IMAGE_PART, &LISTENING]),
     ("CNI", &[&CNI, &CNI_TIME, &BLIND_DEL, &ATTACHMENTS_ADDED, &ATTACHMENTS_RELEASED, &ATTACHMENTS]),
     ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS, &LEAKED]),
     ("Findings", &[&FINDINGS, &INCIDENTS, &OPENED, &CONFIRMED]),
@@ -534,6 +500,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &BOOT_CLOSED,
             &BOOT_TARGET,
             &BOOT_TARGET_MISSED,
+            &BOOT_LESS_NETWORK,
             &BOOT_TIME,
             &BOOT_INFO,
             &DAEMON_START,

@@ -26,7 +26,7 @@ use crate::{
         recovery::RecoveredPod,
         time::Timestamp,
     },
-    sink::recovery::has_missed,
+    sink::recovery::{self, has_missed},
 };
 
 pub(super) struct Gauges {
@@ -156,11 +156,17 @@ impl Gauges {
         };
         let mark = |mark: Option<Timestamp>| mark.map(|at| at.since(Timestamp::ZERO).as_secs_f64());
         let pod = |back: &Option<_>| mark(back.as_ref().map(|back: &RecoveredPod| back.mark.at));
+        let [health, api, read_only] = event::KUBELET_PORTS;
+        let listens = |port| mark(recovery::listens(&study, port).map(|it| it.at));
         let times = [
             before,
             mark(study.init.map(|it| it.at)),
             mark(study.runtime.map(|it| it.at)),
             mark(study.kubelet.map(|it| it.at)),
+            listens(health),
+            listens(api),
+            listens(read_only),
+            mark(study.network_configured.map(|it| it.at)),
             pod(&study.first_static),
             mark(study.cni.first.map(|it| it.at)),
             pod(&study.first_service),
@@ -173,6 +179,8 @@ impl Gauges {
         self.boot.closed.set_one(Some(flag(study.is_closed())));
         self.boot.target.set_one(study.target.map(|target| target.span.as_secs_f64()));
         self.boot.target_missed.set_one(study.target.map(|_| flag(has_missed(&study))));
+        let less_network = u32::try_from(study.less_network.len()).unwrap_or(u32::MAX);
+        self.boot.less_network.set_one(Some(f64::from(less_network)));
         self.boot.time.set_one(Some(seconds(boot.boot_wall_ns)));
         let rule = study.recovered.into_str().to_owned();
         self.boot.info.set([(vec![label::name(&boot.boot_id), rule], 1.0)]);

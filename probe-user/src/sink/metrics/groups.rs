@@ -41,6 +41,7 @@ families! {
         starts: CounterVec = STARTS,
         start: HistogramVec = START,
         phase: HistogramVec = PHASE,
+        image_part: HistogramVec = IMAGE_PART,
         listening: HistogramVec = LISTENING,
     }
 }
@@ -102,6 +103,7 @@ families! {
         closed: GaugeVec = BOOT_CLOSED,
         target: GaugeVec = BOOT_TARGET,
         target_missed: GaugeVec = BOOT_TARGET_MISSED,
+        less_network: GaugeVec = BOOT_LESS_NETWORK,
         time: GaugeVec = BOOT_TIME,
         info: GaugeVec = BOOT_INFO,
     }

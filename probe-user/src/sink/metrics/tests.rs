@@ -105,6 +105,7 @@ fn start(revised: bool, listed: bool) -> ChangeKind {
         end: Timestamp(end * S),
         gapped: false,
         cause: phase::Cause::default(),
+        parts: Vec::new(),
     };
     let cni = |plugin: &str| phase::Kind::Cni { plugin: plugin.to_owned(), ifname: "eth0".to_owned() };
     ChangeKind::PodStarted(Box::new(Start {
@@ -113,6 +114,7 @@ fn start(revised: bool, listed: bool) -> ChangeKind {
         begin: Timestamp(S),
         end: Timestamp(10 * S),
         phases: vec![phase(cni("a"), 1, 3), phase(phase::Kind::Between, 3, 4), phase(cni("b"), 4, 10)],
+        plugins: Vec::new(),
         listening: Vec::new(),
         complete: true,
         containers_known: !revised,

@@ -12,7 +12,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::{Instant, timeout_at};
 use tonic::{
-    Status,
+    Code, Status,
     body::Body,
     client::Grpc,
     metadata::{KeyAndValueRef, MetadataMap},
@@ -207,10 +207,16 @@ impl Client {
             }
             KeyAndValueRef::Binary(..) => true,
         });
-        if is_grpc {
-            Failure::of_grpc(self.signal, status)
-        } else {
-            self.no_receiver(&format!("it answers {:?}{}", status.code(), said(status.message())))
+        // It begins so with what it says itself of an answer that breaks gRPC, as one without a status.
+        let is_whole = !status.message().starts_with("protocol error:");
+        match status.code() {
+            // A proxy that has no receiver behind it for now answers with 502, 503 or 504.
+            _ if is_grpc && is_whole => Failure::of_grpc(self.signal, status),
+            Code::Unavailable => Failure::passing(
+                Reason::Busy,
+                format!("it answers {:?}{}", Code::Unavailable, said(status.message())),
+            ),
+            code => self.no_receiver(&format!("it answers {code:?}{}", said(status.message()))),
         }
     }
 

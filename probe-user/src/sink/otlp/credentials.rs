@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls::{ClientConfig, crypto::ring};
 use tokio_rustls::TlsConnector;
 use tracing::{info, warn};
 
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     given,
     sink::{
-        pem::{Unreadable, certificates},
+        authorities::{AuthorityError, authorities},
         watched::{EVERY, Watched},
     },
 };
@@ -37,15 +37,11 @@ pub(crate) struct Sources {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialsError {
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Authority(#[from] AuthorityError),
     #[error("cannot read the headers in {path}: {why}", path = path.display())]
     NoHeaders { path: PathBuf, why: io::Error },
     #[error("{path}: {why}", path = path.display())]
     Header { path: PathBuf, why: String },
-    #[error("this system has no certificate authorities{0}: give the receiver's with --otlp-ca FILE")]
-    NoAuthorities(String),
-    #[error("TLS with these authorities does not work: {0}")]
-    Unusable(String),
 }
 
 /// The current ones. A clone shares them.
@@ -135,27 +131,10 @@ fn read_headers(path: &Path) -> Result<Headers, CredentialsError> {
 }
 
 fn connector(protocol: Protocol, ca: Option<&Path>) -> Result<TlsConnector, CredentialsError> {
-    let unusable = |why: &dyn std::error::Error| CredentialsError::Unusable(why.to_string());
-    let mut roots = RootCertStore::empty();
-    match ca {
-        Some(path) => {
-            for certificate in certificates("a certificate authority", path)? {
-                roots.add(certificate).map_err(|why| unusable(&why))?;
-            }
-        }
-        None => {
-            let found = rustls_native_certs::load_native_certs();
-            // A system may have authorities that no longer have the form that is asked for today.
-            roots.add_parsable_certificates(found.certs);
-            if roots.is_empty() {
-                let why = found.errors.first().map(|why| format!(" ({why})")).unwrap_or_default();
-                return Err(CredentialsError::NoAuthorities(why));
-            }
-        }
-    }
+    let roots = authorities(ca, "--otlp-ca")?;
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|why| unusable(&why))?
+        .map_err(AuthorityError::Unusable)?
         .with_root_certificates(roots)
         .with_no_client_auth();
     let alpn: &[u8] = match protocol {

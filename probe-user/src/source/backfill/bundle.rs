@@ -1,20 +1,24 @@
 //! Describes a container from its OCI bundle, or from its runtime's own record.
 //!
 //! containerd keeps a bundle for each task at `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID`; the state directory
-//! of k3s, rke2, k0s and microk8s is another. CRI-O keeps it at `ROOT/overlay-containers/ID/userdata`. Docker's
+//! of k3s, rke2, k0s and microk8s is another. CRI-O keeps it at `ROOT/overlay-containers/ID/userdata`, iSulad at
+//! `ROOT/engines/RUNTIME/ID`. Docker's
 //! bundles do not name pods, so Docker's own records at `/var/lib/docker/containers/ID` are read first.
 
 mod shim;
-mod spec;
 
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
-use probe_common::runtime::{self, CRIO, DOCKER};
+use probe_common::runtime::{self, CRIO, DOCKER, ISULAD};
 
-use super::{Listing, Node, docker, runtime::storage};
+use super::{
+    Listing, Node, docker,
+    runtime::{isulad, storage},
+    spec,
+};
 use crate::{
     model::{
         fact::{ContainerFound, Fact, List},
@@ -52,6 +56,8 @@ impl Places {
             let drivers = storage::drivers(root, place.as_ref()).unwrap_or_default();
             found.extend(drivers.iter().map(|folder| Bundles::Storage(folder.path().to_owned())));
         }
+        found
+            .extend(isulad::engines(root, ISULAD.roots.iter().map(Path::new)).into_iter().map(Bundles::Task));
         let states = runtime::of_runtimes(|row| row.states);
         for state in states.chain(runtime::of_distributions(|row| row.containerd_states)) {
             for tasks in TASKS {
@@ -76,9 +82,18 @@ impl Places {
         Err(worst)
     }
 
+    /// The names of a container's image, from the first place that has them.
+    pub(crate) fn images(&self, root: &HostRoot, id: &ContainerId) -> Vec<String> {
+        let configs = self.0.iter().filter(|it| !matches!(it, Bundles::Docker(_)));
+        let mut images =
+            configs.filter_map(|it| it.config(root, id).ok()).map(|config| spec::images(&config));
+        images.find(|names| !names.is_empty()).unwrap_or_default()
+    }
+
     /// The containers that have a bundle because they run.
     fn running(&self, root: &HostRoot) -> BTreeSet<ContainerId> {
         let tasks = self.0.iter().filter_map(|bundles| match bundles {
+            Bundles::Task(folder) if is_isulads(folder) => None,
             Bundles::Task(folder) => root.folder(folder).and_then(|folder| folder.entries()).ok(),
             // These bundles stay until the container is removed, so they do not show that it runs.
             Bundles::Docker(_) | Bundles::Storage(_) => None,
@@ -92,20 +107,28 @@ impl Places {
 
 impl Bundles {
     fn find(&self, root: &HostRoot, id: &ContainerId) -> Result<ContainerFound, ReadError> {
+        let config = self.config(root, id)?;
         let found = match self {
-            Self::Docker(folder) => {
-                docker::parse(&root.folder(folder)?.folder(id.as_str())?.read("config.v2.json", FILE)?, id)
-            }
-            Self::Storage(folder) => {
-                let bundle = root.folder(folder)?.folder(id.as_str())?.folder("userdata")?;
-                spec::parse(&bundle.read("config.json", FILE)?, id)
-            }
-            Self::Task(folder) => {
-                spec::parse(&root.folder(folder)?.folder(id.as_str())?.read("config.json", FILE)?, id)
-            }
+            Self::Docker(_) => docker::parse(&config, id),
+            Self::Storage(_) | Self::Task(_) => spec::parse(&config, id),
         };
         found.ok_or(ReadError::Malformed)
     }
+
+    fn config(&self, root: &HostRoot, id: &ContainerId) -> Result<Vec<u8>, ReadError> {
+        match self {
+            Self::Docker(folder) => root.folder(folder)?.folder(id.as_str())?.read("config.v2.json", FILE),
+            Self::Storage(folder) => {
+                root.folder(folder)?.folder(id.as_str())?.folder("userdata")?.read("config.json", FILE)
+            }
+            Self::Task(folder) => root.folder(folder)?.folder(id.as_str())?.read("config.json", FILE),
+        }
+    }
+}
+
+/// Whether the folder is one of iSulad's, where a container has its bundle until it is removed.
+fn is_isulads(folder: &Path) -> bool {
+    folder.parent().is_some_and(|parent| parent.ends_with(isulad::ENGINES))
 }
 
 /// When a container's program was executed. The container's OCI runtime keeps a folder for it. The last file to be

@@ -8,6 +8,7 @@ mod containerd;
 mod crio;
 mod docker;
 mod imports;
+mod isulad;
 mod known;
 mod opened;
 mod settings;
@@ -190,6 +191,7 @@ fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon
         Kind::Runtime(RuntimeKind::Containerd) => containerd::find(&process),
         Kind::Runtime(RuntimeKind::Crio) => crio::find(&process),
         Kind::Runtime(RuntimeKind::Docker) => docker::find(&process),
+        Kind::Runtime(RuntimeKind::Isulad) => isulad::find(&process),
         Kind::Kubelet => {
             let usual = || runtime::of_distributions(|row| row.kubelet_roots).next().map(PathBuf::from);
             Daemon { root: process.option(&["--root-dir"]).or_else(usual), ..Daemon::new(kind) }

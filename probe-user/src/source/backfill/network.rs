@@ -11,7 +11,10 @@ use probe_common::runtime;
 
 use super::{Listing, Node, daemon::Daemon};
 use crate::{
-    model::fact::{Fact, Network, NetworksRead},
+    model::{
+        fact::{Fact, Network, NetworksRead},
+        time::Timestamp,
+    },
     source::host::{Folder, HostRoot, ReadError, memo::Memo},
 };
 
@@ -45,14 +48,17 @@ pub(super) fn tell(
     folders.extend(daemons.iter().filter_map(|it| Some((it.networks.clone()?, it.files(node.root)))));
     let mut seen = BTreeSet::new();
     let mut found: Vec<Configured> = Vec::new();
-    let mut undecodable = Vec::new();
+    let (mut undecodable, mut written) = (Vec::new(), None);
     let before = list.skipped.count;
     for (path, files) in folders {
         let folder = files.folder(&path).and_then(|folder| Ok((folder.inode()?, folder)));
         let Some((inode, folder)) = list.take(&path, folder) else { continue };
         // Otherwise it is the same file under another name.
         if seen.insert(inode) {
-            for configured in read(list, &folder, memo, &mut undecodable).unwrap_or_default() {
+            let (configurations, first) =
+                read(node, list, &folder, memo, &mut undecodable).unwrap_or_default();
+            written = written.into_iter().chain(first).min();
+            for configured in configurations {
                 // If two have the same name, libcni uses the first.
                 if found.iter().all(|it| it.network.name != configured.network.name) {
                     found.push(configured);
@@ -66,16 +72,18 @@ pub(super) fn tell(
     // A configuration that could not be read may name another folder.
     let complete = list.skipped.count == before && daemons.iter().all(|daemon| daemon.unread.is_none());
     let networks = found.iter().map(|it| it.network.clone()).collect();
-    list.found(at, Fact::NetworksRead(NetworksRead { networks, complete, undecodable }));
+    list.found(at, Fact::NetworksRead(NetworksRead { networks, complete, undecodable, written }));
     found
 }
 
+/// The networks in a folder, and when the first of their files was changed that were changed in this boot.
 fn read(
+    node: Node<'_>,
     list: &mut Listing<'_>,
     folder: &Folder,
     memo: &mut Memo<Vec<Configured>>,
     undecodable: &mut Vec<String>,
-) -> Option<Vec<Configured>> {
+) -> Option<(Vec<Configured>, Option<Timestamp>)> {
     let entries = list.take(folder.path(), folder.entries())?;
     let is_one = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
     let names: Vec<_> = entries.entries.iter().map(|it| &*it.name).filter(|name| is_one(name)).collect();
@@ -83,14 +91,18 @@ fn read(
         list.skip(folder.path(), ReadError::TooMany(MOST));
     }
     let mut files = memo.of(folder);
-    let mut found = Vec::new();
+    let (mut found, mut written) = (Vec::new(), None);
     for name in names.into_iter().take(MOST) {
         let parsed = files.read(name, LONGEST, |bytes, _| conf::parse(bytes));
+        if parsed.is_ok() {
+            let changed = folder.edition(name).ok().map(|it| node.boot_time(it.changed_wall_ns()));
+            written = changed.filter(|at| *at > Timestamp::ZERO).into_iter().chain(written).min();
+        }
         let path = folder.path().join(name);
         if matches!(parsed, Err(ReadError::Malformed)) {
             undecodable.push(path.display().to_string());
         }
         found.extend(list.take(path, parsed).into_iter().flatten());
     }
-    Some(found)
+    Some((found, written))
 }

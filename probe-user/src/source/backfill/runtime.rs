@@ -7,6 +7,7 @@
 mod containerd;
 mod cri;
 mod docker;
+pub(super) mod isulad;
 pub(super) mod storage;
 
 use std::{collections::BTreeMap, path::PathBuf};
@@ -15,7 +16,7 @@ use probe_common::runtime::{self, Runtime};
 
 use super::{
     Listing, Node,
-    daemon::{Daemon, UnreadSetting},
+    daemon::{self, Daemon, UnreadSetting},
     kubelet,
 };
 use crate::{
@@ -73,7 +74,7 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut Memory) 
         answers.iter().any(|(_, it)| is_its(it) && matches!(it.sandboxes, Ok((_, true))))
     };
     let runs = |kind| daemons.iter().any(|daemon| daemon.kind.runtime() == Some(kind));
-    let alone = !runs(RuntimeKind::Crio) && !runs(RuntimeKind::Docker);
+    let alone = ![RuntimeKind::Crio, RuntimeKind::Docker, RuntimeKind::Isulad].into_iter().any(runs);
     let must = |daemon: Option<&Daemon>| {
         daemon.is_some_and(|it| {
             (alone || it.kind.runtime() != Some(RuntimeKind::Containerd)) && !has_answered(it)
@@ -101,6 +102,11 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut Memory) 
         let records = docker::read(files(node, daemon), &root, &mut memory.docker, &mut list);
         tell(&mut list, at, records, must(daemon));
     }
+    for (root, daemon) in roots(daemons, RuntimeKind::Isulad) {
+        let at = list.now();
+        let records = isulad::read(files(node, daemon), &root, &mut list);
+        tell(&mut list, at, records, must(daemon));
+    }
     // If the path is unknown because a configuration could not be read, name that file.
     for daemon in daemons.iter().filter(|it| it.root.is_none() && must(Some(it))) {
         if let Some(UnreadSetting { path, why }) = &daemon.unread {
@@ -120,11 +126,16 @@ fn files<'a>(node: Node<'a>, daemon: Option<&'a Daemon>) -> &'a HostRoot {
     daemon.map_or(node.root, |daemon| daemon.files(node.root))
 }
 
+/// The root directories of the node's containerds, usual or in use.
+pub(crate) fn containerd_roots(root: &HostRoot) -> Vec<PathBuf> {
+    roots(&daemon::find(root), RuntimeKind::Containerd).into_keys().collect()
+}
+
 /// The root directories of runtimes of a kind, usual or in use, each with the daemon that uses it.
 fn roots(daemons: &[Daemon], kind: RuntimeKind) -> BTreeMap<PathBuf, Option<&Daemon>> {
     let usual = Runtime::of(kind).roots.iter().chain(runtime::of_distributions(move |row| match kind {
         RuntimeKind::Containerd => row.containerd_roots,
-        RuntimeKind::Crio | RuntimeKind::Docker => &[],
+        RuntimeKind::Crio | RuntimeKind::Docker | RuntimeKind::Isulad => &[],
     }));
     let mut found: BTreeMap<_, _> = usual.map(|root| (PathBuf::from(root), None)).collect();
     let of_kind = daemons.iter().filter(|daemon| daemon.kind.runtime() == Some(kind));

@@ -4,12 +4,18 @@
 
 use std::collections::VecDeque;
 
-use crate::model::{change::Question, time::Timestamp};
+use crate::{
+    model::{change::Question, time::Timestamp},
+    source::answer::SlowImage,
+};
 
 /// All containers and pods of a full node may be asked for at once.
 pub(super) const MOST: usize = 4096;
 /// How many questions are answered in one batch, so that the names of a burst of containers arrive together.
 pub(super) const TOGETHER: usize = 64;
+
+/// How many containers' images are searched for together.
+const SEARCHES: usize = 256;
 
 /// A question, and when it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +27,8 @@ pub(super) struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Asked>,
+    /// What is searched for in logs, once nothing else waits.
+    slow: Vec<SlowImage>,
     /// Since when a list of the whole node is wanted, and since when one of the records.
     pub(super) relist: Option<Timestamp>,
     pub(super) reread: Option<Timestamp>,
@@ -33,6 +41,11 @@ impl Queue {
             // One pass answers all such questions.
             Question::Relist => _ = self.relist.get_or_insert(at),
             Question::Records => _ = self.reread.get_or_insert(at),
+            // One search answers all that wait.
+            Question::ImageWork { container, from, until } if self.slow.len() < SEARCHES => {
+                self.slow.push(SlowImage { container, time: from..until });
+            }
+            Question::ImageWork { .. } => self.dropped += 1,
             question => {
                 if self.waiting.iter().any(|it| it.question == question) {
                     return;
@@ -50,6 +63,15 @@ impl Queue {
         self.waiting.drain(..self.waiting.len().min(TOGETHER)).collect()
     }
 
+    /// Takes what is searched for together.
+    pub(super) fn take_slow(&mut self) -> Vec<SlowImage> {
+        std::mem::take(&mut self.slow)
+    }
+
+    pub(super) fn put_back_slow(&mut self, slow: Vec<SlowImage>) {
+        self.slow.extend(slow);
+    }
+
     /// Puts back questions that could not be answered; they come first again.
     pub(super) fn put_back(&mut self, asked: Vec<Asked>) {
         asked.into_iter().rev().for_each(|it| self.waiting.push_front(it));
@@ -60,7 +82,10 @@ impl Queue {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiting.len() + usize::from(self.relist.is_some()) + usize::from(self.reread.is_some())
+        self.waiting.len()
+            + self.slow.len()
+            + usize::from(self.relist.is_some())
+            + usize::from(self.reread.is_some())
     }
 
     /// Since when the oldest question waits.
@@ -89,13 +114,17 @@ fn worth(question: &Question) -> u8 {
         Question::Message { .. } => 2,
         Question::Pod { .. } | Question::Expected { .. } => 3,
         Question::Container { .. } => 4,
-        Question::Relist | Question::Records | Question::Watch { .. } | Question::Statuses => 5,
+        Question::Relist
+        | Question::Records
+        | Question::Watch { .. }
+        | Question::Statuses
+        | Question::ImageWork { .. } => 5,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Queue, TOGETHER};
+    use super::{MOST, Queue, SEARCHES, TOGETHER};
     use crate::model::{change::Question, id::ContainerId, time::Timestamp};
 
     fn container(n: usize) -> Question {
@@ -117,6 +146,24 @@ mod tests {
         queue.ask(container(MOST), Timestamp(3));
         assert_eq!((queue.len(), queue.dropped), (MOST, 11));
         assert_eq!(queue.take().first().map(|it| it.question.clone()), Some(container(0)), "the newest went");
+    }
+
+    #[test]
+    fn searches_wait_apart_and_are_bounded() {
+        let mut queue = Queue::default();
+        for n in 0..SEARCHES + 2 {
+            let container = ContainerId::parse(&format!("c{n}")).expect("an id");
+            queue.ask(
+                Question::ImageWork { container, from: Timestamp(1), until: Timestamp(2) },
+                Timestamp(3),
+            );
+        }
+        queue.ask(container(0), Timestamp(3));
+        assert_eq!((queue.take().len(), queue.len(), queue.dropped), (1, SEARCHES, 2));
+        let slow = queue.take_slow();
+        assert_eq!((slow.len(), queue.len()), (SEARCHES, 0));
+        queue.put_back_slow(slow);
+        assert_eq!(queue.len(), SEARCHES);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
         fact::{Fact, Observation, Origin, PressureRead, RecordsDiff},
     },
     source::{
-        answer::{Answerer, FailedCall},
+        answer::{Answerer, FailedCall, SlowImage},
         backfill::{self, Node, Records},
         channel::Batch,
         clock,
@@ -31,6 +31,7 @@ pub(super) enum Job {
     Records,
     Questions(Vec<Asked>),
     Messages(Vec<Wanted>),
+    Images(Vec<SlowImage>),
 }
 
 /// What the reader reports.
@@ -117,6 +118,7 @@ impl Read for Files {
                 }
                 Job::Questions(asked) => Some(self.answer(&root, &mut answerer, &mut gauges, asked)),
                 Job::Messages(wanted) => Some(messages(&answerer, wanted)),
+                Job::Images(slow) => Some(images(&answerer, slow)),
             };
             if !done.is_some_and(&mut *say) {
                 return;
@@ -165,8 +167,9 @@ impl Files {
                     let read = gauges.read(root, &self.layout, &path, at);
                     read.map(|pressure| Fact::PressureRead(PressureRead { cgroup, pressure }))
                 }
-                // In turn: searched for later; a pass of its own; answered by other sources.
+                // In turn: searched for later, both; a pass of its own; answered by other sources.
                 Question::Message { .. }
+                | Question::ImageWork { .. }
                 | Question::Relist
                 | Question::Records
                 | Question::Watch { .. }
@@ -177,6 +180,14 @@ impl Files {
         let skipped = std::mem::take(&mut answerer.skipped);
         Report::Done { facts, skipped, early: Vec::new() }
     }
+}
+
+/// What was done for these containers, as far as something tells.
+fn images(answerer: &Answerer<'_>, slow: Vec<SlowImage>) -> Report {
+    let works = answerer.image_work(slow, clock::boot_wall_ns()).into_iter();
+    let at = clock::now();
+    let facts = works.map(|fact| Observation { at, origin: Origin::Listed, fact }).collect();
+    Report::Done { facts, skipped: Skipped::default(), early: Vec::new() }
 }
 
 /// The answers that are found by now, or that no later search will find.

@@ -245,6 +245,10 @@ impl<R: Read> Supervisor<R> {
             return Some((Job::Questions(self.queue.take()), oldest));
         }
         let now = clock::now();
+        let slow = self.queue.take_slow();
+        if !slow.is_empty() {
+            return Some((Job::Images(slow), now));
+        }
         let due = self.later.due(now);
         if !due.is_empty() {
             return Some((Job::Messages(due), now));
@@ -267,6 +271,7 @@ impl<R: Read> Supervisor<R> {
             Job::Records => _ = self.queue.reread.get_or_insert(at),
             Job::Questions(asked) => self.queue.put_back(asked),
             Job::Messages(wanted) => self.later.put_back(wanted),
+            Job::Images(slow) => self.queue.put_back_slow(slow),
         }
     }
 
@@ -277,7 +282,9 @@ impl<R: Read> Supervisor<R> {
                 match self.job.take() {
                     Some((Job::Present, _)) => self.present.tell(skipped),
                     Some((Job::Records, _)) => self.records.tell(skipped),
-                    Some((Job::Questions(_) | Job::Messages(_), _)) | None => self.answered.append(skipped),
+                    Some((Job::Questions(_) | Job::Messages(_) | Job::Images(_), _)) | None => {
+                        self.answered.append(skipped)
+                    }
                 }
                 early.into_iter().for_each(|wanted| self.later.again(wanted));
                 feed.send(facts).await

@@ -46,6 +46,11 @@ impl Edition {
         }
     }
 
+    /// When the file was last changed: wall clock, ns since the epoch.
+    pub(crate) fn changed_wall_ns(&self) -> i64 {
+        self.changed
+    }
+
     /// Whether any later change shows in the edition. `wall_ns` is a time before the file was read.
     fn is_settled(&self, wall_ns: i64) -> bool {
         self.written.max(self.changed) <= wall_ns.saturating_sub(QUIET_NS)

@@ -54,7 +54,7 @@ pub const SLACK: Duration = Duration::from_millis(5);
 const TALLY_PERIOD: Duration = Duration::from_secs(1);
 
 /// How long to wait for more records before the rings are read. They hold what comes in hundreds of times as long.
-const GATHER: Duration = Duration::from_millis(5);
+const GATHER: Duration = Duration::from_millis(10);
 
 /// How many records of those that the last agent left are taken at a time.
 const PORTION: usize = 2048;

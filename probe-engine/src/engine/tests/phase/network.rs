@@ -11,7 +11,7 @@ use crate::{
         story::{CONTAINERD, DAEMON, HOST, POD_NETNS, SHIM, Story, Who, call, id, key, leaf},
     },
     model::{
-        fact::{Fact, Role},
+        fact::{Fact, Origin, ProgramFound, Role},
         phase::Kind,
     },
 };
@@ -43,6 +43,32 @@ fn sandboxes_whose_add_failed_are_one_phase() {
     let cause = engine.starts()[0].phases[1].cause;
     assert_eq!((cause.sandboxes, cause.adds, cause.failed), (2, 2, 2));
     assert_eq!(cause.wasted, Duration::from_secs(1));
+}
+
+/// Its version is asked for when an ADD succeeds, and again ten minutes later, for the plugin may have been replaced.
+#[test]
+fn a_start_names_its_plugins_with_the_versions_of_then() {
+    let mut story = Story::new();
+    begin(&mut story);
+    story.at(150).netns(DAEMON, POD_NETNS, 7);
+    add(&mut story, 'a', 585, "bridge", (160, 260), FAILED);
+    let asked = |story: &Story| {
+        let lines = story.run().into_iter();
+        lines.filter(|line| line.starts_with("? program")).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&story), Vec::<String>::new());
+    add(&mut story, 'a', 586, "bridge", (1000, 1100), 0);
+    let path =
+        asked(&story).first().and_then(|line| line.strip_prefix("? program ")).expect("a path").to_owned();
+    let found = |version: &str| ProgramFound { path: path.clone(), version: Some(version.to_owned()) };
+    story.at(1200).say(Origin::Listed, Fact::ProgramFound(found("1.6.2")));
+    pause(&mut story, 'a', 1300, POD_NETNS);
+    container(&mut story, 'c', "main", 2 * SECOND);
+    assert_eq!(story.judge(MINUTE).1.starts()[0].plugins, [found("1.6.2")]);
+    add(&mut story, 'b', 700, "bridge", (9 * MINUTE, 9 * MINUTE + 100), 0);
+    assert_eq!(asked(&story).len(), 1);
+    add(&mut story, 'd', 701, "bridge", (11 * MINUTE, 11 * MINUTE + 100), 0);
+    assert_eq!(asked(&story), vec![format!("? program {path}"); 2]);
 }
 
 #[test]

@@ -23,6 +23,9 @@ pub(super) fn line(output: &Output) -> String {
         Output::Question(Question::Message { container, .. }) => {
             format!("? message {}", &container.as_str()[..1])
         }
+        Output::Question(Question::ImageWork { container, from, until }) => {
+            format!("? image {} {}..{}", &container.as_str()[..1], from.0 / 1_000_000, until.0 / 1_000_000)
+        }
         Output::Question(Question::Pressure { path, .. }) => format!("? pressure {path}"),
         Output::Change(change) => line_of(change),
     }

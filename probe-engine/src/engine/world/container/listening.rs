@@ -4,12 +4,15 @@
 //! **Invariant:** nothing is reported of a container that was found running: it may have listened before the agent
 //! started.
 
+use probe_common::event::KUBELET_PORTS;
+
 use crate::{
     engine::{
         held::Wait,
         world::{
             EventContext, World,
             container::{Listening, State},
+            daemon::is_kubelet,
             process_of,
         },
     },
@@ -22,6 +25,10 @@ use crate::{
 
 impl World {
     pub(in crate::engine::world) fn listened(&mut self, ctx: EventContext, it: &Listened) {
+        let is_kubelets = is_kubelet(&it.task.comm) && KUBELET_PORTS.contains(&it.socket.port);
+        if it.container.id == 0 && is_kubelets {
+            self.kubelet_listens(ctx.at, it.socket.port);
+        }
         let Some(id) = self.own_container(it.container) else { return };
         let Some(row) = self.containers.rows.get_mut(&id) else { return };
         let State::Running { since, listed: false, .. } = row.state else { return };

@@ -1,5 +1,6 @@
 //! Splits the time from a start's beginning to its end into phases, in order.
 
+use super::image;
 use crate::{
     engine::world::{
         World,
@@ -49,7 +50,7 @@ impl PhaseBuilder {
         let container = container.map(|ran| ContainerRef { id: ran.id.clone(), name: ran.name.clone() });
         let (begin, cause) = (self.at, Cause::default());
         self.at = to;
-        self.phases.push(Phase { kind, container, begin, end: to, gapped: false, cause });
+        self.phases.push(Phase { kind, container, begin, end: to, gapped: false, cause, parts: Vec::new() });
         self.phases.last_mut()
     }
 
@@ -100,7 +101,9 @@ impl PhaseBuilder {
     pub(super) fn containers(&mut self, all: &[ContainerRun], parts: &[&ContainerRun]) {
         for (place, part) in parts.iter().enumerate() {
             let cgroup = part.cgroup_at.unwrap_or(part.started_at);
-            self.push_until(part.first_at, Kind::Image, Some(part));
+            if let Some(phase) = self.push_until(part.first_at, Kind::Image, Some(part)) {
+                phase.parts = image::within(&part.parts, phase.begin, phase.end);
+            }
             self.push_until(cgroup, Kind::Runtime, Some(part));
             self.push_until(part.started_at, Kind::Cgroup, Some(part));
             let later = parts.get(place + 1).map(|next| next.first_at);

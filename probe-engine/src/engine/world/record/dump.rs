@@ -30,6 +30,8 @@ pub enum Record {
     CacheRead,
     Kubelet(bool),
     Program(ProgramFound),
+    /// The path of a plugin whose version was last asked for then.
+    PluginAsked(String),
     Asked,
 }
 
@@ -59,11 +61,13 @@ impl Records {
             let it = ProgramFound { path: path.clone(), version: version.clone() };
             (Timestamp::ZERO, Record::Program(it))
         });
+        let plugins = self.plugins_asked.iter();
+        let plugins = plugins.map(|(path, at)| (*at, Record::PluginAsked(path.clone())));
         let asked = self.asked_at.map(|at| (at, Record::Asked));
         let cache_read =
             (self.cache_read_at > Timestamp::ZERO).then_some((self.cache_read_at, Record::CacheRead));
         let read = stores.chain(runtimes).chain(networks).chain(unread).chain(known);
-        read.chain([kubelet]).chain(programs).chain(asked).chain(cache_read)
+        read.chain([kubelet]).chain(programs).chain(plugins).chain(asked).chain(cache_read)
     }
 
     pub(in crate::engine) fn restore(&mut self, at: Timestamp, record: Record) {
@@ -82,6 +86,9 @@ impl Records {
             Record::Kubelet(expected) => self.kubelet_expected = expected,
             Record::Program(it) => {
                 self.programs.insert(it.path, it.version);
+            }
+            Record::PluginAsked(path) => {
+                self.plugins_asked.insert(path, at);
             }
             Record::Asked => self.asked_at = Some(at),
             Record::CacheRead => self.cache_read_at = at,

@@ -36,7 +36,7 @@ const MUCH: usize = 8192;
 /// The times above are multiplied by at most this.
 const RAREST: usize = 5;
 /// The versions of at most this many executables are remembered.
-const PROGRAMS: usize = 256;
+pub(in crate::engine::world) const PROGRAMS: usize = 256;
 
 impl World {
     pub(in crate::engine::world) fn store_read(&mut self, ctx: EventContext, read: StoreRead) {
@@ -175,11 +175,12 @@ impl World {
         let is_configured = !read.networks.is_empty() || !read.complete && read.undecodable.is_empty();
         let since = self.records.unconfigured_since.unwrap_or(ctx.at);
         self.records.unconfigured_since = (!is_configured).then_some(since);
+        self.network_configured(ctx.at, read.written.filter(|_| is_configured));
         self.records.networks = Some((ctx.at, read));
     }
 
     pub(in crate::engine::world) fn program_found(&mut self, ctx: EventContext, it: ProgramFound) {
-        if self.records.programs.len() < PROGRAMS {
+        if self.records.programs.len() < PROGRAMS || self.records.programs.contains_key(&it.path) {
             self.records.programs.insert(it.path, it.version);
             // It may be a runtime, or the kubelet.
             self.version_found(ctx.at);

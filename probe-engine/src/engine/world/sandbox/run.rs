@@ -11,7 +11,7 @@ use crate::{
         World,
         container::{Hook, Listening},
     },
-    model::{fact::Role, id::ContainerId, time::Timestamp},
+    model::{fact::Role, id::ContainerId, phase::Part, time::Timestamp},
 };
 
 /// A container that ran in a sandbox.
@@ -30,6 +30,9 @@ pub struct ContainerRun {
     #[serde(default)]
     pub(crate) hook: Option<Hook>,
     pub(crate) ended: Option<Ended>,
+    /// What the time before its first sign was spent on, if something tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) parts: Vec<Part>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +113,7 @@ impl World {
             listening: container.run.listening,
             hook: container.run.hook,
             ended: None,
+            parts: Vec::new(),
         };
         let expected =
             self.sandboxes.recall(&sandbox).map(|row| self.expected_in(row).to_vec()).unwrap_or_default();
@@ -129,6 +133,7 @@ impl World {
             self.start_goes_on(&sandbox);
         }
         self.ask_expected(&sandbox);
+        self.ask_image_work(&sandbox, id);
         self.start_turns(&sandbox);
     }
 
@@ -148,6 +153,18 @@ impl World {
         let Some(sandbox) = self.sandbox_for(id) else { return };
         if let Some(ran) = self.sandboxes.recall_mut(&sandbox).and_then(|row| row.work.run_of(id)) {
             ran.hook = Some(hook);
+        }
+    }
+
+    /// It became known what the time before a container's first sign was spent on.
+    pub(in crate::engine::world) fn run_divided(
+        &mut self,
+        sandbox: &ContainerId,
+        id: &ContainerId,
+        parts: Vec<Part>,
+    ) {
+        if let Some(ran) = self.sandboxes.recall_mut(sandbox).and_then(|row| row.work.run_of(id)) {
+            ran.parts = parts;
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
     confine::{Confinement, Remote, role::Role},
     given,
     sink::{
-        kubernetes::{CONDITION, Exporter, KubernetesStats, Settings},
+        kubernetes::{CONDITION, Exporter, KubernetesStats, Settings, TokenFile, check_token},
         loop_queue,
         verdict::Judge,
     },
@@ -25,6 +25,9 @@ use crate::{
 
 /// Where systems have their certificate authorities, which count if a kubeconfig names none.
 const SYSTEM: [&str; 4] = ["/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/usr/share/ca-certificates"];
+
+/// The longest name of an object, bytes.
+const LONGEST: usize = 253;
 
 #[derive(Debug, Args)]
 pub(super) struct KubernetesArgs {
@@ -44,13 +47,14 @@ pub(super) struct KubernetesArgs {
 /// What goes to the API server, and where that is.
 pub(super) struct Target {
     config: Config,
+    token_file: Option<TokenFile>,
     events: bool,
     condition: bool,
 }
 
 impl KubernetesArgs {
     /// If anything is to be told.
-    pub(super) fn open(&self) -> anyhow::Result<Option<Target>> {
+    pub(super) fn open(&self, node: &str) -> anyhow::Result<Option<Target>> {
         let Self { kubernetes_events: events, kubernetes_condition: condition, ref kubeconfig } = *self;
         if !events && !condition {
             if kubeconfig.is_some() {
@@ -58,18 +62,34 @@ impl KubernetesArgs {
             }
             return Ok(None);
         }
+        if !is_name(node) {
+            bail!(
+                "{node:?} is no name of a node's object, which is of at most {LONGEST} small letters, digits, \"-\" \
+                 and \".\": give the right one with --node NAME"
+            );
+        }
         // The client library is made for tasks; nothing of this waits.
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let config = runtime.block_on(async {
-            let config = match kubeconfig {
+        let (config, token_file) = runtime.block_on(async {
+            let mut config = match kubeconfig {
                 Some(file) => outside(file).await?,
                 None => Config::incluster().map_err(|why| no_pod(&why))?,
             };
+            let token_file = check_token(&mut config.auth_info).context("cannot ask the API server")?;
             Client::try_from(config.clone()).context("cannot connect to the API server")?;
-            anyhow::Ok(config)
+            anyhow::Ok((config, token_file))
         })?;
-        Ok(Some(Target { config, events, condition }))
+        Ok(Some(Target { config, token_file, events, condition }))
     }
+}
+
+/// Whether a node's object may have this name: a subdomain of RFC 1123.
+fn is_name(node: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        label.bytes().all(is_inner) && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
+    };
+    node.len() <= LONGEST && node.split('.').all(is_label)
 }
 
 fn no_pod(why: &InClusterError) -> anyhow::Error {
@@ -114,8 +134,9 @@ impl Target {
     pub(super) fn remote(&self) -> Remote {
         let Config { cluster_url, auth_info, root_cert, root_cert_file, .. } = &self.config;
         let default = if cluster_url.scheme_str() == Some("http") { 80 } else { 443 };
-        let named = [&auth_info.token_file, &auth_info.client_certificate, &auth_info.client_key];
-        let files = named.into_iter().flatten().map(Path::new).chain(root_cert_file.as_deref());
+        let named = [&auth_info.client_certificate, &auth_info.client_key];
+        let token = self.token_file.as_ref().map(TokenFile::path);
+        let files = named.into_iter().flatten().map(Path::new).chain(token).chain(root_cert_file.as_deref());
         let own = files.filter_map(Path::parent);
         let has_authority = root_cert.is_some() || root_cert_file.is_some();
         let of_system = SYSTEM.iter().filter(|_| !has_authority).map(Path::new);
@@ -139,9 +160,25 @@ impl Target {
         stats: Arc<KubernetesStats>,
         confinement: &Confinement,
     ) -> anyhow::Result<Exporter> {
-        let Self { config, events, condition } = self;
-        let settings = Settings { config, node, events, condition };
+        let Self { config, token_file, events, condition } = self;
+        let settings = Settings { config, token_file, node, events, condition };
         let start = || Exporter::start(settings, client, judge, stats);
         confinement.start(Role::Kubernetes, start)?.context("cannot start a thread")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn a_node_has_a_name_as_other_objects() {
+        for good in ["a", "node-1", "ip-10-0-0-1.eu-west-1.compute.internal", "0", &"a".repeat(253)] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", "Node", "a_b", "-a", "a-", "a..b", ".a", "a/../b", "a b", "a?b", "a\n", "\u{e4}", &"a".repeat(254)]
+        {
+            assert!(!is_name(bad), "{bad:?}");
+        }
     }
 }

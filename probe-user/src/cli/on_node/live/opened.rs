@@ -112,7 +112,7 @@ impl Start<'_> {
         let header = identity::header(self.probe.node.clone(), settings);
         let otlp = self.otlp.map(|otlp| otlp.open(&config, &header, &place.root)).transpose()?.flatten();
         let server = self.serve.map(|serve| serve.open(&config)).transpose()?;
-        let kubernetes = self.kubernetes.map(KubernetesArgs::open).transpose()?.flatten();
+        let kubernetes = self.kubernetes.map(|it| it.open(&header.node)).transpose()?.flatten();
         let follows_runtimes = self.probe.cri == Cri::Auto;
         let boots = config.boots();
         let mut labels = config.boot_labels;

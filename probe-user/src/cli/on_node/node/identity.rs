@@ -14,7 +14,8 @@ pub(in crate::cli) fn header(node: Option<String>, settings: Settings) -> Header
         // A DaemonSet's pod gets it from the downward API.
         .or_else(|| env::var("NODE_NAME").ok())
         .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| told("hostname"));
+        // The kubelet makes the same of the host's name.
+        .unwrap_or_else(|| told("hostname").to_lowercase());
     Header {
         made_by: env!("CARGO_PKG_VERSION").to_owned(),
         node,

@@ -148,6 +148,22 @@ fn a_receiver_that_refuses_is_told_with_what_to_do() {
     }
 }
 
+/// A proxy may have no receiver behind it for a while, or cut an answer.
+#[test]
+fn what_a_proxy_does_is_tried_again() {
+    for (answer, reason, told) in [
+        (Answer::Page(503), Reason::Busy, "it answers Unavailable"),
+        (Answer::Page(404), Reason::Protocol, "no OTLP is spoken there: it answers Unimplemented"),
+        (Answer::Cut, Reason::Protocol, "missing grpc-status trailer"),
+    ] {
+        let receiver = Receiver::start(Spoken::Grpc, None).expect("a port");
+        receiver.received().answers.push_back(answer);
+        let failed = fail(to(&receiver, Spoken::Grpc), &Sources::default(), Signal::Traces);
+        check(&failed, reason, told);
+        assert!(failed.is_passing, "{failed}");
+    }
+}
+
 /// Any server refuses; only a receiver takes a request.
 #[test]
 fn a_connection_is_lost_only_to_one_that_has_taken_a_request() {

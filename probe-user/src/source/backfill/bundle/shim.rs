@@ -29,7 +29,8 @@ fn bundles(comm: &[u8], process: &Folder) -> Result<Option<Bundles>, ReadError> 
     let found = match form {
         Some(Form::Shim) => of_shim(&process.link("cwd")?),
         Some(Form::Conmon) => of_conmon(&proc::arguments(&process.head("cmdline", 4096)?)),
-        Some(Form::Oci) | None => return Ok(None),
+        // Its bundle is in iSulad's root, which is looked at anyway.
+        Some(Form::Oci | Form::IsuladShim) | None => return Ok(None),
     };
     Ok(if daemon::is_of_node(process)? { found } else { None })
 }

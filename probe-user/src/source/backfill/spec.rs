@@ -57,6 +57,27 @@ struct Annotations {
     label_container: Option<String>,
 }
 
+/// The names of the image that a container was made of, as far as the annotations have them.
+pub(super) fn images(config: &[u8]) -> Vec<String> {
+    #[derive(Default, Deserialize)]
+    struct Spec {
+        #[serde(default)]
+        annotations: Names,
+    }
+    #[derive(Default, Deserialize)]
+    struct Names {
+        #[serde(rename = "io.kubernetes.cri.image-name")]
+        containerd: Option<String>,
+        /// As it was asked for.
+        #[serde(rename = "io.kubernetes.cri-o.Image")]
+        crio: Option<String>,
+        #[serde(rename = "io.kubernetes.cri-o.ImageName")]
+        crio_name: Option<String>,
+    }
+    let Spec { annotations: of } = serde_json::from_slice(config).unwrap_or_default();
+    [of.containerd, of.crio, of.crio_name].into_iter().flatten().collect()
+}
+
 /// `None` if this is not a bundle's configuration. A container without a pod has none of the annotations.
 pub(super) fn parse(config: &[u8], id: &ContainerId) -> Option<ContainerFound> {
     let of = serde_json::from_slice::<Spec>(config).ok()?.annotations;
@@ -96,7 +117,7 @@ pub(super) fn parse(config: &[u8], id: &ContainerId) -> Option<ContainerFound> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{ContainerId, Role, parse};
+    use super::{ContainerId, Role, images, parse};
 
     const UID: &str = "11111111-2222-3333-4444-555555555555";
 
@@ -152,6 +173,16 @@ mod tests {
             told(&container).as_deref(),
             Some(&*format!("container of s1 named main in default/web-0 {UID}"))
         );
+    }
+
+    #[test]
+    fn the_image_is_named_as_the_runtime_knows_it() {
+        let containerd = br#"{"annotations":{"io.kubernetes.cri.image-name":"docker.io/library/busybox:1"}}"#;
+        assert_eq!(images(containerd), ["docker.io/library/busybox:1"]);
+        let crio = br#"{"annotations":{"io.kubernetes.cri-o.Image":"busybox:1","io.kubernetes.cri-o.ImageName":"docker.io/library/busybox:1"}}"#;
+        assert_eq!(images(crio), ["busybox:1", "docker.io/library/busybox:1"]);
+        assert_eq!(images(b"{}"), Vec::<String>::new());
+        assert_eq!(images(b"7"), Vec::<String>::new());
     }
 
     #[test]

@@ -1,0 +1,83 @@
+//! Milestones of the network and the kubelet, and pods that come back with less network.
+
+use super::{App, SECOND, booted, ms, rebooted};
+use crate::{
+    engine::{
+        boot::report::RecoveryReport,
+        tests::story::{KUBELET, Story},
+    },
+    model::{
+        fact::{Fact, Network, NetworksRead},
+        recovery::{KubeletListens, PreviousBoot, Source, TimedSource},
+        time::Timestamp,
+    },
+};
+
+fn study(story: &Story, until: u64) -> RecoveryReport {
+    let (_, engine) = story.judge(until);
+    RecoveryReport::of(engine.recovery(), ms(until))
+}
+
+fn networks(written: Option<Timestamp>) -> Fact {
+    let network = Network {
+        name: "podnet".to_owned(),
+        plugins: vec!["flannel".to_owned()],
+        delegates: Vec::new(),
+        ipam: None,
+        pools: Vec::new(),
+    };
+    let networks = if written.is_some() { vec![network] } else { Vec::new() };
+    Fact::NetworksRead(NetworksRead { networks, complete: true, undecodable: Vec::new(), written })
+}
+
+#[test]
+fn the_kubelets_ports_and_the_networks_configuration_are_milestones() {
+    let mut story = booted(rebooted(&[App(1)]));
+    story.at(5 * SECOND).listen(KUBELET, 0, 10_248);
+    story.at(6 * SECOND).listen(KUBELET, 0, 10_250);
+    // It is started again.
+    story.at(8 * SECOND).listen(KUBELET, 0, 10_248);
+    story.at(9 * SECOND).listed(networks(None));
+    story.at(11 * SECOND).listed(networks(Some(ms(10_500))));
+    story.at(12 * SECOND).listed(networks(Some(ms(11_900))));
+    let study = study(&story, 30 * SECOND);
+    let listens = |port, at| KubeletListens { port, at: ms(at) };
+    assert_eq!(study.kubelet_listens, [listens(10_248, 5000), listens(10_250, 6000)]);
+    let configured = TimedSource { at: ms(10_500), source: Source::FileTime };
+    assert_eq!(study.network_configured, Some(configured));
+}
+
+#[test]
+fn an_add_that_is_under_way_is_noted_until_it_ends() {
+    let mut story = booted(rebooted(&[App(1)]));
+    App(1).begin(&mut story, 19 * SECOND);
+    App(1).add(&mut story, 20 * SECOND, 1, 0);
+    // The plugin's end has not come yet.
+    let ends = story.facts.pop().expect("an exit");
+    let hung = study(&story, 45 * SECOND).cni;
+    assert_eq!((hung.hung, hung.lost.as_secs(), hung.first), (1, 25, None));
+    story.facts.push(ends);
+    let done = study(&story, 45 * SECOND).cni;
+    assert_eq!((done.hung, done.lost.as_secs(), done.first.is_some()), (0, 0, true));
+}
+
+#[test]
+fn a_pod_that_lacks_an_interface_came_back_with_less() {
+    let mut before: PreviousBoot = rebooted(&[App(1), App(2)]);
+    for pod in before.pods.iter_mut().flatten() {
+        pod.interfaces = vec!["eth0".to_owned(), "net1".to_owned()];
+    }
+    let mut story = booted(before);
+    App(1).begin(&mut story, 19 * SECOND);
+    App(1).add(&mut story, 20 * SECOND, 1, 0);
+    App(1).run(&mut story, 21 * SECOND, 2, "main");
+    // No network of this one was seen.
+    App(2).up(&mut story, 22 * SECOND);
+    let less = study(&story, 60 * SECOND).less_network;
+    let told: Vec<_> = less.iter().map(|it| (it.pod.name.as_deref(), it.missing.as_slice())).collect();
+    assert_eq!(told, [(Some("app-1"), &["net1".to_owned()][..])]);
+    let (_, engine) = story.judge(60 * SECOND);
+    let running = engine.running_pods().pods;
+    let interfaces: Vec<_> = running.iter().map(|pod| pod.interfaces.join(" ")).collect();
+    assert_eq!(interfaces, ["eth0", ""], "as the next boot will know them");
+}

@@ -1,0 +1,94 @@
+//! What the report on the node's recovery needs of the network: its configuration, each sandbox's ADD, the interfaces that
+//! a sandbox has, and when the kubelet listens.
+
+use std::collections::BTreeSet;
+
+use super::TRIES;
+use crate::{
+    engine::world::{EventContext, World, call::Call, sandbox::Sandbox},
+    model::{
+        fact::Reservation,
+        recovery::{KubeletListens, NetworkAttempt, OpenAttempt, Source, TimedSource},
+        time::Timestamp,
+    },
+};
+
+/// At most this many interfaces of a pod are noted.
+const INTERFACES: usize = 32;
+
+impl World {
+    /// The kubelet begins to listen at one of its ports.
+    pub(in crate::engine::world) fn kubelet_listens(&mut self, at: Timestamp, port: u16) {
+        let is_over = self.is_recovered(at);
+        let ports = &mut self.boot.recovery.kubelet_listens;
+        let place = ports.partition_point(|it| it.port < port);
+        // After a later start of the kubelet it listens again.
+        if !is_over && ports.get(place).is_none_or(|it| it.port != port) {
+            ports.insert(place, KubeletListens { port, at });
+            self.noted(at);
+        }
+    }
+
+    /// The networks' configurations were read, one of which was written in this boot.
+    pub(in crate::engine::world) fn network_configured(&mut self, at: Timestamp, written: Option<Timestamp>) {
+        let Some(written) = written.filter(|_| !self.is_recovered(at)) else { return };
+        let before = self.boot.recovery.network_configured;
+        let mark = TimedSource { at: written, source: Source::FileTime };
+        TimedSource::offer(&mut self.boot.recovery.network_configured, mark);
+        if before != self.boot.recovery.network_configured {
+            self.noted(at);
+        }
+    }
+
+    /// The runtime calls ADD.
+    pub(in crate::engine::world) fn network_trying(&mut self, call: &Call) {
+        let Some(sandbox) = call.container.clone() else { return };
+        let is_noted = call.call.ifname.as_deref() != Some("lo") && !self.is_recovered(call.at);
+        let trying = &mut self.boot.recovery.trying;
+        if is_noted && trying.len() < TRIES {
+            trying.push(OpenAttempt { sandbox, began: call.at });
+            self.boot.recovery.revision = self.boot.recovery.revision.wrapping_add(1);
+        }
+    }
+
+    /// An ADD that the runtime called has ended.
+    pub(in crate::engine::world) fn network_tried(&mut self, at: Timestamp, call: &Call, succeeded: bool) {
+        let Some(id) = &call.container else { return };
+        self.boot.recovery.trying.retain(|it| it.sandbox != *id || it.began != call.at);
+        // The loopback's ADD connects nothing, and never fails.
+        if call.call.ifname.as_deref() == Some("lo") || self.is_recovered(at) {
+            return;
+        }
+        let failed = (!succeeded).then(|| call.call.plugin.clone());
+        let tries = &mut self.boot.recovery.tries;
+        let same = |it: &&mut NetworkAttempt| it.sandbox == *id && it.failed.is_none();
+        if let Some(known) = tries.iter_mut().rev().find(same) {
+            known.ended = known.ended.max(at);
+            known.failed = failed;
+        } else if tries.len() < TRIES {
+            tries.push(NetworkAttempt { sandbox: id.clone(), began: call.at, ended: at, failed });
+        } else {
+            self.boot.recovery.tries_left_out = self.boot.recovery.tries_left_out.saturating_add(1);
+        }
+        self.noted(at);
+    }
+
+    /// The oldest address in a store gives the time of the network's first success, if that was before the agent
+    /// started.
+    pub(in crate::engine::world) fn leases_dated(&mut self, ctx: EventContext, reservations: &[Reservation]) {
+        let dates = reservations.iter().map(|it| it.since).filter(|at| *at > Timestamp::ZERO);
+        let oldest = dates.chain(self.boot.recovery.leased_since).min();
+        if oldest != self.boot.recovery.leased_since {
+            self.boot.recovery.leased_since = oldest;
+            self.noted(ctx.at);
+        }
+    }
+
+    /// The sandbox's interfaces: those that a plugin made, and those that have an address, whoever made them.
+    pub(super) fn interfaces_of(&self, row: &Sandbox) -> BTreeSet<String> {
+        let added = self.attachments_of(&row.id).filter(|it| it.is_added()).map(|it| &it.ifname);
+        let netns = row.network.netns.and_then(|key| self.netns.get(key));
+        let addressed = netns.into_iter().flat_map(|netns| &netns.addresses).map(|it| &it.ifname);
+        added.chain(addressed).filter(|name| *name != "lo").take(INTERFACES).cloned().collect()
+    }
+}

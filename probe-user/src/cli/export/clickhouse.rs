@@ -1,0 +1,219 @@
+//! Loads files into ClickHouse by its HTTP interface.
+
+use std::{env, error::Error as _, fs, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, anyhow, bail};
+use bytes::Bytes;
+use clap::Args;
+use form_urlencoded::Serializer;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, uri::Scheme};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use rustls::{ClientConfig, crypto::ring};
+use tokio::{runtime, time::timeout};
+
+use crate::{
+    cli::say,
+    sink::{
+        authorities::authorities,
+        escape::brief,
+        fleet::{File, clickhouse},
+    },
+};
+
+/// The longest time for a request: a file is loaded before the answer comes.
+const PATIENCE: Duration = Duration::from_secs(300);
+const CONNECT: Duration = Duration::from_secs(10);
+/// The longest answer that is read, bytes.
+const ANSWER: usize = 64 << 10;
+const USER_AGENT: &str = concat!("sandprobe/", env!("CARGO_PKG_VERSION"));
+/// The variables of ClickHouse's own client.
+const USER: &str = "CLICKHOUSE_USER";
+const PASSWORD: &str = "CLICKHOUSE_PASSWORD";
+
+#[derive(Debug, Args)]
+pub(super) struct ClickHouseArgs {
+    /// Load the tables into this ClickHouse by its HTTP interface, as http://HOST:8123/?database=fleet; what follows "?" are
+    /// settings of its own
+    #[arg(long, value_name = "URL")]
+    clickhouse: Option<String>,
+
+    /// The user of ClickHouse; its password comes from --clickhouse-password-file or CLICKHOUSE_PASSWORD
+    #[arg(long, value_name = "NAME", env = USER)]
+    clickhouse_user: Option<String>,
+
+    /// A file whose first line is the password
+    #[arg(long, value_name = "FILE", requires = "clickhouse")]
+    clickhouse_password_file: Option<PathBuf>,
+
+    /// The certificate authorities of an https:// ClickHouse, a PEM file; else those of the system
+    #[arg(long, value_name = "FILE", requires = "clickhouse")]
+    clickhouse_ca: Option<PathBuf>,
+
+    /// Do not make the tables: they are there (deploy/fleet/clickhouse/tables.sql), and the user may not make any
+    #[arg(long, requires = "clickhouse")]
+    clickhouse_no_create: bool,
+}
+
+/// Where ClickHouse is.
+fn server(text: &str) -> Result<Uri, String> {
+    // The text may have a password, which is not repeated: an error of clap's would have it.
+    if text.contains('@') {
+        return Err("no user or password in the URL: see --clickhouse-user".to_owned());
+    }
+    let wrong =
+        || format!("{text:?} is no URL of ClickHouse, as http://127.0.0.1:8123 or https://db.example:8443");
+    let uri: Uri = text.parse().map_err(|_error| wrong())?;
+    let has_scheme = uri.scheme().is_some_and(|it| [Scheme::HTTP, Scheme::HTTPS].contains(it));
+    if has_scheme && uri.host().is_some_and(|host| !host.is_empty()) { Ok(uri) } else { Err(wrong()) }
+}
+
+/// A client of one server.
+pub(super) struct ClickHouse {
+    server: Uri,
+    headers: HeaderMap,
+    makes_tables: bool,
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    runtime: runtime::Runtime,
+}
+
+impl ClickHouseArgs {
+    /// `None`: nothing is loaded.
+    pub(super) fn open(&self) -> anyhow::Result<Option<ClickHouse>> {
+        let Some(text) = &self.clickhouse else { return Ok(None) };
+        let server = server(text).map_err(|why| anyhow!("--clickhouse: {why}"))?;
+        let is_encrypted = server.scheme() == Some(&Scheme::HTTPS);
+        let headers = self.headers()?;
+        let is_local = matches!(server.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        if headers.contains_key("x-clickhouse-key") && !is_encrypted && !is_local {
+            say("the password for ClickHouse is readable on the network: take https://");
+        }
+        let mut http = HttpConnector::new();
+        http.set_connect_timeout(Some(CONNECT));
+        http.enforce_http(false);
+        let authorities = match is_encrypted {
+            true => authorities(self.clickhouse_ca.as_deref(), "--clickhouse-ca")?,
+            false => rustls::RootCertStore::empty(),
+        };
+        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(authorities)
+            .with_no_client_auth();
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let client = Client::builder(TokioExecutor::new()).build(https);
+        Ok(Some(ClickHouse { server, headers, makes_tables: !self.clickhouse_no_create, client, runtime }))
+    }
+
+    /// The credentials, which no list of processes shows.
+    fn headers(&self) -> anyhow::Result<HeaderMap> {
+        let mut headers = HeaderMap::new();
+        let mut add = |name: &'static str, what: &str, value: &str| {
+            let mut value = HeaderValue::from_str(value)
+                .map_err(|_error| anyhow!("the {what} for ClickHouse has characters that no header has"))?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static(name), value);
+            Ok::<(), anyhow::Error>(())
+        };
+        if let Some(user) = &self.clickhouse_user {
+            add("x-clickhouse-user", "user", user)?;
+        }
+        let password = match &self.clickhouse_password_file {
+            Some(path) => {
+                let text = fs::read_to_string(path);
+                let text = text.with_context(|| format!("cannot read the password in {}", path.display()))?;
+                Some(text.lines().next().unwrap_or_default().to_owned())
+            }
+            None => env::var(PASSWORD).ok(),
+        };
+        if let Some(password) = password.filter(|password| !password.is_empty()) {
+            add("x-clickhouse-key", "password", &password)?;
+        }
+        Ok(headers)
+    }
+}
+
+impl ClickHouse {
+    /// Makes the tables that are not there.
+    pub(super) fn make_tables(&mut self) -> anyhow::Result<()> {
+        if !self.makes_tables {
+            return Ok(());
+        }
+        clickhouse::tables().try_for_each(|statement| {
+            self.request(&statement, Bytes::new())
+                .with_context(|| format!("cannot make the tables in {}", self.said()))
+        })
+    }
+
+    /// Loads a file. What was loaded before is replaced.
+    pub(super) fn load(&mut self, name: &str, file: &File) -> anyhow::Result<()> {
+        let loaded = self.request(&clickhouse::insert(file.table), file.bytes.clone());
+        loaded.with_context(|| {
+            let (table, date) = (file.table.name, file.date);
+            format!("cannot load {table} of {date} ({name}) into {}; it can be exported again", self.said())
+        })
+    }
+
+    fn said(&self) -> String {
+        let scheme = self.server.scheme_str().unwrap_or_default();
+        let authority = self.server.authority().map(ToString::to_string).unwrap_or_default();
+        format!("{scheme}://{authority}")
+    }
+
+    /// The URL with this statement among its parameters. The answer comes when the statement is done.
+    fn address(&self, statement: &str) -> anyhow::Result<Uri> {
+        let own = self.server.query().unwrap_or_default();
+        let mut query = Serializer::new(own.to_owned());
+        query.append_pair("wait_end_of_query", "1").append_pair("query", statement);
+        let path = self.server.path();
+        let uri = format!("{}{path}?{}", self.said(), query.finish());
+        uri.parse().context("the URL of ClickHouse")
+    }
+
+    fn request(&self, statement: &str, body: Bytes) -> anyhow::Result<()> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(self.address(statement)?)
+            .header(http::header::USER_AGENT, USER_AGENT)
+            .body(Full::new(body))?;
+        request.headers_mut().extend(self.headers.clone());
+        let asked = async {
+            let answer = self.client.request(request).await.map_err(|error| anyhow!(reason(&error)))?;
+            let (head, body) = answer.into_parts();
+            let body = Limited::new(body, ANSWER).collect().await;
+            let body = body.map_err(|error| anyhow!("its answer cannot be read: {error}"))?.to_bytes();
+            // An error that comes late has only this header.
+            if head.status.is_success() && !head.headers.contains_key("x-clickhouse-exception-code") {
+                return Ok(());
+            }
+            let text = String::from_utf8_lossy(&body);
+            bail!("it answers {}: {}", head.status.as_u16(), brief(text.lines().next().unwrap_or_default()))
+        };
+        let answered = self.runtime.block_on(async { timeout(PATIENCE, asked).await });
+        answered.unwrap_or_else(|_elapsed| {
+            Err(anyhow!("it has not answered within {} s; look at its log", PATIENCE.as_secs()))
+        })
+    }
+}
+
+/// An error with its causes, of which the last one says most.
+fn reason(error: &hyper_util::client::legacy::Error) -> String {
+    let mut text = "it is not reached".to_owned();
+    let mut cause = error.source();
+    while let Some(why) = cause {
+        let why_text = why.to_string();
+        if !text.contains(&why_text) {
+            text = format!("{text}: {why_text}");
+        }
+        cause = why.source();
+    }
+    text
+}

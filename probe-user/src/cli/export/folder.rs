@@ -1,0 +1,14 @@
+//! Parquet files in a directory: `TABLE/date=YYYY-MM-DD/NAME.parquet`.
+
+use std::{fs, path::Path};
+
+use anyhow::Context as _;
+
+use crate::{cli::output, sink::fleet::File};
+
+/// Replaces the file of this table, day and source.
+pub(super) fn put(folder: &Path, name: &str, file: &File) -> anyhow::Result<()> {
+    let dir = folder.join(file.table.name).join(format!("date={}", file.date));
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;
+    output::replace(&dir.join(format!("{name}.parquet")), &file.bytes)
+}

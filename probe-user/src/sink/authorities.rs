@@ -1,0 +1,36 @@
+//! The certificate authorities by which a server elsewhere is known.
+
+use std::path::Path;
+
+use rustls::RootCertStore;
+
+use super::pem::{Unreadable, certificates};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AuthorityError {
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("this system has no certificate authorities{why}: give the server's with {flag} FILE")]
+    None { why: String, flag: &'static str },
+    #[error("TLS with these authorities does not work: {0}")]
+    Unusable(rustls::Error),
+}
+
+/// Those of a file, or else the system's. `flag` is the one that names the file.
+pub(crate) fn authorities(ca: Option<&Path>, flag: &'static str) -> Result<RootCertStore, AuthorityError> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = ca else {
+        let found = rustls_native_certs::load_native_certs();
+        // A system may have authorities that no longer have the form that is asked for today.
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            let why = found.errors.first().map(|why| format!(" ({why})")).unwrap_or_default();
+            return Err(AuthorityError::None { why, flag });
+        }
+        return Ok(roots);
+    };
+    for certificate in certificates("a certificate authority", path)? {
+        roots.add(certificate).map_err(AuthorityError::Unusable)?;
+    }
+    Ok(roots)
+}

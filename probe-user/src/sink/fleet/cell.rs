@@ -1,0 +1,39 @@
+//! A value of a row, and the types that values have.
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A text of which there are few.
+    Name,
+    /// Any other text.
+    Text,
+    Integer,
+    /// Whether something is so; false where the line does not say.
+    Flag,
+    /// Nanoseconds since the epoch.
+    Time,
+    /// Texts by their names.
+    Map,
+}
+
+/// A value. A time is an integer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cell {
+    Null,
+    Text(String),
+    Integer(i64),
+    Flag(bool),
+    Map(Vec<(String, String)>),
+}
+
+impl From<Option<String>> for Cell {
+    fn from(text: Option<String>) -> Self {
+        text.map_or(Self::Null, Self::Text)
+    }
+}
+
+impl From<Option<i64>> for Cell {
+    fn from(number: Option<i64>) -> Self {
+        number.map_or(Self::Null, Self::Integer)
+    }
+}

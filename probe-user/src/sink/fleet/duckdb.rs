@@ -1,0 +1,27 @@
+//! The views by which DuckDB reads the files.
+
+use std::fmt::Write as _;
+
+use super::{TABLES, Table};
+
+/// A view for each table. Of rows that were exported several times it has the latest; events are left as they are, since
+/// there are many: a question about them drops what is there twice.
+pub(crate) fn views() -> String {
+    let mut text =
+        "-- The tables of an export for DuckDB, which is to run in the export's folder (docs/fleet.md).\n"
+            .to_owned();
+    for Table { name, key, latest, .. } in TABLES {
+        // Writing to a string does not fail.
+        write!(
+            text,
+            "\nCREATE OR REPLACE VIEW {name} AS\nSELECT *\nFROM read_parquet('{name}/*/*.parquet', hive_partitioning = true)"
+        )
+        .ok();
+        if let Some(latest) = latest {
+            let key = key.join(", ");
+            write!(text, "\nQUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {latest} DESC) = 1").ok();
+        }
+        text += ";\n";
+    }
+    text
+}

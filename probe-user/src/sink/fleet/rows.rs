@@ -1,0 +1,183 @@
+//! The rows of one source, as files: one for each table and day.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use serde_json::Value;
+
+use super::{
+    BOOTS, Context, EVENTS, FINDINGS, STARTS, TABLES, Table, Unwritable,
+    cell::Cell,
+    column::Column,
+    line::{self, Line},
+    parquet::Writer,
+};
+
+/// A line of which no row can be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unusable {
+    #[error("it is no line of sandprobe's JSON ({0})")]
+    NotJson(serde_json::Error),
+    #[error("it is none that sandprobe writes with -o json")]
+    Unknown,
+    #[error("it has schema {0}, and this sandprobe knows 1")]
+    Schema(u64),
+    #[error("it has no {0}")]
+    Lacks(&'static str),
+    #[error(transparent)]
+    Unwritable(#[from] Unwritable),
+}
+
+/// A file of a table.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) table: &'static Table,
+    /// The day of its rows, UTC.
+    pub(crate) date: Date,
+    pub(crate) rows: u64,
+    pub(crate) bytes: Bytes,
+}
+
+/// The rows of a source.
+pub(crate) struct Rows<'a> {
+    /// What other sources say of the boots: by node and boot.
+    contexts: &'a BTreeMap<(String, String), Context>,
+    files: BTreeMap<(&'static str, Date), Writer>,
+    /// What is told several times has one row, as it was told last: by its key.
+    latest: BTreeMap<(&'static str, Vec<String>), Vec<Cell>>,
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn new(contexts: &'a BTreeMap<(String, String), Context>) -> Self {
+        Self { contexts, files: BTreeMap::new(), latest: BTreeMap::new() }
+    }
+
+    /// Adds what a line tells.
+    pub(crate) fn add_line(&mut self, text: &[u8]) -> Result<(), Unusable> {
+        let value: Value = serde_json::from_slice(text).map_err(Unusable::NotJson)?;
+        self.add(&value)
+    }
+
+    pub(crate) fn add(&mut self, value: &Value) -> Result<(), Unusable> {
+        if let Some(boot) = value.get("boot") {
+            return self.add_row(&BOOTS, boot);
+        }
+        // The other lines of `boot -o json` are made of the boots.
+        if ["average", "statistics", "group"].iter().any(|member| value.get(member).is_some()) {
+            return Ok(());
+        }
+        match value["schema"].as_u64() {
+            Some(1) => {}
+            Some(other) => return Err(Unusable::Schema(other)),
+            None => return Err(Unusable::Unknown),
+        }
+        let event = value.get("event").and_then(Value::as_str);
+        if event.is_some_and(|event| event.starts_with("stream.")) {
+            return Ok(());
+        }
+        if event.is_some() {
+            self.add_row(&EVENTS, value)?;
+        }
+        let (start, finding) = (value.get("start").is_some(), value.get("finding").is_some());
+        if start {
+            self.add_row(&STARTS, value)?;
+        }
+        if finding {
+            self.add_row(&FINDINGS, value)?;
+        }
+        if event.is_none() && !start && !finding { Err(Unusable::Unknown) } else { Ok(()) }
+    }
+
+    fn add_row(&mut self, table: &'static Table, value: &Value) -> Result<(), Unusable> {
+        let member = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let unknown = Context::default();
+        let context = self.contexts.get(&(member("node"), member("boot_id"))).unwrap_or(&unknown);
+        let line = Line { value, context };
+        let row: Vec<Cell> = table.columns().map(|column| column.value(&line)).collect();
+        if let Some((lacking, _)) =
+            table.columns().zip(&row).find(|(column, cell)| column.is_required && **cell == Cell::Null)
+        {
+            return Err(Unusable::Lacks(lacking.name));
+        }
+        if table.latest.is_none() {
+            return Ok(self.write(table, row)?);
+        }
+        let key = table.key.iter().map(|key| text(table, &row, key)).collect();
+        let known = self.latest.entry((table.name, key));
+        let moment = |row: &[Cell]| table.latest.and_then(|column| integer(table, row, column));
+        let new = moment(&row);
+        known
+            .and_modify(|known| {
+                if moment(known) <= new {
+                    known.clone_from(&row);
+                }
+            })
+            .or_insert(row);
+        Ok(())
+    }
+
+    fn write(&mut self, table: &'static Table, row: Vec<Cell>) -> Result<(), Unwritable> {
+        let date = date(integer(table, &row, "ts").unwrap_or_default());
+        match self.files.get_mut(&(table.name, date)) {
+            Some(file) => file.push(row),
+            None => {
+                let mut file = Writer::new(table)?;
+                file.push(row)?;
+                self.files.insert((table.name, date), file);
+                Ok(())
+            }
+        }
+    }
+
+    /// The files, in the order of the tables and days.
+    pub(crate) fn finish(mut self) -> Result<Vec<File>, Unwritable> {
+        for ((name, _), row) in std::mem::take(&mut self.latest) {
+            if let Some(table) = table(name) {
+                self.write(table, row)?;
+            }
+        }
+        let mut files = Vec::new();
+        for ((name, date), writer) in self.files {
+            let (bytes, rows) = writer.finish()?;
+            let bytes = Bytes::from(bytes);
+            files.extend(table(name).map(|table| File { table, date, rows, bytes }));
+        }
+        Ok(files)
+    }
+}
+
+fn table(name: &str) -> Option<&'static Table> {
+    TABLES.into_iter().find(|table| table.name == name)
+}
+
+fn cell<'a>(table: &'static Table, row: &'a [Cell], name: &str) -> Option<&'a Cell> {
+    let is_it = |(column, _): &(&Column, &Cell)| column.name == name;
+    table.columns().zip(row).find(is_it).map(|(_, cell)| cell)
+}
+
+fn text(table: &'static Table, row: &[Cell], name: &str) -> String {
+    match cell(table, row, name) {
+        Some(Cell::Text(text)) => text.clone(),
+        Some(Cell::Null | Cell::Integer(_) | Cell::Flag(_) | Cell::Map(_)) | None => String::new(),
+    }
+}
+
+fn integer(table: &'static Table, row: &[Cell], name: &str) -> Option<i64> {
+    match cell(table, row, name) {
+        Some(Cell::Integer(number)) => Some(*number),
+        Some(Cell::Null | Cell::Text(_) | Cell::Flag(_) | Cell::Map(_)) | None => None,
+    }
+}
+
+/// The day of a time, UTC.
+fn date(at_ns: i64) -> Date {
+    Timestamp::from_nanosecond(i128::from(at_ns)).unwrap_or_default().to_zoned(TimeZone::UTC).date()
+}
+
+/// The boot that a line tells of, with what it says of the node: only lines of `boot -o json` do.
+pub(crate) fn context(value: &Value) -> Option<((String, String), Context)> {
+    let boot = value.get("boot")?;
+    let member = |name: &str| line::at(boot, name).and_then(Value::as_str).map(str::to_owned);
+    Some(((member("node")?, member("boot_id")?), Context::of(boot)))
+}

@@ -1,0 +1,53 @@
+//! iSulad: an option or the configuration may name another root, another socket, and another folder of networks.
+
+use std::path::{Path, PathBuf};
+
+use probe_common::runtime::ISULAD;
+use serde::Deserialize;
+
+use super::{Daemon, Kind, Process, settings};
+use crate::{model::fact::RuntimeKind, source::host::ReadError};
+
+#[derive(Debug, Default, Deserialize)]
+struct Configuration {
+    graph: Option<String>,
+    #[serde(default)]
+    hosts: Vec<String>,
+    #[serde(rename = "cni-conf-dir")]
+    networks: Option<String>,
+}
+
+pub(super) fn find(process: &Process<'_>) -> Daemon {
+    let (said, unread) = match configuration(process) {
+        Ok(said) => (said, None),
+        Err(unread) => (Configuration::default(), Some(unread)),
+    };
+    let given = |value: &Option<String>| {
+        value.as_deref().filter(|path| !path.is_empty()).map(|path| process.absolute(path))
+    };
+    let usual = || ISULAD.roots.first().filter(|_| unread.is_none()).map(PathBuf::from);
+    let root = process.option(&["--graph", "-g"]).or_else(|| given(&said.graph)).or_else(usual);
+    let hosts = process.arguments.iter().chain(&said.hosts);
+    let socket = hosts.filter_map(|host| host.strip_prefix("unix://")).map(PathBuf::from).next();
+    let usual = || ISULAD.sockets.first().map(PathBuf::from);
+    let networks = process.option(&["--cni-conf-dir"]).or_else(|| given(&said.networks));
+    Daemon {
+        root,
+        networks,
+        socket: socket.or_else(usual),
+        unread,
+        ..Daemon::new(Kind::Runtime(RuntimeKind::Isulad))
+    }
+}
+
+fn configuration(process: &Process<'_>) -> Result<Configuration, settings::UnreadSetting> {
+    let Some(path) = ISULAD.configuration.first().map(Path::new) else { return Ok(Configuration::default()) };
+    match settings::read(process.files(), path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|_not_json| settings::UnreadSetting {
+            path: path.to_owned(),
+            why: ReadError::Malformed,
+        }),
+        Err(settings::UnreadSetting { why: ReadError::Absent, .. }) => Ok(Configuration::default()),
+        Err(unread) => Err(unread),
+    }
+}

@@ -1,0 +1,47 @@
+//! Compares names of images, which one program writes in full and another one as it was given them.
+
+/// Whether both name one image: a missing registry is Docker Hub, a missing tag is `latest`, and a digest tells more than a
+/// tag does.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    one == other || parts(one) == parts(other)
+}
+
+/// Registry, path, and tag or digest.
+fn parts(reference: &str) -> (&str, String, &str) {
+    let (name, digest) =
+        reference.split_once('@').map_or((reference, None), |(name, digest)| (name, Some(digest)));
+    let (name, tag) = match name.rsplit_once(':') {
+        // A colon before a slash is that of the registry's port.
+        Some((name, tag)) if !tag.contains('/') => (name, tag),
+        Some(_) | None => (name, "latest"),
+    };
+    let is_registry = |part: &str| part.contains(['.', ':']) || part == "localhost";
+    let (registry, path) = match name.split_once('/') {
+        Some((registry, path)) if is_registry(registry) => (registry, path.to_owned()),
+        Some(_) => ("docker.io", name.to_owned()),
+        None => ("docker.io", format!("library/{name}")),
+    };
+    (registry, path, digest.unwrap_or(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same;
+
+    #[test]
+    fn an_image_has_many_names() {
+        for (one, other, same) in [
+            ("busybox", "docker.io/library/busybox:latest", true),
+            ("busybox:1", "docker.io/library/busybox:1", true),
+            ("grafana/grafana", "docker.io/grafana/grafana:latest", true),
+            ("registry.k8s.io/pause:3.9", "registry.k8s.io/pause:3.9@sha256:ab", false),
+            ("registry.k8s.io/pause@sha256:ab", "registry.k8s.io/pause:3.9@sha256:ab", true),
+            ("localhost:5000/a", "localhost:5000/a:latest", true),
+            ("localhost/a", "docker.io/localhost/a", false),
+            ("busybox:1", "busybox:2", false),
+            ("", "busybox", false),
+        ] {
+            assert_eq!(is_same(one, other), same, "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The tables of `sandprobe export`, and the questions over them, on DuckDB and on ClickHouse itself (chDB): the answers are those of
+//! a brute force over the lines. The fleet is made from recordings; the long run has 1,000 nodes for a day.
+
+mod brute;
+mod nodes;
+mod server;
+mod template;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::Instant,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tests::machine;
+
+use brute::Brute;
+use nodes::{Fleet, Size};
+use server::{PASSWORD, Server, USER};
+
+const SMALL: Size = Size { nodes: 60, pods: 20 };
+const SOAK: Size = Size { nodes: 1000, pods: 40 };
+/// What a question may take in the long run, seconds.
+const LIMIT: f64 = 2.0;
+/// The folder with the engines, from xtask.
+const ENGINES: &str = "SANDPROBE_ENGINES";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn recording(name: &str) -> PathBuf {
+    root().join("tests/data/recordings").join(name)
+}
+
+fn sandprobe() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exporter"));
+    // What is set on the developer's machine is for another ClickHouse.
+    for variable in ["CLICKHOUSE_USER", "CLICKHOUSE_PASSWORD", "SANDPROBE_SOCKET"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// The output of a command that ends well.
+#[track_caller]
+fn said(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().expect("it starts");
+    assert!(status.success(), "{status}: {}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).expect("text")
+}
+
+/// The output of a command that cannot run.
+#[track_caller]
+fn refused(command: &mut Command) -> String {
+    let Output { status, stderr, .. } = command.output().expect("it starts");
+    let told = String::from_utf8(stderr).expect("text");
+    assert_eq!((status.code(), told.lines().count()), (Some(2), 1), "{told}");
+    told
+}
+
+/// The lines of the recorded pods, and of the recorded boot.
+fn recorded() -> (String, String) {
+    let events = said(sandprobe().args(["replay", "-o", "json"]).arg(recording("demo.jsonl")));
+    let boots =
+        said(sandprobe().args(["boot", "-o", "json", "--replay"]).arg(recording("boots/restart.jsonl")));
+    (events, boots.lines().next().expect("a boot").to_owned())
+}
+
+/// A fleet's lines in files, and the answers to the questions over them.
+struct Made {
+    files: Vec<PathBuf>,
+    brute: Brute,
+    /// Bytes of all lines.
+    bytes: usize,
+}
+
+fn make(size: Size, place: &Path) -> Made {
+    let (events, boot) = recorded();
+    let fleet = Fleet::new(size, &events, &boot);
+    let (mut brute, mut files, mut bytes) = (Brute::default(), Vec::new(), 0);
+    let boots = fleet.boots();
+    brute.read(&boots);
+    let mut put = |name: String, lines: &str| {
+        let file = place.join(name);
+        fs::write(&file, lines).expect("a file");
+        files.push(file);
+    };
+    for (lines, number) in fleet.nodes().zip(0..) {
+        brute.read(&lines);
+        bytes += lines.len();
+        put(format!("{number:04}.jsonl"), &lines);
+    }
+    // In whatever order the files come, boots tell of the nodes of the others.
+    put("boots.jsonl".to_owned(), &boots);
+    Made { files, brute, bytes }
+}
+
+/// The rows of each question in one order, and its time.
+type Answers = BTreeMap<String, (Vec<String>, f64)>;
+
+fn ask(engine: &str, folder: &Path, requests: Option<&Path>) -> Answers {
+    let engines =
+        env::var_os(ENGINES).expect("`cargo xtask test` fetches DuckDB and chDB and says where they are");
+    let mut python = Command::new("python3");
+    python.env("PYTHONPATH", engines).arg(root().join("tests/fleet/engines.py"));
+    python.arg(engine).arg(folder).arg(root().join("deploy/fleet").join(engine)).args(requests);
+    let answers: BTreeMap<String, Value> = serde_json::from_str(&said(&mut python)).expect("JSON");
+    let answer = |(question, it): (String, Value)| {
+        let rows = it["rows"].as_array().expect("rows").iter().map(Value::to_string);
+        (question, (sorted(rows), it["seconds"].as_f64().expect("a number")))
+    };
+    answers.into_iter().map(answer).collect()
+}
+
+fn sorted(rows: impl Iterator<Item = String>) -> Vec<String> {
+    let mut rows: Vec<String> = rows.collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// Compares the answers with those of the brute force. Every question is to have some.
+#[track_caller]
+fn check(engine: &str, answers: &Answers, brute: &Brute) {
+    for (question, rows) in brute.answers() {
+        let expected = sorted(rows.into_iter().map(|row| Value::from(row).to_string()));
+        assert!(!expected.is_empty(), "nothing in the fleet answers {question}");
+        let (rows, _) = answers.get(question).unwrap_or_else(|| panic!("{engine} was not asked {question}"));
+        let missing: Vec<_> = expected.iter().filter(|row| !rows.contains(row)).take(5).collect();
+        let wrong: Vec<_> = rows.iter().filter(|row| !expected.contains(row)).take(5).collect();
+        assert!(*rows == expected, "{engine}, {question}: missing {missing:#?}, wrong {wrong:#?}");
+    }
+}
+
+fn export(files: &[PathBuf], folder: &Path) -> Command {
+    let mut command = sandprobe();
+    command.arg("export").arg("--parquet").arg(folder).args(files);
+    command
+}
+
+#[test]
+fn the_questions_have_the_answers_of_brute_force_on_both_engines() {
+    if machine::is_soak() {
+        return the_questions_of_a_day_of_1000_nodes();
+    }
+    let place = TempDir::new().expect("a folder");
+    let lines = place.path().join("lines");
+    fs::create_dir(&lines).expect("a folder");
+    let Made { mut files, brute, .. } = make(SMALL, &lines);
+    let folder = place.path().join("tables");
+    let server = Server::start(&place.path().join("requests"));
+    let mut loaded = export(&files, &folder);
+    loaded
+        .args(["--clickhouse", &server.url, "--clickhouse-user", USER])
+        .env("CLICKHOUSE_PASSWORD", PASSWORD);
+    let told = said(&mut loaded);
+    assert!(
+        told.starts_with("60 boots, ") && told.contains(&format!(" {} events, ", brute.events)),
+        "{told}"
+    );
+    check("duckdb", &ask("duckdb", &folder, None), &brute);
+    check("clickhouse", &ask("clickhouse", &folder, Some(&server.requests)), &brute);
+
+    // Twice makes no difference, nor does the log of some nodes beside another one that has the same.
+    let both = place.path().join("both.jsonl");
+    let text: String = files[1..4].iter().map(|file| fs::read_to_string(file).expect("a file")).collect();
+    fs::write(&both, text).expect("a file");
+    files.push(both);
+    let mut again = export(&files[1..], &folder);
+    let file = place.path().join("password");
+    fs::write(&file, format!("{PASSWORD}\n")).expect("a file");
+    again
+        .args(["--clickhouse", &server.url, "--clickhouse-user", USER])
+        .arg("--clickhouse-password-file")
+        .arg(&file);
+    said(&mut again);
+    check("duckdb", &ask("duckdb", &folder, None), &brute);
+    check("clickhouse", &ask("clickhouse", &folder, Some(&server.requests)), &brute);
+}
+
+/// With the time of each question, and the sizes for docs/fleet.md.
+#[expect(clippy::print_stdout, reason = "the figures are what a long run is for")]
+fn the_questions_of_a_day_of_1000_nodes() {
+    let place = TempDir::new().expect("a folder");
+    let lines = place.path().join("lines");
+    fs::create_dir(&lines).expect("a folder");
+    let Made { files, brute, bytes } = make(SOAK, &lines);
+    let folder = place.path().join("tables");
+    let begun = Instant::now();
+    let told = said(&mut export(&files, &folder));
+    println!("{} bytes of lines exported in {:.1} s: {told}", bytes, begun.elapsed().as_secs_f64());
+    for engine in ["duckdb", "clickhouse"] {
+        let answers = ask(engine, &folder, None);
+        for (question, (rows, seconds)) in &answers {
+            println!("{engine:<10} {question:<24} {seconds:>6.3} s {:>6} rows", rows.len());
+        }
+        check(engine, &answers, &brute);
+        let slow = answers.iter().filter(|(question, (_, seconds))| !question.is_empty() && *seconds > LIMIT);
+        let slow: Vec<_> = slow.map(|(question, (_, seconds))| (question, seconds)).collect();
+        assert!(slow.is_empty(), "{engine} takes more than {LIMIT} s: {slow:?}");
+    }
+}
+
+#[test]
+fn each_question_is_there_for_both_engines_and_says_what_it_answers() {
+    let all = |engine: &str| -> BTreeSet<String> {
+        let folder = fs::read_dir(root().join("deploy/fleet").join(engine)).expect("the questions");
+        let files =
+            folder.map(|file| file.expect("a file").path()).filter(|file| !file.ends_with("tables.sql"));
+        let name = |file: PathBuf| {
+            let text = fs::read_to_string(&file).expect("a question");
+            let first = text.lines().next().and_then(|line| line.strip_prefix("-- "));
+            let head: String = text.lines().take_while(|line| line.starts_with("--")).collect();
+            assert!(first.is_some() && head.contains('?'), "{}", file.display());
+            file.file_name().expect("a name").to_string_lossy().into_owned()
+        };
+        files.map(name).collect()
+    };
+    assert_eq!(all("duckdb"), all("clickhouse"));
+    let names = Brute::default().answers().keys().map(|name| format!("{name}.sql")).collect();
+    assert_eq!(all("duckdb"), names);
+}
+
+#[test]
+fn a_recording_and_the_log_of_the_same_run_give_the_same_rows() {
+    let place = TempDir::new().expect("a folder");
+    let (events, _) = recorded();
+    let boots = said(sandprobe().args(["boot", "-o", "json", "--replay"]).arg(recording("demo.jsonl")));
+    let [log, boot] = ["events.jsonl", "boots.jsonl"].map(|name| place.path().join(name));
+    fs::write(&log, events).expect("a file");
+    fs::write(&boot, boots).expect("a file");
+    let tables = |files: &[PathBuf], name: &str| {
+        let folder = place.path().join(name);
+        said(&mut export(files, &folder));
+        let mut found = BTreeMap::new();
+        for table in ["events", "starts", "findings", "boots"] {
+            for day in fs::read_dir(folder.join(table)).expect("a table") {
+                let day = day.expect("a day").path();
+                let file = fs::read_dir(&day).expect("files").next().expect("a file").expect("a file").path();
+                let date = day.file_name().expect("a name").to_string_lossy().into_owned();
+                found.insert((table, date), fs::read(file).expect("a file"));
+            }
+        }
+        found
+    };
+    let of_recording = tables(&[recording("demo.jsonl")], "recording");
+    let of_log = tables(&[log, boot], "log");
+    assert_eq!(of_recording.keys().collect::<Vec<_>>(), of_log.keys().collect::<Vec<_>>());
+    assert!(of_recording.len() >= 4, "{:?}", of_recording.keys());
+    for (file, bytes) in &of_recording {
+        assert!(of_log[file] == *bytes, "{file:?} differs");
+    }
+}
+
+#[test]
+fn what_cannot_be_exported_is_told_in_a_line() {
+    let place = TempDir::new().expect("a folder");
+    let server = Server::start(&place.path().join("requests"));
+    let folder = place.path().join("tables");
+    let demo = [recording("demo.jsonl")];
+    let export = || export(&demo, &folder);
+    let told = refused(
+        export()
+            .args(["--clickhouse", &server.url, "--clickhouse-user", USER])
+            .env("CLICKHOUSE_PASSWORD", "a secret"),
+    );
+    assert!(told.contains("cannot make the tables in http://127.0.0.1:"), "{told}");
+    assert!(told.contains("it answers 403: Code: 516") && !told.contains("a secret"), "{told}");
+    let told = refused(export().args(["--clickhouse", "http://127.0.0.1:1"]));
+    assert!(told.contains("it is not reached") && told.contains("Connection refused"), "{told}");
+    let told = refused(export().args(["--clickhouse", "http://fleet:secret@127.0.0.1:1"]));
+    assert!(told.contains("see --clickhouse-user") && !told.contains("secret"), "{told}");
+    let told = refused(export().args(["--clickhouse", "clickhouse:9000"]));
+    assert!(told.contains("is no URL of ClickHouse"), "{told}");
+    let told = refused(sandprobe().arg("export").args(&demo));
+    assert!(told.contains("give --parquet DIR or --clickhouse URL"), "{told}");
+    let told = refused(export().args(&demo));
+    assert!(told.contains("is given twice"), "{told}");
+    let other = place.path().join("other");
+    fs::write(&other, "{\"level\":\"info\"}\n").expect("a file");
+    let told = refused(export().arg(&other));
+    assert!(told.contains("its first line is none of a recording"), "{told}");
+    // Nothing was written for any of these.
+    assert!(!folder.exists());
+
+    // A line that is none is left out and told, and the rest is exported.
+    let (mut events, _) = recorded();
+    events.push_str("{\"schema\":1,");
+    let cut = place.path().join("cut.jsonl");
+    fs::write(&cut, &events).expect("a file");
+    let Output { status, stdout, stderr } =
+        sandprobe().args(["export", "--parquet"]).arg(&folder).arg(&cut).output().expect("it starts");
+    let told = String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("one line was left out: line ") && told.contains("it is no line of sandprobe's JSON"),
+        "{told}"
+    );
+    let count = events.lines().count() - 1;
+    assert!(
+        String::from_utf8_lossy(&stdout)
+            .starts_with(&format!("{count} events, 3 findings, 5 starts of 1 source"))
+    );
+}

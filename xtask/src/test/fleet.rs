@@ -1,0 +1,19 @@
+//! The questions over many nodes, on the engines that people ask them of; they need no root.
+
+use super::report::Tier;
+use crate::{engines, workspace};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+const LINE: &str = "test --package tests --features fleet --test fleet";
+
+pub(super) fn tier(tier: &mut Tier, soak: bool) {
+    let Some(engines) = tier.attempt("engines", engines::ensure) else { return };
+    let mut command = workspace::cargo();
+    command.args(LINE.split(' ')).env(engines::VARIABLE, engines);
+    if soak {
+        // It prints the times.
+        command.args(["--", "--nocapture"]).env(super::SOAK_VARIABLE, "1");
+    }
+    tier.tests("questions over many nodes", command, if soak { super::SOAK_LIMIT } else { LIMIT }, 1);
+}
