@@ -75,8 +75,7 @@ pub(super) fn serve(stream: TcpStream, tls: Arc<ServerConfig>, shared: &Shared) 
             }
         };
         let length = body.len();
-        let head =
-            format!("HTTP/1.1 {status} -\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!("HTTP/1.1 {status} -\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n");
         stream.get_mut().write_all((head + &body).as_bytes())?;
         stream.get_mut().flush()?;
     }

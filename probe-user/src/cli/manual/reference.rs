@@ -21,6 +21,7 @@ use crate::golden;
 
 /// Flags of other programs in the documents: cargo, xtask, kubectl, helm and similar.
 const OTHERS: &[&str] = &[
+    "--aarch64",
     "--arch",
     "--attach-acr",
     "--bundle",
@@ -45,6 +46,7 @@ const OTHERS: &[&str] = &[
     "--kernel",
     "--maintainer",
     "--minutes",
+    "--matrix",
     "--name",
     "--namespace",
     "--net",

@@ -176,8 +176,21 @@ mod tests {
         for good in ["a", "node-1", "ip-10-0-0-1.eu-west-1.compute.internal", "0", &"a".repeat(253)] {
             assert!(is_name(good), "{good}");
         }
-        for bad in ["", "Node", "a_b", "-a", "a-", "a..b", ".a", "a/../b", "a b", "a?b", "a\n", "\u{e4}", &"a".repeat(254)]
-        {
+        for bad in [
+            "",
+            "Node",
+            "a_b",
+            "-a",
+            "a-",
+            "a..b",
+            ".a",
+            "a/../b",
+            "a b",
+            "a?b",
+            "a\n",
+            "\u{e4}",
+            &"a".repeat(254),
+        ] {
             assert!(!is_name(bad), "{bad:?}");
         }
     }
