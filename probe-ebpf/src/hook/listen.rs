@@ -26,7 +26,8 @@ pub(crate) fn listen(ctx: RawTracePointContext) -> i32 {
     let container = task.cgroup().container();
     let sock = Sock::at(ctx.arg(0));
     let port = sock.port();
-    if !container.is_some() && !(is_kubelets(port) && task.is_root() == 1) {
+    let is_wanted = container.is_some() || is_kubelets(port) && task.is_root() == 1;
+    if !is_wanted {
         return 0;
     }
     let record = event::Listen {

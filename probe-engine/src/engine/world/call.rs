@@ -142,9 +142,12 @@ impl World {
 
     fn begin(&mut self, ctx: EventContext, call: Call, caller: TaskKey, told: bool) {
         // A listing can show a plugin before the record of its start is read. What the hook tells is worth more.
-        if self.calls.get(&call.call.process.key).is_some_and(|known| !told || known.origin != Origin::Listed)
-        {
+        let known = self.calls.get(&call.call.process.key);
+        if known.is_some_and(|known| !told || known.origin != Origin::Listed) {
             return;
+        }
+        if let Some((Some(id), at)) = known.map(|known| (known.container.clone(), known.at)) {
+            self.network_not_trying(&id, at);
         }
         let command = call.call.command.as_str();
         if call.top && command == "ADD" {

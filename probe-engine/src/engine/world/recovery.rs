@@ -336,6 +336,7 @@ impl World {
         known.pod.interfaces.extend(interfaces);
         known.pod.interfaces.sort_unstable();
         known.pod.interfaces.dedup();
+        known.pod.interfaces.truncate(network::INTERFACES);
         known.pod.namespace = known.pod.namespace.take().or(namespace);
         known.pod.name = known.pod.name.take().or(name);
         known.pod.uid = known.pod.uid.take().or(uid);

@@ -1,10 +1,12 @@
 //! Milestones of the network and the kubelet, and pods that come back with less network.
 
+use probe_common::event::class;
+
 use super::{App, SECOND, booted, ms, rebooted};
 use crate::{
     engine::{
         boot::report::RecoveryReport,
-        tests::story::{KUBELET, Story},
+        tests::story::{DAEMON, KUBELET, Story, Who, call},
     },
     model::{
         fact::{Fact, Network, NetworksRead},
@@ -38,6 +40,7 @@ fn the_kubelets_ports_and_the_networks_configuration_are_milestones() {
     // It is started again.
     story.at(8 * SECOND).listen(KUBELET, 0, 10_248);
     story.at(9 * SECOND).listed(networks(None));
+    story.at(10 * SECOND).listed(networks(Some(ms(7_200_000))));
     story.at(11 * SECOND).listed(networks(Some(ms(10_500))));
     story.at(12 * SECOND).listed(networks(Some(ms(11_900))));
     let study = study(&story, 30 * SECOND);
@@ -57,6 +60,21 @@ fn an_add_that_is_under_way_is_noted_until_it_ends() {
     let hung = study(&story, 45 * SECOND).cni;
     assert_eq!((hung.hung, hung.lost.as_secs(), hung.first), (1, 25, None));
     story.facts.push(ends);
+    let done = study(&story, 45 * SECOND).cni;
+    assert_eq!((done.hung, done.lost.as_secs(), done.first.is_some()), (0, 0, true));
+}
+
+/// A listing may find a plugin before the record of its start is read, and knows another time of it.
+#[test]
+fn an_add_that_was_listed_first_is_noted_once() {
+    let mut story = booted(rebooted(&[App(1)]));
+    App(1).begin(&mut story, 19 * SECOND);
+    // Its process began after 19.5 s.
+    let mut it = call(1950, DAEMON.pid, "/usr/lib/cni/flannel", "ADD", "/run/netns/x", 'a');
+    it.variables.container_id = Some(App(1).id(1).as_str().to_owned());
+    story.at(20 * SECOND).cni_found(it.clone());
+    story.at(19_600).kernel(Fact::CniCalled(it));
+    story.at(21 * SECOND).exit(Who::new(1950, DAEMON.pid, "flannel"), class::CNI, 0);
     let done = study(&story, 45 * SECOND).cni;
     assert_eq!((done.hung, done.lost.as_secs(), done.first.is_some()), (0, 0, true));
 }

@@ -8,13 +8,14 @@ use crate::{
     engine::world::{EventContext, World, call::Call, sandbox::Sandbox},
     model::{
         fact::Reservation,
+        id::ContainerId,
         recovery::{KubeletListens, NetworkAttempt, OpenAttempt, Source, TimedSource},
         time::Timestamp,
     },
 };
 
 /// At most this many interfaces of a pod are noted.
-const INTERFACES: usize = 32;
+pub(super) const INTERFACES: usize = 32;
 
 impl World {
     /// The kubelet begins to listen at one of its ports.
@@ -31,7 +32,8 @@ impl World {
 
     /// The networks' configurations were read, one of which was written in this boot.
     pub(in crate::engine::world) fn network_configured(&mut self, at: Timestamp, written: Option<Timestamp>) {
-        let Some(written) = written.filter(|_| !self.is_recovered(at)) else { return };
+        // A clock that was wrong at first dates a file into the future.
+        let Some(written) = written.filter(|it| *it <= at && !self.is_recovered(at)) else { return };
         let before = self.boot.recovery.network_configured;
         let mark = TimedSource { at: written, source: Source::FileTime };
         TimedSource::offer(&mut self.boot.recovery.network_configured, mark);
@@ -51,10 +53,15 @@ impl World {
         }
     }
 
+    /// The ADD for this sandbox that began at this time has ended, or is known to have begun at another.
+    pub(in crate::engine::world) fn network_not_trying(&mut self, id: &ContainerId, began: Timestamp) {
+        self.boot.recovery.trying.retain(|it| it.sandbox != *id || it.began != began);
+    }
+
     /// An ADD that the runtime called has ended.
     pub(in crate::engine::world) fn network_tried(&mut self, at: Timestamp, call: &Call, succeeded: bool) {
         let Some(id) = &call.container else { return };
-        self.boot.recovery.trying.retain(|it| it.sandbox != *id || it.began != call.at);
+        self.network_not_trying(id, call.at);
         // The loopback's ADD connects nothing, and never fails.
         if call.call.ifname.as_deref() == Some("lo") || self.is_recovered(at) {
             return;
@@ -89,6 +96,7 @@ impl World {
         let added = self.attachments_of(&row.id).filter(|it| it.is_added()).map(|it| &it.ifname);
         let netns = row.network.netns.and_then(|key| self.netns.get(key));
         let addressed = netns.into_iter().flat_map(|netns| &netns.addresses).map(|it| &it.ifname);
-        added.chain(addressed).filter(|name| *name != "lo").take(INTERFACES).cloned().collect()
+        let names: BTreeSet<&String> = added.chain(addressed).filter(|name| *name != "lo").collect();
+        names.into_iter().take(INTERFACES).cloned().collect()
     }
 }
