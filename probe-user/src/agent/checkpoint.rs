@@ -121,7 +121,8 @@ impl Checkpoint {
         match &mut self.file {
             Some(file) if file.added < file.limit || !all_is_told && file.added < 2 * file.limit => {
                 if let Some(calls) = session.journal().filter(|calls| !calls.is_empty()) {
-                    if now < self.add_at && calls.len() < ENOUGH {
+                    // A file that is full waits for a moment in which nothing waits.
+                    if now < self.add_at && calls.len() < ENOUGH && file.added < file.limit {
                         self.gathers = true;
                     } else if let Some(room) = self.writer.reserve() {
                         file.added += calls.len();
@@ -134,6 +135,9 @@ impl Checkpoint {
             Some(_) | None if now >= self.retry_at => {
                 if !all_is_told || settles(session) {
                     self.begin(now, session);
+                } else {
+                    // What that told goes with the calls that led to it, at once.
+                    self.gathers = true;
                 }
             }
             Some(_) | None => {}
@@ -157,6 +161,11 @@ impl Checkpoint {
     /// Whether the state is in the file, as far as is known.
     pub(crate) fn is_kept(&self) -> bool {
         self.file.is_some()
+    }
+
+    /// How many writes the thread was given.
+    pub(crate) fn given(&self) -> u64 {
+        self.given
     }
 
     /// How many writes are done.

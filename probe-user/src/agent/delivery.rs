@@ -68,6 +68,11 @@ impl Delivery {
         }
     }
 
+    /// The state is kept no longer: what waits for a write after this one waits for no other.
+    pub(crate) fn expect_no_write_after(&mut self, given: u64) {
+        self.waiting.iter_mut().for_each(|portion| portion.write = portion.write.min(given));
+    }
+
     /// The next lines that can go, when the writes up to this number are done. The room of the records that led to them is
     /// given back.
     pub(crate) fn next(&mut self, written: u64, now: Timestamp) -> Option<Lines> {

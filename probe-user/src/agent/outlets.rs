@@ -50,6 +50,9 @@ impl Outlets {
                 session.output().is_empty() && self.delivery.is_empty() && self.stream.is_idle();
             checkpoint.update(now, session, all_is_told)
         });
+        if let (Some(checkpoint), None) = (&self.checkpoint, write) {
+            self.delivery.expect_no_write_after(checkpoint.given());
+        }
         self.delivery.take(session, write, now);
         let written = self.checkpoint.as_ref().map_or(0, Checkpoint::written);
         while let Some(lines) = self.delivery.next(written, now) {

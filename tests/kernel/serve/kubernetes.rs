@@ -183,6 +183,14 @@ fn what_cannot_be_reached_at_all_is_said_at_the_start() -> Result<()> {
          clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\n\
          users: [{name: a, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}}}]\n",
     )?;
+    let endless = place.path().join("endless");
+    fs::write(
+        &endless,
+        "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
+         clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1', certificate-authority: /dev/zero}}]\n\
+         users: [{name: a, user: {token: abc}}]\n",
+    )?;
+    let endless = endless.display().to_string();
     let missing = place.path().join("missing").display().to_string();
     let (broken, plugin) = (broken.display().to_string(), plugin.display().to_string());
     for (arguments, said) in [
@@ -191,6 +199,8 @@ fn what_cannot_be_reached_at_all_is_said_at_the_start() -> Result<()> {
         (&["--kubernetes-events", "--kubeconfig", &missing], "cannot use the kubeconfig"),
         (&["--kubernetes-events", "--kubeconfig", &broken], "cannot use the kubeconfig"),
         (&["--kubernetes-condition", "--kubeconfig", &plugin], "a program that is to be started"),
+        (&["--kubernetes-events", "--kubeconfig", &endless], "cannot read /dev/zero: it is no plain file"),
+        (&["--kubernetes-events", "--node", "A/../B"], "\"A/../B\" is no name of a node's object"),
     ] {
         let output = std::process::Command::new(tests::program::agent()?)
             .args(["run", "--no-pin", "--state-dir", "none", "--listen", "none", "--socket", "none"])

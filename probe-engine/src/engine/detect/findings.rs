@@ -15,7 +15,7 @@ use crate::{
     model::{
         change::{ChangeKind, Evidence, EvidenceEvent, Finding},
         fact::Origin,
-        finding::{FindingKind, Key, Revision, Stage},
+        finding::{Blind, BlindSpot, FindingKind, Key, Kind, Revision, Stage},
         time::Timestamp,
     },
 };
@@ -68,6 +68,11 @@ impl Findings {
             Some(at) => _ = self.closed.insert((at, finding.key.clone())),
             None => *self.open.entry((&finding.kind).into()).or_default() += 1,
         }
+        if let (Kind::BlindSpot(BlindSpot { spot: Blind::LeftOut { count }, weaker }), None) =
+            (&finding.kind, finding.closed_at)
+        {
+            self.left_out.extend(weaker.iter().map(|kind| (*kind, *count)));
+        }
         self.rows.insert(finding.key.clone(), Row { finding, detected: 0 });
     }
 
@@ -76,7 +81,8 @@ impl Findings {
     pub(super) fn update(&mut self, world: &World, found: Vec<Found>, now: Timestamp) -> Vec<Held> {
         let mut events = Vec::new();
         self.looks += 1;
-        self.left_out.clear();
+        let before = mem::take(&mut self.left_out);
+        let mut early: BTreeMap<FindingKind, u64> = BTreeMap::new();
         // If two detections have the same key, the first counts.
         let mut untold = BTreeSet::new();
         let mut kinds: Vec<&'static str> = Vec::new();
@@ -85,9 +91,8 @@ impl Findings {
             for detection in detections {
                 if !self.is_known(&detection) && !untold.contains(&detection.key) {
                     if self.is_unreported(&detection) {
-                        if !is_early(&detection) {
-                            *self.left_out.entry(kind).or_default() += 1;
-                        }
+                        let count = if is_early(&detection) { &mut early } else { &mut self.left_out };
+                        *count.entry(kind).or_default() += 1;
                         untold.insert(detection.key);
                     } else {
                         self.detected(world, detection, now, &mut events);
@@ -95,6 +100,7 @@ impl Findings {
                 }
             }
         }
+        self.keep_left_out(&before, &early);
         if let Some(it) = self.of_left_out(now) {
             if !self.is_known(&it) {
                 self.detected(world, it, now, &mut events);
@@ -108,6 +114,18 @@ impl Findings {
             self.close(&key, now, &mut events);
         }
         events
+    }
+
+    /// What was left out stays so while it can only not be verified for a while. Of a kind with room it would be told.
+    fn keep_left_out(&mut self, before: &BTreeMap<FindingKind, u64>, early: &BTreeMap<FindingKind, u64>) {
+        let of = |counts: &BTreeMap<FindingKind, u64>, kind| counts.get(kind).copied().unwrap_or(0);
+        for (kind, count) in before {
+            let sure = of(&self.left_out, kind);
+            let kept = (*count).min(sure + of(early, kind));
+            if kept > sure && !self.has_room(*kind) {
+                self.left_out.insert(*kind, kept);
+            }
+        }
     }
 
     fn not_detected(&self, kind: &str) -> impl Iterator<Item = &Key> {
@@ -148,7 +166,12 @@ impl Findings {
     }
 
     fn has_room(&self, kind: FindingKind) -> bool {
-        self.number() < OPEN || self.open.get(&kind).is_none_or(|open| *open < OF_EACH_KIND)
+        // That some are left out takes no place.
+        self.number() - usize::from(self.tells_left_out()) < OPEN || self.open.get(&kind).is_none_or(|open| *open < OF_EACH_KIND)
+    }
+
+    fn tells_left_out(&self) -> bool {
+        self.get(&blind_spot::left_out_key()).is_some_and(|it| it.stage != Stage::Closed)
     }
 
     /// The last look left out detections.
@@ -400,6 +423,18 @@ mod tests {
         findings.iter().cloned().for_each(|it| restored.restore(it));
         let events = restored.update(&world, vec![files(OPEN + 7), queues(OF_EACH_KIND + 2)], Timestamp(3));
         assert_eq!((events.len(), seen(&restored)), (0, seen(&findings)));
+        // What can only not be verified for a while stays left out, also after a restart.
+        for findings in [&mut findings, &mut restored] {
+            let told = seen(findings).2.map(|(_, kinds)| kinds);
+            let (mut files, mut queues) = (files(OPEN + 7), queues(OF_EACH_KIND + 2));
+            files.1[OPEN..].iter_mut().for_each(|it| it.verdict = Verdict::Unlisted);
+            queues.1[OF_EACH_KIND..].iter_mut().for_each(|it| it.verdict = Verdict::Unlisted);
+            let events = findings.update(&world, vec![files, queues], Timestamp(3));
+            assert_eq!((events.len(), seen(findings).2.map(|(_, kinds)| kinds)), (0, told));
+        }
+        let mut again = Findings::default();
+        findings.iter().cloned().for_each(|it| again.restore(it));
+        assert!(again.is_full(), "the last agent left some out");
         let mut look = |at: u64, found: Vec<Found>| {
             let events = findings.update(&world, found, Timestamp(at));
             (events.len(), seen(&findings), findings.has_room_again())
@@ -409,5 +444,18 @@ mod tests {
         assert_eq!((all, room), ((OPEN - 500, OF_EACH_KIND, Some((2, vec![queue]))), true));
         let (_, all, room) = look(5, vec![files(OPEN - 500), queues(OF_EACH_KIND + 2)]);
         assert_eq!((all, room), ((OPEN - 500, OF_EACH_KIND + 2, None), false), "all are told");
+    }
+    /// The finding that some are left out takes no place from another.
+    #[test]
+    fn one_that_closes_makes_room_for_the_last_one() {
+        let (world, mut findings) = (World::default(), Findings::default());
+        findings.update(&world, vec![files(OPEN + 1)], Timestamp(1));
+        assert_eq!(seen(&findings), (OPEN, 0, Some((1, vec![FindingKind::BlindSpot]))));
+        for at in [2, 3] {
+            let (kind, mut fewer) = files(OPEN + 1);
+            fewer.remove(0);
+            findings.update(&world, vec![(kind, fewer)], Timestamp(at));
+        }
+        assert_eq!(seen(&findings), (OPEN, 0, None));
     }
 }

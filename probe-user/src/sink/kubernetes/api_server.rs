@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time;
 use tower::util::MapResponseLayer;
-use tracing::debug;
 
 use super::{
     stats::{KubernetesStats, Outcome, Resource},
@@ -165,7 +164,10 @@ impl ApiServer {
         };
         let asked = time::timeout(PATIENCE, client.request::<Answer>(request)).await;
         let answer = match asked {
-            Ok(answer) => answer.map_err(|error| failure(&error)),
+            Ok(answer) => answer.map_err(|error| match (failure(&error), &self.token_file) {
+                (Failure::Unknown(said), Some(file)) => Failure::Unknown(file.explain(said)),
+                (failure, _) => failure,
+            }),
             Err(_late) => Err(Failure::Away(format!("no answer within {} s", PATIENCE.as_secs()))),
         };
         if let Err(Failure::Away(_) | Failure::Unknown(_) | Failure::Refused(_)) = answer {
@@ -178,9 +180,8 @@ impl ApiServer {
     fn connect(&mut self) -> Result<Client, Failure> {
         if let Some(file) = &mut self.token_file {
             // While the file cannot be read, the last token may still be good.
-            match file.read() {
-                Ok(token) => self.config.auth_info.token = Some(token),
-                Err(why) => debug!(%why, "the last token is used"),
+            if let Ok(token) = file.read() {
+                self.config.auth_info.token = Some(token);
             }
         }
         let builder = ClientBuilder::try_from(self.config.clone()).map_err(|error| failure(&error))?;
@@ -194,6 +195,8 @@ fn failure(error: &Error) -> Failure {
     let status = match error {
         Error::Api(status) => status,
         Error::SerdeError(why) => {
+            let why = why.to_string();
+            let why = escaped(cut(&why, LONGEST));
             return Failure::Away(format!("its answer is not that of an API server: {why}"));
         }
         _ => return Failure::Away(chain(error)),

@@ -32,6 +32,8 @@ pub(crate) enum TokenError {
 pub(crate) struct TokenFile {
     path: PathBuf,
     read_at: Option<Instant>,
+    /// Why it could not be used when it was last read.
+    trouble: Option<String>,
 }
 
 /// Checks the token, and puts it into `auth` as it is sent. Gives its file, if it is from one.
@@ -43,7 +45,7 @@ pub(crate) fn check(auth: &mut AuthInfo) -> Result<Option<TokenFile>, TokenError
         return Ok(None);
     }
     let Some(path) = auth.token_file.take() else { return Ok(None) };
-    let mut file = TokenFile { path: path.into(), read_at: None };
+    let mut file = TokenFile { path: path.into(), read_at: None, trouble: None };
     auth.token = Some(file.read()?);
     Ok(Some(file))
 }
@@ -61,9 +63,18 @@ impl TokenFile {
     pub(super) fn read(&mut self) -> Result<SecretString, TokenError> {
         self.read_at = Some(Instant::now());
         let name = || self.path.display().to_string();
-        let text =
-            given::read_text(&self.path).map_err(|why| TokenError::Unreadable { path: name(), why })?;
-        sendable(&text, &name())
+        let text = given::read_text(&self.path).map_err(|why| TokenError::Unreadable { path: name(), why });
+        let token = text.and_then(|text| sendable(&text, &name()));
+        self.trouble = token.as_ref().err().map(TokenError::to_string);
+        token
+    }
+
+    /// Why the API server did not accept the token, as it says, and what is wrong with the file.
+    pub(super) fn explain(&self, said: String) -> String {
+        match &self.trouble {
+            Some(trouble) => format!("{said}; {trouble}"),
+            None => said,
+        }
     }
 }
 
@@ -116,6 +127,11 @@ mod tests {
             assert!(!file.is_due());
             fs::write(&path, "next\n").expect("a file");
             assert_eq!(file.read().expect("a token").expose_secret(), "next");
+            assert_eq!(file.explain("no".to_owned()), "no");
+            fs::write(&path, "\n").expect("a file");
+            assert!(file.read().is_err());
+            let told = format!("no; the token in {} is empty", path.display());
+            assert_eq!(file.explain("no".to_owned()), told);
         }
         assert!(check(&mut AuthInfo::default()).expect("none is needed").is_none());
     }

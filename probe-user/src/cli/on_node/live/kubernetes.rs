@@ -105,6 +105,9 @@ async fn outside(file: &Path) -> anyhow::Result<Config> {
         // Files that it names are beside it, and are looked for from wherever a thread is.
         given::read(file)?;
         let kubeconfig = Kubeconfig::read_from(path::absolute(file)?)?;
+        for path in files(&kubeconfig) {
+            given::read(Path::new(path)).with_context(|| format!("cannot read {path}"))?;
+        }
         let authority = authority(&kubeconfig);
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         // It is read again when it changes, as in a pod.
@@ -117,6 +120,14 @@ async fn outside(file: &Path) -> anyhow::Result<Config> {
         Ok(config)
     };
     read.await.with_context(|| format!("cannot use the kubeconfig {}", file.display()))
+}
+
+/// The files with certificates that a kubeconfig names. The library reads them whole.
+fn files(kubeconfig: &Kubeconfig) -> impl Iterator<Item = &String> {
+    let clusters = kubeconfig.clusters.iter().filter_map(|it| it.cluster.as_ref()?.certificate_authority.as_ref());
+    let users = kubeconfig.auth_infos.iter().filter_map(|it| it.auth_info.as_ref());
+    let own = users.flat_map(|it| [it.client_certificate.as_ref(), it.client_key.as_ref()]);
+    clusters.chain(own.flatten())
 }
 
 /// The file with the authority of the API server, if that is no part of the kubeconfig.
