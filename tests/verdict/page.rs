@@ -40,9 +40,12 @@ fn in_code(kind: &str) -> String {
 /// Whether the engine's test of this name names such a finding, directly or by a constant of its file. `None`: there
 /// is no such test.
 fn names_kind(tests: &[(String, String)], name: &str, kind: &str) -> Option<bool> {
-    let start = format!("\nfn {name}() {{\n");
+    let start = format!("fn {name}() {{\n");
     let (file, rest) = tests.iter().find_map(|(_, text)| Some((text, text.split_once(&start)?.1)))?;
-    let body = rest.split("\n}\n").next().unwrap_or(rest);
+    // Those beside a rule are in a module, and indented.
+    let is_indented = file.contains(&format!("    {start}"));
+    let end = if is_indented { "\n    }\n" } else { "\n}\n" };
+    let body = rest.split(end).next().unwrap_or(rest);
     let constant = |line: &str| {
         let (name, value) = line.strip_prefix("const ")?.split_once(':')?;
         (value.contains(kind) && body.contains(name)).then_some(())
@@ -55,7 +58,8 @@ fn names_kind(tests: &[(String, String)], name: &str, kind: &str) -> Option<bool
 #[test]
 fn every_cause_on_a_page_of_findings_is_shown_by_a_test() {
     let stories = files("tests/data/stories", ".story");
-    let tests = files("probe-engine/src/engine/tests", ".rs");
+    let places = ["probe-engine/src/engine/tests", "probe-engine/src/engine/detect"];
+    let tests: Vec<_> = places.iter().flat_map(|place| files(place, ".rs")).collect();
     let pages = files("docs/findings", ".md");
     assert!(pages.len() > 10 && stories.len() > 10 && tests.len() > 10, "there are no files");
     for (page, text) in &pages {

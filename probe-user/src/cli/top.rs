@@ -197,8 +197,8 @@ fn follow(
                     Act::Nothing
                 }
                 Message::Terminal(Event::Key(key)) if key.kind != KeyEventKind::Release => {
-                    let shown = tables.of(link.data.as_ref(), &ui.query);
-                    ui.key(key, shown)
+                    let data = link.data.as_ref();
+                    ui.key(key, |query| tables.of(data, query))
                 }
                 Message::Terminal(_) => Act::Nothing,
             };

@@ -193,6 +193,7 @@ impl LogFile {
             }
             if self.len >= self.full_at && self.done == begin_of_line(lines, self.done) {
                 self.renew();
+                continue;
             }
             // No further than the line with which it is full.
             let rest = lines.get(self.done..).unwrap_or_default();
@@ -213,6 +214,8 @@ impl LogFile {
     fn renew(&mut self) {
         let Err(error) = self.rotate() else { return };
         self.full_at = self.len.saturating_add(self.rotation.size);
+        // It may have no name any more.
+        self.look_due = Instant::now();
         if !self.warned {
             warn!("{} cannot be renamed and begun anew: {error}; it grows", self.path.display());
             self.warned = true;

@@ -277,7 +277,12 @@ impl Explain for BlindSpot {
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        lines(&["# This shows what is missing and how to get it:", "sandprobe doctor"])
+        match self.spot {
+            Blind::LeftOut { .. } => {
+                lines(&["# The kind with the most findings first:", "sandprobe findings"])
+            }
+            _ => lines(&["# This shows what is missing and how to get it:", "sandprobe doctor"]),
+        }
     }
 
     fn forget_numbers(&mut self) {

@@ -167,7 +167,8 @@ impl Findings {
 
     fn has_room(&self, kind: FindingKind) -> bool {
         // That some are left out takes no place.
-        self.number() - usize::from(self.tells_left_out()) < OPEN || self.open.get(&kind).is_none_or(|open| *open < OF_EACH_KIND)
+        self.number() - usize::from(self.tells_left_out()) < OPEN
+            || self.open.get(&kind).is_none_or(|open| *open < OF_EACH_KIND)
     }
 
     fn tells_left_out(&self) -> bool {

@@ -80,7 +80,8 @@ impl Default for Ui {
 }
 
 impl Ui {
-    pub(super) fn key(&mut self, key: KeyEvent, tables: &Tables) -> Act {
+    /// `tables` makes the tables of a query, which few keys need.
+    pub(super) fn key<'a>(&mut self, key: KeyEvent, tables: impl FnOnce(&Query) -> &'a Tables) -> Act {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             match key.code {
                 KeyCode::Char('c') => return Act::Leave,
@@ -114,11 +115,12 @@ impl Ui {
             KeyCode::Tab => self.focus = self.focus.after(1),
             KeyCode::BackTab => self.focus = self.focus.after(Pane::COUNT - 1),
             KeyCode::Char(digit @ '1'..='9') => self.digit(digit),
-            KeyCode::Enter => self.open(tables),
+            KeyCode::Enter => self.open(tables(&self.query)),
             // What was chosen last is undone first.
             KeyCode::Esc if !self.query.filter.is_empty() => self.query.filter.clear(),
             KeyCode::Esc => self.is_zoomed = false,
-            code => self.step(code, tables),
+            code if is_step(code) => self.step(code, tables(&self.query)),
+            _ => {}
         }
         Act::Nothing
     }
@@ -212,6 +214,11 @@ impl Ui {
 }
 
 /// Where a key leads to; none if it leads nowhere.
+/// Whether this key selects another row.
+fn is_step(code: KeyCode) -> bool {
+    stepped(code, 0, 0, 0).is_some()
+}
+
 fn stepped(code: KeyCode, place: usize, count: usize, page: usize) -> Option<usize> {
     let last = count.saturating_sub(1);
     let place = match code {

@@ -14,7 +14,7 @@ keys! {
     SERVICE_NAME = "service.name": "resource: `sandprobe`",
     SERVICE_VERSION = "service.version": "resource: the version of sandprobe",
     SERVICE_INSTANCE = "service.instance.id": "resource: the node's name",
-    NODE = "k8s.node.name": "resource: the node's name (`--node`, else `NODE_NAME`, else the host name)",
+    NODE = "k8s.node.name": "resource: the node's name (`--node`, else `NODE_NAME`, else the host name in small letters)",
     HOST_NAME = "host.name": "resource: the node's name",
     HOST_ID = "host.id": "resource: the node's `/etc/machine-id`, where there is one",
     HOST_ARCH = "host.arch": "resource: the processor architecture, `amd64` or `arm64`",

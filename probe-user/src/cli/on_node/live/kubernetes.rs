@@ -124,7 +124,8 @@ async fn outside(file: &Path) -> anyhow::Result<Config> {
 
 /// The files with certificates that a kubeconfig names. The library reads them whole.
 fn files(kubeconfig: &Kubeconfig) -> impl Iterator<Item = &String> {
-    let clusters = kubeconfig.clusters.iter().filter_map(|it| it.cluster.as_ref()?.certificate_authority.as_ref());
+    let clusters =
+        kubeconfig.clusters.iter().filter_map(|it| it.cluster.as_ref()?.certificate_authority.as_ref());
     let users = kubeconfig.auth_infos.iter().filter_map(|it| it.auth_info.as_ref());
     let own = users.flat_map(|it| [it.client_certificate.as_ref(), it.client_key.as_ref()]);
     clusters.chain(own.flatten())
