@@ -41,6 +41,8 @@ pub(crate) struct Rotation {
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
+    /// Whose the file is to be. The confined thread may not ask who it is.
+    user: u32,
     rotation: Rotation,
     file: File,
     /// In bytes.
@@ -61,7 +63,8 @@ impl LogFile {
     /// Opens the file or makes it. An event's line that was cut off, by a kill or a full disk, is removed: an agent that goes
     /// on with the last one's state tells the event again.
     pub(crate) fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
-        let mut file = create(path)?;
+        let user = geteuid().as_raw();
+        let mut file = create(path, user)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(io::Error::other("another agent writes it")),
             Err(TryLockError::Error(error)) => return Err(error),
@@ -72,6 +75,7 @@ impl LogFile {
         let len = file.metadata()?.len();
         let log = Self {
             path: path.to_owned(),
+            user,
             rotation,
             file,
             len,
@@ -89,7 +93,7 @@ impl LogFile {
     pub(crate) fn try_rights(&self) -> io::Result<()> {
         let (tried, renamed) = (self.beside("try"), self.beside("tried"));
         fs::remove_file(&tried).or_else(ignore_absence)?;
-        create(&tried)?;
+        create(&tried, self.user)?;
         fs::rename(&tried, &renamed)?;
         fs::remove_file(&renamed)
     }
@@ -149,7 +153,7 @@ impl LogFile {
 
     /// Begins the file, or goes on in one that somebody has put there.
     fn begin(&mut self) -> io::Result<()> {
-        let file = create(&self.path)?;
+        let file = create(&self.path, self.user)?;
         // Only an agent that starts has to know whether another one writes the file.
         file.try_lock().ok();
         self.len = file.metadata()?.len();
@@ -252,7 +256,8 @@ fn begin_of_line(lines: &[u8], at: usize) -> usize {
     before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
 }
 
-fn create(path: &Path) -> io::Result<File> {
+/// `user`: whose it is to be.
+fn create(path: &Path, user: u32) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(MODE).custom_flags(flags);
@@ -261,7 +266,7 @@ fn create(path: &Path) -> io::Result<File> {
     if !about.is_file() {
         return Err(io::Error::other("it is no plain file"));
     }
-    refuse_foreign(about.uid(), geteuid().as_raw())?;
+    refuse_foreign(about.uid(), user)?;
     Ok(file)
 }
 
@@ -486,6 +491,7 @@ mod tests {
         refused(&link);
         assert!(!folder.path().join("target").exists());
     }
+
     #[test]
     fn a_file_of_another_user_is_refused() {
         refuse_foreign(7, 7).expect("its own");
