@@ -64,7 +64,7 @@ pub(crate) const TEXT: usize = 512;
 struct Best(Option<(Match, u64, Message)>);
 
 impl Window {
-    fn has(self, at: u64) -> bool {
+    pub(crate) fn has(self, at: u64) -> bool {
         self.from <= at && at <= self.until
     }
 }
@@ -115,14 +115,26 @@ pub(crate) fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &s
     not
 }
 
-/// Every line of the window that may matter to `tell`, which says whether it does: the journal's, or else, where the
-/// journal has none that does, those of the text files to which runtimes and kubelets log. The time is that of the
-/// journal's entry, or the one that the line begins with.
-pub(crate) fn lines(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str) -> bool) {
+/// Where a line was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Journal,
+    File,
+}
+
+/// Receives a line: where it was read, its time and its text. Says whether a runtime wrote it of what is searched for.
+pub(crate) type Tell<'a> = &'a mut dyn FnMut(Place, u64, &str) -> bool;
+
+/// Every line of the window: the journal's and then, where the journal has none that a runtime wrote of what is searched for,
+/// those of the text files to which runtimes and kubelets log. A runtime may log to a file of its own while its kubelet logs
+/// to the journal. The time is that of the journal's entry, or the one that the line begins with.
+pub(crate) fn lines(root: &HostRoot, window: Window, tell: Tell<'_>) {
     let mut is_told = false;
-    journal::each(root, window, &mut Unreadable::default(), &mut |at, text, _| is_told |= tell(at, text));
+    journal::each(root, window, &mut Unreadable::default(), &mut |at, text, _| {
+        is_told |= tell(Place::Journal, at, text);
+    });
     if !is_told {
-        tail::each(root, window, tell);
+        tail::each(root, window, &mut |at, line| tell(Place::File, at, line));
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) fn images(config: &[u8]) -> Vec<String> {
     struct Names {
         #[serde(rename = "io.kubernetes.cri.image-name")]
         containerd: Option<String>,
-        /// As it was asked for.
+        /// The image's id or digest. Its name is the other one.
         #[serde(rename = "io.kubernetes.cri-o.Image")]
         crio: Option<String>,
         #[serde(rename = "io.kubernetes.cri-o.ImageName")]

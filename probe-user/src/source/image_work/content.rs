@@ -1,5 +1,6 @@
-//! When containerd had fetched the last layer of an image: the date of the layer's file in its content store, which is that
-//! of the last write to it. containerd keeps the files, unless `discard_unpacked_layers` is set.
+//! When containerd had fetched the last layer of an image: the date of the layer's file in its content store. `Commit` of the
+//! store sets it with `os.Chtimes` when the layer is complete. containerd keeps the files, unless `discard_unpacked_layers` is
+//! set.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,8 @@
 //! Compares names of images, which one program writes in full and another one as it was given them.
 
+/// Docker Hub, which has its official images below `library`.
+const HUB: &str = "docker.io";
+
 /// Whether both name one image: a missing registry is Docker Hub, a missing tag is `latest`, and a digest tells more than a
 /// tag does.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
@@ -17,10 +20,12 @@ fn parts(reference: &str) -> (&str, String, &str) {
     };
     let is_registry = |part: &str| part.contains(['.', ':']) || part == "localhost";
     let (registry, path) = match name.split_once('/') {
-        Some((registry, path)) if is_registry(registry) => (registry, path.to_owned()),
-        Some(_) => ("docker.io", name.to_owned()),
-        None => ("docker.io", format!("library/{name}")),
+        Some(("index.docker.io", path)) => (HUB, path),
+        Some((registry, path)) if is_registry(registry) => (registry, path),
+        Some(_) | None => (HUB, name),
     };
+    let is_official = registry == HUB && !path.contains('/');
+    let path = if is_official { format!("library/{path}") } else { path.to_owned() };
     (registry, path, digest.unwrap_or(tag))
 }
 
@@ -36,6 +41,10 @@ mod tests {
             ("grafana/grafana", "docker.io/grafana/grafana:latest", true),
             ("registry.k8s.io/pause:3.9", "registry.k8s.io/pause:3.9@sha256:ab", false),
             ("registry.k8s.io/pause@sha256:ab", "registry.k8s.io/pause:3.9@sha256:ab", true),
+            ("docker.io/busybox:1", "docker.io/library/busybox:1", true),
+            ("index.docker.io/busybox", "busybox", true),
+            ("index.docker.io/grafana/grafana", "grafana/grafana", true),
+            ("quay.io/busybox", "quay.io/library/busybox", false),
             ("localhost:5000/a", "localhost:5000/a:latest", true),
             ("localhost/a", "docker.io/localhost/a", false),
             ("busybox:1", "busybox:2", false),

@@ -6,7 +6,9 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use super::{Asked, find};
+use probe_common::runtime::Kind;
+
+use super::{Asked, Heard, STEPS, find, told::Told, words::Said};
 use crate::{
     model::{
         fact::{ImageWork, PodName, Pull, Span},
@@ -15,6 +17,8 @@ use crate::{
     },
     source::host::HostRoot,
 };
+
+mod journal;
 
 /// The wall clock's time at boot: 2026-11-21T08:15:00Z.
 const BOOT: u64 = 1_795_248_900;
@@ -83,6 +87,13 @@ fn digest(letter: char) -> String {
     format!("sha256:{}", letter.to_string().repeat(64))
 }
 
+/// What the kubelet says of a container that it could not start.
+fn not_started(pod: &str, container: &str, error: &str) -> String {
+    format!(
+        "failed to \\\"StartContainer\\\" for \\\"{container}\\\" with {error}: \\\"no\\\"\" pod=\"default/{pod}\""
+    )
+}
+
 const BUSYBOX: &str = "docker.io/library/busybox:1";
 
 #[test]
@@ -143,7 +154,13 @@ fn of_several_pulls_of_one_image_each_has_one_owner() {
     let node = Node::new(&[
         (11, "msg=\"PullImage \\\"busybox:1\\\"\""),
         (12, "msg=\"PullImage \\\"busybox:1\\\" failed\" error=\"no route\""),
-        (14, "msg=\"PullImage \\\"busybox:1\\\"\""),
+        (12, &not_started("web-0", "main", "ErrImagePull")),
+        // Another pod's try fails too.
+        (13, "msg=\"PullImage \\\"busybox:1\\\"\""),
+        (14, "msg=\"PullImage \\\"busybox:1\\\" failed\" error=\"no route\""),
+        (14, &not_started("web-1", "main", "ErrImagePull")),
+        (14, &not_started("web-0", "side", "ErrImagePull")),
+        (15, "msg=\"PullImage \\\"busybox:1\\\"\""),
         (18, "msg=\"PullImage \\\"busybox:1\\\" returns image reference \\\"sha256:cd\\\"\""),
         (20, "msg=\"PullImage \\\"busybox:1\\\"\""),
         (22, "msg=\"PullImage \\\"busybox:1\\\" returns image reference \\\"sha256:cd\\\"\""),
@@ -154,7 +171,7 @@ fn of_several_pulls_of_one_image_each_has_one_owner() {
     let own = Pull { span: span(20, 22), failed: false, fetched: None };
     let [work] = &found[..] else { panic!("{found:?}") };
     assert_eq!(work.pulls, [failed, own]);
-    assert_eq!(work.other_pulls, [span(14, 18), span(30, 40)], "one of them is under way");
+    assert_eq!(work.other_pulls, [span(13, 14), span(15, 18), span(30, 40)], "one of them is under way");
 }
 
 #[test]
@@ -192,4 +209,122 @@ fn a_node_without_logs_has_no_answer() {
     let node = Node::new(&[(11, "msg=\"containerd successfully booted in 0.1s\"")]);
     assert_eq!(node.find(&[asked("c1", BUSYBOX, "main")]), []);
     assert_eq!(node.find(&[]), []);
+}
+
+const ID: &str = "name=/runtime.v1.ImageService/PullImage";
+
+#[test]
+fn what_failed_with_cri_o_ends_when_the_kubelet_says_so() {
+    let node = Node::new(&[
+        (11, &format!("msg=\"Pulling image: quay.io/bad\" id=r1 {ID}")),
+        (12, &format!("msg=\"Pulling image: busybox:1\" id=r2 {ID}")),
+        (13, "\"PullImage from image service failed\" err=\"rpc error\" image=\"docker.io/busybox:1\""),
+        (14, &not_started("web-0", "main", "ErrImagePull")),
+        (15, "\"PullImage from image service failed\" err=\"rpc error\" image=\"quay.io/bad:latest\""),
+        (15, "\"PullImage from image service failed\" err=\"rpc error\" image=\"quay.io/none\""),
+        (20, &format!("msg=\"Pulling image: busybox:1\" id=r3 {ID}")),
+        (22, &format!("msg=\"Pulled image: docker.io/library/busybox@sha256:ab\" id=r3 {ID}")),
+        (23, "msg=\"Creating container: default/web-1/main\" id=r4 name=/x"),
+        (24, &not_started("web-1", "main", "CreateContainerError")),
+        (25, "msg=\"Creating container: default/web-0/main\" id=r5 name=/x"),
+        (26, "msg=\"Created container c1: default/web-0/main\" id=r5 name=/x"),
+    ]);
+    let found = node.find(&[asked("c1", BUSYBOX, "main")]);
+    let [work] = &found[..] else { panic!("{found:?}") };
+    let failed = Pull { span: span(12, 13), failed: true, fetched: None };
+    assert_eq!(work.pulls, [failed, Pull { span: span(20, 22), failed: false, fetched: None }]);
+    assert_eq!(work.other_pulls, [span(11, 15)]);
+    assert_eq!((work.created, &work.other_creates[..]), (Some(span(25, 26)), &[span(23, 24)][..]));
+}
+
+#[test]
+fn the_kubelet_ends_no_pull_of_containerd() {
+    let node = Node::new(&[
+        (11, "msg=\"PullImage \\\"busybox:1\\\"\""),
+        (12, "\"PullImage from image service failed\" err=\"rpc error\" image=\"busybox:1\""),
+        (18, "msg=\"PullImage \\\"busybox:1\\\" returns image reference \\\"sha256:cd\\\"\""),
+    ]);
+    let found = node.find(&[asked("c1", BUSYBOX, "main")]);
+    assert_eq!(found[0].pulls, [Pull { span: span(11, 18), failed: false, fetched: None }]);
+}
+
+#[test]
+fn what_may_have_failed_unheard_holds_nobody_up() {
+    let node = Node::new(&[
+        (11, &format!("msg=\"Pulling image: quay.io/bad\" id=r1 {ID}")),
+        (12, &format!("msg=\"Pulling image: quay.io/a\" id=r2 {ID}")),
+        (14, &format!("msg=\"Pulled image: quay.io/a@sha256:cd\" id=r2 {ID}")),
+        (14, "msg=\"Creating container: default/web-1/main\" id=r3 name=/x"),
+        (15, &format!("msg=\"Pulling image: busybox:1\" id=r4 {ID}")),
+        (18, &format!("msg=\"Pulled image: docker.io/library/busybox@sha256:ab\" id=r4 {ID}")),
+        (19, "msg=\"Creating container: default/web-0/main\" id=r5 name=/x"),
+        (20, "msg=\"Created container c1: default/web-0/main\" id=r5 name=/x"),
+    ]);
+    let found = node.find(&[asked("c1", BUSYBOX, "main")]);
+    let [work] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((work.pulls.len(), work.created), (1, Some(span(19, 20))));
+    assert_eq!((&work.other_pulls[..], &work.other_creates[..]), (&[][..], &[][..]));
+}
+
+#[test]
+fn nothing_goes_on_when_a_runtime_begins() {
+    let begun = "msg=\"PullImage \\\"busybox:1\\\"\"";
+    let create = "msg=\"CreateContainer within sandbox \\\"aa\\\" for container &ContainerMetadata{Name:x,Attempt:0,}\"";
+    let again = [
+        (11, begun),
+        (12, create),
+        (14, begun),
+        (18, "msg=\"PullImage \\\"busybox:1\\\" returns image reference \\\"sha256:cd\\\"\""),
+    ];
+    let own = [Pull { span: span(14, 18), failed: false, fetched: None }];
+    let work = |lines: &[(u64, &str)]| {
+        let found = Node::new(lines).find(&[asked("c1", BUSYBOX, "main")]);
+        assert_eq!(found[0].pulls, own);
+        (found[0].other_pulls.clone(), found[0].other_creates.clone())
+    };
+    // Where it is not said that the runtime began, the end is that of the last pull all the same.
+    assert_eq!(work(&again), (vec![span(11, 40)], vec![span(12, 40)]));
+    let restarted = |line| [&again[..], &[(13, line)]].concat();
+    let containerd = restarted("msg=\"starting containerd\" revision=ab version=2.1.4");
+    assert_eq!(work(&containerd), (vec![span(11, 13)], vec![span(12, 13)]));
+    let other = restarted("msg=\"Starting CRI-O, version: 1.33.2, git: ab(clean)\"");
+    assert_eq!(work(&other), (vec![span(11, 40)], vec![span(12, 40)]));
+}
+
+#[test]
+fn what_began_before_the_logs_do_began_when_they_do() {
+    let node = Node::new(&[
+        (12, "msg=\"RemoveContainer for \\\"c0\\\"\""),
+        (15, "msg=\"PullImage \\\"quay.io/bad\\\" failed\" error=\"no route\""),
+        (18, "msg=\"PullImage \\\"busybox:1\\\" returns image reference \\\"sha256:cd\\\"\""),
+    ]);
+    let found = node.find(&[asked("c1", BUSYBOX, "main")]);
+    let own = Pull { span: span(12, 18), failed: false, fetched: None };
+    assert_eq!((&found[0].pulls[..], &found[0].other_pulls[..]), (&[own][..], &[][..]));
+}
+
+#[test]
+fn of_too_much_the_newest_is_kept() {
+    let mut heard = Heard::default();
+    for at in (0..=STEPS as u64).rev() {
+        heard.add(at, Said::RuntimeBegan { by: Kind::Crio });
+    }
+    assert_eq!((heard.steps.len(), heard.since), (STEPS, Some(0)));
+    assert_eq!(heard.steps.first().map(|(at, _)| *at), Some(1));
+    let mut told = Told::beginning(at(0));
+    let by = Kind::Crio;
+    let time = |step: u64| Timestamp(at(11).0 + step * 1000);
+    let began =
+        |step: u64, image: &str| Said::PullBegan { by, key: step.to_string(), image: image.to_owned() };
+    let ended =
+        |step: u64| Said::PullEnded { by, key: step.to_string(), image: String::new(), failed: false };
+    told.add(time(0), began(0, BUSYBOX));
+    for step in 1..=3000 {
+        told.add(time(step), began(step, "quay.io/a"));
+        told.add(time(step), ended(step));
+    }
+    told.add(at(30), ended(0));
+    let work = told.of(&asked("c1", BUSYBOX, "main"), &|_| None).expect("the newest");
+    assert_eq!(work.pulls[0].span, span(11, 30), "what was under way is kept");
+    assert_eq!(work.other_pulls.last(), Some(&Span { began: time(3000), ended: time(3000) }));
 }

@@ -1,13 +1,20 @@
 //! What a line of a runtime's or a kubelet's log says of the work for a container.
 //!
 //! The words are those of containerd (`instrumentedService.PullImage`, `CreateContainer`), of CRI-O (`server/image_pull.go`,
-//! `server/container_create.go`) and of the kubelet (`ErrImagePull` with `pull QPS exceeded`). They stand in the message,
-//! whatever is around it: logrus' text or JSON, klog, syslog.
+//! `server/container_create.go`) and of the kubelet (`PullImage from image service failed`, and `SyncError` of the action
+//! `StartContainer`). They stand in the message, whatever is around it: logrus' text or JSON, klog, syslog.
+
+use probe_common::runtime::Kind;
 
 /// A step of the work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Said {
+    /// The runtime began, so nothing that it had under way before goes on.
+    RuntimeBegan {
+        by: Kind,
+    },
     PullBegan {
+        by: Kind,
         key: String,
         image: String,
     },
@@ -18,41 +25,79 @@ pub(super) enum Said {
     },
     /// `image` is empty where the line does not name it.
     PullEnded {
+        by: Kind,
         key: String,
         image: String,
         failed: bool,
     },
+    /// `of`: what CRI-O calls the container, `NAMESPACE/POD/NAME`; containerd's key says which one it is.
     CreateBegan {
+        by: Kind,
         key: String,
+        of: String,
     },
     CreateEnded {
+        by: Kind,
         key: String,
         container: String,
     },
-    /// The kubelet's rate of pulls was exceeded.
-    Refused {
+    /// The kubelet was told by the runtime that a pull failed.
+    PullFailed {
+        image: String,
+    },
+    /// The kubelet could not start a container.
+    NotStarted {
         pod: String,
         container: String,
+        why: Why,
     },
+}
+
+/// Why the kubelet could not start a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// The kubelet's rate of pulls was exceeded.
+    Refused,
+    PullFailed,
+    CreateFailed,
 }
 
 /// The longest name that is taken: more is no image's, pod's or request's.
 const LONGEST: usize = 1024;
+/// The errors with which the kubelet gives up a pull. In the pauses between two pulls it says `ImagePullBackOff`.
+const PULL_ERRORS: [&str; 3] = ["ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"];
 
-pub(super) fn read(line: &str) -> Option<Said> {
-    containerd(line).or_else(|| crio(line)).or_else(|| kubelet(line))
+impl Said {
+    pub(super) fn is_runtimes(&self) -> bool {
+        !matches!(self, Self::PullFailed { .. } | Self::NotStarted { .. })
+    }
+}
+
+/// A line of the kubelet may tell of several containers.
+pub(super) fn read(line: &str) -> Vec<Said> {
+    match containerd(line).or_else(|| crio(line)).or_else(|| pull_failed(line)) {
+        Some(said) => vec![said],
+        None => not_started(line).unwrap_or_default(),
+    }
 }
 
 fn containerd(line: &str) -> Option<Said> {
+    let by = Kind::Containerd;
+    if line.contains("\"starting containerd\"") {
+        return Some(Said::RuntimeBegan { by });
+    }
     if let Some((image, rest)) = after(line, "PullImage ").and_then(quoted) {
         let (key, image) = (image.to_owned(), image.to_owned());
-        return Some(if rest.contains(" returns image reference ") {
-            Said::PullEnded { key, image, failed: false }
-        } else if rest.contains(" failed") {
-            Said::PullEnded { key, image, failed: true }
+        return if rest.starts_with(" returns image reference ") {
+            Some(Said::PullEnded { by, key, image, failed: false })
+        } else if rest.starts_with(" failed") {
+            Some(Said::PullEnded { by, key, image, failed: true })
+        } else if rest.starts_with(" with snapshotter ") {
+            // It is logged at the level `debug`, after the beginning.
+            None
         } else {
-            Said::PullBegan { key, image }
-        });
+            Some(Said::PullBegan { by, key, image })
+        };
     }
     if let Some((image, rest)) = after(line, "Pulled image ").and_then(quoted) {
         let (digest, _) = after(rest, "repo digest ").and_then(quoted)?;
@@ -60,55 +105,81 @@ fn containerd(line: &str) -> Option<Said> {
         return Some(Said::Pulled { image: image.to_owned(), manifest: manifest.to_owned() });
     }
     let (sandbox, rest) = after(line, "CreateContainer within sandbox ").and_then(quoted)?;
-    let (named, rest) = after(rest, "ContainerMetadata{")?.split_once('}')?;
-    let key = format!("{sandbox} {named}");
+    let (name, rest) = match after(rest, "ContainerMetadata{Name:") {
+        Some(rest) => rest.split_once(',')?,
+        // From 2.2 on it is protobuf's text, which leaves out the attempt 0, and has one blank or two between members.
+        None => quoted(after(rest, " name:")?)?,
+    };
+    let attempt = ["Attempt:", "attempt:"].iter().find_map(|member| rest.trim_start().strip_prefix(member));
+    let attempt =
+        attempt.map_or("0", |rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or(rest));
+    let key = format!("{sandbox} {name} {attempt}");
     if key.len() > LONGEST {
         return None;
     }
     match after(rest, " returns container id ") {
         Some(rest) => {
             let (container, _) = quoted(rest)?;
-            Some(Said::CreateEnded { key, container: container.to_owned() })
+            Some(Said::CreateEnded { by, key, container: container.to_owned() })
         }
-        None if rest.contains(" failed") => Some(Said::CreateEnded { key, container: String::new() }),
-        None => Some(Said::CreateBegan { key }),
+        None if rest.contains(" failed") => Some(Said::CreateEnded { by, key, container: String::new() }),
+        None => Some(Said::CreateBegan { by, key, of: String::new() }),
     }
 }
 
 fn crio(line: &str) -> Option<Said> {
+    let by = Kind::Crio;
     let id = || after(line, " id=").map(|rest| word(rest).to_owned());
     let subject = |words| after(line, words).map(word).filter(|it| !it.is_empty());
+    if line.contains("Starting CRI-O, version") {
+        return Some(Said::RuntimeBegan { by });
+    }
     if let Some(image) = subject("Pulling image: ") {
-        return Some(Said::PullBegan { key: id()?, image: image.to_owned() });
+        return Some(Said::PullBegan { by, key: id()?, image: image.to_owned() });
     }
     if subject("Pulled image: ").is_some() {
-        return Some(Said::PullEnded { key: id()?, image: String::new(), failed: false });
+        return Some(Said::PullEnded { by, key: id()?, image: String::new(), failed: false });
     }
-    if subject("Creating container: ").is_some() {
-        return Some(Said::CreateBegan { key: id()? });
+    if let Some(of) = subject("Creating container: ") {
+        return Some(Said::CreateBegan { by, key: id()?, of: of.to_owned() });
     }
     let container = subject("Created container ")?.strip_suffix(':')?.to_owned();
-    Some(Said::CreateEnded { key: id()?, container })
+    Some(Said::CreateEnded { by, key: id()?, container })
 }
 
-fn kubelet(line: &str) -> Option<Said> {
-    if !line.contains("pull QPS exceeded") {
-        return None;
-    }
-    let container = after(line, "StartContainer").and_then(|rest| quoted(after(rest, " for ")?));
-    let (pod, _) = after(line, " pod=").and_then(quoted)?;
-    Some(Said::Refused { pod: pod.to_owned(), container: container?.0.to_owned() })
+fn pull_failed(line: &str) -> Option<Said> {
+    let rest = after(line, "PullImage from image service failed")?;
+    let (image, _) = quoted(rest.rsplit_once(" image=")?.1)?;
+    Some(Said::PullFailed { image: image.to_owned() })
+}
+
+/// What the kubelet says of each container of a pod that it could not start.
+fn not_started(line: &str) -> Option<Vec<Said>> {
+    let (errors, pod) = line.rsplit_once(" pod=")?;
+    let (pod, _) = quoted(pod)?;
+    let each = errors.split("StartContainer").skip(1).filter_map(|error| {
+        let (container, rest) = quoted(error.trim_start_matches(['\\', '"']).strip_prefix(" for ")?)?;
+        let (kind, message) = rest.strip_prefix(" with ")?.split_once(": ")?;
+        let why = match kind {
+            "CreateContainerError" => Why::CreateFailed,
+            _ if !PULL_ERRORS.contains(&kind) => return None,
+            _ if message.contains("pull QPS exceeded") => Why::Refused,
+            _ => Why::PullFailed,
+        };
+        Some(Said::NotStarted { pod: pod.to_owned(), container: container.to_owned(), why })
+    });
+    Some(each.collect())
 }
 
 fn after<'a>(line: &'a str, words: &str) -> Option<&'a str> {
     line.split_once(words).map(|(_, rest)| rest)
 }
 
-/// The text in quotes at the beginning, however often the line quoted it, and what follows.
+/// The text in quotes at the beginning, however often the line quoted it, and what follows the quotes.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let rest = text.trim_start_matches('\\').strip_prefix('"')?;
     let end = rest.find(['\\', '"'])?;
-    (0 < end && end <= LONGEST).then(|| (&rest[..end], &rest[end..]))
+    (0 < end && end <= LONGEST).then(|| (&rest[..end], rest[end..].trim_start_matches(['\\', '"'])))
 }
 
 /// Up to a blank or the end of a string.
@@ -119,9 +190,10 @@ fn word(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use probe_common::runtime::Kind;
     use proptest::prelude::*;
 
-    use super::{Said, read};
+    use super::{Said, Why, read};
 
     fn text(value: &str) -> String {
         value.to_owned()
@@ -129,20 +201,21 @@ mod tests {
 
     #[test]
     fn containerd_says_when_a_pull_and_a_creation_begin_and_end() {
+        let by = Kind::Containerd;
         let key = || text("docker.io/library/busybox:1");
         let image = key;
-        let began = Said::PullBegan { key: key(), image: image() };
+        let began = [Said::PullBegan { by, key: key(), image: image() }];
         for line in [
             r#"time="2026-11-21T08:15:03.1Z" level=info msg="PullImage \"docker.io/library/busybox:1\"""#,
             r#"{"level":"info","msg":"PullImage \"docker.io/library/busybox:1\"","time":"2026-11-21T08:15:03.1Z"}"#,
         ] {
-            assert_eq!(read(line), Some(began.clone()), "{line}");
+            assert_eq!(read(line), began, "{line}");
         }
         let digest = format!("sha256:{}", "ab".repeat(32));
         let pulled = format!(
             r#"level=info msg="Pulled image \"docker.io/library/busybox:1\" with image id \"sha256:cd\", repo tag \"docker.io/library/busybox:1\", repo digest \"docker.io/library/busybox@{digest}\", size \"2166802\" in 1.5s""#
         );
-        assert_eq!(read(&pulled), Some(Said::Pulled { image: image(), manifest: digest }));
+        assert_eq!(read(&pulled), [Said::Pulled { image: image(), manifest: digest }]);
         for (line, failed) in [
             (
                 r#"msg="PullImage \"docker.io/library/busybox:1\" returns image reference \"sha256:cd\"""#,
@@ -152,20 +225,38 @@ mod tests {
                 r#"level=error msg="PullImage \"docker.io/library/busybox:1\" failed" error="failed to pull""#,
                 true,
             ),
+            (r#"{"error":"no","msg":"PullImage \"docker.io/library/busybox:1\" failed"}"#, true),
         ] {
-            assert_eq!(read(line), Some(Said::PullEnded { key: key(), image: image(), failed }), "{line}");
+            assert_eq!(read(line), [Said::PullEnded { by, key: key(), image: image(), failed }], "{line}");
         }
-        let key = || text("aa11 Name:main,Attempt:0,");
-        let begin = r#"msg="CreateContainer within sandbox \"aa11\" for container &ContainerMetadata{Name:main,Attempt:0,}""#;
-        assert_eq!(read(begin), Some(Said::CreateBegan { key: key() }));
-        let escaped = r#"{"msg":"CreateContainer within sandbox \"aa11\" for \u0026ContainerMetadata{Name:main,Attempt:0,} returns container id \"bb22\""}"#;
-        assert_eq!(read(escaped), Some(Said::CreateEnded { key: key(), container: text("bb22") }));
-        let failed = r#"msg="CreateContainer within sandbox \"aa11\" for &ContainerMetadata{Name:main,Attempt:0,} failed" error="no""#;
-        assert_eq!(read(failed), Some(Said::CreateEnded { key: key(), container: String::new() }));
+    }
+
+    #[test]
+    fn each_containerd_names_the_container_in_its_own_way() {
+        let by = Kind::Containerd;
+        for (attempt, metadata) in [
+            ("0", "&ContainerMetadata{Name:main,Attempt:0,}"),
+            ("20", r"\u0026ContainerMetadata{Name:main,Attempt:20,}"),
+            ("0", r#"name:\"main\""#),
+            ("20", r#"name:\"main\" attempt:20"#),
+            ("20", r#"name:\"main\"  attempt:20"#),
+        ] {
+            let key = || format!("aa11 main {attempt}");
+            let line = |words: &str, end: &str| {
+                format!(r#"msg="CreateContainer within sandbox \"aa11\" for {words}{metadata}{end}"#)
+            };
+            let began = Said::CreateBegan { by, key: key(), of: String::new() };
+            assert_eq!(read(&line("container ", "\"")), [began], "{metadata}");
+            let ended = |container| [Said::CreateEnded { by, key: key(), container: text(container) }];
+            let line = |end| line("", end);
+            assert_eq!(read(&line(r#" returns container id \"bb22\"""#)), ended("bb22"), "{metadata}");
+            assert_eq!(read(&line(r#" failed" error="attempt:3""#)), ended(""), "{metadata}");
+        }
     }
 
     #[test]
     fn cri_o_names_the_request() {
+        let by = Kind::Crio;
         let line = |words: &str, call| {
             format!(
                 r#"time="2026-11-21 09:15:03.98+01:00" level=info msg="{words}" id=7e-1 name=/runtime.v1.{call}"#
@@ -173,40 +264,87 @@ mod tests {
         };
         let key = || text("7e-1");
         for (words, said) in [
-            ("Pulling image: quay.io/a/b:1", Said::PullBegan { key: key(), image: text("quay.io/a/b:1") }),
+            (
+                "Pulling image: quay.io/a/b:1",
+                Said::PullBegan { by, key: key(), image: text("quay.io/a/b:1") },
+            ),
             (
                 "Pulled image: quay.io/a/b@sha256:ab",
-                Said::PullEnded { key: key(), image: String::new(), failed: false },
+                Said::PullEnded { by, key: key(), image: String::new(), failed: false },
             ),
-            ("Creating container: default/web-0/main", Said::CreateBegan { key: key() }),
+            (
+                "Creating container: default/web-0/main",
+                Said::CreateBegan { by, key: key(), of: text("default/web-0/main") },
+            ),
             (
                 "Created container bb22: default/web-0/main",
-                Said::CreateEnded { key: key(), container: text("bb22") },
+                Said::CreateEnded { by, key: key(), container: text("bb22") },
             ),
         ] {
-            assert_eq!(read(&line(words, "RuntimeService/X")), Some(said), "{words}");
+            assert_eq!(read(&line(words, "RuntimeService/X")), [said], "{words}");
         }
-        assert_eq!(read("msg=\"Pulling image: quay.io/a/b:1\""), None, "no request is named");
+        assert_eq!(read("msg=\"Pulling image: quay.io/a/b:1\""), [], "no request is named");
     }
 
     #[test]
-    fn the_kubelet_says_that_it_refused() {
-        let line = r#"E1125 09:29:07.1 1234 pod_workers.go:1301] "Error syncing pod, skipping" err="failed to \"StartContainer\" for \"main\" with ErrImagePull: \"pull QPS exceeded\"" pod="default/web-0" podUID="u""#;
-        let said = Said::Refused { pod: text("default/web-0"), container: text("main") };
-        assert_eq!(read(line), Some(said));
+    fn a_runtime_says_that_it_begins() {
+        for (by, line) in [
+            (Kind::Containerd, r#"level=info msg="starting containerd" revision=ab version=2.1.4"#),
+            (Kind::Containerd, r#"{"level":"info","msg":"starting containerd","version":"2.1.4"}"#),
+            (Kind::Crio, r#"level=info msg="Starting CRI-O, version: 1.33.2, git: ab(clean)""#),
+        ] {
+            assert_eq!(read(line), [Said::RuntimeBegan { by }], "{line}");
+        }
+    }
+
+    /// The kubelet's line of these errors.
+    fn sync(errors: &str) -> String {
+        let pod = r#"pod="default/web-0" podUID="u""#;
+        format!(
+            r#"E1125 09:29:07.1 1234 pod_workers.go:1301] "Error syncing pod, skipping" err="{errors}" {pod}"#
+        )
+    }
+
+    fn not_started(container: &str, why: Why) -> Said {
+        Said::NotStarted { pod: text("default/web-0"), container: text(container), why }
+    }
+
+    #[test]
+    fn the_kubelet_says_which_container_it_could_not_start() {
+        let refused = r#"failed to \"StartContainer\" for \"main\" with ErrImagePull: \"pull QPS exceeded\""#;
+        assert_eq!(read(&sync(refused)), [not_started("main", Why::Refused)]);
+        let several = r#"[failed to \"StartContainer\" for \"a\" with CrashLoopBackOff: \"back-off 10s restarting failed container=a pod=web-0_default(u)\", failed to \"StartContainer\" for \"b\" with ErrImagePull: \"pull QPS exceeded\", failed to \"StartContainer\" for \"c\" with ErrImagePull: \"rpc error: code = NotFound\", failed to \"StartContainer\" for \"d\" with RegistryUnavailable: \"no route\", failed to \"StartContainer\" for \"e\" with CreateContainerError: \"no\"]"#;
+        let said = [
+            not_started("b", Why::Refused),
+            not_started("c", Why::PullFailed),
+            not_started("d", Why::PullFailed),
+            not_started("e", Why::CreateFailed),
+        ];
+        assert_eq!(read(&sync(several)), said);
+        // In the pause after it, since Kubernetes 1.32.
+        let paused = r#"failed to \"StartContainer\" for \"main\" with ImagePullBackOff: \"Back-off pulling image \\\"x\\\": ErrImagePull: pull QPS exceeded\""#;
+        assert_eq!(read(&sync(paused)), []);
+    }
+
+    #[test]
+    fn the_kubelet_says_that_the_runtime_could_not_pull() {
+        let line = r#"E1125 09:29:07.1 1234 log.go:32] "PullImage from image service failed" err="rpc error: code = Unknown desc = reading manifest image=\"x\"" image="quay.io/bad:1""#;
+        assert_eq!(read(line), [Said::PullFailed { image: text("quay.io/bad:1") }]);
     }
 
     #[test]
     fn what_only_looks_like_it_says_nothing() {
         for line in [
-            r#""PullImage from image service failed" err="rpc error" image="busybox""#,
+            r#"level=debug msg="PullImage \"busybox\" with snapshotter overlayfs using transfer service""#,
             r#""Successfully pulled image \"busybox\" in 2s (5s including waiting)""#,
             "PullImage \"\"",
+            "PullImage from image service failed",
             "CreateContainer within sandbox \"aa\" for",
             "pull QPS exceeded",
+            "StartContainer pod=\"default/web-0\"",
             "",
         ] {
-            assert_eq!(read(line), None, "{line}");
+            assert_eq!(read(line), [], "{line}");
         }
     }
 
@@ -214,8 +352,12 @@ mod tests {
         #[test]
         fn no_line_is_too_strange(any: String, tail: String) {
             read(&any);
-            for words in ["PullImage \"", "Pulled image \"x\"", "CreateContainer within sandbox \"a\"", "Pulling image: "] {
+            for words in [
+                "PullImage \"", "Pulled image \"x\"", "CreateContainer within sandbox \"a\" for name:\"b\"",
+                "Pulling image: ", "PullImage from image service failed image=", "\"StartContainer\" for \"a\" with ",
+            ] {
                 read(&format!("{words}{tail}"));
+                read(&format!("{words}{tail} pod=\"a/b\""));
             }
         }
     }

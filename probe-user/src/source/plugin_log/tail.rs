@@ -44,7 +44,7 @@ fn files() -> impl Iterator<Item = &'static str> {
 }
 
 /// Gives every line of the window that says when it was written, of the files to which runtimes, kubelets and syslog write
-/// where nothing is configured, or else, if none of these lines matters, of those to which daemons of the node write now.
+/// where nothing is configured, or else, if `tell` wants none of these lines, of those to which daemons of the node write now.
 pub(super) fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str) -> bool) {
     let mut look = |path: &Path| {
         // Most of them do not exist.
