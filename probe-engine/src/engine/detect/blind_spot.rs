@@ -277,12 +277,10 @@ impl Explain for BlindSpot {
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        match self.spot {
-            Blind::LeftOut { .. } => {
-                lines(&["# The kind with the most findings first:", "sandprobe findings"])
-            }
-            _ => lines(&["# This shows what is missing and how to get it:", "sandprobe doctor"]),
+        if matches!(self.spot, Blind::LeftOut { .. }) {
+            return lines(&["# The kind with the most findings first:", "sandprobe findings"]);
         }
+        lines(&["# This shows what is missing and how to get it:", "sandprobe doctor"])
     }
 
     fn forget_numbers(&mut self) {
