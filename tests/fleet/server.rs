@@ -78,7 +78,8 @@ fn serve(mut stream: TcpStream, place: &Path, number: &mut u32) {
             ("403 Forbidden", told)
         };
         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{answer}", answer.len());
-        if stream.write_all(answer.as_bytes()).is_err() {
+        // Without a word it closes the connection after its first answer, as a server does whose patience is over.
+        if stream.write_all(answer.as_bytes()).is_err() || *number == 1 {
             return;
         }
     }
