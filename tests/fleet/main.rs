@@ -3,6 +3,7 @@
 
 mod brute;
 mod nodes;
+mod planted;
 mod server;
 mod sources;
 mod template;

@@ -95,6 +95,9 @@ impl Export {
         if let Some(clickhouse) = &mut to.clickhouse {
             clickhouse.make_tables()?;
         }
+        if let Some(folder) = &to.folder {
+            folder::make_tables(folder)?;
+        }
         let mut done = ExitStatus::Ok;
         let count = sources.len();
         for source in sources {
