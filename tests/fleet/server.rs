@@ -9,7 +9,8 @@ use std::{
 };
 
 pub(crate) const USER: &str = "fleet";
-pub(crate) const PASSWORD: &str = "not in a list of processes";
+/// A header may have other letters than those of ASCII.
+pub(crate) const PASSWORD: &str = "für keine Liste von Prozessen";
 
 pub(crate) struct Server {
     pub(crate) url: String,
