@@ -1,9 +1,13 @@
 //! The answers by brute force: what the questions ask, counted from the lines themselves and not from the tables.
 
+mod start;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+
+use start::Start;
 
 /// A node and its boot.
 type Boot = (String, String);
@@ -17,28 +21,20 @@ pub(crate) struct Brute {
     findings: BTreeMap<(Boot, String), Value>,
     /// By boot, sandbox and address.
     addresses: BTreeMap<(Boot, String, String), Held>,
+    /// The interfaces that an ADD has set up, by boot and sandbox.
+    set_up: BTreeSet<(Boot, String, String)>,
     ends: BTreeMap<Boot, i64>,
     gaps: Vec<(String, String, i64, i64)>,
     /// Lines that are events.
     pub(crate) events: u64,
 }
 
-/// When a sandbox was first given an address, and when it was last removed.
+/// When a sandbox was given an address and when it was removed, each time, with the interface.
 #[derive(Default)]
 struct Held {
-    since: Option<i64>,
-    until: Option<i64>,
-}
-
-struct Start {
-    boot: Boot,
-    sandbox: String,
-    is_comparable: bool,
-    total_ns: i64,
-    plugin: Option<String>,
-    version: Option<String>,
-    /// The longest phase: its name, its plugin, when it began by the wall clock, and how long it took.
-    slowest: (String, Option<String>, i64, i64),
+    ifname: String,
+    added: BTreeSet<i64>,
+    removed: BTreeSet<i64>,
 }
 
 impl Brute {
@@ -57,7 +53,7 @@ impl Brute {
         let end = self.ends.entry(boot.clone()).or_insert(at);
         *end = at.max(*end);
         if line.get("start").is_some() {
-            self.starts.push(start(boot.clone(), line));
+            self.starts.push(Start::of(boot.clone(), line));
         }
         if let Some(finding) = line.get("finding") {
             // Later lines tell the later stage.
@@ -68,15 +64,21 @@ impl Brute {
             self.gaps.push((boot.0.clone(), text(&line["gap"]["what"]), number(&line["gap"]["count"]), at));
         }
         let (address, sandbox) = (&line["address"], line["sandbox"]["id"].as_str());
+        if event == "cni.finished" && line["cni"]["command"] == "ADD" {
+            let of = (boot.clone(), text(&line["sandbox"]["id"]), text(&line["cni"]["ifname"]));
+            self.set_up.insert(of);
+        }
         if let (Some(name), Some(sandbox)) = (address["address"].as_str(), sandbox)
             && address["ifname"] != "lo"
             && !name.starts_with("fe80:")
         {
             let held = self.addresses.entry((boot, sandbox.to_owned(), name.to_owned())).or_default();
-            match event.as_str() {
-                "address.added" => held.since = Some(held.since.map_or(at, |first| first.min(at))),
-                _ => held.until = held.until.max(Some(at)),
-            }
+            held.ifname = text(&address["ifname"]);
+            if event == "address.added" {
+                held.added.insert(at)
+            } else {
+                held.removed.insert(at)
+            };
         }
     }
 
@@ -125,36 +127,41 @@ impl Brute {
     }
 
     fn leak_rate(&self) -> Rows {
-        let mut made: BTreeMap<(String, String), i64> = BTreeMap::new();
+        let mut groups: BTreeMap<(String, String), (i64, i64, BTreeSet<&str>)> = BTreeMap::new();
         for it in &self.starts {
-            if let Some(plugin) = &it.plugin {
-                *made.entry((plugin.clone(), it.version.clone().unwrap_or_default())).or_default() += 1;
-            }
+            let key = (it.plugin.clone().unwrap_or_default(), it.version.clone().unwrap_or_default());
+            groups.entry(key).or_default().0 += 1;
         }
-        let mut leaks: BTreeMap<(String, String), (i64, BTreeSet<&str>)> = BTreeMap::new();
         for (((node, _), _), it) in self.confirmed("leaked_address") {
+            if it["detail"]["cause"] == "stale_record" {
+                continue;
+            }
             let plugin = text(&it["detail"]["plugin"]);
             let of_plugin = |program: &&Value| {
                 program["path"].as_str().is_some_and(|path| path.ends_with(&format!("/{plugin}")))
             };
             let programs = it["programs"].as_array().expect("programs");
             let version = programs.iter().find(of_plugin).map(|it| text(&it["version"])).unwrap_or_default();
-            let (count, nodes) = leaks.entry((plugin, version)).or_default();
+            let (_, count, nodes) = groups.entry((plugin, version)).or_default();
             *count += it["detail"]["count"].as_i64().unwrap_or(1);
             nodes.insert(node);
         }
-        let row = |(key, starts): ((String, String), i64)| {
-            let (leaked, nodes) = leaks.get(&key).map_or((0, 0), |(leaked, nodes)| (*leaked, nodes.len()));
-            vec![
-                json!(key.0),
-                json!(key.1),
+        let mut rows = Vec::new();
+        for ((plugin, version), (starts, leaked, nodes)) in groups {
+            if plugin.is_empty() && leaked == 0 {
+                continue;
+            }
+            let rate = (!plugin.is_empty() && starts > 0).then(|| leaked * 1_000_000 / starts);
+            rows.push(vec![
+                json!(plugin),
+                json!(version),
                 json!(starts),
                 json!(leaked),
-                json!(nodes),
-                json!(leaked * 1_000_000 / starts),
-            ]
-        };
-        made.into_iter().map(row).collect()
+                json!(nodes.len()),
+                json!(rate),
+            ]);
+        }
+        rows
     }
 
     fn confirmed<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a (Boot, String), &'a Value)> {
@@ -163,10 +170,13 @@ impl Brute {
 
     fn two_nodes(&self) -> Rows {
         let mut by_address: BTreeMap<&str, Vec<(&str, &str, i64, i64)>> = BTreeMap::new();
-        for ((boot, sandbox, address), Held { since, until }) in &self.addresses {
-            if let Some(since) = since {
-                let until = until.unwrap_or_else(|| self.ends[boot]);
-                by_address.entry(address).or_default().push((&boot.0, sandbox, *since, until));
+        for ((boot, sandbox, address), Held { ifname, added, removed }) in &self.addresses {
+            if !self.set_up.contains(&(boot.clone(), sandbox.clone(), ifname.clone())) {
+                continue;
+            }
+            if let (Some(since), Some(again)) = (added.first(), added.last()) {
+                let until = removed.last().filter(|removed| *removed > again).unwrap_or(&self.ends[boot]);
+                by_address.entry(address).or_default().push((&boot.0, sandbox, *since, *until));
             }
         }
         let mut rows = Vec::new();
@@ -190,17 +200,24 @@ impl Brute {
     }
 
     fn recovery(&self) -> Rows {
-        let mut groups: BTreeMap<_, (Vec<i64>, i64)> = BTreeMap::new();
-        for (boot, it) in self.boots.iter().filter(|(_, it)| it.get("whole_ns").is_some()) {
-            let group = groups.entry((self.label(boot, "instance-type"), text(&it["kernel"]))).or_default();
-            group.0.push(number(&it["whole_ns"]));
-            group.1 += i64::from(it["target"]["outcome"] == "missed");
+        let mut groups: BTreeMap<_, (i64, Vec<i64>, i64)> = BTreeMap::new();
+        for (boot, it) in &self.boots {
+            let key = (self.label(boot, "instance-type"), text(&it["kernel"]), text(&it["recovered"]));
+            let (boots, complete, missed) = groups.entry(key).or_default();
+            *boots += 1;
+            complete.extend(it.get("whole_ns").map(number));
+            *missed += i64::from(it["target"]["outcome"] == "missed");
         }
-        let row = |((kind, kernel), (mut all, missed)): ((String, String), (Vec<i64>, i64))| {
+        let row = |((kind, kernel, recovered), (boots, mut all, missed)): (
+            (String, String, String),
+            (_, Vec<i64>, _),
+        )| {
             all.sort_unstable();
             vec![
                 json!(kind),
                 json!(kernel),
+                json!(recovered),
+                json!(boots),
                 json!(all.len()),
                 rank(&all, 50),
                 rank(&all, 90),
@@ -243,10 +260,16 @@ impl Brute {
     }
 
     fn pools(&self) -> Rows {
-        let near = self
-            .findings
-            .iter()
-            .filter(|(_, it)| it["kind"] == "pool_exhaustion" && it.get("closed_at").is_none());
+        let mut latest: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
+        let begun = self.boots.iter().map(|(boot, it)| (boot, number(&it["boot_wall_ns"])));
+        for ((node, boot), at) in begun.chain(self.ends.iter().map(|(boot, at)| (boot, *at))) {
+            let known = latest.entry(node).or_default();
+            *known = (at, boot.as_str()).max(*known);
+        }
+        let near = self.findings.iter().filter(|(((node, boot), _), it)| {
+            let is_open = it["kind"] == "pool_exhaustion" && it.get("closed_at").is_none();
+            is_open && latest[node.as_str()].1 == boot
+        });
         let row = |(((node, _), _), it): (&(Boot, String), &Value)| {
             let it_s = &it["detail"];
             let left = it_s["runs_out_in_ns"].as_str().and_then(|text| text.parse::<i64>().ok());
@@ -324,39 +347,6 @@ impl Brute {
     }
 }
 
-fn start(boot: Boot, line: &Value) -> Start {
-    let start = &line["start"];
-    let is = |member: &str| start[member] == true;
-    let phases = start["phases"].as_array().expect("phases");
-    let mut slowest = &phases[0];
-    for phase in phases {
-        if number(&phase["duration_ns"]) > number(&slowest["duration_ns"]) {
-            slowest = phase;
-        }
-    }
-    let boot_wall = time(&line["at"]) - number(&line["boot_ns"]);
-    let cni = phases.iter().find(|it| it["phase"] == "cni" && it["ifname"] != "lo");
-    let plugin = cni.and_then(|it| it["plugin"].as_str()).map(str::to_owned);
-    let plugins = start["plugins"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let version = plugins
-        .iter()
-        .find(|it| it["path"].as_str().and_then(|path| path.rsplit('/').next()) == plugin.as_deref());
-    Start {
-        boot,
-        sandbox: text(&line["sandbox"]["id"]),
-        is_comparable: is("complete") && !is("rebuilt") && !is("listed") && !is("suspended") && !is("gapped"),
-        total_ns: number(&start["total_ns"]),
-        version: version.and_then(|it| it["version"].as_str()).map(str::to_owned),
-        plugin,
-        slowest: (
-            text(&slowest["phase"]),
-            slowest["plugin"].as_str().map(str::to_owned),
-            boot_wall + number(&slowest["begin_ns"]),
-            number(&slowest["duration_ns"]),
-        ),
-    }
-}
-
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -370,7 +360,8 @@ fn time(value: &Value) -> i64 {
     i64::try_from(at.as_nanosecond()).expect("a time of today")
 }
 
-/// The least that so many in a hundred do not exceed.
+/// The least that so many in a hundred do not exceed; nothing of none.
 fn rank(sorted: &[i64], percent: usize) -> Value {
-    json!(sorted[(percent * sorted.len()).div_ceil(100) - 1])
+    let place = (percent * sorted.len()).div_ceil(100);
+    json!(place.checked_sub(1).map(|place| sorted[place]))
 }

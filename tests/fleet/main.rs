@@ -3,7 +3,9 @@
 
 mod brute;
 mod nodes;
+mod planted;
 mod server;
+mod sources;
 mod template;
 
 use std::{
@@ -223,86 +225,4 @@ fn each_question_is_there_for_both_engines_and_says_what_it_answers() {
     assert_eq!(all("duckdb"), all("clickhouse"));
     let names = Brute::default().answers().keys().map(|name| format!("{name}.sql")).collect();
     assert_eq!(all("duckdb"), names);
-}
-
-#[test]
-fn a_recording_and_the_log_of_the_same_run_give_the_same_rows() {
-    let place = TempDir::new().expect("a folder");
-    let (events, _) = recorded();
-    let boots = said(sandprobe().args(["boot", "-o", "json", "--replay"]).arg(recording("demo.jsonl")));
-    let [log, boot] = ["events.jsonl", "boots.jsonl"].map(|name| place.path().join(name));
-    fs::write(&log, events).expect("a file");
-    fs::write(&boot, boots).expect("a file");
-    let tables = |files: &[PathBuf], name: &str| {
-        let folder = place.path().join(name);
-        said(&mut export(files, &folder));
-        let mut found = BTreeMap::new();
-        for table in ["events", "starts", "findings", "boots"] {
-            for day in fs::read_dir(folder.join(table)).expect("a table") {
-                let day = day.expect("a day").path();
-                let file = fs::read_dir(&day).expect("files").next().expect("a file").expect("a file").path();
-                let date = day.file_name().expect("a name").to_string_lossy().into_owned();
-                found.insert((table, date), fs::read(file).expect("a file"));
-            }
-        }
-        found
-    };
-    let of_recording = tables(&[recording("demo.jsonl")], "recording");
-    let of_log = tables(&[log, boot], "log");
-    assert_eq!(of_recording.keys().collect::<Vec<_>>(), of_log.keys().collect::<Vec<_>>());
-    assert!(of_recording.len() >= 4, "{:?}", of_recording.keys());
-    for (file, bytes) in &of_recording {
-        assert!(of_log[file] == *bytes, "{file:?} differs");
-    }
-}
-
-#[test]
-fn what_cannot_be_exported_is_told_in_a_line() {
-    let place = TempDir::new().expect("a folder");
-    let server = Server::start(&place.path().join("requests"));
-    let folder = place.path().join("tables");
-    let demo = [recording("demo.jsonl")];
-    let export = || export(&demo, &folder);
-    let told = refused(
-        export()
-            .args(["--clickhouse", &server.url, "--clickhouse-user", USER])
-            .env("CLICKHOUSE_PASSWORD", "a secret"),
-    );
-    assert!(told.contains("cannot make the tables in http://127.0.0.1:"), "{told}");
-    assert!(told.contains("it answers 403: Code: 516") && !told.contains("a secret"), "{told}");
-    let told = refused(export().args(["--clickhouse", "http://127.0.0.1:1"]));
-    assert!(told.contains("it is not reached") && told.contains("Connection refused"), "{told}");
-    let told = refused(export().args(["--clickhouse", "http://fleet:secret@127.0.0.1:1"]));
-    assert!(told.contains("see --clickhouse-user") && !told.contains("secret"), "{told}");
-    let told = refused(export().args(["--clickhouse", "clickhouse:9000"]));
-    assert!(told.contains("is no URL of ClickHouse"), "{told}");
-    let told = refused(sandprobe().arg("export").args(&demo));
-    assert!(told.contains("give --parquet DIR or --clickhouse URL"), "{told}");
-    let told = refused(export().args(&demo));
-    assert!(told.contains("is given twice"), "{told}");
-    let other = place.path().join("other");
-    fs::write(&other, "{\"level\":\"info\"}\n").expect("a file");
-    let told = refused(export().arg(&other));
-    assert!(told.contains("its first line is none of a recording"), "{told}");
-    // Nothing was written for any of these.
-    assert!(!folder.exists());
-
-    // A line that is none is left out and told, and the rest is exported.
-    let (mut events, _) = recorded();
-    events.push_str("{\"schema\":1,");
-    let cut = place.path().join("cut.jsonl");
-    fs::write(&cut, &events).expect("a file");
-    let Output { status, stdout, stderr } =
-        sandprobe().args(["export", "--parquet"]).arg(&folder).arg(&cut).output().expect("it starts");
-    let told = String::from_utf8_lossy(&stderr);
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(
-        told.contains("one line was left out: line ") && told.contains("it is no line of sandprobe's JSON"),
-        "{told}"
-    );
-    let count = events.lines().count() - 1;
-    assert!(
-        String::from_utf8_lossy(&stdout)
-            .starts_with(&format!("{count} events, 3 findings, 5 starts of 1 source"))
-    );
 }

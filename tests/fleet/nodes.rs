@@ -3,9 +3,12 @@
 
 use serde_json::{Value, json};
 
-use crate::template::{Copy, Template, Zero};
+use crate::{
+    planted::{Planted, Whose},
+    template::{Copy, Template, Zero},
+};
 
-const SECOND: i64 = 1_000_000_000;
+pub(crate) const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 /// 2026-11-21, a day after the boots, which are an hour before it.
 const MIDNIGHT: i64 = 1_795_219_200 * SECOND;
@@ -19,7 +22,7 @@ pub(crate) struct Size {
 }
 
 /// The names of a node that its lines have.
-const NODE: [&str; 9] = [
+pub(crate) const NODE: [&str; 10] = [
     "demo-node",
     "91e974f6-489b-4dbd-8885-6d4e63223662",
     "@plugin",
@@ -29,15 +32,17 @@ const NODE: [&str; 9] = [
     "@type",
     "@number",
     "@count",
+    "@recovered",
 ];
 
 pub(crate) struct Fleet {
     size: Size,
     /// The pods that a copy can be of: healthy ones, one whose image takes long, and one whose address leaks.
     pods: Vec<Pod>,
-    boot: Template,
-    gap: Template,
-    pool: Template,
+    /// Its boot, and that of a node that does not recover.
+    complete: Template,
+    stuck: Template,
+    planted: Vec<Planted>,
 }
 
 /// A recorded pod, and what is its own.
@@ -82,22 +87,14 @@ impl Fleet {
         inner["runtime"] = "@runtime".into();
         inner["labels"] = json!({ "pool": "@pool", "instance-type": "@type" });
         inner["target"]["outcome"] = "@count".into();
+        inner["recovered"] = "@recovered".into();
         let zero = Zero { boot_wall_ns: 0, begin_ns: 0 };
-        let own: Vec<String> = NODE.map(str::to_owned).to_vec();
-        let head = json!({ "schema": 1, "node": NODE[0], "boot_id": NODE[1], "seq": 1, "at": "1970-01-01T00:00:00Z", "boot_ns": "0", "origin": "agent" });
-        let with = |more: Value| {
-            let mut line = head.clone();
-            line.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-            Template::of(&[line], zero, &own)
-        };
-        let gap = with(json!({ "event": "gap", "gap": { "what": "lifecycle_ring", "count": "@count" } }));
-        let pool = with(json!({ "event": "finding.opened", "finding": {
-            "key": "pool_exhaustion/podnet/10.@number.0.0/24", "kind": "pool_exhaustion", "severity": "warning",
-            "stage": "candidate", "since": "1970-01-01T00:00:00Z", "since_boot_ns": "0",
-            "opened_at": "1970-01-01T00:00:00Z", "summary": "it runs out",
-            "detail": { "network": "podnet", "subnet": "10.@number.0.0/24", "size": 253, "used": 240, "leaked": 9,
-                "free": 13, "runs_out_in_ns": "3600000000000" } } }));
-        Self { size, pods, boot: Template::of(&[boot], zero, &own), gap, pool }
+        let own = NODE.map(str::to_owned);
+        let complete = Template::of(&[boot.clone()], zero, &own);
+        // It missed its target and is still not complete.
+        boot["boot"].as_object_mut().expect("an object").remove("whole_ns").expect("it is complete");
+        let stuck = Template::of(&[boot], zero, &own);
+        Self { size, pods, complete, stuck, planted: Planted::all() }
     }
 
     /// The lines of all boots.
@@ -107,8 +104,10 @@ impl Fleet {
             let mut node = Node::of(number);
             let pace = 60 + i64::try_from(hash(number, 1) % 200).expect("small");
             // 137 s at the recorded pace.
-            node.names[8] = if pace > 218 { "missed" } else { "met" }.to_owned();
-            self.boot.copy(&node.copy(&node.names, 0, pace), &mut 0, &mut text);
+            let is_stuck = number % 10 == 7;
+            node.names[8] = if is_stuck || pace > 218 { "missed" } else { "met" }.to_owned();
+            let boot = if is_stuck { &self.stuck } else { &self.complete };
+            boot.copy(&node.copy(&node.names, 0, pace), &mut 0, &mut text);
         }
         text
     }
@@ -142,17 +141,18 @@ impl Fleet {
             let names = node.names_of(which, &pod.names);
             pod.template.copy(&node.copy(&names, begin, pace), &mut seq, &mut text);
         }
-        let copy = |text: &mut String, seq: &mut u64, template: &Template, count: usize| {
+        for planted in self.planted.iter().filter(|it| it.is_on(node.number)) {
             let mut names = node.names.clone();
-            names[8] = count.to_string();
-            template.copy(&node.copy(&names, 40_000 * SECOND, 100), seq, text);
-        };
-        if node.number % 20 == 3 {
-            copy(&mut text, &mut seq, &self.gap, 5 + node.number);
-            copy(&mut text, &mut seq, &self.gap, 7);
-        }
-        if node.number % 25 == 4 {
-            copy(&mut text, &mut seq, &self.pool, 0);
+            names[8] = (5 + node.number).to_string();
+            let mut boot_wall_ns = node.boot_wall_ns;
+            if planted.whose == Whose::Past {
+                names[1] = format!("b006{}", &names[1][4..]);
+                boot_wall_ns -= 2 * DAY * SECOND;
+            }
+            let copy = Copy { boot_wall_ns, ..node.copy(&names, planted.at * SECOND, 100) };
+            let mut own = 0;
+            let seq = if planted.whose == Whose::Agent { &mut seq } else { &mut own };
+            planted.template.copy(&copy, seq, &mut text);
         }
         text
     }
@@ -229,6 +229,7 @@ impl Node {
             pick(14, &["m5.large", "c6i.xlarge"]),
             number.to_string(),
             String::new(),
+            if number % 4 == 1 { "listening" } else { "started" }.to_owned(),
         ];
         Self { number, names, boot_wall_ns: MIDNIGHT - 3600 * SECOND }
     }

@@ -9,7 +9,8 @@ use std::{
 };
 
 pub(crate) const USER: &str = "fleet";
-pub(crate) const PASSWORD: &str = "not in a list of processes";
+/// A header may have other letters than those of ASCII.
+pub(crate) const PASSWORD: &str = "für keine Liste von Prozessen";
 
 pub(crate) struct Server {
     pub(crate) url: String,
@@ -78,7 +79,8 @@ fn serve(mut stream: TcpStream, place: &Path, number: &mut u32) {
             ("403 Forbidden", told)
         };
         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{answer}", answer.len());
-        if stream.write_all(answer.as_bytes()).is_err() {
+        // Without a word it closes the connection after its first answer, as a server does whose patience is over.
+        if stream.write_all(answer.as_bytes()).is_err() || *number == 1 {
             return;
         }
     }

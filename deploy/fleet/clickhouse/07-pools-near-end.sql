@@ -1,5 +1,10 @@
--- Which nodes have a pool of addresses that is used up or soon will be, and how much of it is leaked?
+-- Which nodes have a pool of addresses that is used up or soon will be, and how much of it is leaked? What was found in an earlier
+-- boot of a node was not closed any more, and does not count.
 SELECT node, network, subnet, stage, pool_size, pool_used, pool_leaked, pool_free, runs_out_in_ns
 FROM findings FINAL
-WHERE kind = 'pool_exhaustion' AND closed_at IS NULL
+WHERE kind = 'pool_exhaustion' AND closed_at IS NULL AND (node, boot_id) IN (
+    SELECT node, argMax(boot_id, ts)
+    FROM (SELECT node, boot_id, ts FROM events UNION ALL SELECT node, boot_id, ts FROM boots)
+    GROUP BY node
+)
 ORDER BY pool_free, runs_out_in_ns, node, network, subnet;

@@ -1,7 +1,7 @@
 -- Which agents lost records, where, how many and how often, and when last (last_ns, since the epoch)? What such an agent did not
 -- see may have happened all the same.
 WITH gaps AS (
-    SELECT DISTINCT node, boot_id, seq, gap, lost AS records, toUnixTimestamp64Nano(ts) AS at_ns
+    SELECT DISTINCT node, boot_id, boot_ns, seq, gap, lost AS records, toUnixTimestamp64Nano(ts) AS at_ns
     FROM events
     WHERE event = 'gap' AND gap <> 'no_agent'
 )

@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS events
     labels Map(LowCardinality(String), String),
     ts DateTime64(9, 'UTC'),
     seq Int64,
-    boot_ns Nullable(Int64),
+    boot_ns Int64,
     event LowCardinality(String),
     origin LowCardinality(Nullable(String)),
     late Bool,
@@ -48,7 +48,47 @@ CREATE TABLE IF NOT EXISTS events
 )
 ENGINE = ReplacingMergeTree()
 PARTITION BY toDate(ts)
-ORDER BY (event, node, boot_id, seq);
+ORDER BY (event, node, boot_id, boot_ns, seq);
+
+ALTER TABLE events
+    ADD COLUMN IF NOT EXISTS kernel LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS runtime LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS kubelet LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS labels Map(LowCardinality(String), String),
+    ADD COLUMN IF NOT EXISTS ts DateTime64(9, 'UTC'),
+    ADD COLUMN IF NOT EXISTS origin LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS late Bool,
+    ADD COLUMN IF NOT EXISTS namespace LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS pod Nullable(String),
+    ADD COLUMN IF NOT EXISTS uid Nullable(String),
+    ADD COLUMN IF NOT EXISTS sandbox Nullable(String),
+    ADD COLUMN IF NOT EXISTS container LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS container_id Nullable(String),
+    ADD COLUMN IF NOT EXISTS netns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS cgroup Nullable(String),
+    ADD COLUMN IF NOT EXISTS pid Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS process LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS program Nullable(String),
+    ADD COLUMN IF NOT EXISTS exit_code Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS signal Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS oom Bool,
+    ADD COLUMN IF NOT EXISTS killer LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS killer_pid Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS plugin LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS command LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS cni_netns Nullable(String),
+    ADD COLUMN IF NOT EXISTS called_by LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS delegated Bool,
+    ADD COLUMN IF NOT EXISTS address Nullable(String),
+    ADD COLUMN IF NOT EXISTS prefix Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS ifname LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS port Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS gap LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS lost Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS reason LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS finding Nullable(String),
+    ADD COLUMN IF NOT EXISTS source LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS duration_ns Nullable(Int64);
 
 CREATE TABLE IF NOT EXISTS starts
 (
@@ -104,6 +144,52 @@ ENGINE = ReplacingMergeTree(ended_at)
 PARTITION BY toDate(ts)
 ORDER BY (node, boot_id, sandbox);
 
+ALTER TABLE starts
+    ADD COLUMN IF NOT EXISTS kernel LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS runtime LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS kubelet LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS labels Map(LowCardinality(String), String),
+    ADD COLUMN IF NOT EXISTS ts DateTime64(9, 'UTC'),
+    ADD COLUMN IF NOT EXISTS ended_at DateTime64(9, 'UTC'),
+    ADD COLUMN IF NOT EXISTS namespace LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS pod Nullable(String),
+    ADD COLUMN IF NOT EXISTS uid Nullable(String),
+    ADD COLUMN IF NOT EXISTS total_ns Int64,
+    ADD COLUMN IF NOT EXISTS comparable Bool,
+    ADD COLUMN IF NOT EXISTS complete Bool,
+    ADD COLUMN IF NOT EXISTS containers_known Bool,
+    ADD COLUMN IF NOT EXISTS revised Bool,
+    ADD COLUMN IF NOT EXISTS rebuilt Bool,
+    ADD COLUMN IF NOT EXISTS listed Bool,
+    ADD COLUMN IF NOT EXISTS suspended Bool,
+    ADD COLUMN IF NOT EXISTS gapped Bool,
+    ADD COLUMN IF NOT EXISTS missing Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS plugin LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS plugin_version LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS plugins Map(LowCardinality(String), String),
+    ADD COLUMN IF NOT EXISTS prepare_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS retry_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS netns_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS cni_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS between_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS pause_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS image_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS runtime_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS cgroup_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS post_start_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS init_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS slowest_phase LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS slowest_plugin LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS slowest_at Nullable(DateTime64(9, 'UTC')),
+    ADD COLUMN IF NOT EXISTS slowest_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS adds Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS failed_adds Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS failed_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS sandboxes_failed Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS teardown_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS throttled_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS listening_ns Nullable(Int64);
+
 CREATE TABLE IF NOT EXISTS findings
 (
     node LowCardinality(String),
@@ -149,6 +235,43 @@ ENGINE = ReplacingMergeTree(changed_at)
 PARTITION BY toDate(ts)
 ORDER BY (node, boot_id, key);
 
+ALTER TABLE findings
+    ADD COLUMN IF NOT EXISTS kernel LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS runtime LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS kubelet LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS labels Map(LowCardinality(String), String),
+    ADD COLUMN IF NOT EXISTS ts DateTime64(9, 'UTC'),
+    ADD COLUMN IF NOT EXISTS changed_at DateTime64(9, 'UTC'),
+    ADD COLUMN IF NOT EXISTS kind LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS severity LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS stage LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS since Nullable(DateTime64(9, 'UTC')),
+    ADD COLUMN IF NOT EXISTS confirmed_at Nullable(DateTime64(9, 'UTC')),
+    ADD COLUMN IF NOT EXISTS closed_at Nullable(DateTime64(9, 'UTC')),
+    ADD COLUMN IF NOT EXISTS namespace LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS pod Nullable(String),
+    ADD COLUMN IF NOT EXISTS uid Nullable(String),
+    ADD COLUMN IF NOT EXISTS sandbox Nullable(String),
+    ADD COLUMN IF NOT EXISTS gapped Bool,
+    ADD COLUMN IF NOT EXISTS cause LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS items Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS address Nullable(String),
+    ADD COLUMN IF NOT EXISTS network LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS subnet LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS pool_size Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS pool_used Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS pool_leaked Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS pool_free Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS runs_out_in_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS plugin LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS plugin_version LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS command LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS killer LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS signal Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS summary Nullable(String),
+    ADD COLUMN IF NOT EXISTS detail Nullable(String),
+    ADD COLUMN IF NOT EXISTS programs Map(LowCardinality(String), String);
+
 CREATE TABLE IF NOT EXISTS boots
 (
     node LowCardinality(String),
@@ -188,3 +311,36 @@ CREATE TABLE IF NOT EXISTS boots
 ENGINE = ReplacingMergeTree(seen_at)
 PARTITION BY toDate(ts)
 ORDER BY (node, boot_id);
+
+ALTER TABLE boots
+    ADD COLUMN IF NOT EXISTS kernel LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS runtime LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS kubelet LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS labels Map(LowCardinality(String), String),
+    ADD COLUMN IF NOT EXISTS ts DateTime64(9, 'UTC'),
+    ADD COLUMN IF NOT EXISTS seen_at DateTime64(9, 'UTC'),
+    ADD COLUMN IF NOT EXISTS zero LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS no_order LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS ordered_by LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS ordered_at Nullable(DateTime64(9, 'UTC')),
+    ADD COLUMN IF NOT EXISTS kubelet_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS static_pod_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS first_service_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS last_service_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS period1_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS period2_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS period3_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS period4_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS whole_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS target_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS outcome LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS recovered LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS close LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS pods Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS missing Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS cni_failed Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS cni_hung Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS cni_plugin LowCardinality(Nullable(String)),
+    ADD COLUMN IF NOT EXISTS cni_lost_ns Nullable(Int64),
+    ADD COLUMN IF NOT EXISTS late Bool,
+    ADD COLUMN IF NOT EXISTS exact Bool;

@@ -95,13 +95,16 @@ impl Export {
         if let Some(clickhouse) = &mut to.clickhouse {
             clickhouse.make_tables()?;
         }
+        if let Some(folder) = &to.folder {
+            folder::make_tables(folder)?;
+        }
         let mut done = ExitStatus::Ok;
         let count = sources.len();
         for source in sources {
-            let Exported { name, files, problem } = source.export(&contexts)?;
+            let Exported { name, files, problems } = source.export(&contexts)?;
             files.into_iter().try_for_each(|file| to.put(&name, &file))?;
-            if let Some(problem) = problem {
-                say(&problem);
+            for problem in &problems {
+                say(problem);
                 done = ExitStatus::Incomplete;
             }
         }

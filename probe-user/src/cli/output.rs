@@ -4,9 +4,9 @@ use std::{
     env,
     ffi::OsString,
     fs::{self, File},
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{self, IsTerminal, Write},
     path::Path,
-    process,
 };
 
 use anyhow::Context;
@@ -82,7 +82,8 @@ fn put(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = file.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
     let mut hidden = OsString::from(".");
     hidden.push(name);
-    hidden.push(format!(".{}", process::id()));
+    // Each hasher state is random: so no other process has this name, nor had one that was killed.
+    hidden.push(format!(".{:016x}", RandomState::new().build_hasher().finish()));
     let new = file.with_file_name(hidden);
     // Another file with this name is left alone.
     let mut made = File::options().write(true).create_new(true).open(&new)?;

@@ -22,7 +22,7 @@ pub(crate) mod duckdb;
 
 pub(crate) use line::Context;
 pub(crate) use parquet::Unwritable;
-pub(crate) use rows::{File, Rows, Unusable, context};
+pub(crate) use rows::{File, Rows, Unusable, context, empty};
 
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ pub(crate) const EVENTS: Table = Table {
     name: "events",
     row: "an event of the stream",
     own: &event::COLUMNS,
-    key: &["event", "node", "boot_id", "seq"],
+    key: &["event", "node", "boot_id", "boot_ns", "seq"],
     latest: None,
 };
 pub(crate) const STARTS: Table = Table {

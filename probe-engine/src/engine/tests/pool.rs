@@ -272,9 +272,7 @@ fn an_address_that_is_reserved_anew_leaks_since_then() {
     }
 }
 
-/// Nothing may happen for a while after a restart, and the counts are asked for meanwhile.
-#[test]
-fn a_restored_engine_counts_pools_before_its_first_look() {
+fn a_hundred_leaks() -> Engine {
     let mut story = node(254);
     let leaked: Vec<u8> = (10..110).collect();
     for n in &leaked {
@@ -282,7 +280,23 @@ fn a_restored_engine_counts_pools_before_its_first_look() {
     }
     records(&mut story, 2 * MINUTE, &leaked, &[]);
     records(&mut story, 8 * MINUTE, &leaked, &[]);
-    let (_, engine) = told(&story, 10 * MINUTE);
+    told(&story, 10 * MINUTE).1
+}
+
+#[test]
+fn leaks_that_are_told_together_name_the_plugin_that_all_have() {
+    let engine = a_hundred_leaks();
+    let joined = engine.findings().filter_map(|it| {
+        let Kind::LeakedAddress(leak) = &it.kind else { return None };
+        Some((leak.many.as_ref()?.count, leak.plugin.as_deref()))
+    });
+    assert_eq!(joined.collect::<Vec<_>>(), [(100, Some("bridge"))]);
+}
+
+/// Nothing may happen for a while after a restart, and the counts are asked for meanwhile.
+#[test]
+fn a_restored_engine_counts_pools_before_its_first_look() {
+    let engine = a_hundred_leaks();
     assert_eq!(engine.pools()[0].leaked, 100);
     assert!(!engine.many().is_empty());
     let mut restored = Engine::new(engine.settings().clone());

@@ -1,6 +1,6 @@
 //! Loads files into ClickHouse by its HTTP interface.
 
-use std::{env, error::Error as _, fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{env, error::Error as _, ffi::OsString, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
@@ -59,17 +59,23 @@ pub(super) struct ClickHouseArgs {
     clickhouse_no_create: bool,
 }
 
-/// Where ClickHouse is.
-fn server(text: &str) -> Result<Uri, String> {
-    // The text may have a password, which is not repeated: an error of clap's would have it.
-    if text.contains('@') {
-        return Err("no user or password in the URL: see --clickhouse-user".to_owned());
+/// What ClickHouse takes from the URL that is no setting: secrets, and the statement.
+const NOT_IN_URL: [&str; 4] = ["user", "password", "quota_key", "query"];
+
+/// Where ClickHouse is. The text may have a password, so that no error repeats it.
+fn server(text: &str) -> anyhow::Result<Uri> {
+    let (_, query) = text.split_once('?').unwrap_or_default();
+    let is_refused = |name: &str| NOT_IN_URL.iter().any(|it| name.eq_ignore_ascii_case(it));
+    if text.contains('@') || form_urlencoded::parse(query.as_bytes()).any(|(name, _)| is_refused(&name)) {
+        bail!(
+            "no user, password, quota_key or query in the URL: see --clickhouse-user and --clickhouse-password-file"
+        );
     }
-    let wrong =
-        || format!("{text:?} is no URL of ClickHouse, as http://127.0.0.1:8123 or https://db.example:8443");
-    let uri: Uri = text.parse().map_err(|_error| wrong())?;
-    let has_scheme = uri.scheme().is_some_and(|it| [Scheme::HTTP, Scheme::HTTPS].contains(it));
-    if has_scheme && uri.host().is_some_and(|host| !host.is_empty()) { Ok(uri) } else { Err(wrong()) }
+    let uri = text.parse::<Uri>().ok().filter(|uri| {
+        uri.scheme().is_some_and(|it| [Scheme::HTTP, Scheme::HTTPS].contains(it))
+            && uri.host().is_some_and(|host| !host.is_empty())
+    });
+    uri.context("this is no URL of ClickHouse, as http://127.0.0.1:8123 or https://db.example:8443")
 }
 
 /// A client of one server.
@@ -109,30 +115,33 @@ impl ClickHouseArgs {
             .enable_http1()
             .wrap_connector(http);
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let client = Client::builder(TokioExecutor::new()).build(https);
+        // A connection that waited for the next file may be closed by then.
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(https);
         Ok(Some(ClickHouse { server, headers, makes_tables: !self.clickhouse_no_create, client, runtime }))
     }
 
     /// The credentials, which no list of processes shows.
     fn headers(&self) -> anyhow::Result<HeaderMap> {
         let mut headers = HeaderMap::new();
-        let mut add = |name: &'static str, what: &str, value: &str| {
-            let mut value = HeaderValue::from_str(value)
+        let mut add = |name: &'static str, what: &str, value: &[u8]| {
+            let mut value = HeaderValue::from_bytes(value)
                 .map_err(|_error| anyhow!("the {what} for ClickHouse has characters that no header has"))?;
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static(name), value);
             Ok::<(), anyhow::Error>(())
         };
         if let Some(user) = &self.clickhouse_user {
-            add("x-clickhouse-user", "user", user)?;
+            add("x-clickhouse-user", "user", user.as_bytes())?;
         }
         let password = match &self.clickhouse_password_file {
             Some(path) => {
-                let text = fs::read_to_string(path);
-                let text = text.with_context(|| format!("cannot read the password in {}", path.display()))?;
-                Some(text.lines().next().unwrap_or_default().to_owned())
+                let bytes = fs::read(path);
+                let bytes =
+                    bytes.with_context(|| format!("cannot read the password in {}", path.display()))?;
+                let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                Some(first.strip_suffix(b"\r").unwrap_or(first).to_owned())
             }
-            None => env::var(PASSWORD).ok(),
+            None => env::var_os(PASSWORD).map(OsString::into_encoded_bytes),
         };
         if let Some(password) = password.filter(|password| !password.is_empty()) {
             add("x-clickhouse-key", "password", &password)?;

@@ -4,7 +4,15 @@ use std::{fs, path::Path};
 
 use anyhow::Context as _;
 
-use crate::{cli::output, sink::fleet::File};
+use crate::{
+    cli::output,
+    sink::fleet::{self, File},
+};
+
+/// Makes a file of each table that has no rows, so that an engine finds all tables.
+pub(super) fn make_tables(folder: &Path) -> anyhow::Result<()> {
+    fleet::empty()?.iter().try_for_each(|file| put(folder, "none", file))
+}
 
 /// Replaces the file of this table, day and source.
 pub(super) fn put(folder: &Path, name: &str, file: &File) -> anyhow::Result<()> {

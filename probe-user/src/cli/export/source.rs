@@ -1,6 +1,7 @@
 //! Where rows come from: recordings, logs of events, boots, or the running agent.
 
 use std::{
+    fmt::Display,
     fs::File as OpenFile,
     io::{self, BufRead, BufReader, Cursor, Read as _},
     path::{Path, PathBuf},
@@ -26,6 +27,8 @@ use crate::{
 
 /// The longest line that is read, bytes. A finding with all its evidence is far shorter.
 const LONGEST: u64 = 64 << 20;
+/// In so many lines of a file there is to be one that tells its kind: the first may be what is left of a line.
+const HEAD: usize = 64;
 /// How a recording begins.
 const RECORDING: &[u8] = br#"{"sandprobe_recording":"#;
 
@@ -39,25 +42,36 @@ pub(super) struct Source {
 enum From {
     Recording(Input),
     Lines(Input),
-    /// Lines that were read.
+    /// Lines that were read, with their numbers.
     Read {
         said: String,
-        lines: Vec<Value>,
+        lines: Vec<(u64, Value)>,
+        left_out: LeftOut,
     },
 }
 
-/// A file, or standard input with what was read of it.
+/// A file, or what can be read once, with what was read of it.
 struct Input {
     file: PathBuf,
     reader: Option<Box<dyn BufRead>>,
+}
+
+/// What a file has, as its first lines tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Recording,
+    Lines,
+    Boots,
+    /// It has nothing yet.
+    Empty,
 }
 
 /// The files of a source.
 pub(super) struct Exported {
     pub(super) name: String,
     pub(super) files: Vec<File>,
-    /// What is missing, in a line.
-    pub(super) problem: Option<String>,
+    /// What is missing, a line each.
+    pub(super) problems: Vec<String>,
 }
 
 /// The lines of which no row could be made.
@@ -68,38 +82,43 @@ struct LeftOut {
 }
 
 impl Source {
-    /// Tells the kind of a file by its first line. Boots are read at once, for what they say of the nodes of other sources.
+    /// Tells the kind of a file by its first lines. Boots are read at once, for what they say of the nodes of other sources.
     pub(super) fn of(file: &Path, contexts: &mut Contexts) -> anyhow::Result<Self> {
-        let is_stdin = file == Path::new("-");
-        let mut reader: Box<dyn BufRead> =
-            if is_stdin { Box::new(io::stdin().lock()) } else { Box::new(open(file)?) };
-        let mut first = Vec::new();
-        line(&mut reader, &mut first).with_context(|| format!("cannot read {}", file.display()))?;
-        let name = format!("{:016x}", fnv(&first));
-        let reader: Box<dyn BufRead> = Box::new(Cursor::new(first.clone()).chain(reader));
-        if first.starts_with(RECORDING) {
-            let input = Input { file: file.to_owned(), reader: is_stdin.then_some(reader) };
-            return Ok(Self { name, from: From::Recording(input) });
-        }
-        let value: Option<Value> = serde_json::from_slice(&first).ok();
-        match value {
-            Some(value) if fleet::context(&value).is_some() => {
-                let lines = values(file, reader)?;
-                for (boot, context) in lines.iter().filter_map(fleet::context) {
-                    contexts.entry(boot).or_default().learn(&context);
-                }
-                Ok(Self { name, from: From::Read { said: file.display().to_string(), lines } })
+        let (mut reader, is_once): (Box<dyn BufRead>, bool) = if file == Path::new("-") {
+            (Box::new(io::stdin().lock()), true)
+        } else {
+            let opened = open(file)?;
+            let metadata = opened.get_ref().metadata();
+            let metadata = metadata.with_context(|| format!("cannot read {}", file.display()))?;
+            // What a pipe gave is not there again.
+            (Box::new(opened), !metadata.is_file())
+        };
+        let mut head = Vec::new();
+        let kind = kind(&mut reader, &mut head).with_context(|| format!("cannot read {}", file.display()))?;
+        let first = head.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+        let name = format!("{:016x}", fnv(first));
+        let reader: Box<dyn BufRead> = Box::new(Cursor::new(head).chain(reader));
+        let from = match kind {
+            Some(Kind::Recording) => {
+                From::Recording(Input { file: file.to_owned(), reader: is_once.then_some(reader) })
             }
-            Some(value) if value.get("schema").is_some() => {
-                let input = Input { file: file.to_owned(), reader: is_stdin.then_some(reader) };
-                Ok(Self { name, from: From::Lines(input) })
+            Some(Kind::Lines) => {
+                From::Lines(Input { file: file.to_owned(), reader: is_once.then_some(reader) })
             }
-            Some(_) | None => Err(anyhow!(
-                "{}: its first line is none of a recording, of events or of boots: give what sandprobe record, \
-                 --log-file, -o json or sandprobe boot -o json has written",
-                file.display()
-            )),
-        }
+            Some(Kind::Boots | Kind::Empty) => {
+                let (lines, left_out) = values(file, reader)?;
+                learn(contexts, &lines);
+                From::Read { said: file.display().to_string(), lines, left_out }
+            }
+            None => {
+                return Err(anyhow!(
+                    "{}: its first lines are none of a recording, of events or of boots: give what sandprobe record, \
+                     --log-file, -o json or sandprobe boot -o json has written",
+                    file.display()
+                ));
+            }
+        };
+        Ok(Self { name, from })
     }
 
     /// What the running agent has: its latest events, starts, findings, and the boots of its history.
@@ -113,9 +132,6 @@ impl Source {
         for record in History::read(&ask("/v1/history")?).records {
             let row = boot::Row::new(record.node, record.recovery, now);
             lines.push(json!({ "boot": Boot::of(&row.told()) }));
-        }
-        for (boot, context) in lines.iter().filter_map(fleet::context) {
-            contexts.entry(boot).or_default().learn(&context);
         }
         let events = ask("/v1/events?since=0&follow=false")?;
         let events = events.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -131,8 +147,13 @@ impl Source {
             lines.push(of_finding(&label, serde_json::to_value(jsonl::Finding::of(finding, &label))?));
         }
         let Label { boot_id, .. } = &label;
-        let name = format!("agent-{boot_id}-{}", label.wall_ns(now));
-        Ok(Self { name, from: From::Read { said: "the agent".to_owned(), lines } })
+        let lines: Vec<_> = (1..).zip(lines).collect();
+        learn(contexts, &lines);
+        let name = format!("{:016x}", fnv(format!("agent {boot_id} {}", label.wall_ns(now)).as_bytes()));
+        Ok(Self {
+            name,
+            from: From::Read { said: "the agent".to_owned(), lines, left_out: LeftOut::default() },
+        })
     }
 
     pub(super) fn export(self, contexts: &Contexts) -> anyhow::Result<Exported> {
@@ -140,10 +161,10 @@ impl Source {
         let (said, (files, left_out, cut_off)) = match from {
             From::Recording(input) => (input.file.display().to_string(), recording(input, contexts)?),
             From::Lines(input) => (input.file.display().to_string(), lines(input, contexts)?),
-            From::Read { said, lines } => (said, read(&lines, contexts)?),
+            From::Read { said, lines, left_out } => (said, read(&lines, left_out, contexts)?),
         };
-        let problem = cut_off.or_else(|| left_out.told(&said));
-        Ok(Exported { name, files, problem })
+        let problems = cut_off.into_iter().chain(left_out.told(&said)).collect();
+        Ok(Exported { name, files, problems })
     }
 }
 
@@ -155,10 +176,17 @@ fn of_finding(label: &Label, finding: Value) -> Value {
     json!({ "schema": jsonl::SCHEMA, "node": label.node, "boot_id": label.boot_id, "finding": finding })
 }
 
-fn read(lines: &[Value], contexts: &Contexts) -> anyhow::Result<Made> {
-    let (mut rows, mut left_out) = (Rows::new(contexts), LeftOut::default());
-    for (line, number) in lines.iter().zip(1..) {
-        left_out.take(number, rows.add(line))?;
+/// Learns what boots say of the nodes.
+fn learn(contexts: &mut Contexts, lines: &[(u64, Value)]) {
+    for (boot, context) in lines.iter().filter_map(|(_, line)| fleet::context(line)) {
+        contexts.entry(boot).or_default().learn(&context);
+    }
+}
+
+fn read(lines: &[(u64, Value)], mut left_out: LeftOut, contexts: &Contexts) -> anyhow::Result<Made> {
+    let mut rows = Rows::new(contexts);
+    for (number, line) in lines {
+        left_out.take(&format_args!("line {number}"), rows.add(line))?;
     }
     Ok((rows.finish()?, left_out, None))
 }
@@ -176,7 +204,7 @@ fn lines(input: Input, contexts: &Contexts) -> anyhow::Result<Made> {
         if text.is_empty() {
             break;
         }
-        left_out.take(number, rows.add_line(&text))?;
+        left_out.take(&format_args!("line {number}"), rows.add_line(&text))?;
     }
     Ok((rows.finish()?, left_out, None))
 }
@@ -212,22 +240,22 @@ fn recording(input: Input, contexts: &Contexts) -> anyhow::Result<Made> {
     let (mut rows, mut left_out) = (Rows::new(&own), LeftOut::default());
     let text = std::mem::take(session.output());
     let texts = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    for (text, number) in texts.zip(1..) {
-        left_out.take(number, rows.add_line(text))?;
+    for (text, number) in texts.zip(1_u64..) {
+        left_out.take(&format_args!("event {number}"), rows.add_line(text))?;
     }
-    left_out.take(0, rows.add(&boot))?;
+    left_out.take(&"the boot", rows.add(&boot))?;
     Ok((rows.finish()?, left_out, cut_off))
 }
 
 impl LeftOut {
     /// Counts a line of which no row could be made. What cannot be written ends the export.
-    fn take(&mut self, number: u64, added: Result<(), Unusable>) -> anyhow::Result<()> {
+    fn take(&mut self, what: &dyn Display, added: Result<(), Unusable>) -> anyhow::Result<()> {
         match added {
             Ok(()) => Ok(()),
             Err(Unusable::Unwritable(why)) => Err(why.into()),
             Err(why) => {
                 self.count += 1;
-                self.first.get_or_insert_with(|| format!("line {number}: {why}"));
+                self.first.get_or_insert_with(|| format!("{what}: {why}"));
                 Ok(())
             }
         }
@@ -256,17 +284,42 @@ fn line(reader: &mut dyn BufRead, text: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// All lines of a file with boots.
-fn values(file: &Path, mut reader: Box<dyn BufRead>) -> anyhow::Result<Vec<Value>> {
-    let (mut values, mut text) = (Vec::new(), Vec::new());
+/// Reads lines until one tells what the file has. Nothing: none of them does.
+fn kind(reader: &mut dyn BufRead, head: &mut Vec<u8>) -> io::Result<Option<Kind>> {
+    for number in 0..HEAD {
+        let begin = head.len();
+        line(reader, head)?;
+        let text = head.get(begin..).unwrap_or_default();
+        if text.is_empty() {
+            return Ok((number == 0).then_some(Kind::Empty));
+        }
+        if number == 0 && text.starts_with(RECORDING) {
+            return Ok(Some(Kind::Recording));
+        }
+        let Ok(value) = serde_json::from_slice::<Value>(text) else { continue };
+        if fleet::context(&value).is_some() {
+            return Ok(Some(Kind::Boots));
+        }
+        if value.get("schema").is_some() {
+            return Ok(Some(Kind::Lines));
+        }
+    }
+    Ok(None)
+}
+
+/// All lines of a file with boots, with their numbers.
+fn values(file: &Path, mut reader: Box<dyn BufRead>) -> anyhow::Result<(Vec<(u64, Value)>, LeftOut)> {
+    let (mut values, mut left_out, mut text) = (Vec::new(), LeftOut::default(), Vec::new());
     for number in 1.. {
         text.clear();
         line(&mut reader, &mut text).with_context(|| format!("cannot read {}", file.display()))?;
         if text.is_empty() {
             break;
         }
-        let value = serde_json::from_slice(&text);
-        values.push(value.with_context(|| format!("{}: line {number} is no JSON", file.display()))?);
+        match serde_json::from_slice(&text) {
+            Ok(value) => values.push((number, value)),
+            Err(error) => left_out.take(&format_args!("line {number}"), Err(Unusable::NotJson(error)))?,
+        }
     }
-    Ok(values)
+    Ok((values, left_out))
 }

@@ -1,5 +1,7 @@
 //! A value of a row, and the types that values have.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -23,7 +25,8 @@ pub(crate) enum Cell {
     Text(String),
     Integer(i64),
     Flag(bool),
-    Map(Vec<(String, String)>),
+    /// Many rows have the same.
+    Map(Arc<BTreeMap<String, String>>),
 }
 
 impl From<Option<String>> for Cell {

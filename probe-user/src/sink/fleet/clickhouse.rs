@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::{TABLES, Table, cell::Kind, column::Column};
 
-/// The statements that make the tables that are not there yet, one each.
+/// The statements that make the tables that are not there yet, and the columns that one of an older version lacks.
 ///
 /// A row that is inserted again replaces the one with the same key (ReplacingMergeTree): so an export can be repeated.
 pub(crate) fn tables() -> impl Iterator<Item = String> {
-    TABLES.into_iter().map(create)
+    TABLES.into_iter().flat_map(|table| [create(table), extend(table)])
 }
 
 /// These statements as a script.
@@ -36,6 +36,13 @@ fn create(table: &Table) -> String {
     )
     .ok();
     text
+}
+
+fn extend(table: &Table) -> String {
+    let missing = table.columns().filter(|column| !table.key.contains(&column.name));
+    let columns: Vec<String> =
+        missing.map(|it| format!("    ADD COLUMN IF NOT EXISTS {} {}", it.name, kind(it))).collect();
+    format!("ALTER TABLE {}\n{}", table.name, columns.join(",\n"))
 }
 
 fn kind(column: &Column) -> String {

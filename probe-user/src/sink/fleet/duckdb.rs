@@ -14,12 +14,17 @@ pub(crate) fn views() -> String {
         // Writing to a string does not fail.
         write!(
             text,
-            "\nCREATE OR REPLACE VIEW {name} AS\nSELECT *\nFROM read_parquet('{name}/*/*.parquet', hive_partitioning = true)"
+            "\nCREATE OR REPLACE VIEW {name} AS\nSELECT * EXCLUDE (filename)\n\
+             FROM read_parquet('{name}/*/*.parquet', hive_partitioning = true, union_by_name = true, filename = true)"
         )
         .ok();
         if let Some(latest) = latest {
             let key = key.join(", ");
-            write!(text, "\nQUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {latest} DESC) = 1").ok();
+            write!(
+                text,
+                "\nQUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {latest} DESC, filename DESC) = 1"
+            )
+            .ok();
         }
         text += ";\n";
     }

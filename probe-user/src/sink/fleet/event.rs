@@ -4,8 +4,9 @@ use super::column::{Column, flag, integer, name, text, time};
 
 pub(super) const COLUMNS: [Column; 37] = [
     time("ts", &["at"], "when it happened").required(),
-    integer("seq", &["seq"], "counts the events of a boot").required(),
-    integer("boot_ns", &["boot_ns"], "when it happened, ns since boot"),
+    integer("seq", &["seq"], "counts the events of an agent's run, or of a `watch` or `record` beside it")
+        .required(),
+    integer("boot_ns", &["boot_ns"], "when it happened, ns since boot").required(),
     name("event", &["event"], "which event (docs/events.md)").required(),
     name("origin", &["origin"], "who says so"),
     flag("late", &["late"], "it became known only after later events"),

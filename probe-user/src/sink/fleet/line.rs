@@ -1,6 +1,6 @@
 //! A line of which rows are made, and how its members are read.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub(crate) struct Context {
     pub(crate) kernel: Option<String>,
     pub(crate) runtime: Option<String>,
     pub(crate) kubelet: Option<String>,
-    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) labels: Arc<BTreeMap<String, String>>,
 }
 
 /// An object, with the boot that it belongs to.
@@ -35,7 +35,7 @@ impl Context {
             kernel: own("kernel"),
             runtime: own("runtime"),
             kubelet: own("kubelet"),
-            labels: labels.collect(),
+            labels: Arc::new(labels.collect()),
         }
     }
 
@@ -49,8 +49,8 @@ impl Context {
         fill(&mut self.kernel, &other.kernel);
         fill(&mut self.runtime, &other.runtime);
         fill(&mut self.kubelet, &other.kubelet);
-        for (key, value) in &other.labels {
-            self.labels.entry(key.clone()).or_insert_with(|| value.clone());
+        for (key, value) in &*other.labels {
+            Arc::make_mut(&mut self.labels).entry(key.clone()).or_insert_with(|| value.clone());
         }
     }
 }
@@ -59,7 +59,7 @@ impl Line<'_> {
     pub(super) fn of_boot(&self, name: &str, kind: Kind) -> Cell {
         let Context { kernel, runtime, kubelet, labels } = self.context;
         match (kind, name) {
-            (Kind::Map, _) => Cell::Map(labels.clone().into_iter().collect()),
+            (Kind::Map, _) => Cell::Map(Arc::clone(labels)),
             (_, "kernel") => kernel.clone().into(),
             (_, "runtime") => runtime.clone().into(),
             (_, "kubelet") => kubelet.clone().into(),
@@ -100,7 +100,7 @@ pub(super) fn programs(value: &Value, path: &str) -> Cell {
         let version = it["version"].as_str().unwrap_or_default();
         Some((it["path"].as_str()?.to_owned(), version.to_owned()))
     };
-    Cell::Map(list(value, path).iter().filter_map(version).collect())
+    Cell::Map(Arc::new(list(value, path).iter().filter_map(version).collect()))
 }
 
 /// The version of the executable with this file name among those of a list.

@@ -20,7 +20,7 @@ use super::{
 };
 
 /// Rows of a row group: as many wait in memory for each file.
-const GROUP: usize = 1 << 16;
+const GROUP: usize = 1 << 13;
 const MADE_BY: &str = concat!("sandprobe ", env!("CARGO_PKG_VERSION"));
 
 /// The rows cannot be written. It is a fault of this program.
@@ -191,11 +191,11 @@ fn write_map(
             present.push(0);
             repeated.push(0);
         }
-        for (number, (key, value)) in entries.into_iter().enumerate() {
+        for (number, (key, value)) in entries.iter().enumerate() {
             present.push(1);
             repeated.push(i16::from(number > 0));
-            keys.push(ByteArray::from(key.into_bytes()));
-            values.push(ByteArray::from(value.into_bytes()));
+            keys.push(ByteArray::from(key.as_str()));
+            values.push(ByteArray::from(value.as_str()));
         }
     }
     for texts in [keys, values] {

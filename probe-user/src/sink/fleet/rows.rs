@@ -61,7 +61,8 @@ impl<'a> Rows<'a> {
 
     pub(crate) fn add(&mut self, value: &Value) -> Result<(), Unusable> {
         if let Some(boot) = value.get("boot") {
-            return self.add_row(&BOOTS, boot);
+            let row = self.row(&BOOTS, boot)?;
+            return Ok(self.add_row(&BOOTS, row)?);
         }
         // The other lines of `boot -o json` are made of the boots.
         if ["average", "statistics", "group"].iter().any(|member| value.get(member).is_some()) {
@@ -76,20 +77,21 @@ impl<'a> Rows<'a> {
         if event.is_some_and(|event| event.starts_with("stream.")) {
             return Ok(());
         }
-        if event.is_some() {
-            self.add_row(&EVENTS, value)?;
+        let tables = [
+            event.map(|_| &EVENTS),
+            value.get("start").map(|_| &STARTS),
+            value.get("finding").map(|_| &FINDINGS),
+        ];
+        let rows = tables.into_iter().flatten().map(|table| Ok((table, self.row(table, value)?)));
+        let rows = rows.collect::<Result<Vec<_>, Unusable>>()?;
+        if rows.is_empty() {
+            return Err(Unusable::Unknown);
         }
-        let (start, finding) = (value.get("start").is_some(), value.get("finding").is_some());
-        if start {
-            self.add_row(&STARTS, value)?;
-        }
-        if finding {
-            self.add_row(&FINDINGS, value)?;
-        }
-        if event.is_none() && !start && !finding { Err(Unusable::Unknown) } else { Ok(()) }
+        // A line has all of its rows or none.
+        rows.into_iter().try_for_each(|(table, row)| self.add_row(table, row)).map_err(Unusable::from)
     }
 
-    fn add_row(&mut self, table: &'static Table, value: &Value) -> Result<(), Unusable> {
+    fn row(&self, table: &'static Table, value: &Value) -> Result<Vec<Cell>, Unusable> {
         let member = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         let unknown = Context::default();
         let context = self.contexts.get(&(member("node"), member("boot_id"))).unwrap_or(&unknown);
@@ -100,8 +102,12 @@ impl<'a> Rows<'a> {
         {
             return Err(Unusable::Lacks(lacking.name));
         }
+        Ok(row)
+    }
+
+    fn add_row(&mut self, table: &'static Table, row: Vec<Cell>) -> Result<(), Unwritable> {
         if table.latest.is_none() {
-            return Ok(self.write(table, row)?);
+            return self.write(table, row);
         }
         let key = table.key.iter().map(|key| text(table, &row, key)).collect();
         let known = self.latest.entry((table.name, key));
@@ -145,6 +151,15 @@ impl<'a> Rows<'a> {
         }
         Ok(files)
     }
+}
+
+/// A file of each table without rows: by these an engine knows a table of which there are none.
+pub(crate) fn empty() -> Result<Vec<File>, Unwritable> {
+    let file = |table| {
+        let (bytes, rows) = Writer::new(table)?.finish()?;
+        Ok(File { table, date: date(0), rows, bytes: Bytes::from(bytes) })
+    };
+    TABLES.into_iter().map(file).collect()
 }
 
 fn table(name: &str) -> Option<&'static Table> {

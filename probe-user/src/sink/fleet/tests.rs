@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
+    sync::Arc,
 };
 
 use serde_json::{Value, json};
@@ -42,7 +43,7 @@ fn empty(table: &'static Table, lines: &[Value]) -> Vec<&'static str> {
         kernel: Some("6.12".to_owned()),
         runtime: Some("containerd 2.1.4".to_owned()),
         kubelet: Some("kubelet 1.34.0".to_owned()),
-        labels: BTreeMap::from([("pool".to_owned(), "blue".to_owned())]),
+        labels: Arc::new(BTreeMap::from([("pool".to_owned(), "blue".to_owned())])),
     };
     let is_empty = |column: &&Column| {
         let values = lines.iter().map(|value| column.value(&Line { value, context: &context }));

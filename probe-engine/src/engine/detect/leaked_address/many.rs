@@ -159,12 +159,15 @@ fn many(
         counted.iter().filter_map(|leak| leak.row(ctx)).any(|(_, lease)| lease.stores.contains(path))
     };
     let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
+    let plugin_of = |leak: &&Leak| leak.row(ctx).and_then(|(row, lease)| row.plugin_of(lease));
+    let mut plugins = counted.iter().map(|leak| plugin_of(leak).map(|plugin| plugin.name.as_str()));
+    let plugin = plugins.next().flatten().filter(|own| plugins.all(|other| other == Some(*own)));
     let kind = Kind::from(LeakedAddress {
         address: lowest.address(),
         network: network.map(str::to_owned),
         inferred: counted.iter().all(|leak| leak.inferred),
         ifname: String::new(),
-        plugin: None,
+        plugin: plugin.map(str::to_owned),
         cause,
         stores: stores.filter(|store| names(&store.path)).map(StoreRef::of).collect(),
         many: Some(Many {

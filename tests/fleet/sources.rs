@@ -1,0 +1,171 @@
+//! What the sources of an export may be, what they give, and how it is told that one gives nothing.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Output,
+    thread,
+};
+
+use nix::{sys::stat::Mode, unistd::mkfifo};
+use tempfile::TempDir;
+
+use super::{
+    export, recorded, recording, refused, said, sandprobe,
+    server::{Server, USER},
+};
+
+/// The files of a folder of tables, by table and day.
+fn written(folder: &Path) -> BTreeMap<(&'static str, String), Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for table in ["events", "starts", "findings", "boots"] {
+        for day in fs::read_dir(folder.join(table)).expect("a table") {
+            let day = day.expect("a day").path();
+            let file = fs::read_dir(&day).expect("files").next().expect("a file").expect("a file").path();
+            let date = day.file_name().expect("a name").to_string_lossy().into_owned();
+            found.insert((table, date), fs::read(file).expect("a file"));
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn assert_same(one: &Path, other: &Path) {
+    let (one, other) = (written(one), written(other));
+    assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
+    for (file, bytes) in &one {
+        assert!(other[file] == *bytes, "{file:?} differs");
+    }
+}
+
+/// The output of an export that leaves something out.
+#[track_caller]
+fn incomplete(files: &[PathBuf], folder: &Path) -> (String, String) {
+    let Output { status, stdout, stderr } = export(files, folder).output().expect("it starts");
+    let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8(text).expect("text"));
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    (stdout, stderr)
+}
+
+#[test]
+fn a_recording_and_the_log_of_the_same_run_give_the_same_rows() {
+    let place = TempDir::new().expect("a folder");
+    let (events, _) = recorded();
+    let boots = said(sandprobe().args(["boot", "-o", "json", "--replay"]).arg(recording("demo.jsonl")));
+    let [log, boot, of_recording, of_log] =
+        ["events.jsonl", "boots.jsonl", "recording", "log"].map(|name| place.path().join(name));
+    fs::write(&log, events).expect("a file");
+    fs::write(&boot, boots).expect("a file");
+    said(&mut export(&[recording("demo.jsonl")], &of_recording));
+    said(&mut export(&[log, boot], &of_log));
+    assert!(written(&of_recording).len() >= 4, "{:?}", written(&of_recording).keys());
+    assert_same(&of_recording, &of_log);
+}
+
+/// As `<(zcat log.gz)` is: a second opening would begin after what the first one has read.
+#[test]
+fn a_pipe_gives_all_rows_of_a_log_and_of_a_recording() {
+    let place = TempDir::new().expect("a folder");
+    let (events, _) = recorded();
+    let log = place.path().join("events.jsonl");
+    fs::write(&log, events).expect("a file");
+    for (file, name) in [(log, "log"), (recording("demo.jsonl"), "recording")] {
+        let [pipe, of_pipe, of_file] =
+            ["pipe", "of-pipe", "of-file"].map(|what| place.path().join(format!("{name}-{what}")));
+        mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
+        let (from, to) = (file.clone(), pipe.clone());
+        let writer = thread::spawn(move || fs::write(to, fs::read(from).expect("a file")));
+        said(&mut export(&[pipe], &of_pipe));
+        writer.join().expect("it ends").expect("all is read");
+        said(&mut export(&[file], &of_file));
+        assert_same(&of_pipe, &of_file);
+    }
+}
+
+#[test]
+fn an_empty_file_and_one_whose_head_is_cut_off_do_not_stop_the_others() {
+    let place = TempDir::new().expect("a folder");
+    let (events, boot) = recorded();
+    let [empty, log, boots] = ["empty", "log", "boots"].map(|name| place.path().join(name));
+    fs::write(&empty, "").expect("a file");
+    let (_, tail) = events.split_at(100);
+    fs::write(&log, tail).expect("a file");
+    fs::write(&boots, format!("{}\n{boot}\n{}", &boot[50..], &boot[..50])).expect("a file");
+    let folder = place.path().join("tables");
+    let (stdout, stderr) = incomplete(&[empty.clone(), log, boots], &folder);
+    let count = events.lines().count() - 1;
+    assert!(
+        stdout.starts_with(&format!("1 boots, {count} events, 3 findings, 5 starts of 3 sources")),
+        "{stdout}"
+    );
+    let told: Vec<&str> = stderr.lines().collect();
+    assert!(
+        matches!(told[..], [log, boots] if log.contains("log: one line was left out: line 1: ")
+            && boots.contains("boots: 2 lines were left out, first line 1: ")),
+        "{stderr}"
+    );
+    let told = said(&mut export(&[empty], &folder));
+    assert!(told.starts_with("nothing of 1 source"), "{told}");
+}
+
+#[test]
+fn of_a_recording_that_is_cut_off_what_is_there_is_exported() {
+    let place = TempDir::new().expect("a folder");
+    let text = fs::read_to_string(recording("demo.jsonl")).expect("the recording");
+    let cut = place.path().join("cut.jsonl");
+    fs::write(&cut, &text[..text.len() - 40]).expect("a file");
+    let (stdout, stderr) = incomplete(&[cut], &place.path().join("tables"));
+    assert!(stdout.starts_with("1 boots, "), "{stdout}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
+fn what_cannot_be_exported_is_told_in_a_line() {
+    let place = TempDir::new().expect("a folder");
+    let server = Server::start(&place.path().join("requests"));
+    let folder = place.path().join("tables");
+    let demo = [recording("demo.jsonl")];
+    let export = || export(&demo, &folder);
+    let told = refused(
+        export()
+            .args(["--clickhouse", &server.url, "--clickhouse-user", USER])
+            .env("CLICKHOUSE_PASSWORD", "a secret"),
+    );
+    assert!(told.contains("cannot make the tables in http://127.0.0.1:"), "{told}");
+    assert!(told.contains("it answers 403: Code: 516") && !told.contains("a secret"), "{told}");
+    let told = refused(export().args(["--clickhouse", "http://127.0.0.1:1"]));
+    assert!(told.contains("it is not reached") && told.contains("Connection refused"), "{told}");
+    let told = refused(export().args(["--clickhouse", "http://fleet:secret@127.0.0.1:1"]));
+    assert!(told.contains("see --clickhouse-user") && !told.contains("secret"), "{told}");
+    for parameter in ["password=secret", "pass%77ord=secret", "database=fleet&USER=secret", "query=secret"] {
+        let url = format!("{}&{parameter}", server.url);
+        let told = refused(export().args(["--clickhouse", &url]));
+        assert!(told.contains("see --clickhouse-user") && !told.contains("secret"), "{told}");
+    }
+    let told = refused(export().args(["--clickhouse", "clickhouse:9000/secret"]));
+    assert!(told.contains("is no URL of ClickHouse") && !told.contains("secret"), "{told}");
+    let told = refused(sandprobe().arg("export").args(&demo));
+    assert!(told.contains("give --parquet DIR or --clickhouse URL"), "{told}");
+    let told = refused(export().args(&demo));
+    assert!(told.contains("is given twice"), "{told}");
+    let other = place.path().join("other");
+    fs::write(&other, "{\"level\":\"info\"}\n").expect("a file");
+    let told = refused(export().arg(&other));
+    assert!(told.contains("its first lines are none of a recording"), "{told}");
+    // Nothing was written for any of these.
+    assert!(!folder.exists());
+
+    // A line that is none is left out and told, and the rest is exported.
+    let (mut events, _) = recorded();
+    events.push_str("{\"schema\":1,");
+    let cut = place.path().join("cut.jsonl");
+    fs::write(&cut, &events).expect("a file");
+    let (stdout, told) = incomplete(&[cut], &folder);
+    assert!(
+        told.contains("one line was left out: line ") && told.contains("it is no line of sandprobe's JSON"),
+        "{told}"
+    );
+    let count = events.lines().count() - 1;
+    assert!(stdout.starts_with(&format!("{count} events, 3 findings, 5 starts of 1 source")), "{stdout}");
+}
