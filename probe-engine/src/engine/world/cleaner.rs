@@ -204,13 +204,14 @@ impl World {
     /// A plugin has set up a sandbox's network, so that the start is to name its version. It may be replaced while the node
     /// runs, so its version is asked for again now and then.
     pub(super) fn ask_plugin_version(&mut self, at: Timestamp, path: &str) {
-        let asked = &mut self.records.plugins_asked;
+        // Records that were touched have all leaks judged again.
+        let asked = &self.records.plugins_asked;
         let is_due = match asked.get(path) {
             Some(last) => at.since(*last) >= PLUGIN_AGAIN,
             None => asked.len() < PROGRAMS,
         };
         if is_due && path.starts_with('/') {
-            asked.insert(path.to_owned(), at);
+            self.records.plugins_asked.insert(path.to_owned(), at);
             self.ask(Question::Program { path: path.to_owned() });
         }
     }
