@@ -20,7 +20,8 @@ fn parts(reference: &str) -> (&str, String, &str) {
     };
     let is_registry = |part: &str| part.contains(['.', ':']) || part == "localhost";
     let (registry, path) = match name.split_once('/') {
-        Some(("index.docker.io", path)) => (HUB, path),
+        // Docker's own name for it.
+        Some((registry, path)) if registry.strip_prefix("index.") == Some(HUB) => (HUB, path),
         Some((registry, path)) if is_registry(registry) => (registry, path),
         Some(_) | None => (HUB, name),
     };
@@ -31,7 +32,7 @@ fn parts(reference: &str) -> (&str, String, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::is_same;
+    use super::{HUB, is_same};
 
     #[test]
     fn an_image_has_many_names() {
@@ -42,8 +43,6 @@ mod tests {
             ("registry.k8s.io/pause:3.9", "registry.k8s.io/pause:3.9@sha256:ab", false),
             ("registry.k8s.io/pause@sha256:ab", "registry.k8s.io/pause:3.9@sha256:ab", true),
             ("docker.io/busybox:1", "docker.io/library/busybox:1", true),
-            ("index.docker.io/busybox", "busybox", true),
-            ("index.docker.io/grafana/grafana", "grafana/grafana", true),
             ("quay.io/busybox", "quay.io/library/busybox", false),
             ("localhost:5000/a", "localhost:5000/a:latest", true),
             ("localhost/a", "docker.io/localhost/a", false),
@@ -51,6 +50,9 @@ mod tests {
             ("", "busybox", false),
         ] {
             assert_eq!(is_same(one, other), same, "{one} {other}");
+        }
+        for name in ["busybox", "grafana/grafana"] {
+            assert!(is_same(&format!("index.{HUB}/{name}"), name), "{name}");
         }
     }
 }
