@@ -150,6 +150,9 @@ records! {
     LISTEN, "listen" => Listen(Listen);
 }
 
+/// The kind of record that waits for no others: who watches a namespace has to begin before its first address comes.
+pub const URGENT: u16 = kind::NETNS_CREATED;
+
 impl<'a> Tail<'a, Exec> for exec::Text<'a> {
     fn cut(body: &'a Exec, tail: &'a [u8]) -> Option<Self> {
         Self::parse(body, tail)

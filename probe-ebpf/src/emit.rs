@@ -3,13 +3,13 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    bindings::BPF_ANY,
+    bindings::{BPF_ANY, BPF_RB_FORCE_WAKEUP},
     helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_boot_ns, bpf_ringbuf_output},
     macros::map,
     maps::{LruHashMap, PerCpuArray, RingBuf},
 };
 use probe_common::{
-    event::Header,
+    event::{self, Header},
     table,
     tally::{Ring, Tally},
 };
@@ -169,10 +169,12 @@ pub(crate) fn header<T>(kind: u16, flags: u16) -> Header {
 /// Sends a record of fixed size.
 #[inline(always)]
 pub(crate) fn fixed<T: IntoBytes + 'static>(ring: Ring, kind: u16, record: T) {
+    // The kernel wakes only a reader that has read and given back all before.
+    let wakes = kind == event::URGENT && matches!(ring, Ring::Lifecycle);
     let sent = match map_of(ring).reserve::<T>(0) {
         Some(mut entry) => {
             entry.write(record);
-            entry.submit(0);
+            entry.submit(if wakes { u64::from(BPF_RB_FORCE_WAKEUP) } else { 0 });
             true
         }
         None => false,
