@@ -30,6 +30,8 @@ pub(crate) mod log_file;
 #[cfg(feature = "live")]
 pub(crate) mod loop_queue;
 #[cfg(feature = "live")]
+pub(crate) mod loopback;
+#[cfg(feature = "live")]
 pub mod metrics;
 #[cfg(feature = "live")]
 pub mod otlp;
@@ -40,6 +42,8 @@ pub mod perfetto;
 pub(crate) mod phase;
 pub(crate) mod rate;
 pub(crate) mod recovery;
+#[cfg(feature = "live")]
+pub(crate) mod retry_after;
 pub(crate) mod select;
 #[cfg(feature = "live")]
 pub mod serve;

@@ -1,10 +1,11 @@
 //! Where a receiver is, and how it is spoken to.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use http::{Uri, uri::Scheme};
 
 use super::signal::Signal;
+use crate::sink::loopback::is_loopback;
 
 /// The port of gRPC by convention.
 const GRPC_PORT: u16 = 4317;
@@ -152,8 +153,7 @@ impl Target {
     /// Whether it is on this machine, by its address.
     #[must_use]
     pub(crate) fn is_local(&self) -> bool {
-        let host = self.host();
-        host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+        is_loopback(self.host())
     }
 
     /// `HOST:PORT`

@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
+use http::uri::Scheme;
 use kube::{
     Client, Config,
     config::{InClusterError, KubeConfigOptions, Kubeconfig},
@@ -17,8 +18,9 @@ use crate::{
     confine::{Confinement, Remote, role::Role},
     given,
     sink::{
-        kubernetes::{CONDITION, Exporter, KubernetesStats, Settings, TokenFile, check_token},
+        kubernetes::{CONDITION, KubernetesStats, Reporter, Settings, TokenFile, check_token},
         loop_queue,
+        loopback::is_loopback,
         verdict::Judge,
     },
 };
@@ -76,6 +78,7 @@ impl KubernetesArgs {
                 None => Config::incluster().map_err(|why| no_pod(&why))?,
             };
             let token_file = check_token(&mut config.auth_info).context("cannot ask the API server")?;
+            keep_secret(&config)?;
             Client::try_from(config.clone()).context("cannot connect to the API server")?;
             anyhow::Ok((config, token_file))
         })?;
@@ -98,6 +101,20 @@ fn no_pod(why: &InClusterError) -> anyhow::Error {
         why => format!("the pod's service account cannot be used: {why}"),
     };
     anyhow!("cannot reach the API server: {why}; give --kubeconfig FILE, or leave --kubernetes-… out")
+}
+
+/// Refuses to send a token or a password over the network without TLS. kubectl leaves them out there, without which this agent would
+/// be nobody.
+fn keep_secret(Config { cluster_url, auth_info, .. }: &Config) -> anyhow::Result<()> {
+    let is_encrypted = cluster_url.scheme() == Some(&Scheme::HTTPS);
+    let has_secret = auth_info.token.is_some() || auth_info.password.is_some();
+    if has_secret && !is_encrypted && !cluster_url.host().is_some_and(is_loopback) {
+        bail!(
+            "cannot ask the API server: {cluster_url} is not encrypted, and the token or password would be readable on the \
+             network: give the https:// address of the API server in the kubeconfig"
+        );
+    }
+    Ok(())
 }
 
 async fn outside(file: &Path) -> anyhow::Result<Config> {
@@ -171,17 +188,41 @@ impl Target {
         judge: Arc<Judge>,
         stats: Arc<KubernetesStats>,
         confinement: &Confinement,
-    ) -> anyhow::Result<Exporter> {
+    ) -> anyhow::Result<Reporter> {
         let Self { config, token_file, events, condition } = self;
         let settings = Settings { config, token_file, node, events, condition };
-        let start = || Exporter::start(settings, client, judge, stats);
+        let start = || Reporter::start(settings, client, judge, stats);
         confinement.start(Role::Kubernetes, start)?.context("cannot start a thread")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_name;
+    use kube::{Config, config::AuthInfo};
+
+    use super::{is_name, keep_secret};
+
+    #[test]
+    fn a_secret_is_not_sent_where_others_can_read_it() {
+        let token = || AuthInfo { token: Some("abc".into()), ..AuthInfo::default() };
+        let password = || AuthInfo { password: Some("abc".into()), ..AuthInfo::default() };
+        for (url, auth_info, is_fine) in [
+            ("https://api.example:6443", token(), true),
+            ("http://127.0.0.1:8001", token(), true),
+            ("http://[::1]:8001", password(), true),
+            ("http://localhost", token(), true),
+            ("http://api.example:8080", AuthInfo::default(), true),
+            ("http://api.example:8080", token(), false),
+            ("http://10.0.0.1", password(), false),
+        ] {
+            let mut config = Config::new(url.parse().expect("a URL"));
+            config.auth_info = auth_info;
+            let kept = keep_secret(&config).map_err(|why| why.to_string());
+            assert_eq!(kept.is_ok(), is_fine, "{url}: {kept:?}");
+            let told = kept.err().unwrap_or_default();
+            assert!(!told.contains("abc") && (is_fine || told.contains(url)), "{told}");
+        }
+    }
 
     #[test]
     fn a_node_has_a_name_as_other_objects() {
