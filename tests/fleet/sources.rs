@@ -3,6 +3,8 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::Output,
     thread,
@@ -109,6 +111,30 @@ fn an_empty_file_and_one_whose_head_is_cut_off_do_not_stop_the_others() {
     assert!(told.starts_with("nothing of 1 source"), "{told}");
 }
 
+/// The files of one would silently replace those of the other.
+#[test]
+fn logs_that_begin_alike_lose_nothing() {
+    let place = TempDir::new().expect("a folder");
+    let (events, _) = recorded();
+    let [log, copy, tables, one, other] =
+        ["log", "copy", "tables", "one", "other"].map(|name| place.path().join(name));
+    fs::write(&log, &events).expect("a file");
+    let begin = events.lines().next().expect("an event");
+    fs::write(&copy, format!("{begin}\n")).expect("a file");
+    let told = refused(&mut export(&[log, copy], &tables));
+    assert!(told.contains("copy begin with the same line") && !tables.exists(), "{told}");
+    // What is no event, as what a shell has put before them, tells no logs apart.
+    let half = events.lines().count() / 2;
+    let lines = |lines: Vec<&str>| format!("sandprobe watch -o json\n{}\n", lines.join("\n"));
+    fs::write(&one, lines(events.lines().take(half).collect())).expect("a file");
+    fs::write(&other, lines(events.lines().skip(half).collect())).expect("a file");
+    let (stdout, _) = incomplete(&[one, other], &tables);
+    let days = fs::read_dir(tables.join("events")).expect("days").map(|day| day.expect("a day").path());
+    let files = days.flat_map(|day| fs::read_dir(day).expect("files")).count();
+    // One of each log, and the one without rows.
+    assert_eq!(files, 3, "{stdout}");
+}
+
 #[test]
 fn of_a_recording_that_is_cut_off_what_is_there_is_exported() {
     let place = TempDir::new().expect("a folder");
@@ -118,6 +144,55 @@ fn of_a_recording_that_is_cut_off_what_is_there_is_exported() {
     let (stdout, stderr) = incomplete(&[cut], &place.path().join("tables"));
     assert!(stdout.starts_with("1 boots, "), "{stdout}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+/// The URL of a server that answers everything so, and closes the connection.
+fn answering(answer: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    // It ends with the test.
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut line = String::new();
+            let mut reader = BufReader::new(&stream);
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                line.clear();
+            }
+            stream.write_all(answer.as_bytes()).expect("it listens");
+        }
+    });
+    url
+}
+
+/// Another server, or one that does not end its answer, has taken no rows.
+#[test]
+fn what_is_no_clickhouse_has_taken_nothing() {
+    let place = TempDir::new().expect("a folder");
+    let answer = |status: &str, body: &str| {
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let long = format!("Code: 60. DB::Exception: \u{1b}[31m{}\n", "x".repeat(2000));
+    let cut = answer("200 OK", "").replace("Length: 0", "Length: 9");
+    for (answer, wanted) in [
+        (
+            answer("200 OK", "\n<html>sign in</html>\n"),
+            "it answers \"<html>sign in</html>\", so it is no ClickHouse",
+        ),
+        (answer("301 Moved Permanently", ""), "it answers 301 Moved Permanently"),
+        (
+            answer("500 Internal Server Error", &long),
+            "it answers 500: Code: 60. DB::Exception: \\u{1b}[31mxxx",
+        ),
+        (cut, "its answer cannot be read: "),
+        ("SSH-2.0-OpenSSH_9.2\r\n".to_owned(), "it does not answer in HTTP: "),
+        (String::new(), "it does not answer in HTTP: "),
+    ] {
+        let url = answering(answer);
+        let log = [recording("demo.jsonl")];
+        let told = refused(export(&log, place.path()).args(["--clickhouse", &url]));
+        let begin = format!("sandprobe: cannot make the tables in {url}: {wanted}");
+        assert!(told.starts_with(&begin) && told.len() < 700, "{told}");
+    }
 }
 
 #[test]
@@ -153,6 +228,11 @@ fn what_cannot_be_exported_is_told_in_a_line() {
     fs::write(&other, "{\"level\":\"info\"}\n").expect("a file");
     let told = refused(export().arg(&other));
     assert!(told.contains("its first lines are none of a recording"), "{told}");
+    for magic in [&b"\x1f\x8b\x08"[..], b"\x28\xb5\x2f\xfd"] {
+        fs::write(&other, magic).expect("a file");
+        let told = refused(export().arg(&other));
+        assert!(told.contains("other is compressed: give it as <(zcat FILE)"), "{told}");
+    }
     // Nothing was written for any of these.
     assert!(!folder.exists());
 

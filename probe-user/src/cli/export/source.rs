@@ -32,9 +32,13 @@ const HEAD: usize = 64;
 /// How a recording begins.
 const RECORDING: &[u8] = br#"{"sandprobe_recording":"#;
 
+/// How files of gzip and of zstd begin.
+const PACKED: [&[u8]; 2] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"];
+
 /// A source whose kind is known.
 pub(super) struct Source {
-    /// The name of its files: that of its first line, so that a log that has grown replaces what it was exported to before.
+    /// The name of its files: that of its first lines, up to the one that tells its kind, so that a log that has grown replaces what
+    /// it was exported to before.
     name: String,
     from: From,
 }
@@ -95,8 +99,8 @@ impl Source {
         };
         let mut head = Vec::new();
         let kind = kind(&mut reader, &mut head).with_context(|| format!("cannot read {}", file.display()))?;
-        let first = head.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-        let name = format!("{:016x}", fnv(first));
+        let name = format!("{:016x}", fnv(&head));
+        let is_packed = PACKED.iter().any(|magic| head.starts_with(magic));
         let reader: Box<dyn BufRead> = Box::new(Cursor::new(head).chain(reader));
         let from = match kind {
             Some(Kind::Recording) => {
@@ -110,6 +114,12 @@ impl Source {
                 learn(contexts, &lines);
                 From::Read { said: file.display().to_string(), lines, left_out }
             }
+            None if is_packed => {
+                return Err(anyhow!(
+                    "{} is compressed: give it as <(zcat FILE) or <(zstdcat FILE)",
+                    file.display()
+                ));
+            }
             None => {
                 return Err(anyhow!(
                     "{}: its first lines are none of a recording, of events or of boots: give what sandprobe record, \
@@ -119,6 +129,12 @@ impl Source {
             }
         };
         Ok(Self { name, from })
+    }
+
+    /// The name of its files, if it gives any.
+    pub(super) fn name(&self) -> Option<&str> {
+        let is_empty = matches!(&self.from, From::Read { lines, .. } if lines.is_empty());
+        (!is_empty).then_some(&self.name)
     }
 
     /// What the running agent has: its latest events, starts, findings, and the boots of its history.
