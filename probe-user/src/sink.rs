@@ -30,8 +30,6 @@ pub(crate) mod log_file;
 #[cfg(feature = "live")]
 pub(crate) mod loop_queue;
 #[cfg(feature = "live")]
-pub(crate) mod loopback;
-#[cfg(feature = "live")]
 pub mod metrics;
 #[cfg(feature = "live")]
 pub mod otlp;
@@ -53,6 +51,8 @@ pub(crate) mod state_writes;
 pub(crate) mod stream;
 pub(crate) mod summary;
 pub mod text;
+#[cfg(feature = "live")]
+pub(crate) mod url;
 #[cfg(feature = "live")]
 pub(crate) mod verdict;
 pub(crate) mod wall_clock;

@@ -220,6 +220,13 @@ fn what_cannot_be_exported_is_told_in_a_line() {
     }
     let told = refused(export().args(["--clickhouse", "clickhouse:9000/secret"]));
     assert!(told.contains("is no URL of ClickHouse") && !told.contains("secret"), "{told}");
+    let told = refused(export().args(["--clickhouse", "http://127.0.0.1:81230"]));
+    assert!(told.contains("is no URL of ClickHouse"), "{told}");
+    for (file, why) in [("/dev/zero", "characters that no header has"), ("/dev/null", "is empty")] {
+        let flags = ["--clickhouse", &server.url, "--clickhouse-password-file", file];
+        let told = refused(export().args(flags));
+        assert!(told.contains("the password") && told.contains(why), "{told}");
+    }
     let told = refused(sandprobe().arg("export").args(&demo));
     assert!(told.contains("give --parquet DIR or --clickhouse URL"), "{told}");
     let told = refused(export().args(&demo));

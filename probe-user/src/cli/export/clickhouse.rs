@@ -1,8 +1,11 @@
 //! Loads files into ClickHouse by its HTTP interface.
 
-use std::{env, error::Error as _, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    env, error::Error as _, ffi::OsString, fs::File as OpenFile, io::Read as _, path::PathBuf, sync::Arc,
+    time::Duration,
+};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use form_urlencoded::Serializer;
@@ -23,7 +26,7 @@ use crate::{
         authorities::authorities,
         escape::brief,
         fleet::{File, clickhouse},
-        loopback::is_loopback,
+        url::{is_loopback, port},
     },
 };
 
@@ -78,6 +81,7 @@ fn server(text: &str) -> anyhow::Result<Uri> {
     let uri = text.parse::<Uri>().ok().filter(|uri| {
         uri.scheme().is_some_and(|it| [Scheme::HTTP, Scheme::HTTPS].contains(it))
             && uri.host().is_some_and(|host| !host.is_empty())
+            && uri.authority().is_some_and(|authority| port(authority, 443).is_some())
     });
     uri.context("this is no URL of ClickHouse, as http://127.0.0.1:8123 or https://db.example:8443")
 }
@@ -139,11 +143,15 @@ impl ClickHouseArgs {
         }
         let password = match &self.clickhouse_password_file {
             Some(path) => {
-                let bytes = given::read(path);
-                let bytes =
-                    bytes.with_context(|| format!("cannot read the password in {}", path.display()))?;
+                // It may be a pipe, as <(pass show clickhouse).
+                let mut bytes = Vec::new();
+                let read =
+                    OpenFile::open(path).and_then(|it| it.take(given::LONGEST).read_to_end(&mut bytes));
+                read.with_context(|| format!("cannot read the password in {}", path.display()))?;
                 let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-                Some(first.strip_suffix(b"\r").unwrap_or(first).to_owned())
+                let first = first.strip_suffix(b"\r").unwrap_or(first);
+                ensure!(!first.is_empty(), "the password in {} is empty", path.display());
+                Some(first.to_owned())
             }
             None => env::var_os(PASSWORD).map(OsString::into_encoded_bytes),
         };

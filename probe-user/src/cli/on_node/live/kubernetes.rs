@@ -20,7 +20,7 @@ use crate::{
     sink::{
         kubernetes::{CONDITION, KubernetesStats, Reporter, Settings, TokenFile, check_token},
         loop_queue,
-        loopback::is_loopback,
+        url::{self, is_loopback},
         verdict::Judge,
     },
 };
@@ -49,6 +49,7 @@ pub(super) struct KubernetesArgs {
 /// What goes to the API server, and where that is.
 pub(super) struct Target {
     config: Config,
+    port: u16,
     token_file: Option<TokenFile>,
     events: bool,
     condition: bool,
@@ -82,7 +83,8 @@ impl KubernetesArgs {
             Client::try_from(config.clone()).context("cannot connect to the API server")?;
             anyhow::Ok((config, token_file))
         })?;
-        Ok(Some(Target { config, token_file, events, condition }))
+        let port = port(&config)?;
+        Ok(Some(Target { config, port, token_file, events, condition }))
     }
 }
 
@@ -101,6 +103,13 @@ fn no_pod(why: &InClusterError) -> anyhow::Error {
         why => format!("the pod's service account cannot be used: {why}"),
     };
     anyhow!("cannot reach the API server: {why}; give --kubeconfig FILE, or leave --kubernetes-… out")
+}
+
+/// The port of the API server.
+fn port(Config { cluster_url, .. }: &Config) -> anyhow::Result<u16> {
+    let usual = if cluster_url.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
+    let port = cluster_url.authority().and_then(|authority| url::port(authority, usual));
+    port.with_context(|| format!("cannot ask the API server: {cluster_url} has no port that there could be"))
 }
 
 /// Refuses to send a token or a password over the network without TLS. kubectl leaves them out there, without which this agent would
@@ -161,8 +170,7 @@ fn authority(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
 impl Target {
     /// What the thread needs that asks the API server.
     pub(super) fn remote(&self) -> Remote {
-        let Config { cluster_url, auth_info, root_cert, root_cert_file, .. } = &self.config;
-        let default = if cluster_url.scheme_str() == Some("http") { 80 } else { 443 };
+        let Config { auth_info, root_cert, root_cert_file, .. } = &self.config;
         let named = [&auth_info.client_certificate, &auth_info.client_key];
         let token = self.token_file.as_ref().map(TokenFile::path);
         let files = named.into_iter().flatten().map(Path::new).chain(token).chain(root_cert_file.as_deref());
@@ -170,7 +178,7 @@ impl Target {
         let has_authority = root_cert.is_some() || root_cert_file.is_some();
         let of_system = SYSTEM.iter().filter(|_| !has_authority).map(Path::new);
         let dirs = own.chain(of_system).map(Path::to_owned).collect();
-        Remote { port: cluster_url.port_u16().unwrap_or(default), dirs }
+        Remote { port: self.port, dirs }
     }
 
     /// The line that says what goes where.
@@ -189,7 +197,7 @@ impl Target {
         stats: Arc<KubernetesStats>,
         confinement: &Confinement,
     ) -> anyhow::Result<Reporter> {
-        let Self { config, token_file, events, condition } = self;
+        let Self { config, port: _, token_file, events, condition } = self;
         let settings = Settings { config, token_file, node, events, condition };
         let start = || Reporter::start(settings, client, judge, stats);
         confinement.start(Role::Kubernetes, start)?.context("cannot start a thread")
@@ -200,7 +208,19 @@ impl Target {
 mod tests {
     use kube::{Config, config::AuthInfo};
 
-    use super::{is_name, keep_secret};
+    use super::{is_name, keep_secret, port};
+
+    #[test]
+    fn the_port_is_the_named_one_or_the_scheme_s() {
+        for (url, wanted) in [
+            ("https://a", Some(443)),
+            ("http://a", Some(80)),
+            ("https://a:6443", Some(6443)),
+            ("https://a:65536", None),
+        ] {
+            assert_eq!(port(&Config::new(url.parse().expect("a URL"))).ok(), wanted, "{url}");
+        }
+    }
 
     #[test]
     fn a_secret_is_not_sent_where_others_can_read_it() {
