@@ -1,30 +1,39 @@
-//! Reads the files that the user names for settings and secrets.
+//! Reads whole files: those that the user names for settings and secrets, and those that sandprobe keeps.
 //!
 //! **Invariant:** whatever is at the path, reading it ends soon and takes little memory.
 
 use std::{
-    fs::OpenOptions,
+    fs::File,
     io::{self, Read as _},
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
-/// The longest file that is read, bytes. All certificate authorities of a system take less.
+/// The longest file of the user's that is read, bytes. All certificate authorities of a system take less.
 pub(crate) const LONGEST: u64 = 1 << 20;
 
-/// Reads the whole file, which must be a plain one. A symbolic link to one is fine: the files of a Secret are such links.
+/// Reads a file of the user's.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_bounded(path, LONGEST)
+}
+
+/// Reads the whole file, which must be a plain one of at most so many bytes. A symbolic link to one is fine: the files of a Secret
+/// are such links.
+pub(crate) fn read_bounded(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     // Opening a fifo would wait until somebody writes to it.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    if !file.metadata()?.is_file() {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
         return Err(io::Error::other("it is no plain file"));
     }
-    let mut bytes = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
+    let too_long = || io::Error::other(format!("it is longer than {longest} bytes"));
+    if about.len() > longest {
+        return Err(too_long());
     }
-    Ok(bytes)
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    file.take(longest + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > longest { Err(too_long()) } else { Ok(bytes) }
 }
 
 /// The same as text.

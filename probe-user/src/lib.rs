@@ -13,7 +13,6 @@ pub use probe_engine::{engine, model, recording, words};
 pub mod source;
 
 mod duration;
-#[cfg(feature = "live")]
 mod given;
 #[cfg(feature = "live")]
 mod grpc;

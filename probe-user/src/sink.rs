@@ -40,6 +40,8 @@ pub mod perfetto;
 pub(crate) mod phase;
 pub(crate) mod rate;
 pub(crate) mod recovery;
+#[cfg(feature = "live")]
+pub(crate) mod retry_after;
 pub(crate) mod select;
 #[cfg(feature = "live")]
 pub mod serve;
@@ -49,6 +51,8 @@ pub(crate) mod state_writes;
 pub(crate) mod stream;
 pub(crate) mod summary;
 pub mod text;
+#[cfg(feature = "live")]
+pub(crate) mod url;
 #[cfg(feature = "live")]
 pub(crate) mod verdict;
 pub(crate) mod wall_clock;

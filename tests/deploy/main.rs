@@ -1,6 +1,7 @@
 //! The deployed objects as helm and kustomize render them: the type of each object, and its promised properties; and what
 //! GitHub reads of this repository.
 
+mod admission;
 mod chart;
 mod object;
 mod operator;

@@ -3,6 +3,8 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::Output,
     thread,
@@ -109,6 +111,52 @@ fn an_empty_file_and_one_whose_head_is_cut_off_do_not_stop_the_others() {
     assert!(told.starts_with("nothing of 1 source"), "{told}");
 }
 
+/// The files of one would silently replace those of the other.
+#[test]
+fn logs_that_begin_alike_lose_nothing() {
+    let place = TempDir::new().expect("a folder");
+    let (events, _) = recorded();
+    let [log, copy, tables, one, other] =
+        ["log", "copy", "tables", "one", "other"].map(|name| place.path().join(name));
+    fs::write(&log, &events).expect("a file");
+    let begin = events.lines().next().expect("an event");
+    fs::write(&copy, format!("{begin}\n")).expect("a file");
+    let told = refused(&mut export(&[log, copy], &tables));
+    assert!(told.contains("copy begin with the same line") && !tables.exists(), "{told}");
+    // What is no event, as what a shell has put before them, tells no logs apart.
+    let half = events.lines().count() / 2;
+    let lines = |lines: Vec<&str>| format!("sandprobe watch -o json\n{}\n", lines.join("\n"));
+    fs::write(&one, lines(events.lines().take(half).collect())).expect("a file");
+    fs::write(&other, lines(events.lines().skip(half).collect())).expect("a file");
+    let (stdout, _) = incomplete(&[one, other], &tables);
+    let days = fs::read_dir(tables.join("events")).expect("days").map(|day| day.expect("a day").path());
+    let files = days.flat_map(|day| fs::read_dir(day).expect("files")).count();
+    // One of each log, and the one without rows.
+    assert_eq!(files, 3, "{stdout}");
+}
+
+/// Files are told apart at first, and read later.
+#[test]
+fn a_log_that_is_rotated_meanwhile_is_not_taken_for_the_new_one() {
+    let place = TempDir::new().expect("a folder");
+    let (events, boot) = recorded();
+    let [log, rotated, pipe, tables] = ["log", "log.1", "pipe", "tables"].map(|name| place.path().join(name));
+    fs::write(&log, &events).expect("a file");
+    mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
+    let files = [log.clone(), pipe.clone()];
+    let writer = thread::spawn(move || {
+        // It opens once the export opens it too, which has looked at the log by then.
+        let mut pipe = fs::File::options().write(true).open(pipe).expect("the pipe");
+        fs::rename(&log, rotated).expect("renamed");
+        fs::write(&log, events.lines().last().expect("an event")).expect("a file");
+        writeln!(pipe, "{boot}").expect("it is read");
+    });
+    let (stdout, stderr) = incomplete(&files, &tables);
+    writer.join().expect("it ends");
+    assert!(stdout.starts_with("1 boots of 2 sources"), "{stdout}");
+    assert!(stderr.contains("log: another file has its name now") && stderr.lines().count() == 1, "{stderr}");
+}
+
 #[test]
 fn of_a_recording_that_is_cut_off_what_is_there_is_exported() {
     let place = TempDir::new().expect("a folder");
@@ -118,6 +166,55 @@ fn of_a_recording_that_is_cut_off_what_is_there_is_exported() {
     let (stdout, stderr) = incomplete(&[cut], &place.path().join("tables"));
     assert!(stdout.starts_with("1 boots, "), "{stdout}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+/// The URL of a server that answers everything so, and closes the connection.
+fn answering(answer: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    // It ends with the test.
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut line = String::new();
+            let mut reader = BufReader::new(&stream);
+            while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                line.clear();
+            }
+            stream.write_all(answer.as_bytes()).expect("it listens");
+        }
+    });
+    url
+}
+
+/// Another server, or one that does not end its answer, has taken no rows.
+#[test]
+fn what_is_no_clickhouse_has_taken_nothing() {
+    let place = TempDir::new().expect("a folder");
+    let answer = |status: &str, body: &str| {
+        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let long = format!("Code: 60. DB::Exception: \u{1b}[31m{}\n", "x".repeat(2000));
+    let cut = answer("200 OK", "").replace("Length: 0", "Length: 9");
+    for (answer, wanted) in [
+        (
+            answer("200 OK", "\n<html>sign in</html>\n"),
+            "it answers \"<html>sign in</html>\", so it is no ClickHouse",
+        ),
+        (answer("301 Moved Permanently", ""), "it answers 301 Moved Permanently"),
+        (
+            answer("500 Internal Server Error", &long),
+            "it answers 500: Code: 60. DB::Exception: \\u{1b}[31mxxx",
+        ),
+        (cut, "its answer cannot be read: "),
+        ("SSH-2.0-OpenSSH_9.2\r\n".to_owned(), "it does not answer in HTTP: "),
+        (String::new(), "it does not answer in HTTP: "),
+    ] {
+        let url = answering(answer);
+        let log = [recording("demo.jsonl")];
+        let told = refused(export(&log, place.path()).args(["--clickhouse", &url]));
+        let begin = format!("sandprobe: cannot make the tables in {url}: {wanted}");
+        assert!(told.starts_with(&begin) && told.len() < 700, "{told}");
+    }
 }
 
 #[test]
@@ -145,6 +242,13 @@ fn what_cannot_be_exported_is_told_in_a_line() {
     }
     let told = refused(export().args(["--clickhouse", "clickhouse:9000/secret"]));
     assert!(told.contains("is no URL of ClickHouse") && !told.contains("secret"), "{told}");
+    let told = refused(export().args(["--clickhouse", "http://127.0.0.1:81230"]));
+    assert!(told.contains("is no URL of ClickHouse"), "{told}");
+    for (file, why) in [("/dev/zero", "characters that no header has"), ("/dev/null", "is empty")] {
+        let flags = ["--clickhouse", &server.url, "--clickhouse-password-file", file];
+        let told = refused(export().args(flags));
+        assert!(told.contains("the password") && told.contains(why), "{told}");
+    }
     let told = refused(sandprobe().arg("export").args(&demo));
     assert!(told.contains("give --parquet DIR or --clickhouse URL"), "{told}");
     let told = refused(export().args(&demo));
@@ -153,6 +257,11 @@ fn what_cannot_be_exported_is_told_in_a_line() {
     fs::write(&other, "{\"level\":\"info\"}\n").expect("a file");
     let told = refused(export().arg(&other));
     assert!(told.contains("its first lines are none of a recording"), "{told}");
+    for magic in [&b"\x1f\x8b\x08"[..], b"\x28\xb5\x2f\xfd"] {
+        fs::write(&other, magic).expect("a file");
+        let told = refused(export().arg(&other));
+        assert!(told.contains("other is compressed: give it as <(zcat FILE)"), "{told}");
+    }
     // Nothing was written for any of these.
     assert!(!folder.exists());
 

@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::UNIX_EPOCH;
 use std::{env, iter};
 
 #[derive(clap::Args)]
@@ -51,16 +52,30 @@ impl Release {
     pub(crate) fn find(origin: Origin) -> Result<Self> {
         let git = |format: &str| {
             let mut git = Command::new("git");
-            workspace::output(git.args(["log", "-1", format]).current_dir(workspace::root())).ok()
+            workspace::output(git.args(["log", "-1", format]).current_dir(workspace::root()))
         };
-        let made = match env::var("SOURCE_DATE_EPOCH") {
-            Ok(text) => text,
-            Err(_) => git("--format=%ct").unwrap_or_else(|| "0".to_owned()),
-        };
-        let made = made.parse().with_context(|| format!("SOURCE_DATE_EPOCH is no number: {made}"))?;
+        let epoch = env::var("SOURCE_DATE_EPOCH").ok();
+        let made = made(epoch.as_deref(), || git("--format=%ct"), &workspace::root().join("CHANGELOG.md"))?;
         // xtask has the version of the workspace.
         let revision = git("--format=%H").unwrap_or_default();
         Ok(Self { version: env!("CARGO_PKG_VERSION"), made, revision, origin })
+    }
+}
+
+/// The time of a release, in seconds since the epoch: the one that is told, else that of the commit. Where git tells none, as in an
+/// archive of the sources or a checkout of another user's, it is that of the changelog's file, which in an archive is the commit's.
+fn made(told: Option<&str>, commit: impl FnOnce() -> Result<String>, changelog: &Path) -> Result<u64> {
+    if let Some(told) = told {
+        return told.parse().with_context(|| format!("SOURCE_DATE_EPOCH is no number: {told}"));
+    }
+    match commit() {
+        Ok(time) => time.parse().with_context(|| format!("git tells no time of the commit, but {time:?}")),
+        Err(why) => {
+            let changed = fs::metadata(changelog).and_then(|about| about.modified());
+            let changed = changed.with_context(|| format!("cannot read {}", changelog.display()))?;
+            println!("dist: all is dated as CHANGELOG.md is, for want of SOURCE_DATE_EPOCH and git: {why:#}");
+            Ok(changed.duration_since(UNIX_EPOCH).context("CHANGELOG.md is of before 1970")?.as_secs())
+        }
     }
 }
 
@@ -205,7 +220,26 @@ fn files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 
 #[cfg(test)]
 mod tests {
-    use super::date;
+    use super::{date, made};
+    use anyhow::anyhow;
+    use std::fs::{self, File};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn a_release_is_dated_without_git_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let changelog = folder.path().join("CHANGELOG.md");
+        fs::write(&changelog, "").unwrap();
+        let changed = UNIX_EPOCH + Duration::from_secs(951_782_400);
+        File::options().write(true).open(&changelog).unwrap().set_modified(changed).unwrap();
+        let made = |told, commit: Option<&str>| {
+            made(told, || commit.map(str::to_owned).ok_or_else(|| anyhow!("there is no git")), &changelog)
+        };
+        assert_eq!(made(Some("7"), Some("8")).unwrap(), 7);
+        assert_eq!(made(None, Some("8")).unwrap(), 8);
+        assert_eq!(made(None, None).unwrap(), 951_782_400);
+        assert!(made(Some("today"), None).is_err() && made(None, Some("")).is_err());
+    }
 
     #[test]
     fn dates_of_all_kinds_of_years() {

@@ -5,7 +5,7 @@ use crate::{
     model::time::Timestamp,
     session::Session,
     sink::{
-        kubernetes::Exporter,
+        kubernetes::Reporter,
         loop_queue::{AgentView, Queue},
         metrics::Metrics,
         serve::Server,
@@ -20,7 +20,7 @@ pub(crate) struct Served(Option<Running>);
 struct Running {
     server: Server,
     /// Tells the cluster, if it is to be told.
-    exporter: Option<Exporter>,
+    reporter: Option<Reporter>,
     requests: Queue,
     figures: StatsCollector,
     metrics: Metrics,
@@ -29,13 +29,13 @@ struct Running {
 impl Served {
     #[must_use]
     pub(crate) fn by(server: Server, requests: Queue, figures: StatsCollector, metrics: Metrics) -> Self {
-        Self(Some(Running { server, exporter: None, requests, figures, metrics }))
+        Self(Some(Running { server, reporter: None, requests, figures, metrics }))
     }
 
     /// The thread that tells the cluster ends with the server, whose questions are answered as long.
-    pub(crate) fn ends(&mut self, exporter: Exporter) {
+    pub(crate) fn ends(&mut self, reporter: Reporter) {
         if let Some(running) = &mut self.0 {
-            running.exporter = Some(exporter);
+            running.reporter = Some(reporter);
         }
     }
 
@@ -65,11 +65,11 @@ impl Served {
     }
 
     pub(super) async fn finish(self) {
-        let Some(Running { server, exporter, requests, .. }) = self.0 else { return };
+        let Some(Running { server, reporter, requests, .. }) = self.0 else { return };
         // From here on nobody answers.
         drop(requests);
-        if let Some(exporter) = exporter {
-            exporter.finish().await;
+        if let Some(reporter) = reporter {
+            reporter.finish().await;
         }
         server.finish().await;
     }

@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, ValueEnum, builder::PossibleValuesParser};
+use clap::{
+    Args, ValueEnum,
+    builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser},
+};
 use strum::VariantNames;
 
 use crate::{
@@ -21,6 +24,15 @@ pub(super) enum Form {
     Text,
     /// One JSON object a line for programs (docs/events.md)
     Json,
+}
+
+/// A file or directory that can only be made under a name. "-", which is standard output for other flags, is refused: nobody
+/// means a file of that name.
+pub(super) fn made() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path == Path::new("-") {
+        true => Err("it cannot go to standard output: give a name (\"./-\", if it is to be \"-\")"),
+        false => Ok(path),
+    })
 }
 
 /// What is printed, and in which format.
@@ -115,6 +127,29 @@ impl StateArgs {
             None => false,
             Some(StateDir(None)) => is_typed(Some("none".as_ref()), STATE_VARIABLE),
             Some(StateDir(dir)) => is_typed(dir.as_deref(), STATE_VARIABLE),
+        }
+    }
+}
+
+#[cfg(all(test, feature = "live"))]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::cli::Cli;
+
+    #[test]
+    fn what_is_made_under_a_name_is_not_made_on_standard_output() {
+        for line in
+            ["run --log-file", "run --record", "record", "export --parquet", "verdict --copy-to", "man --dir"]
+        {
+            let parse = |name: &str| {
+                Cli::try_parse_from(["sandprobe"].into_iter().chain(line.split(' ')).chain([name]))
+            };
+            let refused = parse("-").err().map(|why| why.to_string()).unwrap_or_default();
+            assert!(refused.contains("it cannot go to standard output: give a name"), "{line}: {refused}");
+            for name in ["./-", "a"] {
+                assert!(parse(name).is_ok(), "{line} {name}");
+            }
         }
     }
 }

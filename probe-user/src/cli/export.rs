@@ -12,7 +12,7 @@ use std::{
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 
-use super::{ExitStatus, client::AgentArgs, output, say};
+use super::{ExitStatus, args::made, client::AgentArgs, output, say};
 use crate::sink::fleet::{self, Context, File};
 use clickhouse::{ClickHouse, ClickHouseArgs};
 use source::{Exported, Source};
@@ -25,7 +25,7 @@ pub(super) struct Export {
     files: Vec<PathBuf>,
 
     /// Write the tables as Parquet files below this directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = made())]
     parquet: Option<PathBuf>,
 
     #[command(flatten)]
@@ -90,6 +90,13 @@ impl Export {
         } else {
             self.files.iter().map(|file| Source::of(file, &mut contexts)).collect::<anyhow::Result<_>>()?
         };
+        if let Some((one, other)) = alike(&sources, &self.files) {
+            return Err(anyhow!(
+                "{} and {} begin with the same line, so the files of one would replace those of the other: give one of them",
+                one.display(),
+                other.display()
+            ));
+        }
         let mut to =
             Destinations { folder: self.parquet.clone(), clickhouse, rows: BTreeMap::new(), bytes: 0 };
         if let Some(clickhouse) = &mut to.clickhouse {
@@ -117,6 +124,13 @@ impl Export {
 fn twice(files: &[PathBuf]) -> Option<&PathBuf> {
     let mut seen = BTreeSet::new();
     files.iter().find(|file| !seen.insert(*file))
+}
+
+/// Two files of the same name of an export, such as a log and a copy of it.
+fn alike<'a>(sources: &[Source], files: &'a [PathBuf]) -> Option<(&'a PathBuf, &'a PathBuf)> {
+    let mut seen = BTreeMap::new();
+    let mut named = sources.iter().zip(files).filter_map(|(source, file)| Some((source.name()?, file)));
+    named.find_map(|(name, file)| seen.insert(name, file).map(|before| (before, file)))
 }
 
 impl Destinations {

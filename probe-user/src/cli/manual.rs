@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 
-use super::{Cli, ExitStatus, output};
+use super::{Cli, ExitStatus, args::made, output};
 
 const NAME: &str = "sandprobe";
 
@@ -29,7 +29,7 @@ pub(super) struct Man {
     command: Option<String>,
 
     /// Write every page into this directory instead, as sandprobe.1, sandprobe-run.1 and so on
-    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    #[arg(long, value_name = "DIR", conflicts_with = "command", value_parser = made())]
     dir: Option<PathBuf>,
 }
 

@@ -24,7 +24,7 @@ use crate::{
     model::{change::Finding, phase::Start, time::Timestamp},
     recording::state::{self, About, SavedState},
     replay::Replayed,
-    sink::{Label, file::read_bounded, span::span},
+    sink::{Label, file, span::span},
 };
 
 #[derive(Debug, Args)]
@@ -176,20 +176,20 @@ fn of_directory(dir: &Path, silent: Option<String>) -> anyhow::Result<AgentSnaps
 }
 
 fn read_saved(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Option<String>)> {
-    let file = dir.join(FILE);
-    let bytes = match read_bounded(&file) {
+    let path = dir.join(FILE);
+    let bytes = match file::read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(NothingKept(dir.to_owned()).into());
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return Err(anyhow!("cannot read {}: {error}; run as root", file.display()));
+            return Err(anyhow!("cannot read {}: {error}; run as root", path.display()));
         }
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
-    let (about, kept) = state::read(&bytes).with_context(|| file.display().to_string())?;
+    let (about, kept) = state::read(&bytes).with_context(|| path.display().to_string())?;
     let wall = SystemTime::now();
-    let touched = fs::metadata(&file).and_then(|about| about.modified()).unwrap_or(UNIX_EPOCH);
+    let touched = fs::metadata(&path).and_then(|about| about.modified()).unwrap_or(UNIX_EPOCH);
     let quiet = wall.duration_since(touched).unwrap_or_default();
     let caveat = caveat(&about, is_running(dir), quiet);
     Ok((about, kept, wall, caveat))

@@ -12,7 +12,12 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use serde::Deserialize;
 
-use super::{ExitStatus, args::Form, client::AgentArgs, output, say};
+use super::{
+    ExitStatus,
+    args::{Form, made},
+    client::AgentArgs,
+    output, say,
+};
 use crate::sink::escape::escaped;
 
 /// The longest line, bytes: node-problem-detector cuts off what is behind them.
@@ -29,7 +34,7 @@ pub(super) struct Verdict {
     agent: AgentArgs,
 
     /// Copy this program to FILE and do nothing else: for an init container, since the image has no shell
-    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    #[arg(long, value_name = "FILE", conflicts_with = "output", value_parser = made())]
     copy_to: Option<PathBuf>,
 }
 

@@ -1,10 +1,8 @@
-//! Reads files of the state directory, with a bound on their size, and says what is wrong with a path that is no plain file.
+//! Reads files of the state directory, and says what is wrong with a path that is no plain file.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read as _},
-    path::Path,
-};
+use std::{fs, io, path::Path};
+
+use crate::given;
 
 /// The longest file that is read, bytes. Files with many boots of many pods and many findings are far shorter.
 const LONGEST: u64 = 256 << 20;
@@ -12,20 +10,16 @@ const LONGEST: u64 = 256 << 20;
 /// What to do about a path that is no plain file.
 const REMEDY: &str = "remove or rename it, and sandprobe makes a new file there";
 
-/// Reads a whole file. Only a plain file is opened: opening a fifo would wait until somebody writes to it.
-pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let about = fs::metadata(path)?;
-    if !about.is_file() {
-        let is = not_plain(path).unwrap_or("no plain file");
-        return Err(io::Error::other(format!("it is {is}; {REMEDY}")));
-    }
-    if about.len() > LONGEST {
-        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
-    }
-    let mut bytes = Vec::new();
-    // The file may have grown since.
-    File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// Reads a whole file.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    given::read_bounded(path, LONGEST).map_err(|error| {
+        // A socket cannot be opened.
+        let is_it = error.kind() == io::ErrorKind::Other || error.raw_os_error() == Some(libc::ENXIO);
+        match not_plain(path) {
+            Some(is) if is_it => io::Error::other(format!("it is {is}; {REMEDY}")),
+            _ => error,
+        }
+    })
 }
 
 /// What is at the path instead of a plain file. A link is not followed.
@@ -48,7 +42,7 @@ fn not_plain(path: &Path) -> Option<&'static str> {
 pub(crate) fn blame(path: &Path, error: io::Error) -> io::Error {
     let name = path.file_name().unwrap_or_default().display();
     match (error.kind(), not_plain(path)) {
-        // It is one of `read_bounded`, which says why, but not of which file.
+        // It is one of `read`, which says why, but not of which file.
         (io::ErrorKind::Other, _) => io::Error::other(format!("{name}: {error}")),
         (
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem,
@@ -61,21 +55,24 @@ pub(crate) fn blame(path: &Path, error: io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, path::Path};
+    use std::{fs::File, os::unix::net::UnixListener, path::Path};
 
-    use super::read_bounded;
+    use super::read;
 
     #[test]
     fn what_has_no_end_is_not_read() {
         let dir = tempfile::tempdir().expect("a folder");
         let huge = dir.path().join("huge");
         File::create(&huge).and_then(|file| file.set_len(64 << 30)).expect("a sparse file");
+        let socket = dir.path().join("socket");
+        UnixListener::bind(&socket).expect("a socket");
         for (path, why) in [
+            (&*socket, "it is a device, a pipe or a socket, not a plain file"),
             (Path::new("/dev/zero"), "it is a device, a pipe or a socket, not a plain file"),
             (dir.path(), "it is a directory, not a plain file; remove or rename it"),
             (&huge, "longer than 268435456 bytes"),
         ] {
-            let error = read_bounded(path).expect_err("it is none").to_string();
+            let error = read(path).expect_err("it is none").to_string();
             assert!(error.contains(why), "{error}");
         }
     }

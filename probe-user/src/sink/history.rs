@@ -9,7 +9,7 @@ pub(crate) mod writer;
 
 use std::{io, path::Path};
 
-use super::file::read_bounded;
+use super::file;
 use crate::{
     model::recovery::{Alive, Last, PreviousBoot},
     recording::history::{Heartbeat, History, read_heartbeat},
@@ -37,7 +37,7 @@ pub(crate) struct SavedHistory {
 pub(crate) fn read(dir: &Path) -> SavedHistory {
     let mut past = SavedHistory::default();
     let path = dir.join(BOOTS);
-    match read_bounded(&path) {
+    match file::read(&path) {
         Ok(bytes) => past.history = History::read(&bytes),
         Err(error) => past.add_problem(&path, &error),
     }
@@ -48,7 +48,7 @@ pub(crate) fn read(dir: &Path) -> SavedHistory {
         past.problems.push(format!("{}: {more} more lines are passed over", path.display()));
     }
     let path = dir.join(HEARTBEAT);
-    match read_bounded(&path) {
+    match file::read(&path) {
         Ok(bytes) if bytes.is_empty() => {}
         Ok(bytes) => {
             past.heartbeat = read_heartbeat(&bytes);

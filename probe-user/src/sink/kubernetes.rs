@@ -12,6 +12,7 @@ mod condition;
 mod event;
 mod link;
 mod plan;
+mod rest;
 mod stats;
 mod text;
 mod token;
@@ -74,12 +75,12 @@ pub(crate) struct Settings {
 
 /// The running thread.
 #[derive(Debug)]
-pub(crate) struct Exporter {
+pub(crate) struct Reporter {
     end: watch::Sender<bool>,
     ended: oneshot::Receiver<()>,
 }
 
-impl Exporter {
+impl Reporter {
     pub(crate) fn start(
         settings: Settings,
         client: &Client,
@@ -176,7 +177,8 @@ impl Teller {
     }
 
     async fn tell_condition(&mut self) {
-        let Some((condition, link)) = self.condition.as_mut().filter(|(_, link)| link.is_due()) else {
+        let is_due = |link: &Link| link.is_due() && self.server.may_be_asked();
+        let Some((condition, link)) = self.condition.as_mut().filter(|(_, link)| is_due(link)) else {
             return;
         };
         // An agent that does not answer now answers at the next look.
@@ -191,7 +193,8 @@ impl Teller {
     }
 
     async fn tell_events(&mut self) {
-        let Some(events) = self.events.as_mut().filter(|it| it.link.is_due()) else { return };
+        let is_due = |link: &Link| link.is_due() && self.server.may_be_asked();
+        let Some(events) = self.events.as_mut().filter(|it| is_due(&it.link)) else { return };
         let Ok(look) = self.revision.get().await else { return };
         let (revision, has_listed) = look.value;
         // Before the first listing a finding of the last agent may close and open again.
@@ -212,7 +215,7 @@ impl Events {
     async fn go_on(&mut self, server: &mut ApiServer, node: &str, now: Timestamp) -> usize {
         let Some(planned) = &mut self.planned else { return 0 };
         let (mut failures, mut is_done) = (Vec::new(), false);
-        while failures.len() < FAILURES {
+        while failures.len() < FAILURES && server.may_be_asked() {
             let Some(step) = planned.steps.pop_front() else { break };
             if step.deed != Deed::End && !self.rate.take(now) {
                 planned.steps.push_front(step);
@@ -303,3 +306,6 @@ async fn tell(server: &mut ApiServer, step: &Step, node: &str) -> Result<Option<
     }
     .map(|answer| answer.count)
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,7 +153,20 @@ impl LogFile {
 
     /// Begins the file, or goes on in one that somebody has put there.
     fn begin(&mut self) -> io::Result<()> {
-        let file = create(&self.path, self.user)?;
+        let mut file = create(&self.path, self.user)?;
+        if is_open_to_others(&file)? {
+            // The confined thread may change no modes, and somebody may have the file open already.
+            if file.metadata()?.len() > 0 {
+                return Err(io::Error::other("others than its owner may read it: remove or rename it"));
+            }
+            fs::remove_file(&self.path)?;
+            file = create(&self.path, self.user)?;
+            if is_open_to_others(&file)? {
+                return Err(io::Error::other(
+                    "somebody makes it anew, and lets others than its owner read it",
+                ));
+            }
+        }
         // Only an agent that starts has to know whether another one writes the file.
         file.try_lock().ok();
         self.len = file.metadata()?.len();
@@ -268,6 +281,10 @@ fn create(path: &Path, user: u32) -> io::Result<File> {
     }
     refuse_foreign(about.uid(), user)?;
     Ok(file)
+}
+
+fn is_open_to_others(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.mode() & 0o077 != 0)
 }
 
 /// The owner of a file could read what is written, whatever the mode is.
@@ -459,6 +476,35 @@ mod tests {
         fs::remove_dir(&path).expect("removed");
         file.write_all(b"b\nccc\n").expect("written");
         assert_eq!(fs::read_to_string(&path).expect("readable"), "ccc\n");
+    }
+
+    /// logrotate makes files of the mode that it is told to.
+    #[test]
+    fn only_the_owner_may_read_the_file_whoever_has_begun_it_anew() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("events");
+        let mode = || fs::metadata(&path).expect("there").permissions().mode() & 0o777;
+        let put = |text: &str| {
+            fs::rename(&path, folder.path().join("events.old")).expect("renamed");
+            fs::write(&path, text).expect("written");
+            fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("changed");
+        };
+        let mut file = open(&path);
+        for line in ["a\n", "b\n"] {
+            put("");
+            file.look_due = Instant::now();
+            file.write_all(line.as_bytes()).expect("written");
+            assert_eq!((mode(), &*fs::read_to_string(&path).expect("readable")), (0o600, line));
+        }
+        // What somebody has written there is not removed.
+        put("theirs\n");
+        file.look_due = Instant::now();
+        let why = file.write(b"c\n").expect_err("others could read it").to_string();
+        assert_eq!(why, "others than its owner may read it: remove or rename it");
+        assert_eq!(fs::read_to_string(&path).expect("readable"), "theirs\n");
+        fs::remove_file(&path).expect("removed");
+        file.write_all(b"c\n").expect("written");
+        assert_eq!((mode(), &*fs::read_to_string(&path).expect("readable")), (0o600, "c\n"));
     }
 
     #[test]

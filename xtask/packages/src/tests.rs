@@ -4,7 +4,9 @@ use crate::content::{self, Parts};
 use crate::{Arch, Origin, VERSION, deb, person, rpm, upstream, url};
 use flate2::read::GzDecoder;
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{Cursor, Read as _, Write as _};
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
 const PROGRAM: &[u8] = b"\x7fELF program";
@@ -187,6 +189,10 @@ fn the_rpm_has_its_files_where_fedora_has_them() {
     }
 
     let entries = about.get_file_entries().unwrap();
+    assert!(
+        entries.iter().all(|entry| entry.modified_at().0 == 7),
+        "they have another time than the release"
+    );
     let told: Vec<String> = entries
         .iter()
         .map(|entry| {
@@ -248,6 +254,47 @@ fn a_shell_can_read_the_scripts() {
         shell.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
         assert!(shell.wait().unwrap().success(), "{script}");
     }
+}
+
+/// What a purge leaves of the folders of an agent: state, socket and hooks are looked for below another root.
+#[test]
+fn a_purge_leaves_the_state_to_an_agent_that_lives() {
+    let (about, _) = opened();
+    let root = tempfile::tempdir().unwrap();
+    let below = |path: &str| root.path().join(path.trim_start_matches('/'));
+    let [state, run, hooks] = ["/var/lib/sandprobe", "/run/sandprobe", "/sys/fs/bpf/sandprobe"].map(below);
+    let script = ["/var/lib/", "/run/sandprobe", "/sys/fs/bpf/"]
+        .iter()
+        .fold(text(&about, "./postrm"), |script, path| {
+            script.replace(path, &below(path).display().to_string())
+        })
+        // The service is another test's.
+        .replace("[ -d /run/systemd/system ]", "false")
+        .replace("command -v deb-systemd-helper", "false");
+    let purged = || {
+        let ended = Command::new("sh").args(["-c", &script, "postrm", "purge"]).output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        (String::from_utf8(ended.stderr).unwrap(), state.exists(), run.exists())
+    };
+    let socket = run.join("sandprobe.sock");
+    let (gone, kept) = ((String::new(), false, false), (true, true));
+    fs::create_dir_all(&state).unwrap();
+    fs::create_dir_all(&run).unwrap();
+    let agent = UnixListener::bind(&socket).unwrap();
+    let (told, state_stays, run_stays) = purged();
+    assert!(told.starts_with("sandprobe: another agent of this node has hooks or listens"), "{told}");
+    assert_eq!((state_stays, run_stays), kept);
+    // Its socket stays when it is killed.
+    drop(agent);
+    assert!(socket.exists());
+    assert_eq!(purged(), gone);
+    for folder in [&state, &run, &hooks] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let (_, state_stays, run_stays) = purged();
+    assert_eq!((state_stays, run_stays), kept);
+    fs::remove_dir(&hooks).unwrap();
+    assert_eq!(purged(), gone);
 }
 
 #[test]

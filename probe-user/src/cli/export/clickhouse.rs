@@ -1,8 +1,11 @@
 //! Loads files into ClickHouse by its HTTP interface.
 
-use std::{env, error::Error as _, ffi::OsString, fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    env, error::Error as _, ffi::OsString, fs::File as OpenFile, io::Read as _, path::PathBuf, sync::Arc,
+    time::Duration,
+};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use form_urlencoded::Serializer;
@@ -18,10 +21,12 @@ use tokio::{runtime, time::timeout};
 
 use crate::{
     cli::say,
+    given,
     sink::{
         authorities::authorities,
         escape::brief,
         fleet::{File, clickhouse},
+        url::{is_loopback, port},
     },
 };
 
@@ -30,6 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const CONNECT: Duration = Duration::from_secs(10);
 /// The longest answer that is read, bytes.
 const ANSWER: usize = 64 << 10;
+/// The most letters of it that are told.
+const SAID: usize = 500;
 const USER_AGENT: &str = concat!("sandprobe/", env!("CARGO_PKG_VERSION"));
 /// The variables of ClickHouse's own client.
 const USER: &str = "CLICKHOUSE_USER";
@@ -74,6 +81,7 @@ fn server(text: &str) -> anyhow::Result<Uri> {
     let uri = text.parse::<Uri>().ok().filter(|uri| {
         uri.scheme().is_some_and(|it| [Scheme::HTTP, Scheme::HTTPS].contains(it))
             && uri.host().is_some_and(|host| !host.is_empty())
+            && uri.authority().is_some_and(|authority| port(authority, 443).is_some())
     });
     uri.context("this is no URL of ClickHouse, as http://127.0.0.1:8123 or https://db.example:8443")
 }
@@ -94,7 +102,7 @@ impl ClickHouseArgs {
         let server = server(text).map_err(|why| anyhow!("--clickhouse: {why}"))?;
         let is_encrypted = server.scheme() == Some(&Scheme::HTTPS);
         let headers = self.headers()?;
-        let is_local = matches!(server.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        let is_local = server.host().is_some_and(is_loopback);
         if headers.contains_key("x-clickhouse-key") && !is_encrypted && !is_local {
             say("the password for ClickHouse is readable on the network: take https://");
         }
@@ -135,11 +143,15 @@ impl ClickHouseArgs {
         }
         let password = match &self.clickhouse_password_file {
             Some(path) => {
-                let bytes = fs::read(path);
-                let bytes =
-                    bytes.with_context(|| format!("cannot read the password in {}", path.display()))?;
+                // It may be a pipe, as <(pass show clickhouse).
+                let mut bytes = Vec::new();
+                let read =
+                    OpenFile::open(path).and_then(|it| it.take(given::LONGEST).read_to_end(&mut bytes));
+                read.with_context(|| format!("cannot read the password in {}", path.display()))?;
                 let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-                Some(first.strip_suffix(b"\r").unwrap_or(first).to_owned())
+                let first = first.strip_suffix(b"\r").unwrap_or(first);
+                ensure!(!first.is_empty(), "the password in {} is empty", path.display());
+                Some(first.to_owned())
             }
             None => env::var_os(PASSWORD).map(OsString::into_encoded_bytes),
         };
@@ -200,11 +212,18 @@ impl ClickHouse {
             let body = Limited::new(body, ANSWER).collect().await;
             let body = body.map_err(|error| anyhow!("its answer cannot be read: {error}"))?.to_bytes();
             // An error that comes late has only this header.
-            if head.status.is_success() && !head.headers.contains_key("x-clickhouse-exception-code") {
-                return Ok(());
-            }
+            let is_done =
+                head.status.is_success() && !head.headers.contains_key("x-clickhouse-exception-code");
             let text = String::from_utf8_lossy(&body);
-            bail!("it answers {}: {}", head.status.as_u16(), brief(text.lines().next().unwrap_or_default()))
+            let said = text.lines().map(str::trim).find(|line| !line.is_empty());
+            let said = said.map(|line| brief(line).chars().take(SAID).collect::<String>());
+            match said {
+                None if is_done => Ok(()),
+                None => bail!("it answers {}", head.status),
+                // It has no words for what was done.
+                Some(said) if is_done => bail!("it answers \"{said}\", so it is no ClickHouse"),
+                Some(said) => bail!("it answers {}: {said}", head.status.as_u16()),
+            }
         };
         let answered = self.runtime.block_on(async { timeout(PATIENCE, asked).await });
         answered.unwrap_or_else(|_elapsed| {
@@ -215,7 +234,8 @@ impl ClickHouse {
 
 /// An error with its causes, of which the last one says most.
 fn reason(error: &hyper_util::client::legacy::Error) -> String {
-    let mut text = "it is not reached".to_owned();
+    let what = if error.is_connect() { "it is not reached" } else { "it does not answer in HTTP" };
+    let mut text = what.to_owned();
     let mut cause = error.source();
     while let Some(why) = cause {
         let why_text = why.to_string();

@@ -2,8 +2,9 @@
 
 use std::{
     fmt::Display,
-    fs::File as OpenFile,
+    fs::{File as OpenFile, Metadata},
     io::{self, BufRead, BufReader, Cursor, Read as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -32,9 +33,13 @@ const HEAD: usize = 64;
 /// How a recording begins.
 const RECORDING: &[u8] = br#"{"sandprobe_recording":"#;
 
+/// How files of gzip and of zstd begin.
+const PACKED: [&[u8]; 2] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"];
+
 /// A source whose kind is known.
 pub(super) struct Source {
-    /// The name of its files: that of its first line, so that a log that has grown replaces what it was exported to before.
+    /// The name of its files: that of its first lines, up to the one that tells its kind, so that a log that has grown replaces what
+    /// it was exported to before.
     name: String,
     from: From,
 }
@@ -50,10 +55,41 @@ enum From {
     },
 }
 
-/// A file, or what can be read once, with what was read of it.
 struct Input {
     file: PathBuf,
-    reader: Option<Box<dyn BufRead>>,
+    content: Content,
+}
+
+/// What a source has, from its beginning.
+enum Content {
+    /// Of a plain file, which is opened again when it is its turn: there may be more files than a process may have open.
+    File(Identity),
+    /// What can be read once, with what was read of it.
+    Once(Box<dyn BufRead>),
+}
+
+/// By device and inode: a log that is rotated meanwhile leaves its name to another file.
+#[derive(PartialEq, Eq)]
+struct Identity(u64, u64);
+
+impl Input {
+    /// `None`: another file has the name now.
+    fn open(self) -> anyhow::Result<Option<Box<dyn BufRead>>> {
+        let Self { file, content } = self;
+        match content {
+            Content::Once(reader) => Ok(Some(reader)),
+            Content::File(identity) => {
+                let (reader, about) = open(&file)?;
+                Ok((Identity::of(&about) == identity).then(|| Box::new(reader) as Box<dyn BufRead>))
+            }
+        }
+    }
+}
+
+impl Identity {
+    fn of(about: &Metadata) -> Self {
+        Self(about.dev(), about.ino())
+    }
 }
 
 /// What a file has, as its first lines tell.
@@ -84,31 +120,35 @@ struct LeftOut {
 impl Source {
     /// Tells the kind of a file by its first lines. Boots are read at once, for what they say of the nodes of other sources.
     pub(super) fn of(file: &Path, contexts: &mut Contexts) -> anyhow::Result<Self> {
-        let (mut reader, is_once): (Box<dyn BufRead>, bool) = if file == Path::new("-") {
-            (Box::new(io::stdin().lock()), true)
+        let (mut reader, identity): (Box<dyn BufRead>, Option<Identity>) = if file == Path::new("-") {
+            (Box::new(io::stdin().lock()), None)
         } else {
-            let opened = open(file)?;
-            let metadata = opened.get_ref().metadata();
-            let metadata = metadata.with_context(|| format!("cannot read {}", file.display()))?;
+            let (reader, about) = open(file)?;
             // What a pipe gave is not there again.
-            (Box::new(opened), !metadata.is_file())
+            (Box::new(reader), about.is_file().then(|| Identity::of(&about)))
         };
         let mut head = Vec::new();
         let kind = kind(&mut reader, &mut head).with_context(|| format!("cannot read {}", file.display()))?;
-        let first = head.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-        let name = format!("{:016x}", fnv(first));
+        let name = format!("{:016x}", fnv(&head));
+        let is_packed = PACKED.iter().any(|magic| head.starts_with(magic));
         let reader: Box<dyn BufRead> = Box::new(Cursor::new(head).chain(reader));
+        let input = |reader| {
+            let content = identity.map_or_else(|| Content::Once(reader), Content::File);
+            Input { file: file.to_owned(), content }
+        };
         let from = match kind {
-            Some(Kind::Recording) => {
-                From::Recording(Input { file: file.to_owned(), reader: is_once.then_some(reader) })
-            }
-            Some(Kind::Lines) => {
-                From::Lines(Input { file: file.to_owned(), reader: is_once.then_some(reader) })
-            }
+            Some(Kind::Recording) => From::Recording(input(reader)),
+            Some(Kind::Lines) => From::Lines(input(reader)),
             Some(Kind::Boots | Kind::Empty) => {
                 let (lines, left_out) = values(file, reader)?;
                 learn(contexts, &lines);
                 From::Read { said: file.display().to_string(), lines, left_out }
+            }
+            None if is_packed => {
+                return Err(anyhow!(
+                    "{} is compressed: give it as <(zcat FILE) or <(zstdcat FILE)",
+                    file.display()
+                ));
             }
             None => {
                 return Err(anyhow!(
@@ -119,6 +159,12 @@ impl Source {
             }
         };
         Ok(Self { name, from })
+    }
+
+    /// The name of its files, if it gives any.
+    pub(super) fn name(&self) -> Option<&str> {
+        let is_empty = matches!(&self.from, From::Read { lines, .. } if lines.is_empty());
+        (!is_empty).then_some(&self.name)
     }
 
     /// What the running agent has: its latest events, starts, findings, and the boots of its history.
@@ -158,10 +204,15 @@ impl Source {
 
     pub(super) fn export(self, contexts: &Contexts) -> anyhow::Result<Exported> {
         let Self { name, from } = self;
-        let (said, (files, left_out, cut_off)) = match from {
-            From::Recording(input) => (input.file.display().to_string(), recording(input, contexts)?),
-            From::Lines(input) => (input.file.display().to_string(), lines(input, contexts)?),
-            From::Read { said, lines, left_out } => (said, read(&lines, left_out, contexts)?),
+        let (said, made) = match from {
+            From::Recording(input) => made(input, contexts, recording)?,
+            From::Lines(input) => made(input, contexts, lines)?,
+            From::Read { said, lines, left_out } => (said, Some(read(&lines, left_out, contexts)?)),
+        };
+        let Some((files, left_out, cut_off)) = made else {
+            let told =
+                format!("{said}: another file has its name now, as when a log is rotated: export it again");
+            return Ok(Exported { name, files: Vec::new(), problems: vec![told] });
         };
         let problems = cut_off.into_iter().chain(left_out.told(&said)).collect();
         Ok(Exported { name, files, problems })
@@ -171,6 +222,17 @@ impl Source {
 const NOBODY: &str = "no agent answers on this node: start sandprobe run, or give recordings or logs as FILE";
 
 type Made = (Vec<File>, LeftOut, Option<String>);
+
+/// What `make` makes of a file. None: another file has its name.
+fn made(
+    input: Input,
+    contexts: &Contexts,
+    make: fn(&Path, Box<dyn BufRead>, &Contexts) -> anyhow::Result<Made>,
+) -> anyhow::Result<(String, Option<Made>)> {
+    let file = input.file.clone();
+    let made = input.open()?.map(|reader| make(&file, reader, contexts)).transpose()?;
+    Ok((file.display().to_string(), made))
+}
 
 fn of_finding(label: &Label, finding: Value) -> Value {
     json!({ "schema": jsonl::SCHEMA, "node": label.node, "boot_id": label.boot_id, "finding": finding })
@@ -191,12 +253,7 @@ fn read(lines: &[(u64, Value)], mut left_out: LeftOut, contexts: &Contexts) -> a
     Ok((rows.finish()?, left_out, None))
 }
 
-fn lines(input: Input, contexts: &Contexts) -> anyhow::Result<Made> {
-    let Input { file, reader } = input;
-    let mut reader = match reader {
-        Some(reader) => reader,
-        None => Box::new(open(&file)?),
-    };
+fn lines(file: &Path, mut reader: Box<dyn BufRead>, contexts: &Contexts) -> anyhow::Result<Made> {
     let (mut rows, mut left_out, mut text) = (Rows::new(contexts), LeftOut::default(), Vec::new());
     for number in 1.. {
         text.clear();
@@ -210,13 +267,8 @@ fn lines(input: Input, contexts: &Contexts) -> anyhow::Result<Made> {
 }
 
 /// Replays it. What is known of the boot is known only at its end, so the lines are kept until then.
-fn recording(input: Input, contexts: &Contexts) -> anyhow::Result<Made> {
-    let Input { file, reader } = input;
-    let reader = match reader {
-        Some(reader) => reader,
-        None => Box::new(open(&file)?),
-    };
-    let mut reader = Reader::open(reader).map_err(|error| unreadable(&file, &error))?;
+fn recording(file: &Path, reader: Box<dyn BufRead>, contexts: &Contexts) -> anyhow::Result<Made> {
+    let mut reader = Reader::open(reader).map_err(|error| unreadable(file, &error))?;
     let header = reader.header().clone();
     let mut session = Session::new(&header, Filter::default(), output::format(Form::Json));
     let ended = replay(&mut reader, Pace::FlatOut, |call| session.call(call));
@@ -224,9 +276,9 @@ fn recording(input: Input, contexts: &Contexts) -> anyhow::Result<Made> {
         Ok(()) => None,
         Err(ReplayError::Make(error)) => return Err(error.into()),
         Err(ReplayError::Read(error @ ReadError::CutOff { .. })) => {
-            Some(unreadable(&file, &error).to_string())
+            Some(unreadable(file, &error).to_string())
         }
-        Err(ReplayError::Read(error)) => return Err(unreadable(&file, &error)),
+        Err(ReplayError::Read(error)) => return Err(unreadable(file, &error)),
     };
     let row = boot::Row::of_recording(header, session.recovery().clone(), session.engine().now());
     let boot = json!({ "boot": Boot::of(&row.told()) });
@@ -270,9 +322,10 @@ impl LeftOut {
     }
 }
 
-fn open(file: &Path) -> anyhow::Result<BufReader<OpenFile>> {
+fn open(file: &Path) -> anyhow::Result<(BufReader<OpenFile>, Metadata)> {
     let opened = OpenFile::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-    Ok(BufReader::with_capacity(64 << 10, opened))
+    let about = opened.metadata().with_context(|| format!("cannot read {}", file.display()))?;
+    Ok((BufReader::with_capacity(64 << 10, opened), about))
 }
 
 /// Reads a line, or nothing at the end.

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     cli::{
         ExitStatus,
-        args::{STATE_DIR, Shown, StateArgs},
+        args::{STATE_DIR, Shown, StateArgs, made},
     },
     config,
     confine::Mode,
@@ -54,7 +54,7 @@ pub(in crate::cli) struct Run {
     otlp: otlp::OtlpArgs,
 
     /// Also record everything into this file, for "replay" and "boot --replay"; an existing file is replaced
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = made())]
     record: Option<PathBuf>,
 
     #[command(flatten)]
@@ -73,6 +73,7 @@ pub(in crate::cli) struct Watch {
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Record {
     /// The file of the recording; an existing file is replaced
+    #[arg(value_parser = made())]
     file: PathBuf,
 
     #[command(flatten)]

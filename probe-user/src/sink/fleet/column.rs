@@ -112,6 +112,20 @@ impl Column {
         }
     }
 
+    /// What a line has that has no value for this column: in the words of the line.
+    pub(super) fn lack(&self) -> String {
+        let Self { name, kind, from, .. } = self;
+        let From::Members(members) = from else { return format!("nothing for the column {name}") };
+        let what = match kind {
+            Kind::Name | Kind::Text => "text",
+            Kind::Integer => "whole number of 64 bits",
+            Kind::Flag => "true or false",
+            Kind::Time => "time of these centuries",
+            Kind::Map => "object",
+        };
+        format!("no {what} as {:?}, for the column {name}", members.join(" or "))
+    }
+
     fn cell(&self, value: Option<&Value>) -> Cell {
         match self.kind {
             Kind::Name | Kind::Text => value.and_then(Value::as_str).map(str::to_owned).into(),

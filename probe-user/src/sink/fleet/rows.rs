@@ -23,8 +23,8 @@ pub(crate) enum Unusable {
     Unknown,
     #[error("it has schema {0}, and this sandprobe knows 1")]
     Schema(u64),
-    #[error("it has no {0}")]
-    Lacks(&'static str),
+    #[error("it has {0}")]
+    Lacks(String),
     #[error(transparent)]
     Unwritable(#[from] Unwritable),
 }
@@ -100,7 +100,7 @@ impl<'a> Rows<'a> {
         if let Some((lacking, _)) =
             table.columns().zip(&row).find(|(column, cell)| column.is_required && **cell == Cell::Null)
         {
-            return Err(Unusable::Lacks(lacking.name));
+            return Err(Unusable::Lacks(lacking.lack()));
         }
         Ok(row)
     }

@@ -152,10 +152,10 @@ fn a_line_that_is_none_of_ours_is_refused_with_the_reason() {
     assert!(why("{").starts_with("it is no line of sandprobe's JSON (EOF"));
     assert_eq!(why("{}"), "it is none that sandprobe writes with -o json");
     assert_eq!(why(r#"{"schema":2}"#), "it has schema 2, and this sandprobe knows 1");
-    assert_eq!(why(r#"{"schema":1,"event":"gap"}"#), "it has no node");
+    assert_eq!(why(r#"{"schema":1,"event":"gap"}"#), "it has no text as \"node\", for the column node");
     assert_eq!(
         why(r#"{"schema":1,"event":"gap","node":"n","boot_id":"b","at":"then","seq":1}"#),
-        "it has no ts"
+        "it has no time of these centuries as \"at\", for the column ts"
     );
     assert_eq!(why(r#"{"schema":1}"#), "it is none that sandprobe writes with -o json");
     // What tells of the stream itself has no row.

@@ -22,7 +22,7 @@ use crate::{
     },
     sink::{
         background::{BackgroundWriter, Failed},
-        file::blame,
+        file::{self, blame},
         folder,
         state_writes::{StateFile, StateWrites},
     },
@@ -215,7 +215,7 @@ impl HistoryFiles {
             }
         };
         let path = self.dir.join(BOOTS);
-        let mut bytes = match super::read_bounded(&path) {
+        let mut bytes = match file::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(blame(&path, error)),

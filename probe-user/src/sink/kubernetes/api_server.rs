@@ -16,6 +16,7 @@ use tokio::time;
 use tower::util::MapResponseLayer;
 
 use super::{
+    rest::Rest,
     stats::{KubernetesStats, Outcome, Resource},
     text::cut,
     token::TokenFile,
@@ -100,6 +101,7 @@ pub(super) struct ApiServer {
     token_file: Option<TokenFile>,
     /// None: it has to be made anew.
     client: Option<Client>,
+    rest: Rest,
     stats: Arc<KubernetesStats>,
 }
 
@@ -115,7 +117,12 @@ impl ApiServer {
         config.reset_reader_on_write = true;
         // Retries are ours: they are to be slow.
         config.default_retry = false;
-        Self { config, token_file, client: None, stats }
+        Self { config, token_file, client: None, rest: Rest::default(), stats }
+    }
+
+    /// Whether it does not want to be left alone.
+    pub(super) fn may_be_asked(&self) -> bool {
+        self.rest.is_over()
     }
 
     /// Makes an object in the collection of this path.
@@ -185,7 +192,11 @@ impl ApiServer {
             }
         }
         let builder = ClientBuilder::try_from(self.config.clone()).map_err(|error| failure(&error))?;
-        let bounded = |answer: Response<_>| answer.map(|body| Limited::new(body, ANSWER));
+        let rest = self.rest.clone();
+        let bounded = move |answer: Response<_>| {
+            rest.heed(&answer);
+            answer.map(|body| Limited::new(body, ANSWER))
+        };
         let client = builder.with_layer(&MapResponseLayer::new(bounded)).build();
         Ok(self.client.insert(client).clone())
     }

@@ -2,15 +2,16 @@
 
 use std::{mem, time::Duration};
 
-use jiff::Timestamp as WallTime;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::api_server::Failure;
+use super::{
+    api_server::Failure,
+    rest::{LONGEST, random},
+};
 
 /// How long to wait after the first failure; each further one doubles it.
 const FIRST: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(300);
 
 /// One kind of request, and how it goes.
 #[derive(Debug)]
@@ -58,7 +59,8 @@ impl Link {
         if said.is_none() {
             self.warn(failure, "; it is tried again, later each time, at last every 5 minutes");
         }
-        let until = now + wait.mul_f64(spread());
+        // The agents of a cluster are not to come back in the same moment.
+        let until = now + wait.mul_f64(0.75 + random() / 2.0);
         self.failing = Some(Failing { kind, text, said: said.unwrap_or(now), wait, until });
     }
 
@@ -72,9 +74,4 @@ impl Link {
     fn warn(&self, failure: &Failure, then: &str) {
         warn!("{} cannot be written to the API server {}: {failure}{then}", self.what, self.url);
     }
-}
-
-/// The agents of a cluster are not to come back in the same moment: 0.75 to 1.25, by the clock.
-fn spread() -> f64 {
-    0.75 + f64::from(WallTime::now().subsec_nanosecond()) / 2e9
 }

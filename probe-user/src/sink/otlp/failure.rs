@@ -3,12 +3,11 @@
 use std::{fmt, time::Duration};
 
 use http::{HeaderMap, StatusCode, header};
-use jiff::fmt::rfc2822;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::signal::{PROTOBUF, Signal};
-use crate::sink::escape::escaped;
+use crate::sink::{escape::escaped, retry_after::retry_after};
 
 /// A word for each kind of failure. The log has a line for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,14 +167,4 @@ fn said_in(headers: &HeaderMap, body: &[u8]) -> String {
         return said(&status.map(|it| it.message).unwrap_or_default());
     }
     if kind.starts_with("text/plain") { said(&String::from_utf8_lossy(body)) } else { String::new() }
-}
-
-/// A number of seconds, or a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-    Duration::try_from(at.duration_since(jiff::Timestamp::now())).ok()
 }

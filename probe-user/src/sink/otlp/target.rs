@@ -1,10 +1,11 @@
 //! Where a receiver is, and how it is spoken to.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use http::{Uri, uri::Scheme};
 
 use super::signal::Signal;
+use crate::sink::url::{is_loopback, port};
 
 /// The port of gRPC by convention.
 const GRPC_PORT: u16 = 4317;
@@ -73,21 +74,9 @@ impl FromStr for Url {
             return Err(format!("{text:?} has a query, which no receiver has"));
         }
         let authority = uri.authority().ok_or_else(wrong)?;
-        // What is no number is no port that `http` tells of.
-        let is_without_port = authority.as_str().ends_with(authority.host());
-        let port = match authority.port_u16() {
-            Some(port) => port,
-            None if is_without_port => {
-                if has_tls {
-                    443
-                } else {
-                    80
-                }
-            }
-            None => return Err(wrong()),
-        };
+        let port = port(authority, if has_tls { 443 } else { 80 }).ok_or_else(wrong)?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        if host.is_empty() || port == 0 {
+        if host.is_empty() {
             return Err(wrong());
         }
         Ok(Self { has_tls, host, port, path: uri.path().trim_end_matches('/').to_owned() })
@@ -152,8 +141,7 @@ impl Target {
     /// Whether it is on this machine, by its address.
     #[must_use]
     pub(crate) fn is_local(&self) -> bool {
-        let host = self.host();
-        host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+        is_loopback(self.host())
     }
 
     /// `HOST:PORT`

@@ -245,7 +245,7 @@ fn block_on(test: impl Future<Output = ()>) {
 fn each_request_has_its_status_and_nothing_may_be_framed_sniffed_or_kept() {
     block_on(async {
         let bench = Bench::new();
-        let cases: [(&str, u16, &str); 18] = [
+        let cases: [(&str, u16, &str); 20] = [
             ("GET / HTTP/1.1\r\n", 200, "text/html"),
             ("GET /app.js HTTP/1.1\r\n", 200, "text/javascript"),
             ("GET /healthz HTTP/1.1\r\n", 200, "text/plain"),
@@ -262,6 +262,8 @@ fn each_request_has_its_status_and_nothing_may_be_framed_sniffed_or_kept() {
             ("GET /../etc/passwd HTTP/1.1\r\n", 404, "application/json"),
             ("POST /v1/findings HTTP/1.1\r\n", 405, "application/json"),
             ("DELETE / HTTP/1.1\r\n", 405, "application/json"),
+            ("POST / HTTP/1.1\r\nContent-Length: 5\r\n", 405, "application/json"),
+            ("PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", 405, "application/json"),
             ("GET / HTTP/1.1\r\nContent-Length: 5\r\n", 413, "application/json"),
             ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", 413, "application/json"),
         ];

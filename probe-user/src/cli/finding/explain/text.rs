@@ -242,13 +242,14 @@ fn named(process: &Process) -> String {
     format!("{}[{}], child of {}", escaped(&process.comm), process.key.pid, process.parent.pid)
 }
 
-/// The processes that killed parts of the sandboxes.
+/// The processes that killed parts of the sandboxes. The end of a container's first process is an event of both, and a line here.
 fn killer(evidence: &[Change], text: &mut String) {
-    let mut lines = String::new();
+    let (mut lines, mut told) = (String::new(), BTreeSet::new());
     for change in evidence {
         if let ChangeKind::ProcessExit { process, end } | ChangeKind::ContainerExited { process, end, .. } =
             &change.what
             && (end.killer.is_some() || end.oom)
+            && told.insert(process.key)
         {
             let why = if end.oom { " (out of memory)" } else { "" };
             let name = escaped(&process.comm).into_owned();
@@ -334,6 +335,7 @@ mod tests {
         let end = End { code: 137, signal: Some(9), killer: Some(killer.clone()), oom: false };
         let told = [
             (1_000, ChangeKind::SandboxCreated),
+            (1_250, ChangeKind::ProcessExit { process: process(50, "pause"), end: end.clone() }),
             (1_250, ChangeKind::ContainerExited { process: process(50, "pause"), end, ran: None }),
             (1_300, ChangeKind::CniStarted { call: call(Some("")).into() }),
             (
@@ -398,6 +400,7 @@ mod tests {
             assert!(said.contains(part), "no {part:?} in\n{said}");
         }
         assert_eq!(said.matches("DEL bridge: CNI_NETNS").count(), 1, "a call that ended is told once");
+        assert_eq!(said.matches("pause[50]: killed").count(), 1, "a kill is told once");
         assert!(!said.contains('\x1b'));
     }
 }

@@ -159,7 +159,8 @@ fn own_pid_namespace(link: &str) -> Check {
             "{link}, not the initial one: hooks tell the machine's pids, /proc here has others, so processes that \
                  run already are not tied to later events"
         ),
-        "in a container give it the host's pid namespace (hostPID: true); on kind or k3d run it on the machine itself",
+        "give a container the node's pid namespace (hostPID: true); a pod that has it is on a node of kind or k3d, which has \
+         no other: docs/guides/kind.md",
     )
 }
 
@@ -218,6 +219,13 @@ mod tests {
     #[test]
     fn only_the_initial_pid_namespace_has_the_kernel_s_pids() {
         assert_eq!(own_pid_namespace("pid:[4026531836]").grade, Grade::Full);
-        assert_eq!(own_pid_namespace("pid:[4026532190]").grade, Grade::Degraded);
+        let other = own_pid_namespace("pid:[4026532190]");
+        assert_eq!(other.grade, Grade::Degraded);
+        // The guide shows what is said there.
+        let guide = include_str!("../../../../../docs/guides/kind.md");
+        let advice = other.advice.expect("an advice");
+        for line in [other.found, advice] {
+            assert!(guide.contains(&line), "docs/guides/kind.md does not show {line:?}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
+use http::uri::Scheme;
 use kube::{
     Client, Config,
     config::{InClusterError, KubeConfigOptions, Kubeconfig},
@@ -17,8 +18,9 @@ use crate::{
     confine::{Confinement, Remote, role::Role},
     given,
     sink::{
-        kubernetes::{CONDITION, Exporter, KubernetesStats, Settings, TokenFile, check_token},
+        kubernetes::{CONDITION, KubernetesStats, Reporter, Settings, TokenFile, check_token},
         loop_queue,
+        url::{self, is_loopback},
         verdict::Judge,
     },
 };
@@ -47,6 +49,7 @@ pub(super) struct KubernetesArgs {
 /// What goes to the API server, and where that is.
 pub(super) struct Target {
     config: Config,
+    port: u16,
     token_file: Option<TokenFile>,
     events: bool,
     condition: bool,
@@ -76,10 +79,12 @@ impl KubernetesArgs {
                 None => Config::incluster().map_err(|why| no_pod(&why))?,
             };
             let token_file = check_token(&mut config.auth_info).context("cannot ask the API server")?;
+            keep_secret(&config)?;
             Client::try_from(config.clone()).context("cannot connect to the API server")?;
             anyhow::Ok((config, token_file))
         })?;
-        Ok(Some(Target { config, token_file, events, condition }))
+        let port = port(&config)?;
+        Ok(Some(Target { config, port, token_file, events, condition }))
     }
 }
 
@@ -98,6 +103,27 @@ fn no_pod(why: &InClusterError) -> anyhow::Error {
         why => format!("the pod's service account cannot be used: {why}"),
     };
     anyhow!("cannot reach the API server: {why}; give --kubeconfig FILE, or leave --kubernetes-… out")
+}
+
+/// The port of the API server.
+fn port(Config { cluster_url, .. }: &Config) -> anyhow::Result<u16> {
+    let usual = if cluster_url.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
+    let port = cluster_url.authority().and_then(|authority| url::port(authority, usual));
+    port.with_context(|| format!("cannot ask the API server: {cluster_url} has no port that there could be"))
+}
+
+/// Refuses to send a token or a password over the network without TLS. kubectl leaves them out there, without which this agent would
+/// be nobody.
+fn keep_secret(Config { cluster_url, auth_info, .. }: &Config) -> anyhow::Result<()> {
+    let is_encrypted = cluster_url.scheme() == Some(&Scheme::HTTPS);
+    let has_secret = auth_info.token.is_some() || auth_info.password.is_some();
+    if has_secret && !is_encrypted && !cluster_url.host().is_some_and(is_loopback) {
+        bail!(
+            "cannot ask the API server: {cluster_url} is not encrypted, and the token or password would be readable on the \
+             network: give the https:// address of the API server in the kubeconfig"
+        );
+    }
+    Ok(())
 }
 
 async fn outside(file: &Path) -> anyhow::Result<Config> {
@@ -144,8 +170,7 @@ fn authority(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
 impl Target {
     /// What the thread needs that asks the API server.
     pub(super) fn remote(&self) -> Remote {
-        let Config { cluster_url, auth_info, root_cert, root_cert_file, .. } = &self.config;
-        let default = if cluster_url.scheme_str() == Some("http") { 80 } else { 443 };
+        let Config { auth_info, root_cert, root_cert_file, .. } = &self.config;
         let named = [&auth_info.client_certificate, &auth_info.client_key];
         let token = self.token_file.as_ref().map(TokenFile::path);
         let files = named.into_iter().flatten().map(Path::new).chain(token).chain(root_cert_file.as_deref());
@@ -153,7 +178,7 @@ impl Target {
         let has_authority = root_cert.is_some() || root_cert_file.is_some();
         let of_system = SYSTEM.iter().filter(|_| !has_authority).map(Path::new);
         let dirs = own.chain(of_system).map(Path::to_owned).collect();
-        Remote { port: cluster_url.port_u16().unwrap_or(default), dirs }
+        Remote { port: self.port, dirs }
     }
 
     /// The line that says what goes where.
@@ -171,17 +196,53 @@ impl Target {
         judge: Arc<Judge>,
         stats: Arc<KubernetesStats>,
         confinement: &Confinement,
-    ) -> anyhow::Result<Exporter> {
-        let Self { config, token_file, events, condition } = self;
+    ) -> anyhow::Result<Reporter> {
+        let Self { config, port: _, token_file, events, condition } = self;
         let settings = Settings { config, token_file, node, events, condition };
-        let start = || Exporter::start(settings, client, judge, stats);
+        let start = || Reporter::start(settings, client, judge, stats);
         confinement.start(Role::Kubernetes, start)?.context("cannot start a thread")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_name;
+    use kube::{Config, config::AuthInfo};
+
+    use super::{is_name, keep_secret, port};
+
+    #[test]
+    fn the_port_is_the_named_one_or_the_scheme_s() {
+        for (url, wanted) in [
+            ("https://a", Some(443)),
+            ("http://a", Some(80)),
+            ("https://a:6443", Some(6443)),
+            ("https://a:65536", None),
+        ] {
+            assert_eq!(port(&Config::new(url.parse().expect("a URL"))).ok(), wanted, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_sent_where_others_can_read_it() {
+        let token = || AuthInfo { token: Some("abc".into()), ..AuthInfo::default() };
+        let password = || AuthInfo { password: Some("abc".into()), ..AuthInfo::default() };
+        for (url, auth_info, is_fine) in [
+            ("https://api.example:6443", token(), true),
+            ("http://127.0.0.1:8001", token(), true),
+            ("http://[::1]:8001", password(), true),
+            ("http://localhost", token(), true),
+            ("http://api.example:8080", AuthInfo::default(), true),
+            ("http://api.example:8080", token(), false),
+            ("http://10.0.0.1", password(), false),
+        ] {
+            let mut config = Config::new(url.parse().expect("a URL"));
+            config.auth_info = auth_info;
+            let kept = keep_secret(&config).map_err(|why| why.to_string());
+            assert_eq!(kept.is_ok(), is_fine, "{url}: {kept:?}");
+            let told = kept.err().unwrap_or_default();
+            assert!(!told.contains("abc") && (is_fine || told.contains(url)), "{told}");
+        }
+    }
 
     #[test]
     fn a_node_has_a_name_as_other_objects() {

@@ -9,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, value_parser};
 
 use crate::{
+    cli::args::made,
     sink::log_file::{LogFile, Rotation},
     size::size,
 };
@@ -16,7 +17,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(super) struct LogArgs {
     /// Write the events to this file, always as JSON lines, and not to standard output; in a directory of its own
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = made())]
     log_file: Option<PathBuf>,
 
     /// The size at which the log file is renamed to FILE.1 and begun anew (512KiB, 10MiB, 1GiB)

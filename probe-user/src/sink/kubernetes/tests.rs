@@ -1,0 +1,129 @@
+//! Requests to an API server that has too much to do.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use kube::Config;
+use tokio::time::Instant;
+
+use super::{
+    Events, Planned,
+    api_server::ApiServer,
+    link::Link,
+    plan::{Deed, Ledger, Object, Step},
+    stats::KubernetesStats,
+};
+use crate::{
+    model::{
+        finding::{FindingKind, Key, Revision},
+        time::Timestamp,
+    },
+    sink::rate::Rate,
+};
+
+/// Answers each request so, whatever it is.
+fn start(status: &'static str, header: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    // It ends with the tests.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a client");
+            read(&stream);
+            count.fetch_add(1, Ordering::SeqCst);
+            let body = "Too many requests, please try again later.\n";
+            let head =
+                format!("HTTP/1.1 {status}\r\n{header}Connection: close\r\nContent-Length: {}", body.len());
+            write!(stream, "{head}\r\n\r\n{body}").expect("it listens");
+        }
+    });
+    (address, asked)
+}
+
+fn read(stream: &TcpStream) {
+    let (mut reader, mut length) = (BufReader::new(stream), 0);
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+        let value = line.to_ascii_lowercase().strip_prefix("content-length:").map(|it| it.trim().to_owned());
+        length = value.map_or(length, |value| value.parse().expect("a number"));
+        line.clear();
+    }
+    reader.take(length).read_to_end(&mut Vec::new()).expect("a body");
+}
+
+fn server(address: SocketAddr) -> ApiServer {
+    let url = format!("http://{address}").parse().expect("a URL");
+    ApiServer::new(Config::new(url), None, Arc::new(KubernetesStats::default()))
+}
+
+fn step(number: usize) -> Step {
+    let key = Key::parse(&format!("leaked_address/net/10.0.0.{number}")).expect("a key");
+    Step::new((Object::Node, key), FindingKind::LeakedAddress, "it leaked".to_owned(), Deed::Begin)
+}
+
+/// Tries to tell three findings.
+async fn tell(server: &mut ApiServer) -> usize {
+    let steps = (0..3).map(step).collect();
+    let planned = Planned { revision: Revision::default(), at: Instant::now(), steps, withheld: 0 };
+    let mut events = Events {
+        ledger: Ledger::default(),
+        rate: Rate::new(super::RATE),
+        link: Link::new("Events", String::new()),
+        planned: Some(planned),
+    };
+    events.go_on(server, "node-1", Timestamp::ZERO).await
+}
+
+#[tokio::test]
+async fn a_server_that_asks_to_be_left_alone_is() {
+    for (status, header, asked_times) in [
+        ("429 Too Many Requests", "Retry-After: 30\r\n", 1),
+        ("503 Service Unavailable", "Retry-After: 30\r\n", 1),
+        // What asks for nothing is asked for each finding, and so is what means something else.
+        ("429 Too Many Requests", "", 3),
+        ("500 Internal Server Error", "Retry-After: 30\r\n", 3),
+    ] {
+        let (address, asked) = start(status, header);
+        let mut server = server(address);
+        assert!(server.may_be_asked());
+        let waiting = tell(&mut server).await;
+        let left_alone = asked_times == 1;
+        assert_eq!(
+            (asked.load(Ordering::SeqCst), waiting, !server.may_be_asked()),
+            (asked_times, 3, left_alone),
+            "{status} {header}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn it_is_left_alone_as_long_as_it_asks_within_bounds() {
+    for (header, least, most) in [
+        ("Retry-After: 30\r\n", 29, 38),
+        ("Retry-After: 18446744073709551615\r\n", 299, 376),
+        ("Retry-After: Thu, 01 Jan 1970 00:00:00 GMT\r\n", 0, 0),
+        ("Retry-After: soon\r\n", 0, 0),
+    ] {
+        let (address, _) = start("429 Too Many Requests", header);
+        let mut server = server(address);
+        tell(&mut server).await;
+        tokio::time::pause();
+        let begin = Instant::now();
+        while !server.may_be_asked() {
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let rested = begin.elapsed().as_secs();
+        assert!((least..=most).contains(&rested), "{header} {rested} s");
+        tokio::time::resume();
+    }
+}
