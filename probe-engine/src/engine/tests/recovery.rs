@@ -3,6 +3,7 @@
 
 mod listening;
 mod network;
+pub(super) mod restart;
 
 use std::time::Duration;
 
