@@ -6,7 +6,7 @@
 //!
 //! **Invariant:** no verdict depends on a restart. Without an open one, an event costs a look at an empty list.
 
-mod held;
+pub(in crate::engine) mod held;
 
 use std::time::Duration;
 
@@ -34,9 +34,9 @@ use crate::{
 };
 
 /// How long a process must have run to be a daemon. One that was asked for its version, or that fails at once, has not.
-const RESIDENT: Duration = Duration::from_secs(10);
+pub(in crate::engine) const RESIDENT: Duration = Duration::from_secs(10);
 /// A daemon that ends so soon after its start has not come back.
-const LOOP: Duration = Duration::from_secs(60);
+pub(in crate::engine) const LOOP: Duration = Duration::from_secs(60);
 /// How long to wait for further events before a restart is looked at.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How often a restart is looked at in which pods wait: one that is deleted waits no more.
@@ -133,6 +133,7 @@ impl World {
             (restart.started, restart.process, restart.is) = (None, None, None);
             (restart.answers, restart.first_pod) = (None, None);
             restart.listens.clear();
+            restart.noticed_at = at;
             if !is_query {
                 restart.again = restart.again.saturating_add(1);
                 restart.ended_again = ended;

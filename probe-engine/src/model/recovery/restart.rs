@@ -107,7 +107,7 @@ pub struct Restart {
     pub is: Option<String>,
     /// Since when the process that ended had run.
     pub ran_since: Timestamp,
-    /// When its end was seen, or it was missed.
+    /// When its last end was seen, or it was missed.
     pub noticed_at: Timestamp,
     /// None: nobody saw it.
     pub ended: Option<DaemonEnd>,

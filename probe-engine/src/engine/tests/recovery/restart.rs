@@ -143,12 +143,12 @@ fn a_restart_in_a_burst_tells_which_starts_waited_and_for_how_long() {
     assert_eq!((ended.signal, ended.killer.map(|it| it.comm)), (Some(SIGKILL), Some("demo".to_owned())));
 }
 
-/// The kubelet of an image that does not exist waits for ever, and a pod that is deleted not at all.
+/// A pod that had begun long before waits for something else, such as an image that does not exist; and one that is
+/// deleted waits no more.
 #[test]
 fn what_waits_for_something_else_does_not_keep_a_restart_open() {
     let mut story = booted(PreviousBoot::default());
     App(1).begin(&mut story, 20 * SECOND);
-    // The agent looks again and again, and the pod is still there.
     App(2).begin(&mut story, 399 * SECOND);
     restarted(&mut story, DAEMON, 400 * SECOND);
     let open = restart(&story, 400 * SECOND + OVER);
@@ -307,10 +307,12 @@ fn a_restart_that_no_agent_saw_counts_from_the_new_start() {
     let new = at("containerd", 100 * SECOND);
     let list = |story: &mut Story, daemon: Who| {
         story.list(List::Processes, true, |story| {
+            story.found(KUBELET, KUBELET.pid, "/system.slice/kubelet.service", "/usr/bin/kubelet");
             story.found(daemon, daemon.pid, "/system.slice/containerd.service", "/usr/bin/containerd");
         });
     };
     list(story.at(90 * SECOND), DAEMON);
+    story.at(199 * SECOND).say(Origin::Agent, Fact::AgentAway { since: ms(95 * SECOND) });
     list(story.at(200 * SECOND), new);
     let (who, line) = shim(&App(3));
     story.at(203 * SECOND).exec(who, class::RUNTIME, &line);

@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// A start that has lasted for longer at the daemon's end waits for something else: an image that does not exist, say.
-const YOUNG: Duration = Duration::from_secs(5 * 60);
+pub(in crate::engine) const YOUNG: Duration = Duration::from_secs(5 * 60);
 /// At most this many pods are noted.
-const HELD: usize = 64;
+pub(in crate::engine) const HELD: usize = 64;
 
 impl World {
     /// Finds out what has become of the pods. Returns whether anything is new.
@@ -26,7 +26,8 @@ impl World {
         let Some(known) = self.boot.recovery.restarts.open.get(place) else { return false };
         let mut restart = known.clone();
         restart.is = restart.process.and_then(|key| Some(self.with_version(self.processes.get(key)?)));
-        restart.first_pod = restart.first_pod.or_else(|| self.first_pod(known));
+        let named = restart.first_pod.filter(|first| first.pod.name.is_some());
+        restart.first_pod = named.or_else(|| self.first_pod(known));
         let found: Vec<HeldPod> = self.held(known, now).into_iter().chain(self.replaced(known)).collect();
         let mut left_out = 0_u32;
         for it in found {
@@ -38,6 +39,9 @@ impl World {
                 }
                 continue;
             };
+            if held.pod.name.is_none() {
+                held.pod = it.pod.clone();
+            }
             if it.replaced && !held.replaced {
                 *held = HeldPod { since: held.since, ..it };
             } else if it.replaced == held.replaced {
