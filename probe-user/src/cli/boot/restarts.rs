@@ -58,3 +58,184 @@ fn left_out(row: &Row) -> Option<String> {
     let began = crate::sink::recovery::began(&row.recovery);
     (!each.is_empty()).then(|| format!("of the boot {began} older ones are not kept: {}", each.join(", ")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Row, text};
+    use crate::{
+        model::{
+            change::{End, Process},
+            id::TaskKey,
+            recovery::{
+                BootRead, Calls, Daemon, DaemonEnd, FirstPod, HeldPod, Kind, KubeletListens, LessNetwork,
+                Pod, Recovery, Restart, RestartClose, Restarts, Source, TimedSource, Told,
+            },
+            time::Timestamp,
+        },
+        sink::jsonl::boot as json,
+    };
+
+    const WALL: i64 = 1_795_237_053_000_000_000;
+    const DAY: u64 = 86_400_000;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp(ms * 1_000_000)
+    }
+
+    fn pod(name: &str) -> Pod {
+        let (namespace, name) = (Some("default".to_owned()), Some(name.to_owned()));
+        Pod { namespace, name, uid: None, kind: Kind::Service, listens: false, interfaces: Vec::new() }
+    }
+
+    fn systemd() -> Process {
+        Process { key: TaskKey::new(1, 0), parent: TaskKey::default(), comm: "systemd".to_owned() }
+    }
+
+    fn ended(ms: u64, code: u32) -> DaemonEnd {
+        let end = End { code, ..End::default() };
+        DaemonEnd { at: at(ms), end, told: Some(Told { signal: 15, by: systemd() }) }
+    }
+
+    /// A runtime that ended at this time, started again so much later, and answered over CRI or to a hook.
+    fn runtime(ms: u64, started: u64, ready: u64, source: Source) -> Restart {
+        Restart {
+            daemon: Daemon::Runtime,
+            comm: "containerd".to_owned(),
+            was: "containerd 2.1.4".to_owned(),
+            is: Some("containerd 2.1.4".to_owned()),
+            ran_since: at(4_000),
+            noticed_at: at(ms),
+            ended: Some(ended(ms, 0)),
+            started: Some(TimedSource::hooked(at(ms + started))),
+            process: None,
+            again: 0,
+            ended_again: None,
+            listens: Vec::new(),
+            answers: Some(TimedSource { at: at(ms + ready), source }),
+            first_pod: None,
+            held: Vec::new(),
+            held_left_out: 0,
+            calls: Calls::default(),
+            before: Vec::new(),
+            less_network: Vec::new(),
+            close: Some(RestartClose::AsBefore),
+        }
+    }
+
+    fn rows() -> Vec<Row> {
+        let upgraded =
+            Restart { is: Some("containerd 2.1.5".to_owned()), ..runtime(DAY, 212, 1530, Source::Cri) };
+        let killed_at = DAY + 9_000_000;
+        let held = |name: &str, replaced, from: u64, took: u64| HeldPod {
+            pod: pod(name),
+            replaced,
+            since: at(killed_at + from),
+            until: (took > 0).then(|| at(killed_at + from + took)),
+        };
+        let end = End { code: 137, signal: Some(9), killer: None, oom: true };
+        let killed = Restart {
+            ended: Some(DaemonEnd { at: at(killed_at), end, told: None }),
+            first_pod: Some(FirstPod { pod: pod("web-2"), at: at(killed_at + 6402) }),
+            held: vec![
+                held("web-2", false, 0, 6402),
+                held("web-7", false, 0, 14_933),
+                held("db-0", true, 7000, 2500),
+            ],
+            calls: Calls { cut_off: 2, killed: 0, failed: 0, hung: 1 },
+            less_network: vec![LessNetwork { pod: pod("db-0"), missing: vec!["net1".to_owned()] }],
+            ..runtime(killed_at, 5106, 5871, Source::Hook)
+        };
+        let listens = |port, ms| KubeletListens { port, at: at(2 * DAY + ms) };
+        let kubelet = Restart {
+            daemon: Daemon::Kubelet,
+            comm: "kubelet".to_owned(),
+            was: "kubelet".to_owned(),
+            is: Some("kubelet".to_owned()),
+            ended: Some(DaemonEnd { told: None, ..ended(2 * DAY, 1) }),
+            again: 12,
+            ended_again: Some(DaemonEnd { told: None, ..ended(2 * DAY + 110_000, 1) }),
+            answers: None,
+            listens: vec![listens(10_248, 120_944), listens(10_250, 120_902)],
+            ..runtime(2 * DAY, 120_121, 0, Source::Hook)
+        };
+        let unseen = Restart {
+            ended: None,
+            started: Some(TimedSource { at: at(3 * DAY), source: Source::ProcStart }),
+            ..runtime(3 * DAY, 0, 900, Source::Hook)
+        };
+        let open = Restart {
+            started: None,
+            answers: None,
+            is: None,
+            close: None,
+            held: vec![HeldPod { until: None, ..held("web-9", false, 0, 0) }],
+            held_left_out: 3,
+            ..runtime(4 * DAY, 0, 0, Source::Hook)
+        };
+        let boot = |id: &str, n: i64, restarts| {
+            let boot_wall_ns = WALL + n * 86_400_000_000_000;
+            let boot = BootRead { boot_id: id.to_owned(), boot_wall_ns, ..BootRead::default() };
+            let recovery = Recovery { boot: Some(boot), restarts, ..Recovery::default() };
+            Row::new("edge-1".to_owned(), recovery, Timestamp::ZERO)
+        };
+        // The shutdown ended the runtime of the first boot.
+        let down = Restart { daemon: Daemon::Runtime, ..open.clone() };
+        let first = Restarts { open: vec![down], ..Restarts::default() };
+        let past = vec![upgraded, killed, kubelet, unseen];
+        let last = Restarts { open: vec![open], past, left_out: [("kubelet".to_owned(), 3)].into() };
+        vec![boot("a", 0, first), boot("b", 5, last)]
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_restart_and_those_of_each_program() {
+        assert_eq!(
+            text(&rows()),
+            "\
+"
+        );
+        assert_eq!(text(&[]), "no restart of a runtime or of the kubelet alone was seen\n");
+    }
+
+    #[test]
+    fn json_has_the_same_numbers() {
+        let rows = rows();
+        let told: Vec<json::Told<'_>> = rows.iter().map(Row::told).collect();
+        let bytes = json::restart_lines(&told).expect("JSON");
+        let lines: Vec<serde_json::Value> = String::from_utf8(bytes)
+            .expect("text")
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        let [upgraded, killed, kubelet, unseen, open, of_containerd, of_kubelet] = lines.as_slice() else {
+            panic!("{lines:#?}");
+        };
+        let restart = &upgraded["restart"];
+        assert_eq!(restart["columns"]["as_before_ns"], "1530000000");
+        assert_eq!(
+            (&restart["end"]["told_by"]["comm"], &restart["end"]["code"]),
+            (&"systemd".into(), &0.into())
+        );
+        let inexact = serde_json::json!(["ready_ns", "as_before_ns", "second_ns"]);
+        assert_eq!(restart["inexact"], inexact);
+        let restart = &killed["restart"];
+        assert_eq!(
+            (&restart["whole_ns"], &restart["first_pod"]),
+            (&"14933000000".into(), &"default/web-2".into())
+        );
+        assert_eq!(restart["pods"][2]["replaced"], true);
+        assert_eq!((&restart["calls"]["cut_off"], &restart["end"]["oom"]), (&2.into(), &true.into()));
+        assert_eq!(
+            (&kubelet["restart"]["again"], &kubelet["restart"]["close"]),
+            (&12.into(), &"as_before".into())
+        );
+        assert_eq!((unseen["restart"].get("end"), open["restart"].get("close")), (None, None));
+        assert_eq!(open["restart"]["pods_left_out"], 3);
+        let of = &of_containerd["restart_statistics"];
+        assert_eq!(
+            (&of["program"], &of["restarts"], &of["all"]),
+            (&"containerd".into(), &2.into(), &4.into())
+        );
+        assert_eq!(of["ranks"][3]["whole_ns"], "14933000000");
+        assert_eq!(of_kubelet["restart_statistics"]["restarts"], 1);
+    }
+}
