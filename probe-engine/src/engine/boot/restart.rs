@@ -41,6 +41,8 @@ impl RestartReport {
     #[must_use]
     pub fn of(restart: &Restart) -> Self {
         let zero = restart.zero();
+        let is_exact = |mark: TimedSource| mark.source.is_exact();
+        let is_zero_exact = restart.ended.is_some() || restart.started.is_none_or(is_exact);
         let first_pod = restart.first_pod.as_ref().map(|pod| TimedSource::hooked(pod.at));
         let marks = [restart.started, restart.ready(), first_pod, restart.as_before()];
         let columns: Row = marks.map(|mark| Some(since(zero, mark?.at)));
@@ -48,7 +50,7 @@ impl RestartReport {
             columns,
             periods: differences(&columns),
             whole: columns[COLUMNS - 1],
-            inexact: Inexact::of(true, marks.map(|mark| mark.map(|mark| mark.source))),
+            inexact: Inexact::of(is_zero_exact, marks.map(|mark| mark.map(|mark| mark.source))),
             is_end_seen: restart.ended.is_some(),
         }
     }

@@ -275,8 +275,8 @@ impl World {
         restarts.past.push(restart);
         if restarts.past.len() > KEPT {
             let first = restarts.past.remove(0);
-            let count = restarts.left_out.entry(first.comm).or_default();
-            *count = count.saturating_add(1);
+            let count = restarts.left_out.entry(first.comm.clone()).or_default();
+            *count = count.saturating_add(u32::from(first.has_started()));
         }
         self.boot.recovery.revision = self.boot.recovery.revision.wrapping_add(1);
     }

@@ -166,6 +166,12 @@ impl Restart {
         self.ended.as_ref().map_or_else(started, |ended| ended.at)
     }
 
+    /// Whether the daemon has started again, if only for a while.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.started.is_some() || self.again > 0
+    }
+
     /// When the daemon was ready: the kubelet listened at the last of its ports, the runtime answered.
     #[must_use]
     pub fn ready(&self) -> Option<TimedSource> {
@@ -193,11 +199,12 @@ impl Restarts {
         all
     }
 
-    /// How many there were of each program.
+    /// How many there were of each program. A daemon that has not started again has only been stopped so far.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&str, u32> {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-        let kept = self.past.iter().chain(&self.open).map(|it| (it.comm.as_str(), 1));
+        let kept = self.past.iter().chain(&self.open).filter(|it| it.has_started());
+        let kept = kept.map(|it| (it.comm.as_str(), 1));
         for (comm, count) in kept.chain(self.left_out.iter().map(|(comm, count)| (comm.as_str(), *count))) {
             let all = counts.entry(comm).or_default();
             *all = all.saturating_add(count);

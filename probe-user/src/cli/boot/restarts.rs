@@ -33,7 +33,8 @@ pub(super) fn text(rows: &[Row]) -> String {
     let mut notes: Vec<String> = statistics.iter().filter_map(restart::composition).collect();
     notes.extend(rows.iter().filter_map(|row| left_out(row)));
     if !notes.is_empty() {
-        text += &format!("\n{}\n", escaped(&notes.join("\n")));
+        let lines: String = notes.iter().map(|note| format!("{}\n", escaped(note))).collect();
+        text += &format!("\n{lines}");
     }
     for it in &all {
         let marks: String = restart::marks(it.restart).iter().map(|mark| format!(" ({mark})")).collect();
@@ -186,14 +187,64 @@ mod tests {
         vec![boot("a", 0, first), boot("b", 5, last)]
     }
 
+    /// docs/boot.md begins its section with the same table.
     #[test]
     fn the_table_has_a_row_for_each_restart_and_those_of_each_program() {
         assert_eq!(
             text(&rows()),
             "\
+ms from the end of the program (* from its start, the end was not seen; ~ not exact), and the periods between, s
+RESTART (UTC)          PROGRAM     STARTED  READY   FIRST POD  AS BEFORE  1       2      3      4      WHOLE
+2026-11-27 04:57:33    containerd  212      ~1530   -          ~1530      0.21    ~1.32  -      -      ~1.53
+2026-11-27 07:27:33    containerd  5106     5871    6402       14933      5.11    0.77   0.53   8.53   14.93
+2026-11-28 04:57:33    kubelet     120121   120944  -          120944     120.12  0.82   -      -      120.94
+2026-11-29 04:57:33 *  containerd  ~0       ~900    -          ~900       ~0.00   ~0.90  -      -      ~0.90
+2026-11-30 04:57:33    containerd  -        -       -          -          -       -      -      -      -
+containerd: Avg of 2               2659     ~3701   6402       ~8232      2.66    ~1.04  ~0.53  ~8.53  ~8.23
+containerd: Min                    212      ~1530   6402       ~1530      0.21    0.77   0.53   8.53   ~1.53
+containerd: p50                    212      ~1530   6402       ~1530      0.21    0.77   0.53   8.53   ~1.53
+containerd: p90                    5106     5871    6402       14933      5.11    ~1.32  0.53   8.53   14.93
+containerd: Max                    5106     5871    6402       14933      5.11    ~1.32  0.53   8.53   14.93
+
+containerd: 2 of 4 restarts count; the others are not complete, or their beginning was not seen
+of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
+
+2026-11-27 04:57:33 edge-1 containerd
+  containerd 2.1.4 ended after 23h59m: exit 0, told to by systemd[1] with SIGTERM
+  with containerd 2.1.5 instead
+  as before: no pod waited for it
+
+2026-11-27 07:27:33 edge-1 containerd (less network)
+  containerd 2.1.4 ended after 1d02h: killed by SIGKILL (out of memory)
+  with containerd 2.1.4 as before
+  2 pods waited, the longest 14.933 s (default/web-7)
+  1 pod got another sandbox with nothing wrong in the one before, the longest 2.500 s (default/db-0)
+  CNI calls: 2 under way when the runtime ended, 1 hung
+  came back with less network than before: default/db-0 (without net1)
+  as before: no pod waits any more
+
+2026-11-28 04:57:33 edge-1 kubelet
+  kubelet ended after 1d23h: exit 1
+  it began and ended again 12 times, the last one with exit 1
+  with kubelet as before
+  as before: no pod waited for it
+
+2026-11-29 04:57:33 * edge-1 containerd (end not seen)
+  the end of containerd 2.1.4 was not seen: times count from the start of the new process
+  with containerd 2.1.4 as before
+  as before: no pod waited for it
+
+2026-11-30 04:57:33 edge-1 containerd (not complete)
+  containerd 2.1.4 ended after 3d23h: exit 0, told to by systemd[1] with SIGTERM
+  1 pod waited; not through: default/web-9
+  truncated: at least 3 pods waited beside those that are kept
+  it has not started again yet
 "
         );
         assert_eq!(text(&[]), "no restart of a runtime or of the kubelet alone was seen\n");
+        let page = include_str!("../../../../docs/boot.md");
+        let shown = page.split("```text\n").skip(1).filter_map(|it| it.split("```").next());
+        assert!(shown.into_iter().any(|shown| text(&rows()).starts_with(shown)), "not as in docs/boot.md");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
     },
     model::recovery::{Calls, DaemonEnd, HeldPod, Recovery, Restart, RestartClose},
     sink::text::{ended, named},
-    words::{count::counted, name::signal_number},
+    words::{count::counted, name::signal_number, span::span as words},
 };
 
 /// A restart, and the boot in which it was.
@@ -27,7 +27,7 @@ pub(crate) struct Placed<'a> {
 pub(crate) fn all<'a>(boots: impl DoubleEndedIterator<Item = (&'a str, &'a Recovery)>) -> Vec<Placed<'a>> {
     let of_boot = |(n, (node, recovery)): (usize, (&'a str, &'a Recovery))| {
         let mut all = recovery.restarts.all();
-        all.retain(|it| n == 0 || it.started.is_some());
+        all.retain(|it| n == 0 || it.has_started());
         all.into_iter().rev().map(move |restart| Placed { node, recovery, restart }).collect::<Vec<_>>()
     };
     let mut all: Vec<Placed<'a>> = boots.rev().enumerate().flat_map(of_boot).collect();
@@ -97,10 +97,8 @@ pub(crate) fn notes(restart: &Restart) -> Vec<String> {
     lines.extend(held("waited", &waited));
     lines.extend(held("got another sandbox with nothing wrong in the one before", &replaced));
     if restart.held_left_out > 0 {
-        lines.push(format!(
-            "truncated: at least {} more than are kept",
-            counted(restart.held_left_out.into(), "pod")
-        ));
+        let more = counted(restart.held_left_out.into(), "pod");
+        lines.push(format!("truncated: at least {more} waited beside those that are kept"));
     }
     lines.extend(calls(restart.calls));
     lines.extend(less_network(&restart.less_network));
@@ -114,7 +112,7 @@ fn end(restart: &Restart) -> String {
     match &restart.ended {
         None => format!("the end of {was} was not seen: times count from the start of the new process"),
         Some(it) => {
-            let ran = span(it.at.since(restart.ran_since));
+            let ran = words(it.at.since(restart.ran_since));
             format!("{was} ended after {ran}: {}", ended_by(it))
         }
     }
