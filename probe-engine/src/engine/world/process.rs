@@ -12,7 +12,7 @@ pub(super) use name::makes_pods;
 use crate::{
     engine::{
         held::Subject,
-        world::{EventContext, World, argv, daemon, process_of, restart::is_named_daemon},
+        world::{EventContext, World, argv, daemon, process_of},
     },
     model::{
         change::{self, ChangeKind, End},
@@ -187,7 +187,7 @@ impl World {
         let quiet = known.map_or(!matters, |known| known.quiet);
         let cgroup = known.map_or(it.task.cgroup, |known| known.cgroup);
         let about = known.and_then(|known| known.program.about.clone());
-        let daemon = known.filter(|known| is_named_daemon(known)).cloned();
+        let daemon = known.filter(|known| daemon::is_named(&known.comm, known.program.class)).cloned();
         if known.is_some() {
             self.processes.set_state(key, ended);
         } else {
@@ -308,7 +308,7 @@ impl World {
         let Some(row) = self.processes.get(key) else { return };
         let Some(ended) = row.state.step(ctx.at) else { return };
         let cgroup = row.cgroup;
-        let daemon = Some(row).filter(|row| is_named_daemon(row)).cloned();
+        let daemon = Some(row).filter(|row| daemon::is_named(&row.comm, row.program.class)).cloned();
         self.processes.set_state(key, ended);
         self.schedule_reap(ctx.at);
         self.processes.signals.remove(&key);

@@ -17,7 +17,7 @@ use crate::{
         world::{
             World,
             call::Call,
-            daemon::{is_kubelet, is_runtime, is_trusted},
+            daemon::is_kubelet,
             process::{Process, State},
             sandbox::MOMENTS,
         },
@@ -322,9 +322,4 @@ fn is_counted(call: &Call) -> bool {
     call.top
         && call.call.ifname.as_deref() != Some("lo")
         && matches!(call.call.command.as_str(), "ADD" | "DEL")
-}
-
-/// Whether the hooks or `/proc` showed a process to be root's that has the name of a runtime or a kubelet.
-pub(super) fn is_named_daemon(row: &Process) -> bool {
-    is_trusted(row.program.class) && (is_runtime(&row.comm) || is_kubelet(&row.comm))
 }

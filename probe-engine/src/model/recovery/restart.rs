@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{KubeletListens, Pod, TimedSource};
 use crate::model::{
-    change::{End, Process},
     id::TaskKey,
+    process::{End, Process},
     scalar::is_default,
     time::Timestamp,
 };
