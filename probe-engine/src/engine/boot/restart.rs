@@ -60,26 +60,33 @@ impl RestartReport {
 /// and after which the node was as before.
 #[must_use]
 pub fn statistics<'a>(restarts: impl Iterator<Item = &'a Restart>) -> Vec<RestartStatistics<'a>> {
-    let mut programs: Vec<(&str, usize, Vec<(Row, Inexact)>)> = Vec::new();
+    let mut programs: Vec<Program<'a>> = Vec::new();
     for restart in restarts {
         let report = RestartReport::of(restart);
         let counts = report.is_end_seen && restart.close == Some(RestartClose::AsBefore);
         let row = counts.then_some((report.columns, report.inexact));
-        match programs.iter_mut().find(|(comm, ..)| *comm == restart.comm) {
-            Some((_, all, rows)) => {
-                *all += 1;
-                rows.extend(row);
+        match programs.iter_mut().find(|it| it.comm == restart.comm) {
+            Some(known) => {
+                known.all += 1;
+                known.rows.extend(row);
             }
-            None => programs.push((&restart.comm, 1, row.into_iter().collect())),
+            None => programs.push(Program { comm: &restart.comm, all: 1, rows: row.into_iter().collect() }),
         }
     }
-    let of = |(comm, all, rows): (&'a str, usize, Vec<(Row, Inexact)>)| RestartStatistics {
+    let of = |Program { comm, all, rows }: Program<'a>| RestartStatistics {
         comm,
         all,
         spread: of_rows(&rows),
         average: Average::of(Recovered::default(), rows),
     };
     programs.into_iter().map(of).collect()
+}
+
+/// A program, how many restarts it had, and the rows of those that count.
+struct Program<'a> {
+    comm: &'a str,
+    all: usize,
+    rows: Vec<(Row, Inexact)>,
 }
 
 fn since(zero: Timestamp, at: Timestamp) -> i64 {

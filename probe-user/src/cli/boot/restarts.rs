@@ -31,7 +31,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     let mut text = format!("{CAPTION}\n{}", aligned(HEADINGS, &cells));
     let statistics = statistics(all.iter().map(|it| it.restart));
     let mut notes: Vec<String> = statistics.iter().filter_map(restart::composition).collect();
-    notes.extend(rows.iter().filter_map(|row| left_out(row)));
+    notes.extend(rows.iter().filter_map(left_out));
     if !notes.is_empty() {
         let lines: String = notes.iter().map(|note| format!("{}\n", escaped(note))).collect();
         text += &format!("\n{lines}");

@@ -64,7 +64,7 @@ fn restarts_of_daemons_are_counted_and_the_last_one_is_timed() {
         pools: &[],
         balance: &[],
         findings: &[],
-        incidents: &Incidents::of([].into_iter()),
+        incidents: &Incidents::of([]),
         many: &[],
         recovery: &recovery,
         daemons: &BTreeMap::new(),
