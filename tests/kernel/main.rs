@@ -23,3 +23,4 @@ mod process;
 mod selftest;
 mod serve;
 mod storm;
+mod uninstall;
