@@ -8,6 +8,7 @@ mod cni;
 mod confine;
 mod container;
 mod cost;
+mod failing_disk;
 mod flood;
 mod forge;
 mod guard;
