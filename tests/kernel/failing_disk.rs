@@ -143,7 +143,11 @@ fn a_disk_that_dies_stops_no_agent() -> Result<()> {
     let events = place.events()?;
     own_namespaces(&events)?;
     let gaps = gaps(&events);
-    ensure!(gaps.iter().any(|gap| gap["gap"]["what"] == "no_agent"), "{before} {gaps:#?}\n{}", place.errors());
+    ensure!(
+        gaps.iter().any(|gap| gap["gap"]["what"] == "no_agent"),
+        "{before} {gaps:#?}\n{}",
+        place.errors()
+    );
     Ok(())
 }
 
@@ -156,9 +160,8 @@ fn files_that_cannot_be_read_are_named() -> Result<()> {
     first.attached()?;
     make_namespaces(NAMESPACES)?;
     first.end(End::Stopped)?;
-    let opened: Vec<File> = fs::read_dir(place.state())?
-        .map(|entry| Ok(File::open(entry?.path())?))
-        .collect::<Result<_>>()?;
+    let opened: Vec<File> =
+        fs::read_dir(place.state())?.map(|entry| Ok(File::open(entry?.path())?)).collect::<Result<_>>()?;
     disk.die()?;
     drop_caches()?;
     let mut second = place.run(&[])?;

@@ -60,7 +60,8 @@ pub(super) fn ask(host: &HostRoot) {
     let ids = [SANDBOX, "c1"].map(|id| ContainerId::parse(id).expect("an id"));
     let answerer = Answerer::new(host);
     let ask = || {
-        let failed = |command| ids.each_ref().map(|container| FailedCall { container, command, logged: TIME });
+        let failed =
+            |command| ids.each_ref().map(|container| FailedCall { container, command, logged: TIME });
         let failed = [CniCommand::Add, CniCommand::Del].map(failed).concat();
         let slow = ids.each_ref().map(|container| SlowImage { container: container.clone(), time: TIME });
         (answerer.messages(&failed, BOOT_NS), answerer.image_work(slow.to_vec(), BOOT_NS))
