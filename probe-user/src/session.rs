@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    engine::{Call, Engine, Settings},
+    engine::{Call, Engine, Settings, world::CheckpointEntry},
     model::{
         change::{Output, Question},
         fact::{Fact, List},
@@ -140,6 +140,16 @@ impl Session {
     /// Gives no later event a number that was given before.
     pub(crate) fn number_from(&mut self, seq: u64) {
         self.engine.number_from(seq);
+    }
+
+    /// Begins without what earlier agents knew, after the last event that they told. That is a call, so that a recording and the
+    /// state's file have it.
+    pub(crate) fn begin_after(&mut self, told: u64) -> Result<(), WriteError> {
+        self.engine.number_from(told + 1);
+        self.last_seq = told;
+        let is_own = |entry: &CheckpointEntry| matches!(entry, CheckpointEntry::Engine(_));
+        let own = self.engine.dump().into_iter().find(is_own);
+        own.map_or(Ok(()), |own| self.call(Call::Restore(Box::new(own))))
     }
 
     /// The number of the last event.

@@ -14,7 +14,7 @@ pub mod buildinfo;
 pub mod cgroup;
 pub mod channel;
 pub(crate) mod clock;
-pub(crate) mod cri;
+pub mod cri;
 pub(crate) mod files;
 pub mod host;
 mod image_work;

@@ -2,6 +2,7 @@
 //! promise. The tests of this folder run them over seeds and some mutations, and cargo-fuzz runs them for long.
 
 pub mod checkpoint;
+pub mod cri;
 mod cursor;
 pub mod history;
 pub mod http;
@@ -19,7 +20,7 @@ pub struct Fuzzer {
     pub run: fn(&[u8]),
 }
 
-pub const FUZZERS: [Fuzzer; 9] = [
+pub const FUZZERS: [Fuzzer; 12] = [
     Fuzzer { name: "wire", seeds: wire::seeds, run: wire::run },
     Fuzzer { name: "recording", seeds: recording::seeds, run: recording::run },
     Fuzzer { name: "checkpoint", seeds: checkpoint::seeds, run: checkpoint::run },
@@ -29,6 +30,9 @@ pub const FUZZERS: [Fuzzer; 9] = [
     Fuzzer { name: "bundle", seeds: node::bundle::seeds, run: node::bundle::run },
     Fuzzer { name: "proc", seeds: node::proc::seeds, run: node::proc::run },
     Fuzzer { name: "http", seeds: http::seeds, run: http::run },
+    Fuzzer { name: "log", seeds: node::log::seeds, run: node::log::run },
+    Fuzzer { name: "journal", seeds: node::journal::seeds, run: node::journal::run },
+    Fuzzer { name: "cri", seeds: cri::seeds, run: cri::run },
 ];
 
 /// The fuzzer of this name.

@@ -64,4 +64,4 @@ macro_rules! tests {
     };
 }
 
-tests! { wire recording checkpoint history ipam cni bundle proc http }
+tests! { wire recording checkpoint history ipam cni bundle proc http log journal cri }

@@ -116,7 +116,7 @@ fn check_calls(place: &Place, events: &[Value], ids: &[String]) -> Result<()> {
 }
 
 /// Tries again where the kernel skipped runs of hooks, for which `attempt` returns false.
-fn without_skipped_runs(attempt: impl Fn() -> Result<bool>) -> Result<()> {
+pub(crate) fn without_skipped_runs(attempt: impl Fn() -> Result<bool>) -> Result<()> {
     const TRIES: usize = 3;
     for _ in 0..TRIES {
         if attempt()? {

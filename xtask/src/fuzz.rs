@@ -1,13 +1,17 @@
 //! `cargo xtask fuzz`: runs the fuzzers of `tests/fuzz`, one after the other, each on one core.
 //!
 //! The tests run each of them for a moment. This runs them for as long as is asked for, with libFuzzer, which sees what an
-//! input reaches and goes on from there. What it learned stays in `target/fuzz/corpus`.
+//! input reaches and goes on from there. What it learned stays in `target/fuzz/corpus`. A table at the end has a row for each.
+
+mod progress;
 
 use crate::package::{self, Need};
 use crate::setup::{self, Level};
 use crate::workspace;
 use anyhow::{Context as _, Result, bail, ensure};
+use progress::Progress;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 const VERSION: &str = "0.13.1";
@@ -39,12 +43,16 @@ pub(crate) fn run(Args { target, minutes }: &Args) -> Result<()> {
         bail!("there is no fuzzer {target}: there are {}", all.lines().collect::<Vec<_>>().join(", "));
     }
     let mut failed = Vec::new();
+    let mut table = vec![Progress::heading()];
     for name in chosen {
         println!("fuzz: {name}, for {minutes} min");
-        if !fuzz(name, minutes * 60)? {
+        let (progress, passed) = fuzz(name, minutes * 60)?;
+        table.push(progress.row(name, passed));
+        if !passed {
             failed.push(name);
         }
     }
+    println!("{}", table.join("\n"));
     ensure!(
         failed.is_empty(),
         "an input failed of {}: it is below {}; mend what it found, and keep the input in {FOLDER}/failed",
@@ -54,8 +62,8 @@ pub(crate) fn run(Args { target, minutes }: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Whether no input failed.
-fn fuzz(name: &str, seconds: u64) -> Result<bool> {
+/// How far it came, and whether no input failed.
+fn fuzz(name: &str, seconds: u64) -> Result<(Progress, bool)> {
     let folder = |kind: &str| {
         let path = workspace::target_dir().join("fuzz").join(kind).join(name);
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -68,8 +76,18 @@ fn fuzz(name: &str, seconds: u64) -> Result<bool> {
     command.arg(workspace::target_dir().join("fuzz")).arg(name).arg(&corpus).arg("--");
     command.args([format!("-max_total_time={seconds}"), format!("-timeout={LIMIT}")]);
     command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg("-print_final_stats=1");
-    let status = command.env(SEEDS, &corpus).status().context("cannot run cargo fuzz")?;
-    Ok(status.success())
+    let mut running =
+        command.env(SEEDS, &corpus).stderr(Stdio::piped()).spawn().context("cannot run cargo fuzz")?;
+    let mut progress = Progress::default();
+    for line in BufReader::new(running.stderr.take().context("it was piped")?).split(b'\n') {
+        // What a fuzzer prints may hold any bytes.
+        let line = line.context("cannot read what cargo fuzz says")?;
+        let line = String::from_utf8_lossy(&line);
+        progress.see(&line);
+        eprintln!("{line}");
+    }
+    let status = running.wait().context("cannot wait for cargo fuzz")?;
+    Ok((progress, status.success()))
 }
 
 /// The pinned toolchain is a stable one, and instrumenting takes unstable flags.

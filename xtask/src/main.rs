@@ -65,7 +65,7 @@ enum Verb {
     Bench(bench::Args),
     /// Run the fuzzers for long: any bytes as records, files, requests and kept states
     Fuzz(fuzz::Args),
-    /// Run the tests of the pure crates in Miri, which sees undefined behaviour
+    /// Run tests of the pure parts in Miri, which sees undefined behaviour
     Miri,
     /// Check what the compiler does not: who uses whom, and style
     Tidy,

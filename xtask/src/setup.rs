@@ -33,6 +33,9 @@ const NODE: &[Need] = &[
     Need::any(&["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"], "containernetworking-plugins"),
     Need::any(&["ip"], "iproute2"),
     Need::any(&["iptables"], "iptables"),
+    // Disks that fail.
+    Need::any(&["mke2fs"], "e2fsprogs"),
+    Need::any(&["losetup"], "mount"),
     Need::package("busybox-static"),
 ];
 const BROWSER: &[Need] =

@@ -53,6 +53,12 @@ pub(crate) fn blame(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
+/// Whether there is nothing at a path. Any other error says nothing of it: on a disk that fails it may be as it was.
+#[cfg(feature = "live")]
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind())
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs::File, os::unix::net::UnixListener, path::Path};

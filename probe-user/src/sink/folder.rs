@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use super::file::blame;
+use super::file::{blame, is_absent};
 
 pub(crate) fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
@@ -25,10 +25,14 @@ pub(crate) fn lock(file: File) -> io::Result<File> {
     }
 }
 
-/// Whether the opened file is still the one at the path. It may have been removed or replaced.
+/// Whether the opened file is still the one at the path. It may have been removed or replaced. A disk that fails says neither, and
+/// what is done next shows that.
 pub(crate) fn is_there(opened: &File, path: &Path) -> bool {
     let id = |found: fs::Metadata| (found.dev(), found.ino());
-    opened.metadata().map(id).ok().is_some_and(|own| fs::metadata(path).map(id).ok() == Some(own))
+    match (opened.metadata().map(id), fs::metadata(path).map(id)) {
+        (Ok(own), Ok(found)) => own == found,
+        (Err(error), _) | (_, Err(error)) => !is_absent(&error),
+    }
 }
 
 /// The error if the directory was removed while the agent ran. A confined agent may write only to the directory that

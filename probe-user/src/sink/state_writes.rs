@@ -97,6 +97,9 @@ fn todo(error: &io::Error) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem => "; mount it writable or name another directory",
         io::ErrorKind::PermissionDenied => "; let sandprobe's user write there or name another directory",
         io::ErrorKind::NotADirectory => "; name a directory",
+        _ if error.raw_os_error() == Some(libc::EIO) => {
+            "; the disk fails, and the kernel's log (dmesg) has the reason"
+        }
         _ => "",
     }
 }
@@ -122,6 +125,11 @@ mod tests {
         assert_eq!(writes.troubles(), [""; 0]);
         let failures: Vec<_> = writes.outcomes().into_iter().map(|(file, it)| (file, it.failures)).collect();
         assert_eq!(failures, [(StateFile::Findings, 2), (StateFile::History, 0)]);
+        writes.note(StateFile::Findings, dir, Err(io::Error::from_raw_os_error(libc::EIO)));
+        let trouble = writes.troubles().pop().expect("a trouble");
+        assert!(
+            trouble.ends_with("(os error 5); the disk fails, and the kernel's log (dmesg) has the reason")
+        );
     }
 
     #[tokio::test]

@@ -23,19 +23,19 @@ use crate::model::{
 const SLACK: u64 = 1_000_000;
 
 /// A failed call about which a plugin may have said something.
-#[derive(Debug)]
-pub(crate) struct FailedCall<'a> {
-    pub(crate) container: &'a ContainerId,
-    pub(crate) command: CniCommand,
+#[derive(Clone, Debug)]
+pub struct FailedCall<'a> {
+    pub container: &'a ContainerId,
+    pub command: CniCommand,
     /// When the message was logged.
-    pub(crate) logged: Range<Timestamp>,
+    pub logged: Range<Timestamp>,
 }
 
 /// A container whose work before its first sign is asked about.
 #[derive(Clone, Debug)]
-pub(crate) struct SlowImage {
-    pub(crate) container: ContainerId,
-    pub(crate) time: Range<Timestamp>,
+pub struct SlowImage {
+    pub container: ContainerId,
+    pub time: Range<Timestamp>,
 }
 
 /// Answers questions. It remembers where runtimes and kubelets keep their files.
@@ -103,7 +103,7 @@ impl<'a> Answerer<'a> {
     /// Finds what was done for each of these containers in its time: `ImageWork`, where something tells. One search serves
     /// all of them.
     #[must_use]
-    pub(crate) fn image_work(&self, slow: Vec<SlowImage>, boot_wall_ns: i64) -> Vec<Fact> {
+    pub fn image_work(&self, slow: Vec<SlowImage>, boot_wall_ns: i64) -> Vec<Fact> {
         let asked = slow.into_iter().map(|SlowImage { container, time }| {
             let found = self.places.find(self.root, &container).ok();
             let (name, pod) = found.map_or((None, None), |found| (found.name, found.pod));
@@ -119,7 +119,7 @@ impl<'a> Answerer<'a> {
     /// Finds what the plugin said when each of these calls failed, if it was logged in the given time. One search serves all
     /// calls; the answers are in their order.
     #[must_use]
-    pub(crate) fn messages(&self, failed: &[FailedCall<'_>], boot_wall_ns: i64) -> Vec<MessageFound> {
+    pub fn messages(&self, failed: &[FailedCall<'_>], boot_wall_ns: i64) -> Vec<MessageFound> {
         let wall = |at: Timestamp| boot_wall_ns.saturating_add_unsigned(at.0).max(0).unsigned_abs() / 1000;
         let window = |logged: &Range<Timestamp>| Window {
             from: wall(logged.start).saturating_sub(SLACK),

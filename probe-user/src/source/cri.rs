@@ -1,6 +1,7 @@
 //! Asks container runtimes over their sockets. No question changes anything, and no runtime has to exist.
 
 mod client;
+pub mod detached;
 pub(crate) mod follow;
 mod message;
 mod session;

@@ -6,6 +6,8 @@ pub mod bundle;
 pub mod cni;
 mod frozen;
 pub mod ipam;
+pub mod journal;
+pub mod log;
 pub mod proc;
 
 use std::{

@@ -21,6 +21,12 @@ pub(super) fn tier(tier: &mut Tier) {
         cargo("check --package probe-user --no-default-features"),
         LIMIT,
     );
+    // A workspace of its own, which nothing here builds.
+    tier.check(
+        "lock of the fuzzers",
+        cargo("update --workspace --locked --manifest-path tests/fuzz/Cargo.toml"),
+        LIMIT,
+    );
     tier.tests("tests", cargo("test --workspace --exclude probe-ebpf --no-fail-fast"), LIMIT, 1);
     if let Some(zizmor) = tier.attempt("zizmor", zizmor::ensure) {
         let mut workflows = Command::new(zizmor);

@@ -67,10 +67,12 @@ const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
 /// The other architecture that the agent is built for, always emulated: the kernel that all of [`ONCE`] runs on. It
 /// needs no machine of its own where this one is of that architecture.
 const AARCH64: Machine = ONCE.of(Arch::Aarch64);
-/// Each hook, and what it reports. A new test runs here until it is named as one that no kernel changes.
-const HOOKS: &str = "kernel --skip agent:: --skip confine:: --skip cost:: --skip flood:: --skip forge:: --skip log_file:: --skip netlink:: \
-                     --skip otlp:: --skip pinned:: --skip serve:: --skip storm::";
-const OF_ENDS: &str = "kernel netlink:: pinned:: storm::";
+/// Each hook, and what it reports. A new test runs here until it is named as one that no kernel changes. `failing_disk::` runs
+/// on this machine alone: it needs drivers of disks that no VM has.
+const HOOKS: &str = "kernel --skip agent:: --skip confine:: --skip cost:: --skip failing_disk:: --skip flood:: --skip forge:: \
+                     --skip log_file:: --skip netlink:: --skip otlp:: --skip pinned:: --skip serve:: --skip storm:: \
+                     --skip uninstall::";
+const OF_ENDS: &str = "kernel netlink:: pinned:: storm:: uninstall::";
 /// What this machine shows alike, and much faster: in VMs only in the full matrix.
 const OUTPUTS: &[&str] = &["kernel serve::"];
 const REST: &[&str] =

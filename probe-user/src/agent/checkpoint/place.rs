@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use super::{ENTRIES, FILE, Job};
@@ -22,6 +23,8 @@ pub(super) const TRIES: &str = ".engine.tries";
 const MOST_TRIES: usize = 10;
 /// How many bytes are gathered for one write.
 const PIECE: usize = 64 << 10;
+/// How often what was added is synced. The kernel takes every write, and only a sync tells that the disk lost one.
+const SYNC: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Place {
@@ -30,8 +33,31 @@ pub(super) struct Place {
     header: Header,
     lock: Option<File>,
     /// The file to which calls are added. After a failure, why there is none until it begins anew.
-    file: Result<File, Failure>,
+    file: Result<Synced, Failure>,
     was_removed: bool,
+}
+
+/// A file whose bytes were on the disk at some time.
+#[derive(Debug)]
+struct Synced {
+    file: File,
+    at: Instant,
+}
+
+impl Synced {
+    fn new(file: File) -> io::Result<Self> {
+        file.sync_data()?;
+        Ok(Self { file, at: Instant::now() })
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        if self.at.elapsed() >= SYNC {
+            self.file.sync_data()?;
+            self.at = Instant::now();
+        }
+        Ok(())
+    }
 }
 
 /// An error that is told again as long as it lasts.
@@ -75,8 +101,13 @@ impl Place {
         if self.lock.is_some() {
             return Ok(());
         }
-        let open =
-            || folder::own(File::options().write(true)).open(&path).map_err(|error| blame(&path, error));
+        // One that is there is enough on a disk that is read-only now: the state on it can be read.
+        let open = || match folder::own(File::options().write(true)).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                File::open(&path).map_err(|_not_there| error)
+            }
+            opened => opened.map_err(|error| blame(&path, error)),
+        };
         let locked = folder::make(&self.dir).and_then(|()| open()).and_then(folder::lock);
         self.lock =
             Some(locked.map_err(|error| if self.was_removed { folder::removed(&error) } else { error })?);
@@ -116,6 +147,7 @@ impl Place {
         let (new, path) = (self.dir.join(format!(".{FILE}.new")), self.path());
         let written = write_state(&new, &self.header, entries, at).map_err(|error| blame(&new, error));
         let replaced = written.and_then(|file| {
+            let file = Synced::new(file)?;
             fs::rename(&new, &path).map_err(|error| blame(&path, error))?;
             Ok(file)
         });
@@ -132,11 +164,11 @@ impl Place {
         let path = self.path();
         let file =
             self.file.as_mut().map_err(|failure| io::Error::new(failure.kind, failure.text.clone()))?;
-        if !folder::is_there(file, &path) {
+        if !folder::is_there(&file.file, &path) {
             self.was_removed = true;
             return Err(blame(&path, io::ErrorKind::NotFound.into()));
         }
-        file.write_all(calls).map_err(|error| blame(&path, error))
+        file.add(calls).map_err(|error| blame(&path, error))
     }
 
     fn remove(&mut self, entries: usize) -> io::Result<()> {

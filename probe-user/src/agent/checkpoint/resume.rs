@@ -20,7 +20,7 @@ use crate::{
     model::{fact::RingsRead, time::Timestamp},
     recording::{Header, ReadError, Reader, WriteError},
     session::Session,
-    sink::{escape::escaped, state_writes::StateWrites},
+    sink::{escape::escaped, file::is_absent, state_writes::StateWrites},
 };
 
 /// The longest time that one read of the file may take. Then the agent starts without the rest.
@@ -52,14 +52,22 @@ pub(crate) fn open(
 ) -> io::Result<(Checkpoint, Option<Kept>)> {
     let mut place = Place::new(dir, header);
     // The first write reports an error. Without the lock another agent may be writing the file.
-    let kept = match place.lock() {
-        Ok(()) if !place.path().exists() => None,
-        Ok(()) if !place.may_try() => {
+    let kept = match place.lock().and_then(|()| place.path().try_exists()) {
+        Ok(false) => None,
+        Ok(true) if !place.may_try() => {
             set_aside(&place.path(), "each of ten agents ended while it took it over", "going on without it");
             None
         }
-        Ok(()) => read(&place.path(), header)?,
-        Err(_) => None,
+        Ok(true) => read(&place.path(), header)?,
+        // Another agent's lock is told by the first write.
+        Err(error) if error.kind() == io::ErrorKind::Other => None,
+        Err(error) => {
+            let path = place.path();
+            if fs::metadata(&path).err().is_none_or(|error| !is_absent(&error)) {
+                warn!("the engine's state in {} cannot be read: {error}; going on without it", shown(&path));
+            }
+            None
+        }
     };
     Ok((Checkpoint::start(place, writes)?, kept))
 }
@@ -185,8 +193,12 @@ fn set_aside(path: &Path, why: &str, what: &str) {
     // They were of this file.
     fs::remove_file(path.with_file_name(TRIES)).ok();
     let kept = match fs::rename(path, &aside) {
-        Ok(()) => format!("it is kept as {}", escaped(&aside.to_string_lossy())),
+        Ok(()) => format!("it is kept as {}", shown(Path::new(&aside))),
         Err(error) => format!("it cannot be renamed ({error})"),
     };
-    warn!("the engine's state in {} cannot be read: {why}; {kept}; {what}", escaped(&path.to_string_lossy()));
+    warn!("the engine's state in {} cannot be read: {why}; {kept}; {what}", shown(path));
+}
+
+fn shown(path: &Path) -> String {
+    escaped(&path.to_string_lossy()).into_owned()
 }

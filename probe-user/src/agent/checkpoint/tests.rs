@@ -418,6 +418,25 @@ fn a_state_of_the_future_is_set_aside() {
     assert!(files(dir.path()).contains(&format!("{FILE}.damaged")), "{:?}", files(dir.path()));
 }
 
+/// The state is lost, and the hooks show how far the last agent had told.
+#[test]
+fn numbers_go_on_without_a_state() {
+    let mut session = session();
+    session.record(&header("b")).expect("a header");
+    session.begin_after(41).expect("it can be recorded");
+    assert_eq!((session.last_seq(), session.output().len()), (41, 0));
+    call(&mut session, made(8));
+    assert_eq!(session.last_seq(), 42);
+    let mut recorded = session.recorded().map(std::mem::take).expect("a recording");
+    recorded.extend(session.end_recording().expect("an end"));
+    let mut reader = Reader::open(recorded.as_slice()).expect("a recording");
+    let mut again = self::session();
+    while let Some(next) = reader.next_call().expect("a whole recording") {
+        call(&mut again, [next]);
+    }
+    assert_eq!(String::from_utf8_lossy(again.output()), String::from_utf8_lossy(session.output()));
+}
+
 /// What the last agent had not told is told, with the numbers that it would have had.
 #[test]
 fn what_was_not_told_is_told_by_the_next_agent() {

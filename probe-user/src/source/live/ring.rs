@@ -111,7 +111,12 @@ impl Told {
     /// them left hooks, so that nothing shows it.
     pub(crate) fn of(&self, read: Option<RingsRead>) -> Option<u64> {
         let is_left = is_followed(self.0.keys().copied(), read?.hooks);
-        self.0.values().copied().max().filter(|_| is_left)
+        self.last().filter(|_| is_left)
+    }
+
+    /// The number of the last event that was told by any agent that left hooks: 0 if it told none, `None` if none left any.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.0.values().copied().max()
     }
 }
 

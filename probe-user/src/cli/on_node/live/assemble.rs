@@ -257,7 +257,11 @@ impl<'a> Assembly<'a> {
         let told = self.hooks.drain.told(earlier);
         let resumed =
             kept.map(|it| it.resume(session, |read| told.of(read), clock::now())).transpose()?.flatten();
+        let last = told.last().filter(|last| resumed.is_none() && *last > 0);
         let told = resumed.and_then(|_| told.of(session.engine().rings_read()));
+        if let Some(last) = last {
+            session.begin_after(last)?;
+        }
         self.hooks.drain.page().tell(told.unwrap_or(session.last_seq()));
         if resumed.is_none() {
             // A state without it is one that goes on from nothing.

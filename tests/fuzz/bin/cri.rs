@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::cri`.
+
+#![no_main]
+
+fuzz::program!("cri");

@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::node::journal`.
+
+#![no_main]
+
+fuzz::program!("journal");

@@ -1,0 +1,5 @@
+//! Fuzzes `fuzzer::node::log`.
+
+#![no_main]
+
+fuzz::program!("log");

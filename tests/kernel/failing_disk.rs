@@ -1,0 +1,190 @@
+//! The state is on a disk that fails: the agent runs on and says so once, and nothing is told twice or left out.
+
+mod disk;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use tests::{
+    clock, machine, program, skipped,
+    succession::{End, Place, Run, check_numbers},
+};
+
+use self::disk::{Dying, Pausing, drop_caches};
+use crate::pinned::{make_namespaces, without_skipped_runs};
+
+/// How many network namespaces are made at a time.
+const NAMESPACES: usize = 10;
+/// The files of the state that are written all the time.
+const FILES: [&str; 2] = ["the engine's state", "the history of boots"];
+
+fn said(run: &Run) -> Result<String> {
+    Ok(fs::read_to_string(&run.errors)?)
+}
+
+/// Goes on until the agent has said this of each of [`FILES`]. It tries again after half a minute.
+fn until_said(run: &Run, what: &str) -> Result<()> {
+    let limit = machine::patience() + Duration::from_secs(30);
+    let told = clock::poll(what, limit, || {
+        make_namespaces(1)?;
+        thread::sleep(Duration::from_millis(90));
+        let said = said(run)?;
+        Ok(FILES.iter().all(|file| said.contains(&format!("{file} {what}"))).then_some(()))
+    });
+    told.with_context(|| said(run).unwrap_or_default())
+}
+
+/// How many namespaces of this process the events tell, each of them once.
+fn own_namespaces(events: &[Value]) -> Result<usize> {
+    let mut told: BTreeMap<(&str, u64), usize> = BTreeMap::new();
+    for event in events.iter().filter(|event| event["event"] == "netns.created") {
+        if event["process"]["pid"] == std::process::id() {
+            let at = event["boot_ns"].as_str().context("no time")?;
+            *told.entry((at, event["netns"]["inode"].as_u64().context("no inode")?)).or_default() += 1;
+        }
+    }
+    let twice: Vec<_> = told.iter().filter(|(_, count)| **count > 1).collect();
+    ensure!(twice.is_empty(), "told more than once: {twice:?}");
+    Ok(told.len())
+}
+
+fn gaps(events: &[Value]) -> Vec<&Value> {
+    events.iter().filter(|event| event["event"] == "gap").collect()
+}
+
+/// The kernel takes what is written, and loses it only later: without a sync an agent would not know.
+#[test]
+fn what_a_disk_lost_is_written_again_once_it_works() -> Result<()> {
+    without_skipped_runs(|| {
+        let mut place = Place::new()?;
+        let disk = Pausing::mount(&place.state())?;
+        let mut first = place.run(&[])?;
+        first.attached()?;
+        make_namespaces(NAMESPACES)?;
+        disk.fail()?;
+        until_said(&first, "cannot be kept")?;
+        disk.work()?;
+        until_said(&first, "can be kept")?;
+        let said = said(&first)?;
+        // What was written well is in memory alone, too.
+        drop_caches()?;
+        make_namespaces(NAMESPACES)?;
+        first.end(End::Killed)?;
+        let mut last = place.run(&[])?;
+        last.attached()?;
+        let status = last.end(End::Stopped)?;
+        ensure!(status.success(), "{status}\n{}", place.errors());
+        for file in FILES {
+            let lines = said.lines().filter(|line| line.contains(&format!("{file} cannot be kept")));
+            let lines: Vec<&str> = lines.collect();
+            ensure!(lines.len() == 1 && lines[0].contains("; the disk fails, and "), "{lines:?}");
+        }
+        let all = place.events()?;
+        if skipped::is_told(&all) {
+            return Ok(false);
+        }
+        ensure!(gaps(&all).is_empty(), "{:#?}\n{}", gaps(&all), place.errors());
+        ensure!(!place.errors().contains("cannot be read"), "{}", place.errors());
+        let (events, _) = check_numbers(all).with_context(|| place.errors())?;
+        ensure!(own_namespaces(&events)? >= 2 * NAMESPACES, "{}", place.shown());
+        Ok(true)
+    })
+}
+
+/// Agents come and go on a dead disk. The one that has it back goes on with what is there, and tells since when it knows
+/// nothing.
+#[test]
+fn a_disk_that_dies_stops_no_agent() -> Result<()> {
+    let mut place = Place::new()?;
+    let mut disk = Dying::mount(&place.state())?;
+    let mut first = place.run(&[])?;
+    first.attached()?;
+    make_namespaces(NAMESPACES)?;
+    let told = |place: &Place, count: usize| {
+        clock::poll("the namespaces", machine::patience(), || {
+            Ok((own_namespaces(&place.events()?)? >= count).then_some(()))
+        })
+    };
+    told(&place, NAMESPACES)?;
+    disk.die()?;
+    until_said(&first, "cannot be kept")?;
+    drop_caches()?;
+    let before = own_namespaces(&place.events()?)?;
+    make_namespaces(NAMESPACES)?;
+    told(&place, before + NAMESPACES)?;
+    first.end(End::Killed)?;
+
+    let mut second = place.run(&[])?;
+    second.attached()?;
+    let before = own_namespaces(&place.events()?)?;
+    make_namespaces(NAMESPACES)?;
+    told(&place, before + NAMESPACES)?;
+    let errors = second.errors.clone();
+    let status = second.end(End::Stopped)?;
+    let said = fs::read_to_string(&errors)?;
+    ensure!(status.success(), "{status}: {said}");
+    let unread = |line: &&str| line.contains("the engine's state in ") && line.contains("cannot be read");
+    ensure!(said.lines().filter(unread).count() == 1, "{said}");
+    ensure!(!said.contains("it was removed"), "{said}");
+
+    disk.repair()?;
+    let mut last = place.run(&[])?;
+    last.attached()?;
+    let before = place.events()?.len();
+    make_namespaces(NAMESPACES)?;
+    let status = last.end(End::Stopped)?;
+    ensure!(status.success(), "{status}\n{}", place.errors());
+    // An agent without the state goes on with the numbers: the hooks show the last.
+    let (events, _) = check_numbers(place.events()?).with_context(|| place.errors())?;
+    own_namespaces(&events)?;
+    let gaps = gaps(&events);
+    ensure!(
+        gaps.iter().any(|gap| gap["gap"]["what"] == "no_agent"),
+        "{before} {gaps:#?}\n{}",
+        place.errors()
+    );
+    Ok(())
+}
+
+/// The directory is known, and no file in it can be read. Each is named by whoever wants it, and none is replaced unread.
+#[test]
+fn files_that_cannot_be_read_are_named() -> Result<()> {
+    let mut place = Place::new()?;
+    let disk = Dying::mount(&place.state())?;
+    let mut first = place.run(&[])?;
+    first.attached()?;
+    make_namespaces(NAMESPACES)?;
+    first.end(End::Stopped)?;
+    let opened: Vec<File> =
+        fs::read_dir(place.state())?.map(|entry| Ok(File::open(entry?.path())?)).collect::<Result<_>>()?;
+    disk.die()?;
+    drop_caches()?;
+    let mut second = place.run(&[])?;
+    second.attached()?;
+    make_namespaces(NAMESPACES)?;
+    let errors = second.errors.clone();
+    let status = second.end(End::Stopped)?;
+    let said = fs::read_to_string(&errors)?;
+    ensure!(status.success(), "{status}: {said}");
+    for (file, what) in [("engine.jsonl", "cannot be read"), ("boots.jsonl", ""), ("heartbeat.json", "")] {
+        let is_told = |line: &str| line.contains(file) && line.contains(what) && line.contains("os error 5");
+        ensure!(said.lines().filter(|line| is_told(line)).count() == 1, "{file}: {said}");
+    }
+    for command in ["findings", "boot"] {
+        let asked = std::process::Command::new(program::agent()?)
+            .args([command, "--state-dir"])
+            .arg(place.state())
+            .output()?;
+        let text = String::from_utf8_lossy(&asked.stderr);
+        ensure!(asked.status.code() == Some(2) || asked.status.code() == Some(1), "{command}: {asked:?}");
+        ensure!(text.contains("os error 5"), "{command}: {asked:?}");
+    }
+    drop(opened);
+    Ok(())
+}
