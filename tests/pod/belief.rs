@@ -148,11 +148,11 @@ fn boot_ns(event: &Value) -> Result<u64> {
 fn observed(recording: &Path, kind: &str) -> Result<Vec<(u64, Value)>> {
     let mut found = Vec::new();
     for line in fs::read_to_string(recording)?.lines() {
-        let mut line: Value = serde_json::from_str(line)?;
-        let seen = &mut line["observe"];
-        let fact = seen["fact"][kind].take();
+        let line: Value = serde_json::from_str(line)?;
+        let seen = &line["observe"];
+        let fact = &seen["fact"][kind];
         if !fact.is_null() {
-            found.push((seen["at"].as_str().context("no time")?.parse()?, fact));
+            found.push((seen["at"].as_str().context("no time")?.parse()?, fact.clone()));
         }
     }
     Ok(found)
