@@ -51,10 +51,15 @@ fn ends_of_four_kinds_are_told_with_their_causes_and_the_runtime_is_not_accused(
             }
         }
         thread::sleep(AFTERWARDS);
-        for id in ends.keys() {
-            let is_end =
-                |event: &Value| event["event"] == "container.exited" && event["container"]["id"] == *id;
-            stream.until("the end of a container", is_end)?;
+        for (id, end) in &ends {
+            let is_of_it = |event: &Value| event["container"]["id"] == *id;
+            let is_end = |event: &Value| event["event"] == "container.exited" && is_of_it(event);
+            let told = stream.until("the end of a container", is_end);
+            told.with_context(|| {
+                let all = stream.received.events.iter().filter(|event| is_of_it(event));
+                let all: Vec<_> = all.map(|event| format!("{} {}", event["event"], event["text"])).collect();
+                format!("{end:?}, of which is told: {all:#?}")
+            })?;
         }
         let (received, _) = stream.end()?;
         let (lists, events) = (lister.end()?.context("every runtime has lists")?, listener.end()?);

@@ -62,6 +62,11 @@ fn noticed(recording: &Path) -> Result<BTreeMap<String, (u64, Option<i64>)>> {
     Ok(all)
 }
 
+/// A path as keys of findings have it.
+fn colons(path: &Path) -> String {
+    path.display().to_string().replace('/', ":")
+}
+
 #[test]
 #[expect(clippy::print_stderr, reason = "figures for whoever looks")]
 fn a_runtime_that_hangs_is_a_blind_spot_and_nothing_else() -> Result<()> {
@@ -102,11 +107,19 @@ fn a_runtime_that_hangs_is_a_blind_spot_and_nothing_else() -> Result<()> {
         thread::sleep(AFTERWARDS);
         let (received, _) = stream.end()?;
         let (noticed, containers) = (noticed(&recording)?, subject.containers.clone());
+        let socket = node.socket().to_owned();
         subject.stop(&mut kubelet)?;
         node.stop()?;
 
+        // The records that it keeps are asked for at the same socket.
+        let spots = ["cri", "runtime"].map(|what| format!("blind_spot/{what}/{}", colons(&socket)));
         let told = told(&received);
-        ensure!(told.len() == 1 && told.iter().all(|key| key.starts_with("blind_spot/cri")), "{told:?}");
+        ensure!(told.contains(&spots[0]) && told.iter().all(|key| spots.contains(key)), "{told:?}");
+        for key in &told {
+            let of_it = |event: &&Value| event["finding"]["key"] == *key;
+            let last = received.events.iter().rfind(of_it).map(|event| &event["event"]);
+            ensure!(last.is_some_and(|name| name == "finding.closed"), "{key} was not closed: {last:?}");
+        }
         for (name, it) in &containers {
             let (at, code) = noticed.get(&it.id).with_context(|| format!("no list has the end of {name}"))?;
             let expected = if name == "exits" { CODE } else { KILLED };

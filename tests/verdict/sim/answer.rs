@@ -84,7 +84,7 @@ impl Sim {
         })
     }
 
-    fn pod_name(&self, pod: &str) -> PodName {
+    pub(super) fn pod_name(&self, pod: &str) -> PodName {
         let pod = &self.pods[pod];
         PodName {
             namespace: Some("default".to_owned()),

@@ -2,8 +2,8 @@
 
 use probe_user::model::{
     fact::{
-        Answer, Believed, EventStream, Fact, Observation, Origin, Role, RuntimeEvent, RuntimeEventKind,
-        RuntimeLink, RuntimeStatus, Stated,
+        Answer, Believed, Described, EventStream, Fact, Observation, Origin, Role, RuntimeEvent,
+        RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated,
     },
     id::ContainerId,
     time::Timestamp,
@@ -48,10 +48,10 @@ impl Sim {
             return None;
         }
         let is_recorded = |row: &&Sandbox| self.recorded.contains(&row.id);
-        let sandboxes = self.sandboxes.values().filter(is_recorded).map(of_sandbox);
+        let sandboxes = self.sandboxes.values().filter(is_recorded).map(|row| self.of_sandbox(row));
         let containers = self.containers.values().filter_map(|row| {
             let sandbox = self.sandboxes.get(&row.sandbox).filter(is_recorded)?;
-            Some(of_container(row, &sandbox.id))
+            Some(self.of_container(row, sandbox))
         });
         let came = sandboxes.chain(containers).collect();
         let list = RuntimeStatus { socket: SOCKET.to_owned(), whole: true, came, gone: Vec::new() };
@@ -65,23 +65,31 @@ impl Sim {
             self.emit(Origin::Cri, Fact::RuntimeEvent(event));
         }
     }
-}
 
-fn of_sandbox(row: &Sandbox) -> Stated {
-    let state = if row.pause.is_some() { Believed::Running } else { Believed::Exited };
-    Stated { id: row.id.clone(), role: Role::Sandbox, sandbox: None, state, made_at: MADE, exit_code: None }
-}
+    fn of_sandbox(&self, row: &Sandbox) -> Stated {
+        let state = if row.pause.is_some() { Believed::Running } else { Believed::Exited };
+        let (id, pod) = (row.id.clone(), Some(self.pod_name(&row.pod)));
+        let described = Described { attempt: Some(0), pod, ..Described::default() };
+        Stated { id, role: Role::Sandbox, sandbox: None, state, made_at: MADE, exit_code: None, described }
+    }
 
-fn of_container(row: &Container, sandbox: &ContainerId) -> Stated {
-    let state = if row.pid.is_some() { Believed::Running } else { Believed::Exited };
-    let code = if row.status > 0xff {
-        row.status >> 8
-    } else if row.status > 0 {
-        128 + row.status
-    } else {
-        0
-    };
-    let exit_code = row.pid.is_none().then(|| i32::try_from(code).expect("a code of 8 bits"));
-    let sandbox = Some(sandbox.clone());
-    Stated { id: row.id.clone(), role: Role::Container, sandbox, state, made_at: MADE, exit_code }
+    fn of_container(&self, row: &Container, sandbox: &Sandbox) -> Stated {
+        let state = if row.pid.is_some() { Believed::Running } else { Believed::Exited };
+        let code = if row.status > 0xff {
+            row.status >> 8
+        } else if row.status > 0 {
+            128 + row.status
+        } else {
+            0
+        };
+        let exit_code = row.pid.is_none().then(|| i32::try_from(code).expect("a code of 8 bits"));
+        let described = Described {
+            name: Some(row.name.clone()),
+            attempt: Some(0),
+            image: Some("registry.example/main:1".to_owned()),
+            pod: Some(self.pod_name(&sandbox.pod)),
+        };
+        let (id, sandbox) = (row.id.clone(), Some(sandbox.id.clone()));
+        Stated { id, role: Role::Container, sandbox, state, made_at: MADE, exit_code, described }
+    }
 }
