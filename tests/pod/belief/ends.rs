@@ -10,8 +10,9 @@ use tests::{machine, node::Node, skipped, stream::Stream};
 use super::{
     AFTERWARDS, End, Subject, boot_ns, exited, observed,
     observer::{Observer, head, row},
-    told, wait_exit,
+    wait_exit,
 };
+use crate::verdict::findings;
 
 const UID: &str = "00000000-0142-4000-8000-0000000be11e";
 
@@ -88,7 +89,8 @@ fn ends_of_four_kinds_are_told_with_their_causes_and_the_runtime_is_not_accused(
         for (id, end) in &ends {
             end.check(exited(&received, id)?)?;
         }
-        ensure!(told(&received).is_empty(), "found in {} healthy ends: {:?}", ends.len(), told(&received));
+        let found = findings(&received);
+        ensure!(found.is_empty(), "found in {} healthy ends: {found:#?}", ends.len());
         Ok(())
     })
 }

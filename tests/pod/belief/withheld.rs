@@ -18,6 +18,7 @@ use tests::{
 };
 
 use super::{AFTERWARDS, End, Subject, told, wait_exit};
+use crate::verdict::findings;
 
 const UID: &str = "00000000-0142-4000-8000-0000000be13e";
 /// How many containers end. The event of one of them is withheld.
@@ -73,7 +74,7 @@ fn of_an_event_that_is_withheld_is_told_and_of_no_other() -> Result<()> {
         node.stop()?;
 
         let expected: BTreeSet<_> = has_events.then_some(key).into_iter().collect();
-        ensure!(told(&received) == expected, "{:?} is told, not {expected:?}", told(&received));
+        ensure!(told(&received) == expected, "not {expected:?} is told: {:#?}", findings(&received));
         ensure!(withheld.len() == expected.len(), "{withheld:?} were withheld, not {expected:?}");
         ensure!(has_events == (streams > 0), "the events were asked for {streams} times");
         Ok(())
