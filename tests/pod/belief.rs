@@ -19,7 +19,7 @@ use nix::{
 };
 use serde_json::Value;
 use tests::{
-    kubelet::{Container, Exit, Kubelet, Pod, Sandbox, Started},
+    kubelet::{Container, Exit, Kubelet, Pod, Sandbox, Started, wait_runs},
     stream::Received,
 };
 
@@ -62,8 +62,11 @@ impl End {
         }
     }
 
-    /// Does what ends it, if it does not end by itself.
+    /// Does what ends it, if it does not end by itself. Before its own program runs there is no end of it to tell.
     fn cause(self, kubelet: &mut Kubelet, container: &Started) -> Result<()> {
+        if matches!(self, Self::Killed | Self::Stopped) {
+            wait_runs(container.pid)?;
+        }
         match self {
             Self::Killed => kill(Pid::from_raw(container.pid), Signal::SIGKILL).context("kill a container"),
             Self::Stopped => kubelet.cri().stop_container(&container.id, Duration::ZERO),

@@ -17,7 +17,13 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::Value;
-use tests::{kubelet::Container, machine, node::Node, skipped, stream::Stream};
+use tests::{
+    kubelet::{Container, wait_runs},
+    machine,
+    node::Node,
+    skipped,
+    stream::Stream,
+};
 
 use super::{AFTERWARDS, CODE, KILLED, Subject, boot_ns, exited, observed, told};
 use crate::{LIMIT, many::live_many};
@@ -85,6 +91,7 @@ fn a_runtime_that_hangs_is_a_blind_spot_and_nothing_else() -> Result<()> {
             let other = kubelet.another()?;
             let churn = scope.spawn(move || live_many(&other, machine::share_of(PODS), AT_ONCE));
             subject.start(&mut kubelet, &exits)?;
+            wait_runs(killed.pid)?;
             let stopped = Stopped::stop(node.socket())?;
             let begun = Instant::now();
             kill(Pid::from_raw(killed.pid), Signal::SIGKILL).context("kill a container")?;

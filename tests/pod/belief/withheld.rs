@@ -3,10 +3,6 @@
 use std::{collections::BTreeSet, thread, time::Duration};
 
 use anyhow::{Result, ensure};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use serde_json::Value;
 use tests::{
     clock,
@@ -54,7 +50,7 @@ fn of_an_event_that_is_withheld_is_told_and_of_no_other() -> Result<()> {
         let victim = &containers[COUNT / 2].id;
         proxy.withhold(victim, ContainerEventType::Stopped);
         for it in &containers {
-            kill(Pid::from_raw(it.pid), Signal::SIGKILL)?;
+            End::Killed.cause(&mut kubelet, it)?;
         }
         for it in &containers {
             wait_exit(&mut kubelet, &it.id, End::Killed)?;
