@@ -32,7 +32,7 @@ pub struct ContainerRef {
     pub attempt: Option<u32>,
     /// Its image, as its runtime names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image: Option<String>,
+    pub image: Option<Box<str>>,
 }
 
 impl ContainerRef {

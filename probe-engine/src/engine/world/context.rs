@@ -90,7 +90,7 @@ impl World {
         let described = self.beliefs.get(&row.id).map(|it| &it.described);
         ContainerRef {
             attempt: described.and_then(|it| it.attempt),
-            image: described.and_then(|it| it.image.clone()),
+            image: described.and_then(|it| it.image.as_deref().map(Box::from)),
             ..ContainerRef::new(row.id.clone(), row.name.clone())
         }
     }

@@ -235,7 +235,7 @@ pub(super) fn full(what: ChangeKind) -> Change {
         sandbox: ContainerId::parse("e6f3"),
         container: ContainerId::parse("c0ffee").map(|id| ContainerRef {
             attempt: Some(2),
-            image: Some("registry.example/nginx:1.27".to_owned()),
+            image: Some("registry.example/nginx:1.27".into()),
             ..ContainerRef::new(id, Some("nginx".to_owned()))
         }),
         netns: Some(NetnsKey::new(4_026_532_301, 12)),
