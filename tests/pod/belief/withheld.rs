@@ -1,6 +1,10 @@
 //! One event of the runtime is lost on its way to the agent.
 
-use std::{collections::BTreeSet, thread, time::Duration};
+use std::{
+    collections::BTreeSet,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -19,6 +23,8 @@ use crate::verdict::findings;
 const UID: &str = "00000000-0142-4000-8000-0000000be13e";
 /// How many containers end. The event of one of them is withheld.
 const COUNT: usize = 5;
+/// A runtime that takes longer to notice an end, as where everything is emulated on a busy machine, is accused rightly.
+const NOTICES: Duration = Duration::from_secs(8);
 /// An agent's stream that was opened this long ago counts.
 const OPENED: Duration = Duration::from_secs(2);
 
@@ -52,8 +58,13 @@ fn of_an_event_that_is_withheld_is_told_and_of_no_other() -> Result<()> {
         for it in &containers {
             End::Killed.cause(&mut kubelet, it)?;
         }
+        let begun = Instant::now();
+        let mut late = BTreeSet::new();
         for it in &containers {
             wait_exit(&mut kubelet, &it.id, End::Killed)?;
+            if begun.elapsed() > NOTICES {
+                late.insert(format!("stale_runtime_status/{}", it.id));
+            }
         }
         let key = format!("missed_runtime_event/{victim}/stopped");
         let is_missed =
@@ -70,7 +81,8 @@ fn of_an_event_that_is_withheld_is_told_and_of_no_other() -> Result<()> {
         node.stop()?;
 
         let expected: BTreeSet<_> = has_events.then_some(key).into_iter().collect();
-        ensure!(told(&received) == expected, "not {expected:?} is told: {:#?}", findings(&received));
+        let told: BTreeSet<_> = told(&received).difference(&late).cloned().collect();
+        ensure!(told == expected, "not {expected:?} is told: {:#?}", findings(&received));
         ensure!(withheld.len() == expected.len(), "{withheld:?} were withheld, not {expected:?}");
         ensure!(has_events == (streams > 0), "the events were asked for {streams} times");
         Ok(())
