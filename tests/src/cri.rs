@@ -4,6 +4,7 @@
 //! their own connections. The async code of gRPC stays in this file.
 
 pub mod message;
+pub mod proxy;
 
 use std::{
     path::{Path, PathBuf},

@@ -24,7 +24,7 @@ pub use cgroup::Driver;
 pub(crate) use life::timed;
 pub use life::{ContainerLife, PodLife, SandboxLife, Step};
 pub use pod::{Container, Pod, Qos};
-pub use start::{PartStart, PodStart};
+pub use start::{PartStart, PodStart, wait_runs};
 
 use crate::{
     cgroupfs::CgroupId,

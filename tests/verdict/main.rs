@@ -2,6 +2,7 @@
 
 mod delivery;
 mod drive;
+mod hour;
 mod load;
 mod lost;
 mod many;

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr},
+    net::IpAddr,
     time::Duration,
 };
 
@@ -126,7 +126,7 @@ impl History {
                     return;
                 }
                 let network = NETWORKS[usize::from(network) % NETWORKS.len()];
-                let address = free(sim, network);
+                let address = sim.next_address(network);
                 sim.sandbox_begins(&name, &pod);
                 let (add, connected) = match add {
                     AddTurn::Succeeds => (Add::Succeeds, true),
@@ -339,15 +339,6 @@ fn del_of(turn: DelTurn) -> Del {
         DelTurn::Fails => Del::Fails,
         DelTurn::Missing => Del::Missing,
     }
-}
-
-/// The lowest address that the IPAM does not hold. (host-local would choose the next one.)
-fn free(sim: &Sim, network: &str) -> IpAddr {
-    let subnet = if network == "podnet" { 88 } else { 99 };
-    (2..=254)
-        .map(|last| IpAddr::from(Ipv4Addr::new(10, subnet, 0, last)))
-        .find(|address| !sim.held.contains_key(&(network.to_owned(), *address)))
-        .expect("a free address, because there are fewer actions than addresses")
 }
 
 pub(crate) fn turns() -> impl Strategy<Value = Vec<Turn>> {

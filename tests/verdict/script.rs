@@ -5,6 +5,8 @@
 //! 0s    runtime starts                         | dies
 //! 0s    kubelet starts                         | dies
 //! 0s    crio starts                            | dies: a second runtime, which nobody uses
+//! 0s    runtime is followed                    over CRI, with its events, from now on
+//! 1m    runtime lists                          what it has, without being asked
 //! 1s    pod NAME [goes]                        its cgroup is made, or removed
 //! 1s    pod NAME has NAME[,NAME]               the kubelet's record names its containers
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     the whole RunPodSandbox
@@ -21,6 +23,7 @@
 //! 5s    kill pause of S by kubelet|stranger|oom
 //! 5s    netns of S lost                        its file is removed
 //! 5s    cache of S torn                        its file in libcni's cache cannot be decoded | mended: moved away
+//! 5s    cache of S written                     its file was half written, and is whole now
 //! 5s    forget S                               the runtime loses its record without a DEL
 //! 5s    free ADDR                              the store's record is removed
 //! 5s    empty ADDR in NET                      the store has an empty file for the address
@@ -64,7 +67,7 @@ use probe_user::{
 use crate::{
     drive::Drive,
     schema,
-    sim::{Add, Death, Del, Sim},
+    sim::{Add, BEGIN, Death, Del, Sim},
 };
 
 /// Runs a story and checks each of its events against the schema. An error is the difference between the expected and
@@ -128,12 +131,14 @@ fn compare_incidents(mut expected: Vec<String>, drive: &Drive) -> Result<(), Str
     Err(format!("  expected incidents: {expected:?}\n  found:              {found:?}\n"))
 }
 
-fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
+pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
     match words {
         ["runtime", "starts"] => sim.runtime_starts(),
         ["runtime", "dies"] => sim.runtime_dies(),
         ["kubelet", "starts"] => sim.kubelet_starts(),
         ["kubelet", "dies"] => sim.kubelet_dies(),
+        ["runtime", "is", "followed"] => sim.follow(),
+        ["runtime", "lists"] => sim.list_statuses(),
         ["crio", "starts"] => sim.crio_starts(),
         ["crio", "dies"] => sim.crio_dies(),
         ["pod", name] => sim.pod(name),
@@ -183,6 +188,7 @@ fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["netns", "of", name, "lost"] => sim.netns_file_goes(name),
         ["cache", "of", name, "torn"] => sim.tear(name),
         ["cache", "of", _, "mended"] => sim.torn = None,
+        ["cache", "of", _, "written"] => sim.write_out(),
         ["del", name, how @ ..] => sim.del(name, del(how)?),
         ["forget", name] => sim.forget(name),
         ["free", address] => sim.free(one(address)?),
@@ -224,19 +230,23 @@ fn one(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_error| format!("{text} is no address"))
 }
 
-/// Parses `90s`, `2m` or `1500ms`. The time counts from the story's beginning, one second after boot.
+/// A time that counts from the story's beginning, one second after boot.
 fn at(text: &str) -> Result<Timestamp, String> {
+    Ok(BEGIN + span(text)?)
+}
+
+/// Parses `90s`, `2m` or `1500ms`.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
     let split = text.find(|letter: char| !letter.is_ascii_digit()).ok_or("a time has a unit")?;
     let (number, unit) = text.split_at(split);
     let number: u64 = number.parse().map_err(|_error| "a time")?;
-    let span = match unit {
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        "m" => Duration::from_secs(number * 60),
-        "h" => Duration::from_secs(number * 3600),
-        _ => return Err("ms, s, m or h".to_owned()),
-    };
-    Ok(Timestamp(1_000_000_000) + span)
+    match unit {
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        "m" => Ok(Duration::from_secs(number * 60)),
+        "h" => Ok(Duration::from_secs(number * 3600)),
+        _ => Err("ms, s, m or h".to_owned()),
+    }
 }
 
 fn compare(expected: &[String], drive: &Drive) -> Result<(), String> {
@@ -267,7 +277,7 @@ fn fits(expected: &str, found: &str) -> bool {
 }
 
 /// A finding in a line: `confirmed leaked_address/del_blind 10.99.0.2 web-0 since 12s`
-fn line(it: &Finding, drive: &Drive) -> String {
+pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
     let stage = match it.stage {
         Stage::Candidate => "candidate",
         Stage::Confirmed => "confirmed",
@@ -329,7 +339,7 @@ fn line(it: &Finding, drive: &Drive) -> String {
     let sub = if sub.is_empty() { sub } else { format!("/{}", snake(&sub)) };
     let pod = it.pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_default();
     let names: Vec<&str> = it.sandboxes.iter().filter_map(|id| drive.sim.name_of(id)).collect();
-    let since = it.since.since(Timestamp(1_000_000_000)).as_secs();
+    let since = it.since.since(BEGIN).as_secs();
     let line = format!("{stage} {}{sub} {what} {pod} {} since {since}s", it.kind.into_str(), names.join(" "));
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -5,6 +5,7 @@
 //! with.
 
 mod answer;
+mod cri;
 mod daemon;
 mod plain;
 mod plugin;
@@ -78,7 +79,12 @@ struct Container {
     sandbox: String,
     pid: Option<u32>,
     cgroup: u64,
+    /// How its program ended, as wait(2) tells it.
+    status: u32,
 }
+
+/// An attachment in libcni's cache: its network and its addresses.
+type Cached = (String, Vec<IpAddr>);
 
 /// The holder of each address, by network and address.
 pub(crate) type Held = BTreeMap<(String, IpAddr), (ContainerId, String)>;
@@ -94,7 +100,7 @@ pub(crate) struct Sim {
     pub(crate) held: Held,
     /// The addresses whose file in the store is empty, and since when.
     emptied: BTreeMap<(String, IpAddr), Timestamp>,
-    cache: BTreeMap<(ContainerId, String), (String, Vec<IpAddr>)>,
+    cache: BTreeMap<(ContainerId, String), Cached>,
     /// The sandboxes in the runtime's records.
     recorded: BTreeSet<ContainerId>,
     runtime: Option<Task>,
@@ -115,12 +121,18 @@ pub(crate) struct Sim {
     pub(crate) undecodable: bool,
     /// The path of an unreadable file in libcni's cache.
     pub(crate) torn: Option<String>,
+    /// What that file was to say.
+    half_written: Option<((ContainerId, String), Cached)>,
+    /// Whether the runtime is followed over CRI.
+    followed: bool,
     /// Containers of no pod by name: their id and their monitor's pid.
     plain: BTreeMap<String, (ContainerId, u32)>,
 }
 
 /// The node's own network namespace.
 const HOST: u32 = 4_026_531_833;
+/// When a simulation begins.
+pub(crate) const BEGIN: Timestamp = Timestamp(1_000_000_000);
 /// The time from one fact to the next.
 const STEP: Duration = Duration::from_millis(1);
 
@@ -137,7 +149,7 @@ impl Sim {
         let mut podnet = net("podnet", "bridge", Ipam::HostLocal, "eth0");
         podnet.chained.push("portmap".to_owned());
         Self {
-            now: Timestamp(1_000_000_000),
+            now: BEGIN,
             facts: Vec::new(),
             nets: vec![
                 podnet,
@@ -163,6 +175,8 @@ impl Sim {
             configuration_whole: true,
             undecodable: false,
             torn: None,
+            half_written: None,
+            followed: false,
             plain: BTreeMap::new(),
         }
     }
@@ -222,17 +236,20 @@ impl Sim {
         self.nets.iter().find(|net| net.name == name).unwrap_or_else(|| panic!("no network {name}")).clone()
     }
 
-    /// A power cut tears the file of a sandbox's attachment in libcni's cache.
+    /// The file of a sandbox's attachment in libcni's cache is half written: a power cut tore it, or libcni is at it.
     pub(crate) fn tear(&mut self, name: &str) {
         let id = &self.sandboxes[name].id;
-        let key = self
-            .cache
-            .keys()
-            .find(|(container, _)| container == id)
-            .expect("the attachment is cached")
-            .clone();
-        let (network, _) = self.cache.remove(&key).expect("just found");
-        self.torn = Some(format!("/var/lib/cni/results/{network}-{}-{}", key.0, key.1));
+        let of_sandbox = self.cache.keys().find(|(container, _)| container == id);
+        let key = of_sandbox.expect("the attachment is cached").clone();
+        let cached = self.cache.remove(&key).expect("just found");
+        self.torn = Some(format!("/var/lib/cni/results/{}-{}-{}", cached.0, key.0, key.1));
+        self.half_written = Some((key, cached));
+    }
+
+    /// The rest of the half-written file is written.
+    pub(crate) fn write_out(&mut self) {
+        self.torn = None;
+        self.cache.extend(self.half_written.take());
     }
 
     /// Removes an ended sandbox and its pod, which the story no longer needs.

@@ -38,7 +38,8 @@ pub use listening::{Family, Listened, Listener};
 pub use pressure::{CpuUse, MemoryEvents, Pressure, PressureRead, Stall};
 pub use records_diff::RecordsDiff;
 pub use runtime::{
-    Answer, Believed, EventStream, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated,
+    Answer, Believed, Described, EventStream, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus,
+    Stated,
 };
 
 /// What a source says, and when it was so: for a kernel record the hook's time, for a listing the reading's.

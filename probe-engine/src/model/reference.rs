@@ -27,6 +27,20 @@ pub struct ContainerRef {
     /// Its name in the pod's specification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// How many containers of this name the pod had before, as its runtime says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Its image, as its runtime names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Box<str>>,
+}
+
+impl ContainerRef {
+    /// A container of which the runtime has said nothing.
+    #[must_use]
+    pub fn new(id: ContainerId, name: Option<String>) -> Self {
+        Self { id, name, attempt: None, image: None }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -87,8 +87,7 @@ mod tests {
                 name: Some(pod.to_owned()),
                 ..PodRef::default()
             }),
-            container: ContainerId::parse("c1")
-                .map(|id| ContainerRef { id, name: Some(container.to_owned()) }),
+            container: ContainerId::parse("c1").map(|id| ContainerRef::new(id, Some(container.to_owned()))),
             ..Context::default()
         };
         let at = Timestamp(1);

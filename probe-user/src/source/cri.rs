@@ -95,7 +95,7 @@ mod tests {
         server.join().expect("no panic");
     }
 
-    /// A `ListPodSandboxResponse` of cri-api in its wire format. Attempt and a label are skipped.
+    /// A `ListPodSandboxResponse` of cri-api in its wire format. A label is skipped.
     #[test]
     fn an_answer_is_read_by_its_field_numbers() {
         let metadata = b"\x0a\x05web-0\x12\x01u\x1a\x07default\x20\x01";
@@ -103,7 +103,12 @@ mod tests {
         let bytes = [&b"\x0a\x27\x0a\x02s1\x12\x15"[..], metadata, rest].concat();
         let Sandboxes { items } = Sandboxes::decode(&*bytes).expect("an answer");
         let told: Vec<_> = items.into_iter().map(|it| (it.id, it.metadata.unwrap_or_default())).collect();
-        let pod = Metadata { name: "web-0".to_owned(), uid: "u".to_owned(), namespace: "default".to_owned() };
+        let pod = Metadata {
+            name: "web-0".to_owned(),
+            uid: "u".to_owned(),
+            namespace: "default".to_owned(),
+            attempt: 1,
+        };
         assert_eq!(told, [("s1".to_owned(), pod)]);
     }
 }

@@ -42,7 +42,7 @@ fn name(namespace: &str, name: &str) -> PodName {
 }
 
 fn container(of: &str, name: &str) -> Option<ContainerRef> {
-    Some(ContainerRef { id: id(of), name: Some(name.to_owned()) })
+    Some(ContainerRef::new(id(of), Some(name.to_owned())))
 }
 
 fn cni(plugin: &str) -> Kind {

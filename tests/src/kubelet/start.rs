@@ -105,7 +105,7 @@ impl Kubelet {
 
 /// Waits until the container's own program runs. The runtime's answer may come earlier: until then the process runs a
 /// program of the runtime.
-fn wait_runs(pid: i32) -> Result<()> {
+pub fn wait_runs(pid: i32) -> Result<()> {
     let exe = format!("/proc/{pid}/exe");
     clock::poll("a container's program", machine::patience(), || match fs::read_link(&exe) {
         Ok(file) => Ok(PROGRAMS.iter().any(|name| file.ends_with(name)).then_some(())),

@@ -35,7 +35,6 @@ impl Sim {
             | Question::Pod { .. }
             | Question::Expected { .. }
             | Question::Watch { .. }
-            | Question::Statuses
             | Question::ImageWork { .. }
             | Question::Program { .. } => Vec::new(),
             Question::Message { container, command, .. } => vec![Fact::MessageFound(MessageFound {
@@ -44,6 +43,7 @@ impl Sim {
                 text: Some("no route to the daemon".to_owned()),
                 source: "journal".to_owned(),
             })],
+            Question::Statuses => return self.statuses().into_iter().collect(),
             Question::Pressure { cgroup, .. } => vec![self.pressure(*cgroup)],
         };
         let at = self.now;
@@ -84,7 +84,7 @@ impl Sim {
         })
     }
 
-    fn pod_name(&self, pod: &str) -> PodName {
+    pub(super) fn pod_name(&self, pod: &str) -> PodName {
         let pod = &self.pods[pod];
         PodName {
             namespace: Some("default".to_owned()),

@@ -17,6 +17,7 @@ impl Sim {
         task.key.start = self.now().0;
         self.runtime = Some(task.clone());
         self.executed(task, class::CALLER, &["/usr/bin/containerd"]);
+        self.link();
     }
 
     pub(crate) fn kubelet_starts(&mut self) {
@@ -31,6 +32,7 @@ impl Sim {
     pub(crate) fn runtime_dies(&mut self) {
         if let Some(task) = self.runtime.take() {
             self.kernel(Fact::Exited(Exited { task, status: 9, class: class::CALLER }));
+            self.link();
         }
     }
 

@@ -47,6 +47,15 @@ impl Sim {
         self.end(call, 0x100);
     }
 
+    /// The lowest address that the IPAM of a network does not hold. (host-local would choose the next one.)
+    #[must_use]
+    pub(crate) fn next_address(&self, network: &str) -> IpAddr {
+        let subnet = if network == "podnet" { 88 } else { 99 };
+        let mut all = (2..=254).map(|last| IpAddr::from([10, subnet, 0, last]));
+        all.find(|address| !self.held.contains_key(&(network.to_owned(), *address)))
+            .expect("fewer pods than addresses")
+    }
+
     /// The ADD of one network.
     pub(crate) fn add(&mut self, name: &str, network: &str, addresses: &[IpAddr], end: Add) {
         let net = self.net(network);

@@ -2,7 +2,7 @@
 
 use probe_common::event::class;
 use probe_user::model::{
-    fact::{Cgroup, Executed, Exited, Fact, Signaled, Task},
+    fact::{Cgroup, Executed, Exited, Fact, RuntimeEventKind, Signaled, Task},
     id::{CgroupKey, ContainerId, TaskKey},
 };
 
@@ -66,15 +66,19 @@ impl Sim {
                 sandbox: sandbox.to_owned(),
                 pid: None,
                 cgroup: cgroup_number,
+                status: 0,
             },
         );
         self.kernel(Fact::CgroupCreated { cgroup: cgroup(cgroup_number, &path), by: runc.clone() });
         let mut main = self.task("main", runc.key.pid);
         main.cgroup = CgroupKey::new(0, cgroup_number);
         main.netns = inode;
-        self.containers.get_mut(&key).expect("just made").pid = Some(main.key.pid);
+        let row = self.containers.get_mut(&key).expect("just made");
+        row.pid = Some(main.key.pid);
+        let id = row.id.clone();
         self.executed(main, class::CONTAINER_TOP | class::IN_CONTAINER, &["/main"]);
         self.kernel(Fact::Exited(Exited { task: runc, status: 0, class: class::RUNTIME }));
+        self.tells(&id, RuntimeEventKind::Started);
     }
 
     /// The runtime makes a container whose program cannot be run.
@@ -171,12 +175,16 @@ impl Sim {
     /// A process of a sandbox ends, and its cgroup is empty.
     fn ends(&mut self, it: Program, id: &ContainerId, sandbox: &str, status: u32) {
         let Program { pid, number, is_pause } = it;
+        if let Some(row) = self.containers.values_mut().find(|row| row.id == *id) {
+            row.status = status;
+        }
         let (comm, bits) = if is_pause { ("pause", class::PAUSE) } else { ("main", class::CONTAINER_TOP) };
         let mut who = task(pid, 1, comm);
         who.cgroup = CgroupKey::new(0, number);
         let path = format!("{}/{id}", pod_path(&self.pods[&self.sandboxes[sandbox].pod]));
         self.kernel(Fact::Exited(Exited { task: who, status, class: bits | class::IN_CONTAINER }));
         self.kernel(Fact::CgroupEmptied { cgroup: cgroup(number, &path) });
+        self.tells(id, RuntimeEventKind::Stopped);
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use probe_common::event::class;
 use probe_user::model::{
-    fact::Fact,
+    fact::{Fact, RuntimeEventKind},
     id::{CgroupKey, ContainerId, NetnsKey},
 };
 
@@ -84,6 +84,7 @@ impl Sim {
         pause.netns = inode;
         self.sandboxes.get_mut(name).expect("the sandbox is known").pause = Some(pause.key.pid);
         self.executed(pause, class::PAUSE | class::CONTAINER_TOP | class::IN_CONTAINER, &["/pause"]);
+        self.tells(&id, RuntimeEventKind::Started);
     }
 
     /// The file that holds the namespace is removed. If nothing lives in the namespace, the namespace ends.

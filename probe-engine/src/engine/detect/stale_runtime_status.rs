@@ -1,13 +1,14 @@
 //! **Rule:** a runtime says of a sandbox or a container what the kernel contradicts: that it runs although its program
-//! has ended, that it has ended although its program runs, or that it ended with another exit code. The runtime must have
-//! said so when it was asked after the grace, counted from what the kernel has shown or from when it answers again.
+//! has ended, that it has ended although its program runs, that it ended with another exit code, or that it is another container
+//! than its cgroup and its bundle show. The runtime must have said so when it was asked after the grace, counted from what the
+//! kernel has shown or from when it answers again.
 //!
 //! Not flagged: a sandbox or container whose program no hook and no listing has shown, as in a virtual machine or before the
 //! agent; a sandbox of which nothing at all is left (`phantom_sandbox`); a container whose cgroup has other processes; an
 //! end that no hook saw has no exit code to compare. No finding opens or closes while the runtime does not answer, nor
 //! between a gap and the listing that shows which processes run.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Display};
 
 use super::{DetectContext, Detection, Verdict, index::Marks, phantom_sandbox, rule::Rule};
 use crate::{
@@ -50,8 +51,16 @@ impl Rule for StaleRuntimeStatus {
     }
 }
 
-/// What is contradicted, and since when.
+/// What is contradicted, and since when. What a container does comes before what it is.
 fn contradiction(
+    ctx: &DetectContext<'_>,
+    row: &Belief,
+    runtime: &Runtime,
+) -> Option<(StaleRuntimeStatus, Timestamp)> {
+    of_state(ctx, row, runtime).or_else(|| of_identity(ctx, row))
+}
+
+fn of_state(
     ctx: &DetectContext<'_>,
     row: &Belief,
     runtime: &Runtime,
@@ -73,14 +82,50 @@ fn contradiction(
     }
     let of_code = |code| if how == Contradiction::Alive { None } else { code };
     let stale = StaleRuntimeStatus {
+        exit_code: of_code(row.ended.and_then(|it| it.code)),
+        runtime_exit_code: row.listed.exit_code.filter(|_| how == Contradiction::ExitCode),
+        ..about(ctx, row, how)
+    };
+    Some((stale, since))
+}
+
+/// The runtime was given a name and a pod when it made the container. So were its cgroup and its bundle.
+fn of_identity(ctx: &DetectContext<'_>, row: &Belief) -> Option<(StaleRuntimeStatus, Timestamp)> {
+    let seen = ctx.world.containers.get(&row.id)?;
+    let cgroup = ctx.world.cgroups.get(&seen.cgroup?)?;
+    let said = &row.described;
+    let uid = said.pod.as_ref().and_then(|pod| pod.uid.as_ref());
+    let (evidence, runtime_says) = differing("of pod", cgroup.pod.as_ref(), uid)
+        .or_else(|| differing("named", seen.name.as_ref(), said.name.as_ref()))?;
+    let stale = StaleRuntimeStatus {
+        evidence: Some(evidence),
+        runtime_says: Some(runtime_says),
+        ..about(ctx, row, Contradiction::Identity)
+    };
+    Some((stale, row.first_at.max(seen.first_at)))
+}
+
+/// Both in words, where both are known and they differ.
+fn differing<T: PartialEq + Display>(
+    what: &str,
+    seen: Option<&T>,
+    said: Option<&T>,
+) -> Option<(String, String)> {
+    let (seen, said) = seen.zip(said).filter(|(seen, said)| seen != said)?;
+    Some((format!("{what} {seen}"), format!("{what} {said}")))
+}
+
+fn about(ctx: &DetectContext<'_>, row: &Belief, how: Contradiction) -> StaleRuntimeStatus {
+    StaleRuntimeStatus {
         how,
         id: row.id.clone(),
         is_sandbox: row.role == Some(Role::Sandbox),
         container: ctx.world.name_of(row),
-        exit_code: of_code(row.ended.and_then(|it| it.code)),
-        runtime_exit_code: row.listed.exit_code.filter(|_| how == Contradiction::ExitCode),
-    };
-    Some((stale, since))
+        exit_code: None,
+        runtime_exit_code: None,
+        evidence: None,
+        runtime_says: None,
+    }
 }
 
 /// Whether its program runs.
@@ -99,7 +144,7 @@ fn has_processes(ctx: &DetectContext<'_>, id: &ContainerId) -> bool {
 fn verdict(ctx: &DetectContext<'_>, runtime: &Runtime, how: Contradiction, since: Timestamp) -> Verdict {
     let is_unsure = match how {
         Contradiction::Alive => ctx.world.is_gapped(List::Processes),
-        Contradiction::Dead | Contradiction::ExitCode => false,
+        Contradiction::Dead | Contradiction::ExitCode | Contradiction::Identity => false,
     };
     if is_unsure || !runtime.answers() {
         return Verdict::Unsure;
@@ -123,7 +168,7 @@ fn detection(
     verdict: Verdict,
 ) -> Detection {
     let severity = match stale.how {
-        Contradiction::Dead | Contradiction::Alive => Severity::Warning,
+        Contradiction::Dead | Contradiction::Alive | Contradiction::Identity => Severity::Warning,
         Contradiction::ExitCode => Severity::Info,
     };
     let sandbox = if stale.is_sandbox { Some(&row.id) } else { row.sandbox.as_ref() };
@@ -155,6 +200,11 @@ impl Explain for StaleRuntimeStatus {
                 let (told, seen) = (self.runtime_exit_code.map(i64::from), self.exit_code.map(i64::from));
                 format!("{what} ended with {}, and the runtime says {}", code(seen), code(told))
             }
+            Contradiction::Identity => {
+                let [seen, told] =
+                    [&self.evidence, &self.runtime_says].map(|text| escaped(text.as_deref().unwrap_or("?")));
+                format!("{what} is {seen}, and the runtime says {told}")
+            }
         }
     }
 
@@ -173,12 +223,16 @@ impl Explain for StaleRuntimeStatus {
                 "The runtime did not get the exit code from the kernel, and tells another one, as after a restart or when \
                  its shim or monitor was killed. The pod's status, restart policy and jobs go by the runtime's code."
             }
+            Contradiction::Identity => {
+                "The runtime's record of the container is not what it made its cgroup and its bundle of: the record was \
+                 restored from another one, or the bundle was changed. The kubelet acts on the pod that the runtime names."
+            }
         }
     }
 
     fn known(&self) -> &'static [&'static str] {
         match self.how {
-            Contradiction::Dead | Contradiction::ExitCode => &[],
+            Contradiction::Dead | Contradiction::ExitCode | Contradiction::Identity => &[],
             Contradiction::Alive => &["https://github.com/containerd/containerd/issues/11029"],
         }
     }
@@ -194,7 +248,7 @@ impl Explain for StaleRuntimeStatus {
                         .to_owned(),
                 );
             }
-            Contradiction::ExitCode => {}
+            Contradiction::ExitCode | Contradiction::Identity => {}
         }
         all
     }

@@ -1,5 +1,7 @@
 //! What a runtime believes against what the kernel shows.
 
+mod described;
+
 use std::time::Duration;
 
 use probe_common::event::class;
@@ -15,8 +17,8 @@ use crate::{
     engine::{Engine, LagBy, LagOf, Settings, world::CheckpointEntry},
     model::{
         fact::{
-            Answer, Believed, EventStream, Fact, List, Origin, Role, RuntimeEvent, RuntimeEventKind,
-            RuntimeLink, RuntimeStatus, Stated,
+            Answer, Believed, Described, EventStream, Fact, List, Origin, Role, RuntimeEvent,
+            RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated,
         },
         time::Timestamp,
     },
@@ -52,7 +54,8 @@ impl Story {
 fn stated(digit: char, state: Believed, exit_code: Option<i32>) -> Stated {
     let role = if digit == 'a' { Role::Sandbox } else { Role::Container };
     let sandbox = (digit != 'a').then(|| id('a'));
-    Stated { id: id(digit), role, sandbox, state, made_at: Timestamp(1), exit_code }
+    let described = Described::default();
+    Stated { id: id(digit), role, sandbox, state, made_at: Timestamp(1), exit_code, described }
 }
 
 /// A pod whose container runs, on a node that is followed over CRI.

@@ -18,13 +18,13 @@ pub(in crate::engine) use table::Beliefs;
 use crate::{
     engine::{
         timer,
-        world::{EventContext, World, attachment::LATELY},
+        world::{EventContext, World, attachment::LATELY, hint::Hint},
     },
     model::{
         change::Question,
         fact::{
-            Answer, Believed, EventStream, List, Role, RuntimeEvent, RuntimeEventKind, RuntimeLink,
-            RuntimeStatus, Stated,
+            Answer, Believed, Described, EventStream, List, NameSource, Role, RuntimeEvent, RuntimeEventKind,
+            RuntimeLink, RuntimeStatus, Stated,
         },
         id::ContainerId,
         recovery::{Source, TimedSource},
@@ -58,6 +58,8 @@ pub struct Belief {
     pub(crate) role: Option<Role>,
     pub(crate) sandbox: Option<ContainerId>,
     pub(crate) listed: Listed,
+    #[serde(default)]
+    pub(crate) described: Described,
     pub(crate) told: Told,
     /// When the kernel saw its program begin.
     pub(crate) started_at: Option<Timestamp>,
@@ -137,6 +139,7 @@ impl Belief {
             role: None,
             sandbox: None,
             listed: Listed::default(),
+            described: Described::default(),
             told: Told::default(),
             started_at: None,
             is_unsure: false,
@@ -246,15 +249,32 @@ impl World {
     }
 
     fn state_of(&mut self, ctx: EventContext, socket: &str, it: Stated) {
-        let Stated { id, role, sandbox, state, made_at, exit_code } = it;
+        self.join(ctx, &it);
+        let Stated { id, role, sandbox, state, made_at, exit_code, described } = it;
         let Some(row) = self.beliefs.entry(ctx.at, &id) else { return };
         row.socket = Some(socket.to_owned());
         row.role = Some(role);
+        row.described = described;
         row.sandbox = sandbox.or_else(|| row.sandbox.take());
         let is_same = row.listed.state == Some(state);
         let since = if is_same { row.listed.since } else { ctx.at };
         let exit_code = exit_code.or(row.listed.exit_code);
         row.listed = Listed { state: Some(state), since, exit_code, made_at: Some(made_at) };
+    }
+
+    /// Gives a container that the kernel has shown the names that no other evidence gave.
+    fn join(&mut self, ctx: EventContext, it: &Stated) {
+        let Some(row) = self.containers.get(&it.id) else { return };
+        let hint = Hint {
+            role: Some(it.role).filter(|_| row.role.is_none()),
+            sandbox: it.sandbox.clone().filter(|_| row.sandbox.is_none()),
+            name: it.described.name.clone().filter(|_| row.name.is_none()),
+            pod: it.described.pod.clone().filter(|_| row.pod.is_none()),
+            ..Hint::new(it.id.clone(), NameSource::Cri)
+        };
+        if hint.says_anything() {
+            self.learn(ctx, &hint);
+        }
     }
 
     /// A runtime told an event.

@@ -74,7 +74,7 @@ impl Involved<'_> {
             container: self
                 .container
                 .filter(|row| row.role != Some(Role::Sandbox))
-                .map(|row| ContainerRef { id: row.id.clone(), name: row.name.clone() }),
+                .map(|row| world.reference(row)),
             netns: self.netns.or_else(|| world.netns.get(life()?)).map(|row| row.key),
             cgroup: key
                 .and_then(|key| world.cgroups.get(&key))
@@ -85,6 +85,16 @@ impl Involved<'_> {
 }
 
 impl World {
+    /// A container with what its runtime says of it.
+    fn reference(&self, row: &Container) -> ContainerRef {
+        let described = self.beliefs.get(&row.id).map(|it| &it.described);
+        ContainerRef {
+            attempt: described.and_then(|it| it.attempt),
+            image: described.and_then(|it| it.image.as_deref().map(Box::from)),
+            ..ContainerRef::new(row.id.clone(), row.name.clone())
+        }
+    }
+
     pub(super) fn involved<'a>(&'a self, subject: &'a Subject) -> Involved<'a> {
         let cgroup = subject.cgroup.and_then(|key| self.cgroups.get(&key));
         let container = subject.container.as_ref().or_else(|| cgroup.and_then(|row| row.container.as_ref()));

@@ -51,6 +51,11 @@ impl Hint {
         }
     }
 
+    /// Whether it has a fact of what a container is.
+    pub(super) fn says_anything(&self) -> bool {
+        self.role.is_some() || self.sandbox.is_some() || self.name.is_some() || self.pod.is_some()
+    }
+
     /// Adds the facts of another hint that this hint lacks.
     fn join(&mut self, other: Self) {
         self.at = self.at.max(other.at);

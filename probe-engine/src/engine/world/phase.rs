@@ -135,7 +135,7 @@ pub(super) fn listening(world: &World, row: &Sandbox) -> Vec<Listening> {
         let first = part.listening.filter(|_| !part.listed)?;
         let pressure = pod.map(|pod| cause::counted(world, pod, part.started_at, first.at));
         Some(Listening {
-            container: ContainerRef { id: part.id.clone(), name: part.name.clone() },
+            container: ContainerRef::new(part.id.clone(), part.name.clone()),
             begin: part.started_at,
             end: first.at,
             socket: first.socket,

@@ -3,7 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{fact::Role, id::ContainerId, time::Timestamp};
+use crate::model::{
+    fact::{PodName, Role},
+    id::ContainerId,
+    time::Timestamp,
+};
 
 /// How a runtime can be asked from now on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +67,31 @@ pub struct Stated {
     /// How it ended, if the runtime was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Described::is_empty")]
+    pub described: Described,
+}
+
+/// As what a runtime made a sandbox or a container: the names that it was given then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    /// A container's name in the pod's spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How many there were before it: sandboxes of the pod, or containers of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// A container's image, as the runtime names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Its pod: by a sandbox's metadata, by a container's labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodName>,
+}
+
+impl Described {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 closed_set! {

@@ -343,6 +343,12 @@ pub struct StaleRuntimeStatus {
     /// How it ended, as the runtime says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_exit_code: Option<i32>,
+    /// What it is, by its cgroup and its bundle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
+    /// What it is, as the runtime says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_says: Option<String>,
 }
 
 closed_set! {
@@ -353,6 +359,8 @@ closed_set! {
         Alive,
         /// The runtime says another exit code.
         ExitCode,
+        /// The runtime says that it has another name, or is one of another pod.
+        Identity,
     }
 }
 

@@ -140,7 +140,7 @@ mod tests {
             phases: vec![phase(Kind::Prepare, 1, 2), phase(slow, 2, 4)],
             plugins: Vec::new(),
             listening: vec![Listening {
-                container: ContainerRef { id: ContainerId::parse("c0ffee").expect("an id"), name: None },
+                container: ContainerRef::new(ContainerId::parse("c0ffee").expect("an id"), None),
                 begin: Timestamp(4_000_000_000),
                 end: Timestamp(4_350_000_000),
                 socket: Listener { port: 80, family: Family::Ipv4 },

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_waterfall_shows_where_each_phase_lies_and_why() {
         let id = |text| ContainerId::parse(text).expect("an id");
-        let main = ContainerRef { id: id("c0ffee"), name: Some("main\x1b[2J".to_owned()) };
+        let main = ContainerRef::new(id("c0ffee"), Some("main\x1b[2J".to_owned()));
         let cpu =
             CpuUse { used: Duration::ZERO, throttled: Duration::from_millis(1200), periods: 12, limit: None };
         let pressure = Pressure { cpu: Some(cpu), ..Pressure::default() };

@@ -106,10 +106,10 @@ pub(super) fn start() -> Start {
     .map(Some);
     let phase = |kind, begin: u64| Phase {
         kind,
-        container: Some(ContainerRef {
-            id: ContainerId::parse("c0ffee").expect("an id"),
-            name: Some("main".to_owned()),
-        }),
+        container: Some(ContainerRef::new(
+            ContainerId::parse("c0ffee").expect("an id"),
+            Some("main".to_owned()),
+        )),
         begin: Timestamp(begin),
         end: Timestamp(begin + 10),
         gapped: true,
@@ -148,10 +148,10 @@ pub(super) fn start() -> Start {
             version: Some("1.6.2".to_owned()),
         }],
         listening: vec![Listening {
-            container: ContainerRef {
-                id: ContainerId::parse("c0ffee").expect("an id"),
-                name: Some("main".to_owned()),
-            },
+            container: ContainerRef::new(
+                ContainerId::parse("c0ffee").expect("an id"),
+                Some("main".to_owned()),
+            ),
             begin: Timestamp(200),
             end: Timestamp(260),
             socket: Listener { port: 8080, family: Family::Ipv4 },
@@ -233,7 +233,11 @@ pub(super) fn full(what: ChangeKind) -> Change {
             source: Some(NameSource::CniArgs),
         }),
         sandbox: ContainerId::parse("e6f3"),
-        container: ContainerId::parse("c0ffee").map(|id| ContainerRef { id, name: Some("nginx".to_owned()) }),
+        container: ContainerId::parse("c0ffee").map(|id| ContainerRef {
+            attempt: Some(2),
+            image: Some("registry.example/nginx:1.27".into()),
+            ..ContainerRef::new(id, Some("nginx".to_owned()))
+        }),
         netns: Some(NetnsKey::new(4_026_532_301, 12)),
         cgroup: Some(CgroupRef { key: CgroupKey::new(0, 1_912), path: "/kubepods".to_owned() }),
     };
@@ -271,7 +275,7 @@ fn a_line_has_its_members_in_order_and_its_large_numbers_as_strings() {
         r#""at":"2026-11-21T04:57:33.000000001Z","boot_ns":"53000000001","event":"cni.finished","#,
         r#""origin":"kernel","late":true,"#,
         r#""pod":{"namespace":"default","name":"web-0","uid":"11111111-2222-3333-4444-555555555555","source":"cni_args"},"#,
-        r#""sandbox":{"id":"e6f3"},"container":{"id":"c0ffee","name":"nginx"},"#,
+        r#""sandbox":{"id":"e6f3"},"container":{"id":"c0ffee","name":"nginx","attempt":2,"image":"registry.example/nginx:1.27"},"#,
         r#""netns":{"inode":4026532301,"cookie":"12"},"#,
         r#""cgroup":{"id":"1912","hierarchy":0,"path":"/kubepods"},"#,
         r#""process":{"pid":20,"start_ns":"7000000000","comm":"comm20","parent":{"pid":1,"start_ns":"20000000"},"#,

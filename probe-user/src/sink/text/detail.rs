@@ -146,8 +146,8 @@ fn sandbox(context: &Context) -> String {
 
 fn container(context: &Context) -> String {
     match &context.container {
-        Some(ContainerRef { name: Some(name), id }) => format!("{} ({})", escaped(name), id.short()),
-        Some(ContainerRef { name: None, id }) => id.short().to_owned(),
+        Some(ContainerRef { name: Some(name), id, .. }) => format!("{} ({})", escaped(name), id.short()),
+        Some(ContainerRef { name: None, id, .. }) => id.short().to_owned(),
         None => "?".to_owned(),
     }
 }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     model::{
-        fact::{Fact, List, PodName, RuntimeKind, RuntimeRead, RuntimeSandbox},
+        fact::{Fact, List, RuntimeKind, RuntimeRead, RuntimeSandbox},
         time::Timestamp,
     },
     source::host::{HostRoot, ReadError, memo::Memo},
@@ -60,9 +60,6 @@ impl Records {
         Self { place, kind, sandboxes, unread: 0 }
     }
 }
-
-/// The longest name of a pod or a namespace, bytes (DNS subdomain).
-const NAME: usize = 253;
 
 pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut Memory) -> Listing<'a> {
     let mut list = Listing::begin(List::Runtimes, node);
@@ -176,13 +173,4 @@ fn tell(list: &mut Listing<'_>, at: Timestamp, records: Records, must: bool) {
     };
     let place = place.display().to_string();
     list.found(at, Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete, unread }));
-}
-
-/// A pod's name without parts that cannot be names; `None` if nothing is left.
-fn named(mut pod: PodName) -> Option<PodName> {
-    let graphic = |name: &String| name.bytes().all(|byte| byte.is_ascii_graphic());
-    let is_name = |name: &String| !name.is_empty() && name.len() <= NAME && graphic(name);
-    pod.namespace = pod.namespace.filter(is_name);
-    pod.name = pod.name.filter(is_name);
-    (pod != PodName::default()).then_some(pod)
 }

@@ -1,6 +1,8 @@
 //! The messages of CRI v1, as far as they are read. They are written by hand, so that the build needs no `protoc`. Their field
 //! numbers are those of `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto`, which the API's rules freeze.
 
+use std::collections::HashMap;
+
 use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
@@ -45,6 +47,8 @@ pub(in crate::source) struct Metadata {
     pub(in crate::source) uid: String,
     #[prost(string, tag = "3")]
     pub(in crate::source) namespace: String,
+    #[prost(uint32, tag = "4")]
+    pub(in crate::source) attempt: u32,
 }
 
 /// `ListContainersResponse`.
@@ -61,11 +65,33 @@ pub(super) struct Container {
     pub(super) id: String,
     #[prost(string, tag = "2")]
     pub(super) sandbox: String,
+    #[prost(message, optional, tag = "3")]
+    pub(super) metadata: Option<ContainerMetadata>,
+    #[prost(message, optional, tag = "4")]
+    pub(super) image: Option<ImageSpec>,
     /// `ContainerState`.
     #[prost(int32, tag = "6")]
     pub(super) state: i32,
     #[prost(int64, tag = "7")]
     pub(super) created_at: i64,
+    #[prost(map = "string, string", tag = "8")]
+    pub(super) labels: HashMap<String, String>,
+}
+
+/// `ContainerMetadata`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ContainerMetadata {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(uint32, tag = "2")]
+    pub(super) attempt: u32,
+}
+
+/// `ImageSpec`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ImageSpec {
+    #[prost(string, tag = "1")]
+    pub(super) image: String,
 }
 
 /// `ContainerStatusRequest`.

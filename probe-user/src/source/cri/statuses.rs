@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::message::{Container, Sandbox};
-use crate::model::{
-    fact::{Believed, Role, Stated},
-    id::ContainerId,
-    time::Timestamp,
+use super::message::{Container, ContainerMetadata, Metadata, Sandbox};
+use crate::{
+    model::{
+        fact::{Believed, Described, PodName, Role, Stated},
+        id::{ContainerId, PodUid},
+        time::Timestamp,
+    },
+    source::name::{NAME, is_word, named},
 };
 
 /// The most sandboxes, and the most containers, that are taken of a list.
 pub(super) const MOST: usize = 1 << 14;
+/// The longest name of an image that is taken, bytes.
+const IMAGE: usize = 1024;
 
 /// The list that was told last.
 #[derive(Debug, Default)]
@@ -67,14 +72,34 @@ pub(super) fn stated(
     let sandboxes = sandboxes.into_iter().filter_map(|it| {
         let state = if it.state == 0 { Believed::Running } else { Believed::Exited };
         let (id, made_at) = (ContainerId::parse(&it.id)?, made_at(it.created_at));
-        Some(Stated { id, role: Role::Sandbox, sandbox: None, state, made_at, exit_code: None })
+        let described = of_sandbox(it.metadata.unwrap_or_default());
+        Some(Stated { id, role: Role::Sandbox, sandbox: None, state, made_at, exit_code: None, described })
     });
     let containers = containers.into_iter().filter_map(|it| {
         let (id, made_at) = (ContainerId::parse(&it.id)?, made_at(it.created_at));
         let (state, sandbox) = (container(it.state), ContainerId::parse(&it.sandbox));
-        Some(Stated { id, role: Role::Container, sandbox, state, made_at, exit_code: None })
+        let described = of_container(it);
+        Some(Stated { id, role: Role::Container, sandbox, state, made_at, exit_code: None, described })
     });
     Some(sandboxes.chain(containers).map(|it| (it.id.clone(), it)).collect())
+}
+
+fn of_sandbox(it: Metadata) -> Described {
+    let Metadata { name, uid, namespace, attempt } = it;
+    let uid = PodUid::parse(&uid);
+    let pod = named(PodName { namespace: Some(namespace), name: Some(name), uid });
+    Described { attempt: Some(attempt), pod, ..Described::default() }
+}
+
+/// The labels of a container are those of its pod, which the kubelet gives it.
+fn of_container(it: Container) -> Described {
+    let Container { metadata, image, mut labels, .. } = it;
+    let mut label = |name: &str| labels.remove(&format!("io.kubernetes.pod.{name}"));
+    let (namespace, name) = (label("namespace"), label("name"));
+    let pod = named(PodName { namespace, name, uid: label("uid").as_deref().and_then(PodUid::parse) });
+    let ContainerMetadata { name, attempt } = metadata.unwrap_or_default();
+    let image = image.map(|it| it.image).filter(|image| is_word(image, IMAGE));
+    Described { name: Some(name).filter(|name| is_word(name, NAME)), attempt: Some(attempt), image, pod }
 }
 
 /// `ContainerState`.
@@ -89,10 +114,20 @@ pub(super) fn container(state: i32) -> Believed {
 
 #[cfg(test)]
 mod tests {
-    use super::{Believed, Changed, Container, ContainerId, MOST, Sandbox, Statuses, Timestamp, stated};
+    use super::{
+        Believed, Changed, Container, ContainerId, ContainerMetadata, Described, MOST, Metadata, PodName,
+        PodUid, Sandbox, Statuses, Timestamp, stated,
+    };
+    use crate::source::cri::message::ImageSpec;
 
     fn container(id: &str, state: i32) -> Container {
-        Container { id: id.to_owned(), sandbox: "s1".to_owned(), state, created_at: 1_500 }
+        Container {
+            id: id.to_owned(),
+            sandbox: "s1".to_owned(),
+            state,
+            created_at: 1_500,
+            ..Container::default()
+        }
     }
 
     fn sandbox(state: i32) -> Sandbox {
@@ -143,6 +178,44 @@ mod tests {
         let of = |boot| stated(vec![sandbox(0)], vec![container("c1", 1)], boot).expect("a short list");
         statuses.tell(of(1_000));
         assert_eq!(statuses.tell(of(1_003)).came, []);
+    }
+
+    #[test]
+    fn names_attempts_images_and_labels_are_told() {
+        let uid = "00000000-0142-4000-8000-0000000be11e";
+        let labels =
+            [("pod.name", "web-0"), ("pod.namespace", "default"), ("pod.uid", uid), ("container.name", "x")];
+        let labels = labels.map(|(key, value)| (format!("io.kubernetes.{key}"), value.to_owned()));
+        let main = Container {
+            metadata: Some(ContainerMetadata { name: "main".to_owned(), attempt: 3 }),
+            image: Some(ImageSpec { image: "registry.example/web:1".to_owned() }),
+            labels: labels.into_iter().collect(),
+            ..container("c1", 1)
+        };
+        let odd = Container {
+            metadata: Some(ContainerMetadata { name: "a\u{1b}[2J".to_owned(), attempt: 0 }),
+            image: Some(ImageSpec { image: "x".repeat(1025) }),
+            ..container("c2", 1)
+        };
+        let of_pod = Metadata {
+            name: "web-0".to_owned(),
+            uid: uid.to_owned(),
+            namespace: "default".to_owned(),
+            attempt: 1,
+        };
+        let told = stated(vec![Sandbox { metadata: Some(of_pod), ..sandbox(0) }], vec![main, odd], 0);
+        let told = told.expect("a short list");
+        let pod = Some(PodName {
+            namespace: Some("default".to_owned()),
+            name: Some("web-0".to_owned()),
+            uid: PodUid::parse(uid),
+        });
+        let described: Vec<_> = told.into_values().map(|it| it.described).collect();
+        let [main, odd, sandbox] = &described[..] else { panic!("{described:?}") };
+        assert_eq!(*sandbox, Described { attempt: Some(1), pod: pod.clone(), ..Described::default() });
+        let [name, image] = ["main", "registry.example/web:1"].map(|text| Some(text.to_owned()));
+        assert_eq!(*main, Described { name, attempt: Some(3), image, pod });
+        assert_eq!(*odd, Described { attempt: Some(0), ..Described::default() });
     }
 
     #[test]

@@ -9,9 +9,10 @@ use crate::{
     engine::tests::story::{self, HOST, UID, Who, address, call, cgroup, executed, id, pod_name, uid},
     model::{
         fact::{
-            Answer, Attached, Believed, CacheFound, CniCalled, ContainerFound, EventStream, Exited, Fact,
-            Family, List, Listened, Listener, Loss, Mechanism, NameSource, Origin, ProcessFound, Role,
-            RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Signal, Signaled, Stated, Task,
+            Answer, Attached, Believed, CacheFound, CniCalled, ContainerFound, Described, EventStream,
+            Exited, Fact, Family, List, Listened, Listener, Loss, Mechanism, NameSource, Origin,
+            ProcessFound, Role, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Signal, Signaled,
+            Stated, Task,
         },
         id::NetnsKey,
         time::Timestamp,
@@ -191,8 +192,19 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
                 let role = if number == 0 { Role::Sandbox } else { Role::Container };
                 let (id, made_at) = (id(digit(number)), Timestamp(u64::from(made)));
                 let exit_code = code.then_some(7);
-                let came =
-                    vec![Stated { id, role, sandbox: Some(story::id('a')), state, made_at, exit_code }];
+                let described = Described {
+                    name: Some(if code { "main" } else { "other" }.to_owned()),
+                    ..Described::default()
+                };
+                let came = vec![Stated {
+                    id,
+                    role,
+                    sandbox: Some(story::id('a')),
+                    state,
+                    made_at,
+                    exit_code,
+                    described,
+                }];
                 let gone = vec![story::id('c')];
                 Fact::RuntimeStatus(RuntimeStatus { socket: "/x.sock".to_owned(), whole, came, gone })
             }

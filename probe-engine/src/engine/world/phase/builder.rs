@@ -47,7 +47,7 @@ impl PhaseBuilder {
         if to == self.at && !matches!(kind, Kind::Cni { .. }) {
             return None;
         }
-        let container = container.map(|ran| ContainerRef { id: ran.id.clone(), name: ran.name.clone() });
+        let container = container.map(|ran| ContainerRef::new(ran.id.clone(), ran.name.clone()));
         let (begin, cause) = (self.at, Cause::default());
         self.at = to;
         self.phases.push(Phase { kind, container, begin, end: to, gapped: false, cause, parts: Vec::new() });

@@ -106,6 +106,8 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             container: Some(name()),
             exit_code: Some(137),
             runtime_exit_code: Some(255),
+            evidence: Some("named main".to_owned()),
+            runtime_says: Some("named web".to_owned()),
         }),
         Kind::MissedRuntimeEvent(MissedRuntimeEvent {
             event: RuntimeEventKind::Stopped,

@@ -7,7 +7,7 @@ use std::{
 
 use probe_common::runtime::{self, RUNTIMES};
 
-use super::{super::daemon::Daemon, Records, named};
+use super::{super::daemon::Daemon, Records};
 use crate::{
     model::{
         fact::{PodName, RuntimeKind, RuntimeSandbox},
@@ -16,6 +16,7 @@ use crate::{
     source::{
         cri::{self, ListError, Sandbox},
         host::{HostRoot, ReadError},
+        name::named,
     },
 };
 

@@ -7,14 +7,17 @@ use std::path::Path;
 
 use super::{
     super::{Listing, docker},
-    Records, named,
+    Records,
 };
 use crate::{
     model::{
         fact::{ContainerFound, Role, RuntimeKind, RuntimeSandbox},
         id::ContainerId,
     },
-    source::host::{FILE, HostRoot, ReadError, memo::Memo},
+    source::{
+        host::{FILE, HostRoot, ReadError, memo::Memo},
+        name::named,
+    },
 };
 
 /// The file in each container's folder.

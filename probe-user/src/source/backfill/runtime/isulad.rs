@@ -7,14 +7,17 @@ use std::path::{Path, PathBuf};
 
 use super::{
     super::{Listing, spec},
-    Records, named,
+    Records,
 };
 use crate::{
     model::{
         fact::{Role, RuntimeKind, RuntimeSandbox},
         id::ContainerId,
     },
-    source::host::{FILE, HostRoot, ReadError},
+    source::{
+        host::{FILE, HostRoot, ReadError},
+        name::named,
+    },
 };
 
 /// The folder in its root that has one for each of its OCI runtimes.

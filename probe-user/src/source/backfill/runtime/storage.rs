@@ -9,13 +9,16 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Records, named};
+use super::Records;
 use crate::{
     model::{
         fact::{PodName, RuntimeKind, RuntimeSandbox},
         id::{ContainerId, PodUid},
     },
-    source::host::{Folder, HostRoot, ReadError, memo::Memo},
+    source::{
+        host::{Folder, HostRoot, ReadError, memo::Memo},
+        name::named,
+    },
 };
 
 /// The end of the name of a storage driver's folder: `overlay-containers`.

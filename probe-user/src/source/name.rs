@@ -1,0 +1,18 @@
+//! The names that records and runtimes give: pods, containers, images.
+
+use crate::model::fact::PodName;
+
+/// The longest name of a pod, a namespace or a container, bytes (DNS subdomain).
+pub(super) const NAME: usize = 253;
+
+/// A pod's name without parts that cannot be names; `None` if nothing is left.
+pub(super) fn named(mut pod: PodName) -> Option<PodName> {
+    pod.namespace = pod.namespace.filter(|name| is_word(name, NAME));
+    pod.name = pod.name.filter(|name| is_word(name, NAME));
+    (pod != PodName::default()).then_some(pod)
+}
+
+/// Whether it is a word of letters that can be printed, of at most so many bytes.
+pub(super) fn is_word(text: &str, longest: usize) -> bool {
+    !text.is_empty() && text.len() <= longest && text.bytes().all(|byte| byte.is_ascii_graphic())
+}

@@ -1,0 +1,152 @@
+//! The runtime hangs for a while, in the middle of pods that come and go.
+
+use std::{
+    collections::BTreeMap,
+    os::unix::net::UnixStream,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use nix::{
+    sys::{
+        signal::{Signal, kill},
+        socket::{getsockopt, sockopt::PeerCredentials},
+    },
+    unistd::Pid,
+};
+use serde_json::Value;
+use tests::{
+    kubelet::{Container, wait_runs},
+    machine,
+    node::Node,
+    skipped,
+    stream::Stream,
+};
+
+use super::{AFTERWARDS, CODE, KILLED, Subject, boot_ns, exited, observed, told};
+use crate::{LIMIT, many::live_many};
+
+const UID: &str = "00000000-0142-4000-8000-0000000be12e";
+/// How long the runtime is stopped.
+const STOPPED: Duration = Duration::from_secs(20);
+/// Pods that come and go meanwhile, in all and at a time.
+const PODS: usize = 20;
+const AT_ONCE: usize = 2;
+
+/// A runtime that is stopped. It goes on when the test ends.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn stop(socket: &Path) -> Result<Self> {
+        let peer = getsockopt(&UnixStream::connect(socket)?, PeerCredentials)?;
+        let pid = Pid::from_raw(peer.pid());
+        kill(pid, Signal::SIGSTOP).context("stop the runtime")?;
+        Ok(Self(pid))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It may have ended, with the test.
+        kill(self.0, Signal::SIGCONT).ok();
+    }
+}
+
+/// For each container the time at which the agent first heard of its end, by a list or by an event, and the exit code, which
+/// lists alone have.
+fn noticed(recording: &Path) -> Result<BTreeMap<String, (u64, Option<i64>)>> {
+    let mut all: BTreeMap<String, (u64, Option<i64>)> = BTreeMap::new();
+    let mut note = |at: u64, it: &Value| {
+        let id = it["id"].as_str().context("no id")?.to_owned();
+        let known = all.entry(id).or_insert((at, None));
+        *known = (known.0.min(at), known.1.or(it["exit_code"].as_i64()));
+        anyhow::Ok(())
+    };
+    for (at, status) in observed(recording, "runtime_status")? {
+        let came = status["came"].as_array().into_iter().flatten();
+        came.filter(|it| it["state"] == "exited").try_for_each(|it| note(at, it))?;
+    }
+    for (at, event) in observed(recording, "runtime_event")? {
+        if event["what"] == "stopped" {
+            note(at, &event)?;
+        }
+    }
+    Ok(all)
+}
+
+/// A path as keys of findings have it.
+fn colons(path: &Path) -> String {
+    path.display().to_string().replace('/', ":")
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "figures for whoever looks")]
+fn a_runtime_that_hangs_is_a_blind_spot_and_nothing_else() -> Result<()> {
+    skipped::retry(|_| {
+        let node = Node::start()?;
+        let folder = tempfile::tempdir()?;
+        let recording = folder.path().join("recording");
+        let mut stream = Stream::start(&["record", &recording.display().to_string()])?;
+        let mut kubelet = node.kubelet()?;
+        let mut subject = Subject::run(&mut kubelet, "hangs", UID)?;
+        let killed = subject.start(&mut kubelet, &Container::shell("killed", "exec sleep 1000000"))?;
+        // Its end falls into the time in which the runtime is stopped.
+        let exits = Container::shell("exits", &format!("sleep {}; exit {CODE}", STOPPED.as_secs() / 2));
+
+        let (churned, told_after) = thread::scope(|scope| -> Result<_> {
+            let other = kubelet.another()?;
+            let churn = scope.spawn(move || live_many(&other, machine::share_of(PODS), AT_ONCE));
+            subject.start(&mut kubelet, &exits)?;
+            wait_runs(killed.pid)?;
+            let stopped = Stopped::stop(node.socket())?;
+            let begun = Instant::now();
+            kill(Pid::from_raw(killed.pid), Signal::SIGKILL).context("kill a container")?;
+            let is_blind = |event: &Value| {
+                event["event"] == "finding.confirmed" && event["finding"]["detail"]["what"] == "cri"
+            };
+            stream.until("the blind spot, while the runtime is stopped", is_blind)?;
+            let told_after = begun.elapsed();
+            thread::sleep(STOPPED.saturating_sub(told_after));
+            drop(stopped);
+            let lives = churn.join().map_err(|_panic| anyhow!("the churn panicked"))??;
+            Ok((lives.len(), told_after))
+        })?;
+        let is_over =
+            |event: &Value| event["event"] == "finding.closed" && event["finding"]["detail"]["what"] == "cri";
+        stream.until("the end of the blind spot", is_over)?;
+        for it in subject.containers.values() {
+            kubelet.wait_exit(&it.id, LIMIT)?;
+        }
+        thread::sleep(AFTERWARDS);
+        let (received, _) = stream.end()?;
+        let (noticed, containers) = (noticed(&recording)?, subject.containers.clone());
+        let socket = node.socket().to_owned();
+        subject.stop(&mut kubelet)?;
+        node.stop()?;
+
+        // The records that it keeps are asked for at the same socket.
+        let spots = ["cri", "runtime"].map(|what| format!("blind_spot/{what}/{}", colons(&socket)));
+        let told = told(&received);
+        ensure!(told.contains(&spots[0]) && told.iter().all(|key| spots.contains(key)), "{told:?}");
+        for key in &told {
+            let of_it = |event: &&Value| event["finding"]["key"] == *key;
+            let last = received.events.iter().rfind(of_it).map(|event| &event["event"]);
+            ensure!(last.is_some_and(|name| name == "finding.closed"), "{key} was not closed: {last:?}");
+        }
+        for (name, it) in &containers {
+            let (at, code) = noticed.get(&it.id).with_context(|| format!("nothing has the end of {name}"))?;
+            let expected = if name == "exits" { CODE } else { KILLED };
+            ensure!(
+                code.is_none_or(|code| code == i64::from(expected)),
+                "{name} ended with {code:?}, as the runtime says"
+            );
+            let lag = Duration::from_nanos(at.saturating_sub(boot_ns(exited(&received, &it.id)?)?));
+            ensure!(lag < STOPPED + machine::patience(), "the end of {name} was known after {lag:?}");
+            eprintln!("the end of {name} was known after {lag:?}");
+        }
+        eprintln!("{churned} pods came and went; the blind spot was told after {told_after:?}");
+        Ok(())
+    })
+}

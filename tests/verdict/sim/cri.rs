@@ -1,0 +1,95 @@
+//! What the runtime says over CRI once it is followed: its list, and its events as they come.
+
+use probe_user::model::{
+    fact::{
+        Answer, Believed, Described, EventStream, Fact, Observation, Origin, Role, RuntimeEvent,
+        RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated,
+    },
+    id::ContainerId,
+    time::Timestamp,
+};
+
+use super::{Container, Sandbox, Sim};
+
+const SOCKET: &str = "/run/containerd/containerd.sock";
+/// All that it has was made after the boot.
+const MADE: Timestamp = Timestamp(1);
+
+impl Sim {
+    /// From now on the runtime is followed.
+    pub(crate) fn follow(&mut self) {
+        self.followed = true;
+        self.link();
+    }
+
+    /// The runtime can be asked from now on, or cannot. One that can is asked at once.
+    pub(super) fn link(&mut self) {
+        if !self.followed {
+            return;
+        }
+        let (answer, events) = match self.runtime {
+            Some(_) => (Answer::Answers, EventStream::Open),
+            None => (Answer::Gone, EventStream::Closed),
+        };
+        self.emit(Origin::Cri, Fact::RuntimeLink(RuntimeLink { socket: SOCKET.to_owned(), answer, events }));
+        self.list_statuses();
+    }
+
+    /// The list is read, as it is each minute.
+    pub(crate) fn list_statuses(&mut self) {
+        if let Some(list) = self.statuses() {
+            self.emit(Origin::Cri, list.fact);
+        }
+    }
+
+    /// The runtime's list, if it is followed and answers.
+    pub(super) fn statuses(&self) -> Option<Observation> {
+        if !self.followed || self.runtime.is_none() {
+            return None;
+        }
+        let is_recorded = |row: &&Sandbox| self.recorded.contains(&row.id);
+        let sandboxes = self.sandboxes.values().filter(is_recorded).map(|row| self.of_sandbox(row));
+        let containers = self.containers.values().filter_map(|row| {
+            let sandbox = self.sandboxes.get(&row.sandbox).filter(is_recorded)?;
+            Some(self.of_container(row, sandbox))
+        });
+        let came = sandboxes.chain(containers).collect();
+        let list = RuntimeStatus { socket: SOCKET.to_owned(), whole: true, came, gone: Vec::new() };
+        Some(Observation { at: self.now, origin: Origin::Cri, fact: Fact::RuntimeStatus(list) })
+    }
+
+    /// The runtime tells an event.
+    pub(super) fn tells(&mut self, id: &ContainerId, what: RuntimeEventKind) {
+        if self.followed && self.runtime.is_some() {
+            let event = RuntimeEvent { socket: SOCKET.to_owned(), id: id.clone(), what };
+            self.emit(Origin::Cri, Fact::RuntimeEvent(event));
+        }
+    }
+
+    fn of_sandbox(&self, row: &Sandbox) -> Stated {
+        let state = if row.pause.is_some() { Believed::Running } else { Believed::Exited };
+        let (id, pod) = (row.id.clone(), Some(self.pod_name(&row.pod)));
+        let described = Described { attempt: Some(0), pod, ..Described::default() };
+        Stated { id, role: Role::Sandbox, sandbox: None, state, made_at: MADE, exit_code: None, described }
+    }
+
+    fn of_container(&self, row: &Container, sandbox: &Sandbox) -> Stated {
+        let state = if row.pid.is_some() { Believed::Running } else { Believed::Exited };
+        let code = if row.status > 0xff {
+            row.status >> 8
+        } else if row.status > 0 {
+            128 + row.status
+        } else {
+            0
+        };
+        let exit_code = row.pid.is_none().then(|| i32::try_from(code).expect("a code of 8 bits"));
+        let described = Described {
+            name: Some(row.name.clone()),
+            attempt: Some(0),
+            image: Some("registry.example/main:1".to_owned()),
+            pod: Some(self.pod_name(&sandbox.pod)),
+        };
+        let (id, sandbox) = (row.id.clone(), Some(sandbox.id.clone()));
+        Stated { id, role: Role::Container, sandbox, state, made_at: MADE, exit_code, described }
+    }
+}
