@@ -38,6 +38,7 @@ pub mod hash;
 pub mod id;
 pub mod json;
 pub mod phase;
+pub mod process;
 pub mod recovery;
 pub mod reference;
 pub mod scalar;

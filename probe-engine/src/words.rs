@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-pub(crate) mod count;
+pub mod count;
 pub mod escape;
 pub mod name;
 pub mod release;

@@ -57,7 +57,7 @@ fn each_view_is_legible_in_light_dark_and_narrow_form() {
         ("findings", FINDING, 6),
         ("pods", POD, 9),
         ("pools", "#view-pools .pool", 2),
-        ("boots", "#view-boots details", 3),
+        ("boots", "#view-boots details", 5),
         ("agent", "#view-agent table", 2),
     ];
     for (form, scheme, width) in

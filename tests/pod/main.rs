@@ -16,6 +16,7 @@ mod phase;
 mod reboot;
 mod recovery;
 mod release;
+mod restart;
 mod storm;
 mod story;
 mod succession;

@@ -9,6 +9,7 @@ pub mod inexact;
 pub mod network;
 pub(crate) mod order;
 pub mod report;
+pub mod restart;
 pub mod spread;
 pub mod target;
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub enum Name {
     Watch,
     /// A runtime may not have noticed something yet.
     Statuses,
+    /// The restarts of daemons that go on are looked at.
+    Restarts,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -39,6 +39,7 @@ pub(super) mod rebuild;
 pub(crate) mod record;
 pub(in crate::engine) mod recovery;
 pub(crate) mod release;
+pub(in crate::engine) mod restart;
 pub mod sandbox;
 pub(crate) mod start;
 mod wrong_del;
@@ -298,6 +299,7 @@ impl World {
                 timer::Name::Relist => self.relist(now),
                 timer::Name::Records => self.ask_records(now),
                 timer::Name::Recovery => self.assess(now),
+                timer::Name::Restarts => self.restarts_due(now),
                 timer::Name::Starts => self.starts_due(now),
                 timer::Name::Message => self.ask_last_messages(now),
                 timer::Name::Watch => self.watch_waiting(now),

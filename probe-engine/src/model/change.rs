@@ -14,7 +14,10 @@ use crate::model::{
     time::{Nanoseconds, Timestamp},
 };
 
-pub use crate::model::reference::{CgroupRef, ContainerRef, PodRef, Process};
+pub use crate::model::{
+    process::{End, Process},
+    reference::{CgroupRef, ContainerRef, PodRef},
+};
 
 /// What the engine says. Its time is that of the event or of the deadline that caused it, never "now".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,18 +211,6 @@ pub struct EvidenceEvent {
     pub netns: Option<NetnsKey>,
     pub cgroup: Option<CgroupRef>,
     pub what: ChangeKind,
-}
-
-/// How a process ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
-    /// The exit code, or 128 + the signal's number as shells and runtimes count.
-    pub code: u32,
-    pub signal: Option<u32>,
-    /// Who sent the signal that ended it.
-    pub killer: Option<Process>,
-    /// It was chosen by the OOM killer.
-    pub oom: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

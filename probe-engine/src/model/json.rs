@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     id::{NetnsKey, TaskKey},
-    reference::Process,
+    process::Process,
     scalar::{Decimal, known},
 };
 

@@ -8,6 +8,7 @@
 
 mod grouping;
 mod previous;
+mod restart;
 
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ use strum::IntoStaticStr;
 
 pub use grouping::Grouping;
 pub use previous::{Alive, BootRead, LONGEST_SHUTDOWN, Last, Ordered, PreviousBoot, Unseen};
+pub use restart::{
+    Calls, Daemon, DaemonEnd, FirstPod, HeldPod, LessNetwork, Restart, RestartClose, Restarts, Told,
+};
 
 use crate::model::{
     id::{ContainerId, PodUid},
@@ -105,6 +109,8 @@ pub enum Source {
     Journal,
     /// `/var/log/wtmp`.
     Wtmp,
+    /// A runtime answered over CRI, which it is asked to every second as long as it does not.
+    Cri,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,6 +246,9 @@ pub struct Recovery {
     #[serde(default)]
     pub pods_left_out: u32,
     pub order: Option<Order>,
+    /// The restarts of runtimes and of the kubelet alone, since the boot.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub restarts: Restarts,
     /// The last pod was the last, as it seemed then.
     pub closed: bool,
     /// Until when it was looked at.
@@ -264,12 +273,18 @@ impl Source {
             // A file system dates by the timer's tick, of which there are at least 100 a second.
             Self::ProcStart | Self::FileTime => Duration::from_millis(10),
             Self::Journal => Duration::from_millis(1),
-            Self::Wtmp => Duration::from_secs(1),
+            Self::Wtmp | Self::Cri => Duration::from_secs(1),
         }
     }
 }
 
 impl TimedSource {
+    /// A hook saw it.
+    #[must_use]
+    pub fn hooked(at: Timestamp) -> Self {
+        Self { at, source: Source::Hook }
+    }
+
     /// The earlier of two; at the same time the one that is known better.
     pub(crate) fn offer(slot: &mut Option<Self>, mark: Self) {
         let order = |mark: &Self| (mark.at, mark.source);

@@ -1,11 +1,11 @@
-//! The names of pods, sandboxes, containers, cgroups and processes in events.
+//! The names of pods, sandboxes, containers and cgroups in events.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
     fact::NameSource,
-    id::{CgroupKey, ContainerId, PodUid, TaskKey},
+    id::{CgroupKey, ContainerId, PodUid},
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -33,11 +33,4 @@ pub struct ContainerRef {
 pub struct CgroupRef {
     pub key: CgroupKey,
     pub path: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
-    pub key: TaskKey,
-    pub parent: TaskKey,
-    pub comm: String,
 }

@@ -2,7 +2,7 @@
 
 /// `1 pod`, `2 pods`, `0 pods`; `2 addresses`, `2 sandboxes`.
 #[must_use]
-pub(crate) fn counted(count: u64, one: &str) -> String {
+pub fn counted(count: u64, one: &str) -> String {
     let ending = match count {
         1 => "",
         _ if one.ends_with(['s', 'x']) => "es",

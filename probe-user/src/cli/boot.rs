@@ -1,6 +1,7 @@
 //! `sandprobe boot`: what each restart of this node cost.
 
 mod replayed;
+mod restarts;
 mod table;
 #[cfg_attr(not(feature = "live"), path = "boot/recording_only.rs")]
 mod this;
@@ -41,6 +42,10 @@ pub(super) struct Boot {
     /// "runtime", "kubelet", or "label:KEY" (see "run --boot-label")
     #[arg(long, value_name = "WHAT")]
     group_by: Option<Grouping>,
+
+    /// Instead of the boots, show the restarts of a runtime or of the kubelet alone, since each of them
+    #[arg(long, conflicts_with_all = ["group_by", "target", "html", "perfetto"])]
+    restarts: bool,
 
     /// How long a recovery may take, for all boots, instead of what the agent of each was told: "!" is behind each boot that
     /// took longer, and if the last one did, the exit code is 1
@@ -139,7 +144,11 @@ impl Boot {
             return Ok(done);
         }
         let mut bytes = match self.output {
+            Form::Text if self.restarts => restarts::text(&rows).into_bytes(),
             Form::Text => table::text(&rows, grouping, verbose).into_bytes(),
+            Form::Json if self.restarts => {
+                jsonl::boot::restart_lines(&rows.iter().map(Row::told).collect::<Vec<_>>())?
+            }
             Form::Json => jsonl::boot::lines(&rows.iter().map(Row::told).collect::<Vec<_>>(), grouping)?,
         };
         output::write(&mut bytes)?;

@@ -140,7 +140,11 @@ enum Command {
         phases: bool,
     },
     /// Show what each restart of each node cost
-    Boot,
+    Boot {
+        /// Instead, show the restarts of a runtime or of the kubelet alone
+        #[arg(long)]
+        restarts: bool,
+    },
     /// Check each node once for addresses without a sandbox
     Leaks,
     /// Show what sandprobe can see on each node, how, and what to change to see more
@@ -165,7 +169,9 @@ impl Command {
                 let flags = flag("slow", *slow).into_iter().chain(flag("phases", *phases));
                 ["pods".to_owned()].into_iter().chain(flags).collect()
             }
-            Self::Boot => vec!["boot".to_owned()],
+            Self::Boot { restarts } => {
+                ["boot".to_owned()].into_iter().chain(flag("restarts", *restarts)).collect()
+            }
             Self::Leaks => vec!["leaks".to_owned()],
             Self::Doctor => vec!["doctor".to_owned()],
         };
@@ -339,6 +345,7 @@ mod tests {
         );
         assert_eq!(typed("pods --slow --context c -n ops", Form::Text), "pods --slow");
         assert_eq!(typed("pods --phases", Form::Text), "pods --phases");
+        assert_eq!(typed("boot --restarts", Form::Text), "boot --restarts");
         for command in ["boot", "leaks", "doctor"] {
             assert_eq!(typed(command, Form::Json), format!("{command} --output=json"));
         }

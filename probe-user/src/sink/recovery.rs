@@ -1,5 +1,6 @@
 //! The words for a node's recovery.
 
+pub(crate) mod restart;
 pub(crate) mod summary;
 
 use std::time::Duration;
@@ -14,12 +15,13 @@ use crate::{
         average::Average,
         column::COLUMNS,
         inexact::Inexact,
-        network::LessNetwork,
         report::{Close, NoOrder, RecoveryReport, Zero},
         target::Outcome,
     },
     model::{
-        recovery::{BootRead, Kind, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, Unseen},
+        recovery::{
+            BootRead, Kind, LessNetwork, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, Unseen,
+        },
         time::Timestamp,
     },
 };
@@ -171,6 +173,7 @@ pub(crate) fn source(source: Source) -> &'static str {
         Source::FileTime => "a file's date",
         Source::Journal => "the journal",
         Source::Wtmp => "wtmp",
+        Source::Cri => "CRI",
     }
 }
 
@@ -183,6 +186,7 @@ pub(crate) fn precision(source: Source) -> &'static str {
         Source::FileTime => "10 ms, or earlier",
         Source::Journal => "1 ms",
         Source::Wtmp => "1 s, or earlier",
+        Source::Cri => "1 s, or later",
     }
 }
 
@@ -387,6 +391,7 @@ pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> 
     lines.extend(missed(study));
     lines.extend(less_network(&study.less_network));
     lines.extend(kind_of_boot(recovery));
+    lines.extend(restart::since_boot(recovery));
     lines.extend(cut(recovery));
     if study.recovered == Recovered::Listening {
         let by_start = (!study.by_start.is_empty())

@@ -4,7 +4,7 @@
 
 mod detail;
 
-pub(crate) use detail::detail;
+pub(crate) use detail::{detail, ended, named};
 
 use super::{
     Format, Label, Missing,

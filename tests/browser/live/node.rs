@@ -4,7 +4,12 @@ use std::{fs::File, io::BufReader, path::Path, sync::LazyLock};
 
 use probe_user::{
     engine::{Engine, boot::report::RecoveryReport, incident::Incidents, view::PodView},
-    model::{id::PodUid, recovery::Recovery},
+    model::{
+        change::End,
+        id::PodUid,
+        recovery::{Calls, Daemon, DaemonEnd, Recovery, Restart, RestartClose, TimedSource},
+        time::Timestamp,
+    },
     recording::Reader,
     session::Session,
     sink::{Label, doctor, filter::Filter, jsonl},
@@ -138,7 +143,34 @@ pub(crate) fn pod(n: usize, namespace: &str, name: &str) -> Value {
     it
 }
 
-/// The fixture's boots, and the first of them once more.
+/// A restart of this daemon at this second of its boot.
+fn restart((comm, at): (&str, u64)) -> Restart {
+    let second = |n: u64| Timestamp(n * 1_000_000_000);
+    Restart {
+        daemon: Daemon::Runtime,
+        comm: comm.to_owned(),
+        was: comm.to_owned(),
+        is: Some(comm.to_owned()),
+        ran_since: second(4),
+        noticed_at: second(at),
+        ended: Some(DaemonEnd { at: second(at), end: End::default(), told: None }),
+        started: Some(TimedSource::hooked(second(at + 1))),
+        process: None,
+        again: 0,
+        ended_again: None,
+        listens: Vec::new(),
+        answers: Some(TimedSource::hooked(second(at + 2))),
+        first_pod: None,
+        held: Vec::new(),
+        held_left_out: 0,
+        calls: Calls::default(),
+        before: Vec::new(),
+        less_network: Vec::new(),
+        close: Some(RestartClose::AsBefore),
+    }
+}
+
+/// The fixture's boots, and the first of them once more, with two restarts of its runtime.
 fn boots() -> Value {
     let mut rows: Vec<(Recovery, RecoveryReport)> = fixture::boots();
     let mut repeated = fixture::boots().swap_remove(0);
@@ -146,11 +178,15 @@ fn boots() -> Value {
         boot.boot_id = "d".to_owned();
         boot.boot_wall_ns += 2 * 86_400_000_000_000;
     }
+    repeated.0.restarts.past = [("containerd", 300), ("containerd", 900)].map(restart).into();
     rows.push(repeated);
     let rows = rows.iter().map(|(recovery, study)| jsonl::boot::Told { node: "edge-1", recovery, study });
     let rows: Vec<_> = rows.collect();
+    let (restarts, of_programs) = jsonl::boot::restarts(&rows);
     json!({ "boots": rows.iter().map(|it| value(jsonl::boot::Boot::of(it))).collect::<Vec<_>>(),
-        "average": value(jsonl::boot::Mean::of(&rows)), "statistics": value(jsonl::boot::Statistics::of(&rows)) })
+        "average": value(jsonl::boot::Mean::of(&rows)), "statistics": value(jsonl::boot::Statistics::of(&rows)),
+        "restarts": restarts.into_iter().map(value).collect::<Vec<_>>(),
+        "restart_statistics": of_programs.into_iter().map(value).collect::<Vec<_>>() })
 }
 
 fn report() -> Value {

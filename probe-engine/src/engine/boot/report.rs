@@ -8,13 +8,13 @@ use super::{
     WINDOW,
     column::{COLUMNS, differences},
     inexact::Inexact,
-    network::{self, LessNetwork},
+    network,
     target::Target,
 };
 use crate::model::{
     recovery::{
-        Kind, KubeletListens, NetworkAttempt, OpenAttempt, Ordered, Pod, Recovered, RecoveredPod, Recovery,
-        Source, TimedSource, ns,
+        Kind, KubeletListens, LessNetwork, NetworkAttempt, OpenAttempt, Ordered, Pod, Recovered,
+        RecoveredPod, Recovery, Source, TimedSource, ns,
     },
     time::Timestamp,
 };
@@ -23,7 +23,7 @@ use crate::model::{
 /// measure: the node was off in between, or its clock was set.
 const LONGEST_DOWN: Duration = Duration::from_secs(60 * 60);
 /// An ADD that takes so long did not find what it needs, and waited for it.
-const HUNG: Duration = Duration::from_secs(10);
+pub(in crate::engine) const HUNG: Duration = Duration::from_secs(10);
 /// The wall clock's error over a restart: the hardware's counts seconds.
 const SLACK_NS: i64 = 2_000_000_000;
 
@@ -176,7 +176,10 @@ impl RecoveryReport {
             close: services.close,
             recovered: recovery.recovered,
             by_start: by_start(recovery.recovered, &back),
-            less_network: network::less(recovery),
+            less_network: network::less(
+                recovery.expected().unwrap_or_default(),
+                recovery.pods.iter().map(|it| &it.pod),
+            ),
             columns,
             periods: differences(&columns),
             whole,

@@ -51,7 +51,11 @@ impl Rank {
 /// Of the boots that count in the mean ([`comparable::counted`]); nearest rank. Empty if none does.
 #[must_use]
 pub fn spread<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<Spread> {
-    let rows = comparable::rows(studies);
+    of_rows(&comparable::rows(studies))
+}
+
+/// Of comparable rows.
+pub(super) fn of_rows(rows: &[(Row, Inexact)]) -> Vec<Spread> {
     if rows.is_empty() {
         return Vec::new();
     }

@@ -18,7 +18,7 @@ use super::{
 use crate::engine::world::{
     abandoned,
     attachment::{LATELY, tries},
-    balance, belief, phase, reap, rebuild, record, release,
+    balance, belief, phase, reap, rebuild, record, release, sandbox,
 };
 
 /// A finding opens after a quarter of the time after which it is confirmed.
@@ -106,7 +106,7 @@ fn pages() -> Vec<Page> {
         ),
         page!(
             "sandboxes_replaced",
-            [sandboxes_replaced::SETTLE, sandboxes_replaced::AFTERWARDS, sandboxes_replaced::MOMENTS],
+            [sandboxes_replaced::SETTLE, sandboxes_replaced::AFTERWARDS, sandbox::MOMENTS],
             []
         ),
         page!("stuck_cgroup", [grace], []),

@@ -30,8 +30,6 @@ use crate::{
     words::{count::counted, escape::escaped, shell::sandboxes_in_journal},
 };
 
-/// A daemon that starts looks at every pod of the node within this time.
-pub(super) const MOMENTS: Duration = Duration::from_secs(2 * 60);
 /// How long the finding stays open after the daemon's start. The world remembers all of its evidence for longer.
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(12 * 60);
 /// The finding waits this long for further sandboxes, so that it is confirmed with their count.
@@ -84,18 +82,9 @@ impl Rule for SandboxesReplaced {
 }
 
 fn replaced(row: &Sandbox) -> Option<Replaced> {
-    let stop_at = row.ending.stop_at.filter(|_| row.is_stopped())?;
-    let started = row.ending.last_started.as_ref()?;
-    let told = row.containers().iter().filter_map(|ran| ran.ended?.stopped_at);
-    let at = told.fold(stop_at, Timestamp::min);
-    let ended_before = row.ending.death.as_ref().is_some_and(|death| death.at < stop_at)
-        || row.ending.netns_gone.as_ref().is_some_and(|gone| gone.at < stop_at);
-    let ran = row.containers().iter().any(|ran| {
-        ran.started_at < at && ran.ended.is_none_or(|ended| ended.stopped_at.is_some() || ended.at >= at)
-    });
-    let is_older = row.first_at < started.at && started.at <= at && at <= started.at + MOMENTS;
-    (is_older && ran && !ended_before).then(|| Replaced {
-        daemon: started.clone(),
+    let (daemon, at) = row.replaced_by()?;
+    Some(Replaced {
+        daemon: daemon.clone(),
         at,
         pod: row.reported.pod.clone(),
         sandbox: row.id.clone(),

@@ -7,7 +7,7 @@ use probe_common::runtime::{self, DISTRIBUTIONS};
 
 use crate::{
     engine::{
-        boot::WINDOW,
+        boot::{WINDOW, report::HUNG},
         detect::Limits,
         world::{
             image_work::LONG,
@@ -16,7 +16,8 @@ use crate::{
             reap,
             record::reading::{BETWEEN, POLL},
             recovery::{PODS, TRIES, WITHOUT_EFFECT},
-            sandbox::run::LATE,
+            restart,
+            sandbox::{MOMENTS, run::LATE},
             start::STARTS,
         },
     },
@@ -81,6 +82,19 @@ fn the_page_on_restarts_has_the_codes_times() {
             format!("outlived by {} minutes", minutes(LONGEST_SHUTDOWN)),
             "still run two minutes later".to_owned(),
             format!("({} pods, {} sandboxes' networks)", thousands(PODS), thousands(TRIES)),
+            format!("ends that had run for {} s or longer", restart::RESIDENT.as_secs()),
+            format!("within {} minutes of an order", minutes(LONGEST_SHUTDOWN)),
+            format!("within {} s of its start, or while pods", restart::LOOP.as_secs()),
+            format!("had begun within {} minutes before", minutes(restart::held::YOUNG)),
+            format!("within {} minutes after the start of the daemon", minutes(MOMENTS)),
+            format!("hung, which is {} s or longer", HUNG.as_secs()),
+            format!("over {} minutes after the start of the daemon", minutes(MOMENTS)),
+            format!("After {} minutes it is over in any case", minutes(WINDOW)),
+            format!(
+                "the last {} restarts of a boot, with at most {} pods",
+                restart::KEPT,
+                restart::held::HELD
+            ),
         ],
     );
 }

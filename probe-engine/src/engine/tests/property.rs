@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::{
     containerd,
+    recovery::restart::forgetful,
     story::{
         Story, ms,
         run::{pass, settle, take},
@@ -168,6 +169,20 @@ proptest! {
         prop_assert_eq!(other.pods(), engine.pods());
         prop_assert_eq!(other.balance(), engine.balance());
         prop_assert_eq!(other.running_pods(), engine.running_pods());
+    }
+
+    #[test]
+    fn no_output_depends_on_what_is_known_of_restarts(steps in history()) {
+        let (mut engine, mut other) = (Engine::new(Settings::default()), Engine::new(Settings::default()));
+        let told = |lines: Vec<String>| -> Vec<String> {
+            lines.into_iter().filter(|line| !line.starts_with("? program")).collect()
+        };
+        for step in &steps {
+            prop_assert_eq!(told(play(&mut other, step)), told(play(&mut engine, step)));
+            other = forgetful(&other);
+        }
+        prop_assert_eq!(told(settle(&mut other, end(&steps))), told(settle(&mut engine, end(&steps))));
+        prop_assert_eq!(other.findings().collect::<Vec<_>>(), engine.findings().collect::<Vec<_>>());
     }
 
     #[test]

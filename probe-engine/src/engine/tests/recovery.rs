@@ -3,6 +3,7 @@
 
 mod listening;
 mod network;
+pub(super) mod restart;
 
 use std::time::Duration;
 
@@ -538,7 +539,14 @@ fn the_runtime_and_the_kubelet_of_a_recovery_have_names_and_versions() {
     story.at(42 * SECOND).say(Origin::Listed, version("/opt/kubelet", Some("1.34.0")));
     assert_eq!(programs(&story, 60 * SECOND).1, some("kubelet"));
     let asked: Vec<String> = story.run().into_iter().filter(|line| line.starts_with("? program")).collect();
-    assert_eq!(asked, ["? program /usr/bin/containerd", "? program /usr/bin/kubelet"]);
+    assert_eq!(
+        asked,
+        ["? program /usr/bin/containerd", "? program /usr/bin/kubelet", "? program /opt/kubelet"],
+        "the file of a daemon that restarts may be another one"
+    );
+    let restarts = story.judge(60 * SECOND).1.recovery().restarts.clone();
+    let named: Vec<_> = restarts.all().iter().map(|it| (it.was.clone(), it.is.clone())).collect();
+    assert_eq!(named, [("kubelet".to_owned(), some("kubelet 1.34.0"))]);
 }
 
 /// The disk is busy after a boot, or the agent starts late.

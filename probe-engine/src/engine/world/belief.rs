@@ -27,6 +27,7 @@ use crate::{
             RuntimeStatus, Stated,
         },
         id::ContainerId,
+        recovery::{Source, TimedSource},
         time::Timestamp,
     },
 };
@@ -216,6 +217,9 @@ impl Belief {
 impl World {
     /// A runtime can be asked, or cannot.
     pub(super) fn runtime_linked(&mut self, ctx: EventContext, it: RuntimeLink) {
+        if it.answer == Answer::Answers {
+            self.runtime_works(TimedSource { at: ctx.at, source: Source::Cri });
+        }
         self.beliefs.link(ctx.at, it);
         // What happened while it did not answer is to be asked for.
         self.timers.arm_earlier(timer::Name::Statuses, ctx.at + GRACE);

@@ -24,6 +24,7 @@ use crate::{
         change::{ChangeKind, CniCall, End, StopReason},
         fact::{CniCalled, CniVariables, NameSource, Origin, PodName, Task},
         id::{ContainerId, TaskKey},
+        recovery::TimedSource,
         time::Timestamp,
     },
 };
@@ -151,6 +152,9 @@ impl World {
         }
         let command = call.call.command.as_str();
         if call.top && command == "ADD" {
+            if told && self.is_restarting() {
+                self.runtime_works(TimedSource::hooked(ctx.at));
+            }
             self.network_added(ctx, &call, caller);
         } else {
             self.pod_of(&call.pod, NameSource::CniArgs);
@@ -191,6 +195,9 @@ impl World {
     pub(super) fn cni_finished(&mut self, ctx: EventContext, call: Call, end: Option<End>) {
         let succeeded = end.as_ref().is_some_and(|end| end.code == 0);
         self.attachment_answered(ctx, &call, end.as_ref());
+        if self.is_restarting() {
+            self.restart_called(ctx.at, &call, end.as_ref());
+        }
         let is_own = call.origin != Origin::Delegated && call.call.ifname.as_deref() != Some("lo");
         if succeeded && is_own && call.call.command == "ADD" {
             self.ask_plugin_version(ctx.at, &call.path);

@@ -187,10 +187,7 @@ impl World {
     /// The runtimes that are used, and the kubelets, which were started by then, by name and version.
     pub(super) fn daemons_with_versions(&self, by: Timestamp) -> [Option<String>; 2] {
         let is_of_then = |row: &&Process| row.executed_at.unwrap_or(Timestamp(row.key.start)) <= by;
-        let named = |row: &Process| {
-            let version = self.records.programs.get(&row.program.filename).cloned().flatten();
-            version.map_or_else(|| row.comm.clone(), |version| format!("{} {version}", row.comm))
-        };
+        let named = |row: &Process| self.with_version(row);
         let used = self.used_runtimes();
         let runtimes = self.daemons_named(|comm| used.contains(&comm));
         let runtimes: BTreeSet<_> = runtimes.filter(is_of_then).map(named).collect();
@@ -199,6 +196,17 @@ impl World {
             let all: Vec<String> = all.into_iter().collect();
             (!all.is_empty()).then(|| all.join(", "))
         })
+    }
+
+    /// A daemon's name, and its version where its file tells it.
+    pub(super) fn with_version(&self, row: &Process) -> String {
+        let version = self.records.programs.get(&row.program.filename).cloned().flatten();
+        version.map_or_else(|| row.comm.clone(), |version| format!("{} {version}", row.comm))
+    }
+
+    /// Whether a daemon of this name serves the node's pods: it is a kubelet, or a runtime that is used.
+    pub(super) fn serves_pods(&self, comm: &str) -> bool {
+        is_kubelet(comm) || self.used_runtimes().contains(&comm)
     }
 
     /// A plugin has set up a sandbox's network, so that the start is to name its version. It may be replaced while the node

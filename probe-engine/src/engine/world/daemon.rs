@@ -20,6 +20,11 @@ pub(super) fn is_trusted(class: u32) -> bool {
     class & class::CALLER != 0
 }
 
+/// Whether a process is root's and has the name of a runtime or a kubelet.
+pub(super) fn is_named(comm: &str, class: u32) -> bool {
+    is_trusted(class) && is_daemon(comm)
+}
+
 /// The part of a program's path that its process's row keeps: all of it for a runtime or a kubelet, nothing for others.
 pub(super) fn kept_path(comm: &str, path: &str) -> String {
     if is_daemon(comm) { path.to_owned() } else { String::new() }

@@ -18,7 +18,7 @@ use crate::{
         change::{self, ChangeKind, End},
         fact::{Executed, Exited, ProcessFound, SIGKILL, Signaled, Task},
         id::{CgroupKey, ContainerId, TaskKey},
-        recovery::{Source, TimedSource},
+        recovery::{DaemonEnd, Source, TimedSource},
         time::Timestamp,
     },
 };
@@ -120,7 +120,10 @@ impl World {
             about: about.clone(),
         };
         self.began(ctx, &it.task, program);
-        self.started_at(&it.task, it.class, TimedSource { at: ctx.at, source: Source::Hook });
+        self.started_at(&it.task, it.class, TimedSource::hooked(ctx.at));
+        if about.is_some() && self.is_restarting() && !argv::is_ending(&it.argv) {
+            self.runtime_works(TimedSource::hooked(ctx.at));
+        }
         let made = about.as_ref().and_then(|_| argv::read(&it.argv));
         if let Some(id) = about.as_ref().filter(|_| argv::is_ending(&it.argv)) {
             self.sandbox_stopping(ctx, id);
@@ -184,6 +187,7 @@ impl World {
         let quiet = known.map_or(!matters, |known| known.quiet);
         let cgroup = known.map_or(it.task.cgroup, |known| known.cgroup);
         let about = known.and_then(|known| known.program.about.clone());
+        let daemon = known.filter(|known| daemon::is_named(&known.comm, known.program.class)).cloned();
         if known.is_some() {
             self.processes.set_state(key, ended);
         } else {
@@ -192,7 +196,11 @@ impl World {
         self.schedule_reap(ctx.at);
 
         let stopped_at = self.stopped_at(key);
+        let told = daemon.as_ref().and_then(|_| self.told_to_end(key));
         let end = self.end_of(key, it.status);
+        if let Some(row) = daemon {
+            self.daemon_ended(&row, ctx.at, Some(DaemonEnd { at: ctx.at, end: end.clone(), told }));
+        }
         if let Some(call) = self.calls.remove(&key) {
             self.cni_finished(ctx, call, Some(end));
             return;
@@ -247,6 +255,9 @@ impl World {
             if let Some(id) = self.own_container(known.cgroup).filter(|_| oom) {
                 self.sandbox_oom_killed(ctx, &id);
             }
+            if oom {
+                self.daemon_oom_killed(target);
+            }
             return;
         }
         let signal = Signal { target, at: ctx.at, signal: it.signal, oom, sender: process_of(&it.sender) };
@@ -297,9 +308,13 @@ impl World {
         let Some(row) = self.processes.get(key) else { return };
         let Some(ended) = row.state.step(ctx.at) else { return };
         let cgroup = row.cgroup;
+        let daemon = Some(row).filter(|row| daemon::is_named(&row.comm, row.program.class)).cloned();
         self.processes.set_state(key, ended);
         self.schedule_reap(ctx.at);
         self.processes.signals.remove(&key);
+        if let Some(row) = daemon {
+            self.daemon_ended(&row, ctx.at, None);
+        }
         if let Some(call) = self.calls.remove(&key) {
             self.cni_finished(ctx, call, None);
         }

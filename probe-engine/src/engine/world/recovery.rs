@@ -8,8 +8,9 @@
 //! recovery is over.
 
 mod network;
+mod running;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use probe_common::event::class;
 
@@ -20,16 +21,16 @@ use crate::{
         timer,
         world::{
             EventContext, World,
-            container::{self, State},
+            container::State,
             daemon::{is_kubelet, is_runtime, is_trusted},
-            process_of, sandbox,
+            process_of,
             sandbox::{ContainerRun, Sandbox},
         },
     },
     model::{
         change::ChangeKind,
         fact::{Executed, Origin, PodName, Task},
-        recovery::{BootRead, Order, Pod, RecoveredPod, Recovery, Rules, RunningPods, Source, TimedSource},
+        recovery::{BootRead, Order, Pod, RecoveredPod, Recovery, Rules, Source, TimedSource},
         time::Timestamp,
     },
 };
@@ -44,8 +45,6 @@ pub(in crate::engine) const TRIES: usize = 1024;
 const ONE_ORDER: Duration = Duration::from_secs(10 * 60);
 /// A restart begins within this time after its order, unless it was ordered for later.
 pub(in crate::engine) const WITHOUT_EFFECT: Duration = Duration::from_secs(2 * 60);
-/// A pod that ended at most this long before the node may have ended with it.
-const GONE_WITH: Duration = Duration::from_secs(30);
 
 /// The recovery of the node in this boot, and the rules by which it is judged.
 #[derive(Debug, Default)]
@@ -70,6 +69,10 @@ impl World {
         self.boot.recovery.watched_since.get_or_insert(ctx.at);
         self.node.began_at = Some(ctx.at);
         self.noted(ctx.at);
+        // Only the history of this boot may have told of the restarts that go on.
+        if self.is_restarting() {
+            self.look_at_restarts(ctx.at);
+        }
     }
 
     /// The wall clock was set, so the time since the order has changed.
@@ -114,7 +117,8 @@ impl World {
         if task.key.pid == 1 && mark.source == Source::ProcStart {
             TimedSource::offer(&mut self.boot.recovery.init, mark);
         }
-        if is_runtime(&task.comm) && is_trusted(class) {
+        let is_runtime = is_runtime(&task.comm) && is_trusted(class);
+        if is_runtime {
             TimedSource::offer(&mut self.boot.recovery.runtime, mark);
         }
         if is_kubelet {
@@ -125,6 +129,9 @@ impl World {
             if self.boot.recovery.boot.is_some() {
                 self.ask_version_of(task.key);
             }
+        }
+        if is_runtime || is_kubelet {
+            self.daemon_runs(task.key, &task.comm, mark);
         }
     }
 
@@ -218,6 +225,9 @@ impl World {
         if !self.is_recovered(at) {
             self.timers.arm_earlier(timer::Name::Recovery, at + SETTLE);
         }
+        if self.is_restarting() {
+            self.look_at_restarts(at);
+        }
     }
 
     /// Whether the recovery is over, so that nothing that happens now belongs to it.
@@ -295,7 +305,7 @@ impl World {
     /// files, or, without one, the time at which the runtime forked the process, which is not later. For a container
     /// that was found and has ended: not known.
     fn mark_of(&self, ran: &ContainerRun) -> Option<TimedSource> {
-        let hooked = TimedSource { at: ran.started_at, source: Source::Hook };
+        let hooked = TimedSource::hooked(ran.started_at);
         let Some(row) = self.containers.get(&ran.id) else { return Some(hooked) };
         match row.state {
             State::Running { process, listed: true, .. } => {
@@ -342,55 +352,6 @@ impl World {
         known.pod.uid = known.pod.uid.take().or(uid);
         known.pod.kind = kind;
         None
-    }
-
-    /// The pods of which a container runs now, or ran until a moment ago.
-    pub(in crate::engine) fn running_pods(&self, now: Timestamp) -> RunningPods {
-        let since = now.saturating_sub(GONE_WITH);
-        let mut pods: Vec<Pod> = Vec::new();
-        let mut pods_left_out = 0_u32;
-        for row in self.pods.values() {
-            let stands = self.sandboxes.group(sandbox::Group::Pod(row.id)).any(|it| match it.state {
-                sandbox::State::Ready { .. } => true,
-                sandbox::State::Created => false,
-                sandbox::State::Stopped { at, .. } => at >= since,
-                sandbox::State::Remembered { .. } => false,
-            });
-            let containers = || self.containers.group(container::Group::Pod(row.id));
-            let PodName { namespace, name, uid } = row.named.clone();
-            if name.is_none() && uid.is_none()
-                || !stands && !containers().any(container::Container::is_running)
-            {
-                continue;
-            }
-            let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.boot.rules);
-            let mut interfaces = BTreeSet::new();
-            for it in self
-                .sandboxes
-                .group(sandbox::Group::Pod(row.id))
-                .filter(|it| it.over_at().is_none_or(|at| at >= since))
-            {
-                interfaces.extend(self.interfaces_of(it));
-            }
-            let interfaces = interfaces.into_iter().collect();
-            let mut pod = Pod { namespace, name, uid, kind, listens: false, interfaces };
-            // If an earlier run of the agent saw the container listen, only the recovery's pods still show that.
-            let mut back = self.boot.recovery.pods.iter();
-            pod.listens = containers().any(|it| it.run.listening.is_some())
-                || back.any(|it| it.pod.listens && it.pod.is(&pod));
-            if pods.iter().any(|known| known.is(&pod)) {
-                continue;
-            }
-            if pods.len() < PODS {
-                pods.push(pod);
-            } else {
-                pods_left_out = pods_left_out.saturating_add(1);
-            }
-        }
-        pods.sort_by(|one, other| {
-            (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
-        });
-        RunningPods { pods, pods_left_out }
     }
 }
 

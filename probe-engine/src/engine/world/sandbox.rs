@@ -24,6 +24,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
+pub(in crate::engine) use ending::MOMENTS;
 pub use ending::{Death, LastStarted, NetnsGone, WrongDel};
 pub use run::{ContainerRun, Ended};
 pub(in crate::engine) use table::Table;

@@ -23,7 +23,7 @@ use crate::model::{
     fact::{CniCommand, RuntimeEventKind},
     id::{ContainerId, NetnsKey},
     json::{NetnsJson, ProcessJson},
-    reference::Process,
+    process::Process,
     time::Nanoseconds,
 };
 

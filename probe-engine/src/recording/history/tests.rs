@@ -4,11 +4,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{Heartbeat, History, Record, TOTAL, Why, compact, heartbeat, line, read_heartbeat};
 use crate::model::{
+    change::{End, Process},
     hash::fnv,
-    id::{ContainerId, PodUid},
+    id::{ContainerId, PodUid, TaskKey},
     recovery::{
-        BootRead, Kind, KubeletListens, NetworkAttempt, OpenAttempt, Order, Ordered, Pod, PreviousBoot,
-        Recovered, RecoveredPod, Recovery, RunningPods, Source, TimedSource, Unseen,
+        BootRead, Calls, Daemon, DaemonEnd, FirstPod, HeldPod, Kind, KubeletListens, LessNetwork,
+        NetworkAttempt, OpenAttempt, Order, Ordered, Pod, PreviousBoot, Recovered, RecoveredPod, Recovery,
+        Restart, RestartClose, Restarts, RunningPods, Source, TimedSource, Told, Unseen,
     },
     time::Timestamp,
 };
@@ -84,10 +86,44 @@ fn full(recovery: Recovery) -> Recovery {
         leased_since: Some(Timestamp(6)),
         pods: vec![back],
         order: Some(Order { at: Timestamp(7), by: "reboot".to_owned(), running: running_pods() }),
+        restarts: restarts(),
         closed: true,
         seen_until: Timestamp(8),
         ..recovery
     }
+}
+
+/// One that goes on, one that is over, and others that are not kept.
+fn restarts() -> Restarts {
+    let by =
+        Process { key: TaskKey::new(1, 2), parent: TaskKey::default(), comm: "\u{1}\"\u{e9}".to_owned() };
+    let end = End { code: 137, signal: Some(9), killer: Some(by.clone()), oom: true };
+    let ended = Some(DaemonEnd { at: Timestamp(u64::MAX), end, told: Some(Told { signal: 15, by }) });
+    let held = HeldPod { pod: pod(), replaced: true, since: Timestamp(1), until: Some(Timestamp(u64::MAX)) };
+    let open = Restart {
+        daemon: Daemon::Kubelet,
+        comm: "kubelet".to_owned(),
+        was: "kubelet 1.33".to_owned(),
+        is: Some("kubelet 1.34".to_owned()),
+        ran_since: Timestamp(1),
+        noticed_at: Timestamp(2),
+        ended: ended.clone(),
+        started: Some(TimedSource { at: Timestamp(3), source: Source::ProcStart }),
+        process: Some(TaskKey::new(4, u64::MAX)),
+        again: u32::MAX,
+        ended_again: ended,
+        listens: vec![KubeletListens { port: 10_250, at: Timestamp(5) }],
+        answers: Some(TimedSource { at: Timestamp(6), source: Source::Cri }),
+        first_pod: Some(FirstPod { pod: pod(), at: Timestamp(7) }),
+        held: vec![held],
+        held_left_out: 8,
+        calls: Calls { cut_off: 1, killed: 2, failed: 3, hung: 4 },
+        before: vec![pod()],
+        less_network: vec![LessNetwork { pod: pod(), missing: vec!["net1".to_owned()] }],
+        close: None,
+    };
+    let past = Restart { close: Some(RestartClose::AsBefore), ..open.clone() };
+    Restarts { open: vec![open], past: vec![past], left_out: [("crio".to_owned(), 7)].into() }
 }
 
 fn file(records: &[Record]) -> Vec<u8> {

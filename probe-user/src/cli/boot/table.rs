@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-const CELLS: usize = 11;
+pub(super) const CELLS: usize = 11;
 const HEADINGS: [&str; CELLS] = [
     "BOOT (UTC)",
     "KERNEL",
@@ -81,7 +81,7 @@ fn cells(row: &Row) -> [String; CELLS] {
     cells
 }
 
-fn line(name: String, numbers: Vec<String>) -> [String; CELLS] {
+pub(super) fn line(name: String, numbers: Vec<String>) -> [String; CELLS] {
     let mut cells = [name, String::new()].into_iter().chain(numbers);
     from_fn(|_| cells.next().unwrap_or_default())
 }

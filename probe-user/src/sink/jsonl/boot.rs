@@ -5,6 +5,7 @@
 mod group;
 mod network;
 mod numbers;
+mod restart;
 mod statistics;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use group::GroupLine;
 use network::LessNetworkLine;
 use numbers::{Columns, Periods};
+pub use restart::{RestartLine, RestartStatisticsLine};
 pub use statistics::Statistics;
 
 use super::scalar::{Decimal, is_zero};
@@ -43,6 +45,8 @@ enum Line<'a> {
     Average(Box<Mean>),
     Statistics(Box<Statistics<'a>>),
     Group(Box<GroupLine<'a>>),
+    Restart(Box<RestartLine<'a>>),
+    RestartStatistics(Box<RestartStatisticsLine<'a>>),
 }
 
 /// One boot (docs/boot.md).
@@ -258,10 +262,34 @@ pub fn lines(rows: &[Told<'_>], grouping: Option<&Grouping>) -> serde_json::Resu
     let groups = grouping.map(|grouping| GroupLine::all(rows, grouping)).unwrap_or_default();
     let groups = groups.into_iter().map(|group| Line::Group(Box::new(group)));
     for line in lines.chain(together).chain(groups) {
-        serde_json::to_writer(&mut bytes, &line)?;
-        bytes.push(b'\n');
+        write(&mut bytes, &line)?;
     }
     Ok(bytes)
+}
+
+/// One line a restart of a daemon, and one for those of each program.
+pub fn restart_lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
+    let (restarts, statistics) = restarts(rows);
+    let restarts = restarts.into_iter().map(|it| Line::Restart(Box::new(it)));
+    let statistics = statistics.into_iter().map(|it| Line::RestartStatistics(Box::new(it)));
+    let mut bytes = Vec::new();
+    for line in restarts.chain(statistics) {
+        write(&mut bytes, &line)?;
+    }
+    Ok(bytes)
+}
+
+/// The restarts of daemons in these boots, and what those of each program come to.
+#[must_use]
+pub fn restarts<'a>(rows: &[Told<'a>]) -> (Vec<RestartLine<'a>>, Vec<RestartStatisticsLine<'a>>) {
+    let all = recovery::restart::all(rows.iter().map(|row| (row.node, row.recovery)));
+    (all.iter().map(RestartLine::of).collect(), RestartStatisticsLine::all(&all))
+}
+
+fn write(bytes: &mut Vec<u8>, line: &Line<'_>) -> serde_json::Result<()> {
+    serde_json::to_writer(&mut *bytes, line)?;
+    bytes.push(b'\n');
+    Ok(())
 }
 
 impl Mean {
@@ -280,7 +308,7 @@ impl Mean {
             columns: Columns::of(columns),
             periods: Periods::of(differences),
             whole_ns: whole.map(Decimal),
-            inexact: numbers::inexact(inexact, &columns, &differences),
+            inexact: numbers::inexact(numbers::COLUMN_NAMES, inexact, &columns, &differences),
         }
     }
 }
@@ -325,12 +353,12 @@ impl<'a> Boot<'a> {
             columns: Columns::of(study.columns),
             periods: Periods::of(study.periods),
             whole_ns: study.whole.map(Decimal),
-            inexact: numbers::inexact(study.inexact, &study.columns, &study.periods),
+            inexact: numbers::inexact(numbers::COLUMN_NAMES, study.inexact, &study.columns, &study.periods),
             target: study.target.map(TargetLine::of),
             recovered: study.recovered,
             close,
             missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
-            less_network: LessNetworkLine::all(study),
+            less_network: LessNetworkLine::all(&study.less_network),
             cni: Cni {
                 failed: study.cni.failed,
                 hung: study.cni.hung,

@@ -7,7 +7,7 @@ mod sent;
 use super::label::PodLabel;
 pub(crate) use boot::{
     BOOT_CLOSED, BOOT_CNI_LOST, BOOT_INFO, BOOT_LESS_NETWORK, BOOT_TARGET, BOOT_TARGET_MISSED, BOOT_TIME,
-    MILESTONE, PERIOD,
+    DAEMON_RESTART_PERIOD, DAEMON_RESTART_PODS, DAEMON_RESTARTS, MILESTONE, PERIOD,
 };
 pub(crate) use sent::{
     KUBERNETES_REQUESTS, KUBERNETES_WAITING, OTLP_DROPPED, OTLP_EXPORTED, OTLP_FAILED, OTLP_SUCCEEDED,
@@ -501,6 +501,9 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &BOOT_TARGET,
             &BOOT_TARGET_MISSED,
             &BOOT_LESS_NETWORK,
+            &DAEMON_RESTARTS,
+            &DAEMON_RESTART_PERIOD,
+            &DAEMON_RESTART_PODS,
             &BOOT_TIME,
             &BOOT_INFO,
             &DAEMON_START,

@@ -1,5 +1,7 @@
 //! Gauges: the state of the node and the agent at the time of a scrape.
 
+use std::collections::BTreeMap;
+
 use probe_common::event;
 use prometheus::GaugeVec;
 use strum::VariantNames;
@@ -16,14 +18,17 @@ use super::{
 };
 use crate::{
     engine::{
-        boot::report::{RecoveryReport, Zero},
+        boot::{
+            report::{RecoveryReport, Zero},
+            restart::RestartReport,
+        },
         view::{BalanceView, PoolView},
         world::sandbox::State,
     },
     model::{
         change::Finding,
         finding::{Cause, FindingKind, Kind, Severity, Stage},
-        recovery::RecoveredPod,
+        recovery::{RecoveredPod, Restart, Restarts},
         time::Timestamp,
     },
     sink::recovery::{self, has_missed},
@@ -148,6 +153,7 @@ impl Gauges {
     }
 
     fn boots(&mut self, views: &Views<'_>) {
+        self.restarts(&views.recovery.restarts);
         let Some(boot) = &views.recovery.boot else { return };
         let study = RecoveryReport::of(views.recovery, views.now);
         let before = match &study.zero {
@@ -184,6 +190,29 @@ impl Gauges {
         self.boot.time.set_one(Some(seconds(boot.boot_wall_ns)));
         let rule = study.recovered.into_str().to_owned();
         self.boot.info.set([(vec![label::name(&boot.boot_id), rule], 1.0)]);
+    }
+
+    fn restarts(&mut self, restarts: &Restarts) {
+        for (comm, count) in restarts.counts() {
+            self.boot.restarts.raise(&[&label::name(comm)], f64::from(count));
+        }
+        let last: BTreeMap<&str, &Restart> =
+            restarts.all().into_iter().map(|it| (it.comm.as_str(), it)).collect();
+        let periods = last.iter().flat_map(|(comm, restart)| {
+            let report = RestartReport::of(restart);
+            let periods = report.periods.into_iter().chain([report.whole]).map(|it| it.map(seconds));
+            let rows = known(&set::RESTART_PERIODS, periods).into_iter();
+            rows.map(|(labels, value)| ([vec![label::name(comm)], labels].concat(), value))
+                .collect::<Vec<_>>()
+        });
+        self.boot.restart_period.set(periods);
+        let pods = last.iter().flat_map(|(comm, restart)| {
+            let replaced = restart.held.iter().filter(|it| it.replaced).count();
+            let counts = [restart.held.len() - replaced, replaced];
+            let row = |(why, count): (&str, usize)| (vec![label::name(comm), why.to_owned()], length(count));
+            set::HELD.into_iter().zip(counts).map(row).collect::<Vec<_>>()
+        });
+        self.boot.restart_pods.set(pods);
     }
 
     pub(super) fn ready(&mut self, is_ready: bool) {

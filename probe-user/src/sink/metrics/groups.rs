@@ -104,6 +104,9 @@ families! {
         target: GaugeVec = BOOT_TARGET,
         target_missed: GaugeVec = BOOT_TARGET_MISSED,
         less_network: GaugeVec = BOOT_LESS_NETWORK,
+        restarts: CounterVec = DAEMON_RESTARTS,
+        restart_period: GaugeVec = DAEMON_RESTART_PERIOD,
+        restart_pods: GaugeVec = DAEMON_RESTART_PODS,
         time: GaugeVec = BOOT_TIME,
         info: GaugeVec = BOOT_INFO,
     }

@@ -41,6 +41,10 @@ pub(super) const MILESTONES: [&str; 12] = [
 ];
 /// Each period is from the milestone before it; the first and `whole` are from the order of the restart.
 pub(super) const PERIODS: [&str; 5] = ["kubelet_start", "static_pod", "first_pod", "last_pod", "whole"];
+/// Those of a restart of a daemon alone.
+pub(super) const RESTART_PERIODS: [&str; 5] = ["start", "ready", "first_pod", "as_before", "whole"];
+/// Why a restart held a pod up.
+pub(super) const HELD: [&str; 2] = ["waited", "replaced"];
 
 /// All combinations of one value from each set, in order.
 pub(super) fn all(sets: &[&[&'static str]]) -> Vec<Vec<&'static str>> {

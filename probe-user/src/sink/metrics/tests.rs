@@ -1,5 +1,7 @@
 //! What each kind of change adds, what stays bounded under a hostile stream, and what a scrape shows.
 
+mod restart;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use probe_common::event;

@@ -23,7 +23,7 @@ use crate::{
     sink::{
         jsonl::{
             self, Decimal, Version,
-            boot::{Boot, Mean, Statistics, Told},
+            boot::{self, Boot, Mean, RestartLine, RestartStatisticsLine, Statistics, Told},
         },
         loop_queue::Snapshot,
         select,
@@ -157,6 +157,9 @@ pub(super) struct BootList<'a> {
     boots: Vec<Boot<'a>>,
     average: Mean,
     statistics: Statistics<'a>,
+    /// The restarts of a runtime or of the kubelet alone, in these boots.
+    restarts: Vec<RestartLine<'a>>,
+    restart_statistics: Vec<RestartStatisticsLine<'a>>,
 }
 
 /// The boots before this one, then this one.
@@ -184,12 +187,15 @@ pub(super) fn boot(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Re
         .zip(&studies)
         .map(|(record, study)| Told { node: &record.node, recovery: &record.recovery, study })
         .collect();
+    let (restarts, restart_statistics) = boot::restarts(&told);
     json(&BootList {
         schema: Version,
         head: Head::of(snapshot),
         boots: told.iter().map(Boot::of).collect(),
         average: Mean::of(&told),
         statistics: Statistics::of(&told),
+        restarts,
+        restart_statistics,
     })
 }
 

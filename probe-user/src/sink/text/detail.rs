@@ -90,7 +90,9 @@ fn said(what: &ChangeKind, context: &Context) -> String {
 }
 
 /// `comm[pid]`.
-fn named(process: &Process) -> String {
+/// A process by its name and number.
+#[must_use]
+pub(crate) fn named(process: &Process) -> String {
     format!("{}[{}]", escaped(&process.comm), process.key.pid)
 }
 
@@ -111,7 +113,9 @@ fn called(call: &CniCall) -> String {
     text
 }
 
-fn ended(end: &End) -> String {
+/// How a process ended, and by whom.
+#[must_use]
+pub(crate) fn ended(end: &End) -> String {
     let mut text = match end.signal {
         Some(number) => match signal_number(number) {
             Some(name) => format!("killed by {name}"),

@@ -28,6 +28,7 @@ impl World {
         let is_kubelets = is_kubelet(&it.task.comm) && KUBELET_PORTS.contains(&it.socket.port);
         if it.container.id == 0 && is_kubelets {
             self.kubelet_listens(ctx.at, it.socket.port);
+            self.restart_listens(ctx.at, it.task.key, it.socket.port);
         }
         let Some(id) = self.own_container(it.container) else { return };
         let Some(row) = self.containers.rows.get_mut(&id) else { return };

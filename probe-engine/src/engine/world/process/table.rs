@@ -82,7 +82,7 @@ impl Table {
         if self.rows.contains_key(&key) {
             self.forget_daemon(key);
         }
-        if daemon::is_daemon(&process.comm) && daemon::is_trusted(process.program.class) {
+        if daemon::is_named(&process.comm, process.program.class) {
             self.daemons.insert(key);
         }
         let before = match self.rows.get_mut(&key) {

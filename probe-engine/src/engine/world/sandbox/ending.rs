@@ -1,5 +1,7 @@
 //! Finds out who ended a sandbox: the runtime, on purpose, or another process.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Ending, Sandbox};
@@ -45,6 +47,8 @@ pub struct WrongDel {
     pub(crate) finding: CniWrongDel,
 }
 
+/// A daemon that starts looks at every pod of the node within this time.
+pub(in crate::engine) const MOMENTS: Duration = Duration::from_secs(2 * 60);
 /// At most this many ancestors of a killer are looked at.
 const ANCESTORS: usize = 8;
 
@@ -55,6 +59,25 @@ impl Ending {
 
     pub(super) fn netns_goes(&mut self, at: Timestamp, by: Option<change::Process>) {
         self.netns_gone.get_or_insert(NetnsGone { at, by });
+    }
+}
+
+impl Sandbox {
+    /// The daemon that had started moments before the runtime began to stop the sandbox, and when that was, if the sandbox
+    /// was older than the daemon's start and nothing was wrong in it: its pause lived, its namespace existed, and one of
+    /// its containers ran.
+    pub(in crate::engine) fn replaced_by(&self) -> Option<(&LastStarted, Timestamp)> {
+        let stop_at = self.ending.stop_at.filter(|_| self.is_stopped())?;
+        let started = self.ending.last_started.as_ref()?;
+        let told = self.containers().iter().filter_map(|ran| ran.ended?.stopped_at);
+        let at = told.fold(stop_at, Timestamp::min);
+        let ended_before = self.ending.death.as_ref().is_some_and(|death| death.at < stop_at)
+            || self.ending.netns_gone.as_ref().is_some_and(|gone| gone.at < stop_at);
+        let ran = self.containers().iter().any(|ran| {
+            ran.started_at < at && ran.ended.is_none_or(|ended| ended.stopped_at.is_some() || ended.at >= at)
+        });
+        let is_older = self.first_at < started.at && started.at <= at && at <= started.at + MOMENTS;
+        (is_older && ran && !ended_before).then_some((started, at))
     }
 }
 

@@ -58,7 +58,7 @@ impl DifferenceLine {
             columns: Columns::of(*columns),
             periods: Periods::of(*periods),
             whole_ns: whole.map(Decimal),
-            inexact: numbers::inexact(*inexact, columns, periods),
+            inexact: numbers::inexact(numbers::COLUMN_NAMES, *inexact, columns, periods),
         }
     }
 }

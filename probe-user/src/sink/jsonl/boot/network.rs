@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{engine::boot::report::RecoveryReport, sink::recovery};
+use crate::{model::recovery::LessNetwork, sink::recovery};
 
 /// A pod that is back, and the interfaces that it had before the restart and has not now.
 #[derive(Serialize, JsonSchema)]
@@ -14,8 +14,7 @@ pub(super) struct LessNetworkLine<'a> {
 }
 
 impl<'a> LessNetworkLine<'a> {
-    pub(super) fn all(study: &'a RecoveryReport) -> Vec<Self> {
-        let less = study.less_network.iter();
-        less.map(|it| Self { pod: recovery::name(&it.pod), missing: &it.missing }).collect()
+    pub(super) fn all(less: &'a [LessNetwork]) -> Vec<Self> {
+        less.iter().map(|it| Self { pod: recovery::name(&it.pod), missing: &it.missing }).collect()
     }
 }

@@ -8,8 +8,9 @@ use crate::{
     sink::jsonl::scalar::Decimal,
 };
 
-/// The members of `columns` and `periods`, in their order.
-const COLUMN_NAMES: [&str; COLUMNS] = ["kubelet_ns", "static_pod_ns", "first_service_ns", "last_service_ns"];
+/// The members of a boot's `columns`, and of `periods`, in their order.
+pub(super) const COLUMN_NAMES: [&str; COLUMNS] =
+    ["kubelet_ns", "static_pod_ns", "first_service_ns", "last_service_ns"];
 const PERIOD_NAMES: [&str; COLUMNS] = ["first_ns", "second_ns", "third_ns", "fourth_ns"];
 
 #[derive(Serialize, JsonSchema)]
@@ -53,11 +54,12 @@ impl Periods {
 
 /// The members that are given and are not exact.
 pub(super) fn inexact(
+    column_names: [&'static str; COLUMNS],
     inexact: Inexact,
     columns: &[Option<i64>; COLUMNS],
     periods: &[Option<i64>; COLUMNS],
 ) -> Vec<&'static str> {
-    let of_columns = COLUMN_NAMES.into_iter().zip(inexact.columns).zip(columns);
+    let of_columns = column_names.into_iter().zip(inexact.columns).zip(columns);
     let of_periods = PERIOD_NAMES.into_iter().zip(inexact.periods).zip(periods);
     let told = of_columns.chain(of_periods).filter(|((_, is_inexact), ns)| *is_inexact && ns.is_some());
     told.map(|((name, _), _)| name).collect()

@@ -91,7 +91,7 @@ impl RankLine {
             columns: Columns::of(*columns),
             periods: Periods::of(*periods),
             whole_ns: whole.map(Decimal),
-            inexact: numbers::inexact(*inexact, columns, periods),
+            inexact: numbers::inexact(numbers::COLUMN_NAMES, *inexact, columns, periods),
             title: summary::rank(*rank),
         }
     }

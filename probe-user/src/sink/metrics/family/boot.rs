@@ -1,6 +1,6 @@
 //! The families of a node's recovery after a restart.
 
-use super::{Family, gauge};
+use super::{Family, counter, gauge};
 
 pub(crate) const MILESTONE: Family = gauge(
     "sandprobe_node_boot_milestone_seconds",
@@ -56,3 +56,27 @@ pub(crate) const BOOT_INFO: Family = gauge(
     "Which boot this is, and by which rule its pods count as back; always 1.",
 )
 .from("/proc/sys/kernel/random/boot_id");
+pub(crate) const DAEMON_RESTARTS: Family = counter(
+    "sandprobe_node_daemon_restarts_total",
+    &["daemon"],
+    "Restarts of a runtime or of the kubelet alone, since the node's boot, as far as they were seen (docs/boot.md). A \
+     daemon that ended again before it was ready counts once.",
+)
+.unit("restarts")
+.from("see docs/boot.md");
+pub(crate) const DAEMON_RESTART_PERIOD: Family = gauge(
+    "sandprobe_node_daemon_restart_period_seconds",
+    &["daemon", "period"],
+    "The periods of the last restart of this daemon alone, from the end of its process on, and the whole until the node \
+     was as before (docs/boot.md).",
+)
+.unit("seconds")
+.from("see docs/boot.md");
+pub(crate) const DAEMON_RESTART_PODS: Family = gauge(
+    "sandprobe_node_daemon_restart_pods",
+    &["daemon", "why"],
+    "Pods that the last restart of this daemon alone held up: their start waited for it, or it gave them other sandboxes \
+     (docs/boot.md).",
+)
+.unit("pods")
+.from("see docs/boot.md");

@@ -9,12 +9,15 @@ const PERIODS = ["first_ns", "second_ns", "third_ns", "fourth_ns"];
 const NAMES = ["kubelet", "first static pod", "first service pod", "last service pod"];
 const HEADINGS = ["boot (UTC)", "kernel", "kubelet", "static pod", "first service", "last service", "1", "2", "3", "4", "whole"];
 
+const RESTARTS = ["started_ns", "ready_ns", "first_pod_ns", "as_before_ns"];
+const RESTART_HEADINGS = ["restart (UTC)", "program", "started", "ready", "first pod", "as before", "1", "2", "3", "4", "whole"];
+
 const ms = (ns) => (ns === undefined || ns === null ? "-" : String(Math.floor((Number(ns) + 500_000) / 1e6)));
 const seconds = (ns) => (ns === undefined || ns === null ? "-" : (Math.floor((Number(ns) + 5e6) / 1e7) / 100).toFixed(2));
-const line = (first, kernel, { columns, periods, whole_ns, inexact }) => {
+const line = (first, second, { columns, periods, whole_ns, inexact }, names = COLUMNS) => {
   const mark = (name, text) => (inexact.includes(name) ? `~${text}` : text);
-  return [first, kernel, ...COLUMNS.map((it) => mark(it, ms(columns[it]))),
-    ...PERIODS.map((it) => mark(it, seconds(periods[it]))), mark(COLUMNS.at(-1), seconds(whole_ns))];
+  return [first, second, ...names.map((it) => mark(it, ms(columns[it]))),
+    ...PERIODS.map((it) => mark(it, seconds(periods[it]))), mark(names.at(-1), seconds(whole_ns))];
 };
 
 export class Boots {
@@ -63,8 +66,25 @@ export class Boots {
       el("p", { class: "faint" }, "Milliseconds from the order of the restart (* from the kernel's start, ~ not exact; + to when pods first listened), and the periods between in seconds."),
       table(HEADINGS, rows), ...statistics.notes.map((note) => el("p", { class: "faint" }, note)), scale ? el("div", { class: "line head" }, el("span", null, "boot"), axis(scale),
         el("span", { class: "took" }, "took"), el("span", null, "lost")) : "",
-      ...shown.toReversed().map((it) => this.#boot(it, scale, open)));
+      ...shown.toReversed().map((it) => this.#boot(it, scale, open)), ...this.#restarts());
     if (had) this.body.querySelector(`details[data-boot="${CSS.escape(had)}"] summary`)?.focus({ preventScroll: true });
+  }
+
+  #restarts() {
+    const { restarts, restart_statistics } = this.#told ?? { restarts: [], restart_statistics: [] };
+    const shown = restarts.filter((it) => `${it.title} ${it.program} ${it.boot_id}`.toLowerCase().includes(this.#filter));
+    if (!shown.length) return [];
+    const rows = shown.map((it) => line(it.title, it.program, it, RESTARTS));
+    for (const { program, restarts: count, average, ranks } of restart_statistics) {
+      if (count > 1) rows.push(...[average, ...ranks].map((it) => line(it.title, program, it, RESTARTS)));
+    }
+    return [
+      el("h3", null, "Restarts of the runtime or the kubelet alone"),
+      el("p", { class: "faint" }, "Milliseconds from the end of the program (* from its start, the end was not seen; ~ not exact), and the periods between in seconds."),
+      table(RESTART_HEADINGS, rows), ...restart_statistics.flatMap((it) => it.notes).map((note) => el("p", { class: "faint" }, note)),
+      ...shown.toReversed().map((it) => el("details", { "data-boot": `${it.boot_id} ${it.boot_ns}` },
+        el("summary", null, `${it.title} ${it.program}`, it.marks.map((mark) => [" ", el("i", null, mark)])),
+        el("ul", null, it.notes.map((note) => el("li", null, note)))))];
   }
 
   #boot(boot, scale, open) {

@@ -1,0 +1,24 @@
+//! A process as events name it, and how it ended.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::id::TaskKey;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    pub key: TaskKey,
+    pub parent: TaskKey,
+    pub comm: String,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The exit code, or 128 + the signal's number as shells and runtimes count.
+    pub code: u32,
+    pub signal: Option<u32>,
+    /// Who sent the signal that ended it.
+    pub killer: Option<Process>,
+    /// It was chosen by the OOM killer.
+    pub oom: bool,
+}

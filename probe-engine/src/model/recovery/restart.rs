@@ -1,0 +1,214 @@
+//! A restart of a runtime or of the kubelet alone, while the node ran on: what was seen of it.
+//!
+//! What it means (`engine::boot::restart`) is made anew from it whenever somebody asks, as of a boot.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{KubeletListens, Pod, TimedSource};
+use crate::model::{
+    id::TaskKey,
+    process::{End, Process},
+    scalar::is_default,
+    time::Timestamp,
+};
+
+/// What a daemon is to the node's pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Daemon {
+    Runtime,
+    Kubelet,
+}
+
+/// How a daemon's process ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonEnd {
+    pub at: Timestamp,
+    pub end: End,
+    /// The last signal that it was sent before, of those that end a process by default: it may have caught it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Told>,
+}
+
+/// A signal by which a daemon was told to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    pub signal: u32,
+    pub by: Process,
+}
+
+/// A pod whose start did not go on, or whose sandbox was replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldPod {
+    pub pod: Pod,
+    /// Its sandbox was older, nothing was wrong in it, and the new process of the daemon had it replaced.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub replaced: bool,
+    /// The daemon's end, or the first sign of the pod if that came later; of one that was replaced, its sandbox's stop.
+    pub since: Timestamp,
+    /// The next container of the pod started.
+    pub until: Option<Timestamp>,
+}
+
+/// What became of the plugins that the runtime called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RestartCalls")]
+pub struct Calls {
+    /// They ran when the runtime ended: nobody took their result.
+    pub cut_off: u32,
+    /// They were ended by a signal.
+    pub killed: u32,
+    pub failed: u32,
+    /// They took 10 s or longer, and did not fail.
+    pub hung: u32,
+}
+
+/// A pod that came back without interfaces that it had before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LessNetwork {
+    pub pod: Pod,
+    pub missing: Vec<String>,
+}
+
+/// The first pod of which a container started after the daemon had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstPod {
+    pub pod: Pod,
+    pub at: Timestamp,
+}
+
+/// Why a restart is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "RestartClose")]
+pub enum RestartClose {
+    /// The daemon is ready, and no pod waits for it.
+    AsBefore,
+    /// Pods still wait after half an hour.
+    Waiting,
+    /// Nothing has shown for half an hour that the daemon is ready.
+    NotReady,
+    /// The daemon did not start again within half an hour: it was stopped.
+    Stopped,
+}
+
+/// One restart. A daemon that ended again before the node was as before belongs to the same one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restart {
+    pub daemon: Daemon,
+    /// The name of its program.
+    pub comm: String,
+    /// The program that ended and the one that runs since, each with its version where its file tells it.
+    pub was: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is: Option<String>,
+    /// Since when the process that ended had run.
+    pub ran_since: Timestamp,
+    /// When its last end was seen, or it was missed.
+    pub noticed_at: Timestamp,
+    /// None: nobody saw it.
+    pub ended: Option<DaemonEnd>,
+    /// When the process began that runs now.
+    pub started: Option<TimedSource>,
+    pub process: Option<TaskKey>,
+    /// How many processes began and ended again, and how the last of them did.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub again: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_again: Option<DaemonEnd>,
+    /// At which of its ports the kubelet listens since, in the order of the ports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listens: Vec<KubeletListens>,
+    /// The runtime answered, or ran a program for a container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<TimedSource>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_pod: Option<FirstPod>,
+    /// In the order in which they began to wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldPod>,
+    /// At least so many more, for which there was no room.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub held_left_out: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub calls: Calls,
+    /// The pods that had interfaces at the end. Kept while the restart goes on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<Pod>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub less_network: Vec<LessNetwork>,
+    /// None: it goes on.
+    pub close: Option<RestartClose>,
+}
+
+/// The restarts of one boot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restarts {
+    /// Those that go on, at most one of each program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<Restart>,
+    /// The last ones that are over, in the order of their ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past: Vec<Restart>,
+    /// How many more there were before, by program.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, u32>,
+}
+
+impl Restart {
+    /// From when on it counts: the end, or the start if the end was not seen.
+    #[must_use]
+    pub fn zero(&self) -> Timestamp {
+        let started = || self.started.map_or(self.noticed_at, |mark| mark.at);
+        self.ended.as_ref().map_or_else(started, |ended| ended.at)
+    }
+
+    /// Whether the daemon has started again, if only for a while.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.started.is_some() || self.again > 0
+    }
+
+    /// When the daemon was ready: the kubelet listened at the last of its ports, the runtime answered.
+    #[must_use]
+    pub fn ready(&self) -> Option<TimedSource> {
+        let last = self.listens.iter().map(|it| it.at).max();
+        last.map(TimedSource::hooked).or(self.answers)
+    }
+
+    /// When the node was as before, unless something still waits.
+    #[must_use]
+    pub fn as_before(&self) -> Option<TimedSource> {
+        let ready = self.ready()?;
+        self.held.iter().try_fold(ready, |last, pod| {
+            let until = pod.until?;
+            Some(if until > last.at { TimedSource::hooked(until) } else { last })
+        })
+    }
+}
+
+impl Restarts {
+    /// In the order in which they began.
+    #[must_use]
+    pub fn all(&self) -> Vec<&Restart> {
+        let mut all: Vec<&Restart> = self.past.iter().chain(&self.open).collect();
+        all.sort_by_key(|it| it.zero());
+        all
+    }
+
+    /// How many there were of each program. A daemon that has not started again has only been stopped so far.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<&str, u32> {
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        let kept = self.past.iter().chain(&self.open).filter(|it| it.has_started());
+        let kept = kept.map(|it| (it.comm.as_str(), 1));
+        for (comm, count) in kept.chain(self.left_out.iter().map(|(comm, count)| (comm.as_str(), *count))) {
+            let all = counts.entry(comm).or_default();
+            *all = all.saturating_add(count);
+        }
+        counts
+    }
+}

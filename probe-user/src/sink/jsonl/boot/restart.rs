@@ -1,0 +1,286 @@
+//! Restarts of a runtime or of the kubelet alone, and the numbers of those of each program (docs/boot.md).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    network::LessNetworkLine,
+    numbers::{self, Periods},
+};
+use crate::{
+    engine::boot::{
+        column::COLUMNS,
+        restart::{RestartReport, RestartStatistics, statistics},
+        spread::Rank,
+    },
+    model::{
+        change::Process,
+        recovery::{Calls, Daemon, DaemonEnd, HeldPod, Restart, RestartClose},
+    },
+    sink::{
+        jsonl::scalar::{Decimal, is_zero},
+        recovery::{
+            self,
+            restart::{self, Placed},
+            summary,
+        },
+    },
+};
+
+/// The members of `columns`, in their order.
+const COLUMN_NAMES: [&str; COLUMNS] = ["started_ns", "ready_ns", "first_pod_ns", "as_before_ns"];
+
+/// One restart of a runtime or of the kubelet, while the node ran on (docs/boot.md).
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Restart")]
+pub struct RestartLine<'a> {
+    node: &'a str,
+    boot_id: &'a str,
+    daemon: Daemon,
+    /// The name of its program.
+    program: &'a str,
+    /// The program that ended and the one that runs since, each with its version.
+    was: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is: Option<&'a str>,
+    /// When it began: from there the rest counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wall_ns: Option<Decimal<i64>>,
+    boot_ns: Decimal<u64>,
+    /// How the process ended. Absent: its end was not seen, and times count from the start of the new one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<EndLine<'a>>,
+    /// How many processes began and ended again, and how the last of them did.
+    #[serde(skip_serializing_if = "is_zero")]
+    again: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_again: Option<EndLine<'a>>,
+    columns: RestartColumns,
+    periods: Periods,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole_ns: Option<Decimal<i64>>,
+    /// The columns and periods that are not known by an event's own time.
+    inexact: Vec<&'static str>,
+    /// Why it is over; absent: it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    close: Option<RestartClose>,
+    /// The pod that is the first in `columns`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_pod: Option<String>,
+    /// The pods that waited, in the order in which they began to.
+    pods: Vec<HeldLine>,
+    /// At least so many more, for which there was no room.
+    #[serde(skip_serializing_if = "is_zero")]
+    pods_left_out: u32,
+    calls: Calls,
+    /// Pods that had more interfaces before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    less_network: Vec<LessNetworkLine<'a>>,
+    /// What it is called: when it began.
+    title: String,
+    /// What makes it less than whole, in words for people.
+    marks: Vec<&'static str>,
+    /// What is to be known of it beside its numbers, a sentence each, in words for people.
+    notes: Vec<String>,
+}
+
+/// How a daemon's process ended.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RestartEnd")]
+struct EndLine<'a> {
+    /// Of boot time.
+    boot_ns: Decimal<u64>,
+    /// The exit code, or 128 and the number of the signal that ended it.
+    code: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signal: Option<u32>,
+    /// Who sent that signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    killer: Option<SenderLine<'a>>,
+    /// It was chosen by the OOM killer.
+    oom: bool,
+    /// The last signal that it was told to end with, which it may have caught, and by whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    told_signal: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    told_by: Option<SenderLine<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RestartSender")]
+struct SenderLine<'a> {
+    comm: &'a str,
+    pid: u32,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RestartColumns {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_ns: Option<Decimal<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready_ns: Option<Decimal<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_pod_ns: Option<Decimal<i64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    as_before_ns: Option<Decimal<i64>>,
+}
+
+/// A pod that waited.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RestartPod")]
+struct HeldLine {
+    pod: String,
+    /// It got another sandbox, with nothing wrong in the one before.
+    replaced: bool,
+    /// Of boot time.
+    since_boot_ns: Decimal<u64>,
+    /// Until the next container of it started; absent: none has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited_ns: Option<Decimal<u128>>,
+}
+
+/// The restarts of one program together; each number among those that have it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RestartStatistics")]
+pub struct RestartStatisticsLine<'a> {
+    program: &'a str,
+    /// So many restarts count, of so many.
+    restarts: usize,
+    all: usize,
+    average: RestartNumbers,
+    ranks: Vec<RestartRank>,
+    /// What does not count, in words for people.
+    notes: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RestartNumbers {
+    columns: RestartColumns,
+    periods: Periods,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole_ns: Option<Decimal<i64>>,
+    inexact: Vec<&'static str>,
+    /// What it is called.
+    title: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RestartRank {
+    rank: Rank,
+    #[serde(flatten)]
+    numbers: RestartNumbers,
+}
+
+impl<'a> RestartLine<'a> {
+    #[must_use]
+    pub(crate) fn of(placed: &Placed<'a>) -> Self {
+        let Placed { node, recovery, restart } = *placed;
+        let RestartReport { columns, periods, whole, inexact, .. } = RestartReport::of(restart);
+        Self {
+            node,
+            boot_id: recovery.boot.as_ref().map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
+            daemon: restart.daemon,
+            program: &restart.comm,
+            was: &restart.was,
+            is: restart.is.as_deref(),
+            wall_ns: placed.wall_ns().map(Decimal),
+            boot_ns: Decimal(restart.zero().0),
+            end: restart.ended.as_ref().map(EndLine::of),
+            again: restart.again,
+            end_again: restart.ended_again.as_ref().map(EndLine::of),
+            columns: RestartColumns::of(columns),
+            periods: Periods::of(periods),
+            whole_ns: whole.map(Decimal),
+            inexact: numbers::inexact(COLUMN_NAMES, inexact, &columns, &periods),
+            close: restart.close,
+            first_pod: restart.first_pod.as_ref().map(|first| recovery::name(&first.pod)),
+            pods: restart.held.iter().map(HeldLine::of).collect(),
+            pods_left_out: restart.held_left_out,
+            calls: restart.calls,
+            less_network: LessNetworkLine::all(&restart.less_network),
+            title: placed.title(),
+            marks: restart::marks(restart),
+            notes: restart::notes(restart),
+        }
+    }
+}
+
+impl<'a> EndLine<'a> {
+    fn of(DaemonEnd { at, end, told }: &'a DaemonEnd) -> Self {
+        Self {
+            boot_ns: Decimal(at.0),
+            code: end.code,
+            signal: end.signal,
+            killer: end.killer.as_ref().map(SenderLine::of),
+            oom: end.oom,
+            told_signal: told.as_ref().map(|told| told.signal),
+            told_by: told.as_ref().map(|told| SenderLine::of(&told.by)),
+        }
+    }
+}
+
+impl<'a> SenderLine<'a> {
+    fn of(process: &'a Process) -> Self {
+        Self { comm: &process.comm, pid: process.key.pid }
+    }
+}
+
+impl RestartColumns {
+    fn of(columns: [Option<i64>; COLUMNS]) -> Self {
+        let [started_ns, ready_ns, first_pod_ns, as_before_ns] = columns.map(|ns| ns.map(Decimal));
+        Self { started_ns, ready_ns, first_pod_ns, as_before_ns }
+    }
+}
+
+impl HeldLine {
+    fn of(held: &HeldPod) -> Self {
+        Self {
+            pod: recovery::name(&held.pod),
+            replaced: held.replaced,
+            since_boot_ns: Decimal(held.since.0),
+            waited_ns: held.until.map(|until| Decimal(until.since(held.since).as_nanos())),
+        }
+    }
+}
+
+impl<'a> RestartStatisticsLine<'a> {
+    pub(super) fn all(restarts: &[Placed<'a>]) -> Vec<Self> {
+        let all: Vec<&'a Restart> = restarts.iter().map(|it| it.restart).collect();
+        statistics(all.into_iter()).into_iter().map(Self::of).collect()
+    }
+
+    fn of(it: RestartStatistics<'a>) -> Self {
+        let notes = restart::composition(&it).into_iter().collect();
+        let RestartStatistics { comm, all, average, spread } = it;
+        let title = recovery::mean_name(&average);
+        let ranks = spread.into_iter().map(|it| RestartRank {
+            rank: it.rank,
+            numbers: RestartNumbers {
+                columns: RestartColumns::of(it.columns),
+                periods: Periods::of(it.periods),
+                whole_ns: it.whole.map(Decimal),
+                inexact: numbers::inexact(COLUMN_NAMES, it.inexact, &it.columns, &it.periods),
+                title: summary::rank(it.rank).to_owned(),
+            },
+        });
+        Self {
+            program: comm,
+            restarts: average.boots,
+            all,
+            ranks: ranks.collect(),
+            average: RestartNumbers {
+                columns: RestartColumns::of(average.columns),
+                periods: Periods::of(average.differences),
+                whole_ns: average.whole.map(Decimal),
+                inexact: numbers::inexact(
+                    COLUMN_NAMES,
+                    average.inexact,
+                    &average.columns,
+                    &average.differences,
+                ),
+                title,
+            },
+            notes,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The words for a restart of a runtime or of the kubelet alone, and the rows of several.
+
+use std::time::Duration;
+
+use super::{NAMED, less_network, mean_name, more, name, numbers, span, summary, wall};
+use crate::{
+    engine::boot::{
+        average::Average,
+        restart::{RestartReport, RestartStatistics, statistics},
+    },
+    model::recovery::{Calls, DaemonEnd, HeldPod, Recovery, Restart, RestartClose},
+    sink::text::{ended, named},
+    words::{count::counted, name::signal_number, span::span as words},
+};
+
+/// A restart, and the boot in which it was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed<'a> {
+    pub(crate) node: &'a str,
+    pub(crate) recovery: &'a Recovery,
+    pub(crate) restart: &'a Restart,
+}
+
+/// The restarts of these boots, the last of which goes on. A daemon that had not started again when its boot ended was
+/// ended by the node's shutdown.
+#[must_use]
+pub(crate) fn all<'a>(boots: impl DoubleEndedIterator<Item = (&'a str, &'a Recovery)>) -> Vec<Placed<'a>> {
+    let of_boot = |(n, (node, recovery)): (usize, (&'a str, &'a Recovery))| {
+        let mut all = recovery.restarts.all();
+        all.retain(|it| n == 0 || it.has_started());
+        all.into_iter().rev().map(move |restart| Placed { node, recovery, restart }).collect::<Vec<_>>()
+    };
+    let mut all: Vec<Placed<'a>> = boots.rev().enumerate().flat_map(of_boot).collect();
+    all.reverse();
+    all
+}
+
+impl Placed<'_> {
+    /// When it began, on the wall clock; ns since the epoch.
+    #[must_use]
+    pub(crate) fn wall_ns(&self) -> Option<i64> {
+        let boot = self.recovery.boot.as_ref()?;
+        Some(boot.boot_wall_ns.saturating_add_unsigned(self.restart.zero().0))
+    }
+
+    /// When it began, and a star if it counts from the start of the new process.
+    #[must_use]
+    pub(crate) fn title(&self) -> String {
+        let began = self.wall_ns().map_or_else(|| "unknown".to_owned(), wall);
+        if self.restart.ended.is_some() { began } else { format!("{began} *") }
+    }
+}
+
+/// The rows below those of the restarts: for each program that restarted more than once, the mean and the ranks.
+#[must_use]
+pub(crate) fn rows(restarts: &[Placed<'_>]) -> Vec<(String, Vec<String>)> {
+    let all = statistics(restarts.iter().map(|it| it.restart));
+    let of = |RestartStatistics { comm, average, spread, .. }: RestartStatistics<'_>| {
+        let Average { columns, differences, whole, inexact, .. } = &average;
+        let mean =
+            (format!("{comm}: {}", mean_name(&average)), numbers(columns, differences, *whole, *inexact));
+        let ranks = spread.into_iter().map(|it| {
+            let name = format!("{comm}: {}", summary::rank(it.rank));
+            (name, numbers(&it.columns, &it.periods, it.whole, it.inexact))
+        });
+        [mean].into_iter().chain(ranks).collect::<Vec<_>>()
+    };
+    all.into_iter().filter(|it| it.average.boots > 1).flat_map(of).collect()
+}
+
+/// Of how many restarts the rows below them are.
+#[must_use]
+pub(crate) fn composition(it: &RestartStatistics<'_>) -> Option<String> {
+    let counts = it.average.boots;
+    let left_out = "the others are not complete, or their beginning was not seen";
+    (counts < it.all).then(|| format!("{}: {counts} of {} restarts count; {left_out}", it.comm, it.all))
+}
+
+/// What makes it less than whole, a word each.
+#[must_use]
+pub(crate) fn marks(restart: &Restart) -> Vec<&'static str> {
+    let marks = [
+        (restart.ended.is_none(), "end not seen"),
+        (restart.close != Some(RestartClose::AsBefore), "not complete"),
+        (!restart.less_network.is_empty(), "less network"),
+    ];
+    marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
+}
+
+/// What is to be known of it beside its numbers, a sentence each.
+#[must_use]
+pub(crate) fn notes(restart: &Restart) -> Vec<String> {
+    let mut lines = vec![end(restart)];
+    lines.extend(again(restart));
+    lines.extend(version(restart));
+    let (replaced, waited): (Vec<&HeldPod>, Vec<&HeldPod>) = restart.held.iter().partition(|it| it.replaced);
+    lines.extend(held("waited", &waited));
+    lines.extend(held("got another sandbox with nothing wrong in the one before", &replaced));
+    if restart.held_left_out > 0 {
+        let more = counted(restart.held_left_out.into(), "pod");
+        lines.push(format!("truncated: at least {more} waited beside those that are kept"));
+    }
+    lines.extend(calls(restart.calls));
+    lines.extend(less_network(&restart.less_network));
+    lines.push(close(restart).to_owned());
+    lines
+}
+
+/// How the process ended, and by whom.
+fn end(restart: &Restart) -> String {
+    let was = &restart.was;
+    match &restart.ended {
+        None => format!("the end of {was} was not seen: times count from the start of the new process"),
+        Some(it) => {
+            let ran = words(it.at.since(restart.ran_since));
+            format!("{was} ended after {ran}: {}", ended_by(it))
+        }
+    }
+}
+
+fn ended_by(it: &DaemonEnd) -> String {
+    let told = it.told.as_ref().filter(|told| it.end.signal != Some(told.signal)).map(|told| {
+        let signal =
+            signal_number(told.signal).map_or_else(|| format!("signal {}", told.signal), str::to_owned);
+        format!(", told to by {} with {signal}", named(&told.by))
+    });
+    ended(&it.end) + &told.unwrap_or_default()
+}
+
+fn again(restart: &Restart) -> Option<String> {
+    let last = restart.ended_again.as_ref().map(|it| format!(", the last one with {}", ended_by(it)));
+    let times = if restart.again == 1 { "once".to_owned() } else { format!("{} times", restart.again) };
+    (restart.again > 0).then(|| format!("it began and ended again {times}{}", last.unwrap_or_default()))
+}
+
+fn version(restart: &Restart) -> Option<String> {
+    let is = restart.is.as_ref()?;
+    Some(if *is == restart.was { format!("with {is} as before") } else { format!("with {is} instead") })
+}
+
+fn held(what: &str, pods: &[&HeldPod]) -> Option<String> {
+    let took = |it: &HeldPod| it.until.map(|until| until.since(it.since));
+    let longest: Option<(Duration, &HeldPod)> =
+        pods.iter().filter_map(|it| Some((took(it)?, *it))).max_by_key(|(took, _)| *took);
+    let longest = longest.map(|(took, it)| format!(", the longest {} ({})", span(took), name(&it.pod)));
+    let open: Vec<String> = pods.iter().filter(|it| it.until.is_none()).map(|it| name(&it.pod)).collect();
+    let shown = open.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let open = (!open.is_empty()).then(|| format!("; not through: {shown}{}", more(open.len())));
+    (!pods.is_empty()).then(|| {
+        let count = u64::try_from(pods.len()).unwrap_or(u64::MAX);
+        format!("{} {what}{}{}", counted(count, "pod"), longest.unwrap_or_default(), open.unwrap_or_default())
+    })
+}
+
+fn calls(calls: Calls) -> Option<String> {
+    let Calls { cut_off, killed, failed, hung } = calls;
+    let parts = [
+        (cut_off, "under way when the runtime ended"),
+        (killed, "killed"),
+        (failed, "failed"),
+        (hung, "hung"),
+    ];
+    let parts: Vec<String> = parts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!parts.is_empty()).then(|| format!("CNI calls: {}", parts.join(", ")))
+}
+
+fn close(restart: &Restart) -> &'static str {
+    match restart.close {
+        Some(RestartClose::AsBefore) if restart.held.is_empty() => "as before: no pod waited for it",
+        Some(RestartClose::AsBefore) => "as before: no pod waits any more",
+        Some(RestartClose::Waiting) => "not as before: pods still waited after 30 minutes",
+        Some(RestartClose::NotReady) => {
+            "nothing showed that it was ready again: whether the node is as before is not known"
+        }
+        Some(RestartClose::Stopped) => "it did not start again within 30 minutes: it was stopped",
+        None if restart.started.is_none() => "it has not started again yet",
+        None => "it goes on: more may come",
+    }
+}
+
+/// How often each program restarted in a boot, if any did.
+#[must_use]
+pub(crate) fn since_boot(recovery: &Recovery) -> Option<String> {
+    let counts = recovery.restarts.counts();
+    let each: Vec<String> = counts
+        .iter()
+        .map(|(comm, count)| match count {
+            1 => format!("{comm} once"),
+            count => format!("{comm} {count} times"),
+        })
+        .collect();
+    (!each.is_empty()).then(|| format!("restarted alone since: {}", each.join(", ")))
+}
+
+/// The numbers of a restart, as the table has them.
+#[must_use]
+pub(crate) fn cells(report: &RestartReport) -> Vec<String> {
+    numbers(&report.columns, &report.periods, report.whole, report.inexact)
+}
