@@ -6,10 +6,15 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// The names and texts of the files with this ending in a folder and in those in it.
 fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(root().join(folder)).expect("the folder") {
         let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.extend(self::files(path.to_str().expect("a name of words"), ending));
+            continue;
+        }
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         if name.ends_with(ending) {
             files.push((name, fs::read_to_string(&path).expect("text")));
