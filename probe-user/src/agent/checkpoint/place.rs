@@ -62,14 +62,26 @@ impl Synced {
 
 /// An error that is told again as long as it lasts.
 #[derive(Debug)]
-struct Failure {
-    kind: io::ErrorKind,
-    text: String,
+enum Failure {
+    /// The kernel's, with its number: what to do is said by that.
+    Os(i32),
+    Other(io::ErrorKind, String),
 }
 
 impl Failure {
     fn none_yet() -> Self {
-        Self { kind: io::ErrorKind::Other, text: "no file was begun".to_owned() }
+        Self::Other(io::ErrorKind::Other, "no file was begun".to_owned())
+    }
+
+    fn of(error: &io::Error) -> Self {
+        error.raw_os_error().map_or_else(|| Self::Other(error.kind(), error.to_string()), Self::Os)
+    }
+
+    fn again(&self) -> io::Error {
+        match self {
+            Self::Os(number) => io::Error::from_raw_os_error(*number),
+            Self::Other(kind, text) => io::Error::new(*kind, text.clone()),
+        }
     }
 }
 
@@ -137,9 +149,7 @@ impl Place {
             Job::Add(calls) => self.add(&calls),
             Job::Remove(entries) => self.remove(entries),
         };
-        done.inspect_err(|error| {
-            self.file = Err(Failure { kind: error.kind(), text: error.to_string() });
-        })
+        done.inspect_err(|error| self.file = Err(Failure::of(error)))
     }
 
     fn begin(&mut self, entries: Vec<CheckpointEntry>, at: Timestamp) -> io::Result<()> {
@@ -162,8 +172,7 @@ impl Place {
     /// After a failure nothing is added before the file begins anew: its last line may be a part of one.
     fn add(&mut self, calls: &[u8]) -> io::Result<()> {
         let path = self.path();
-        let file =
-            self.file.as_mut().map_err(|failure| io::Error::new(failure.kind, failure.text.clone()))?;
+        let file = self.file.as_mut().map_err(|failure| failure.again())?;
         if !folder::is_there(&file.file, &path) {
             self.was_removed = true;
             return Err(blame(&path, io::ErrorKind::NotFound.into()));
@@ -199,4 +208,23 @@ fn write_state(
     lines.write(&Call::Advance(at)).map_err(io::Error::other)?;
     file.write_all(lines.bytes())?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::Failure;
+
+    /// Else the log would name it twice, once without what to do.
+    #[test]
+    fn a_failure_is_the_same_when_it_is_told_again() {
+        for error in
+            [io::Error::from_raw_os_error(libc::EIO), io::ErrorKind::NotFound.into(), io::Error::other("no")]
+        {
+            let again = Failure::of(&error).again();
+            assert_eq!((again.raw_os_error(), again.kind()), (error.raw_os_error(), error.kind()));
+            assert_eq!(again.to_string(), error.to_string());
+        }
+    }
 }
