@@ -150,7 +150,8 @@ records! {
     LISTEN, "listen" => Listen(Listen);
 }
 
-/// The kind of record that waits for no others: who watches a namespace has to begin before its first address comes.
+/// The kind of record for which the reader is woken in any case: the watch of a namespace has to begin before its first
+/// address comes.
 pub const URGENT: u16 = kind::NETNS_CREATED;
 
 impl<'a> Tail<'a, Exec> for exec::Text<'a> {

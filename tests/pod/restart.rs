@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tests::{
     clock,
-    kubelet::{Container, Pod, Step},
+    kubelet::{Container, Kubelet, Pod, Sandbox, Step, wait_runs},
     machine,
     node::Node,
     program,
@@ -31,6 +31,12 @@ fn timed(step: impl FnOnce() -> Result<()>) -> Result<Step> {
     let asked = clock::boot_ns()?;
     step()?;
     Ok(Step { asked, done: clock::boot_ns()? })
+}
+
+/// Starts the pod's container. Its program may begin only after the runtime has answered.
+fn runs(kubelet: &mut Kubelet, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
+    let started = kubelet.run_container(pod, sandbox, &pod.containers[0], 0)?;
+    wait_runs(started.pid)
 }
 
 /// `sandprobe boot --restarts`, from the history of these agents.
@@ -101,9 +107,9 @@ fn restarts_of_the_runtime_are_told_at_the_drivers_times() -> Result<()> {
     let started = timed(|| node.start_runtime())?;
     let up_again = Instant::now();
     let mut kubelet = node.kubelet()?;
-    let cut_ran = timed(|| kubelet.run_container(&cut, &sandbox, &cut.containers[0], 0).map(drop))?;
+    let cut_ran = timed(|| runs(&mut kubelet, &cut, &sandbox))?;
     let sandbox = kubelet.run_sandbox(&new, 0)?;
-    let new_ran = timed(|| kubelet.run_container(&new, &sandbox, &new.containers[0], 0).map(drop))?;
+    let new_ran = timed(|| runs(&mut kubelet, &new, &sandbox))?;
 
     let is_told = |all: &[Value]| all.last().is_some_and(|it| !it["whole_ns"].is_null());
     let all = restarts(&place, "the runtime's restart", is_told)?;

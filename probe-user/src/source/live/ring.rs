@@ -16,7 +16,6 @@ mod watermark;
 
 use std::{collections::BTreeMap, io, mem, os::fd::AsFd as _, sync::Arc, time::Duration};
 
-use probe_common::event::URGENT;
 use tokio::{
     sync::{Notify, watch},
     time::{self, Instant},
@@ -54,11 +53,9 @@ pub const SLACK: Duration = Duration::from_millis(5);
 /// How often the counters are read while records come.
 const TALLY_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long to wait for more records before the rings are read. They hold what comes in hundreds of times as long.
-const GATHER: Duration = Duration::from_millis(25);
-
-/// The same where a record is among them that waits for no others.
-const GATHER_URGENT: Duration = Duration::from_millis(5);
+/// How long to wait for more records before the rings are read. They hold what comes in hundreds of times as long. With twice
+/// as much, a namespace is watched too late for its first address where no hook tells of addresses.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// How many records of those that the last agent left are taken at a time.
 const PORTION: usize = 2048;
@@ -148,15 +145,6 @@ pub enum DrainError {
     Taken,
     #[error("cannot wait for records")]
     Wait(#[source] io::Error),
-}
-
-/// Why the rings are read.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Woken {
-    /// The kernel says that there are records.
-    ByRecords,
-    /// Something is due, or room was given back.
-    ByTime,
 }
 
 struct Watched {
@@ -380,38 +368,25 @@ impl RingReader {
             }
             tokio::select! {
                 () = stop.requested() => return Ok(()),
-                gathered = self.gather() => gathered?,
+                woken = self.wait() => woken?,
+            }
+            // More records follow within moments. One wakeup serves them all.
+            tokio::select! {
+                () = stop.requested() => return Ok(()),
+                () = time::sleep(GATHER) => {}
             }
         }
-    }
-
-    /// Waits for records, and then for more of them, which one wakeup serves.
-    async fn gather(&self) -> io::Result<()> {
-        if let Woken::ByTime = self.wait().await? {
-            return Ok(());
-        }
-        let end = Instant::now() + GATHER;
-        while !self.lifecycle.ring.holds(URGENT) {
-            // Only a record that waits for no others wakes before these were read.
-            if let Ok(woken) = time::timeout_at(end, self.lifecycle.wait()).await {
-                woken?;
-            } else {
-                return Ok(());
-            }
-        }
-        time::sleep_until(end.min(Instant::now() + GATHER_URGENT)).await;
-        Ok(())
     }
 
     /// Returns when there are records, or when something is due.
-    pub(super) async fn wait(&self) -> io::Result<Woken> {
+    pub(super) async fn wait(&self) -> io::Result<()> {
         let dues = [self.mark_due, self.tally_due, Some(self.read_due)];
         let due = dues.into_iter().flatten().min();
         tokio::select! {
-            woken = self.lifecycle.wait() => woken.map(|()| Woken::ByRecords),
-            woken = self.bulk.wait() => woken.map(|()| Woken::ByRecords),
-            () = self.given_back.notified() => Ok(Woken::ByTime),
-            () = sleep_until(due) => Ok(Woken::ByTime),
+            woken = self.lifecycle.wait() => woken,
+            woken = self.bulk.wait() => woken,
+            () = self.given_back.notified() => Ok(()),
+            () = sleep_until(due) => Ok(()),
         }
     }
 
@@ -448,7 +423,7 @@ impl RingReader {
             if let Some(at) = self.mark.advance(before) {
                 batch.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
             }
-            self.mark_due = self.mark.due(before).map(|span| Instant::now() + span.max(GATHER));
+            self.mark_due = self.mark.due(before).map(|span| Instant::now() + span);
         }
         (batch, empty)
     }

@@ -22,8 +22,6 @@ use std::{
     },
 };
 
-use probe_common::event::Header;
-
 use super::support::page_size;
 
 /// The reading end of a ring.
@@ -111,7 +109,7 @@ impl RingMap {
     #[expect(clippy::should_implement_trait, reason = "a record borrows the ring")]
     pub fn next(&mut self) -> Option<Record<'_>> {
         let len = self.next_len()?;
-        let (at, after) = (self.offset(self.read.wrapping_add(HEADER)), after(self.read, len));
+        let (at, after) = (self.offset(HEADER), self.after(len));
         let in_one_piece = at + len <= self.size;
         if !in_one_piece {
             let (end, beginning) = (self.size - at, len - (self.size - at));
@@ -126,28 +124,10 @@ impl RingMap {
         Some(Record { bytes, consumer, after })
     }
 
-    /// Whether a record of this kind is still to be read, before any that is still being written. Nothing is read by that.
-    pub(crate) fn holds(&self, kind: u16) -> bool {
-        let mut at = self.read;
-        // A ring that is wrong may have no end.
-        while at.wrapping_sub(self.read) < self.size {
-            let Some(header) = self.header_at(at).filter(|header| header & BUSY == 0) else { return false };
-            let len = (header & !DISCARDED) as usize;
-            if len > self.size - HEADER {
-                return false;
-            }
-            if header & DISCARDED == 0 && self.kind_at(at) == kind {
-                return true;
-            }
-            at = after(at, len);
-        }
-        false
-    }
-
     /// The length of the oldest record, if it is complete. Records that were given up before it are skipped.
     fn next_len(&mut self) -> Option<usize> {
         loop {
-            let Some(header) = self.header_at(self.read).filter(|header| header & BUSY == 0) else {
+            let Some(header) = self.header().filter(|header| header & BUSY == 0) else {
                 if !mem::take(&mut self.is_told) {
                     return None;
                 }
@@ -163,7 +143,7 @@ impl RingMap {
             if header & DISCARDED == 0 {
                 return Some(len);
             }
-            self.read = after(self.read, len);
+            self.read = self.after(len);
             self.is_told = true;
             if !self.is_held {
                 self.consumer.position().store(self.read, Ordering::Release);
@@ -171,35 +151,27 @@ impl RingMap {
         }
     }
 
-    /// The first word of the record at this position; `None` if there is no record.
-    fn header_at(&self, at: usize) -> Option<u32> {
-        if self.data.position().load(Ordering::Acquire) == at {
+    /// The first word of the oldest record; `None` if there is no record.
+    fn header(&self) -> Option<u32> {
+        if self.data.position().load(Ordering::Acquire) == self.read {
             return None;
         }
-        let word = self.data.bytes(self.page + self.offset(at), size_of::<u32>()).as_ptr();
+        let word = self.data.bytes(self.page + self.offset(0), size_of::<u32>()).as_ptr();
         // SAFETY: the word is within the mapping. It is aligned, because records begin at a multiple of 8. The kernel
         // writes it atomically.
         let word = unsafe { AtomicU32::from_ptr(word.cast_mut().cast()) };
         Some(word.load(Ordering::Acquire))
     }
 
-    /// The kind of the complete record at this position. Its two bytes are in one piece, because records begin at a
-    /// multiple of 8.
-    fn kind_at(&self, at: usize) -> u16 {
-        let kind = self.offset(at.wrapping_add(HEADER) + mem::offset_of!(Header, kind));
-        let bytes = self.data.bytes(self.page + kind, size_of::<u16>());
-        bytes.try_into().map_or(u16::MAX, u16::from_ne_bytes)
+    /// Where this byte of the oldest record is in the data.
+    fn offset(&self, byte: usize) -> usize {
+        self.read.wrapping_add(byte) & (self.size - 1)
     }
 
-    /// Where the byte at this position is in the data.
-    fn offset(&self, at: usize) -> usize {
-        at & (self.size - 1)
+    /// The position after the oldest record.
+    fn after(&self, len: usize) -> usize {
+        self.read.wrapping_add((HEADER + len).next_multiple_of(ALIGN))
     }
-}
-
-/// The position after a record of this length.
-fn after(at: usize, len: usize) -> usize {
-    at.wrapping_add((HEADER + len).next_multiple_of(ALIGN))
 }
 
 impl AsFd for RingMap {
@@ -386,40 +358,6 @@ mod tests {
         writer.put(begin, &4_u32.to_ne_bytes());
         assert_eq!(next(&mut ring).as_deref(), Some(&b"slow"[..]));
         assert_eq!(next(&mut ring).as_deref(), Some(&b"fast"[..]));
-    }
-
-    /// A record of this kind as hooks write it, as far as the kind is concerned.
-    fn of_kind(kind: u16) -> [u8; 16] {
-        let mut record = [0; 16];
-        record[12..14].copy_from_slice(&kind.to_ne_bytes());
-        record
-    }
-
-    #[test]
-    fn a_kind_is_found_before_it_is_read_wherever_it_is_in_the_ring() {
-        let (mut writer, mut ring) = Writer::new();
-        for round in 0..1000 {
-            writer.write(&of_kind(3), 0);
-            writer.write(&of_kind(5), DISCARDED);
-            assert!(!ring.holds(5), "round {round}: it was given up");
-            writer.write(&of_kind(5), 0);
-            assert!(ring.holds(5) && ring.holds(3) && !ring.holds(7), "round {round}");
-            assert_eq!([next(&mut ring), next(&mut ring), next(&mut ring)].into_iter().flatten().count(), 2);
-            assert!(!ring.holds(5), "round {round}: it was read");
-        }
-        let begin = writer.write(&of_kind(3), BUSY);
-        writer.write(&of_kind(5), 0);
-        assert!(!ring.holds(5), "it is behind one that is being written");
-        writer.put(begin, &page_size().to_ne_bytes());
-        assert!(!ring.holds(5), "it is behind one whose length is wrong");
-    }
-
-    #[test]
-    fn a_search_in_a_ring_that_is_wrong_has_an_end() {
-        let (writer, ring) = Writer::new();
-        // A position that no record ends at.
-        writer.file.write_all_at(&u64::MAX.to_ne_bytes(), writer.page).expect("within the file");
-        assert!(!ring.holds(5));
     }
 
     #[test]
