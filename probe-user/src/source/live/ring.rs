@@ -6,7 +6,7 @@
 //! in a ring. A record that is reserved but not yet submitted makes a ring look empty.
 //!
 //! **Invariant:** without records there is a wakeup every five minutes. After the last record there are only the wakeups that
-//! move the watermark past it and read the counters once more.
+//! move the watermark past it and read the counters once more, and those until its room is given back.
 
 mod earlier;
 mod poll;
@@ -57,6 +57,10 @@ const TALLY_PERIOD: Duration = Duration::from_secs(1);
 /// as much, a namespace is watched too late for its first address where no hook tells of addresses.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// How long to wait before the rings are read again as long as room is held: the kernel wakes nobody then. A listing of the
+/// node must not be far ahead of them.
+const LOOK_PERIOD: Duration = Duration::from_millis(5);
+
 /// How many records of those that the last agent left are taken at a time.
 const PORTION: usize = 2048;
 
@@ -94,6 +98,8 @@ pub struct RingReader {
     mark: WatermarkTimer,
     /// When to move the watermark.
     mark_due: Option<Instant>,
+    /// When to look for records for which the kernel wakes nobody.
+    look_due: Option<Instant>,
     /// When to read the counters, if records came since they were last read.
     tally_due: Option<Instant>,
     /// The failure to read them was logged. They are read every second, so it is logged once.
@@ -198,6 +204,7 @@ impl RingReader {
             totals: watch::Sender::default(),
             mark: WatermarkTimer::new(slack),
             mark_due: None,
+            look_due: None,
             tally_due: None,
             warned: false,
         })
@@ -380,7 +387,7 @@ impl RingReader {
 
     /// Returns when there are records, or when something is due.
     pub(super) async fn wait(&self) -> io::Result<()> {
-        let dues = [self.mark_due, self.tally_due, Some(self.read_due)];
+        let dues = [self.mark_due, self.look_due, self.tally_due, Some(self.read_due)];
         let due = dues.into_iter().flatten().min();
         tokio::select! {
             woken = self.lifecycle.wait() => woken,
@@ -419,7 +426,11 @@ impl RingReader {
             self.count(before, &mut batch);
         }
         self.tell_end(before, &mut batch);
-        if empty {
+        let is_held = self.lifecycle.ring.holds_room() || self.bulk.ring.holds_room();
+        self.look_due = is_held.then(|| Instant::now() + LOOK_PERIOD);
+        // A look that finds nothing wakes nobody else.
+        let is_news = !batch.is_empty() || !is_held || self.mark.due(before).is_some();
+        if empty && is_news {
             if let Some(at) = self.mark.advance(before) {
                 batch.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
             }

@@ -104,6 +104,11 @@ impl RingMap {
         self.read as u64
     }
 
+    /// Whether room of records that were read is held. The kernel wakes nobody for new records then.
+    pub(crate) fn holds_room(&self) -> bool {
+        self.is_held && self.consumer.position().load(Ordering::Acquire) != self.read
+    }
+
     /// The oldest record. `None` if there is none, or if it is still being written: then the descriptor becomes readable
     /// once it is complete.
     #[expect(clippy::should_implement_trait, reason = "a record borrows the ring")]
@@ -342,11 +347,14 @@ mod tests {
         assert_eq!((next(&mut ring), writer.told()), (None, 0));
         held.give_back(after_one);
         assert_eq!(writer.told(), after_one);
+        assert!(ring.holds_room());
         // Else the kernel would take the ring for full.
         held.give_back(0);
         assert_eq!(writer.told(), after_one);
         let mut later = RingMap::new(ring.as_fd(), page_size()).expect("a ring");
         assert_eq!(next(&mut later).as_deref(), Some(&b"two"[..]));
+        held.give_back(ring.position());
+        assert!(!ring.holds_room());
     }
 
     #[test]
