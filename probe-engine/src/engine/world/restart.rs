@@ -161,6 +161,10 @@ impl World {
     fn takes_over(&mut self, place: usize, key: TaskKey, mark: TimedSource) {
         let Some(restart) = self.boot.recovery.restarts.open.get_mut(place) else { return };
         (restart.started, restart.process) = (Some(mark), Some(key));
+        if restart.daemon == Daemon::Runtime {
+            // Where nothing else happens, its list would be asked for only a minute later.
+            self.ask(Question::Statuses);
+        }
         // Its file may be another one than before.
         let path = self.processes.get(key).map(|row| row.program.filename.clone());
         if let Some(path) = path.filter(|path| path.starts_with('/')) {

@@ -422,12 +422,15 @@ fn no_finding_depends_on_what_is_known_of_restarts() {
             pass(&mut engine, Timestamp(last + later * 5_000_000_000));
             lines.extend(take(&mut engine));
         }
-        lines.retain(|line| !line.starts_with("? program"));
-        (lines, engine.recovery().restarts.clone())
+        // A daemon that comes back is asked for what it is, and whether it answers.
+        let asks = lines.iter().filter(|line| *line == "? statuses").count();
+        lines.retain(|line| !line.starts_with("? program") && line != "? statuses");
+        (lines, engine.recovery().restarts.clone(), asks)
     };
-    let (kept, restarts) = run(false);
-    let (forgotten, none) = run(true);
+    let (kept, restarts, asked) = run(false);
+    let (forgotten, none, asked_less) = run(true);
     assert_eq!(kept, forgotten);
+    assert!(asked > asked_less, "nobody asks whether the runtime answers");
     assert!(kept.iter().any(|line| line.contains("finding.confirmed")), "{kept:#?}");
     assert_eq!((restarts.all().len(), none.all().len()), (1, 0));
 }
