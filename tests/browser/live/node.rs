@@ -7,7 +7,7 @@ use probe_user::{
     model::{
         change::End,
         id::PodUid,
-        recovery::{Calls, Daemon, DaemonEnd, Recovery, Restart, RestartClose, TimedSource},
+        recovery::{Daemon, DaemonEnd, Recovery, Restart, RestartClose, TimedSource},
         time::Timestamp,
     },
     recording::Reader,
@@ -146,27 +146,14 @@ pub(crate) fn pod(n: usize, namespace: &str, name: &str) -> Value {
 /// A restart of this daemon at this second of its boot.
 fn restart((comm, at): (&str, u64)) -> Restart {
     let second = |n: u64| Timestamp(n * 1_000_000_000);
+    let (name, was) = (comm.to_owned(), comm.to_owned());
     Restart {
-        daemon: Daemon::Runtime,
-        comm: comm.to_owned(),
-        was: comm.to_owned(),
-        is: Some(comm.to_owned()),
-        ran_since: second(4),
-        noticed_at: second(at),
+        is: Some(was.clone()),
         ended: Some(DaemonEnd { at: second(at), end: End::default(), told: None }),
         started: Some(TimedSource::hooked(second(at + 1))),
-        process: None,
-        again: 0,
-        ended_again: None,
-        listens: Vec::new(),
         answers: Some(TimedSource::hooked(second(at + 2))),
-        first_pod: None,
-        held: Vec::new(),
-        held_left_out: 0,
-        calls: Calls::default(),
-        before: Vec::new(),
-        less_network: Vec::new(),
         close: Some(RestartClose::AsBefore),
+        ..Restart::begun(Daemon::Runtime, name, was, second(4), second(at))
     }
 }
 

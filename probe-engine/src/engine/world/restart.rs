@@ -90,28 +90,9 @@ impl World {
         let daemon = if is_kubelet(&row.comm) { Daemon::Kubelet } else { Daemon::Runtime };
         let mut before = self.running_pods(at).pods;
         before.retain(|pod| !pod.interfaces.is_empty());
-        let mut restart = Restart {
-            daemon,
-            comm: row.comm.clone(),
-            was: self.with_version(row),
-            is: None,
-            ran_since: Timestamp(row.key.start),
-            noticed_at: at,
-            ended,
-            started: None,
-            process: None,
-            again: 0,
-            ended_again: None,
-            listens: Vec::new(),
-            answers: None,
-            first_pod: None,
-            held: Vec::new(),
-            held_left_out: 0,
-            calls: Default::default(),
-            before,
-            less_network: Vec::new(),
-            close: None,
-        };
+        let (was, ran_since) = (self.with_version(row), Timestamp(row.key.start));
+        let mut restart =
+            Restart { ended, before, ..Restart::begun(daemon, row.comm.clone(), was, ran_since, at) };
         if daemon == Daemon::Runtime {
             let cut_off = self.calls.values().filter(|call| is_counted(call)).count();
             restart.calls.cut_off = u32::try_from(cut_off).unwrap_or(u32::MAX);

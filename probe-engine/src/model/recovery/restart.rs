@@ -159,6 +159,39 @@ pub struct Restarts {
 }
 
 impl Restart {
+    /// One of which only the beginning is known: a process that ran since then is noticed to be gone.
+    #[must_use]
+    pub fn begun(
+        daemon: Daemon,
+        comm: String,
+        was: String,
+        ran_since: Timestamp,
+        noticed_at: Timestamp,
+    ) -> Self {
+        Self {
+            daemon,
+            comm,
+            was,
+            is: None,
+            ran_since,
+            noticed_at,
+            ended: None,
+            started: None,
+            process: None,
+            again: 0,
+            ended_again: None,
+            listens: Vec::new(),
+            answers: None,
+            first_pod: None,
+            held: Vec::new(),
+            held_left_out: 0,
+            calls: Calls::default(),
+            before: Vec::new(),
+            less_network: Vec::new(),
+            close: None,
+        }
+    }
+
     /// From when on it counts: the end, or the start if the end was not seen.
     #[must_use]
     pub fn zero(&self) -> Timestamp {

@@ -99,27 +99,14 @@ mod tests {
 
     /// A runtime that ended at this time, started again so much later, and answered over CRI or to a hook.
     fn runtime(ms: u64, started: u64, ready: u64, source: Source) -> Restart {
+        let (comm, was) = ("containerd".to_owned(), "containerd 2.1.4".to_owned());
         Restart {
-            daemon: Daemon::Runtime,
-            comm: "containerd".to_owned(),
-            was: "containerd 2.1.4".to_owned(),
-            is: Some("containerd 2.1.4".to_owned()),
-            ran_since: at(4_000),
-            noticed_at: at(ms),
+            is: Some(was.clone()),
             ended: Some(ended(ms, 0)),
             started: Some(TimedSource::hooked(at(ms + started))),
-            process: None,
-            again: 0,
-            ended_again: None,
-            listens: Vec::new(),
             answers: Some(TimedSource { at: at(ms + ready), source }),
-            first_pod: None,
-            held: Vec::new(),
-            held_left_out: 0,
-            calls: Calls::default(),
-            before: Vec::new(),
-            less_network: Vec::new(),
             close: Some(RestartClose::AsBefore),
+            ..Restart::begun(Daemon::Runtime, comm, was, at(4_000), at(ms))
         }
     }
 

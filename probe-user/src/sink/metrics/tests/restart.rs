@@ -4,34 +4,17 @@ use std::collections::BTreeMap;
 
 use super::{AgentStats, End, Incidents, Metrics, S, Timestamp, Views, scrape};
 use crate::model::recovery::{
-    Calls, Daemon, DaemonEnd, HeldPod, Kind, Pod, Recovery, Restart, RestartClose, Restarts, TimedSource,
+    Daemon, DaemonEnd, HeldPod, Kind, Pod, Recovery, Restart, RestartClose, Restarts, TimedSource,
 };
 
 /// The runtime was stopped once and restarted, and the gauges have its last restart; the kubelet has not started again.
 #[test]
 fn restarts_of_daemons_are_counted_and_the_last_one_is_timed() {
     let ended = |at: u64| DaemonEnd { at: Timestamp(at * S), end: End::default(), told: None };
-    let restart = |comm: &str, at: u64| Restart {
-        daemon: Daemon::Runtime,
-        comm: comm.to_owned(),
-        was: comm.to_owned(),
-        is: None,
-        ran_since: Timestamp(S),
-        noticed_at: Timestamp(at * S),
-        ended: Some(ended(at)),
-        started: None,
-        process: None,
-        again: 0,
-        ended_again: None,
-        listens: Vec::new(),
-        answers: None,
-        first_pod: None,
-        held: Vec::new(),
-        held_left_out: 0,
-        calls: Calls::default(),
-        before: Vec::new(),
-        less_network: Vec::new(),
-        close: None,
+    let restart = |comm: &str, at: u64| {
+        let (comm, was) = (comm.to_owned(), comm.to_owned());
+        let begun = Restart::begun(Daemon::Runtime, comm, was, Timestamp(S), Timestamp(at * S));
+        Restart { ended: Some(ended(at)), ..begun }
     };
     let held = |replaced, until| HeldPod {
         pod: Pod {
