@@ -1,16 +1,20 @@
 //! The eBPF programs in the kernel.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io};
 
 use anyhow::Result;
-use aya::programs::{ProgramInfo, loaded_programs};
+use aya::programs::{ProgramError, loaded_programs};
 
 use crate::{clock, machine};
 
-/// The ids of all programs.
+/// The ids of all programs. One that is freed after the kernel gave its id is none of them.
 pub fn programs() -> Result<BTreeSet<u32>> {
-    let all: Result<Vec<_>, _> = loaded_programs().collect();
-    Ok(all?.iter().map(ProgramInfo::id).collect())
+    let is_gone = |found: &Result<_, ProgramError>| match found {
+        Err(ProgramError::SyscallError(error)) => error.io_error.kind() == io::ErrorKind::NotFound,
+        Ok(_) | Err(_) => false,
+    };
+    let all = loaded_programs().filter(|found| !is_gone(found));
+    Ok(all.map(|found| found.map(|program| program.id())).collect::<Result<_, _>>()?)
 }
 
 /// Waits until none of these programs is left. The kernel frees programs behind a grace period.

@@ -96,8 +96,9 @@ pub enum ChangeKind {
     SandboxCreated,
     #[strum(serialize = "sandbox.ready")]
     SandboxReady {
-        #[serde_as(as = "Nanoseconds")]
-        since_created: Duration,
+        /// None: its making was not seen.
+        #[serde_as(as = "Option<Nanoseconds>")]
+        since_created: Option<Duration>,
     },
     #[strum(serialize = "sandbox.stopped")]
     SandboxStopped { why: StopReason },

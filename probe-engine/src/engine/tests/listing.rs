@@ -5,8 +5,8 @@ use probe_common::event::class;
 use super::{
     containerd::{self, PATH, PAUSE, TOP},
     story::{
-        CONTAINERD, HOST, POD_NETNS, SHIM, Story, UID, Who, address, call, cgroup, id, leaf, ms, run::feed,
-        uid,
+        CONTAINERD, DAEMON, HOST, POD_NETNS, SHIM, Story, UID, Who, address, call, cgroup, id, leaf, ms,
+        run::feed, uid,
     },
 };
 use crate::{
@@ -33,16 +33,7 @@ fn node(story: &mut Story, complete: bool) {
         // The disk still has a container of a pod that is over.
         story.container('d', Role::Container, 'a', "old");
     });
-    story.list(List::CniCache, complete, |story| {
-        story.listed(Fact::CacheFound(CacheFound {
-            network: "net".to_owned(),
-            container: id('a'),
-            ifname: "eth0".to_owned(),
-            addresses: Vec::new(),
-            netns: Some(PATH.to_owned()),
-            args: vec![("K8S_POD_NAME".to_owned(), "web-0".to_owned())],
-        }));
-    });
+    story.list(List::CniCache, complete, cached);
     story.list(List::Cgroups, complete, |story| {
         for (number, path) in
             [(20, format!("/kubepods/besteffort/pod{UID}")), (21, leaf('a')), (22, leaf('c'))]
@@ -68,6 +59,17 @@ fn node(story: &mut Story, complete: bool) {
     story.list(List::Addresses, complete, |story| {
         story.listed(Fact::AddressFound(address(MAIN, POD_NETNS, "10.88.0.5/24", "eth0")));
     });
+}
+
+fn cached(story: &mut Story) {
+    story.listed(Fact::CacheFound(CacheFound {
+        network: "net".to_owned(),
+        container: id('a'),
+        ifname: "eth0".to_owned(),
+        addresses: Vec::new(),
+        netns: Some(PATH.to_owned()),
+        args: vec![("K8S_POD_NAME".to_owned(), "web-0".to_owned())],
+    }));
 }
 
 #[test]
@@ -130,6 +132,68 @@ fn records_that_a_listing_overtook_are_told() {
             110 sandbox.created [default/web-0 a] Listed
         ",
     );
+}
+
+/// A sandbox whose network is made and whose pause process has not begun.
+fn being_made(story: &mut Story) {
+    cached(story);
+    story.container('a', Role::Sandbox, 'a', "");
+    story.listed(Fact::CgroupFound { cgroup: cgroup(21, &leaf('a')), populated: false });
+}
+
+fn of_sandbox(story: &Story) -> Vec<String> {
+    story.run().into_iter().filter(|line| line.contains(" sandbox.")).collect()
+}
+
+/// The network was made before the agent started, and pause was not.
+#[test]
+fn a_sandbox_that_was_found_while_it_was_made_becomes_ready() {
+    let mut story = Story::new();
+    being_made(story.at(60));
+    story.at(70).exec(PAUSE, TOP | class::PAUSE, "/bin/pause");
+    containerd::run(&mut story);
+    let told = ["62 sandbox.created [unnamed a] Listed", "70 sandbox.ready [unnamed a]"];
+    assert_eq!(of_sandbox(&story), told);
+}
+
+/// The listing was read before records that are older than it.
+#[test]
+fn a_sandbox_whose_records_a_listing_overtook_becomes_ready() {
+    let mut story = Story::new();
+    story.lag(100).at(79).found(Who::new(1, 0, "systemd"), 1, "/init.scope", "/sbin/init");
+    being_made(&mut story);
+    story.found(PAUSE, 1, &leaf('a'), "/pause");
+    containerd::start(&mut story);
+    let told = ["82 sandbox.created [unnamed a] Listed", "83 sandbox.ready [unnamed a]"];
+    assert_eq!(of_sandbox(&story), told);
+}
+
+/// The pause process that a listing finds has perhaps run for long.
+#[test]
+fn a_sandbox_whose_making_was_not_seen_was_found_ready() {
+    let mut story = Story::new();
+    node(story.at(10), true);
+    let told = story.run();
+    assert!(told.iter().all(|line| !line.contains("sandbox.ready")), "{told:#?}");
+}
+
+/// No hook tells of addresses here, and the namespace was watched only when it had one already.
+#[test]
+fn an_address_that_is_found_in_a_namespace_that_was_seen_made_was_added() {
+    let added = |is_made: bool| {
+        let mut story = Story::new();
+        if is_made {
+            story.at(10).netns(DAEMON, POD_NETNS, 7);
+        }
+        story.at(30);
+        for _ in 0..2 {
+            story.listed(Fact::AddressFound(address(MAIN, POD_NETNS, "10.88.0.5/24", "eth0")));
+        }
+        let told = story.run();
+        told.into_iter().filter(|line| line.contains("address.added")).collect::<Vec<_>>()
+    };
+    assert_eq!(added(true), ["30 address.added 10.88.0.5/24 eth0 4026532177 Listed"]);
+    assert_eq!(added(false), [""; 0]);
 }
 
 /// Missing calls prove nothing: they were before the agent started.

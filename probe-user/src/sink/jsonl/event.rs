@@ -204,7 +204,7 @@ impl<'a> Event<'a> {
                 self.address = Some(Address::of(*address, ifname));
             }
             ChangeKind::SandboxReady { since_created } => {
-                self.sandbox.get_or_insert_default().ready_after_ns = Some(nanos(*since_created));
+                self.sandbox.get_or_insert_default().ready_after_ns = since_created.map(nanos);
             }
             ChangeKind::SandboxStopped { why } => {
                 self.sandbox.get_or_insert_default().reason = Some(*why);

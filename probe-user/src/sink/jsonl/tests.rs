@@ -199,7 +199,7 @@ pub(super) fn all() -> Vec<ChangeKind> {
         ChangeKind::AddressAdded { address, ifname: ifname() },
         ChangeKind::AddressRemoved { address, ifname: ifname() },
         ChangeKind::SandboxCreated,
-        ChangeKind::SandboxReady { since_created: Duration::from_millis(812) },
+        ChangeKind::SandboxReady { since_created: Some(Duration::from_millis(812)) },
         ChangeKind::SandboxStopped { why: StopReason::PauseExited },
         ChangeKind::ContainerStarted { process: process(8) },
         ChangeKind::ContainerListening {

@@ -151,7 +151,9 @@ impl Counters {
 
     fn count(&mut self, change: &Change) {
         match &change.what {
-            ChangeKind::SandboxReady { since_created } if change.origin != Origin::Listed => {
+            ChangeKind::SandboxReady { since_created: Some(since_created) }
+                if change.origin != Origin::Listed =>
+            {
                 let pod = self.pod(change);
                 self.pods.sandbox_ready.observe(&[], &pod, since_created.as_secs_f64());
             }

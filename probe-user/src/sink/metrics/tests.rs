@@ -202,10 +202,10 @@ fn each_change_is_counted_where_it_belongs() {
         of(None, S, exited(end(137, Some(9), false))),
         of(None, S, exited(end(137, Some(9), true))),
         of(None, S, ChangeKind::SandboxStopped { why: StopReason::Emptied }),
-        of(None, S, ChangeKind::SandboxReady { since_created: Duration::from_millis(20) }),
+        of(None, S, ChangeKind::SandboxReady { since_created: Some(Duration::from_millis(20)) }),
         Change {
             origin: Origin::Listed,
-            ..of(None, S, ChangeKind::SandboxReady { since_created: Duration::ZERO })
+            ..of(None, S, ChangeKind::SandboxReady { since_created: Some(Duration::ZERO) })
         },
         of(None, S, start(false, false)),
         of(None, S, start(true, false)),
@@ -510,7 +510,7 @@ fn what() -> impl Strategy<Value = ChangeKind> {
         any::<u16>().prop_map(|name| ChangeKind::FindingConfirmed(leak(&format!("pod-{name}-x7kzp")))),
         Just(ChangeKind::PodFirstSeen),
         Just(ChangeKind::PodGone { lived: Duration::ZERO }),
-        Just(ChangeKind::SandboxReady { since_created: Duration::from_secs(1) }),
+        Just(ChangeKind::SandboxReady { since_created: Some(Duration::from_secs(1)) }),
         Just(ChangeKind::SandboxStopped { why: StopReason::PauseExited }),
     ]
 }

@@ -56,7 +56,8 @@ fn said(what: &ChangeKind, context: &Context) -> String {
         }
         ChangeKind::SandboxCreated => sandbox(context),
         ChangeKind::SandboxReady { since_created } => {
-            format!("{} after {}", sandbox(context), span(*since_created))
+            let after = since_created.map(|since| format!(" after {}", span(since))).unwrap_or_default();
+            format!("{}{after}", sandbox(context))
         }
         ChangeKind::SandboxStopped { why } => {
             format!("{} {}", sandbox(context), why.into_str().replace('_', " "))

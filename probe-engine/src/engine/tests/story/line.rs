@@ -59,7 +59,9 @@ fn line_of(change: &Change) -> String {
             format!("{address} {ifname} {netns}")
         }
         ChangeKind::SandboxCreated | ChangeKind::PodFirstSeen => String::new(),
-        ChangeKind::SandboxReady { since_created } => format!("{} ms", since_created.as_millis()),
+        ChangeKind::SandboxReady { since_created } => {
+            since_created.map(|span| format!("{} ms", span.as_millis())).unwrap_or_default()
+        }
         ChangeKind::SandboxStopped { why } => format!("{why:?}"),
         ChangeKind::ContainerStarted { process } => process.comm.clone(),
         ChangeKind::ContainerListening { process, socket, since_started } => {

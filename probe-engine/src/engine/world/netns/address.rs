@@ -18,24 +18,27 @@ impl World {
         let Some(life) = self.netns_seen(ctx, it.netns) else { return };
         self.lease_by_kernel(ctx, life, &it);
         if self.keep_address(life, &it) {
-            let mut subject = self.netns_subject(life);
-            if subject.sandbox.is_none() {
-                subject.container = subject.container.or_else(|| self.subject_of(&it.by).container);
-            }
-            let wait = self.wait_of(&subject);
-            self.tell(
-                ctx,
-                subject,
-                wait,
-                ChangeKind::AddressAdded { address: it.address, ifname: it.ifname },
-            );
+            self.tell_added(ctx, life, &it);
         }
     }
 
+    fn tell_added(&mut self, ctx: EventContext, life: u64, it: &fact::Address) {
+        let mut subject = self.netns_subject(life);
+        if subject.sandbox.is_none() {
+            subject.container = subject.container.or_else(|| self.subject_of(&it.by).container);
+        }
+        let wait = self.wait_of(&subject);
+        let what = ChangeKind::AddressAdded { address: it.address, ifname: it.ifname.clone() };
+        self.tell(ctx, subject, wait, what);
+    }
+
+    /// A listing found an address. If hooks saw the making of the namespace, it was added since then.
     pub(in crate::engine::world) fn address_found(&mut self, ctx: EventContext, it: fact::Address) {
-        if let Some(life) = self.netns_seen(ctx, it.netns) {
-            self.lease_by_kernel(ctx, life, &it);
-            self.keep_address(life, &it);
+        let Some(life) = self.netns_seen(ctx, it.netns) else { return };
+        self.lease_by_kernel(ctx, life, &it);
+        let is_new = self.keep_address(life, &it);
+        if is_new && self.netns.get(life).is_some_and(|row| row.created_at.is_some()) {
+            self.tell_added(ctx, life, &it);
         }
     }
 

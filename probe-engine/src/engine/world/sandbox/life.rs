@@ -175,12 +175,13 @@ impl World {
             return;
         }
         let at = if is_through { up.max(connected) } else { ctx.at };
+        let was_found_ready = row.origin == Origin::Listed && !self.was_seen_made(id);
         let Some(row) = self.sandboxes.get_mut(id) else { return };
         let Some(ready) = row.state.step(Step::Ready, at) else { return };
         row.state = ready;
-        let since_created = at.since(row.first_at);
+        let since_created = (row.origin != Origin::Listed).then(|| at.since(row.first_at));
         // If the sandbox was found ready, the time at which it became ready is not known.
-        if row.origin != Origin::Listed {
+        if !was_found_ready {
             self.tell(
                 ctx.back_at(at),
                 self.sandbox_subject(id),
@@ -188,6 +189,13 @@ impl World {
                 ChangeKind::SandboxReady { since_created },
             );
         }
+    }
+
+    /// Whether hooks saw how the sandbox's network was made, or how its pause process began. Runtimes note a sandbox before
+    /// they make it, so a listing can find one that is not ready.
+    fn was_seen_made(&self, id: &ContainerId) -> bool {
+        let began = self.containers.get(id).and_then(|row| row.run.began);
+        began.is_some_and(|began| !began.listed) || self.attachments_of(id).any(Attachment::was_seen)
     }
 
     /// Stops the sandbox. It stops only once, so the first sign of its end gives the reason.
