@@ -9,7 +9,7 @@ use crate::package::{self, Need};
 use crate::setup::{self, Level};
 use crate::workspace;
 use anyhow::{Context as _, Result, bail, ensure};
-use progress::Progress;
+use progress::{Outcome, Progress};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -42,14 +42,16 @@ pub(crate) fn run(Args { target, minutes }: &Args) -> Result<()> {
     if let (Some(target), []) = (target, &chosen[..]) {
         bail!("there is no fuzzer {target}: there are {}", all.lines().collect::<Vec<_>>().join(", "));
     }
-    let mut failed = Vec::new();
+    let (mut failed, mut broken) = (Vec::new(), Vec::new());
     let mut table = vec![Progress::heading()];
     for name in chosen {
         println!("fuzz: {name}, for {minutes} min");
-        let (progress, passed) = fuzz(name, minutes * 60)?;
-        table.push(progress.row(name, passed));
-        if !passed {
-            failed.push(name);
+        let (progress, outcome) = fuzz(name, minutes * 60)?;
+        table.push(progress.row(name, outcome));
+        match outcome {
+            Outcome::Passed => {}
+            Outcome::InputFailed => failed.push(name),
+            Outcome::Broken => broken.push(name),
         }
     }
     println!("{}", table.join("\n"));
@@ -59,11 +61,12 @@ pub(crate) fn run(Args { target, minutes }: &Args) -> Result<()> {
         failed.join(", "),
         workspace::target_dir().join("fuzz/artifacts").display()
     );
+    ensure!(broken.is_empty(), "{} did not run to the end; see above what ended it", broken.join(", "));
     Ok(())
 }
 
-/// How far it came, and whether no input failed.
-fn fuzz(name: &str, seconds: u64) -> Result<(Progress, bool)> {
+/// How far it came, and how it ended.
+fn fuzz(name: &str, seconds: u64) -> Result<(Progress, Outcome)> {
     let folder = |kind: &str| {
         let path = workspace::target_dir().join("fuzz").join(kind).join(name);
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -87,7 +90,8 @@ fn fuzz(name: &str, seconds: u64) -> Result<(Progress, bool)> {
         eprintln!("{line}");
     }
     let status = running.wait().context("cannot wait for cargo fuzz")?;
-    Ok((progress, status.success()))
+    let outcome = progress.outcome(status.success());
+    Ok((progress, outcome))
 }
 
 /// The pinned toolchain is a stable one, and instrumenting takes unstable flags.

@@ -9,12 +9,42 @@ pub(super) struct Progress {
     pub(super) edges: u64,
     /// Inputs that are kept, since each reached something more.
     pub(super) kept: u64,
+    /// An input was kept because it failed.
+    pub(super) has_failed: bool,
+}
+
+/// How a fuzzer's run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Passed,
+    InputFailed,
+    /// It did not run to its end, and no input is to blame: it was not built, or somebody ended it.
+    Broken,
+}
+
+impl Outcome {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Passed => "nothing failed",
+            Self::InputFailed => "an input failed",
+            Self::Broken => "did not run to its end",
+        }
+    }
 }
 
 impl Progress {
     pub(super) fn see(&mut self, line: &str) {
+        self.has_failed |= line.contains("Test unit written to ");
         if let Some(seen) = Self::of(line) {
-            *self = seen;
+            *self = Self { has_failed: self.has_failed, ..seen };
+        }
+    }
+
+    pub(super) fn outcome(&self, passed: bool) -> Outcome {
+        match (passed, self.has_failed) {
+            (true, _) => Outcome::Passed,
+            (false, true) => Outcome::InputFailed,
+            (false, false) => Outcome::Broken,
         }
     }
 
@@ -24,23 +54,23 @@ impl Progress {
         let edges = words.by_ref().skip_while(|word| *word != "cov:").nth(1)?;
         let corpus = words.skip_while(|word| *word != "corp:").nth(1)?;
         let (kept, _bytes) = corpus.split_once('/')?;
-        Some(Self { runs: runs.parse().ok()?, edges: edges.parse().ok()?, kept: kept.parse().ok()? })
+        let (runs, edges, kept) = (runs.parse().ok()?, edges.parse().ok()?, kept.parse().ok()?);
+        Some(Self { runs, edges, kept, has_failed: false })
     }
 
     pub(super) fn heading() -> String {
         format!("{:<12} {:>12} {:>8} {:>8}  result", "fuzzer", "runs", "edges", "corpus")
     }
 
-    pub(super) fn row(&self, name: &str, passed: bool) -> String {
-        let Self { runs, edges, kept } = self;
-        let result = if passed { "nothing failed" } else { "an input failed" };
-        format!("{name:<12} {runs:>12} {edges:>8} {kept:>8}  {result}")
+    pub(super) fn row(&self, name: &str, outcome: Outcome) -> String {
+        let Self { runs, edges, kept, .. } = self;
+        format!("{name:<12} {runs:>12} {edges:>8} {kept:>8}  {}", outcome.words())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Progress;
+    use super::{Outcome, Progress};
 
     #[test]
     fn the_last_line_with_figures_counts() {
@@ -54,8 +84,19 @@ mod tests {
         ] {
             seen.see(line);
         }
-        assert_eq!(seen, Progress { runs: 4_194_304, edges: 5342, kept: 320 });
-        assert_eq!(seen.row("wire", true), "wire              4194304     5342      320  nothing failed");
-        assert_eq!(Progress::heading().find("  result"), seen.row("wire", false).find("  an input failed"));
+        assert_eq!(seen, Progress { runs: 4_194_304, edges: 5342, kept: 320, has_failed: false });
+        let row = seen.row("wire", Outcome::Passed);
+        assert_eq!(row, "wire              4194304     5342      320  nothing failed");
+        assert_eq!(Progress::heading().find("  result"), row.find("  nothing"));
+    }
+
+    #[test]
+    fn only_a_run_that_kept_an_input_blames_it() {
+        let mut seen = Progress::default();
+        assert_eq!(seen.outcome(false), Outcome::Broken);
+        seen.see("artifact_prefix='/a/'; Test unit written to /a/crash-da39a3ee");
+        seen.see("#4\tDONE cov: 11 ft: 12 corp: 1/1b");
+        assert_eq!(seen.outcome(false), Outcome::InputFailed);
+        assert_eq!(seen.outcome(true), Outcome::Passed);
     }
 }
