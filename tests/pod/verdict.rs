@@ -29,6 +29,8 @@ use tests::{
     stream::{Received, Stream},
 };
 
+use self::rarer::Kubelet;
+
 /// How long an address may stay allocated after its sandbox: long enough for a slow machine's runtime to finish.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -191,6 +193,8 @@ const PORTION: usize = 60;
 #[expect(clippy::print_stderr, reason = "figures for whoever looks")]
 fn healthy_pods_make_no_finding() -> Result<()> {
     let (count, concurrency, time) = churn();
+    // Pods without a kubelet are a blind spot after ten minutes.
+    let _kubelet = Kubelet::start()?;
     let mut node = Node::start_keyed(Faults::default())?;
     let mut stream = watch(&node)?;
     let mut stage = Stage::new(&mut node)?;
