@@ -1,10 +1,11 @@
-//! An agent as it runs on a node: events as JSON to a file or a pipe, findings in a state directory, the API on a socket.
+//! An agent as it runs on a node: pinned hooks, events as JSON to a file or a pipe, findings in a state directory, the API on
+//! a socket.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -15,7 +16,7 @@ use nix::{
     unistd::Pid,
 };
 use tempfile::TempDir;
-use tests::{clock, http, machine, program};
+use tests::{clock, http, machine, succession::Place};
 
 /// `run` prints this line once all hooks are attached and tested.
 const ATTACHED: &str = "confined:";
@@ -29,23 +30,26 @@ pub(crate) struct Agent {
     /// The time from its start until `/readyz` was 200.
     pub(crate) ready: Duration,
     socket: PathBuf,
-    _place: TempDir,
+    _folder: TempDir,
+    /// Its pins and its state.
+    _place: Place,
 }
 
 impl Agent {
     /// Starts the agent and waits until it is ready. `output` gets the path of the agent's own folder and returns the
     /// agent's standard output.
     pub(crate) fn start(output: impl FnOnce(&Path) -> Result<Stdio>) -> Result<Self> {
-        let place = tempfile::tempdir()?;
-        let socket = place.path().join("agent.sock");
+        let (folder, place) = (tempfile::tempdir()?, Place::new()?);
+        let socket = folder.path().join("agent.sock");
         let begun = Instant::now();
-        let mut child = Command::new(program::path("sandprobe")?)
-            .args(["run", "--no-pin", "--output", "json", "--listen", "none", "--state-dir"])
-            .arg(place.path().join("state"))
+        let mut child = place
+            .command("run")?
+            .args(["--output", "json", "--listen", "none", "--state-dir"])
+            .arg(place.state())
             .arg("--socket")
             .arg(&socket)
             .stdin(Stdio::null())
-            .stdout(output(place.path())?)
+            .stdout(output(folder.path())?)
             .stderr(Stdio::piped())
             .spawn()
             .context("start the agent")?;
@@ -56,6 +60,7 @@ impl Agent {
             attached: Duration::ZERO,
             ready: Duration::ZERO,
             socket,
+            _folder: folder,
             _place: place,
         };
         let mut stderr = BufReader::new(stderr);
