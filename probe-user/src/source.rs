@@ -27,5 +27,6 @@ pub(crate) mod netns_limit;
 pub(crate) mod plugin_log;
 pub(crate) mod pressure;
 pub(crate) mod ready;
+pub(crate) mod records_first;
 pub(crate) mod release;
 pub(crate) mod usage;

@@ -25,6 +25,7 @@ use super::{
     channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
     cri::follow::Finder,
     host::HostRoot,
+    records_first::RecordsFirst,
 };
 
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(crate) struct Files {
     pub(crate) unreadable: Arc<AtomicU64>,
     /// Gets the progress of reading.
     pub(crate) reading: Arc<ReadProgress>,
+    /// By which a list of what exists comes after the records of before.
+    pub(crate) records_first: RecordsFirst,
     /// Gets the sockets at which runtimes answer, where they are followed.
     pub(crate) runtimes: Option<Finder>,
 }
@@ -55,8 +58,9 @@ impl Files {
         // This runtime only waits; it reads no file.
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
         let (unreadable, reading) = (Arc::clone(&self.unreadable), Arc::clone(&self.reading));
+        let records_first = self.records_first.clone();
         thread::Builder::new().name("files".to_owned()).spawn(move || {
-            let supervisor = Supervisor::new(self, Limits::default(), &unreadable, reading);
+            let supervisor = Supervisor::new(self, Limits::default(), records_first, &unreadable, reading);
             // After a stop, or if the engine is gone, nothing is left to do.
             let _ended: Result<(), Closed> = runtime.block_on(supervisor.run(&feed, questions, stop));
         })
@@ -78,6 +82,7 @@ mod tests {
             cgroup::{Hierarchy, Layout},
             channel, clock,
             host::HostRoot,
+            records_first::records_first,
         },
     };
 
@@ -94,8 +99,17 @@ mod tests {
         let (asker, questions) = channel::questions();
         let (stopper, stop) = channel::stop();
         let (layout, stores, unreadable) = (Layout::default(), Vec::new(), Arc::default());
-        let files =
-            Files { root, hierarchy, layout, stores, unreadable, reading: Arc::default(), runtimes: None };
+        let (_teller, records_first) = records_first(Duration::ZERO);
+        let files = Files {
+            root,
+            hierarchy,
+            layout,
+            stores,
+            unreadable,
+            reading: Arc::default(),
+            records_first,
+            runtimes: None,
+        };
         let files = files.start(feed, questions, stop).expect("a thread");
 
         let mut next =

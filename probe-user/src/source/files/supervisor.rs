@@ -34,6 +34,7 @@ use crate::{
         channel::{Batch, BatchSender, CancellationToken, Closed, QuestionReceiver},
         clock,
         host::{skipped::Skipped, watch::Avoided},
+        records_first::RecordsFirst,
     },
 };
 
@@ -107,6 +108,7 @@ struct Left {
 pub(super) struct Supervisor<R> {
     read: Arc<R>,
     limits: Limits,
+    records_first: RecordsFirst,
     avoided: Arc<Avoided>,
     worker: Option<Worker>,
     /// The current job, and since when it has waited.
@@ -129,6 +131,7 @@ impl<R: Read> Supervisor<R> {
     pub(super) fn new(
         read: R,
         limits: Limits,
+        records_first: RecordsFirst,
         unreadable: &Arc<AtomicU64>,
         shown: Arc<ReadProgress>,
     ) -> Self {
@@ -138,6 +141,7 @@ impl<R: Read> Supervisor<R> {
         Self {
             read: Arc::new(read),
             limits,
+            records_first,
             avoided: Arc::default(),
             worker: None,
             job: None,
@@ -276,6 +280,12 @@ impl<R: Read> Supervisor<R> {
     }
 
     async fn hear(&mut self, said: Option<Report>, feed: &BatchSender) -> Result<(), Closed> {
+        if let (Some(Report::Facts(facts) | Report::Done { facts, .. }), Some((Job::Present, _))) =
+            (&said, &self.job)
+            && let Some(at) = facts.iter().map(|fact| fact.at).max()
+        {
+            self.records_first.wait(at).await;
+        }
         match said {
             Some(Report::Facts(facts)) => feed.send(facts).await,
             Some(Report::Done { facts, skipped, early }) => {

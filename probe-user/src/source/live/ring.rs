@@ -43,6 +43,7 @@ use crate::{
         channel::{Batch, BatchSender, CancellationToken, Closed},
         clock,
         ready::Ready,
+        records_first::{RecordsFirst, Teller, records_first},
     },
 };
 
@@ -87,6 +88,9 @@ pub struct RingReader {
     held: Option<HeldRings>,
     /// Room was given back, so there may be records for which the kernel woke nobody.
     given_back: Arc<Notify>,
+    /// Sources that list what exists wait for the records of before.
+    teller: Teller,
+    listings: RecordsFirst,
     /// How far the rings were read before this reader.
     begins: RingsRead,
     /// When to tell the hooks again that they are read.
@@ -181,6 +185,7 @@ impl RingReader {
         let given_back = Arc::default();
         // The next agent reads what this one did not keep.
         let is_pinned = matches!(probe.pinning(), Pinning::Pinned { .. });
+        let (teller, listings) = records_first(slack);
         let held = is_pinned.then(|| HeldRings {
             lifecycle: lifecycle.ring.hold(),
             bulk: bulk.ring.hold(),
@@ -198,6 +203,8 @@ impl RingReader {
             told: held.is_some().then(RingsRead::default),
             held,
             given_back,
+            teller,
+            listings,
             begins,
             read_due: Instant::now() + READ_PERIOD,
             silent: Timestamp::ZERO,
@@ -219,6 +226,12 @@ impl RingReader {
     #[must_use]
     pub fn totals(&self) -> watch::Receiver<Totals> {
         self.totals.subscribe()
+    }
+
+    /// By which a source waits for the records of before.
+    #[must_use]
+    pub(crate) fn listings(&self) -> RecordsFirst {
+        self.listings.clone()
     }
 
     /// What the agent shares with the hooks.
@@ -393,23 +406,25 @@ impl RingReader {
             woken = self.lifecycle.wait() => woken,
             woken = self.bulk.wait() => woken,
             () = self.given_back.notified() => Ok(()),
+            () = self.teller.wanted() => Ok(()),
             () = sleep_until(due) => Ok(()),
         }
     }
 
     async fn catch_up(&mut self, feed: &BatchSender) -> Result<(), Closed> {
         loop {
-            let (batch, empty) = self.poll_once();
+            let before = clock::now();
+            let (batch, empty) = self.poll_once(before);
             feed.send(batch).await?;
             if empty {
+                self.teller.told(before);
                 return Ok(());
             }
         }
     }
 
-    /// Polls the rings once. The flag is true if both were empty; then the batch may end with a watermark.
-    fn poll_once(&mut self) -> (Batch, bool) {
-        let before = clock::now();
+    /// Polls the rings once, at the time `before`. The flag is true if both were empty; then the batch may end with a watermark.
+    fn poll_once(&mut self, before: Timestamp) -> (Batch, bool) {
         let empty =
             poll_batch(&mut self.lifecycle.ring, &mut self.bulk.ring, &mut self.buffer, &mut self.records);
         if self.read_due <= Instant::now() {

@@ -207,7 +207,9 @@ impl<'a> Assembly<'a> {
         let followed = opened.follows_runtimes.then(|| finder(known));
         let runtimes = followed.as_ref().map(|(finder, _)| finder.clone());
         let followed = followed.zip(root.again().ok());
-        let files = Files { root, hierarchy, layout, stores: opened.stores, unreadable, reading, runtimes };
+        let records_first = drain.listings();
+        let stores = opened.stores;
+        let files = Files { root, hierarchy, layout, stores, unreadable, reading, records_first, runtimes };
         let routes = sources.routes(netlink, files, followed)?;
         if let Some(logger) = logger {
             tokio::spawn(diagnostics(logger, stop.clone()));

@@ -22,6 +22,7 @@ use crate::{
         channel::{self, Batch, CancellationSource, QuestionSender},
         files::queue::MOST,
         host::{skipped::Skipped, watch::Reader},
+        records_first::{Teller, records_first},
     },
 };
 
@@ -114,13 +115,18 @@ struct Work {
 
 impl Work {
     fn start(node: Node) -> Self {
+        Self::beside_records(node).0
+    }
+
+    fn beside_records(node: Node) -> (Self, Teller) {
         let (feed, batches) = channel::feed();
         let (asker, questions) = channel::questions();
         let (stopper, stop) = channel::stop();
         let shown = Arc::new(ReadProgress::default());
-        let supervisor = Supervisor::new(node, LIMITS, &Arc::default(), Arc::clone(&shown));
+        let (teller, records) = records_first(Duration::ZERO);
+        let supervisor = Supervisor::new(node, LIMITS, records, &Arc::default(), Arc::clone(&shown));
         tokio::spawn(async move { supervisor.run(&feed, questions, stop).await });
-        Self { batches, facts: Vec::new(), asker, stopper, shown }
+        (Self { batches, facts: Vec::new(), asker, stopper, shown }, teller)
     }
 
     /// Waits for a fact for which `is_one` is true.
@@ -165,6 +171,21 @@ fn hangs(path: &str, is: bool) -> impl Fn(&Fact) -> bool {
 
 fn ended(wanted: List, is: bool) -> impl Fn(&Fact) -> bool {
     move |fact| matches!(fact, Fact::ListEnded { list, complete } if *list == wanted && *complete == is)
+}
+
+/// The reader of the records is behind. Other answers do not wait for it.
+#[test]
+fn a_list_of_what_exists_comes_after_the_records_of_before() {
+    block_on(async {
+        let (mut work, teller) =
+            Work::beside_records(Node { all: vec!["/proc/6/cmdline"], hanging: Paths::default() });
+        timeout(PATIENCE, teller.wanted()).await.expect("the list waits");
+        assert!(work.batches.try_recv().is_err(), "and is not told before");
+        teller.told(clock::now());
+        work.until(ended(List::Processes, true)).await;
+        work.until(ended(List::Runtimes, true)).await;
+        work.answered("c1").await;
+    });
 }
 
 #[test]
