@@ -2,9 +2,10 @@
 //! is read after the first; so records wait until the watermark says that nothing earlier can come.
 //!
 //! Netlink's notifications are put among them by their time, though no watermark tells of them: they hold nothing
-//! back, and wait for the watermark a moment at most.
+//! back, and wait for the watermark a moment at most. So are addresses that a listing found: the watch of a new namespace
+//! begins with one, while the records of the call that added the address are on their way.
 //!
-//! **Invariant:** a listing is never held: what it says was so when it was read.
+//! **Invariant:** no other listing is held: what it says was so when it was read.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -221,13 +222,14 @@ impl Timeline {
 enum Source {
     /// A ring, of which the watermark tells.
     Ring,
-    /// Netlink: it happened shortly before.
+    /// Netlink: it happened shortly before, or was found to have happened.
     Notification,
     Listing,
 }
 
 fn source(seen: &Observation) -> Source {
     let source = match seen.origin {
+        Origin::Listed if matches!(seen.fact, Fact::AddressFound(_)) => return Source::Notification,
         Origin::Kernel | Origin::Delegated => Source::Ring,
         Origin::Netlink => Source::Notification,
         Origin::Listed | Origin::Cri | Origin::Agent => Source::Listing,

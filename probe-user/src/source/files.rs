@@ -69,7 +69,7 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, sync::Arc};
+    use std::{fs, sync::Arc, time::Duration};
 
     use super::Files;
     use crate::{

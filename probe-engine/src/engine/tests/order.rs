@@ -5,11 +5,14 @@ use probe_common::event::class;
 use super::{
     containerd::PATH,
     story::{
-        CONTAINERD, Story, Who, ms,
-        run::{feed, pass, take},
+        CONTAINERD, DAEMON, POD_NETNS, Story, Who, address, ms,
+        run::{feed, pass, settle, take},
     },
 };
-use crate::engine::{Engine, Settings};
+use crate::{
+    engine::{Engine, Settings},
+    model::fact::Fact,
+};
 
 const BRIDGE: &str = "/usr/lib/cni/bridge";
 
@@ -69,4 +72,27 @@ fn a_verdict_has_its_place_among_records_that_come_together() {
     pass(&mut engine, ms(13_000));
     let told = names(&take(&mut engine));
     assert_eq!(told, ["10010 finding.opened", "10010 finding.confirmed", "12000 cni.finished"]);
+}
+
+/// The watch of a namespace began when it had its address already, and the record of the call is on its way.
+#[test]
+fn an_address_that_is_found_has_its_place_among_records() {
+    let mut story = Story::new();
+    story.at(10).netns(DAEMON, POD_NETNS, 7);
+    story.at(30).listed(Fact::AddressFound(address(DAEMON, POD_NETNS, "10.88.0.5/24", "eth0")));
+    story.at(25).cni(100, CONTAINERD, BRIDGE, "ADD", PATH);
+    let mut engine = Engine::new(Settings::default());
+    story.facts.iter().for_each(|seen| engine.observe(seen.clone()));
+    let told = settle(&mut engine, ms(40));
+    let told: Vec<_> = told.iter().filter(|line| !line.starts_with('?')).collect();
+    assert_eq!(
+        told,
+        [
+            "10 netns.created 4026532177 [default/web-0 a]",
+            "25 pod.first_seen [default/web-0]",
+            "25 sandbox.created [default/web-0 a]",
+            "25 cni.started ADD bridge [default/web-0 a]",
+            "30 address.added 10.88.0.5/24 eth0 4026532177 [default/web-0 a] Listed",
+        ]
+    );
 }
