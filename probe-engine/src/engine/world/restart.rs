@@ -261,7 +261,7 @@ impl World {
             return;
         }
         let mut restart = self.boot.recovery.restarts.open.remove(place);
-        restart.close = Some(close);
+        (restart.close, restart.closed_at) = (Some(close), Some(now));
         let is_its = |call: &Call| is_its_call(self.runtime_of(call.call.process.parent), &restart);
         let hung = |call: &&Call| is_counted(call) && now.since(call.at) >= HUNG && is_its(call);
         let hung = self.calls.values().filter(hung).count();
