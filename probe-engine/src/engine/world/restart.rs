@@ -212,7 +212,7 @@ impl World {
 
     /// A plugin has ended that the runtime called.
     pub(super) fn restart_called(&mut self, at: Timestamp, call: &Call, end: Option<&End>) {
-        if !is_counted(call) {
+        if !self.is_restarting() || !is_counted(call) {
             return;
         }
         let (signal, code) = end.map_or((None, 0), |end| (end.signal, end.code));
