@@ -193,3 +193,39 @@ fn the_history_gives_the_same_rows_whatever_a_power_cut_left_of_it() {
         text(&output.stderr)
     );
 }
+
+/// No file of a node tells of a restart of a daemon: where no agent has kept any, that is not "no restart".
+#[test]
+fn the_restarts_are_those_that_agents_have_kept() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let state = format!("--state-dir={}", dir.path().display());
+    let ask = |more: &[&str]| run(&[&["boot", "--restarts", &state][..], more].concat());
+    let output = ask(&[]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
+    let told = text(&output.stderr);
+    assert!(told.starts_with("sandprobe: no history of boots (") && told.lines().count() == 1, "{told}");
+    let [(_, earlier), _] = boots();
+    let mut lines = history::line(&earlier).expect("JSON");
+    write(&dir.path().join("boots.jsonl"), &lines);
+    let output = ask(&[]);
+    let none = "no restart of a runtime or of the kubelet alone was seen\n";
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), none));
+    let told = text(&output.stderr);
+    assert!(!told.contains("/proc"), "{told}");
+    lines.extend(b"{\"sum\":\"0123");
+    write(&dir.path().join("boots.jsonl"), &lines);
+    let output = ask(&["-o", "json"]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
+    // What has no meaning for restarts is refused, not left out.
+    for flags in [&["--html", "-"][..], &["--perfetto", "-"], &["--target", "1s"], &["--group-by", "kernel"]]
+    {
+        let output = ask(flags);
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains("cannot be used with"), "{flags:?}: {told}");
+    }
+    let recorded =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/boots/runtime-restart.jsonl");
+    let output = run(&["boot", "--restarts", "--replay", recorded.to_str().expect("a name")]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    assert!(text(&output.stdout).contains("told to by restart.sh["), "{}", text(&output.stdout));
+}

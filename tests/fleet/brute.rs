@@ -1,5 +1,6 @@
 //! The answers by brute force: what the questions ask, counted from the lines themselves and not from the tables.
 
+mod restart;
 mod start;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use restart::Restarts;
 use start::Start;
 
 /// A node and its boot.
@@ -17,6 +19,7 @@ type Rows = Vec<Vec<Value>>;
 #[derive(Default)]
 pub(crate) struct Brute {
     boots: BTreeMap<Boot, Value>,
+    restarts: Restarts,
     starts: Vec<Start>,
     findings: BTreeMap<(Boot, String), Value>,
     /// By boot, sandbox and address.
@@ -46,6 +49,9 @@ impl Brute {
         if let Some(boot) = line.get("boot") {
             self.boots.insert((text(&boot["node"]), text(&boot["boot_id"])), boot.clone());
             return;
+        }
+        if let Some(restart) = line.get("restart") {
+            return self.restarts.read((text(&restart["node"]), text(&restart["boot_id"])), restart);
         }
         let boot = (text(&line["node"]), text(&line["boot_id"]));
         let at = time(&line["at"]);
@@ -95,6 +101,7 @@ impl Brute {
             ("08-lost-records", self.lost()),
             ("09-pause-killers", self.killers()),
             ("10-image-queue", self.queue()),
+            ("11-runtime-recovery", self.restarts.recovery()),
         ])
     }
 

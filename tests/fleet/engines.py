@@ -49,7 +49,7 @@ def clickhouse_engine(folder, questions, requests):
     else:
         for statement in statements((questions / "tables.sql").read_text()):
             engine.query(statement)
-        for table in ["events", "starts", "findings", "boots"]:
+        for table in sorted(path.name for path in folder.iterdir() if any(path.glob("date=*"))):
             files = f"file('{folder}/{table}/*/*.parquet', Parquet)"
             engine.query(f"INSERT INTO {table} SELECT * FROM {files} SETTINGS use_hive_partitioning = 0")
 

@@ -4,6 +4,7 @@
 mod brute;
 mod nodes;
 mod planted;
+mod restarts;
 mod server;
 mod sources;
 mod template;
@@ -83,7 +84,12 @@ struct Made {
 
 fn make(size: Size, place: &Path) -> Made {
     let (events, boot) = recorded();
-    let fleet = Fleet::new(size, &events, &boot);
+    let restart = said(
+        sandprobe()
+            .args(["boot", "--restarts", "-o", "json", "--replay"])
+            .arg(recording("boots/runtime-restart.jsonl")),
+    );
+    let fleet = Fleet::new(size, &events, &boot, restart.lines().next().expect("a restart"));
     let (mut brute, mut files, mut bytes) = (Brute::default(), Vec::new(), 0);
     let boots = fleet.boots();
     brute.read(&boots);
@@ -164,6 +170,7 @@ fn the_questions_have_the_answers_of_brute_force_on_both_engines() {
         told.starts_with("60 boots, ") && told.contains(&format!(" {} events, ", brute.events)),
         "{told}"
     );
+    assert!(told.contains(&format!(" {} restarts, ", 60 * restarts::EACH)), "{told}");
     check("duckdb", &ask("duckdb", &folder, None), &brute);
     check("clickhouse", &ask("clickhouse", &folder, Some(&server.requests)), &brute);
 

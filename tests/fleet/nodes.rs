@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     planted::{Planted, Whose},
+    restarts,
     template::{Copy, Template, Zero},
 };
 
@@ -42,6 +43,8 @@ pub(crate) struct Fleet {
     /// Its boot, and that of a node that does not recover.
     complete: Template,
     stuck: Template,
+    /// A restart of a daemon, of which those of the nodes are made.
+    restart: Value,
     planted: Vec<Planted>,
 }
 
@@ -67,8 +70,8 @@ struct Node {
 }
 
 impl Fleet {
-    /// `events` are those of the demo, `boot` is the line of the restart, as sandprobe writes them.
-    pub(crate) fn new(size: Size, events: &str, boot: &str) -> Self {
+    /// `events` are those of the demo, `boot` is the line of the restart, and `restart` that of a runtime's, as sandprobe writes them.
+    pub(crate) fn new(size: Size, events: &str, boot: &str, restart: &str) -> Self {
         let events: Vec<Value> =
             events.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         let pod = |name: &str, image_ns: i64| Pod::of(&events, name, image_ns);
@@ -88,16 +91,18 @@ impl Fleet {
         inner["labels"] = json!({ "pool": "@pool", "instance-type": "@type" });
         inner["target"]["outcome"] = "@count".into();
         inner["recovered"] = "@recovered".into();
+        let restart: Value = serde_json::from_str(restart).expect("JSON");
+        let restart = restart["restart"].clone();
         let zero = Zero { boot_wall_ns: 0, begin_ns: 0 };
         let own = NODE.map(str::to_owned);
         let complete = Template::of(&[boot.clone()], zero, &own);
         // It missed its target and is still not complete.
         boot["boot"].as_object_mut().expect("an object").remove("whole_ns").expect("it is complete");
         let stuck = Template::of(&[boot], zero, &own);
-        Self { size, pods, complete, stuck, planted: Planted::all() }
+        Self { size, pods, complete, stuck, restart, planted: Planted::all() }
     }
 
-    /// The lines of all boots.
+    /// The lines of all boots, and of the restarts of daemons since them.
     pub(crate) fn boots(&self) -> String {
         let mut text = String::new();
         for number in 0..self.size.nodes {
@@ -108,6 +113,13 @@ impl Fleet {
             node.names[8] = if is_stuck || pace > 218 { "missed" } else { "met" }.to_owned();
             let boot = if is_stuck { &self.stuck } else { &self.complete };
             boot.copy(&node.copy(&node.names, 0, pace), &mut 0, &mut text);
+            text.push_str(&restarts::lines(
+                &self.restart,
+                &node.names[0],
+                &node.names[1],
+                number,
+                node.boot_wall_ns,
+            ));
         }
         text
     }
@@ -261,7 +273,7 @@ impl Node {
 }
 
 /// The same number each time (splitmix64).
-fn hash(node: usize, salt: usize) -> u64 {
+pub(crate) fn hash(node: usize, salt: usize) -> u64 {
     let seed = u64::try_from(node * 1_000_003 + salt).expect("64 bits");
     let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

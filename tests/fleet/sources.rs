@@ -19,14 +19,15 @@ use super::{
 };
 
 /// The files of a folder of tables, by table and day.
-fn written(folder: &Path) -> BTreeMap<(&'static str, String), Vec<u8>> {
+fn written(folder: &Path) -> BTreeMap<(String, String), Vec<u8>> {
     let mut found = BTreeMap::new();
-    for table in ["events", "starts", "findings", "boots"] {
-        for day in fs::read_dir(folder.join(table)).expect("a table") {
+    for table in fs::read_dir(folder).expect("tables").map(|table| table.expect("a table").path()) {
+        for day in fs::read_dir(&table).expect("a table") {
             let day = day.expect("a day").path();
             let file = fs::read_dir(&day).expect("files").next().expect("a file").expect("a file").path();
             let date = day.file_name().expect("a name").to_string_lossy().into_owned();
-            found.insert((table, date), fs::read(file).expect("a file"));
+            let name = table.file_name().expect("a name").to_string_lossy().into_owned();
+            found.insert((name, date), fs::read(file).expect("a file"));
         }
     }
     found
@@ -63,6 +64,32 @@ fn a_recording_and_the_log_of_the_same_run_give_the_same_rows() {
     said(&mut export(&[log, boot], &of_log));
     assert!(written(&of_recording).len() >= 4, "{:?}", written(&of_recording).keys());
     assert_same(&of_recording, &of_log);
+}
+
+/// Restarts of daemons are lines by themselves, or follow those of the boots.
+#[test]
+fn the_restarts_of_a_recording_are_those_that_boot_tells() {
+    let place = TempDir::new().expect("a folder");
+    let file = recording("boots/runtime-restart.jsonl");
+    let told =
+        |what: &[&str]| said(sandprobe().args(["boot", "-o", "json"]).args(what).arg("--replay").arg(&file));
+    let (boots, restarts) = (told(&[]), told(&["--restarts"]));
+    let [alone, both, of_recording, of_alone, of_both] =
+        ["restarts", "both", "recording", "alone", "of-both"].map(|name| place.path().join(name));
+    fs::write(&alone, &restarts).expect("a file");
+    fs::write(&both, boots + &restarts).expect("a file");
+    let table = |told: &str| told.split(" of ").next().map(str::to_owned);
+    assert_eq!(table(&said(&mut export(&[alone], &of_alone))).as_deref(), Some("2 restarts"));
+    assert_eq!(table(&said(&mut export(&[both], &of_both))).as_deref(), Some("1 boots, 2 restarts"));
+    said(&mut export(&[file], &of_recording));
+    let rows = |folder: &Path| {
+        let mut rows = written(folder);
+        rows.retain(|(table, date), _| table == "restarts" && date != "date=1970-01-01");
+        rows.into_values().collect::<Vec<_>>()
+    };
+    assert_eq!((rows(&of_recording).len(), rows(&of_recording)), (1, rows(&of_both)));
+    // Boots tell of the node what restarts do not.
+    assert_ne!(rows(&of_alone), rows(&of_both));
 }
 
 /// As `<(zcat log.gz)` is: a second opening would begin after what the first one has read.

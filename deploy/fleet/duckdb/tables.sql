@@ -18,3 +18,8 @@ CREATE OR REPLACE VIEW boots AS
 SELECT * EXCLUDE (filename)
 FROM read_parquet('boots/*/*.parquet', hive_partitioning = true, union_by_name = true, filename = true)
 QUALIFY row_number() OVER (PARTITION BY node, boot_id ORDER BY seen_at DESC, filename DESC) = 1;
+
+CREATE OR REPLACE VIEW restarts AS
+SELECT * EXCLUDE (filename)
+FROM read_parquet('restarts/*/*.parquet', hive_partitioning = true, union_by_name = true, filename = true)
+QUALIFY row_number() OVER (PARTITION BY node, boot_id, program, ran_since_ns ORDER BY seen_at DESC, filename DESC) = 1;

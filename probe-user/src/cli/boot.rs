@@ -161,7 +161,17 @@ impl Boot {
         let past = self.here.told(&self.state).unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
         past.problems.iter().for_each(|problem| say(problem));
         let is_whole = past.problems.is_empty();
-        let this = self.here.row(&past);
+        let nothing = || {
+            let place = dir.map_or_else(|| "--state-dir none".to_owned(), |dir| dir.display().to_string());
+            anyhow!(
+                "no history of boots ({place}): sandprobe run keeps one; or give recordings with --replay"
+            )
+        };
+        // No file of the node tells of a restart of a daemon.
+        if self.restarts && past.history.records.is_empty() {
+            return Err(nothing());
+        }
+        let this = self.here.row(&past, self.restarts);
         let mut rows: Vec<Row> = Vec::new();
         for record in past.history.records {
             let beat = past.heartbeat.as_ref().filter(|beat| beat.boot_id == record.boot_id());
@@ -175,10 +185,7 @@ impl Boot {
             Some(Ok(_)) | None => {}
         }
         if rows.is_empty() {
-            let place = dir.map_or_else(|| "--state-dir none".to_owned(), |dir| dir.display().to_string());
-            return Err(anyhow!(
-                "no history of boots ({place}): sandprobe run keeps one; or give recordings with --replay"
-            ));
+            return Err(nothing());
         }
         Ok((rows, is_whole))
     }

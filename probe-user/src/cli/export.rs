@@ -19,8 +19,8 @@ use source::{Exported, Source};
 
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// Recordings ("sandprobe record"), logs of events (the log file, or "-o json") and boots ("sandprobe boot -o json"), of any
-    /// nodes; "-" is standard input. Without any, what the running agent has
+    /// Recordings ("sandprobe record"), logs of events (the log file, or "-o json"), boots and restarts of daemons ("sandprobe boot
+    /// -o json", "sandprobe boot --restarts -o json"), of any nodes; "-" is standard input. Without any, what the running agent has
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 

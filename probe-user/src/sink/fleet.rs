@@ -12,6 +12,7 @@ mod event;
 mod finding;
 mod line;
 mod parquet;
+mod restart;
 mod rows;
 mod start;
 #[cfg(test)]
@@ -22,7 +23,7 @@ pub(crate) mod duckdb;
 
 pub(crate) use line::Context;
 pub(crate) use parquet::Unwritable;
-pub(crate) use rows::{File, Rows, Unusable, context, empty};
+pub(crate) use rows::{File, Rows, Unusable, context, empty, is_of_boots};
 
 use std::fmt::Write as _;
 
@@ -71,8 +72,15 @@ pub(crate) const BOOTS: Table = Table {
     key: &["node", "boot_id"],
     latest: Some("seen_at"),
 };
+pub(crate) const RESTARTS: Table = Table {
+    name: "restarts",
+    row: "a restart of a runtime or of the kubelet alone, with what is known of it",
+    own: &restart::COLUMNS,
+    key: &["node", "boot_id", "program", "ran_since_ns"],
+    latest: Some("seen_at"),
+};
 
-pub(crate) const TABLES: [&Table; 4] = [&EVENTS, &STARTS, &FINDINGS, &BOOTS];
+pub(crate) const TABLES: [&Table; 5] = [&EVENTS, &STARTS, &FINDINGS, &BOOTS, &RESTARTS];
 
 /// The columns that every table has. The node's own are those of its boot (`boots`), as far as the sources tell them.
 const COMMON: [Column; 6] = [

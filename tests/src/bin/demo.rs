@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     path::Path,
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
     time::Duration,
 };
 
@@ -30,6 +30,15 @@ const LEAK_GRACE: &str = "5s";
 const EXPECTED: [&str; 3] = [DUPLICATE, "teardown_out_of_order/pause_killed", LEAKED];
 const DUPLICATE: &str = "duplicate_sandbox/after_completion";
 const LEAKED: &str = "leaked_address/del_blind";
+
+/// The lines about them in the list of findings: the first cause at the top, and below each effect what led to it.
+const CHAIN: [&str; 5] = [
+    "duplicate_sandbox",
+    "teardown_out_of_order",
+    "caused by duplicate_sandbox",
+    "leaked_address",
+    "caused by teardown_out_of_order",
+];
 
 /// The events of a timeline. The runtime's own programs are left out.
 const EVENTS: [&str; 20] = [
@@ -134,7 +143,8 @@ fn main() -> Result<ExitCode> {
         std::fs::copy(&recording, &file).with_context(|| format!("keep the recording in {file}"))?;
     }
     print("\nWhat is wrong (sandprobe findings):");
-    sandprobe(&["findings"], &recording)?;
+    let list = output(&["findings"], &recording)?;
+    print(list.trim_end());
     let found = found(&recording)?;
     let missed: Vec<_> = EXPECTED.into_iter().filter(|word| !found.contains_key(*word)).collect();
     if !missed.is_empty() {
@@ -145,6 +155,10 @@ fn main() -> Result<ExitCode> {
     if told.clone().any(|incident| incident != first) {
         let told: Vec<_> = told.map(String::as_str).collect();
         print(&format!("\nThese are not one incident: {}.", told.join(", ")));
+        return Ok(ExitCode::FAILURE);
+    }
+    if !is_chain(&list) {
+        print(&format!("\nThe list above does not tell them one below the other: {}.", CHAIN.join(", ")));
         return Ok(ExitCode::FAILURE);
     }
     print("\nWhy the address is lost (sandprobe explain leaked_address):\n");
@@ -266,6 +280,30 @@ fn sandprobe(arguments: &[&str], recording: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What a `sandprobe` command about findings prints.
+fn output(arguments: &[&str], recording: &Path) -> Result<String> {
+    let mut command = Command::new("sandprobe");
+    command.args(arguments).arg("--recording").arg(recording).stderr(Stdio::inherit());
+    let output = command.output().with_context(|| format!("start sandprobe {}", arguments.join(" ")))?;
+    ensure!(output.status.success(), "sandprobe {} ended with {}", arguments.join(" "), output.status);
+    String::from_utf8(output.stdout).context("sandprobe's output is no text")
+}
+
+/// Whether a list of findings tells those of the last pod as one story.
+fn is_chain(list: &str) -> bool {
+    let pod = format!("default/{}", leaking().name);
+    let told = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["caused", "by", cause, ..] => format!("caused by {}", cause.trim_end_matches(':')),
+            [_, _, kind, of, ..] if of == pod => kind.to_owned(),
+            _ => String::new(),
+        }
+    };
+    let told: Vec<String> = list.lines().map(told).collect();
+    told.windows(CHAIN.len()).any(|lines| lines == CHAIN)
+}
+
 /// The keys of a finding and of its incident.
 struct Found {
     key: String,
@@ -275,12 +313,9 @@ struct Found {
 /// The findings of the last pod by their kinds.
 fn found(recording: &Path) -> Result<BTreeMap<String, Found>> {
     let pod = leaking();
-    let mut command = Command::new("sandprobe");
-    command.args(["findings", "--all", "--pod", &pod.name, "-o", "json", "--recording"]).arg(recording);
-    let output = command.output().context("start sandprobe findings")?;
-    ensure!(output.status.success(), "sandprobe findings ended with {}", output.status);
+    let lines = output(&["findings", "--all", "--pod", &pod.name, "-o", "json"], recording)?;
     let mut found = BTreeMap::new();
-    for value in Deserializer::from_slice(&output.stdout).into_iter::<Value>() {
+    for value in Deserializer::from_str(&lines).into_iter::<Value>() {
         let finding = value?;
         if finding["pod"]["uid"] == pod.uid && finding["confirmed_at"].is_string() {
             let text = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();

@@ -37,6 +37,14 @@ pub struct RestartStatistics<'a> {
     pub spread: Vec<Spread>,
 }
 
+impl<'a> RestartStatistics<'a> {
+    /// Of a program of which no restart is known.
+    #[must_use]
+    pub fn none(comm: &'a str) -> Self {
+        Self { comm, all: 0, average: Average::of(Recovered::default(), Vec::new()), spread: Vec::new() }
+    }
+}
+
 impl RestartReport {
     #[must_use]
     pub fn of(restart: &Restart) -> Self {

@@ -18,7 +18,7 @@ pub(in crate::engine) use table::Beliefs;
 use crate::{
     engine::{
         timer,
-        world::{EventContext, World, attachment::LATELY, hint::Hint},
+        world::{EventContext, World, attachment::LATELY, hint::Hint, restart::at_socket},
     },
     model::{
         change::Question,
@@ -221,7 +221,7 @@ impl World {
     /// A runtime can be asked, or cannot.
     pub(super) fn runtime_linked(&mut self, ctx: EventContext, it: RuntimeLink) {
         if it.answer == Answer::Answers {
-            self.runtime_works(TimedSource { at: ctx.at, source: Source::Cri });
+            self.runtime_works(TimedSource { at: ctx.at, source: Source::Cri }, at_socket(&it.socket));
         }
         self.beliefs.link(ctx.at, it);
         // What happened while it did not answer is to be asked for.

@@ -153,7 +153,7 @@ impl World {
         let command = call.call.command.as_str();
         if call.top && command == "ADD" {
             if told && self.is_restarting() {
-                self.runtime_works(TimedSource::hooked(ctx.at));
+                self.runtime_works(TimedSource::hooked(ctx.at), self.runtime_of(caller));
             }
             self.network_added(ctx, &call, caller);
         } else {

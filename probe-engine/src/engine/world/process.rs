@@ -122,7 +122,7 @@ impl World {
         self.began(ctx, &it.task, program);
         self.started_at(&it.task, it.class, TimedSource::hooked(ctx.at));
         if about.is_some() && self.is_restarting() && !argv::is_ending(&it.argv) {
-            self.runtime_works(TimedSource::hooked(ctx.at));
+            self.runtime_works(TimedSource::hooked(ctx.at), self.runtime_of(it.task.parent));
         }
         let made = about.as_ref().and_then(|_| argv::read(&it.argv));
         if let Some(id) = about.as_ref().filter(|_| argv::is_ending(&it.argv)) {

@@ -7,8 +7,14 @@
 //! **Invariant:** no verdict depends on a restart. Without an open one, an event costs a look at an empty list.
 
 pub(in crate::engine) mod held;
+mod shown;
+
+pub(super) use shown::at_socket;
 
 use std::time::Duration;
+
+use probe_common::runtime::Runtime;
+use shown::is_work_of;
 
 use crate::{
     engine::{
@@ -94,7 +100,9 @@ impl World {
         let mut restart =
             Restart { ended, before, ..Restart::begun(daemon, row.comm.clone(), was, ran_since, at) };
         if daemon == Daemon::Runtime {
-            let cut_off = self.calls.values().filter(|call| is_counted(call)).count();
+            let by = |call: &Call| self.runtime_of(call.call.process.parent);
+            let is_its = |call: &&Call| is_counted(call) && is_its_call(by(call), &restart);
+            let cut_off = self.calls.values().filter(is_its).count();
             restart.calls.cut_off = u32::try_from(cut_off).unwrap_or(u32::MAX);
         }
         self.boot.recovery.restarts.open.push(restart);
@@ -184,10 +192,12 @@ impl World {
         }
     }
 
-    /// Something shows that a runtime does its work: it answered, or a program was run for a container.
-    pub(super) fn runtime_works(&mut self, mark: TimedSource) {
+    /// Something shows that a runtime does its work: it answered, or a program was run for a container. `by`: which one.
+    pub(super) fn runtime_works(&mut self, mark: TimedSource, by: Option<&'static Runtime>) {
         let is_up = |it: &&mut Restart| {
-            it.daemon == Daemon::Runtime && it.started.is_some_and(|started| started.at <= mark.at)
+            it.daemon == Daemon::Runtime
+                && it.started.is_some_and(|started| started.at <= mark.at)
+                && is_work_of(by, &it.comm)
         };
         let mut is_news = false;
         for it in self.boot.recovery.restarts.open.iter_mut().filter(is_up) {
@@ -202,11 +212,13 @@ impl World {
 
     /// A plugin has ended that the runtime called.
     pub(super) fn restart_called(&mut self, at: Timestamp, call: &Call, end: Option<&End>) {
-        if !is_counted(call) {
+        if !self.is_restarting() || !is_counted(call) {
             return;
         }
         let (signal, code) = end.map_or((None, 0), |end| (end.signal, end.code));
-        for Restart { calls, .. } in &mut self.boot.recovery.restarts.open {
+        let by = self.runtime_of(call.call.process.parent);
+        let open = self.boot.recovery.restarts.open.iter_mut();
+        for Restart { calls, .. } in open.filter(|it| is_its_call(by, it)) {
             let count = if signal.is_some() {
                 &mut calls.killed
             } else if code != 0 {
@@ -249,8 +261,10 @@ impl World {
             return;
         }
         let mut restart = self.boot.recovery.restarts.open.remove(place);
-        restart.close = Some(close);
-        let hung = self.calls.values().filter(|call| is_counted(call) && now.since(call.at) >= HUNG).count();
+        (restart.close, restart.closed_at) = (Some(close), Some(now));
+        let is_its = |call: &Call| is_its_call(self.runtime_of(call.call.process.parent), &restart);
+        let hung = |call: &&Call| is_counted(call) && now.since(call.at) >= HUNG && is_its(call);
+        let hung = self.calls.values().filter(hung).count();
         restart.calls.hung = restart.calls.hung.saturating_add(u32::try_from(hung).unwrap_or(u32::MAX));
         let back = self.running_pods(now).pods;
         let held = |pod: &&_| restart.held.iter().any(|held| held.until.is_some() && held.pod.is(pod));
@@ -300,6 +314,11 @@ fn closes(restart: &Restart, now: Timestamp) -> Result<RestartClose, Timestamp> 
         None if now >= late => Ok(RestartClose::NotReady),
         Some(_) | None => Err(late.min(now + AGAIN)),
     }
+}
+
+/// Whether a plugin that this runtime called counts for this restart. While a kubelet restarts, those of all runtimes do.
+fn is_its_call(by: Option<&'static Runtime>, restart: &Restart) -> bool {
+    restart.daemon == Daemon::Kubelet || is_work_of(by, &restart.comm)
 }
 
 /// Whether a call of a plugin is counted: the runtime made it, for more than the loopback.

@@ -142,6 +142,9 @@ pub struct Restart {
     pub less_network: Vec<LessNetwork>,
     /// None: it goes on.
     pub close: Option<RestartClose>,
+    /// When it was found to be over. Histories of older versions do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_at: Option<Timestamp>,
 }
 
 /// The restarts of one boot.
@@ -189,6 +192,7 @@ impl Restart {
             before: Vec::new(),
             less_network: Vec::new(),
             close: None,
+            closed_at: None,
         }
     }
 

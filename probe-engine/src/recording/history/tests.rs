@@ -121,8 +121,10 @@ fn restarts() -> Restarts {
         before: vec![pod()],
         less_network: vec![LessNetwork { pod: pod(), missing: vec!["net1".to_owned()] }],
         close: None,
+        closed_at: None,
     };
-    let past = Restart { close: Some(RestartClose::AsBefore), ..open.clone() };
+    let past =
+        Restart { close: Some(RestartClose::AsBefore), closed_at: Some(Timestamp(u64::MAX)), ..open.clone() };
     Restarts { open: vec![open], past: vec![past], left_out: [("crio".to_owned(), 7)].into() }
 }
 

@@ -22,7 +22,7 @@ impl HereArgs {
         None
     }
 
-    pub(super) fn row(&self, _: &SavedHistory) -> Option<anyhow::Result<Row>> {
+    pub(super) fn row(&self, _: &SavedHistory, _: bool) -> Option<anyhow::Result<Row>> {
         None
     }
 }

@@ -62,7 +62,12 @@ fn left_out(row: &Row) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Row, text};
+    use std::path::Path;
+
+    use super::{
+        super::{Row, replayed},
+        text,
+    };
     use crate::{
         model::{
             change::{End, Process},
@@ -108,6 +113,14 @@ mod tests {
             close: Some(RestartClose::AsBefore),
             ..Restart::begun(Daemon::Runtime, comm, was, at(4_000), at(ms))
         }
+    }
+
+    /// A boot of a node, so many days later than the first.
+    fn row(node: &str, id: &str, n: i64, restarts: Restarts) -> Row {
+        let boot_wall_ns = WALL + n * 86_400_000_000_000;
+        let boot = BootRead { boot_id: id.to_owned(), boot_wall_ns, ..BootRead::default() };
+        let recovery = Recovery { boot: Some(boot), restarts, ..Recovery::default() };
+        Row::new(node.to_owned(), recovery, Timestamp::ZERO)
     }
 
     fn rows() -> Vec<Row> {
@@ -160,12 +173,7 @@ mod tests {
             held_left_out: 3,
             ..runtime(4 * DAY, 0, 0, Source::Hook)
         };
-        let boot = |id: &str, n: i64, restarts| {
-            let boot_wall_ns = WALL + n * 86_400_000_000_000;
-            let boot = BootRead { boot_id: id.to_owned(), boot_wall_ns, ..BootRead::default() };
-            let recovery = Recovery { boot: Some(boot), restarts, ..Recovery::default() };
-            Row::new("edge-1".to_owned(), recovery, Timestamp::ZERO)
-        };
+        let boot = |id: &str, n: i64, restarts| row("edge-1", id, n, restarts);
         // The shutdown ended the runtime of the first boot.
         let down = Restart { daemon: Daemon::Runtime, ..open.clone() };
         let first = Restarts { open: vec![down], ..Restarts::default() };
@@ -235,6 +243,93 @@ of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
     }
 
     #[test]
+    fn one_that_does_not_stay_up_says_so_and_one_that_was_stopped_is_told_after_the_next_boot_too() {
+        let down = Restart {
+            started: None,
+            answers: None,
+            is: None,
+            close: None,
+            ..runtime(DAY, 0, 0, Source::Hook)
+        };
+        let stopped = Restart { close: Some(RestartClose::Stopped), ..down.clone() };
+        let last = Some(DaemonEnd { told: None, ..ended(DAY + 18_720_000, 2) });
+        let failing = Restart { again: 4321, ended_again: last, ..down.clone() };
+        let open = |it: &Restart| Restarts { open: vec![it.clone()], ..Restarts::default() };
+        let past = Restarts { past: vec![stopped], ..Restarts::default() };
+        // What had not started at the end of a boot is told of the last boot of each node.
+        let rows = [
+            row("edge-1", "a", 0, open(&down)),
+            row("edge-1", "b", 5, past),
+            row("edge-1", "c", 9, open(&failing)),
+            row("edge-2", "d", 9, open(&down)),
+            row("edge-3", "e", 9, Restarts::default()),
+        ];
+        let told = text(&rows);
+        let (table, notes) = told.split_once("\n\n").expect("notes");
+        assert_eq!(table.lines().count(), 2 + 3, "{told}");
+        assert_eq!(
+            notes,
+            "\
+containerd: 0 of 3 restarts count; the others are not complete, or their beginning was not seen
+
+2026-11-27 04:57:33 edge-1 containerd (not complete)
+  containerd 2.1.4 ended after 23h59m: exit 0, told to by systemd[1] with SIGTERM
+  it did not start again within 30 minutes: it was stopped
+
+2026-12-01 04:57:33 edge-1 containerd (not complete)
+  containerd 2.1.4 ended after 23h59m: exit 0, told to by systemd[1] with SIGTERM
+  it began and ended again 4321 times, the last one with exit 2
+  it does not stay up: the last of these ended 5h12m after the first
+
+2026-12-01 04:57:33 edge-2 containerd (not complete)
+  containerd 2.1.4 ended after 23h59m: exit 0, told to by systemd[1] with SIGTERM
+  it has not started again yet
+"
+        );
+        let notes = |rows: &[Row]| text(rows).split("\n\n").nth(1).expect("notes").to_owned();
+        let only = "containerd: 0 of 1 restart counts; it is not complete, or its beginning was not seen";
+        assert_eq!(notes(&rows[3..]), only);
+        let whole = Restarts { past: vec![runtime(DAY, 212, 1530, Source::Cri)], ..Restarts::default() };
+        let beside = [row("edge-1", "a", 0, whole), row("edge-2", "d", 9, open(&down))];
+        let other = "containerd: 1 of 2 restarts counts; the other one is not complete, or its beginning was not seen";
+        assert_eq!(notes(&beside), other);
+    }
+
+    /// tests/data/recordings/boots/runtime-restart.jsonl: a containerd without pods that was ended and started again, and then
+    /// killed and started again.
+    #[test]
+    fn a_recorded_restart_gives_its_table_on_any_machine() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../tests/data/recordings/boots/runtime-restart.jsonl");
+        let (rows, is_whole) = replayed::rows(&[file]).expect("a recording");
+        assert!(is_whole);
+        assert_eq!(
+            text(&rows),
+            "\
+ms from the end of the program (* from its start, the end was not seen; ~ not exact), and the periods between, s
+RESTART (UTC)         PROGRAM     STARTED  READY  FIRST POD  AS BEFORE  1     2      3  4  WHOLE
+2026-11-26 05:14:36   containerd  2011     ~3022  -          ~3022      2.01  ~1.01  -  -  ~3.02
+2026-11-26 05:15:48   containerd  1009     ~2023  -          ~2023      1.01  ~1.01  -  -  ~2.02
+containerd: Avg of 2              1510     ~2522  -          ~2522      1.51  ~1.01  -  -  ~2.52
+containerd: Min                   1009     ~2023  -          ~2023      1.01  ~1.01  -  -  ~2.02
+containerd: p50                   1009     ~2023  -          ~2023      1.01  ~1.01  -  -  ~2.02
+containerd: p90                   2011     ~3022  -          ~3022      2.01  ~1.01  -  -  ~3.02
+containerd: Max                   2011     ~3022  -          ~3022      2.01  ~1.01  -  -  ~3.02
+
+2026-11-26 05:14:36 edge-1 containerd
+  containerd 1.6.20~ds1-1+deb12u3 ended after 16.04 s: exit 0, told to by restart.sh[1676] with SIGTERM
+  with containerd 1.6.20~ds1-1+deb12u3 as before
+  as before: no pod waited for it
+
+2026-11-26 05:15:48 edge-1 containerd
+  containerd 1.6.20~ds1-1+deb12u3 ended after 1m10s: killed by SIGKILL from restart.sh[1676]
+  with containerd 1.6.20~ds1-1+deb12u3 as before
+  as before: no pod waited for it
+"
+        );
+    }
+
+    #[test]
     fn json_has_the_same_numbers() {
         let rows = rows();
         let told: Vec<json::Told<'_>> = rows.iter().map(Row::told).collect();
@@ -275,5 +370,19 @@ of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
         );
         assert_eq!(of["ranks"][3]["whole_ns"], "14933000000");
         assert_eq!(of_kubelet["restart_statistics"]["restarts"], 1);
+        let notes = serde_json::json!(["kubelet: 3 restarts before these are not kept"]);
+        let of = &of_kubelet["restart_statistics"];
+        assert_eq!((&of["left_out"], &of["notes"]), (&3.into(), &notes));
+        assert_eq!(of_containerd["restart_statistics"].get("left_out"), None);
+        // Not even where none of a program is kept.
+        let left_out = [("crio".to_owned(), 9)].into();
+        let row = row("edge-1", "a", 0, Restarts { left_out, ..Restarts::default() });
+        let line = json::restart_lines(&[row.told()]).expect("JSON");
+        let line: serde_json::Value = serde_json::from_slice(&line).expect("one line");
+        assert_eq!(line["restart_statistics"]["program"], "crio");
+        assert_eq!(
+            (&line["restart_statistics"]["all"], &line["restart_statistics"]["left_out"]),
+            (&0.into(), &9.into())
+        );
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     engine::{Engine, Settings},
     model::{
         fact::{Fact, Observation, Origin},
-        recovery::RunningPods,
+        recovery::{Recovery, RunningPods},
     },
     recording::history::{Heartbeat, History},
     sink::history::SavedHistory,
@@ -62,13 +62,13 @@ impl HereArgs {
         Some(SavedHistory { history, heartbeat: Some(heartbeat), problems: Vec::new() })
     }
 
-    /// The row of the current boot.
-    pub(super) fn row(&self, past: &SavedHistory) -> Option<anyhow::Result<Row>> {
-        Some(self.read(past))
+    /// The row of the current boot. Of one that no agent has watched there is nothing to tell but its recovery.
+    pub(super) fn row(&self, past: &SavedHistory, is_for_restarts: bool) -> Option<anyhow::Result<Row>> {
+        Some(self.read(past, is_for_restarts))
     }
 
     /// The history's row of this boot is current only while an agent lives.
-    fn read(&self, past: &SavedHistory) -> anyhow::Result<Row> {
+    fn read(&self, past: &SavedHistory, is_for_restarts: bool) -> anyhow::Result<Row> {
         let (config, stores) = self.node.config.load()?;
         let settings = Settings { boot: config.boot(), ..Settings::default() };
         let header = identity::header(None, settings.clone());
@@ -79,6 +79,10 @@ impl HereArgs {
                 say("no agent is at work in this boot any more: what is told of it ends with the last one");
             }
             return Ok(Row::new(record.node.clone(), record.recovery.clone(), now));
+        }
+        if is_for_restarts {
+            say("no agent has kept anything of this boot: its restarts are not known");
+            return Ok(Row::of_recording(header, Recovery::default(), now));
         }
         say("no agent has kept anything of this boot: its times are those of /proc and of files");
         let place = Place::find(HostRoot::open(&self.node.host.host_root)?)?;

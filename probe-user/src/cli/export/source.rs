@@ -22,7 +22,10 @@ use crate::{
         Label,
         filter::Filter,
         fleet::{self, File, Rows, Unusable},
-        jsonl::{self, boot::Boot},
+        jsonl::{
+            self,
+            boot::{Boot, restarts},
+        },
     },
 };
 
@@ -174,11 +177,9 @@ impl Source {
             answer.map_err(|why| anyhow!("{}", why.unwrap_or_else(|| NOBODY.to_owned())))
         };
         let AgentSnapshot { label, findings, starts, now, .. } = AgentSnapshot::answered(&ask("/v1/state")?)?;
-        let mut lines = Vec::new();
-        for record in History::read(&ask("/v1/history")?).records {
-            let row = boot::Row::new(record.node, record.recovery, now);
-            lines.push(json!({ "boot": Boot::of(&row.told()) }));
-        }
+        let records = History::read(&ask("/v1/history")?).records.into_iter();
+        let rows: Vec<_> = records.map(|record| boot::Row::new(record.node, record.recovery, now)).collect();
+        let mut lines = of_boots(&rows);
         let events = ask("/v1/events?since=0&follow=false")?;
         let events = events.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         for event in events {
@@ -234,6 +235,14 @@ fn made(
     Ok((file.display().to_string(), made))
 }
 
+/// The boots and the restarts since them, as `boot -o json` and `boot --restarts -o json` have them.
+fn of_boots(rows: &[boot::Row]) -> Vec<Value> {
+    let told: Vec<_> = rows.iter().map(boot::Row::told).collect();
+    let boots = told.iter().map(|row| json!({ "boot": Boot::of(row) }));
+    let (restarts, _) = restarts(&told);
+    boots.chain(restarts.iter().map(|it| json!({ "restart": it }))).collect()
+}
+
 fn of_finding(label: &Label, finding: Value) -> Value {
     json!({ "schema": jsonl::SCHEMA, "node": label.node, "boot_id": label.boot_id, "finding": finding })
 }
@@ -281,9 +290,9 @@ fn recording(file: &Path, reader: Box<dyn BufRead>, contexts: &Contexts) -> anyh
         Err(ReplayError::Read(error)) => return Err(unreadable(file, &error)),
     };
     let row = boot::Row::of_recording(header, session.recovery().clone(), session.engine().now());
-    let boot = json!({ "boot": Boot::of(&row.told()) });
+    let of_boots = of_boots(&[row]);
     let mut own = Contexts::new();
-    if let Some((id, mut context)) = fleet::context(&boot) {
+    if let Some((id, mut context)) = of_boots.first().and_then(fleet::context) {
         if let Some(known) = contexts.get(&id) {
             context.learn(known);
         }
@@ -295,7 +304,10 @@ fn recording(file: &Path, reader: Box<dyn BufRead>, contexts: &Contexts) -> anyh
     for (text, number) in texts.zip(1_u64..) {
         left_out.take(&format_args!("event {number}"), rows.add_line(text))?;
     }
-    left_out.take(&"the boot", rows.add(&boot))?;
+    for value in &of_boots {
+        let what = if value.get("boot").is_some() { "the boot" } else { "a restart" };
+        left_out.take(&what, rows.add(value))?;
+    }
     Ok((rows.finish()?, left_out, cut_off))
 }
 
@@ -350,7 +362,7 @@ fn kind(reader: &mut dyn BufRead, head: &mut Vec<u8>) -> io::Result<Option<Kind>
             return Ok(Some(Kind::Recording));
         }
         let Ok(value) = serde_json::from_slice::<Value>(text) else { continue };
-        if fleet::context(&value).is_some() {
+        if fleet::is_of_boots(&value) {
             return Ok(Some(Kind::Boots));
         }
         if value.get("schema").is_some() {

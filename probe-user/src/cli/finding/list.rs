@@ -168,7 +168,7 @@ pub(in crate::cli) fn because(Listed { member, follows, .. }: &Listed<'_, '_>) -
 mod tests {
     use clap::Parser;
 
-    use super::{Incidents, Select, text};
+    use super::{Findings, Incidents, Select, text};
     use crate::{
         cli::snapshot::AgentSnapshot,
         model::{
@@ -270,6 +270,44 @@ mod tests {
             "    caused by teardown_out_of_order",
         ];
         assert_eq!(all, expected);
+    }
+
+    /// As `cargo xtask demo --replay` shows it, and the pages without the keys.
+    #[test]
+    fn the_recorded_demo_is_one_story_with_the_first_cause_at_the_top() {
+        #[derive(Debug, Parser)]
+        struct Typed {
+            #[command(flatten)]
+            findings: Findings,
+        }
+        let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/recordings/demo.jsonl");
+        let Typed { findings } = Typed::parse_from(["findings", "--recording", recording]);
+        let snapshot = findings.from.read().expect("the recording");
+        let told = text(&Incidents::of(&snapshot.findings), &findings.select, &snapshot);
+        let keys = told.find("KEY").expect("the last column");
+        let shown = told.lines().skip(1).map(|line| match line.starts_with(' ') {
+            true => line,
+            false => line.get(..keys).unwrap_or(line).trim_end(),
+        });
+        let shown = shown.collect::<Vec<_>>().join("\n");
+        let starts: Vec<&str> = shown.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+        assert_eq!(
+            starts,
+            [
+                "duplicate_sandbox",
+                "teardown_out_of_order",
+                "duplicate_sandbox:",
+                "leaked_address",
+                "teardown_out_of_order:"
+            ]
+        );
+        for (name, page) in [
+            ("README.md", include_str!("../../../../README.md")),
+            ("docs/incidents.md", include_str!("../../../../docs/incidents.md")),
+            ("docs/guides/five-minutes.md", include_str!("../../../../docs/guides/five-minutes.md")),
+        ] {
+            assert!(page.contains(&format!("{shown}\n```\n")), "{name} does not show\n{shown}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{
     cell::{Cell, Kind},
     column::{Column, flag, integer, made, name},
-    line::{Line, at, count, integer as number, list},
+    line::{Line, at, count, integer as number, is_exact, list, wall},
 };
 
 pub(super) const COLUMNS: [Column; 27] = [
@@ -33,18 +33,8 @@ pub(super) const COLUMNS: [Column; 27] = [
     name("cni_plugin", &["cni.plugin"], "the plugin"),
     integer("cni_lost_ns", &["cni.lost_ns"], "the time lost by that"),
     flag("late", &["late"], "the agent came after the runtime"),
-    made(
-        "exact",
-        Kind::Flag,
-        |line| Cell::Flag(list(line.value, "inexact").is_empty()),
-        "all times are those of events",
-    ),
+    made("exact", Kind::Flag, is_exact, "all times are those of events"),
 ];
-
-/// A member of nanoseconds since the epoch.
-fn wall(line: &Line<'_>, path: &str) -> Cell {
-    at(line.value, path).and_then(number).into()
-}
 
 fn seen(line: &Line<'_>) -> Cell {
     let times = |path| list(line.value, path).iter();

@@ -19,7 +19,7 @@ pub(super) enum Kind {
 }
 
 /// A value. A time is an integer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cell {
     Null,
     Text(String),

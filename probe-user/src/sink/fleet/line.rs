@@ -84,6 +84,16 @@ pub(super) fn time(value: &Value) -> Option<i64> {
     i64::try_from(at.as_nanosecond()).ok()
 }
 
+/// A member of nanoseconds since the epoch.
+pub(super) fn wall(line: &Line<'_>, path: &str) -> Cell {
+    at(line.value, path).and_then(integer).into()
+}
+
+/// Whether all times of a boot or a restart are those of events.
+pub(super) fn is_exact(line: &Line<'_>) -> Cell {
+    Cell::Flag(list(line.value, "inexact").is_empty())
+}
+
 /// The objects of a list.
 pub(super) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     at(value, path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()

@@ -7,7 +7,7 @@ use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde_json::Value;
 
 use super::{
-    BOOTS, Context, EVENTS, FINDINGS, STARTS, TABLES, Table, Unwritable,
+    BOOTS, Context, EVENTS, FINDINGS, RESTARTS, STARTS, TABLES, Table, Unwritable,
     cell::Cell,
     column::Column,
     line::{self, Line},
@@ -29,6 +29,11 @@ pub(crate) enum Unusable {
     Unwritable(#[from] Unwritable),
 }
 
+/// The lines of `boot -o json` that are rows, by their members.
+const OF_BOOTS: [(&str, &Table); 2] = [("boot", &BOOTS), ("restart", &RESTARTS)];
+/// Those that are made of them.
+const SUMMARIES: [&str; 4] = ["average", "statistics", "group", "restart_statistics"];
+
 /// A file of a table.
 #[derive(Debug)]
 pub(crate) struct File {
@@ -45,7 +50,7 @@ pub(crate) struct Rows<'a> {
     contexts: &'a BTreeMap<(String, String), Context>,
     files: BTreeMap<(&'static str, Date), Writer>,
     /// What is told several times has one row, as it was told last: by its key.
-    latest: BTreeMap<(&'static str, Vec<String>), Vec<Cell>>,
+    latest: BTreeMap<(&'static str, Vec<Cell>), Vec<Cell>>,
 }
 
 impl<'a> Rows<'a> {
@@ -60,12 +65,14 @@ impl<'a> Rows<'a> {
     }
 
     pub(crate) fn add(&mut self, value: &Value) -> Result<(), Unusable> {
-        if let Some(boot) = value.get("boot") {
-            let row = self.row(&BOOTS, boot)?;
-            return Ok(self.add_row(&BOOTS, row)?);
+        for (member, table) in OF_BOOTS {
+            if let Some(told) = value.get(member) {
+                let row = self.row(table, told)?;
+                return Ok(self.add_row(table, row)?);
+            }
         }
-        // The other lines of `boot -o json` are made of the boots.
-        if ["average", "statistics", "group"].iter().any(|member| value.get(member).is_some()) {
+        // The other lines of `boot -o json` are made of these.
+        if SUMMARIES.iter().any(|member| value.get(member).is_some()) {
             return Ok(());
         }
         match value["schema"].as_u64() {
@@ -109,7 +116,7 @@ impl<'a> Rows<'a> {
         if table.latest.is_none() {
             return self.write(table, row);
         }
-        let key = table.key.iter().map(|key| text(table, &row, key)).collect();
+        let key = table.key.iter().filter_map(|key| cell(table, &row, key).cloned()).collect();
         let known = self.latest.entry((table.name, key));
         let moment = |row: &[Cell]| table.latest.and_then(|column| integer(table, row, column));
         let new = moment(&row);
@@ -171,13 +178,6 @@ fn cell<'a>(table: &'static Table, row: &'a [Cell], name: &str) -> Option<&'a Ce
     table.columns().zip(row).find(is_it).map(|(_, cell)| cell)
 }
 
-fn text(table: &'static Table, row: &[Cell], name: &str) -> String {
-    match cell(table, row, name) {
-        Some(Cell::Text(text)) => text.clone(),
-        Some(Cell::Null | Cell::Integer(_) | Cell::Flag(_) | Cell::Map(_)) | None => String::new(),
-    }
-}
-
 fn integer(table: &'static Table, row: &[Cell], name: &str) -> Option<i64> {
     match cell(table, row, name) {
         Some(Cell::Integer(number)) => Some(*number),
@@ -188,6 +188,12 @@ fn integer(table: &'static Table, row: &[Cell], name: &str) -> Option<i64> {
 /// The day of a time, UTC.
 fn date(at_ns: i64) -> Date {
     Timestamp::from_nanosecond(i128::from(at_ns)).unwrap_or_default().to_zoned(TimeZone::UTC).date()
+}
+
+/// Whether it is a boot or a restart, as `boot -o json` writes them.
+pub(crate) fn is_of_boots(value: &Value) -> bool {
+    let told = OF_BOOTS.iter().filter_map(|(member, _)| value.get(member));
+    told.into_iter().any(|it| it["node"].is_string() && it["boot_id"].is_string())
 }
 
 /// The boot that a line tells of, with what it says of the node: only lines of `boot -o json` do.

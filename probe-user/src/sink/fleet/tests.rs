@@ -11,17 +11,31 @@ use serde_json::{Value, json};
 use strum::VariantNames as _;
 
 use super::{
-    BOOTS, Context, EVENTS, FINDINGS, Rows, STARTS, TABLES, Table, cell::Cell, clickhouse, column::Column,
-    columns, duckdb, line::Line,
+    BOOTS, Context, EVENTS, FINDINGS, RESTARTS, Rows, STARTS, TABLES, Table, cell::Cell, clickhouse,
+    column::Column, columns, duckdb, line::Line,
 };
 use crate::{
+    engine::boot::report::RecoveryReport,
     golden,
-    model::phase,
+    model::{
+        change::{End, Process},
+        id::TaskKey,
+        phase,
+        recovery::{
+            BootRead, Calls, Daemon, DaemonEnd, FirstPod, HeldPod, Kind, LessNetwork, Pod, Recovery, Restart,
+            RestartClose, Restarts, TimedSource, Told as ToldBy,
+        },
+        time::Timestamp,
+    },
     recording::Reader,
     session::Session,
     sink::{
         filter::Filter,
-        jsonl::{Jsonl, tests::everything},
+        jsonl::{
+            Jsonl,
+            boot::{self, Told},
+            tests::everything,
+        },
     },
 };
 
@@ -80,6 +94,132 @@ fn every_column_has_the_value_of_its_member() {
         "milestones": [{ "boot_ns": "7" }], "pods": [{ "boot_ns": "8", "listening_boot_ns": "9" }], "missing": ["a/b"],
     });
     assert_eq!(empty(&BOOTS, &[boot]), Vec::<&str>::new());
+    assert_eq!(empty(&RESTARTS, &restarts()), Vec::<&str>::new());
+}
+
+fn at(second: u64) -> Timestamp {
+    Timestamp(second * 1_000_000_000)
+}
+
+/// Two restarts with everything that one can have, as `boot --restarts -o json` writes them.
+fn restarts() -> Vec<Value> {
+    let pod = |name: &str| Pod {
+        namespace: Some("default".to_owned()),
+        name: Some(name.to_owned()),
+        uid: None,
+        kind: Kind::Service,
+        listens: false,
+        interfaces: Vec::new(),
+    };
+    let by = || Process { key: TaskKey::new(7, 0), parent: TaskKey::default(), comm: "systemd".to_owned() };
+    let held = |name: &str, replaced, until: Option<u64>| HeldPod {
+        pod: pod(name),
+        replaced,
+        since: at(100),
+        until: until.map(at),
+    };
+    let began = || {
+        let (program, was) = ("containerd".to_owned(), "containerd 2.1.4".to_owned());
+        Restart::begun(Daemon::Runtime, program, was, at(40), at(100))
+    };
+    let killed = End { code: 137, signal: Some(9), killer: Some(by()), oom: true };
+    let whole = Restart {
+        is: Some("containerd 2.1.5".to_owned()),
+        ended: Some(DaemonEnd {
+            at: at(100),
+            end: killed.clone(),
+            told: Some(ToldBy { signal: 15, by: by() }),
+        }),
+        started: Some(TimedSource::hooked(at(101))),
+        answers: Some(TimedSource::hooked(at(102))),
+        again: 2,
+        ended_again: Some(DaemonEnd { at: at(100), end: killed, told: None }),
+        first_pod: Some(FirstPod { pod: pod("web-0"), at: at(103) }),
+        held: vec![held("web-0", false, Some(103)), held("db-0", true, Some(109))],
+        calls: Calls { cut_off: 1, killed: 2, failed: 3, hung: 4 },
+        less_network: vec![LessNetwork { pod: pod("db-0"), missing: vec!["net1".to_owned()] }],
+        close: Some(RestartClose::AsBefore),
+        closed_at: Some(at(222)),
+        ..began()
+    };
+    let waiting =
+        Restart { held: vec![held("web-9", false, None)], held_left_out: 3, noticed_at: at(150), ..began() };
+    let boot = BootRead { boot_id: "b".to_owned(), ..BootRead::default() };
+    let restarts = Restarts { open: vec![waiting], past: vec![whole], ..Restarts::default() };
+    let recovery = Recovery { boot: Some(boot), restarts, ..Recovery::default() };
+    let study = RecoveryReport::of(&recovery, at(300));
+    let (told, _) = boot::restarts(&[Told { node: "edge-1", recovery: &recovery, study: &study }]);
+    told.iter().map(|it| serde_json::to_value(it).expect("JSON")).collect()
+}
+
+#[test]
+fn a_restart_has_the_time_until_which_it_is_known() {
+    let context = Context::default();
+    let told = restarts();
+    let all: Vec<BTreeMap<&str, Cell>> = told
+        .iter()
+        .map(|value| {
+            let line = Line { value, context: &context };
+            RESTARTS.columns().map(|column| (column.name, column.value(&line))).collect()
+        })
+        .collect();
+    let [whole, waiting] = all.as_slice() else { panic!("{told:#?}") };
+    let second = |seconds: i64| Cell::Integer(seconds * 1_000_000_000);
+    let count = Cell::Integer;
+    for (name, cell) in [
+        ("ts", second(100)),
+        ("seen_at", second(222)),
+        ("whole_ns", second(9)),
+        ("waited", count(1)),
+        ("replaced", count(1)),
+        ("waiting", count(0)),
+        ("longest_wait_ns", second(9)),
+        ("less_network", count(1)),
+        ("end_seen", Cell::Flag(true)),
+    ] {
+        assert_eq!(whole[name], cell, "{name}");
+    }
+    for (name, cell) in [
+        ("ts", second(150)),
+        ("seen_at", second(150)),
+        ("whole_ns", Cell::Null),
+        ("close", Cell::Null),
+        ("waiting", count(1)),
+        ("again", count(0)),
+        ("pods_left_out", count(3)),
+        ("end_seen", Cell::Flag(false)),
+    ] {
+        assert_eq!(waiting[name], cell, "{name}");
+    }
+}
+
+/// Whichever comes first: what was told last counts. Restarts of one program are told apart by the process that ended.
+#[test]
+fn a_restart_that_was_told_while_it_went_on_is_one_row() {
+    let contexts = BTreeMap::new();
+    let [whole, waiting] = &restarts()[..] else { panic!("two restarts") };
+    let mut open = whole.clone();
+    for absent in ["close", "closed_boot_ns"] {
+        open.as_object_mut().expect("an object").remove(absent).expect(absent);
+    }
+    let mut later = whole.clone();
+    later["ran_since_boot_ns"] = "1".into();
+    let rows = |order: &[&Value]| {
+        let mut rows = Rows::new(&contexts);
+        order.iter().for_each(|it| rows.add(&json!({ "restart": it })).expect("a row"));
+        let files = rows.finish().expect("files");
+        files.into_iter().map(|file| (file.table.name, file.rows, file.bytes)).collect::<Vec<_>>()
+    };
+    let once = rows(&[whole]);
+    assert_eq!(rows(&[whole, &open]), once);
+    assert_eq!(rows(&[&open, whole]), once);
+    assert_eq!(rows(&[whole, &later]).iter().map(|it| (it.0, it.1)).collect::<Vec<_>>(), [("restarts", 2)]);
+    // It has the same process, so it is the same one.
+    assert_eq!(rows(&[waiting, whole]), once);
+    let mut unknown = whole.clone();
+    unknown.as_object_mut().expect("an object").remove("wall_ns").expect("a time");
+    let why = Rows::new(&contexts).add(&json!({ "restart": unknown })).expect_err("no time").to_string();
+    assert_eq!(why, "it has nothing for the column ts");
 }
 
 #[test]
@@ -161,5 +301,6 @@ fn a_line_that_is_none_of_ours_is_refused_with_the_reason() {
     // What tells of the stream itself has no row.
     assert!(rows.add_line(br#"{"schema":1,"event":"stream.missed","stream":{}}"#).is_ok());
     assert!(rows.add_line(br#"{"average":{}}"#).is_ok());
+    assert!(rows.add_line(br#"{"restart_statistics":{}}"#).is_ok());
     assert!(matches!(rows.finish(), Ok(files) if files.is_empty()));
 }

@@ -283,7 +283,12 @@ pub fn restart_lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
 #[must_use]
 pub fn restarts<'a>(rows: &[Told<'a>]) -> (Vec<RestartLine<'a>>, Vec<RestartStatisticsLine<'a>>) {
     let all = recovery::restart::all(rows.iter().map(|row| (row.node, row.recovery)));
-    (all.iter().map(RestartLine::of).collect(), RestartStatisticsLine::all(&all))
+    let mut left_out: BTreeMap<&'a str, u64> = BTreeMap::new();
+    for (comm, count) in rows.iter().flat_map(|row| &row.recovery.restarts.left_out) {
+        let sum = left_out.entry(comm).or_default();
+        *sum = sum.saturating_add((*count).into());
+    }
+    (all.iter().map(RestartLine::of).collect(), RestartStatisticsLine::all(&all, &left_out))
 }
 
 fn write(bytes: &mut Vec<u8>, line: &Line<'_>) -> serde_json::Result<()> {

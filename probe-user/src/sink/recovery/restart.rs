@@ -1,6 +1,6 @@
 //! The words for a restart of a runtime or of the kubelet alone, and the rows of several.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{NAMED, less_network, mean_name, more, name, numbers, span, summary, wall};
 use crate::{
@@ -21,16 +21,18 @@ pub(crate) struct Placed<'a> {
     pub(crate) restart: &'a Restart,
 }
 
-/// The restarts of these boots, the last of which goes on. A daemon that had not started again when its boot ended was
-/// ended by the node's shutdown.
+/// The restarts of these boots, of which the last one of each node goes on. A daemon of another boot that had not started
+/// again when the boot ended was ended by the node's shutdown, unless it had been stopped long before.
 #[must_use]
 pub(crate) fn all<'a>(boots: impl DoubleEndedIterator<Item = (&'a str, &'a Recovery)>) -> Vec<Placed<'a>> {
-    let of_boot = |(n, (node, recovery)): (usize, (&'a str, &'a Recovery))| {
+    let mut later = BTreeSet::new();
+    let of_boot = |(node, recovery): (&'a str, &'a Recovery)| {
+        let goes_on = later.insert(node);
         let mut all = recovery.restarts.all();
-        all.retain(|it| n == 0 || it.has_started());
+        all.retain(|it| goes_on || it.close.is_some() || it.has_started());
         all.into_iter().rev().map(move |restart| Placed { node, recovery, restart }).collect::<Vec<_>>()
     };
-    let mut all: Vec<Placed<'a>> = boots.rev().enumerate().flat_map(of_boot).collect();
+    let mut all: Vec<Placed<'a>> = boots.rev().flat_map(of_boot).collect();
     all.reverse();
     all
 }
@@ -72,8 +74,15 @@ pub(crate) fn rows(restarts: &[Placed<'_>]) -> Vec<(String, Vec<String>)> {
 #[must_use]
 pub(crate) fn composition(it: &RestartStatistics<'_>) -> Option<String> {
     let counts = it.average.boots;
-    let left_out = "the others are not complete, or their beginning was not seen";
-    (counts < it.all).then(|| format!("{}: {counts} of {} restarts count; {left_out}", it.comm, it.all))
+    let others = match it.all.saturating_sub(counts) {
+        0 => return None,
+        1 if it.all == 1 => "it is not complete, or its beginning was not seen",
+        1 => "the other one is not complete, or its beginning was not seen",
+        _ => "the others are not complete, or their beginning was not seen",
+    };
+    let all = counted(u64::try_from(it.all).unwrap_or(u64::MAX), "restart");
+    let count = if counts == 1 || it.all == 1 { "counts" } else { "count" };
+    Some(format!("{}: {counts} of {all} {count}; {others}", it.comm))
 }
 
 /// What makes it less than whole, a word each.
@@ -102,7 +111,7 @@ pub(crate) fn notes(restart: &Restart) -> Vec<String> {
     }
     lines.extend(calls(restart.calls));
     lines.extend(less_network(&restart.less_network));
-    lines.push(close(restart).to_owned());
+    lines.push(close(restart));
     lines
 }
 
@@ -168,8 +177,12 @@ fn calls(calls: Calls) -> Option<String> {
     (!parts.is_empty()).then(|| format!("CNI calls: {}", parts.join(", ")))
 }
 
-fn close(restart: &Restart) -> &'static str {
-    match restart.close {
+fn close(restart: &Restart) -> String {
+    if let (None, None, Some(last)) = (restart.close, restart.started, &restart.ended_again) {
+        let so_far = words(last.at.since(restart.zero()));
+        return format!("it does not stay up: the last of these ended {so_far} after the first");
+    }
+    let told = match restart.close {
         Some(RestartClose::AsBefore) if restart.held.is_empty() => "as before: no pod waited for it",
         Some(RestartClose::AsBefore) => "as before: no pod waits any more",
         Some(RestartClose::Waiting) => "not as before: pods still waited after 30 minutes",
@@ -179,7 +192,8 @@ fn close(restart: &Restart) -> &'static str {
         Some(RestartClose::Stopped) => "it did not start again within 30 minutes: it was stopped",
         None if restart.started.is_none() => "it has not started again yet",
         None => "it goes on: more may come",
-    }
+    };
+    told.to_owned()
 }
 
 /// How often each program restarted in a boot, if any did.

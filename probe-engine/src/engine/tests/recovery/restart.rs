@@ -73,13 +73,13 @@ fn restarted(story: &mut Story, old: Who, began: u64) -> Who {
     story.at(began - 100).kill(INIT, old, SIGTERM);
     story.at(began).exit(old, class::CALLER, 0);
     let new = begin(story, old.comm, began + 500);
-    let link = RuntimeLink {
-        socket: "/run/containerd/containerd.sock".to_owned(),
-        answer: Answer::Answers,
-        events: EventStream::Open,
-    };
-    story.at(began + 2000).say(Origin::Cri, Fact::RuntimeLink(link));
+    answers(story.at(began + 2000), "/run/containerd/containerd.sock");
     new
+}
+
+fn answers(story: &mut Story, socket: &str) {
+    let (answer, events) = (Answer::Answers, EventStream::Open);
+    story.say(Origin::Cri, Fact::RuntimeLink(RuntimeLink { socket: socket.to_owned(), answer, events }));
 }
 
 #[test]
@@ -241,6 +241,26 @@ fn only_the_last_restarts_are_kept_and_all_are_counted() {
     let [of] = of.as_slice() else { panic!("{of:?}") };
     assert_eq!((of.all, of.average.boots, of.average.whole), (KEPT, KEPT, Some(2_000_000_000)));
     assert_eq!(of.spread.len(), 4);
+}
+
+/// Two runtimes serve pods of the node.
+#[test]
+fn what_another_runtime_does_shows_nothing_of_the_one_that_restarts() {
+    let mut story = booted(PreviousBoot::default());
+    let crio = begin(&mut story, "crio", 30 * SECOND);
+    // A plugin of containerd's runs meanwhile, and fails later.
+    let add = call(5001, DAEMON.pid, "/usr/lib/cni/flannel", "ADD", "/run/netns/x", 'a');
+    story.at(99 * SECOND).kernel(Fact::CniCalled(add));
+    story.at(100 * SECOND).exit(crio, class::CALLER, 0);
+    begin(&mut story, "crio", 101 * SECOND);
+    let (who, line) = shim(&App(3));
+    story.at(102 * SECOND).exec(who, class::RUNTIME, &line);
+    answers(story.at(103 * SECOND), "/run/containerd/containerd.sock");
+    story.at(104 * SECOND).exit(Who::new(5001, DAEMON.pid, "flannel"), class::CNI, 0x100);
+    assert_eq!(columns(&restart(&story, 105 * SECOND)), [Some(1000), None, None, None]);
+    answers(story.at(106 * SECOND), "/run/crio/crio.sock");
+    let found = restart(&story, 101 * SECOND + OVER);
+    assert_eq!((columns(&found)[1], found.calls), (Some(6000), Calls::default()));
 }
 
 /// `ctr` and a shim are programs of the runtime, and so is the daemon's own when it is asked for its version.

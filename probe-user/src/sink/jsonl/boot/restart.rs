@@ -1,5 +1,7 @@
 //! Restarts of a runtime or of the kubelet alone, and the numbers of those of each program (docs/boot.md).
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -25,6 +27,7 @@ use crate::{
             summary,
         },
     },
+    words::count::counted,
 };
 
 /// The members of `columns`, in their order.
@@ -43,6 +46,8 @@ pub struct RestartLine<'a> {
     was: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     is: Option<&'a str>,
+    /// When the process that ended had begun, of boot time. This tells a restart from others.
+    ran_since_boot_ns: Decimal<u64>,
     /// When it began: from there the rest counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     wall_ns: Option<Decimal<i64>>,
@@ -64,6 +69,9 @@ pub struct RestartLine<'a> {
     /// Why it is over; absent: it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     close: Option<RestartClose>,
+    /// When it was found to be over, of boot time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closed_boot_ns: Option<Decimal<u64>>,
     /// The pod that is the first in `columns`.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_pod: Option<String>,
@@ -147,6 +155,9 @@ pub struct RestartStatisticsLine<'a> {
     /// So many restarts count, of so many.
     restarts: usize,
     all: usize,
+    /// So many older ones are not kept.
+    #[serde(skip_serializing_if = "is_zero")]
+    left_out: u64,
     average: RestartNumbers,
     ranks: Vec<RestartRank>,
     /// What does not count, in words for people.
@@ -183,6 +194,7 @@ impl<'a> RestartLine<'a> {
             program: &restart.comm,
             was: &restart.was,
             is: restart.is.as_deref(),
+            ran_since_boot_ns: Decimal(restart.ran_since.0),
             wall_ns: placed.wall_ns().map(Decimal),
             boot_ns: Decimal(restart.zero().0),
             end: restart.ended.as_ref().map(EndLine::of),
@@ -193,6 +205,7 @@ impl<'a> RestartLine<'a> {
             whole_ns: whole.map(Decimal),
             inexact: numbers::inexact(COLUMN_NAMES, inexact, &columns, &periods),
             close: restart.close,
+            closed_boot_ns: restart.closed_at.map(|at| Decimal(at.0)),
             first_pod: restart.first_pod.as_ref().map(|first| recovery::name(&first.pod)),
             pods: restart.held.iter().map(HeldLine::of).collect(),
             pods_left_out: restart.held_left_out,
@@ -244,13 +257,20 @@ impl HeldLine {
 }
 
 impl<'a> RestartStatisticsLine<'a> {
-    pub(super) fn all(restarts: &[Placed<'a>]) -> Vec<Self> {
+    /// `left_out`: how many more there were of each program.
+    pub(super) fn all(restarts: &[Placed<'a>], left_out: &BTreeMap<&'a str, u64>) -> Vec<Self> {
         let all: Vec<&'a Restart> = restarts.iter().map(|it| it.restart).collect();
-        statistics(all.into_iter()).into_iter().map(Self::of).collect()
+        let mut all = statistics(all.into_iter());
+        let none_kept: Vec<&'a str> =
+            left_out.keys().filter(|comm| !all.iter().any(|it| it.comm == **comm)).copied().collect();
+        all.extend(none_kept.into_iter().map(RestartStatistics::none));
+        all.into_iter().map(|it| Self::of(left_out.get(it.comm).copied().unwrap_or_default(), it)).collect()
     }
 
-    fn of(it: RestartStatistics<'a>) -> Self {
-        let notes = restart::composition(&it).into_iter().collect();
+    fn of(left_out: u64, it: RestartStatistics<'a>) -> Self {
+        let older = (left_out > 0)
+            .then(|| format!("{}: {} before these are not kept", it.comm, counted(left_out, "restart")));
+        let notes = restart::composition(&it).into_iter().chain(older).collect();
         let RestartStatistics { comm, all, average, spread } = it;
         let title = recovery::mean_name(&average);
         let ranks = spread.into_iter().map(|it| RestartRank {
@@ -267,6 +287,7 @@ impl<'a> RestartStatisticsLine<'a> {
             program: comm,
             restarts: average.boots,
             all,
+            left_out,
             ranks: ranks.collect(),
             average: RestartNumbers {
                 columns: RestartColumns::of(average.columns),
