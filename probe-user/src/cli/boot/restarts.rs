@@ -235,6 +235,18 @@ of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
     }
 
     #[test]
+    fn the_last_boot_of_each_node_goes_on() {
+        let mut rows = rows();
+        let down = rows[0].recovery.clone();
+        rows.insert(0, Row::new("edge-2".to_owned(), down, Timestamp::ZERO));
+        let text = text(&rows);
+        for node in ["edge-1", "edge-2"] {
+            let open = format!("{node} containerd (not complete)\n");
+            assert_eq!(text.matches(&open).count(), 1, "{text}");
+        }
+    }
+
+    #[test]
     fn json_has_the_same_numbers() {
         let rows = rows();
         let told: Vec<json::Told<'_>> = rows.iter().map(Row::told).collect();

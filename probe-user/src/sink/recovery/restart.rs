@@ -1,6 +1,6 @@
 //! The words for a restart of a runtime or of the kubelet alone, and the rows of several.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{NAMED, less_network, mean_name, more, name, numbers, span, summary, wall};
 use crate::{
@@ -21,16 +21,18 @@ pub(crate) struct Placed<'a> {
     pub(crate) restart: &'a Restart,
 }
 
-/// The restarts of these boots, the last of which goes on. A daemon that had not started again when its boot ended was
-/// ended by the node's shutdown.
+/// The restarts of these boots, of which the last one of each node goes on. A daemon that had not started again when an
+/// earlier one ended was ended by the node's shutdown.
 #[must_use]
 pub(crate) fn all<'a>(boots: impl DoubleEndedIterator<Item = (&'a str, &'a Recovery)>) -> Vec<Placed<'a>> {
-    let of_boot = |(n, (node, recovery)): (usize, (&'a str, &'a Recovery))| {
+    let mut nodes = BTreeSet::new();
+    let of_boot = |(node, recovery): (&'a str, &'a Recovery)| {
+        let goes_on = nodes.insert(node);
         let mut all = recovery.restarts.all();
-        all.retain(|it| n == 0 || it.has_started());
+        all.retain(|it| goes_on || it.has_started());
         all.into_iter().rev().map(move |restart| Placed { node, recovery, restart }).collect::<Vec<_>>()
     };
-    let mut all: Vec<Placed<'a>> = boots.rev().enumerate().flat_map(of_boot).collect();
+    let mut all: Vec<Placed<'a>> = boots.rev().flat_map(of_boot).collect();
     all.reverse();
     all
 }
