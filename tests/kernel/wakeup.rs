@@ -135,6 +135,7 @@ fn records_are_read_while_room_is_held_though_the_kernel_wakes_nobody() -> Resul
 
 fn see_a_cgroup(live: &mut Live) -> Result<()> {
     let cgroup = CgroupGuard::create(live.hierarchy())?;
-    let is_its = |seen: &[Observation]| seen.iter().any(|one| is_creation(&one.fact, cgroup.id().id)).then_some(());
+    let is_its =
+        |seen: &[Observation]| seen.iter().any(|one| is_creation(&one.fact, cgroup.id().id)).then_some(());
     live.until("a cgroup", is_its)
 }
