@@ -165,23 +165,38 @@ fn logs_that_begin_alike_lose_nothing() {
 /// Files are told apart at first, and read later.
 #[test]
 fn a_log_that_is_rotated_meanwhile_is_not_taken_for_the_new_one() {
-    let place = TempDir::new().expect("a folder");
     let (events, boot) = recorded();
-    let [log, rotated, pipe, tables] = ["log", "log.1", "pipe", "tables"].map(|name| place.path().join(name));
-    fs::write(&log, &events).expect("a file");
-    mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
-    let files = [log.clone(), pipe.clone()];
-    let writer = thread::spawn(move || {
-        // It opens once the export opens it too, which has looked at the log by then.
-        let mut pipe = fs::File::options().write(true).open(pipe).expect("the pipe");
-        fs::rename(&log, rotated).expect("renamed");
-        fs::write(&log, events.lines().last().expect("an event")).expect("a file");
-        writeln!(pipe, "{boot}").expect("it is read");
-    });
-    let (stdout, stderr) = incomplete(&files, &tables);
-    writer.join().expect("it ends");
-    assert!(stdout.starts_with("1 boots of 2 sources"), "{stdout}");
-    assert!(stderr.contains("log: another file has its name now") && stderr.lines().count() == 1, "{stderr}");
+    let new = events.lines().last().expect("an event");
+    let rotations: [fn(&Path, &str); 3] = [
+        |log, new| {
+            fs::rename(log, log.with_extension("1")).expect("renamed");
+            fs::write(log, new).expect("a file");
+        },
+        // As logrotate's `copytruncate` does: the file is the same one. A new file may have the number of a removed one.
+        |log, new| fs::write(log, new).expect("a file"),
+        |log, _| fs::remove_file(log).expect("removed"),
+    ];
+    for rotate in rotations {
+        let place = TempDir::new().expect("a folder");
+        let [log, pipe, tables] = ["log", "pipe", "tables"].map(|name| place.path().join(name));
+        fs::write(&log, &events).expect("a file");
+        mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
+        let files = [log.clone(), pipe.clone()];
+        let (stdout, stderr) = thread::scope(|scope| {
+            scope.spawn(|| {
+                // It opens once the export opens it too, which has looked at the log by then.
+                let mut pipe = fs::File::options().write(true).open(&pipe).expect("the pipe");
+                rotate(&log, new);
+                writeln!(pipe, "{boot}").expect("it is read");
+            });
+            incomplete(&files, &tables)
+        });
+        assert!(stdout.starts_with("1 boots of 2 sources"), "{stdout}");
+        assert!(
+            stderr.contains("log: it was replaced or removed meanwhile") && stderr.lines().count() == 1,
+            "{stderr}"
+        );
+    }
 }
 
 #[test]

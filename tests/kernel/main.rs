@@ -25,3 +25,4 @@ mod selftest;
 mod serve;
 mod storm;
 mod uninstall;
+mod wakeup;

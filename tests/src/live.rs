@@ -215,12 +215,20 @@ impl Live {
         let skipped = skipped::of_process(process::id())?;
         self.settled()?;
         if skipped > counted {
-            // The counters are read every second, and the runs of the call above are in the next reading.
-            clock::poll("a reading of the counters", machine::patience(), || {
-                Ok(self.totals.has_changed()?.then_some(()))
-            })?;
+            // The runs of the call above are in the next reading.
+            self.counted()?;
             self.settled()?;
         }
+        Ok(())
+    }
+
+    /// Waits until the counters were read once more since the last look at them: when the reader begins, and a second after
+    /// the first record since they were read.
+    pub fn counted(&mut self) -> Result<()> {
+        clock::poll("a reading of the counters", machine::patience(), || {
+            Ok(self.totals.has_changed()?.then_some(()))
+        })?;
+        self.totals.mark_unchanged();
         Ok(())
     }
 

@@ -13,7 +13,10 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 
 use super::{ExitStatus, args::made, client::AgentArgs, output, say};
-use crate::sink::fleet::{self, Context, File};
+use crate::{
+    sink::fleet::{self, Context, File},
+    words::count::counted,
+};
 use clickhouse::{ClickHouse, ClickHouseArgs};
 use source::{Exported, Source};
 
@@ -150,9 +153,8 @@ impl Destinations {
     fn report(&self, sources: usize) -> anyhow::Result<()> {
         let rows: Vec<String> = self.rows.iter().map(|(table, rows)| format!("{rows} {table}")).collect();
         let rows = if rows.is_empty() { "nothing".to_owned() } else { rows.join(", ") };
-        let plural = if sources == 1 { "" } else { "s" };
-        let mut line =
-            format!("{rows} of {sources} source{plural}, {} bytes of Parquet\n", self.bytes).into_bytes();
-        output::write(&mut line).map(drop)
+        let sources = counted(u64::try_from(sources)?, "source");
+        let line = format!("{rows} of {sources}, {} bytes of Parquet\n", self.bytes);
+        output::write(&mut line.into_bytes()).map(drop)
     }
 }

@@ -12,6 +12,7 @@ use crate::{
         fact::{CpuUse, Listener, PodName, Pressure},
         phase::{Cause, Kind, Listening, Part, PartKind, Phase, Start, WaitsFor},
     },
+    words::count::counted,
 };
 
 /// The names of all phases of a start, in their order.
@@ -167,23 +168,22 @@ fn held_up(waits: WaitsFor) -> String {
         WaitsFor::Pulls { ahead, at_once } => {
             let setting = if at_once == 1 { "serializeImagePulls" } else { "maxParallelImagePulls" };
             let places = places(at_once, "pulls");
-            format!("behind {}, {places} (the kubelet's {setting})", counted(ahead, "other pull"))
+            format!("behind {}, {places} (the kubelet's {setting})", counted(ahead.into(), "other pull"))
         }
         WaitsFor::Creates { ahead, at_once } => {
-            let others = counted(ahead, "other container");
+            let others = counted(ahead.into(), "other container");
             format!("while the runtime made {others}, {}", places(at_once, "containers"))
         }
         WaitsFor::Rate { refused } => {
-            format!("since the kubelet refused to pull, {} (its registryPullQPS)", counted(refused, "time"))
+            format!(
+                "since the kubelet refused to pull, {} (its registryPullQPS)",
+                counted(refused.into(), "time")
+            )
         }
         WaitsFor::Retry { failed } => {
-            format!("from {} to the next try that did not fail", counted(failed, "failed pull"))
+            format!("from {} to the next try that did not fail", counted(failed.into(), "failed pull"))
         }
     }
-}
-
-fn counted(count: u32, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// What the pod's cgroup counted in this time, as far as it may be why it took so long.

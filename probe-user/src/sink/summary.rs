@@ -6,9 +6,12 @@ use std::{
 };
 
 use super::{Label, Sink};
-use crate::model::{
-    change::{Change, ChangeKind},
-    id::PodUid,
+use crate::{
+    model::{
+        change::{Change, ChangeKind},
+        id::PodUid,
+    },
+    words::count::counted,
 };
 
 /// The most pods that are counted exactly, because their UIDs are kept. Beyond it the number is a lower bound.
@@ -69,10 +72,6 @@ impl Summary {
         }
         text
     }
-}
-
-fn counted(n: u64, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -35,6 +35,23 @@ fn new_pods_and_findings_appear_and_are_announced() {
     look::check_no_other_requests(&browser, &server.url());
 }
 
+/// Boots are drawn anew while somebody reads one of them, or a restart of a daemon.
+#[test]
+fn what_is_open_stays_open_when_boots_are_drawn_anew() {
+    const BOOT: &str = "#view-boots details";
+    let server = Server::start(node::node(1, 0));
+    let browser = start();
+    open(&browser, &server, "boots", BOOT, 5);
+    let script = "for (const it of document.querySelectorAll('#view-boots details')) { it.open = true; it.classList.add('old'); }";
+    browser.run(script, &[]).expect("the rows");
+    browser.run("document.querySelector('#filter').focus()", &[]).expect("the filter");
+    // All of them began in these years.
+    browser.write("20").expect("keys");
+    wait(&browser, &format!("{BOOT}.old"), 0);
+    wait(&browser, BOOT, 5);
+    wait(&browser, &format!("{BOOT}[open]"), 5);
+}
+
 /// However many events come, the page requests its documents no more often than it promises.
 #[test]
 fn a_storm_of_events_causes_few_requests() {

@@ -196,6 +196,23 @@ fn an_address_that_is_found_in_a_namespace_that_was_seen_made_was_added() {
     assert_eq!(added(false), [""; 0]);
 }
 
+/// A container can give its namespace more addresses than are remembered. Each listing finds all of them.
+#[test]
+fn an_address_for_which_there_is_no_room_is_not_added_by_each_listing() {
+    const ROOM: usize = 1024;
+    let mut story = Story::new();
+    story.at(10).netns(DAEMON, POD_NETNS, 7);
+    for at in [30, 40] {
+        story.at(at);
+        for n in 0..ROOM + 3 {
+            let text = format!("10.88.{}.{}/16", n / 256, n % 256);
+            story.listed(Fact::AddressFound(address(MAIN, POD_NETNS, &text, "eth0")));
+        }
+    }
+    let told = story.run();
+    assert_eq!(told.iter().filter(|line| line.contains("address.added")).count(), ROOM);
+}
+
 /// Missing calls prove nothing: they were before the agent started.
 #[test]
 fn a_listed_pod_is_in_the_network_that_its_processes_are_in() {

@@ -2,9 +2,8 @@
 
 use std::{
     fmt::Display,
-    fs::{File as OpenFile, Metadata},
+    fs::File as OpenFile,
     io::{self, BufRead, BufReader, Cursor, Read as _},
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -66,33 +65,33 @@ struct Input {
 /// What a source has, from its beginning.
 enum Content {
     /// Of a plain file, which is opened again when it is its turn: there may be more files than a process may have open.
-    File(Identity),
+    File,
     /// What can be read once, with what was read of it.
     Once(Box<dyn BufRead>),
 }
 
-/// By device and inode: a log that is rotated meanwhile leaves its name to another file.
-#[derive(PartialEq, Eq)]
-struct Identity(u64, u64);
-
 impl Input {
-    /// `None`: another file has the name now.
-    fn open(self) -> anyhow::Result<Option<Box<dyn BufRead>>> {
+    /// `None`: it does not begin any more with what gave it this name. A log that is rotated meanwhile leaves its name to another
+    /// file, which may have its inode, or none.
+    fn open(self, name: &str) -> anyhow::Result<Option<Box<dyn BufRead>>> {
         let Self { file, content } = self;
-        match content {
-            Content::Once(reader) => Ok(Some(reader)),
-            Content::File(identity) => {
-                let (reader, about) = open(&file)?;
-                Ok((Identity::of(&about) == identity).then(|| Box::new(reader) as Box<dyn BufRead>))
-            }
-        }
+        let Content::Once(reader) = content else {
+            let mut reader = match open(&file) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                opened => opened.with_context(|| format!("cannot open {}", file.display()))?,
+            };
+            let mut head = Vec::new();
+            kind(&mut reader, &mut head).with_context(|| format!("cannot read {}", file.display()))?;
+            let is_it = named(&head) == name;
+            return Ok(is_it.then(|| Box::new(Cursor::new(head).chain(reader)) as Box<dyn BufRead>));
+        };
+        Ok(Some(reader))
     }
 }
 
-impl Identity {
-    fn of(about: &Metadata) -> Self {
-        Self(about.dev(), about.ino())
-    }
+/// The name of the files of a source that begins so.
+fn named(head: &[u8]) -> String {
+    format!("{:016x}", fnv(head))
 }
 
 /// What a file has, as its first lines tell.
@@ -123,20 +122,22 @@ struct LeftOut {
 impl Source {
     /// Tells the kind of a file by its first lines. Boots are read at once, for what they say of the nodes of other sources.
     pub(super) fn of(file: &Path, contexts: &mut Contexts) -> anyhow::Result<Self> {
-        let (mut reader, identity): (Box<dyn BufRead>, Option<Identity>) = if file == Path::new("-") {
-            (Box::new(io::stdin().lock()), None)
+        let (mut reader, is_plain): (Box<dyn BufRead>, bool) = if file == Path::new("-") {
+            (Box::new(io::stdin().lock()), false)
         } else {
-            let (reader, about) = open(file)?;
+            let reader = open(file).with_context(|| format!("cannot open {}", file.display()))?;
             // What a pipe gave is not there again.
-            (Box::new(reader), about.is_file().then(|| Identity::of(&about)))
+            let about = reader.get_ref().metadata();
+            let is_plain = about.with_context(|| format!("cannot read {}", file.display()))?.is_file();
+            (Box::new(reader), is_plain)
         };
         let mut head = Vec::new();
         let kind = kind(&mut reader, &mut head).with_context(|| format!("cannot read {}", file.display()))?;
-        let name = format!("{:016x}", fnv(&head));
+        let name = named(&head);
         let is_packed = PACKED.iter().any(|magic| head.starts_with(magic));
         let reader: Box<dyn BufRead> = Box::new(Cursor::new(head).chain(reader));
         let input = |reader| {
-            let content = identity.map_or_else(|| Content::Once(reader), Content::File);
+            let content = if is_plain { Content::File } else { Content::Once(reader) };
             Input { file: file.to_owned(), content }
         };
         let from = match kind {
@@ -196,7 +197,7 @@ impl Source {
         let Label { boot_id, .. } = &label;
         let lines: Vec<_> = (1..).zip(lines).collect();
         learn(contexts, &lines);
-        let name = format!("{:016x}", fnv(format!("agent {boot_id} {}", label.wall_ns(now)).as_bytes()));
+        let name = named(format!("agent {boot_id} {}", label.wall_ns(now)).as_bytes());
         Ok(Self {
             name,
             from: From::Read { said: "the agent".to_owned(), lines, left_out: LeftOut::default() },
@@ -206,13 +207,14 @@ impl Source {
     pub(super) fn export(self, contexts: &Contexts) -> anyhow::Result<Exported> {
         let Self { name, from } = self;
         let (said, made) = match from {
-            From::Recording(input) => made(input, contexts, recording)?,
-            From::Lines(input) => made(input, contexts, lines)?,
+            From::Recording(input) => made(input, &name, contexts, recording)?,
+            From::Lines(input) => made(input, &name, contexts, lines)?,
             From::Read { said, lines, left_out } => (said, Some(read(&lines, left_out, contexts)?)),
         };
         let Some((files, left_out, cut_off)) = made else {
-            let told =
-                format!("{said}: another file has its name now, as when a log is rotated: export it again");
+            let told = format!(
+                "{said}: it was replaced or removed meanwhile, as when a log is rotated: export it again"
+            );
             return Ok(Exported { name, files: Vec::new(), problems: vec![told] });
         };
         let problems = cut_off.into_iter().chain(left_out.told(&said)).collect();
@@ -224,14 +226,15 @@ const NOBODY: &str = "no agent answers on this node: start sandprobe run, or giv
 
 type Made = (Vec<File>, LeftOut, Option<String>);
 
-/// What `make` makes of a file. None: another file has its name.
+/// What `make` makes of a file. None: it is not there any more.
 fn made(
     input: Input,
+    name: &str,
     contexts: &Contexts,
     make: fn(&Path, Box<dyn BufRead>, &Contexts) -> anyhow::Result<Made>,
 ) -> anyhow::Result<(String, Option<Made>)> {
     let file = input.file.clone();
-    let made = input.open()?.map(|reader| make(&file, reader, contexts)).transpose()?;
+    let made = input.open(name)?.map(|reader| make(&file, reader, contexts)).transpose()?;
     Ok((file.display().to_string(), made))
 }
 
@@ -334,10 +337,8 @@ impl LeftOut {
     }
 }
 
-fn open(file: &Path) -> anyhow::Result<(BufReader<OpenFile>, Metadata)> {
-    let opened = OpenFile::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-    let about = opened.metadata().with_context(|| format!("cannot read {}", file.display()))?;
-    Ok((BufReader::with_capacity(64 << 10, opened), about))
+fn open(file: &Path) -> io::Result<BufReader<OpenFile>> {
+    Ok(BufReader::with_capacity(64 << 10, OpenFile::open(file)?))
 }
 
 /// Reads a line, or nothing at the end.

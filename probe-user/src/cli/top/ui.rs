@@ -213,12 +213,12 @@ impl Ui {
     }
 }
 
-/// Where a key leads to; none if it leads nowhere.
 /// Whether this key selects another row.
 fn is_step(code: KeyCode) -> bool {
     stepped(code, 0, 0, 0).is_some()
 }
 
+/// Where a key leads to; none if it leads nowhere.
 fn stepped(code: KeyCode, place: usize, count: usize, page: usize) -> Option<usize> {
     let last = count.saturating_sub(1);
     let place = match code {

@@ -68,8 +68,13 @@ impl Queue {
         std::mem::take(&mut self.slow)
     }
 
-    pub(super) fn put_back_slow(&mut self, slow: Vec<SlowImage>) {
-        self.slow.extend(slow);
+    /// Puts back what could not be searched for; of too many the newest go.
+    pub(super) fn put_back_slow(&mut self, mut slow: Vec<SlowImage>) {
+        slow.append(&mut self.slow);
+        let too_many = slow.len().saturating_sub(SEARCHES);
+        slow.truncate(SEARCHES);
+        self.slow = slow;
+        self.dropped += u64::try_from(too_many).unwrap_or(u64::MAX);
     }
 
     /// Puts back questions that could not be answered; they come first again.
@@ -151,19 +156,18 @@ mod tests {
     #[test]
     fn searches_wait_apart_and_are_bounded() {
         let mut queue = Queue::default();
-        for n in 0..SEARCHES + 2 {
-            let container = ContainerId::parse(&format!("c{n}")).expect("an id");
-            queue.ask(
-                Question::ImageWork { container, from: Timestamp(1), until: Timestamp(2) },
-                Timestamp(3),
-            );
-        }
+        let id = |n: usize| ContainerId::parse(&format!("c{n}")).expect("an id");
+        let search = |n| Question::ImageWork { container: id(n), from: Timestamp(1), until: Timestamp(2) };
+        (0..SEARCHES + 2).for_each(|n| queue.ask(search(n), Timestamp(3)));
         queue.ask(container(0), Timestamp(3));
         assert_eq!((queue.take().len(), queue.len(), queue.dropped), (1, SEARCHES, 2));
         let slow = queue.take_slow();
         assert_eq!((slow.len(), queue.len()), (SEARCHES, 0));
+        // More are asked for while the search hangs, each time that it does.
+        (0..SEARCHES).for_each(|n| queue.ask(search(SEARCHES + n), Timestamp(3)));
         queue.put_back_slow(slow);
-        assert_eq!(queue.len(), SEARCHES);
+        assert_eq!((queue.len(), queue.dropped), (SEARCHES, 2 + SEARCHES as u64));
+        assert_eq!(queue.take_slow().first().map(|it| it.container.clone()), Some(id(0)), "the newest go");
     }
 
     #[test]

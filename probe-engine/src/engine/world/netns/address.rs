@@ -12,12 +12,21 @@ use crate::{
 /// At most this many addresses of one namespace are remembered. A process in the namespace can add any number.
 const REMEMBERED: usize = 1024;
 
+/// Whether an address is remembered, and since when.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Before,
+    Now,
+    /// There is no room, so it may be new or not.
+    Not,
+}
+
 impl World {
     pub(in crate::engine::world) fn address_added(&mut self, ctx: EventContext, it: fact::Address) {
         self.prove_by_plugin(ctx, &it);
         let Some(life) = self.netns_seen(ctx, it.netns) else { return };
         self.lease_by_kernel(ctx, life, &it);
-        if self.keep_address(life, &it) {
+        if self.keep_address(life, &it) != Kept::Before {
             self.tell_added(ctx, life, &it);
         }
     }
@@ -36,7 +45,8 @@ impl World {
     pub(in crate::engine::world) fn address_found(&mut self, ctx: EventContext, it: fact::Address) {
         let Some(life) = self.netns_seen(ctx, it.netns) else { return };
         self.lease_by_kernel(ctx, life, &it);
-        let is_new = self.keep_address(life, &it);
+        // The next listing finds again what found no room.
+        let is_new = self.keep_address(life, &it) == Kept::Now;
         if is_new && self.netns.get(life).is_some_and(|row| row.created_at.is_some()) {
             self.tell_added(ctx, life, &it);
         }
@@ -80,25 +90,22 @@ impl World {
         }
     }
 
-    /// Stores the address. Returns whether it is new.
-    fn keep_address(&mut self, life: u64, it: &fact::Address) -> bool {
-        let Some(row) = self.netns.rows.get_mut(&life) else { return false };
+    /// Stores the address, if there is room for it.
+    fn keep_address(&mut self, life: u64, it: &fact::Address) -> Kept {
+        let Some(row) = self.netns.rows.get_mut(&life) else { return Kept::Before };
         let known =
             row.addresses.iter_mut().find(|kept| kept.address == it.address && kept.ifname == it.ifname);
         if let Some(known) = known {
             known.flags = it.flags;
-            return false;
+            return Kept::Before;
         }
-        if row.addresses.len() < REMEMBERED {
-            let address = Address {
-                address: it.address,
-                ifname: it.ifname.clone(),
-                ifindex: it.ifindex,
-                flags: it.flags,
-            };
-            row.addresses.push(address);
+        if row.addresses.len() >= REMEMBERED {
+            return Kept::Not;
         }
-        true
+        let address =
+            Address { address: it.address, ifname: it.ifname.clone(), ifindex: it.ifindex, flags: it.flags };
+        row.addresses.push(address);
+        Kept::Now
     }
 
     /// If a plugin adds an address in a namespace other than the node's, that namespace belongs to the sandbox for

@@ -66,11 +66,11 @@ export class Boots {
       el("p", { class: "faint" }, "Milliseconds from the order of the restart (* from the kernel's start, ~ not exact; + to when pods first listened), and the periods between in seconds."),
       table(HEADINGS, rows), ...statistics.notes.map((note) => el("p", { class: "faint" }, note)), scale ? el("div", { class: "line head" }, el("span", null, "boot"), axis(scale),
         el("span", { class: "took" }, "took"), el("span", null, "lost")) : "",
-      ...shown.toReversed().map((it) => this.#boot(it, scale, open)), ...this.#restarts());
+      ...shown.toReversed().map((it) => this.#boot(it, scale, open)), ...this.#restarts(open));
     if (had) this.body.querySelector(`details[data-boot="${CSS.escape(had)}"] summary`)?.focus({ preventScroll: true });
   }
 
-  #restarts() {
+  #restarts(open) {
     const { restarts, restart_statistics } = this.#told ?? { restarts: [], restart_statistics: [] };
     const shown = restarts.filter((it) => `${it.title} ${it.program} ${it.boot_id}`.toLowerCase().includes(this.#filter));
     if (!shown.length) return [];
@@ -82,9 +82,14 @@ export class Boots {
       el("h3", null, "Restarts of the runtime or the kubelet alone"),
       el("p", { class: "faint" }, "Milliseconds from the end of the program (* from its start, the end was not seen; ~ not exact), and the periods between in seconds."),
       table(RESTART_HEADINGS, rows), ...restart_statistics.flatMap((it) => it.notes).map((note) => el("p", { class: "faint" }, note)),
-      ...shown.toReversed().map((it) => el("details", { "data-boot": `${it.boot_id} ${it.boot_ns}` },
-        el("summary", null, `${it.title} ${it.program}`, it.marks.map((mark) => [" ", el("i", null, mark)])),
-        el("ul", null, it.notes.map((note) => el("li", null, note)))))];
+      ...shown.toReversed().map((it) => this.#restart(it, open))];
+  }
+
+  #restart(restart, open) {
+    const key = `${restart.boot_id} ${restart.boot_ns}`;
+    return el("details", { "data-boot": key, open: open.has(key) },
+      el("summary", null, `${restart.title} ${restart.program}`, restart.marks.map((mark) => [" ", el("i", null, mark)])),
+      el("ul", null, restart.notes.map((note) => el("li", null, note))));
   }
 
   #boot(boot, scale, open) {
