@@ -144,7 +144,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     said
 }
 
-/// A part of an `image` phase, a sentence.
+/// A part of a phase, a sentence.
 fn part(part: &Part) -> String {
     let took = span(part.took());
     match (part.kind, part.waits) {
@@ -175,6 +175,13 @@ fn held_up(waits: WaitsFor) -> String {
         }
         WaitsFor::Rate { refused } => {
             format!("since the kubelet refused to pull, {} (its registryPullQPS)", counted(refused, "time"))
+        }
+        WaitsFor::ApiRate { held_back } => {
+            let requests = counted(held_back, "request");
+            format!(
+                "for the kubelet's own rate of requests to the API server, {requests} in its log (its kubeAPIQPS and \
+                 kubeAPIBurst)"
+            )
         }
         WaitsFor::Retry { failed } => {
             format!("from {} to the next try that did not fail", counted(failed, "failed pull"))
@@ -258,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_an_image_are_told_with_the_setting() {
+    fn the_parts_of_a_phase_are_told_with_the_setting() {
         let part = |kind, waits| {
             let (begin, end) = (Timestamp(0), Timestamp(8_200_000_000));
             super::part(&Part { kind, begin, end, waits })
@@ -284,6 +291,11 @@ mod tests {
             (
                 waited(WaitsFor::Rate { refused: 2 }),
                 "waited 8.20 s since the kubelet refused to pull, 2 times (its registryPullQPS)",
+            ),
+            (
+                waited(WaitsFor::ApiRate { held_back: 3 }),
+                "waited 8.20 s for the kubelet's own rate of requests to the API server, 3 requests in its log (its \
+                 kubeAPIQPS and kubeAPIBurst)",
             ),
             (
                 waited(WaitsFor::Retry { failed: 1 }),

@@ -101,7 +101,7 @@ struct Phase<'a> {
     gapped: bool,
     #[serde(flatten)]
     cause: Causes,
-    /// Of `image`: what it consists of, one after another; absent where nothing tells.
+    /// Of `prepare` and `image`: what it consists of, one after another; absent where nothing tells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Part>,
     /// What it is called.
@@ -111,7 +111,7 @@ struct Phase<'a> {
     notes: Vec<String>,
 }
 
-/// A part of an `image` phase.
+/// A part of a phase.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "StartPhasePart")]
 struct Part {

@@ -102,6 +102,7 @@ pub(super) fn start() -> Start {
         WaitsFor::Creates { ahead: 2, at_once: 1 },
         WaitsFor::Rate { refused: 2 },
         WaitsFor::Retry { failed: 1 },
+        WaitsFor::ApiRate { held_back: 3 },
     ]
     .map(Some);
     let phase = |kind, begin: u64| Phase {
