@@ -9,7 +9,7 @@ use crate::{
     engine::share::Share,
     model::{
         change::ContainerRef,
-        fact::{CpuUse, Listener, PodName, Pressure},
+        fact::{CpuUse, Listener, PodName, Pressure, Stall},
         phase::{Cause, Kind, Listening, Part, PartKind, Phase, Start, WaitsFor},
     },
 };
@@ -133,6 +133,9 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
         said.push("inferred to be an init container".to_owned());
     }
     said.extend(phase.parts.iter().map(part));
+    if let Some(stall) = phase.runtime_stall().filter(|stall| is_long(*stall, whole)) {
+        said.push(format!("the runtime waited for I/O {} of {}", span(stall.some), span(whole)));
+    }
     if !teardown.is_zero() {
         let (teardown, whole) = (span(*teardown), span(whole));
         said.push(format!("other network namespaces were taken apart for {teardown} of {whole}"));
@@ -210,11 +213,15 @@ fn load(pressure: &Pressure, whole: Duration, said: &mut Vec<String>) {
     }
     let stalls = [(pressure.cpu_stall, "CPU"), (pressure.memory_stall, "memory"), (pressure.io_stall, "I/O")];
     for (stall, name) in stalls {
-        // A small wait is normal, so it is not mentioned.
-        if let Some(stall) = stall.filter(|stall| stall.some * 10 >= whole && !stall.some.is_zero()) {
+        if let Some(stall) = stall.filter(|stall| is_long(*stall, whole)) {
             said.push(format!("waited for {name} {} of {}", span(stall.some), span(whole)));
         }
     }
+}
+
+/// A small wait is normal, so it is not mentioned.
+fn is_long(stall: Stall, whole: Duration) -> bool {
+    stall.some * 10 >= whole && !stall.some.is_zero()
 }
 
 /// The limit that held it back, and about how much it would have used without one: what it used in the time in which it
