@@ -124,6 +124,8 @@ pub const CNI_CACHE: &str = "/var/lib/cni/results";
 pub const HOST_LOCAL: &str = "/var/lib/cni/networks";
 /// containerd's CRI plugin, in configurations of version 2 and in the root; in configurations of version 3.
 pub const CRI_PLUGINS: [&str; 2] = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
+/// The comm of a kubelet that is a program by itself.
+pub const KUBELET: &str = "kubelet";
 /// CNI's own tool, which calls plugins and is no runtime.
 pub const CNITOOL: &str = "cnitool";
 
@@ -283,7 +285,7 @@ pub const DISTRIBUTIONS: [Distribution; 5] = [
     // As kubeadm, kind and minikube have it: nothing is anywhere else than its own project puts it.
     Distribution {
         name: "Kubernetes",
-        kubelets: &["kubelet"],
+        kubelets: &[KUBELET],
         kubelet_roots: &["/var/lib/kubelet"],
         networks: &["/etc/cni/net.d"],
         logs: &["/var/log/kubelet.log", "/var/log/kubelet/kubelet.log"],

@@ -214,7 +214,8 @@ impl Agent {
                 | Question::Program { .. }
                 | Question::Message { .. }
                 | Question::Pressure { .. }
-                | Question::ImageWork { .. } => &self.routes.files,
+                | Question::ImageWork { .. }
+                | Question::HeldRequests { .. } => &self.routes.files,
                 Question::Watch { .. } => &self.routes.netlink,
                 Question::Statuses => &self.routes.runtimes,
             };

@@ -67,7 +67,8 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
                 | Question::Program { .. }
                 | Question::Message { .. }
                 | Question::Pressure { .. }
-                | Question::ImageWork { .. } => None,
+                | Question::ImageWork { .. }
+                | Question::HeldRequests { .. } => None,
             };
             if let Some(fact) = fact {
                 engine.observe(Observation { at: now.get(), origin: Origin::Listed, fact });

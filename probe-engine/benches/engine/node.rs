@@ -109,7 +109,10 @@ impl Node {
                 uid: pod.uid(),
                 names: vec!["main".to_owned()],
             }),
-            Question::Watch { .. } | Question::Statuses | Question::ImageWork { .. } => Vec::new(),
+            Question::Watch { .. }
+            | Question::Statuses
+            | Question::ImageWork { .. }
+            | Question::HeldRequests { .. } => Vec::new(),
             Question::Relist => {
                 self.diff = RecordsDiff::default();
                 self.all()

@@ -280,6 +280,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::MessageFound(_)
         | Fact::PressureRead(_)
         | Fact::ImageWork(_)
+        | Fact::HeldRequests(_)
         | Fact::RuntimeLink(_)
         | Fact::RuntimeStatus(_)
         | Fact::RuntimeEvent(_)

@@ -21,6 +21,7 @@ pub mod container;
 mod context;
 mod daemon;
 mod dump;
+mod held_requests;
 pub(crate) mod hint;
 pub(in crate::engine) mod image_work;
 pub(super) mod ipam_store;
@@ -271,6 +272,7 @@ impl World {
             Fact::BootRead(it) => self.boot_read(ctx, *it),
             Fact::PressureRead(it) => self.pressure_read(ctx, it),
             Fact::ImageWork(it) => self.image_work(&it),
+            Fact::HeldRequests(it) => self.held_requests(it),
             Fact::RuntimeLink(it) => self.runtime_linked(ctx, it),
             Fact::RuntimeStatus(it) => self.runtime_stated(ctx, it),
             Fact::RuntimeEvent(it) => self.runtime_told(ctx, &it),

@@ -270,6 +270,9 @@ pub enum Question {
     /// What did runtime and kubelet do for this container from then until its first sign? Answered by `ImageWork`, if a log
     /// tells.
     ImageWork { container: ContainerId, from: Timestamp, until: Timestamp },
+    /// Which requests did the kubelet hold back while it prepared this sandbox, from then until the sandbox's first sign?
+    /// Answered by `HeldRequests`, if its log tells.
+    HeldRequests { sandbox: ContainerId, from: Timestamp, until: Timestamp },
     /// Which states do the runtimes list now? Answered by `RuntimeStatus`, where a runtime is followed.
     Statuses,
 }

@@ -6,6 +6,7 @@
 
 mod attached;
 mod happened;
+mod held;
 mod image;
 mod ledger;
 mod listening;
@@ -29,6 +30,7 @@ pub use attached::{Attached, Loss, Mechanism, RingRead, RingsRead, Signal};
 pub use happened::{
     Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, SIGKILL, Signaled, Task,
 };
+pub use held::HeldRequests;
 pub use image::{ImageWork, Pull, Span};
 pub use ledger::{
     CniCommand, Holder, MessageFound, Network, NetworksRead, Pool, ProgramFound, Reservation, RuntimeChanged,
@@ -183,6 +185,8 @@ pub enum Fact {
     PressureRead(PressureRead),
     /// How the time before a container's first sign was spent, as far as logs and files tell.
     ImageWork(Box<ImageWork>),
+    /// When the kubelet held requests back while it prepared a sandbox, as its log tells.
+    HeldRequests(HeldRequests),
 
     // What a runtime says over CRI.
     RuntimeLink(RuntimeLink),

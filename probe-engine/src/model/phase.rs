@@ -12,7 +12,7 @@ use strum::{IntoStaticStr, VariantNames};
 pub use image::{Part, PartKind, WaitsFor};
 
 use crate::model::{
-    fact::{Listener, PodName, Pressure, ProgramFound},
+    fact::{Listener, PodName, Pressure, ProgramFound, Stall},
     id::ContainerId,
     reference::ContainerRef,
     time::{Nanoseconds, Timestamp},
@@ -65,7 +65,7 @@ pub struct Phase {
     /// Something was lost meanwhile: an event that would have ended it, or begun it, may be missing.
     pub gapped: bool,
     pub cause: Cause,
-    /// Of `image`: what it consists of; empty where nothing tells.
+    /// Of `prepare` and `image`: what it consists of; empty where nothing tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
 }
@@ -140,7 +140,7 @@ pub struct Cause {
     /// So much of it another network namespace was being taken apart.
     #[serde_as(as = "Nanoseconds")]
     pub teardown: Duration,
-    /// What the pod's cgroup counted.
+    /// What the pod's cgroup counted, and, in `image`, the runtime's.
     pub pressure: Pressure,
 }
 
@@ -178,6 +178,13 @@ impl Phase {
     #[must_use]
     pub fn took(&self) -> Duration {
         self.end.since(self.begin)
+    }
+
+    /// How long the runtime waited for I/O, if it is known to have pulled the image in this phase.
+    #[must_use]
+    pub fn runtime_stall(&self) -> Option<Stall> {
+        let has_pulled = self.parts.iter().any(|it| matches!(it.kind, PartKind::Pull | PartKind::Unpack));
+        self.cause.pressure.runtime_io.filter(|_| has_pulled)
     }
 }
 

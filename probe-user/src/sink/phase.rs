@@ -9,7 +9,7 @@ use crate::{
     engine::share::Share,
     model::{
         change::ContainerRef,
-        fact::{CpuUse, Listener, PodName, Pressure},
+        fact::{CpuUse, Listener, PodName, Pressure, Stall},
         phase::{Cause, Kind, Listening, Part, PartKind, Phase, Start, WaitsFor},
     },
     words::count::counted,
@@ -134,6 +134,9 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
         said.push("inferred to be an init container".to_owned());
     }
     said.extend(phase.parts.iter().map(part));
+    if let Some(stall) = phase.runtime_stall().filter(|stall| is_long(*stall, whole)) {
+        said.push(format!("the runtime waited for I/O {} of {}", span(stall.some), span(whole)));
+    }
     if !teardown.is_zero() {
         let (teardown, whole) = (span(*teardown), span(whole));
         said.push(format!("other network namespaces were taken apart for {teardown} of {whole}"));
@@ -145,7 +148,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     said
 }
 
-/// A part of an `image` phase, a sentence.
+/// A part of a phase, a sentence.
 fn part(part: &Part) -> String {
     let took = span(part.took());
     match (part.kind, part.waits) {
@@ -180,6 +183,13 @@ fn held_up(waits: WaitsFor) -> String {
                 counted(refused.into(), "time")
             )
         }
+        WaitsFor::ApiRate { held_back } => {
+            let requests = counted(held_back, "request");
+            format!(
+                "for the kubelet's own rate of requests to the API server, {requests} in its log (its kubeAPIQPS and \
+                 kubeAPIBurst)"
+            )
+        }
         WaitsFor::Retry { failed } => {
             format!("from {} to the next try that did not fail", counted(failed.into(), "failed pull"))
         }
@@ -203,11 +213,15 @@ fn load(pressure: &Pressure, whole: Duration, said: &mut Vec<String>) {
     }
     let stalls = [(pressure.cpu_stall, "CPU"), (pressure.memory_stall, "memory"), (pressure.io_stall, "I/O")];
     for (stall, name) in stalls {
-        // A small wait is normal, so it is not mentioned.
-        if let Some(stall) = stall.filter(|stall| stall.some * 10 >= whole && !stall.some.is_zero()) {
+        if let Some(stall) = stall.filter(|stall| is_long(*stall, whole)) {
             said.push(format!("waited for {name} {} of {}", span(stall.some), span(whole)));
         }
     }
+}
+
+/// A small wait is normal, so it is not mentioned.
+fn is_long(stall: Stall, whole: Duration) -> bool {
+    stall.some * 10 >= whole && !stall.some.is_zero()
 }
 
 /// The limit that held it back, and about how much it would have used without one: what it used in the time in which it
@@ -258,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_an_image_are_told_with_the_setting() {
+    fn the_parts_of_a_phase_are_told_with_the_setting() {
         let part = |kind, waits| {
             let (begin, end) = (Timestamp(0), Timestamp(8_200_000_000));
             super::part(&Part { kind, begin, end, waits })
@@ -284,6 +298,11 @@ mod tests {
             (
                 waited(WaitsFor::Rate { refused: 2 }),
                 "waited 8.20 s since the kubelet refused to pull, 2 times (its registryPullQPS)",
+            ),
+            (
+                waited(WaitsFor::ApiRate { held_back: 3 }),
+                "waited 8.20 s for the kubelet's own rate of requests to the API server, 3 requests in its log (its \
+                 kubeAPIQPS and kubeAPIBurst)",
             ),
             (
                 waited(WaitsFor::Retry { failed: 1 }),

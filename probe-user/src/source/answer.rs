@@ -14,7 +14,7 @@ use super::{
     release,
 };
 use crate::model::{
-    fact::{CniCommand, Fact, MessageFound, ProgramFound},
+    fact::{CniCommand, Fact, MessageFound, PodName, ProgramFound},
     id::{ContainerId, PodUid},
     time::Timestamp,
 };
@@ -31,11 +31,18 @@ pub struct FailedCall<'a> {
     pub logged: Range<Timestamp>,
 }
 
-/// A container whose work before its first sign is asked about.
+/// A phase of a start for whose reason the logs are searched.
 #[derive(Clone, Debug)]
-pub struct SlowImage {
-    pub container: ContainerId,
+pub struct SlowPhase {
+    pub before: First,
     pub time: Range<Timestamp>,
+}
+
+/// Whose first sign ended it.
+#[derive(Clone, Debug)]
+pub enum First {
+    Container(ContainerId),
+    Sandbox(ContainerId),
 }
 
 /// Answers questions. It remembers where runtimes and kubelets keep their files.
@@ -100,20 +107,35 @@ impl<'a> Answerer<'a> {
         Fact::ProgramFound(ProgramFound { path, version })
     }
 
-    /// Finds what was done for each of these containers in its time: `ImageWork`, where something tells. One search serves
-    /// all of them.
+    /// Finds what took these phases so long: `ImageWork` and `HeldRequests`, where something tells. One search serves all of
+    /// them.
     #[must_use]
-    pub fn image_work(&self, slow: Vec<SlowImage>, boot_wall_ns: i64) -> Vec<Fact> {
-        let asked = slow.into_iter().map(|SlowImage { container, time }| {
-            let found = self.places.find(self.root, &container).ok();
-            let (name, pod) = found.map_or((None, None), |found| (found.name, found.pod));
-            let (images, pod) = (self.places.images(self.root, &container), pod.unwrap_or_default());
-            image_work::Asked { container, images, pod, name, from: time.start, until: time.end }
-        });
-        let asked: Vec<_> = asked.collect();
+    pub fn slow_phases(&mut self, slow: Vec<SlowPhase>, boot_wall_ns: i64, now: Timestamp) -> Vec<Fact> {
+        let mut search = image_work::Search::default();
+        for SlowPhase { before, time: Range { start: from, end: until } } in slow {
+            match before {
+                First::Container(container) => {
+                    let found = self.places.find(self.root, &container).ok();
+                    let (name, pod) = found.map_or((None, None), |found| (found.name, found.pod));
+                    let images = self.places.images(self.root, &container);
+                    let pod = pod.unwrap_or_default();
+                    search.containers.push(image_work::Asked { container, images, pod, name, from, until });
+                }
+                First::Sandbox(sandbox) => {
+                    let pod = self.places.find(self.root, &sandbox).ok().and_then(|found| found.pod);
+                    let PodName { namespace, uid, .. } = pod.unwrap_or_default();
+                    let kubelets = self.allocation.roots(self.root, now);
+                    if uid.is_some_and(|uid| kubelets.needs_api(self.root, &uid)) {
+                        let it = image_work::AskedSandbox { sandbox, namespace, from, until };
+                        search.sandboxes.push(it);
+                    }
+                }
+            }
+        }
         let roots = || containerd_roots(self.root);
-        let found = image_work::find(self.root, &asked, boot_wall_ns, roots);
-        found.into_iter().map(|work| Fact::ImageWork(Box::new(work))).collect()
+        let found = image_work::find(self.root, &search, boot_wall_ns, roots);
+        let images = found.images.into_iter().map(|work| Fact::ImageWork(Box::new(work)));
+        images.chain(found.held.into_iter().map(Fact::HeldRequests)).collect()
     }
 
     /// Finds what the plugin said when each of these calls failed, if it was logged in the given time. One search serves all

@@ -124,6 +124,11 @@ pub fn has_container(root: &HostRoot, hierarchy: &Hierarchy) -> bool {
     !cgroupfs::list(node).1.is_empty()
 }
 
+/// The cgroup of the node's only runtime in a hierarchy.
+pub(super) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> {
+    daemon::runtime_cgroup(root, hierarchy)
+}
+
 /// The files to which daemons of the node write their output.
 pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     daemon::outputs(root)

@@ -1,13 +1,15 @@
-//! Finds what runtime and kubelet did for a container before its first sign: in their logs, and in the files in which
-//! containerd keeps what it fetched.
+//! Finds what runtime and kubelet did for a container or a sandbox before its first sign: in their logs, and in the files in
+//! which containerd keeps what it fetched.
 //!
 //! containerd and CRI-O log when they begin and end to pull an image and to make a container; the kubelet logs when it
 //! refuses to pull, and when the runtime failed, of which CRI-O logs nothing. None of them logs when an image is fetched and
-//! only unpacked from then on, but a file of containerd's has the date of the last layer.
+//! only unpacked from then on, but a file of containerd's has the date of the last layer. The kubelet also logs requests to the
+//! API server that it held back.
 //!
-//! **Invariant:** one search serves all containers that are asked about together; a bounded part of the logs is read.
+//! **Invariant:** one search serves all that are asked about together; a bounded part of the logs is read.
 
 mod content;
+mod held;
 mod reference;
 mod told;
 mod words;
@@ -16,13 +18,14 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use super::{
     host::HostRoot,
-    plugin_log::{self, Place, Window},
+    plugin_log::{self, Line, Place, Window},
 };
 use crate::model::{
-    fact::{ImageWork, PodName},
+    fact::{HeldRequests, ImageWork, PodName},
     id::ContainerId,
     time::Timestamp,
 };
+use held::Held;
 use told::Told;
 use words::Said;
 
@@ -32,6 +35,23 @@ const LOOK_BACK: u64 = 5 * 60 * 1_000_000;
 const SLACK: u64 = 1_000_000;
 /// The most steps of the work that are taken of the logs, the newest.
 const STEPS: usize = 8192;
+
+/// The most requests that were held back, likewise.
+const REQUESTS: usize = 8192;
+
+/// What is asked about.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    pub(crate) containers: Vec<Asked>,
+    pub(crate) sandboxes: Vec<AskedSandbox>,
+}
+
+/// What is told of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) images: Vec<ImageWork>,
+    pub(crate) held: Vec<HeldRequests>,
+}
 
 /// A container that is asked about.
 #[derive(Debug)]
@@ -46,17 +66,28 @@ pub(crate) struct Asked {
     pub(crate) until: Timestamp,
 }
 
+/// A sandbox that is asked about. Its pod needs something of the API server.
+#[derive(Debug)]
+pub(crate) struct AskedSandbox {
+    pub(crate) sandbox: ContainerId,
+    /// Its pod's namespace.
+    pub(crate) namespace: Option<String>,
+    pub(crate) from: Timestamp,
+    pub(crate) until: Timestamp,
+}
+
 /// Searches the logs once for all of them; those of which nothing is told have no answer. `roots` gives the directories of
 /// the node's containerds, where they are needed.
 pub(crate) fn find(
     root: &HostRoot,
-    asked: &[Asked],
+    search: &Search,
     boot_wall_ns: i64,
     roots: impl FnOnce() -> Vec<PathBuf>,
-) -> Vec<ImageWork> {
-    let times = || asked.iter().map(|it| (it.from, it.until));
+) -> Found {
+    let containers = search.containers.iter().map(|it| (it.from, it.until));
+    let times = || containers.clone().chain(search.sandboxes.iter().map(|it| (it.from, it.until)));
     let (Some(from), Some(until)) = (times().map(|it| it.0).min(), times().map(|it| it.1).max()) else {
-        return Vec::new();
+        return Found::default();
     };
     let wall = |at: Timestamp| boot_wall_ns.saturating_add_unsigned(at.0).max(0).unsigned_abs() / 1000;
     let since_boot = |us: u64| {
@@ -65,6 +96,8 @@ pub(crate) fn find(
     };
     let window = Window { from: wall(from).saturating_sub(LOOK_BACK), until: wall(until) + SLACK };
     let heard = Heard::of(root, window);
+    let held: Vec<_> = heard.held.iter().map(|(at, held)| held.request(since_boot(*at))).collect();
+    let held = search.sandboxes.iter().filter_map(|it| held::of(it, &held)).collect();
     let mut told = Told::beginning(since_boot(heard.since.unwrap_or(window.from).max(window.from)));
     for (at, said) in heard.steps {
         told.add(since_boot(at), said);
@@ -74,7 +107,7 @@ pub(crate) fn find(
         let wall_ns = content::fetched(root, &stores, manifest)?;
         u64::try_from(wall_ns / 1000).ok().map(since_boot)
     };
-    asked.iter().filter_map(|it| told.of(it, &fetched)).collect()
+    Found { images: search.containers.iter().filter_map(|it| told.of(it, &fetched)).collect(), held }
 }
 
 /// What the logs say.
@@ -83,6 +116,7 @@ struct Heard {
     steps: BTreeSet<(u64, Said)>,
     /// The logs have all steps since then, µs since 1970: an older line was not there, or is left out.
     since: Option<u64>,
+    held: BTreeSet<(u64, Held)>,
 }
 
 impl Heard {
@@ -91,21 +125,29 @@ impl Heard {
         let mut oldest = None;
         let mut place = Place::Journal;
         let mut is_kubelet_in_journal = false;
-        plugin_log::lines(root, window, &mut |found, at, line| {
-            if found != place {
+        plugin_log::lines(root, window, &mut |line| {
+            if line.place != place {
                 // The runtime logs to files: how far the journal goes back says nothing of them.
-                (place, oldest) = (found, None);
+                (place, oldest) = (line.place, None);
             }
-            let at = plugin_log::written_at(line).filter(|at| window.has(*at)).unwrap_or(at);
+            let Line { text, .. } = line;
+            let at = plugin_log::written_at(text).filter(|at| window.has(*at)).unwrap_or(line.at);
             oldest = Some(oldest.map_or(at, |oldest: u64| oldest.min(at)));
+            is_kubelet_in_journal |= line.is_kubelets && place == Place::Journal;
             let mut is_runtimes = false;
-            for said in words::read(line) {
+            for said in words::read(text) {
                 is_runtimes |= said.is_runtimes();
-                is_kubelet_in_journal |= found == Place::Journal && !said.is_runtimes();
+                is_kubelet_in_journal |= place == Place::Journal && !said.is_runtimes();
                 // syslog has a copy of what is in the journal, with another time.
-                if said.is_runtimes() || found == Place::Journal || !is_kubelet_in_journal {
+                if said.is_runtimes() || place == Place::Journal || !is_kubelet_in_journal {
                     heard.add(at, said);
                 }
+            }
+            if line.is_kubelets
+                && (place == Place::Journal || !is_kubelet_in_journal)
+                && let Some(held) = held::read(text)
+            {
+                heard.hold(at, held);
             }
             is_runtimes
         });
@@ -117,6 +159,13 @@ impl Heard {
         self.steps.insert((at, said));
         if self.steps.len() > STEPS {
             self.since = self.since.max(self.steps.pop_first().map(|(at, _)| at));
+        }
+    }
+
+    fn hold(&mut self, at: u64, held: Held) {
+        self.held.insert((at, held));
+        if self.held.len() > REQUESTS {
+            self.held.pop_first();
         }
     }
 }

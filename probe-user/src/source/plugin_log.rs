@@ -111,7 +111,7 @@ fn are_exact(batch: &[Search<'_>]) -> bool {
 /// and its text; from each file the newest first.
 pub(crate) fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str)) -> Unreadable {
     let mut not = Unreadable::default();
-    journal::each(root, window, &mut not, &mut |at, text, _| tell(at, text));
+    journal::each(root, window, &mut not, &mut |line, _| tell(line.at, line.text));
     not
 }
 
@@ -122,19 +122,28 @@ pub(crate) enum Place {
     File,
 }
 
-/// Receives a line: where it was read, its time and its text. Says whether a runtime wrote it of what is searched for.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(Place, u64, &str) -> bool;
+/// A line of a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'a> {
+    pub(crate) place: Place,
+    /// In microseconds since 1970: when the journal got it, or the time that the line begins with.
+    pub(crate) at: u64,
+    pub(crate) text: &'a str,
+    /// A kubelet that is a process by itself wrote it: by what the kernel told journald, or by syslog's tag.
+    pub(crate) is_kubelets: bool,
+}
+
+/// Receives a line, and says whether a runtime wrote it of what is searched for.
+pub(crate) type Tell<'a> = &'a mut dyn FnMut(Line<'_>) -> bool;
 
 /// Every line of the window: the journal's and then, where the journal has none that a runtime wrote of what is searched for,
 /// those of the text files to which runtimes and kubelets log. A runtime may log to a file of its own while its kubelet logs
-/// to the journal. The time is that of the journal's entry, or the one that the line begins with.
+/// to the journal.
 pub(crate) fn lines(root: &HostRoot, window: Window, tell: Tell<'_>) {
     let mut is_told = false;
-    journal::each(root, window, &mut Unreadable::default(), &mut |at, text, _| {
-        is_told |= tell(Place::Journal, at, text);
-    });
+    journal::each(root, window, &mut Unreadable::default(), &mut |line, _| is_told |= tell(line));
     if !is_told {
-        tail::each(root, window, &mut |at, line| tell(Place::File, at, line));
+        tail::each(root, window, tell);
     }
 }
 

@@ -6,12 +6,14 @@
 //! both, with the same paths.
 //!
 //! The counters of a pod that starts are read several times within a second or two, so its files stay open for a while.
+//! With them the waits of the runtime for input and output are read, because it is the runtime that pulls the pod's images.
 
 mod open;
+mod runtime;
 
 use std::time::Duration;
 
-use self::open::OpenCgroup;
+use self::{open::OpenCgroup, runtime::Daemon};
 use super::{
     cgroup::Layout,
     host::{HostRoot, lines},
@@ -25,7 +27,9 @@ use crate::model::{
 const CONTAINERS: usize = 64;
 /// The most pods whose files stay open.
 const PODS: usize = 8;
-/// How long the files of a pod stay open after they were last read.
+/// The waits for input and output.
+const IO: &str = "io.pressure";
+/// How long files stay open after they were last read.
 const OPEN: Duration = Duration::from_secs(5);
 
 /// Reads counters of pods.
@@ -33,6 +37,7 @@ const OPEN: Duration = Duration::from_secs(5);
 pub(crate) struct Gauges {
     /// The pod that was read last is the last.
     pods: Vec<Pod>,
+    runtime: Daemon,
 }
 
 /// The cgroups of a pod in the hierarchies that have counters.
@@ -70,12 +75,13 @@ impl Gauges {
             self.pods.remove(0);
         }
         self.pods.push(Pod { read: now, ..pod });
-        Some(pressure)
+        Some(Pressure { runtime_io: self.runtime.io_stall(root, layout, now), ..pressure })
     }
 
     /// Closes the files that were not read lately.
     pub(crate) fn close(&mut self, now: Timestamp) {
         self.pods.retain(|pod| now < pod.read + OPEN);
+        self.runtime.close(now);
     }
 }
 
@@ -102,7 +108,8 @@ impl Pod {
             memory: unified.as_mut().and_then(self::memory).or_else(|| legacy_memory(memory.as_mut()?)),
             cpu_stall: unified.as_mut().and_then(|it| stall(it, "cpu.pressure")),
             memory_stall: unified.as_mut().and_then(|it| stall(it, "memory.pressure")),
-            io_stall: unified.as_mut().and_then(|it| stall(it, "io.pressure")),
+            io_stall: unified.as_mut().and_then(|it| stall(it, IO)),
+            runtime_io: None,
         };
         let mut all = [unified, cpu, cpuacct, memory].into_iter().flatten();
         (pressure != Pressure::default() && !all.any(|it| it.is_gone())).then_some(pressure)
@@ -294,6 +301,7 @@ mod tests {
             cpu_stall: Some(Stall { some: micros(7), full: Duration::ZERO }),
             memory_stall: None,
             io_stall: Some(Stall { some: micros(2500), full: micros(1500) }),
+            runtime_io: None,
         };
         assert_eq!(read(&host, &layout, "/kubepods/pod1"), Some(expected));
         assert_eq!(read(&host, &layout, "/kubepods/pod2"), None);

@@ -36,6 +36,7 @@ impl Sim {
             | Question::Expected { .. }
             | Question::Watch { .. }
             | Question::ImageWork { .. }
+            | Question::HeldRequests { .. }
             | Question::Program { .. } => Vec::new(),
             Question::Message { container, command, .. } => vec![Fact::MessageFound(MessageFound {
                 container: container.clone(),

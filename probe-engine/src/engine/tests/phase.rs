@@ -2,6 +2,7 @@
 
 mod cause;
 mod expected;
+mod held;
 mod image;
 mod listening;
 mod network;

@@ -6,6 +6,8 @@
 
 mod builder;
 mod cause;
+mod cut;
+pub(in crate::engine) mod held;
 pub(in crate::engine) mod image;
 mod member;
 
@@ -96,11 +98,11 @@ fn among<'a>(
     let is_long_enough = missing.is_empty() && (told || known || world.announced_at(row).is_none());
     let last = parts.last().map(|part| part.started_at).filter(|_| is_long_enough);
     let mut cut = PhaseBuilder::new(begin, last.unwrap_or(now));
-    if let Some(first) = failed.first() {
-        cut.push_until(sign(first), Kind::Prepare, None);
+    if let Some(phase) = cut.push_until(first, Kind::Prepare, None) {
+        phase.parts = held::parts(&row.work.requests_held, phase.begin, phase.end);
+    }
+    if !failed.is_empty() {
         cut.retries(world, &failed, sign(row));
-    } else {
-        cut.push_until(sign(row), Kind::Prepare, None);
     }
     cut.sandbox(world, row, parts.first().copied(), now);
     cut.containers(row.containers(), &parts);

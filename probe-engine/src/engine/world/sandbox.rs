@@ -36,7 +36,7 @@ use crate::{
     },
     model::{
         change::{EvidenceEvent, StopReason},
-        fact::{Origin, PodName},
+        fact::{Origin, PodName, Span},
         id::{ContainerId, PodUid},
         time::Timestamp,
     },
@@ -143,6 +143,9 @@ pub(crate) struct Work {
     pub(crate) tried_at: Option<Timestamp>,
     /// The start counted as complete once before, and then continued.
     pub(crate) is_revised: bool,
+    /// When the kubelet held requests back before the sandbox's first sign, if its log tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) requests_held: Vec<Span>,
 }
 
 /// The observations of a sandbox's end.

@@ -23,6 +23,9 @@ pub struct Pressure {
     pub cpu_stall: Option<Stall>,
     pub memory_stall: Option<Stall>,
     pub io_stall: Option<Stall>,
+    /// `io.pressure` of the cgroup of the runtime that pulls the node's images, at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_io: Option<Stall>,
 }
 
 /// `cpu.stat`.
@@ -76,13 +79,15 @@ impl Pressure {
     /// What was added since an earlier reading; without one, since the cgroup was made.
     #[must_use]
     pub(crate) fn since(&self, earlier: Option<&Self>) -> Self {
-        let Some(before) = earlier else { return *self };
+        // The runtime's cgroup is older than the pod's.
+        let Some(before) = earlier else { return Self { runtime_io: None, ..*self } };
         Self {
             cpu: self.cpu.zip(before.cpu).map(|(now, before)| now.since(before)),
             memory: self.memory.zip(before.memory).map(|(now, before)| now.since(before)),
             cpu_stall: self.cpu_stall.zip(before.cpu_stall).map(|(now, before)| now.since(before)),
             memory_stall: self.memory_stall.zip(before.memory_stall).map(|(now, before)| now.since(before)),
             io_stall: self.io_stall.zip(before.io_stall).map(|(now, before)| now.since(before)),
+            runtime_io: self.runtime_io.zip(before.runtime_io).map(|(now, before)| now.since(before)),
         }
     }
 
@@ -95,6 +100,7 @@ impl Pressure {
             cpu_stall: both(self.cpu_stall, other.cpu_stall, Stall::and),
             memory_stall: both(self.memory_stall, other.memory_stall, Stall::and),
             io_stall: both(self.io_stall, other.io_stall, Stall::and),
+            runtime_io: both(self.runtime_io, other.runtime_io, Stall::and),
         }
     }
 }

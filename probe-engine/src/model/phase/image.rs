@@ -1,4 +1,4 @@
-//! What an `image` phase consists of, as far as logs and files tell.
+//! What a phase consists of, as far as logs and files tell.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ closed_set! {
     }
 }
 
-/// What held a pull or a creation up.
+/// What held the start up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitsFor {
@@ -46,6 +46,8 @@ pub enum WaitsFor {
     Rate { refused: u32 },
     /// Pulls failed, and the kubelet tried again later.
     Retry { failed: u32 },
+    /// The kubelet held back requests to the API server for exceeding its rate of them; it logged so many.
+    ApiRate { held_back: u32 },
 }
 
 impl Part {

@@ -101,7 +101,10 @@ struct Phase<'a> {
     gapped: bool,
     #[serde(flatten)]
     cause: Causes,
-    /// Of `image`: what it consists of, one after another; absent where nothing tells.
+    /// Of `image`: how long the runtime waited for I/O, if it pulled the image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runtime_stall: Option<RuntimeStall>,
+    /// Of `prepare` and `image`: what it consists of, one after another; absent where nothing tells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Part>,
     /// What it is called.
@@ -111,7 +114,7 @@ struct Phase<'a> {
     notes: Vec<String>,
 }
 
-/// A part of an `image` phase.
+/// A part of a phase.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "StartPhasePart")]
 struct Part {
@@ -228,6 +231,12 @@ struct Stalls {
     io: Option<Waited>,
 }
 
+/// How long the tasks of the runtime's cgroup waited.
+#[derive(Serialize, JsonSchema)]
+struct RuntimeStall {
+    io: Waited,
+}
+
 /// How long some, and how long all of the tasks waited.
 #[derive(Serialize, JsonSchema)]
 struct Waited {
@@ -324,6 +333,7 @@ impl<'a> Phase<'a> {
             inferred: matches!(phase.kind, Kind::Init | Kind::PostStart),
             gapped: phase.gapped,
             cause: Causes::of(&phase.cause),
+            runtime_stall: phase.runtime_stall().map(|stall| RuntimeStall { io: Waited::of(stall) }),
             parts: phase.parts.iter().map(Part::of).collect(),
             title: wording::title(phase),
             notes: wording::causes(phase),
@@ -386,7 +396,7 @@ impl Causes {
 
 impl Load {
     fn of(pressure: &Pressure) -> Self {
-        let Pressure { cpu, memory, cpu_stall, memory_stall, io_stall } = pressure;
+        let Pressure { cpu, memory, cpu_stall, memory_stall, io_stall, runtime_io: _ } = pressure;
         let stall = Stalls {
             cpu: cpu_stall.map(Waited::of),
             memory: memory_stall.map(Waited::of),

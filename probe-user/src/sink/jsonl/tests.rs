@@ -86,6 +86,7 @@ pub(super) fn start() -> Start {
         cpu_stall: stall,
         memory_stall: stall,
         io_stall: stall,
+        runtime_io: stall,
     };
     let cause = Cause {
         adds: 3,
@@ -102,8 +103,11 @@ pub(super) fn start() -> Start {
         WaitsFor::Creates { ahead: 2, at_once: 1 },
         WaitsFor::Rate { refused: 2 },
         WaitsFor::Retry { failed: 1 },
+        WaitsFor::ApiRate { held_back: 3 },
     ]
-    .map(Some);
+    .map(Some)
+    .into_iter()
+    .chain([None]);
     let phase = |kind, begin: u64| Phase {
         kind,
         container: Some(ContainerRef::new(
@@ -115,13 +119,14 @@ pub(super) fn start() -> Start {
         gapped: true,
         cause,
         parts: waits
+            .clone()
             .map(|waits| ImagePart {
-                kind: PartKind::Wait,
+                kind: if waits.is_some() { PartKind::Wait } else { PartKind::Pull },
                 begin: Timestamp(begin),
                 end: Timestamp(begin + 2),
                 waits,
             })
-            .to_vec(),
+            .collect(),
     };
     let cni = Part::Cni { plugin: "bridge".to_owned(), ifname: "eth0".to_owned() };
     let kinds = [

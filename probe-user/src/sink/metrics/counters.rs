@@ -22,7 +22,7 @@ use crate::{
         fact::Origin,
         finding::{Cause, Duplicate, Kind, LeakedAddress, Severity},
         id::CgroupKey,
-        phase::{PartKind, Start},
+        phase::{Kind as PhaseKind, PartKind, Start},
         time::Timestamp,
     },
     sink::phase,
@@ -249,7 +249,8 @@ impl Counters {
             self.pods.phase.observe(&[phase, known], &pod, took.as_secs_f64());
         }
         let mut parts: BTreeMap<&str, Duration> = BTreeMap::new();
-        for part in start.phases.iter().flat_map(|phase| &phase.parts) {
+        let images = start.phases.iter().filter(|phase| phase.kind == PhaseKind::Image);
+        for part in images.flat_map(|phase| &phase.parts) {
             *parts.entry(part.kind.into()).or_default() += part.took();
         }
         for (part, took) in parts {

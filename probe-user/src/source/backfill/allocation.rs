@@ -54,6 +54,12 @@ struct Entry {
 type Names = BTreeMap<String, IgnoredAny>;
 
 impl Allocation {
+    /// Where the node's kubelets keep their files.
+    pub(crate) fn roots(&mut self, root: &HostRoot, now: Timestamp) -> &Roots {
+        let known = self.roots.take().filter(|(looked, _)| now < *looked + AGAIN);
+        &self.roots.insert(known.unwrap_or_else(|| (now, Roots::find(root)))).1
+    }
+
     /// The names of the containers that a pod is expected to have; `None` if no kubelet keeps the record.
     pub(crate) fn containers(
         &mut self,
@@ -61,11 +67,7 @@ impl Allocation {
         uid: &PodUid,
         now: Timestamp,
     ) -> Result<Option<Vec<String>>, ReadError> {
-        if self.roots.as_ref().is_none_or(|(looked, _)| now >= *looked + AGAIN) {
-            self.roots = Some((now, Roots::find(root)));
-        }
-        let roots = self.roots.as_ref().map(|(_, roots)| roots.iter()).into_iter().flatten();
-        let kept = roots.filter_map(|kubelet| {
+        let kept = self.roots(root, now).iter().filter_map(|kubelet| {
             let folder = root.folder(kubelet).ok()?;
             Some((folder.edition(FILE).ok()?, folder))
         });

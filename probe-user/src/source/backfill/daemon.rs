@@ -26,7 +26,10 @@ use probe_common::{
 use super::{cgroupfs, proc, process::is_root_by_itself};
 use crate::{
     model::{fact::RuntimeKind, time::Timestamp},
-    source::host::{Folder, HostRoot, ReadError, lines},
+    source::{
+        cgroup::path_in,
+        host::{Folder, HostRoot, ReadError, lines},
+    },
 };
 pub(super) use known::Known;
 pub(super) use settings::UnreadSetting;
@@ -136,6 +139,19 @@ pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
         found.extend(files.map(PathBuf::from));
     }
     found
+}
+
+/// The cgroup of the node's runtime in a hierarchy. None if there is no runtime, or more than one: then it is not known which
+/// of them pulls a pod's image.
+pub(super) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> {
+    let cgroup = |(comm, process): (Vec<u8>, Folder)| {
+        let kind = Kind::of(&comm).filter(|kind| kind.runtime().is_some())?;
+        let arguments = proc::arguments(&process.head("cmdline", 4096).ok()?);
+        let is_runtime = serves(kind, &arguments) && is_of_node(&process).ok()?;
+        is_runtime.then(|| path_in(hierarchy, &process.head("cgroup", 1 << 16).ok()?)).flatten()
+    };
+    let mut runtimes = processes(root).filter_map(cgroup);
+    runtimes.next().filter(|_| runtimes.next().is_none())
 }
 
 /// Every process with its name.

@@ -5,10 +5,17 @@ use std::path::{Path, PathBuf};
 use probe_common::runtime;
 
 use super::daemon::{self, Daemon, Kind};
-use crate::{model::id::PodUid, source::host::HostRoot};
+use crate::{
+    model::id::PodUid,
+    source::host::{Folder, HostRoot},
+};
 
 /// A folder that the kubelet makes in its root when it first runs.
 const TRACE: &str = "pods";
+/// The volumes for which the kubelet asks the API server before it makes the pod's sandbox, by the names of their plugins'
+/// folders: for an object, a token, or where the volume is.
+const ASKED_FOR: [&str; 4] =
+    ["kubernetes.io~projected", "kubernetes.io~secret", "kubernetes.io~configmap", "kubernetes.io~csi"];
 
 /// Whether a kubelet runs, or has run and so will run again.
 pub(super) fn expected(root: &HostRoot, daemons: &[Daemon]) -> bool {
@@ -37,12 +44,24 @@ impl Roots {
         self.0.iter().map(PathBuf::as_path)
     }
 
+    /// The folder that a kubelet keeps for a pod.
+    fn pod(&self, root: &HostRoot, uid: &PodUid) -> Option<Folder> {
+        let folder =
+            |kubelet: &PathBuf| root.folder(kubelet).ok()?.folder(TRACE).ok()?.folder(uid.as_str()).ok();
+        self.0.iter().find_map(folder)
+    }
+
+    /// Whether a pod has a volume for which its kubelet asks the API server.
+    #[must_use]
+    pub(crate) fn needs_api(&self, root: &HostRoot, uid: &PodUid) -> bool {
+        let volumes = self.pod(root, uid).and_then(|pod| pod.folder("volumes").ok()?.entries().ok());
+        volumes.is_some_and(|all| all.entries.iter().any(|it| ASKED_FOR.contains(&it.name.as_str())))
+    }
+
     /// When the kubelet first handled a pod: the birth time of the folder that it keeps for the pod, through restarts
     /// of its containers and of the node. Wall clock, ns since the epoch.
     #[must_use]
     pub(crate) fn born(&self, root: &HostRoot, uid: &PodUid) -> Option<i64> {
-        let folder =
-            |kubelet: &PathBuf| root.folder(kubelet).ok()?.folder(TRACE).ok()?.folder(uid.as_str()).ok();
-        self.0.iter().find_map(folder)?.born()
+        self.pod(root, uid)?.born()
     }
 }

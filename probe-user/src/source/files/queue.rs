@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::{
     model::{change::Question, time::Timestamp},
-    source::answer::SlowImage,
+    source::answer::{First, SlowPhase},
 };
 
 /// All containers and pods of a full node may be asked for at once.
@@ -14,7 +14,7 @@ pub(super) const MOST: usize = 4096;
 /// How many questions are answered in one batch, so that the names of a burst of containers arrive together.
 pub(super) const TOGETHER: usize = 64;
 
-/// How many containers' images are searched for together.
+/// How many slow phases are searched for together.
 const SEARCHES: usize = 256;
 
 /// A question, and when it was asked.
@@ -28,7 +28,7 @@ pub(super) struct Asked {
 pub(super) struct Queue {
     waiting: VecDeque<Asked>,
     /// What is searched for in logs, once nothing else waits.
-    slow: Vec<SlowImage>,
+    slow: Vec<SlowPhase>,
     /// Since when a list of the whole node is wanted, and since when one of the records.
     pub(super) relist: Option<Timestamp>,
     pub(super) reread: Option<Timestamp>,
@@ -42,10 +42,12 @@ impl Queue {
             Question::Relist => _ = self.relist.get_or_insert(at),
             Question::Records => _ = self.reread.get_or_insert(at),
             // One search answers all that wait.
-            Question::ImageWork { container, from, until } if self.slow.len() < SEARCHES => {
-                self.slow.push(SlowImage { container, time: from..until });
+            Question::ImageWork { container, from, until } => {
+                self.search(SlowPhase { before: First::Container(container), time: from..until });
             }
-            Question::ImageWork { .. } => self.dropped += 1,
+            Question::HeldRequests { sandbox, from, until } => {
+                self.search(SlowPhase { before: First::Sandbox(sandbox), time: from..until });
+            }
             question => {
                 if self.waiting.iter().any(|it| it.question == question) {
                     return;
@@ -58,18 +60,26 @@ impl Queue {
         }
     }
 
+    fn search(&mut self, slow: SlowPhase) {
+        if self.slow.len() < SEARCHES {
+            self.slow.push(slow);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
     /// Takes the oldest questions, to be answered together.
     pub(super) fn take(&mut self) -> Vec<Asked> {
         self.waiting.drain(..self.waiting.len().min(TOGETHER)).collect()
     }
 
     /// Takes what is searched for together.
-    pub(super) fn take_slow(&mut self) -> Vec<SlowImage> {
+    pub(super) fn take_slow(&mut self) -> Vec<SlowPhase> {
         std::mem::take(&mut self.slow)
     }
 
     /// Puts back what could not be searched for; of too many the newest go.
-    pub(super) fn put_back_slow(&mut self, mut slow: Vec<SlowImage>) {
+    pub(super) fn put_back_slow(&mut self, mut slow: Vec<SlowPhase>) {
         slow.append(&mut self.slow);
         let too_many = slow.len().saturating_sub(SEARCHES);
         slow.truncate(SEARCHES);
@@ -123,7 +133,8 @@ fn worth(question: &Question) -> u8 {
         | Question::Records
         | Question::Watch { .. }
         | Question::Statuses
-        | Question::ImageWork { .. } => 5,
+        | Question::ImageWork { .. }
+        | Question::HeldRequests { .. } => 5,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         fact::{Fact, Observation, Origin, PressureRead, RecordsDiff},
     },
     source::{
-        answer::{Answerer, FailedCall, SlowImage},
+        answer::{Answerer, FailedCall, SlowPhase},
         backfill::{self, Node, Records},
         channel::Batch,
         clock,
@@ -31,7 +31,7 @@ pub(super) enum Job {
     Records,
     Questions(Vec<Asked>),
     Messages(Vec<Wanted>),
-    Images(Vec<SlowImage>),
+    SlowPhases(Vec<SlowPhase>),
 }
 
 /// What the reader reports.
@@ -118,7 +118,7 @@ impl Read for Files {
                 }
                 Job::Questions(asked) => Some(self.answer(&root, &mut answerer, &mut gauges, asked)),
                 Job::Messages(wanted) => Some(messages(&answerer, wanted)),
-                Job::Images(slow) => Some(images(&answerer, slow)),
+                Job::SlowPhases(slow) => Some(slow_phases(&mut answerer, slow)),
             };
             if !done.is_some_and(&mut *say) {
                 return;
@@ -170,6 +170,7 @@ impl Files {
                 // In turn: searched for later, both; a pass of its own; answered by other sources.
                 Question::Message { .. }
                 | Question::ImageWork { .. }
+                | Question::HeldRequests { .. }
                 | Question::Relist
                 | Question::Records
                 | Question::Watch { .. }
@@ -182,11 +183,11 @@ impl Files {
     }
 }
 
-/// What was done for these containers, as far as something tells.
-fn images(answerer: &Answerer<'_>, slow: Vec<SlowImage>) -> Report {
-    let works = answerer.image_work(slow, clock::boot_wall_ns()).into_iter();
+/// What took these phases so long, as far as something tells.
+fn slow_phases(answerer: &mut Answerer<'_>, slow: Vec<SlowPhase>) -> Report {
+    let found = answerer.slow_phases(slow, clock::boot_wall_ns(), clock::now()).into_iter();
     let at = clock::now();
-    let facts = works.map(|fact| Observation { at, origin: Origin::Listed, fact }).collect();
+    let facts = found.map(|fact| Observation { at, origin: Origin::Listed, fact }).collect();
     Report::Done { facts, skipped: Skipped::default(), early: Vec::new() }
 }
 

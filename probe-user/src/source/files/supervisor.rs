@@ -251,7 +251,7 @@ impl<R: Read> Supervisor<R> {
         let now = clock::now();
         let slow = self.queue.take_slow();
         if !slow.is_empty() {
-            return Some((Job::Images(slow), now));
+            return Some((Job::SlowPhases(slow), now));
         }
         let due = self.later.due(now);
         if !due.is_empty() {
@@ -275,7 +275,7 @@ impl<R: Read> Supervisor<R> {
             Job::Records => _ = self.queue.reread.get_or_insert(at),
             Job::Questions(asked) => self.queue.put_back(asked),
             Job::Messages(wanted) => self.later.put_back(wanted),
-            Job::Images(slow) => self.queue.put_back_slow(slow),
+            Job::SlowPhases(slow) => self.queue.put_back_slow(slow),
         }
     }
 
@@ -292,7 +292,7 @@ impl<R: Read> Supervisor<R> {
                 match self.job.take() {
                     Some((Job::Present, _)) => self.present.tell(skipped),
                     Some((Job::Records, _)) => self.records.tell(skipped),
-                    Some((Job::Questions(_) | Job::Messages(_) | Job::Images(_), _)) | None => {
+                    Some((Job::Questions(_) | Job::Messages(_) | Job::SlowPhases(_), _)) | None => {
                         self.answered.append(skipped)
                     }
                 }

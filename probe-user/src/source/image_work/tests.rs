@@ -8,7 +8,7 @@ use std::{
 
 use probe_common::runtime::Kind;
 
-use super::{Asked, Heard, STEPS, find, told::Told, words::Said};
+use super::{Asked, Heard, STEPS, Search, find, told::Told, words::Said};
 use crate::{
     model::{
         fact::{ImageWork, PodName, Pull, Span},
@@ -18,6 +18,7 @@ use crate::{
     source::host::HostRoot,
 };
 
+mod held;
 mod journal;
 
 /// The wall clock's time at boot: 2026-11-21T08:15:00Z.
@@ -77,9 +78,10 @@ impl Node {
             .expect("a date");
     }
 
-    fn find(&self, asked: &[Asked]) -> Vec<ImageWork> {
+    fn find<const N: usize>(&self, asked: [Asked; N]) -> Vec<ImageWork> {
         let root = HostRoot::open(self.0.path()).expect("the root");
-        find(&root, asked, BOOT_NS, || vec![Path::new("/var/lib/containerd").to_owned()])
+        let search = Search { containers: asked.into(), sandboxes: Vec::new() };
+        find(&root, &search, BOOT_NS, || vec![Path::new("/var/lib/containerd").to_owned()]).images
     }
 }
 
@@ -136,7 +138,7 @@ fn a_pull_is_found_with_the_date_of_its_last_layer_and_the_pulls_before_it() {
         created: Some(span(36, 38)),
         other_creates: Vec::new(),
     };
-    let found = node.find(&[own, asked("c2", "quay.io/x", "main")]);
+    let found = node.find([own, asked("c2", "quay.io/x", "main")]);
     assert_eq!(found, std::slice::from_ref(&expected));
     // A layer was thrown away after it was unpacked.
     fs::remove_file(node.path(&format!(
@@ -145,7 +147,7 @@ fn a_pull_is_found_with_the_date_of_its_last_layer_and_the_pulls_before_it() {
     )))
     .expect("a file");
     let unknown = Pull { fetched: None, ..expected.pulls[0] };
-    let found = node.find(&[asked("c1", BUSYBOX, "main")]);
+    let found = node.find([asked("c1", BUSYBOX, "main")]);
     assert_eq!(found, [ImageWork { pulls: vec![unknown], ..expected }]);
 }
 
@@ -166,7 +168,7 @@ fn of_several_pulls_of_one_image_each_has_one_owner() {
         (22, "msg=\"PullImage \\\"busybox:1\\\" returns image reference \\\"sha256:cd\\\"\""),
         (30, "msg=\"PullImage \\\"quay.io/long\\\"\""),
     ]);
-    let found = node.find(&[asked("c1", BUSYBOX, "main")]);
+    let found = node.find([asked("c1", BUSYBOX, "main")]);
     let failed = Pull { span: span(11, 12), failed: true, fetched: None };
     let own = Pull { span: span(20, 22), failed: false, fetched: None };
     let [work] = &found[..] else { panic!("{found:?}") };
@@ -197,7 +199,7 @@ fn cri_o_and_the_kubelet_are_read_too() {
               pod=\"default/web-0\"",
         ),
     ]);
-    let found = node.find(&[asked("c1", BUSYBOX, "main"), asked("c2", "quay.io/none", "side")]);
+    let found = node.find([asked("c1", BUSYBOX, "main"), asked("c2", "quay.io/none", "side")]);
     let [main, side] = &found[..] else { panic!("{found:?}") };
     assert_eq!(main.pulls, [Pull { span: span(11, 15), failed: false, fetched: None }]);
     assert_eq!((main.created, &main.other_pulls[..]), (Some(span(16, 17)), &[span(13, 40)][..]));
@@ -207,8 +209,8 @@ fn cri_o_and_the_kubelet_are_read_too() {
 #[test]
 fn a_node_without_logs_has_no_answer() {
     let node = Node::new(&[(11, "msg=\"containerd successfully booted in 0.1s\"")]);
-    assert_eq!(node.find(&[asked("c1", BUSYBOX, "main")]), []);
-    assert_eq!(node.find(&[]), []);
+    assert_eq!(node.find([asked("c1", BUSYBOX, "main")]), []);
+    assert_eq!(node.find([]), []);
 }
 
 const ID: &str = "name=/runtime.v1.ImageService/PullImage";
@@ -229,7 +231,7 @@ fn what_failed_with_cri_o_ends_when_the_kubelet_says_so() {
         (25, "msg=\"Creating container: default/web-0/main\" id=r5 name=/x"),
         (26, "msg=\"Created container c1: default/web-0/main\" id=r5 name=/x"),
     ]);
-    let found = node.find(&[asked("c1", BUSYBOX, "main")]);
+    let found = node.find([asked("c1", BUSYBOX, "main")]);
     let [work] = &found[..] else { panic!("{found:?}") };
     let failed = Pull { span: span(12, 13), failed: true, fetched: None };
     assert_eq!(work.pulls, [failed, Pull { span: span(20, 22), failed: false, fetched: None }]);
@@ -244,7 +246,7 @@ fn the_kubelet_ends_no_pull_of_containerd() {
         (12, "\"PullImage from image service failed\" err=\"rpc error\" image=\"busybox:1\""),
         (18, "msg=\"PullImage \\\"busybox:1\\\" returns image reference \\\"sha256:cd\\\"\""),
     ]);
-    let found = node.find(&[asked("c1", BUSYBOX, "main")]);
+    let found = node.find([asked("c1", BUSYBOX, "main")]);
     assert_eq!(found[0].pulls, [Pull { span: span(11, 18), failed: false, fetched: None }]);
 }
 
@@ -260,7 +262,7 @@ fn what_may_have_failed_unheard_holds_nobody_up() {
         (19, "msg=\"Creating container: default/web-0/main\" id=r5 name=/x"),
         (20, "msg=\"Created container c1: default/web-0/main\" id=r5 name=/x"),
     ]);
-    let found = node.find(&[asked("c1", BUSYBOX, "main")]);
+    let found = node.find([asked("c1", BUSYBOX, "main")]);
     let [work] = &found[..] else { panic!("{found:?}") };
     assert_eq!((work.pulls.len(), work.created), (1, Some(span(19, 20))));
     assert_eq!((&work.other_pulls[..], &work.other_creates[..]), (&[][..], &[][..]));
@@ -278,7 +280,7 @@ fn nothing_goes_on_when_a_runtime_begins() {
     ];
     let own = [Pull { span: span(14, 18), failed: false, fetched: None }];
     let work = |lines: &[(u64, &str)]| {
-        let found = Node::new(lines).find(&[asked("c1", BUSYBOX, "main")]);
+        let found = Node::new(lines).find([asked("c1", BUSYBOX, "main")]);
         assert_eq!(found[0].pulls, own);
         (found[0].other_pulls.clone(), found[0].other_creates.clone())
     };
@@ -298,7 +300,7 @@ fn what_began_before_the_logs_do_began_when_they_do() {
         (15, "msg=\"PullImage \\\"quay.io/bad\\\" failed\" error=\"no route\""),
         (18, "msg=\"PullImage \\\"busybox:1\\\" returns image reference \\\"sha256:cd\\\"\""),
     ]);
-    let found = node.find(&[asked("c1", BUSYBOX, "main")]);
+    let found = node.find([asked("c1", BUSYBOX, "main")]);
     let own = Pull { span: span(12, 18), failed: false, fetched: None };
     assert_eq!((&found[0].pulls[..], &found[0].other_pulls[..]), (&[own][..], &[][..]));
 }

@@ -8,7 +8,7 @@ mod object;
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{Message, Search, Unreadable, Window, extract};
+use super::{Line, Message, Search, Unreadable, Window, extract};
 use crate::source::{
     host::{Folder, HostRoot, ReadError},
     machine_id,
@@ -26,14 +26,14 @@ const ALL_FILES: usize = 128;
 /// Reads something from one file.
 type Look<'a> = &'a mut dyn FnMut(&Journal, &Path) -> Result<(), ReadError>;
 
-/// Receives a message: its time, its text, and its file.
-type Tell<'a> = &'a mut dyn FnMut(u64, &str, &Path);
+/// Receives a message, and its file.
+type Tell<'a> = &'a mut dyn FnMut(Line<'_>, &Path);
 
 pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
     let windows = || batch.iter().map(|it| it.wanted.window);
     let ends = (windows().map(|it| it.from).min(), windows().map(|it| it.until).max());
     let (Some(from), Some(until)) = ends else { return };
-    each(root, Window { from, until }, not, &mut |at, text, file| {
+    each(root, Window { from, until }, not, &mut |Line { at, text, .. }, file| {
         if !extract::may_be(text) {
             return;
         }
@@ -69,7 +69,7 @@ pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: 
         for machine in machines.iter().filter(|entry| entry.directory && machine_id::is_one(&entry.name)) {
             match folder.folder(&machine.name) {
                 Ok(folder) => files(&folder, window, FILES, not, &mut |journal, path| {
-                    journal.messages(window, |at, text| tell(at, text, path))
+                    journal.messages(window, |line| tell(line, path))
                 }),
                 Err(why) => not.skipped.add(folder.path().join(&machine.name), why),
             }

@@ -9,7 +9,8 @@ use std::{
 use probe_common::runtime;
 
 use super::{
-    Message, Search, Unreadable, Wanted, Window, are_exact, extract, extract::Match, time, written_at,
+    Line, Message, Place, Search, Tell, Unreadable, Wanted, Window, are_exact, extract, extract::Match, time,
+    written_at,
 };
 use crate::source::{
     backfill::outputs,
@@ -45,14 +46,19 @@ fn files() -> impl Iterator<Item = &'static str> {
 
 /// Gives every line of the window that says when it was written, of the files to which runtimes, kubelets and syslog write
 /// where nothing is configured, or else, if `tell` wants none of these lines, of those to which daemons of the node write now.
-pub(super) fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str) -> bool) {
+pub(super) fn each(root: &HostRoot, window: Window, tell: Tell<'_>) {
+    // `2026-11-21T08:15:03Z NODE kubelet[1]: …`
+    let tag = format!("{}[", runtime::KUBELET);
+    let is_kubelets = |line: &str| line.split(' ').nth(2).is_some_and(|it| it.starts_with(&tag));
     let mut look = |path: &Path| {
         // Most of them do not exist.
         let Ok(end) = root.plain(path).and_then(|file| end(file, END)) else { return false };
         let mut is_told = false;
         for line in lines(&end) {
             let at = written_at(&line).or_else(|| time::parse(&line));
-            is_told |= at.filter(|at| window.has(*at)).is_some_and(|at| tell(at, &line));
+            let is_kubelets = is_kubelets(&line);
+            let line = |at| Line { place: Place::File, at, text: &line, is_kubelets };
+            is_told |= at.filter(|at| window.has(*at)).is_some_and(|at| tell(line(at)));
         }
         is_told
     };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use probe_user::{
     model::{fact::CniCommand, id::ContainerId, time::Timestamp},
     source::{
-        answer::{Answerer, FailedCall, SlowImage},
+        answer::{Answerer, FailedCall, First, SlowPhase},
         host::HostRoot,
     },
 };
@@ -18,7 +18,7 @@ const TIME: Range<Timestamp> = Timestamp::ZERO..Timestamp(3_600_000_000_000);
 /// The longest text of an answer, bytes.
 const TEXT: usize = 512;
 
-const LINES: [&str; 13] = [
+const LINES: [&str; 14] = [
     r#"time="2026-11-21T08:15:03.992378979Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-0,Uid:00000000-0142-4000-8000-000000000001,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c\": plugin type=\"bridge\" failed (add): failed to find plugin \"host-nowhere\" in path [/usr/lib/cni]""#,
     r#"{"error":"failed to setup network for sandbox \"9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c\": plugin type=\"bridge\" failed (add): no \u003caddress\u003e","level":"error","msg":"RunPodSandbox for \u0026PodSandboxMetadata{Name:web-0,Uid:u,Namespace:default,Attempt:0,} failed, error","time":"2026-11-21T08:15:03.992378979Z"}"#,
     r#"E1121 08:15:07.123456    1234 pod_workers.go:1294] "Error syncing pod, skipping" err="failed to \"KillPodSandbox\" for \"u\" with KillPodSandboxError: \"rpc error: code = Unknown desc = failed to destroy network for sandbox \\\"9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c\\\": plugin type=\\\"calico\\\" failed (delete): no route\"" pod="default/web-0" podUID=u"#,
@@ -32,6 +32,7 @@ const LINES: [&str; 13] = [
     r#"time="2026-11-21 08:15:10.000000000Z" level=info msg="Pulling image: docker.io/library/nginx:1" id=1 name=/runtime.v1.ImageService/PullImage"#,
     r#"I1121 08:15:10.123456    1234 event.go:389] "Event occurred" object="default/web-0" kind="Pod" reason="Pulling" message="Pulling image \"nginx:1\"""#,
     r#"I1121 08:15:14.123456    1234 event.go:389] "Event occurred" object="default/web-0" kind="Pod" reason="Pulled" message="Successfully pulled image \"nginx:1\" in 4.2s (4.2s including waiting). Image size: 57 bytes.""#,
+    r#"2026-11-21T08:15:15Z node-1 kubelet[1234]: I1121 08:15:15.123456    1234 request.go:752] "Waited before sending request" delay="1.194s" reason="client-side throttling, not priority and fairness" verb="POST" URL="https://10.0.0.1:6443/api/v1/namespaces/default/serviceaccounts/default/token""#,
 ];
 
 /// A container that containerd has on record, so that its image is known.
@@ -58,13 +59,14 @@ pub fn run(bytes: &[u8]) {
 /// Asks for all that a log can tell, twice.
 pub(super) fn ask(host: &HostRoot) {
     let ids = [SANDBOX, "c1"].map(|id| ContainerId::parse(id).expect("an id"));
-    let answerer = Answerer::new(host);
-    let ask = || {
+    let mut answerer = Answerer::new(host);
+    let mut ask = || {
         let failed =
             |command| ids.each_ref().map(|container| FailedCall { container, command, logged: TIME });
         let failed = [CniCommand::Add, CniCommand::Del].map(failed).concat();
-        let slow = ids.each_ref().map(|container| SlowImage { container: container.clone(), time: TIME });
-        (answerer.messages(&failed, BOOT_NS), answerer.image_work(slow.to_vec(), BOOT_NS))
+        let befores = |id: &ContainerId| [First::Container(id.clone()), First::Sandbox(id.clone())];
+        let slow = ids.iter().flat_map(befores).map(|before| SlowPhase { before, time: TIME }).collect();
+        (answerer.messages(&failed, BOOT_NS), answerer.slow_phases(slow, BOOT_NS, TIME.end))
     };
     let answers = ask();
     assert_eq!(answers.0.len(), 2 * ids.len(), "a call has no answer");

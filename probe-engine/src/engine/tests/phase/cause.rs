@@ -15,9 +15,9 @@ use crate::{
     },
     model::{
         change::{Output, Question},
-        fact::{CpuUse, Fact, List, Mechanism, Origin, Pressure, PressureRead, Role, Signal, Task},
+        fact::{CpuUse, Fact, List, Mechanism, Origin, Pressure, PressureRead, Role, Signal, Stall, Task},
         id::NetnsKey,
-        phase::Kind,
+        phase::{Kind, Part, PartKind},
         time::Timestamp,
     },
 };
@@ -120,6 +120,37 @@ fn what_the_pods_cgroup_counted_is_put_down_to_the_phase_that_it_hit() {
         .collect();
     let bridge = Kind::Cni { plugin: "bridge".to_owned(), ifname: "eth0".to_owned() };
     assert_eq!(hit, [(bridge, 5, 1), (Kind::Image, 1, 0), (Kind::Cgroup, 1200, 12)]);
+}
+
+#[test]
+fn what_the_runtime_waited_for_is_put_down_to_the_image_alone() {
+    let mut story = Story::new();
+    sandbox(&mut story);
+    let read = |story: &mut Story, at, some| {
+        let stall = Stall { some: Duration::from_millis(some), full: Duration::from_millis(some / 2) };
+        let pressure = Pressure { runtime_io: Some(stall), ..Pressure::default() };
+        let cgroup = CgroupKey::new(0, 20);
+        story.at(at).listed(Fact::PressureRead(PressureRead { cgroup, pressure }));
+    };
+    // The runtime has waited for long before this pod, and waits while its network is made.
+    read(&mut story, 110, 90_000);
+    read(&mut story, 361, 90_100);
+    read(&mut story, 501, 90_100);
+    container(&mut story, 'c', "main", 3 * SECOND);
+    read(&mut story, 3002, 91_300);
+    read(&mut story, 3071, 91_320);
+    story.facts.sort_by_key(|seen| seen.at);
+    let engine = play(&story, MINUTE);
+    let starts = engine.starts();
+    let stalls =
+        starts[0].phases.iter().filter_map(|it| Some((it.kind.clone(), it.cause.pressure.runtime_io?)));
+    let stalls: Vec<_> = stalls.map(|(kind, it)| (kind, it.some.as_millis(), it.full.as_millis())).collect();
+    assert_eq!(stalls, [(Kind::Image, 1200, 600)]);
+    // It is the runtime's wait for this image only if the runtime pulled it.
+    let mut image = starts[0].phases.iter().find(|it| it.kind == Kind::Image).expect("the phase").clone();
+    assert_eq!(image.runtime_stall(), None);
+    image.parts = vec![Part { kind: PartKind::Pull, begin: image.begin, end: image.end, waits: None }];
+    assert_eq!(image.runtime_stall(), image.cause.pressure.runtime_io);
 }
 
 #[test]

@@ -26,6 +26,9 @@ pub(super) fn line(output: &Output) -> String {
         Output::Question(Question::ImageWork { container, from, until }) => {
             format!("? image {} {}..{}", &container.as_str()[..1], from.0 / 1_000_000, until.0 / 1_000_000)
         }
+        Output::Question(Question::HeldRequests { sandbox, from, until }) => {
+            format!("? held {} {}..{}", &sandbox.as_str()[..1], from.0 / 1_000_000, until.0 / 1_000_000)
+        }
         Output::Question(Question::Pressure { path, .. }) => format!("? pressure {path}"),
         Output::Change(change) => line_of(change),
     }

@@ -117,6 +117,7 @@ pub(in crate::engine::tests) fn take(engine: &mut Engine) -> Vec<String> {
                     | Question::Pressure { .. }
                     | Question::Expected { .. }
                     | Question::ImageWork { .. }
+                    | Question::HeldRequests { .. }
             )
         )
     };

@@ -89,6 +89,10 @@ fn pressure(world: &World, pod: u64, start: &mut Start) {
         }
         (from, before) = (*at, Some(reading));
     }
+    // In the others the runtime does something else for the pod, or nothing.
+    for phase in start.phases.iter_mut().filter(|phase| phase.kind != Kind::Image) {
+        phase.cause.pressure.runtime_io = None;
+    }
 }
 
 /// What the pod's cgroup counted in this time: from its first reading, which was asked for at the beginning, or else the last
@@ -101,7 +105,7 @@ pub(super) fn counted(world: &World, pod: u64, from: Timestamp, to: Timestamp) -
     let Some((_, after)) = readings().find(|(at, _)| *at >= to) else { return Pressure::default() };
     let first = readings().find(|(at, _)| (from..to).contains(at));
     let before = first.or_else(|| readings().take_while(|(at, _)| *at < from).last());
-    after.since(before.map(|(_, reading)| reading))
+    Pressure { runtime_io: None, ..after.since(before.map(|(_, reading)| reading)) }
 }
 
 fn longest_within(phases: &mut [Phase], from: Timestamp, to: Timestamp) -> Option<&mut Phase> {

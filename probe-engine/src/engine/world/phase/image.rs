@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::cut::Cut;
 use crate::model::{
     fact::{ImageWork, Pull, Span},
     phase::{Part, PartKind, WaitsFor},
@@ -24,7 +25,7 @@ pub(in crate::engine::world) fn parts(work: &ImageWork, begin: Timestamp, end: T
     if pull.is_none() && created.is_none() && !has_tried {
         return Vec::new();
     }
-    let mut cut = Cut { at: begin, end, parts: Vec::new() };
+    let mut cut = Cut::new(begin, end);
     if let Some(pull) = pull {
         cut.wait_until(pull.span.began, held_up(work, begin, pull.span.began));
         cut.until(pull.fetched.unwrap_or(pull.span.ended).min(pull.span.ended), PartKind::Pull);
@@ -46,7 +47,7 @@ pub(in crate::engine::world) fn parts(work: &ImageWork, begin: Timestamp, end: T
 
 /// The parts of a phase from `begin` to `end`, whose parts were found when its ends were thought to be others.
 pub(in crate::engine::world) fn within(parts: &[Part], begin: Timestamp, end: Timestamp) -> Vec<Part> {
-    let mut cut = Cut { at: begin, end, parts: Vec::new() };
+    let mut cut = Cut::new(begin, end);
     for part in parts.iter().filter_map(|part| part.within(begin, end)) {
         cut.until(part.begin, PartKind::Unknown);
         cut.push(part.end, part.kind, part.waits);
@@ -55,34 +56,6 @@ pub(in crate::engine::world) fn within(parts: &[Part], begin: Timestamp, end: Ti
         cut.until(end, PartKind::Unknown);
     }
     cut.parts
-}
-
-struct Cut {
-    at: Timestamp,
-    end: Timestamp,
-    parts: Vec<Part>,
-}
-
-impl Cut {
-    fn push(&mut self, to: Timestamp, kind: PartKind, waits: Option<WaitsFor>) {
-        let to = to.min(self.end).max(self.at);
-        if to > self.at {
-            self.parts.push(Part { kind, begin: self.at, end: to, waits });
-            self.at = to;
-        }
-    }
-
-    fn until(&mut self, to: Timestamp, kind: PartKind) {
-        self.push(to, kind, None);
-    }
-
-    /// The wait, if there was one, and before it what nothing tells of.
-    fn wait_until(&mut self, to: Timestamp, wait: Option<(Timestamp, WaitsFor)>) {
-        self.until(wait.map_or(to, |(from, _)| from.min(to)), PartKind::Unknown);
-        if let Some((_, waits)) = wait {
-            self.push(to, PartKind::Wait, Some(waits));
-        }
-    }
 }
 
 /// What the pull waited for, and since when. A pull that the kubelet had tried before waited for that try's end and for
@@ -173,6 +146,7 @@ mod tests {
                 Some(WaitsFor::Creates { ahead, at_once }) => format!("({ahead} creates, {at_once} at once)"),
                 Some(WaitsFor::Rate { refused }) => format!("({refused} refused)"),
                 Some(WaitsFor::Retry { failed }) => format!("({failed} failed)"),
+                Some(WaitsFor::ApiRate { held_back }) => format!("({held_back} held back)"),
             };
             format!("{}{waits} {}", part.kind.into_str(), part.took().as_millis())
         });

@@ -133,6 +133,7 @@ impl World {
             self.start_goes_on(&sandbox);
         }
         self.ask_expected(&sandbox);
+        self.ask_held_requests(&sandbox, began.at);
         self.ask_image_work(&sandbox, id);
         self.start_turns(&sandbox);
     }

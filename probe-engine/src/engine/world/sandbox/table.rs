@@ -8,7 +8,7 @@ use crate::{
         grouped::Groups,
         world::{EventContext, presence::Voucher},
     },
-    model::{id::ContainerId, time::Timestamp},
+    model::{fact::Span, id::ContainerId, time::Timestamp},
 };
 
 /// At most this many sandboxes are remembered.
@@ -143,6 +143,13 @@ impl Table {
     pub(in crate::engine::world) fn start_told(&mut self, id: &ContainerId, at: Timestamp) {
         if let Some(row) = self.recall_mut(id) {
             row.work.started_at = Some(at);
+        }
+    }
+
+    /// The kubelet held requests back before the sandbox's first sign.
+    pub(in crate::engine::world) fn waited(&mut self, id: &ContainerId, held: Vec<Span>) {
+        if let Some(row) = self.recall_mut(id) {
+            row.work.requests_held = held;
         }
     }
 

@@ -95,7 +95,7 @@ impl Read for Node {
                     });
                     ids.map(|id| found(Fact::ContainerUnknown(id))).collect()
                 }
-                Job::Messages(_) | Job::Images(_) => Batch::new(),
+                Job::Messages(_) | Job::SlowPhases(_) => Batch::new(),
             };
             if !say(Report::Done { facts, skipped: Skipped::default(), early: Vec::new() }) {
                 return;

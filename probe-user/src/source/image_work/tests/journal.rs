@@ -7,13 +7,13 @@ use crate::{
     model::fact::{ImageWork, Pull},
     source::{
         host::HostRoot,
-        image_work::find,
+        image_work::{Search, find},
         plugin_log::{Window, each},
     },
 };
 
 /// A journal of which as many messages are replaced by these, and when the first of them was logged, µs since 1970.
-fn journal(node: &Node, messages: &[&str]) -> u64 {
+pub(super) fn journal(node: &Node, messages: &[&str]) -> u64 {
     let mut file = include_bytes!("../../../../tests/data/journal/compact.journal").to_vec();
     for (place, message) in messages.iter().enumerate() {
         let old = format!(
@@ -40,7 +40,8 @@ fn journal(node: &Node, messages: &[&str]) -> u64 {
 fn find_in(node: &Node, messages: &[&str]) -> Vec<ImageWork> {
     let boot = journal(node, messages) - 20_000_000;
     let root = HostRoot::open(node.0.path()).expect("the root");
-    find(&root, &[asked("c1", "a/b", "main")], i64::try_from(boot).expect("a time") * 1000, Vec::new)
+    let search = Search { containers: vec![asked("c1", "a/b", "main")], sandboxes: Vec::new() };
+    find(&root, &search, i64::try_from(boot).expect("a time") * 1000, Vec::new).images
 }
 
 #[test]

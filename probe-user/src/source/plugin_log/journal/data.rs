@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 
+use probe_common::runtime::KUBELET;
 use ruzstd::decoding::StreamingDecoder;
 
 use super::object::Object;
@@ -22,6 +23,8 @@ const WINDOW: u64 = 8 << 20;
 const MESSAGE: &[u8] = b"MESSAGE=";
 /// journald gets the user of the sender from the kernel.
 const ROOT: &[u8] = b"_UID=0";
+/// The name of the sender's process, likewise.
+const COMM: &[u8] = b"_COMM=";
 const BOOT_ID: &[u8] = b"_BOOT_ID=";
 
 /// The fields of an entry that are used.
@@ -29,6 +32,8 @@ const BOOT_ID: &[u8] = b"_BOOT_ID=";
 pub(super) enum Datum {
     Message(String),
     Root,
+    /// A kubelet that is a process by itself sent it.
+    Kubelet,
     Other,
 }
 
@@ -62,6 +67,7 @@ fn datum(field: &[u8]) -> Datum {
     match field.strip_prefix(MESSAGE) {
         Some(message) => Datum::Message(String::from_utf8_lossy(message).into_owned()),
         None if field == ROOT => Datum::Root,
+        None if field.strip_prefix(COMM) == Some(KUBELET.as_bytes()) => Datum::Kubelet,
         None => Datum::Other,
     }
 }
@@ -105,6 +111,8 @@ mod tests {
         let message = |text: &str| Ok(Datum::Message(text.to_owned()));
         assert_eq!(field(0, b"MESSAGE=no address"), message("no address"));
         assert_eq!(field(0, b"MESSAGE_ID=1"), Ok(Datum::Other));
+        assert_eq!(field(0, b"_COMM=kubelet"), Ok(Datum::Kubelet));
+        assert_eq!(field(0, b"_COMM=kubelet-wrapper"), Ok(Datum::Other));
         assert_eq!((field(0, b"_UID=0"), field(0, b"_UID=01")), (Ok(Datum::Root), Ok(Datum::Other)));
         // Ten literals, a copy of four bytes from two bytes before, and five literals at the end.
         let mut lz4 = 19_u64.to_le_bytes().to_vec();

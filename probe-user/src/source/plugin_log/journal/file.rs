@@ -10,7 +10,10 @@ use super::{
     entry,
     object::{Object, long},
 };
-use crate::source::{host::ReadError, plugin_log::Window};
+use crate::source::{
+    host::ReadError,
+    plugin_log::{Line, Place, Window},
+};
 
 const SIGNATURE: &[u8] = b"LPKSHHRH";
 /// The header up to `tail_entry_monotonic`, which every version has.
@@ -79,8 +82,8 @@ impl Journal {
         self.entries > 0 && self.head <= window.until && window.from <= self.tail
     }
 
-    /// Gives each message of the window that a process of root's logged, with its time, the newest first.
-    pub(super) fn messages(&self, window: Window, mut tell: impl FnMut(u64, &str)) -> Result<(), ReadError> {
+    /// Gives each message of the window that a process of root's logged, the newest first.
+    pub(super) fn messages(&self, window: Window, mut tell: impl FnMut(Line<'_>)) -> Result<(), ReadError> {
         // Entries share most of their fields.
         let mut known = BTreeMap::new();
         let mut skipped = Ok(());
@@ -103,17 +106,18 @@ impl Journal {
                     continue;
                 }
             };
-            let (mut message, mut is_roots) = (None, false);
+            let (mut message, mut is_roots, mut is_kubelets) = (None, false, false);
             for field in fields {
                 match self.field(field, &mut known) {
                     Ok(Datum::Message(text)) => message = Some(text),
                     Ok(Datum::Root) => is_roots = true,
+                    Ok(Datum::Kubelet) => is_kubelets = true,
                     Ok(Datum::Other) => {}
                     Err(why) => skipped = Err(why),
                 }
             }
             if let Some(message) = message.filter(|_| is_roots) {
-                tell(time, &message);
+                tell(Line { place: Place::Journal, at: time, text: &message, is_kubelets });
             }
         }
         skipped

@@ -1,0 +1,120 @@
+//! A node whose kubelet logged that it held requests back.
+
+use std::fs;
+
+use super::{BOOT_NS, Node, at, journal::journal, span};
+use crate::{
+    model::{
+        fact::{Fact, HeldRequests},
+        id::ContainerId,
+        time::Timestamp,
+    },
+    source::{
+        answer::{Answerer, First, SlowPhase},
+        host::HostRoot,
+        image_work::{AskedSandbox, Search, find},
+    },
+};
+
+const SANDBOX: &str = "9ffacbee";
+const UID: &str = "11111111-2222-3333-4444-555555555555";
+
+/// The sandbox came 10 s to 40 s after the boot.
+fn held(node: &Node, boot_ns: i64) -> Vec<HeldRequests> {
+    let sandbox = ContainerId::parse(SANDBOX).expect("an id");
+    let it = AskedSandbox { sandbox, namespace: Some("shop".to_owned()), from: at(10), until: at(40) };
+    let root = HostRoot::open(node.0.path()).expect("the root");
+    let search = Search { containers: Vec::new(), sandboxes: vec![it] };
+    find(&root, &search, boot_ns, Vec::new).held
+}
+
+/// Has the kubelet send the messages of the journal that `cat` sent.
+fn are_kubelets(node: &Node) {
+    const HEAD: usize = 72;
+    let path = node.path("var/log/journal/5d1cb95b000040008000000000000001/system.journal");
+    let mut file = fs::read(&path).expect("the journal");
+    let (old, new) = (b"_COMM=cat\0\0\0\0", b"_COMM=kubelet");
+    let field = file.windows(old.len()).position(|it| it == old).expect("the field, with room behind it");
+    file[field..field + new.len()].copy_from_slice(new);
+    let size = u64::try_from(HEAD + new.len()).expect("a size");
+    file[field - HEAD + 8..field - HEAD + 16].copy_from_slice(&size.to_le_bytes());
+    fs::write(path, file).expect("a journal");
+}
+
+#[test]
+fn only_the_kubelets_own_words_in_the_journal_count() {
+    let node = Node::new(&[]);
+    let token = "Throttling request took 5s, request: GET:https://a/api/v1/namespaces/shop/secrets/c";
+    let first = journal(&node, &[token]);
+    // The message is of the 20th second.
+    let boot_ns = i64::try_from(first - 20_000_000).expect("a time") * 1000;
+    assert_eq!(held(&node, boot_ns), [], "some other program said so");
+    are_kubelets(&node);
+    let found = held(&node, boot_ns);
+    let [HeldRequests { held, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(held[..], [span(15, 20)]);
+    // The search goes further back than to the time in which the sandbox came.
+    assert_eq!(self::held(&node, boot_ns + 15_000_000_000), []);
+}
+
+/// A line of syslog's by a program with this name.
+fn line(second: u64, program: &str, delay: &str, object: &str) -> String {
+    format!(
+        "2026-11-21T08:15:{second:02}Z node-1 {program}[1187]: I1121 08:15:{second:02}.906412    1187 request.go:752] \
+         \"Waited before sending request\" delay=\"{delay}\" reason=\"client-side throttling, not priority and fairness\" \
+         verb=\"POST\" URL=\"https://10.0.0.1:6443/api/v1/namespaces/{object}\"\n"
+    )
+}
+
+fn syslog(node: &Node, lines: &[String]) {
+    fs::write(node.path("var/log/syslog"), lines.concat()).expect("a log");
+}
+
+#[test]
+fn syslog_names_the_kubelet() {
+    let node = Node::new(&[]);
+    syslog(
+        &node,
+        &[
+            line(12, "kubelet", "4s", "other/configmaps/a"),
+            line(20, "kubelet", "5s", "shop/serviceaccounts/default/token"),
+            line(21, "k3s", "6s", "shop/serviceaccounts/default/token"),
+            line(22, "app kubelet", "2s", "shop/secrets/a"),
+            line(30, "kubelet", "1.5s", "other/serviceaccounts/default/token"),
+        ],
+    );
+    let found = held(&node, BOOT_NS);
+    let [HeldRequests { sandbox, held }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((sandbox.as_str(), &held[..]), (SANDBOX, &[span(8, 12), span(15, 20)][..]));
+}
+
+#[test]
+fn a_pod_that_needs_nothing_of_the_api_server_did_not_wait_for_it() {
+    let node = Node::new(&[]);
+    syslog(&node, &[line(20, "kubelet", "5s", "shop/serviceaccounts/default/token")]);
+    let bundle = format!(
+        "{{\"annotations\":{{\"io.kubernetes.cri.container-type\":\"sandbox\",\"io.kubernetes.cri.sandbox-id\":\
+         \"{SANDBOX}\",\"io.kubernetes.cri.sandbox-name\":\"web-0\",\"io.kubernetes.cri.sandbox-namespace\":\"shop\",\
+         \"io.kubernetes.cri.sandbox-uid\":\"{UID}\"}}}}"
+    );
+    let path =
+        node.path(&format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{SANDBOX}/config.json"));
+    fs::write(path, bundle).expect("a bundle");
+    let sandbox = ContainerId::parse(SANDBOX).expect("an id");
+    let answer = || {
+        let root = HostRoot::open(node.0.path()).expect("the root");
+        let mut answerer = Answerer::new(&root);
+        answerer.container(&sandbox);
+        let slow = SlowPhase { before: First::Sandbox(sandbox.clone()), time: at(10)..at(40) };
+        answerer.slow_phases(vec![slow], BOOT_NS, Timestamp(1))
+    };
+    let volume = |plugin: &str| {
+        let path = node.path(&format!("var/lib/kubelet/pods/{UID}/volumes/{plugin}/data"));
+        fs::create_dir_all(path).expect("a folder");
+    };
+    volume("kubernetes.io~empty-dir");
+    assert_eq!(answer(), []);
+    volume("kubernetes.io~projected");
+    let expected = HeldRequests { sandbox: sandbox.clone(), held: vec![span(15, 20)] };
+    assert_eq!(answer(), [Fact::HeldRequests(expected)]);
+}
