@@ -184,7 +184,7 @@ fn held_up(waits: WaitsFor) -> String {
             )
         }
         WaitsFor::ApiRate { held_back } => {
-            let requests = counted(held_back, "request");
+            let requests = counted(held_back.into(), "request");
             format!(
                 "for the kubelet's own rate of requests to the API server, {requests} in its log (its kubeAPIQPS and \
                  kubeAPIBurst)"
