@@ -2,10 +2,10 @@
 //! is read after the first; so records wait until the watermark says that nothing earlier can come.
 //!
 //! Netlink's notifications are put among them by their time, though no watermark tells of them: they hold nothing
-//! back, and wait for the watermark a moment at most. So are addresses that a listing found: the watch of a new namespace
-//! begins with one, while the records of the call that added the address are on their way.
+//! back, and wait for the watermark a moment at most. So are addresses that a listing found while records wait: the watch of
+//! a new namespace begins with one, and the records of the call that added the address may be among them.
 //!
-//! **Invariant:** no other listing is held: what it says was so when it was read.
+//! **Invariant:** nothing else of a listing is held: what it says was so when it was read.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -65,7 +65,7 @@ pub(crate) enum Placed {
 impl Timeline {
     pub(crate) fn place(&mut self, seen: Observation) -> Placed {
         let source = source(&seen);
-        if source == Source::Listing {
+        if source == Source::Listing || source == Source::Found && self.len() == 0 {
             return Placed::Now { seen, late: false };
         }
         if seen.at <= self.watermark {
@@ -84,7 +84,7 @@ impl Timeline {
     pub(crate) fn keep(&mut self, seen: Observation) {
         let place = (seen.at, self.arrivals);
         self.arrivals += 1;
-        if source(&seen) == Source::Notification {
+        if matches!(source(&seen), Source::Notification | Source::Found) {
             self.notifications.insert(place);
         }
         if self.line.back().is_none_or(|(last, _)| *last < place) {
@@ -222,14 +222,16 @@ impl Timeline {
 enum Source {
     /// A ring, of which the watermark tells.
     Ring,
-    /// Netlink: it happened shortly before, or was found to have happened.
+    /// Netlink: it happened shortly before.
     Notification,
+    /// An address: it was there when it was read, and what put it there may wait.
+    Found,
     Listing,
 }
 
 fn source(seen: &Observation) -> Source {
     let source = match seen.origin {
-        Origin::Listed if matches!(seen.fact, Fact::AddressFound(_)) => return Source::Notification,
+        Origin::Listed if matches!(seen.fact, Fact::AddressFound(_)) => return Source::Found,
         Origin::Kernel | Origin::Delegated => Source::Ring,
         Origin::Netlink => Source::Notification,
         Origin::Listed | Origin::Cri | Origin::Agent => Source::Listing,

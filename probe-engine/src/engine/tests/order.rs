@@ -74,6 +74,17 @@ fn a_verdict_has_its_place_among_records_that_come_together() {
     assert_eq!(told, ["10010 finding.opened", "10010 finding.confirmed", "12000 cni.finished"]);
 }
 
+/// Nothing that came before it is on its way.
+#[test]
+fn an_address_that_is_found_while_nothing_waits_is_known_at_once() {
+    let mut story = Story::new();
+    story.at(30).listed(Fact::AddressFound(address(DAEMON, POD_NETNS, "10.88.0.5/24", "eth0")));
+    let mut engine = Engine::new(Settings::default());
+    story.facts.iter().for_each(|seen| engine.observe(seen.clone()));
+    let known = engine.world.netns.live(POD_NETNS).map(|row| row.addresses.len());
+    assert_eq!(known, Some(1));
+}
+
 /// The watch of a namespace began when it had its address already, and the record of the call is on its way.
 #[test]
 fn an_address_that_is_found_has_its_place_among_records() {
