@@ -13,6 +13,7 @@ mod listening;
 mod many;
 mod page;
 mod phase;
+mod pull;
 mod reboot;
 mod recovery;
 mod release;

@@ -27,7 +27,8 @@ use message::{
     Empty, Id, RuntimeStatusRequest, RuntimeStatusResponse, StatusRequest, Version,
     container::{
         Container, ContainerConfig, ContainerList, ContainerStatus, ContainerStatusResponse,
-        CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, StopContainerRequest,
+        CreateContainerRequest, ExecSyncRequest, ExecSyncResponse, ImageRequest, ImageSpec,
+        StopContainerRequest,
     },
     event::ContainerEvent,
     sandbox::{PodSandbox, PodSandboxConfig, PodSandboxList, PodSandboxStatusResponse, RunPodSandboxRequest},
@@ -101,6 +102,18 @@ impl Cri {
 
     pub fn pod_sandbox_status(&mut self, id: &str) -> Result<PodSandboxStatusResponse> {
         self.call("PodSandboxStatus", StatusRequest { id: id.to_owned(), verbose: true })
+    }
+
+    /// Pulls an image.
+    pub fn pull_image(&mut self, image: &str) -> Result<()> {
+        let request = ImageRequest { image: Some(ImageSpec { image: image.to_owned() }) };
+        // The answer is the image's id.
+        self.ask("ImageService", "PullImage", request).map(|Id { .. }| ())
+    }
+
+    pub fn remove_image(&mut self, image: &str) -> Result<()> {
+        let request = ImageRequest { image: Some(ImageSpec { image: image.to_owned() }) };
+        self.ask("ImageService", "RemoveImage", request).map(|Empty {}| ())
     }
 
     /// Creates a container in a sandbox and returns its id. The runtime needs the sandbox's configuration again.
@@ -184,7 +197,15 @@ impl Cri {
         Q: Message + Default + 'static,
         R: Message + Default + 'static,
     {
-        let path = PathAndQuery::try_from(format!("/runtime.v1.RuntimeService/{method}"))?;
+        self.ask("RuntimeService", method, request)
+    }
+
+    fn ask<Q, R>(&mut self, service: &'static str, method: &'static str, request: Q) -> Result<R>
+    where
+        Q: Message + Default + 'static,
+        R: Message + Default + 'static,
+    {
+        let path = PathAndQuery::try_from(format!("/runtime.v1.{service}/{method}"))?;
         let grpc = &mut self.grpc;
         let exchange = async move {
             grpc.ready().await?;

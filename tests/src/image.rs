@@ -84,19 +84,24 @@ impl Image {
         import(socket, &archive)
     }
 
-    /// Writes the archive.
-    pub fn write(&self, archive: &Path) -> Result<()> {
+    /// Its layer and its configuration, in the form of both Docker and OCI.
+    pub(crate) fn parts(&self) -> Result<(Vec<u8>, String)> {
         let layer = self.layer()?;
-        let layer_digest = hex(&layer);
         let configuration = json!({
             "architecture": ARCHITECTURE,
             "os": "linux",
             "created": "1970-01-01T00:00:00Z",
             "config": { "Env": ["PATH=/bin"], "Cmd": self.command },
-            "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{layer_digest}")] },
+            "rootfs": { "type": "layers", "diff_ids": [digest(&layer)] },
             "history": [{ "created": "1970-01-01T00:00:00Z" }],
-        })
-        .to_string();
+        });
+        Ok((layer, configuration.to_string()))
+    }
+
+    /// Writes the archive.
+    pub fn write(&self, archive: &Path) -> Result<()> {
+        let (layer, configuration) = self.parts()?;
+        let layer_digest = hex(&layer);
         let configuration_name = format!("{}.json", hex(configuration.as_bytes()));
         let layer_name = format!("{layer_digest}/layer.tar");
         let manifest = json!([{
@@ -157,6 +162,11 @@ fn add_file<W: Write>(archive: &mut Builder<W>, name: &str, mode: u32, bytes: &[
     archive
         .append_data(&mut header(EntryType::Regular, mode, size), name, bytes)
         .with_context(|| format!("add {name} to the archive"))
+}
+
+/// As images name their contents.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(bytes))
 }
 
 fn hex(bytes: &[u8]) -> String {

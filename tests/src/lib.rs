@@ -5,7 +5,7 @@
 //! * [`manifest`] makes a pod for it from the deployment's manifests. [`prometheus`] runs a real Prometheus with the
 //!   alerts of the deployment.
 //! * [`containerd`] starts a private containerd on this machine with the images of [`image`], and removes all traces
-//!   of it. [`node`] uses that containerd or the one of a VM.
+//!   of it. [`node`] uses that containerd or the one of a VM. [`registry`] has an image that it pulls.
 //! * [`edge`] is a node that boots by itself.
 //! * [`keyed`] is a CNI plugin that can leak addresses.
 //! * [`story`] does things to a node that make it leak addresses, and records what really happened.
@@ -80,6 +80,8 @@ pub mod manifest;
 pub mod node;
 #[cfg(feature = "node")]
 pub mod prometheus;
+#[cfg(feature = "node")]
+pub mod registry;
 #[cfg(feature = "node")]
 pub mod story;
 #[cfg(feature = "node")]

@@ -21,6 +21,13 @@ pub struct ImageSpec {
     pub image: String,
 }
 
+/// Requests that an image be pulled, or removed.
+#[derive(Clone, PartialEq, Message)]
+pub struct ImageRequest {
+    #[prost(message, optional, tag = "1")]
+    pub image: Option<ImageSpec>,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct KeyValue {
     #[prost(string, tag = "1")]
