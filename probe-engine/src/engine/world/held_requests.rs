@@ -13,7 +13,7 @@ impl World {
     /// The first container of a start began. If its sandbox was long in coming, the kubelet's log is searched for the reason.
     pub(super) fn ask_held_requests(&mut self, sandbox: &ContainerId, now: Timestamp) {
         let row = self.sandboxes.recall(sandbox).filter(|row| row.work.started_at.is_none());
-        if row.is_none_or(|row| row.containers().len() != 1) {
+        if row.is_none_or(|row| row.containers().len() != 1 || !phase::may_be_late(self, row, LONG)) {
             return;
         }
         let Some(start) = phase::of(self, sandbox, now) else { return };

@@ -178,6 +178,12 @@ fn is_before(world: &World, it: &Sandbox, row: &Sandbox, pod: u64) -> bool {
         && earlier(sign(it), &it.id, sign(row), &row.id).is_lt()
 }
 
+/// Whether so much time was between the making of the pod's cgroup and the sandbox's first sign. To find the phases costs more.
+pub(super) fn may_be_late(world: &World, row: &Sandbox, least: Duration) -> bool {
+    let made = world.pod_of_row(row).map(|pod| made(world, pod));
+    matches!(made, Some(Made::At(at)) if sign(row) >= at + least)
+}
+
 /// The first sign of a sandbox. Its network namespace may be made before anything names the sandbox.
 fn sign(row: &Sandbox) -> Timestamp {
     row.network.netns_created_at.map_or(row.first_at, |at| at.min(row.first_at))
