@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -26,6 +26,8 @@ const CONFIGURATION: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 const NAME: &str = "local/pulled";
 const TAG: &str = "1";
+/// The first byte of a TLS connection: the record type of a handshake (RFC 8446, 5.1).
+const HANDSHAKE: u8 = 22;
 /// How many pieces a layer is sent in.
 const PIECES: u32 = 10;
 
@@ -129,6 +131,18 @@ fn contents(image: &Image) -> Result<BTreeMap<String, Content>> {
     Ok(all.map(|(path, kind, bytes)| (path, Content { kind, digest: digest(&bytes), bytes })).collect())
 }
 
+/// A runtime may try TLS first. From an answer in plain HTTP it learns that it has to do without.
+fn is_tls(mut stream: &TcpStream) -> Result<bool> {
+    let mut begin = [0; 4096];
+    stream.peek(&mut begin)?;
+    let is_tls = begin.first() == Some(&HANDSHAKE);
+    if is_tls {
+        let _hello = stream.read(&mut begin)?;
+        write!(stream, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+    }
+    Ok(is_tls)
+}
+
 /// Answers one request and ends the connection. None: nothing is there.
 fn serve(
     stream: &TcpStream,
@@ -136,6 +150,9 @@ fn serve(
     layer_takes: Duration,
 ) -> Result<Option<Served>> {
     let asked = clock::boot_ns()?;
+    if is_tls(stream)? {
+        return Ok(None);
+    }
     let mut lines = BufReader::new(stream).lines();
     let request = lines.next().context("no request")??;
     while !lines.next().context("no end of the headers")??.is_empty() {}
