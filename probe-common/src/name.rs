@@ -120,7 +120,8 @@ pub const PODS_PREFIX: &str = "kubepods";
 /// * `kubepods-besteffort-podUID.slice:cri-containerd:ID`, by the cgroupfs driver of a runtime that a kubelet with
 ///   systemd's has given a slice: what was meant for systemd is then taken for a name.
 ///
-/// conmon's (`crio-conmon-ID.scope`) is none, since what follows the prefix is then no id.
+/// conmon's (`crio-conmon-ID.scope`) is none, since what follows the prefix is then no id: 64 hex digits, in lower case as the
+/// hooks ask for them too.
 #[must_use]
 pub fn container_of(directory: &str) -> Option<&str> {
     let name = directory.strip_suffix(".scope").unwrap_or(directory);
@@ -133,7 +134,7 @@ pub fn container_of(directory: &str) -> Option<&str> {
         }
         None => CONTAINER_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name),
     };
-    (id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
+    (id.len() == 64 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))).then_some(id)
 }
 
 #[cfg(test)]
@@ -182,6 +183,7 @@ mod tests {
         ] {
             assert_eq!(container_of(&std::format!("{before}{ID}{behind}")), Some(ID), "{before}");
         }
+        assert_eq!(container_of(&ID.to_uppercase()), None);
         for (before, behind) in [
             ("crio-conmon-", ".scope"),
             ("a.slice:crio-conmon:", ""),
