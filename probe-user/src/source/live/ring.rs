@@ -2,7 +2,7 @@
 //! are empty.
 //!
 //! **Invariant:** the watermark is never ahead of what was read. It is the time before the poll in which both rings
-//! were empty, minus a slack. A hook takes its time stamp first, then gathers its record, and only then reserves room
+//! were empty, minus a slack; a bulk ring that is not empty for a second holds it back no longer. A hook takes its time stamp first, then gathers its record, and only then reserves room
 //! in a ring. A record that is reserved but not yet submitted makes a ring look empty.
 //!
 //! **Invariant:** without records there is a wakeup every five minutes. After the last record there are only the wakeups that
@@ -14,8 +14,9 @@ mod record_buffer;
 pub(super) mod selftest_filter;
 mod watermark;
 
-use std::{collections::BTreeMap, io, mem, os::fd::AsFd as _, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, mem, mem::offset_of, os::fd::AsFd as _, sync::Arc, time::Duration};
 
+use probe_common::event::{Header, URGENT};
 use tokio::{
     sync::{Notify, watch},
     time::{self, Instant},
@@ -24,7 +25,7 @@ use tracing::{debug, warn};
 
 use self::{
     earlier::Left,
-    poll::{Taken, poll_batch},
+    poll::{BulkPatience, Emptied, Taken, poll_batch},
     record_buffer::RecordBuffer,
     selftest_filter::SelfTestFilter,
     watermark::WatermarkTimer,
@@ -54,13 +55,15 @@ pub const SLACK: Duration = Duration::from_millis(5);
 /// How often the counters are read while records come.
 const TALLY_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long to wait for more records before the rings are read. They hold what comes in hundreds of times as long. With twice
-/// as much, a namespace is watched too late for its first address where no hook tells of addresses.
-const GATHER: Duration = Duration::from_millis(5);
+/// How long to wait for more records before the rings are read, if none of those that are there is urgent. They hold what
+/// comes in hundreds of times as long.
+const GATHER: Duration = Duration::from_millis(25);
 
-/// How long to wait before the rings are read again as long as room is held: the kernel wakes nobody then. A listing of the
-/// node must not be far ahead of them.
-const LOOK_PERIOD: Duration = Duration::from_millis(5);
+/// How often the rings are polled before the reader looks whether it is to stop.
+const TURNS: u32 = 16;
+
+/// How often they are polled at the end: enough for all that full rings hold, and not for ever where more comes than is read.
+const LAST_TURNS: u32 = 512;
 
 /// How many records of those that the last agent left are taken at a time.
 const PORTION: usize = 2048;
@@ -100,6 +103,7 @@ pub struct RingReader {
     /// The latest counters, for metrics.
     totals: watch::Sender<Totals>,
     mark: WatermarkTimer,
+    bulk_patience: BulkPatience,
     /// When to move the watermark.
     mark_due: Option<Instant>,
     /// When to look for records for which the kernel wakes nobody.
@@ -108,6 +112,15 @@ pub struct RingReader {
     tally_due: Option<Instant>,
     /// The failure to read them was logged. They are read every second, so it is logged once.
     warned: bool,
+}
+
+/// Why the rings are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// There are records.
+    Records,
+    /// It is time, or somebody waits for what is there.
+    Due,
 }
 
 /// For each set of hooks that is left, the number of the last event that was told.
@@ -210,6 +223,7 @@ impl RingReader {
             silent: Timestamp::ZERO,
             totals: watch::Sender::default(),
             mark: WatermarkTimer::new(slack),
+            bulk_patience: BulkPatience::default(),
             mark_due: None,
             look_due: None,
             tally_due: None,
@@ -358,9 +372,9 @@ impl RingReader {
     fn catch_up_early(&mut self) -> Timestamp {
         loop {
             let before = clock::now();
-            let (records, empty) = self.take_once();
+            let (records, emptied) = self.take_once();
             self.early.extend(records);
-            if empty {
+            if emptied.both() {
                 return before;
             }
         }
@@ -383,49 +397,71 @@ impl RingReader {
             }
         }
         loop {
-            if let Err(Closed) = self.catch_up(feed).await {
-                return Ok(());
-            }
+            let Ok(emptied) = self.catch_up(feed, TURNS).await else { return Ok(()) };
             tokio::select! {
+                biased;
                 () = stop.requested() => return Ok(()),
-                woken = self.wait() => woken?,
-            }
-            // More records follow within moments. One wakeup serves them all.
-            tokio::select! {
-                () = stop.requested() => return Ok(()),
-                () = time::sleep(GATHER) => {}
+                gathered = self.gather(emptied) => gathered?,
             }
         }
+    }
+
+    /// Returns when the rings are to be read: more records follow the first within moments, and one reading serves them all.
+    async fn gather(&self, emptied: Emptied) -> io::Result<()> {
+        if !emptied.both() {
+            return Ok(());
+        }
+        let mut until = None;
+        loop {
+            let woken = tokio::select! {
+                woken = self.wait() => woken?,
+                () = sleep_until(until) => return Ok(()),
+            };
+            if woken == Woken::Due || self.has_urgent() {
+                return Ok(());
+            }
+            until.get_or_insert_with(|| Instant::now() + GATHER);
+        }
+    }
+
+    fn has_urgent(&self) -> bool {
+        self.lifecycle.ring.words(offset_of!(Header, kind)).any(|kind| kind == URGENT)
     }
 
     /// Returns when there are records, or when something is due.
-    pub(super) async fn wait(&self) -> io::Result<()> {
+    pub(super) async fn wait(&self) -> io::Result<Woken> {
         let dues = [self.mark_due, self.look_due, self.tally_due, Some(self.read_due)];
         let due = dues.into_iter().flatten().min();
         tokio::select! {
-            woken = self.lifecycle.wait() => woken,
-            woken = self.bulk.wait() => woken,
-            () = self.given_back.notified() => Ok(()),
-            () = self.teller.wanted() => Ok(()),
-            () = sleep_until(due) => Ok(()),
+            woken = self.lifecycle.wait() => woken.map(|()| Woken::Records),
+            woken = self.bulk.wait() => woken.map(|()| Woken::Records),
+            () = self.given_back.notified() => Ok(Woken::Due),
+            () = self.teller.wanted() => Ok(Woken::Due),
+            () = sleep_until(due) => Ok(Woken::Due),
         }
     }
 
-    async fn catch_up(&mut self, feed: &BatchSender) -> Result<(), Closed> {
+    /// Polls the rings until both are empty, and a bounded number of times. Gives how the last poll ended.
+    async fn catch_up(&mut self, feed: &BatchSender, most: u32) -> Result<Emptied, Closed> {
+        let mut turns = 0;
         loop {
             let before = clock::now();
-            let (batch, empty) = self.poll_once(before);
+            let (batch, emptied, passed) = self.poll_once(before);
             feed.send(batch).await?;
-            if empty {
+            if passed {
                 self.teller.told(before);
-                return Ok(());
+            }
+            turns += 1;
+            if emptied.both() || turns == most {
+                return Ok(emptied);
             }
         }
     }
 
-    /// Polls the rings once, at the time `before`. The flag is true if both were empty; then the batch may end with a watermark.
-    fn poll_once(&mut self, before: Timestamp) -> (Batch, bool) {
-        let empty =
+    /// Polls the rings once, at the time `before`. The flag is true if all of before was read that is waited for; then the batch
+    /// may end with a watermark.
+    fn poll_once(&mut self, before: Timestamp) -> (Batch, Emptied, bool) {
+        let emptied =
             poll_batch(&mut self.lifecycle.ring, &mut self.bulk.ring, &mut self.buffer, &mut self.records);
         if self.read_due <= Instant::now() {
             self.silent = self.probe.page().silent_since(before);
@@ -442,23 +478,27 @@ impl RingReader {
         }
         self.tell_end(before, &mut batch);
         let is_held = self.lifecycle.ring.holds_room() || self.bulk.ring.holds_room();
-        self.look_due = is_held.then(|| Instant::now() + LOOK_PERIOD);
+        // The kernel wakes nobody then, except for what is urgent.
+        self.look_due = is_held.then(|| Instant::now() + GATHER);
         // A look that finds nothing wakes nobody else.
         let is_news = !batch.is_empty() || !is_held || self.mark.due(before).is_some();
-        if empty && is_news {
+        let passed = self.bulk_patience.lets_pass(emptied, Instant::now());
+        if passed && is_news {
             if let Some(at) = self.mark.advance(before) {
                 batch.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
             }
-            self.mark_due = self.mark.due(before).map(|span| Instant::now() + span);
+            // A look that comes anyway moves it as well.
+            self.mark_due = self.mark.due(before).filter(|_| !is_held).map(|span| Instant::now() + span);
         }
-        (batch, empty)
+        (batch, emptied, passed)
     }
 
-    /// Polls the rings once, for the self-test. The flag is true if both were empty.
-    pub(super) fn take_once(&mut self) -> (Vec<Taken>, bool) {
+    /// Polls the rings once, for the self-test.
+    pub(super) fn take_once(&mut self) -> (Vec<Taken>, Emptied) {
         let mut records = Vec::new();
-        let empty = poll_batch(&mut self.lifecycle.ring, &mut self.bulk.ring, &mut self.buffer, &mut records);
-        (records, empty)
+        let emptied =
+            poll_batch(&mut self.lifecycle.ring, &mut self.bulk.ring, &mut self.buffer, &mut records);
+        (records, emptied)
     }
 
     /// Tells that all was read that the rings gave, if somebody needs that.
@@ -522,7 +562,7 @@ impl RingReader {
             // So that all is told that happened before the end was asked for: the watermark stays behind by as much.
             time::sleep(SLACK).await;
         }
-        let caught_up = self.catch_up(feed).await;
+        let caught_up = self.catch_up(feed, LAST_TURNS).await;
         let now = clock::now();
         let mut last = Batch::new();
         self.count(now, &mut last);

@@ -11,7 +11,7 @@
 //! outside of the ring.
 
 use std::{
-    io, mem,
+    io, iter, mem,
     ops::Deref,
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
@@ -114,7 +114,7 @@ impl RingMap {
     #[expect(clippy::should_implement_trait, reason = "a record borrows the ring")]
     pub fn next(&mut self) -> Option<Record<'_>> {
         let len = self.next_len()?;
-        let (at, after) = (self.offset(HEADER), self.after(len));
+        let (at, after) = (self.offset(self.read, HEADER), after(self.read, len));
         let in_one_piece = at + len <= self.size;
         if !in_one_piece {
             let (end, beginning) = (self.size - at, len - (self.size - at));
@@ -132,7 +132,7 @@ impl RingMap {
     /// The length of the oldest record, if it is complete. Records that were given up before it are skipped.
     fn next_len(&mut self) -> Option<usize> {
         loop {
-            let Some(header) = self.header().filter(|header| header & BUSY == 0) else {
+            let Some(header) = self.header_at(self.read).filter(|header| header & BUSY == 0) else {
                 if !mem::take(&mut self.is_told) {
                     return None;
                 }
@@ -148,7 +148,7 @@ impl RingMap {
             if header & DISCARDED == 0 {
                 return Some(len);
             }
-            self.read = self.after(len);
+            self.read = after(self.read, len);
             self.is_told = true;
             if !self.is_held {
                 self.consumer.position().store(self.read, Ordering::Release);
@@ -156,27 +156,47 @@ impl RingMap {
         }
     }
 
-    /// The first word of the oldest record; `None` if there is no record.
-    fn header(&self) -> Option<u32> {
-        if self.data.position().load(Ordering::Acquire) == self.read {
+    /// The word at this byte of each record that is complete and not read yet, up to one that is still being written. `byte` is
+    /// even, so that no word goes on at the beginning of the ring.
+    pub(crate) fn words(&self, byte: usize) -> impl Iterator<Item = u16> {
+        let mut at = self.read;
+        iter::from_fn(move || {
+            loop {
+                let header = self.header_at(at).filter(|header| header & BUSY == 0)?;
+                let (len, word) = ((header & !DISCARDED) as usize, self.offset(at, HEADER + byte));
+                if len > self.size - HEADER {
+                    return None;
+                }
+                at = after(at, len);
+                let word = self.data.bytes(self.page + word, size_of::<u16>());
+                if header & DISCARDED == 0 && byte + word.len() <= len {
+                    return word.try_into().map(u16::from_ne_bytes).ok();
+                }
+            }
+        })
+    }
+
+    /// The first word of the record at this position; `None` if there is no record.
+    fn header_at(&self, position: usize) -> Option<u32> {
+        if self.data.position().load(Ordering::Acquire) == position {
             return None;
         }
-        let word = self.data.bytes(self.page + self.offset(0), size_of::<u32>()).as_ptr();
+        let word = self.data.bytes(self.page + self.offset(position, 0), size_of::<u32>()).as_ptr();
         // SAFETY: the word is within the mapping. It is aligned, because records begin at a multiple of 8. The kernel
         // writes it atomically.
         let word = unsafe { AtomicU32::from_ptr(word.cast_mut().cast()) };
         Some(word.load(Ordering::Acquire))
     }
 
-    /// Where this byte of the oldest record is in the data.
-    fn offset(&self, byte: usize) -> usize {
-        self.read.wrapping_add(byte) & (self.size - 1)
+    /// Where this byte of the record at this position is in the data.
+    fn offset(&self, position: usize, byte: usize) -> usize {
+        position.wrapping_add(byte) & (self.size - 1)
     }
+}
 
-    /// The position after the oldest record.
-    fn after(&self, len: usize) -> usize {
-        self.read.wrapping_add((HEADER + len).next_multiple_of(ALIGN))
-    }
+/// The position after the record of this length at this position.
+fn after(position: usize, len: usize) -> usize {
+    position.wrapping_add((HEADER + len).next_multiple_of(ALIGN))
 }
 
 impl AsFd for RingMap {
@@ -377,6 +397,30 @@ mod tests {
             assert_eq!(next(&mut ring), Some(record), "round {round}");
             assert_eq!(writer.told(), writer.at);
         }
+    }
+
+    #[test]
+    fn words_of_records_are_seen_before_they_are_read() {
+        let (mut writer, mut ring) = Writer::new();
+        let words = |ring: &RingMap| ring.words(2).map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+        // Often enough that one of them goes on at the beginning.
+        for _ in 0..300 {
+            writer.write(b"..a1....", 0);
+            writer.write(b"..b2", DISCARDED);
+            writer.write(b"..", 0);
+            writer.write(b"..c3", 0);
+            let begin = writer.write(b"..d4", BUSY);
+            assert_eq!(words(&ring), [*b"a1", *b"c3"]);
+            writer.put(begin, &4_u32.to_ne_bytes());
+            assert_eq!(words(&ring), [*b"a1", *b"c3", *b"d4"]);
+            assert_eq!(next(&mut ring).as_deref(), Some(&b"..a1...."[..]));
+            assert_eq!(words(&ring), [*b"c3", *b"d4"]);
+            while next(&mut ring).is_some() {}
+            assert_eq!(words(&ring), [[0; 2]; 0]);
+        }
+        let begin = writer.write(b"long", 0);
+        writer.put(begin, &page_size().to_ne_bytes());
+        assert_eq!(words(&ring), [[0; 2]; 0]);
     }
 
     #[test]

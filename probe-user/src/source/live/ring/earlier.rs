@@ -86,7 +86,7 @@ fn read_all(hooks: &mut HookMaps) -> Vec<Taken> {
     let (mut buffer, mut records) = (RecordBuffer::default(), Vec::new());
     if let Some(Rings { lifecycle, bulk }) = &mut hooks.rings {
         drop((lifecycle.hold(), bulk.hold()));
-        while !poll_batch(lifecycle, bulk, &mut buffer, &mut records) {}
+        while !poll_batch(lifecycle, bulk, &mut buffer, &mut records).both() {}
     }
     records
 }

@@ -1,9 +1,10 @@
 //! Polls the rings once: reads a bounded number of records, the lifecycle ring before the bulk ring.
 
-use std::ops::Deref;
+use std::{ops::Deref, time::Duration};
 
 use bytes::Bytes;
 use probe_common::tally::Ring;
+use tokio::time::Instant;
 
 use super::{RingMap, record_buffer::RecordBuffer};
 
@@ -41,16 +42,51 @@ const LIFECYCLE: usize = 2048;
 /// The most records of the bulk ring before the lifecycle ring is read again.
 const BULK: usize = 256;
 
-/// Reads the records of one poll; true if both rings were empty, the second after the first.
+/// Which rings a poll has read to their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Emptied {
+    pub lifecycle: bool,
+    pub bulk: bool,
+}
+
+impl Emptied {
+    pub(in super::super) fn both(self) -> bool {
+        self.lifecycle && self.bulk
+    }
+}
+
+/// How long the bulk ring may hold the watermark back. Containers that fill it faster than it is read would hold back all that
+/// the lifecycle ring tells; what is read of it later is told late instead.
+const BULK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// For how long the bulk ring was not read to its end.
+#[derive(Debug, Default)]
+pub(super) struct BulkPatience {
+    behind_since: Option<Instant>,
+}
+
+impl BulkPatience {
+    /// Whether the watermark may move to the time before a poll that ended so at `now`.
+    pub(super) fn lets_pass(&mut self, emptied: Emptied, now: Instant) -> bool {
+        if emptied.bulk {
+            self.behind_since = None;
+            return emptied.lifecycle;
+        }
+        let since = *self.behind_since.get_or_insert(now);
+        emptied.lifecycle && now - since >= BULK_PATIENCE
+    }
+}
+
+/// Reads the records of one poll, the bulk ring after the lifecycle ring.
 pub(super) fn poll_batch(
     lifecycle: &mut impl Records,
     bulk: &mut impl Records,
     copies: &mut RecordBuffer,
     out: &mut Vec<Taken>,
-) -> bool {
-    let first = take((Ring::Lifecycle, lifecycle), LIFECYCLE, copies, out);
-    let second = take((Ring::Bulk, bulk), BULK, copies, out);
-    first && second
+) -> Emptied {
+    let lifecycle = take((Ring::Lifecycle, lifecycle), LIFECYCLE, copies, out);
+    let bulk = take((Ring::Bulk, bulk), BULK, copies, out);
+    Emptied { lifecycle, bulk }
 }
 
 fn take(
@@ -68,9 +104,11 @@ fn take(
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::VecDeque, ops::Deref};
+    use std::{collections::VecDeque, ops::Deref, time::Duration};
 
-    use super::{BULK, LIFECYCLE, RecordBuffer, Records, poll_batch};
+    use tokio::time::Instant;
+
+    use super::{BULK, BULK_PATIENCE, BulkPatience, Emptied, LIFECYCLE, RecordBuffer, Records, poll_batch};
 
     impl Records for VecDeque<Vec<u8>> {
         fn next(&mut self) -> Option<impl Deref<Target = [u8]>> {
@@ -90,11 +128,12 @@ mod tests {
     fn the_lifecycle_ring_waits_for_a_part_of_the_bulk_ring_at_most() {
         let (mut lifecycle, mut bulk) = (ring(2, 1), ring(3 * BULK, 2));
         let (mut copies, mut out) = (RecordBuffer::default(), Vec::new());
-        assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out));
+        let emptied = poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out);
+        assert_eq!(emptied, Emptied { lifecycle: true, bulk: false });
         assert_eq!(out.len(), 2 + BULK);
         lifecycle.push_back(vec![3]);
         out.clear();
-        assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out));
+        assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out).both());
         assert_eq!(out[0].bytes, [3][..]);
     }
 
@@ -102,9 +141,24 @@ mod tests {
     fn a_turn_is_bounded_and_says_when_there_is_nothing_left() {
         let (mut lifecycle, mut bulk) = (ring(LIFECYCLE + 1, 1), ring(0, 2));
         let (mut copies, mut out) = (RecordBuffer::default(), Vec::new());
-        assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out));
+        assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out).both());
         assert_eq!(out.len(), LIFECYCLE);
-        assert!(poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out));
+        assert!(poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out).both());
         assert_eq!(out.len(), LIFECYCLE + 1);
+    }
+
+    #[test]
+    fn a_bulk_ring_that_is_never_empty_holds_the_watermark_back_for_a_while_only() {
+        let (mut patience, begin) = (BulkPatience::default(), Instant::now());
+        let mut lets_pass =
+            |lifecycle, bulk, after: Duration| patience.lets_pass(Emptied { lifecycle, bulk }, begin + after);
+        let moment = Duration::from_millis(1);
+        assert!(lets_pass(true, true, Duration::ZERO));
+        assert!(!lets_pass(true, false, moment));
+        assert!(!lets_pass(true, false, BULK_PATIENCE));
+        assert!(lets_pass(true, false, BULK_PATIENCE + moment));
+        assert!(!lets_pass(false, false, BULK_PATIENCE * 2), "lifecycle records are always waited for");
+        assert!(!lets_pass(false, true, BULK_PATIENCE * 3));
+        assert!(!lets_pass(true, false, BULK_PATIENCE * 4), "it was empty in between");
     }
 }
