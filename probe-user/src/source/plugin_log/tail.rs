@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use probe_common::runtime;
+use probe_common::runtime::{self, SYSLOG};
 
 use super::{
     Line, Message, Place, Search, Tell, Unreadable, Wanted, Window, are_exact, extract, extract::Match, time,
@@ -20,8 +20,6 @@ use crate::source::{
     host::{HostRoot, ReadError, lines},
 };
 
-/// The files of syslog: on Debian and Ubuntu, and on Red Hat and SUSE.
-const SYSLOG: [&str; 2] = ["/var/log/syslog", "/var/log/messages"];
 /// Bytes that are read of each file's end.
 const END: u64 = 4 << 20;
 /// The most other log files of daemons that are read.
