@@ -118,6 +118,8 @@ pub struct Distribution {
 
 /// Where network namespaces are mounted, by iproute2 and most runtimes.
 pub const NETNS: &str = "/run/netns";
+/// The files of syslog, on Debian and Ubuntu, and on Red Hat and SUSE. Any user can have a line written to them.
+pub const SYSLOG: [&str; 2] = ["/var/log/syslog", "/var/log/messages"];
 /// libcni's cache of results (`libcni`, `CacheDir`).
 pub const CNI_CACHE: &str = "/var/lib/cni/results";
 /// host-local's store where a network names none (`plugins/ipam/host-local/backend/disk`).

@@ -129,6 +129,11 @@ pub(super) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> 
     daemon::runtime_cgroup(root, hierarchy)
 }
 
+/// Whether a path of a cgroup is that of a container, or below one.
+pub(super) fn is_in_container(path: &str) -> bool {
+    cgroupfs::container(path).is_some()
+}
+
 /// The files to which daemons of the node write their output.
 pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     daemon::outputs(root)

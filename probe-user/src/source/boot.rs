@@ -10,7 +10,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 
 use super::{
     host::{HostRoot, ReadError},
-    plugin_log::{self, TEXT, Window},
+    plugin_log::{self, Sender, TEXT, Window},
 };
 use crate::model::recovery::{Ordered, Source};
 
@@ -64,7 +64,7 @@ fn logged(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
     };
     let mut last: Option<(u64, String)> = None;
     // Files that cannot be read are skipped.
-    let _unreadable = plugin_log::each(root, window, &mut |at, text| {
+    let _unreadable = plugin_log::each(root, window, Sender::Logind, &mut |at, text| {
         if is_order(text) && last.as_ref().is_none_or(|(known, _)| at > *known) {
             last = Some((at, text.chars().take(TEXT).collect()));
         }

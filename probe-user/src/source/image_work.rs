@@ -14,7 +14,10 @@ mod reference;
 mod told;
 mod words;
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use super::{
     host::HostRoot,
@@ -98,9 +101,11 @@ pub(crate) fn find(
     let heard = Heard::of(root, window);
     let held: Vec<_> = heard.held.iter().map(|(at, held)| held.request(since_boot(*at))).collect();
     let held = search.sandboxes.iter().filter_map(|it| held::of(it, &held)).collect();
-    let mut told = Told::beginning(since_boot(heard.since.unwrap_or(window.from).max(window.from)));
-    for (at, said) in heard.steps {
-        told.add(since_boot(at), said);
+    let since =
+        heard.oldest.iter().map(|(place, at)| (*place, since_boot((*at).max(heard.cut).max(window.from))));
+    let mut told = Told::beginning(since.collect());
+    for (at, said, place) in heard.steps {
+        told.add(since_boot(at), said, place);
     }
     let stores = if told.has_manifests() { roots() } else { Vec::new() };
     let fetched = |manifest: &str| {
@@ -113,52 +118,40 @@ pub(crate) fn find(
 /// What the logs say.
 #[derive(Debug, Default)]
 struct Heard {
-    steps: BTreeSet<(u64, Said)>,
-    /// The logs have all steps since then, µs since 1970: an older line was not there, or is left out.
-    since: Option<u64>,
+    steps: BTreeSet<(u64, Said, Place)>,
+    /// The oldest line at each place, µs since 1970.
+    oldest: BTreeMap<Place, u64>,
+    /// Older steps than this are left out.
+    cut: u64,
     held: BTreeSet<(u64, Held)>,
 }
 
 impl Heard {
     fn of(root: &HostRoot, window: Window) -> Self {
         let mut heard = Self::default();
-        let mut oldest = None;
-        let mut place = Place::Journal;
-        let mut is_kubelet_in_journal = false;
-        plugin_log::lines(root, window, &mut |line| {
-            if line.place != place {
-                // The runtime logs to files: how far the journal goes back says nothing of them.
-                (place, oldest) = (line.place, None);
-            }
-            let Line { text, .. } = line;
-            let at = plugin_log::written_at(text).filter(|at| window.has(*at)).unwrap_or(line.at);
-            oldest = Some(oldest.map_or(at, |oldest: u64| oldest.min(at)));
-            is_kubelet_in_journal |= line.is_kubelets && place == Place::Journal;
-            let mut is_runtimes = false;
+        plugin_log::lines(root, window, &mut |Line { place, at, text, is_kubelets }| {
+            let at = plugin_log::written_at(text).filter(|at| window.has(*at)).unwrap_or(at);
+            let oldest = heard.oldest.entry(place).or_insert(at);
+            *oldest = at.min(*oldest);
+            let mut is_told = false;
             for said in words::read(text) {
-                is_runtimes |= said.is_runtimes();
-                is_kubelet_in_journal |= place == Place::Journal && !said.is_runtimes();
-                // syslog has a copy of what is in the journal, with another time.
-                if said.is_runtimes() || place == Place::Journal || !is_kubelet_in_journal {
-                    heard.add(at, said);
-                }
+                is_told |= said.is_runtimes_work();
+                heard.add(at, said, place);
             }
-            if line.is_kubelets
-                && (place == Place::Journal || !is_kubelet_in_journal)
-                && let Some(held) = held::read(text)
-            {
+            if let Some(held) = held::read(text).filter(|_| is_kubelets) {
                 heard.hold(at, held);
             }
-            is_runtimes
+            is_told
         });
-        heard.since = heard.since.max(oldest);
         heard
     }
 
-    fn add(&mut self, at: u64, said: Said) {
-        self.steps.insert((at, said));
-        if self.steps.len() > STEPS {
-            self.since = self.since.max(self.steps.pop_first().map(|(at, _)| at));
+    fn add(&mut self, at: u64, said: Said, place: Place) {
+        self.steps.insert((at, said, place));
+        if self.steps.len() > STEPS
+            && let Some((at, ..)) = self.steps.pop_first()
+        {
+            self.cut = self.cut.max(at);
         }
     }
 

@@ -19,6 +19,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use super::host::{HostRoot, skipped::Skipped};
 use crate::model::fact::CniCommand;
 use extract::Match;
+pub(crate) use journal::Sender;
 
 /// The failed call whose message is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -107,16 +108,21 @@ fn are_exact(batch: &[Search<'_>]) -> bool {
     batch.iter().all(|it| it.best.is_exact())
 }
 
-/// Every message in the window that a process of root's wrote to the journal: its time in microseconds since 1970,
-/// and its text; from each file the newest first.
-pub(crate) fn each(root: &HostRoot, window: Window, tell: &mut dyn FnMut(u64, &str)) -> Unreadable {
+/// Every message in the window that such a program of the node wrote to the journal: its time in microseconds since 1970, and
+/// its text; from each file the newest first.
+pub(crate) fn each(
+    root: &HostRoot,
+    window: Window,
+    sender: Sender,
+    tell: &mut dyn FnMut(u64, &str),
+) -> Unreadable {
     let mut not = Unreadable::default();
-    journal::each(root, window, &mut not, &mut |line, _| tell(line.at, line.text));
+    journal::each(root, window, sender, &mut not, &mut |line, _| tell(line.at, line.text));
     not
 }
 
-/// Where a line was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a line was read. Runtimes of one kind that log to different places are different runtimes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Journal,
     File,
@@ -129,22 +135,23 @@ pub(crate) struct Line<'a> {
     /// In microseconds since 1970: when the journal got it, or the time that the line begins with.
     pub(crate) at: u64,
     pub(crate) text: &'a str,
-    /// A kubelet that is a process by itself wrote it: by what the kernel told journald, or by syslog's tag.
+    /// A kubelet that is a process by itself sent it to the journal, by what the kernel told journald. The times in a kubelet's
+    /// own files have no year.
     pub(crate) is_kubelets: bool,
 }
 
 /// Receives a line, and says whether a runtime wrote it of what is searched for.
 pub(crate) type Tell<'a> = &'a mut dyn FnMut(Line<'_>) -> bool;
 
-/// Every line of the window: the journal's and then, where the journal has none that a runtime wrote of what is searched for,
-/// those of the text files to which runtimes and kubelets log. A runtime may log to a file of its own while its kubelet logs
-/// to the journal.
+/// Every line of the window that a runtime or a kubelet wrote: those in the journal, then those in the text files to which they
+/// log by themselves. A runtime may log to a file of its own while its kubelet, or another runtime, logs to the journal. Of the
+/// lines in syslog's files nobody knows who wrote them.
 pub(crate) fn lines(root: &HostRoot, window: Window, tell: Tell<'_>) {
     let mut is_told = false;
-    journal::each(root, window, &mut Unreadable::default(), &mut |line, _| is_told |= tell(line));
-    if !is_told {
-        tail::each(root, window, tell);
-    }
+    journal::each(root, window, Sender::Daemon, &mut Unreadable::default(), &mut |line, _| {
+        is_told |= tell(line);
+    });
+    tail::each(root, window, is_told, tell);
 }
 
 /// The time in a line that a runtime wrote, which is nearer to the event than that of the line's entry in a log.

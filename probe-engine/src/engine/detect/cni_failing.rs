@@ -17,6 +17,8 @@ use std::{
     time::Duration,
 };
 
+use probe_common::runtime::SYSLOG;
+
 use super::{
     DetectContext, Detection, Verdict,
     index::Marks,
@@ -280,8 +282,11 @@ impl Explain for CniFailing {
         };
         let pods = counted((*pods).into(), "pod");
         _ = write!(text, ", {pods} {wait}, {} lost", span(*wasted));
-        if let Some(said) = message.as_ref().and_then(|it| it.text.as_deref()) {
+        if let Some(Message { text: Some(said), source }) = message {
             _ = write!(text, ": {}", escaped(said));
+            if SYSLOG.contains(&source.as_str()) {
+                _ = write!(text, " (as {source} has it, where any user can write)");
+            }
         }
         text
     }
@@ -312,5 +317,31 @@ impl Explain for CniFailing {
 
     fn shows_some(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CniCommand, CniFailing, Duration, Explain as _, Message};
+
+    #[test]
+    fn words_that_any_user_can_have_written_are_told_as_such() {
+        let told = |source: &str| {
+            let message = Message { text: Some("no route".to_owned()), source: source.to_owned() };
+            let it = CniFailing {
+                plugin: "bridge".to_owned(),
+                command: CniCommand::Add,
+                attempts: 2,
+                pods: 1,
+                wasted: Duration::from_secs(3),
+                code: None,
+                message: Some(message),
+            };
+            it.summary()
+        };
+        let failed = "ADD of bridge failed 2 times, 1 pod waits, 3.00 s lost: no route";
+        assert_eq!(told("/var/log/journal/1/system.journal"), failed);
+        let syslog = format!("{failed} (as /var/log/syslog has it, where any user can write)");
+        assert_eq!(told("/var/log/syslog"), syslog);
     }
 }

@@ -214,7 +214,7 @@ impl Findings {
             programs: known.as_mut().map(|known| mem::take(&mut known.programs)).unwrap_or_default(),
             runtimes: match known.as_mut() {
                 Some(known) => mem::take(&mut known.runtimes),
-                None => world.records.sockets(),
+                None => world.records.sockets_of(&it.sandboxes),
             },
             pod: it.pod,
             sandboxes: it.sandboxes,

@@ -6,8 +6,8 @@
 //! The grace begins with SIGKILL, and not with SIGTERM: between the two lies the pod's own
 //! `terminationGracePeriodSeconds`, which may be an hour. For the other steps it begins with the end of the sandbox.
 //!
-//! libcni reads the result of ADD from its cache before it calls DEL. If it cannot decode that file, it calls no plugin
-//! at all, and the runtime fails each time. Such a file counts even if the agent did not see the sandbox's life.
+//! libcni before 1.2 reads the result of ADD from its cache before it calls DEL. If it cannot decode that file, it calls no
+//! plugin at all, and the runtime fails each time. Such a file counts even if the agent did not see the sandbox's life.
 //!
 //! Not flagged: a container in its termination grace period; a sandbox that no runtime has on record (`leaked_address`,
 //! `orphan_netns`); a sandbox that never had a process, whose ADD failed (`cni_failing`); a sandbox that is over and
@@ -270,8 +270,8 @@ impl Explain for StuckStop {
                  return, and the pod stays Terminating."
             }
             (StopStep::Del, Some(_)) => {
-                "A crash or a power loss left a file of libcni's cache empty or cut off. libcni reads the file before \
-                 it calls DEL, fails, and calls no plugin. StopPodSandbox fails each time the kubelet tries it, the pod \
+                "A crash or a power loss left a file of libcni's cache empty or cut off. libcni before 1.2, as in \
+                 containerd 1.7, reads the file before it calls DEL, fails, and calls no plugin. StopPodSandbox fails each time the kubelet tries it, the pod \
                  stays Terminating, and its address stays allocated."
             }
             (StopStep::Del, None) if self.attempts > 0 => {

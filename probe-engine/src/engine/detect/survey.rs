@@ -68,10 +68,10 @@ fn finding(it: Detection, world: &World, limits: &Limits, now: Timestamp) -> Opt
         confirmed_at: (stage == Stage::Confirmed).then_some(now),
         closed_at: None,
         pod: it.pod,
+        runtimes: world.records.sockets_of(&it.sandboxes),
         sandboxes: it.sandboxes,
         gapped: it.gapped,
         evidence: Vec::new(),
         programs: Vec::new(),
-        runtimes: world.records.sockets(),
     })
 }

@@ -1,6 +1,7 @@
 //! What a runtime believes against what the kernel shows.
 
 mod described;
+mod several;
 
 use std::time::Duration;
 

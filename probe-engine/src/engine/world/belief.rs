@@ -328,10 +328,20 @@ impl World {
         if !of_pod && self.beliefs.get(id).is_none() {
             return None;
         }
-        let only = self.beliefs.only().map(str::to_owned);
+        let socket = self.socket_of(id);
         let row = self.beliefs.entry(at, id)?;
-        row.socket = row.socket.take().or(only);
+        row.socket = row.socket.take().or(socket);
         Some(row)
+    }
+
+    /// The socket of the runtime that has a container, which its list may not name yet: that of the only runtime, or of the one
+    /// that has the container's sandbox on record.
+    fn socket_of(&self, id: &ContainerId) -> Option<String> {
+        let of_sandbox = || {
+            let sandbox = self.containers.get(id).and_then(|row| row.sandbox.as_ref()).unwrap_or(id);
+            self.records.sockets_with(sandbox).find(|socket| self.beliefs.knows(socket)).map(String::as_str)
+        };
+        self.beliefs.only().or_else(of_sandbox).map(str::to_owned)
     }
 
     /// The name of a container, also after its own row is forgotten.

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use probe_common::runtime::{CRIO, RUNTIMES, Runtime};
+use probe_common::{
+    name::SESSIONS,
+    runtime::{CRIO, RUNTIMES, Runtime},
+};
 
 use crate::{
     engine::world::{
@@ -23,9 +26,6 @@ use crate::{
         time::Timestamp,
     },
 };
-
-/// Below this path, users other than root may make cgroups with names of their choice.
-const SESSIONS: &str = "/user.slice/";
 
 /// After so long the version of a plugin that is in use is asked for again.
 const PLUGIN_AGAIN: Duration = Duration::from_secs(10 * 60);

@@ -97,6 +97,11 @@ const UNREAD: usize = 1024;
 /// The kubelet gives up on a sandbox that is not made within this time: twice its `runtimeRequestTimeout` of 2 minutes.
 pub(in crate::engine) const MAKING: Duration = Duration::from_secs(4 * 60);
 
+/// Whether a place of records is a socket on which a runtime answered. The other places are folders.
+fn is_socket(place: &str) -> bool {
+    place.ends_with(".sock")
+}
+
 impl HasRecord {
     /// Absence from the records proves nothing while some records are unread.
     #[must_use]
@@ -109,9 +114,24 @@ impl HasRecord {
 }
 
 impl Records {
-    /// The sockets on which runtimes answered. The other places are folders.
-    pub(in crate::engine) fn sockets(&self) -> Vec<String> {
-        self.runtimes.keys().filter(|place| place.ends_with(".sock")).cloned().collect()
+    /// The sockets of the runtimes that have this sandbox on record: one at most, since ids are never used twice.
+    pub(in crate::engine) fn sockets_with<'a>(
+        &'a self,
+        sandbox: &'a ContainerId,
+    ) -> impl Iterator<Item = &'a String> {
+        let has = |row: &Runtime| row.sandboxes.contains_key(sandbox);
+        self.runtimes.iter().filter(move |(place, row)| is_socket(place) && has(row)).map(|(place, _)| place)
+    }
+
+    /// The sockets at which to ask about these sandboxes: those of their runtimes, or of all runtimes if one of the sandboxes
+    /// is on no record, since any of them may have made it.
+    pub(in crate::engine) fn sockets_of(&self, sandboxes: &[ContainerId]) -> Vec<String> {
+        let is_on_record = |id: &ContainerId| self.sockets_with(id).next().is_some();
+        if sandboxes.is_empty() || !sandboxes.iter().all(is_on_record) {
+            return self.runtimes.keys().filter(|place| is_socket(place)).cloned().collect();
+        }
+        let own: BTreeSet<&String> = sandboxes.iter().flat_map(|id| self.sockets_with(id)).collect();
+        own.into_iter().cloned().collect()
     }
 
     /// Whether a runtime has this sandbox on record.

@@ -19,7 +19,7 @@ use std::{
 };
 
 use probe_common::{
-    name::PODS_PREFIX,
+    name::{PODS_PREFIX, SESSIONS},
     runtime::{self, RUNTIMES, Runtime},
 };
 
@@ -33,9 +33,6 @@ use crate::{
 };
 pub(super) use known::Known;
 pub(super) use settings::UnreadSetting;
-
-/// The cgroups below this belong to users, who may not be root and may name cgroups as they like.
-const SESSIONS: &str = "/user.slice/";
 
 /// The paths of one daemon, as far as they are known.
 #[derive(Debug)]

@@ -21,10 +21,13 @@ use super::{
 };
 use crate::{
     model::{
-        fact::{Fact, List, RuntimeKind, RuntimeRead, RuntimeSandbox},
+        fact::{ContainerFound, Fact, List, Role, RuntimeKind, RuntimeRead, RuntimeSandbox},
         time::Timestamp,
     },
-    source::host::{HostRoot, ReadError, memo::Memo},
+    source::{
+        host::{HostRoot, ReadError, memo::Memo},
+        name::named,
+    },
 };
 
 /// What the files of runtimes said.
@@ -32,12 +35,14 @@ use crate::{
 pub(super) struct Memory {
     storages: Memo<Vec<RuntimeSandbox>>,
     docker: Memo<Option<RuntimeSandbox>>,
+    isulad: Memo<Option<RuntimeSandbox>>,
 }
 
 impl Memory {
     pub(super) fn begin(&mut self, wall_ns: i64) {
         self.storages.begin(wall_ns);
         self.docker.begin(wall_ns);
+        self.isulad.begin(wall_ns);
     }
 }
 
@@ -101,7 +106,7 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut Memory) 
     }
     for (root, daemon) in roots(daemons, RuntimeKind::Isulad) {
         let at = list.now();
-        let records = isulad::read(files(node, daemon), &root, &mut list);
+        let records = isulad::read(files(node, daemon), &root, &mut memory.isulad, &mut list);
         tell(&mut list, at, records, must(daemon));
     }
     // If the path is unknown because a configuration could not be read, name that file.
@@ -152,6 +157,14 @@ fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
 fn ask(root: &HostRoot, daemons: &[Daemon], list: &Listing<'_>) -> Vec<(Timestamp, Records)> {
     let sockets = cri::sockets(daemons).into_iter();
     sockets.map(|(socket, asked)| (list.now(), asked.read(root, socket))).collect()
+}
+
+/// The sandbox that a container's record tells of, if it is one.
+fn sandbox(found: ContainerFound) -> Option<RuntimeSandbox> {
+    match found.role {
+        Role::Sandbox => Some(RuntimeSandbox { id: found.id, pod: found.pod.and_then(named) }),
+        Role::Container => None,
+    }
 }
 
 /// A runtime that does not exist keeps nothing, and is not told of. If it `must` exist, because it runs, then its

@@ -15,11 +15,12 @@ use crate::{
         id::ContainerId,
         time::Timestamp,
     },
-    source::host::HostRoot,
+    source::{host::HostRoot, plugin_log::Place},
 };
 
 mod held;
 mod journal;
+mod several;
 
 /// The wall clock's time at boot: 2026-11-21T08:15:00Z.
 const BOOT: u64 = 1_795_248_900;
@@ -309,23 +310,23 @@ fn what_began_before_the_logs_do_began_when_they_do() {
 fn of_too_much_the_newest_is_kept() {
     let mut heard = Heard::default();
     for at in (0..=STEPS as u64).rev() {
-        heard.add(at, Said::RuntimeBegan { by: Kind::Crio });
+        heard.add(5 + at, Said::RuntimeBegan { by: Kind::Crio }, Place::File);
     }
-    assert_eq!((heard.steps.len(), heard.since), (STEPS, Some(0)));
-    assert_eq!(heard.steps.first().map(|(at, _)| *at), Some(1));
-    let mut told = Told::beginning(at(0));
+    assert_eq!((heard.steps.len(), heard.cut), (STEPS, 5));
+    assert_eq!(heard.steps.first().map(|(at, ..)| *at), Some(6));
+    let mut told = Told::default();
     let by = Kind::Crio;
     let time = |step: u64| Timestamp(at(11).0 + step * 1000);
     let began =
         |step: u64, image: &str| Said::PullBegan { by, key: step.to_string(), image: image.to_owned() };
     let ended =
         |step: u64| Said::PullEnded { by, key: step.to_string(), image: String::new(), failed: false };
-    told.add(time(0), began(0, BUSYBOX));
+    told.add(time(0), began(0, BUSYBOX), Place::File);
     for step in 1..=3000 {
-        told.add(time(step), began(step, "quay.io/a"));
-        told.add(time(step), ended(step));
+        told.add(time(step), began(step, "quay.io/a"), Place::File);
+        told.add(time(step), ended(step), Place::File);
     }
-    told.add(at(30), ended(0));
+    told.add(at(30), ended(0), Place::File);
     let work = told.of(&asked("c1", BUSYBOX, "main"), &|_| None).expect("the newest");
     assert_eq!(work.pulls[0].span, span(11, 30), "what was under way is kept");
     assert_eq!(work.other_pulls.last(), Some(&Span { began: time(3000), ended: time(3000) }));

@@ -1,6 +1,6 @@
 //! Puts the steps that the logs tell together: which pull and which creation lasted from when to when, and whose they were.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use probe_common::runtime::Kind;
 
@@ -9,9 +9,12 @@ use super::{
     reference::is_same,
     words::{Said, Why},
 };
-use crate::model::{
-    fact::{ImageWork, Pull, Span},
-    time::Timestamp,
+use crate::{
+    model::{
+        fact::{ImageWork, Pull, Span},
+        time::Timestamp,
+    },
+    source::plugin_log::Place,
 };
 
 /// The most pulls, creations of containers, and failures that are kept, and the most of others that one answer has: the
@@ -19,10 +22,14 @@ use crate::model::{
 const MOST: usize = 1024;
 const OTHERS: usize = 256;
 
+/// A runtime by what the logs tell of it: a node may have a containerd that logs to the journal, and another one, such as k3s',
+/// that logs to a file of its own.
+type Runtime = (Kind, Place);
+
 /// Something that began and ended, as far as the logs have it.
 #[derive(Debug)]
 struct Work {
-    by: Kind,
+    by: Runtime,
     key: String,
     began: Timestamp,
     ended: Option<Timestamp>,
@@ -46,8 +53,8 @@ struct Failure {
 /// What the logs tell of all containers.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// The logs tell of the time since then.
-    since: Timestamp,
+    /// The logs at each place tell of the time since then.
+    since: BTreeMap<Place, Timestamp>,
     pulls: Vec<Work>,
     creates: Vec<Work>,
     failures: Vec<Failure>,
@@ -57,7 +64,7 @@ pub(super) struct Told {
 type Fetched<'a> = &'a dyn Fn(&str) -> Option<Timestamp>;
 
 impl Told {
-    pub(super) fn beginning(since: Timestamp) -> Self {
+    pub(super) fn beginning(since: BTreeMap<Place, Timestamp>) -> Self {
         Self { since, ..Self::default() }
     }
 
@@ -66,50 +73,58 @@ impl Told {
     }
 
     /// Takes the next step, in the order of time.
-    pub(super) fn add(&mut self, at: Timestamp, said: Said) {
+    pub(super) fn add(&mut self, at: Timestamp, said: Said, place: Place) {
+        let began = || self.since.get(&place).map_or(at, |since| at.min(*since));
         match said {
             Said::RuntimeBegan { by } => {
+                let by = (by, place);
                 let works = self.pulls.iter_mut().chain(&mut self.creates);
                 for work in works.filter(|it| it.by == by && it.ended.is_none()) {
                     (work.ended, work.failed) = (Some(at), true);
                 }
             }
-            Said::PullBegan { by, key, image } => keep(&mut self.pulls, Work::new(by, key, at, image)),
+            Said::PullBegan { by, key, image } => {
+                keep(&mut self.pulls, Work::new((by, place), key, at, image));
+            }
             Said::Pulled { image, manifest } => {
                 let mut open = self.pulls.iter_mut().filter(|it| it.ended.is_none());
-                if let Some(pull) = open.rfind(|it| it.by == Kind::Containerd && is_same(&it.of, &image)) {
+                if let Some(pull) =
+                    open.rfind(|it| it.by == (Kind::Containerd, place) && is_same(&it.of, &image))
+                {
                     pull.manifest = Some(manifest);
                 }
             }
             Said::PullEnded { by, key, image, failed } => {
+                let (by, began) = ((by, place), began());
                 let known = end(&mut self.pulls, at, failed, |it| it.by == by && it.key == key);
                 // What failed without having begun says nothing of its own time.
                 if known.is_none() && !failed && !image.is_empty() {
-                    let began = self.since.min(at);
                     keep(&mut self.pulls, Work { ended: Some(at), ..Work::new(by, key, began, image) });
                 }
             }
-            Said::CreateBegan { by, key, of } => keep(&mut self.creates, Work::new(by, key, at, of)),
+            Said::CreateBegan { by, key, of } => {
+                keep(&mut self.creates, Work::new((by, place), key, at, of));
+            }
             Said::CreateEnded { by, key, container } => {
+                let (by, began) = ((by, place), began());
                 let known =
                     end(&mut self.creates, at, container.is_empty(), |it| it.by == by && it.key == key);
                 if let Some(create) = known {
                     create.of = container;
                 } else if !container.is_empty() {
-                    let began = self.since.min(at);
                     keep(&mut self.creates, Work { ended: Some(at), ..Work::new(by, key, began, container) });
                 }
             }
             // containerd said so itself.
             Said::PullFailed { image } => {
                 let mut open = self.pulls.iter_mut().filter(|it| it.ended.is_none());
-                if let Some(pull) = open.find(|it| it.by == Kind::Crio && is_same(&it.of, &image)) {
+                if let Some(pull) = open.find(|it| it.by.0 == Kind::Crio && is_same(&it.of, &image)) {
                     (pull.ended, pull.failed) = (Some(at), true);
                 }
             }
             Said::NotStarted { pod, container, why: Why::CreateFailed } => {
                 let name = format!("{pod}/{container}");
-                end(&mut self.creates, at, true, |it| it.by == Kind::Crio && it.of == name);
+                end(&mut self.creates, at, true, |it| it.by.0 == Kind::Crio && it.of == name);
             }
             Said::NotStarted { pod, container, why: why @ (Why::Refused | Why::PullFailed) } => {
                 if self.failures.len() >= MOST {
@@ -124,13 +139,20 @@ impl Told {
     pub(super) fn of(&self, it: &Asked, fetched: Fetched<'_>) -> Option<ImageWork> {
         let is_then = |work: &&Work| work.began < it.until && work.ended.is_none_or(|ended| ended > it.from);
         let span = |work: &Work| Span { began: work.began, ended: work.ended.unwrap_or(it.until) };
-        let created = self.creates.iter().find(|work| work.of == it.container.as_str()).map(span);
+        let created = self.creates.iter().find(|work| work.of == it.container.as_str());
+        let by = created.map(|work| work.by);
+        let created = created.map(span);
         let due = created.map_or(it.until, |created| created.began);
-        let is_own = |work: &&Work| it.images.iter().any(|image| is_same(image, &work.of));
+        let is_own = |work: &&Work| {
+            by.is_none_or(|by| work.by == by) && it.images.iter().any(|image| is_same(image, &work.of))
+        };
         let tries: Vec<&Work> = self.pulls.iter().filter(is_then).filter(is_own).collect();
         // Of several pulls of the same image for several containers, the last one before the container was made counts.
         let is_over = |work: &&&Work| !work.failed && work.ended.is_some_and(|ended| ended <= due);
         let success = tries.iter().rfind(is_over).copied();
+        // Nobody waits for another runtime's work.
+        let by = by.or(success.map(|work| work.by));
+        let is_of_runtime = |work: &&Work| by.is_none_or(|by| work.by == by);
         let failures = self.failures(it);
         let mine: Vec<&Work> = failed(&tries, &failures).chain(success).collect();
         let is_mine = |work: &Work| mine.iter().any(|own| std::ptr::eq(*own, work));
@@ -142,8 +164,9 @@ impl Told {
         };
         let others = |works: &[Work], turn: Timestamp, is_its: &dyn Fn(&Work) -> bool| {
             // Nobody may have told that it failed, and then it held no place.
-            let is_unsure = |work: &Work| work.by == Kind::Crio && work.ended.is_none() && work.began < turn;
-            let other = || works.iter().filter(is_then).filter(|work| !is_its(work));
+            let is_unsure =
+                |work: &Work| work.by.0 == Kind::Crio && work.ended.is_none() && work.began < turn;
+            let other = || works.iter().filter(is_then).filter(is_of_runtime).filter(|work| !is_its(work));
             let too_many = other().count().saturating_sub(OTHERS);
             if other().any(is_unsure) { Vec::new() } else { other().skip(too_many).map(span).collect() }
         };
@@ -175,7 +198,7 @@ impl Told {
 }
 
 impl Work {
-    fn new(by: Kind, key: String, began: Timestamp, of: String) -> Self {
+    fn new(by: Runtime, key: String, began: Timestamp, of: String) -> Self {
         Self { by, key, began, ended: None, of, failed: false, manifest: None }
     }
 }

@@ -68,8 +68,9 @@ const LONGEST: usize = 1024;
 const PULL_ERRORS: [&str; 3] = ["ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"];
 
 impl Said {
-    pub(super) fn is_runtimes(&self) -> bool {
-        !matches!(self, Self::PullFailed { .. } | Self::NotStarted { .. })
+    /// Whether it is of the work for pods, and of a runtime's. Another runtime than theirs begins too.
+    pub(super) fn is_runtimes_work(&self) -> bool {
+        !matches!(self, Self::RuntimeBegan { .. } | Self::PullFailed { .. } | Self::NotStarted { .. })
     }
 }
 

@@ -5,6 +5,7 @@ mod data;
 mod entry;
 mod file;
 mod object;
+mod sender;
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -14,6 +15,7 @@ use crate::source::{
     machine_id,
 };
 use file::Journal;
+pub(crate) use sender::Sender;
 
 /// The journal on disk, and the one in memory, which does not survive a boot.
 const PLACES: [&str; 2] = ["/var/log/journal", "/run/log/journal"];
@@ -33,7 +35,7 @@ pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unread
     let windows = || batch.iter().map(|it| it.wanted.window);
     let ends = (windows().map(|it| it.from).min(), windows().map(|it| it.until).max());
     let (Some(from), Some(until)) = ends else { return };
-    each(root, Window { from, until }, not, &mut |Line { at, text, .. }, file| {
+    each(root, Window { from, until }, Sender::Daemon, not, &mut |Line { at, text, .. }, file| {
         if !extract::may_be(text) {
             return;
         }
@@ -45,8 +47,8 @@ pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unread
     });
 }
 
-/// Reads every message of the window.
-pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: Tell<'_>) {
+/// Reads every message of the window that such a program of the node sent.
+pub(super) fn each(root: &HostRoot, window: Window, sender: Sender, not: &mut Unreadable, tell: Tell<'_>) {
     for place in PLACES {
         let folder = match root.folder(place) {
             Ok(folder) => folder,
@@ -69,7 +71,7 @@ pub(super) fn each(root: &HostRoot, window: Window, not: &mut Unreadable, tell: 
         for machine in machines.iter().filter(|entry| entry.directory && machine_id::is_one(&entry.name)) {
             match folder.folder(&machine.name) {
                 Ok(folder) => files(&folder, window, FILES, not, &mut |journal, path| {
-                    journal.messages(window, |line| tell(line, path))
+                    journal.messages(window, sender, |line| tell(line, path))
                 }),
                 Err(why) => not.skipped.add(folder.path().join(&machine.name), why),
             }

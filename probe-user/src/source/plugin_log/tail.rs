@@ -1,12 +1,15 @@
 //! Searches the end of a text file to which a runtime or a kubelet logs, by itself or through syslog.
+//!
+//! **Invariant:** a line of syslog's counts only where there is no journal, and only for what is shown with the file's name:
+//! any user can write one with any program's name.
 
 use std::{
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use probe_common::runtime;
+use probe_common::runtime::{self, SYSLOG};
 
 use super::{
     Line, Message, Place, Search, Tell, Unreadable, Wanted, Window, are_exact, extract, extract::Match, time,
@@ -17,21 +20,23 @@ use crate::source::{
     host::{HostRoot, ReadError, lines},
 };
 
-/// The files of syslog: on Debian and Ubuntu, and on Red Hat and SUSE.
-const SYSLOG: [&str; 2] = ["/var/log/syslog", "/var/log/messages"];
 /// Bytes that are read of each file's end.
 const END: u64 = 4 << 20;
 /// The most other log files of daemons that are read.
 const MORE: usize = 8;
 
 pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
-    for path in files() {
+    // What reaches syslog is in the journal too, with its sender. Nothing but journals was searched before.
+    let has_journal = !not.looked.is_empty();
+    let syslog = SYSLOG.into_iter().filter(|_| !has_journal);
+    for path in files().chain(syslog) {
         if look(root, Path::new(path), batch, not) {
             return;
         }
     }
     // Only if it is needed, because it has to look at every process.
-    let others = outputs(root).into_iter().filter(|path| files().all(|it| path != Path::new(it)));
+    let known = |path: &PathBuf| files().chain(SYSLOG).any(|it| path == Path::new(it));
+    let others = outputs(root).into_iter().filter(|path| !known(path));
     for path in others.take(MORE) {
         if look(root, &path, batch, not) {
             return;
@@ -39,32 +44,26 @@ pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unread
     }
 }
 
+/// The files to which runtimes and kubelets themselves write where nothing is configured.
 fn files() -> impl Iterator<Item = &'static str> {
-    let logs = runtime::of_runtimes(|row| row.logs).chain(runtime::of_distributions(|row| row.logs));
-    logs.copied().chain(SYSLOG)
+    runtime::of_runtimes(|row| row.logs).chain(runtime::of_distributions(|row| row.logs)).copied()
 }
 
-/// Gives every line of the window that says when it was written, of the files to which runtimes, kubelets and syslog write
-/// where nothing is configured, or else, if `tell` wants none of these lines, of those to which daemons of the node write now.
-pub(super) fn each(root: &HostRoot, window: Window, tell: Tell<'_>) {
-    // `2026-11-21T08:15:03Z NODE kubelet[1]: …`
-    let tag = format!("{}[", runtime::KUBELET);
-    let is_kubelets = |line: &str| line.split(' ').nth(2).is_some_and(|it| it.starts_with(&tag));
-    let mut look = |path: &Path| {
+/// Gives every line of the window that says when it was written, of the files to which runtimes and kubelets write where nothing
+/// is configured. If nobody wanted a line yet, it gives those of the files to which daemons of the node write now.
+pub(super) fn each(root: &HostRoot, window: Window, mut is_told: bool, tell: Tell<'_>) {
+    let mut look = |path: &Path, is_told: &mut bool| {
         // Most of them do not exist.
-        let Ok(end) = root.plain(path).and_then(|file| end(file, END)) else { return false };
-        let mut is_told = false;
+        let Ok(end) = root.plain(path).and_then(|file| end(file, END)) else { return };
         for line in lines(&end) {
             let at = written_at(&line).or_else(|| time::parse(&line));
-            let is_kubelets = is_kubelets(&line);
-            let line = |at| Line { place: Place::File, at, text: &line, is_kubelets };
-            is_told |= at.filter(|at| window.has(*at)).is_some_and(|at| tell(line(at)));
+            let line = |at| Line { place: Place::File, at, text: &line, is_kubelets: false };
+            *is_told |= at.filter(|at| window.has(*at)).is_some_and(|at| tell(line(at)));
         }
-        is_told
     };
-    let told = files().filter(|path| look(Path::new(path))).count();
-    if told == 0 {
-        outputs(root).iter().take(MORE).for_each(|path| _ = look(path));
+    files().for_each(|path| look(Path::new(path), &mut is_told));
+    if !is_told {
+        outputs(root).iter().take(MORE).for_each(|path| look(path, &mut is_told));
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tests with real log lines, and with journals that journald 252 wrote of such lines.
+//! Tests with real log lines, and with journals that journald 252 wrote of such lines: `cat` sent them, whose name and executable
+//! were replaced by containerd's.
 
 use std::{
     fs,
@@ -8,7 +9,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{Match, Message, TEXT, Unreadable, Wanted, Window, boots, each, extract, find};
+use super::{Match, Message, Sender, TEXT, Unreadable, Wanted, Window, boots, each, extract, find};
 use crate::{
     model::fact::CniCommand,
     source::host::{HostRoot, ReadError},
@@ -187,7 +188,8 @@ fn all_that_a_journal_says_can_be_had_of_a_time() {
     let host = HostRoot::open(root.path()).expect("the root");
     let said = |from, until| {
         let mut said = Vec::new();
-        let not = each(&host, Window { from, until }, &mut |at, text| said.push((at, text.to_owned())));
+        let window = Window { from, until };
+        let not = each(&host, window, Sender::Daemon, &mut |at, text| said.push((at, text.to_owned())));
         assert!(not.skipped.is_none());
         said
     };
@@ -228,6 +230,29 @@ fn log_files_serve_where_there_is_no_journal() {
          /var/log/journal/5d1cb95b000040008000000000000001/system.journal could not be read: not in a form that is \
          known, and 1 more"
     );
+}
+
+/// `sudo` writes what a user tells it in root's name, and `logger` what he likes.
+#[test]
+fn what_a_user_writes_is_no_plugins_word() {
+    let sandbox = "9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c";
+    let root = node();
+    let mut file = fs::read(data("compact.journal")).expect("a journal");
+    let (old, new) = (b"_EXE=/usr/bin/containerd", b"_EXE=/usr/bin/sudoreplay");
+    let at = file.windows(old.len()).position(|it| it == old).expect("the field");
+    file[at..at + new.len()].copy_from_slice(new);
+    fs::write(journal(&root), &file).expect("a journal");
+    // The process still has the name of containerd.
+    assert!(file.windows(16).any(|it| it == b"_COMM=containerd"));
+    let syslog = format!("2026-11-21T08:15:03Z node containerd[7]: {CONTAINERD_1_6}\n");
+    for log in ["syslog", "messages"] {
+        fs::write(root.path().join("var/log").join(log), &syslog).expect("a file");
+    }
+    let not = look(&root, wanted(sandbox)).expect_err("nobody said so who is believed");
+    assert_eq!(not.to_string(), "it is not in /var/log/journal/5d1cb95b000040008000000000000001");
+    // Without a journal nobody knows who wrote it, and the file is named.
+    fs::remove_file(journal(&root)).expect("removed");
+    assert_eq!(look(&root, wanted(sandbox)).map(|it| it.source), Ok("/var/log/syslog".into()));
 }
 
 #[test]

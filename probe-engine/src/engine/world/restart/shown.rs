@@ -1,7 +1,7 @@
 //! By which runtime something is done, where a node has several: what another one does does not show that a runtime is
 //! ready, and its plugins are not cut off by a runtime's end.
 
-use probe_common::runtime::{CONTAINERD, Form, Helper, RUNTIMES, Runtime};
+use probe_common::runtime::{CONTAINERD, Form, Helper, RUNTIMES, Runtime, of_distributions};
 
 use crate::{engine::world::World, model::id::TaskKey};
 
@@ -16,9 +16,11 @@ impl World {
     }
 }
 
-/// The runtime that is asked at this socket, by its usual place.
+/// The runtime that is asked at this socket, by its usual place. Distributions have a containerd of their own.
 pub(in crate::engine::world) fn at_socket(socket: &str) -> Option<&'static Runtime> {
-    RUNTIMES.iter().find(|row| row.sockets.contains(&socket))
+    let of_distribution = || of_distributions(|row| row.sockets).any(|own| *own == socket);
+    let usual = RUNTIMES.iter().find(|row| row.sockets.contains(&socket));
+    usual.or_else(|| of_distribution().then_some(&CONTAINERD))
 }
 
 /// Whether what this runtime does can be the work of the daemon of that name: they are the same, or one runs the
@@ -37,7 +39,19 @@ fn named(comm: &str) -> Option<&'static Runtime> {
 mod tests {
     use probe_common::runtime::{CONTAINERD, CRIO, DOCKER};
 
-    use super::is_work_of;
+    use super::{at_socket, is_work_of};
+
+    #[test]
+    fn a_socket_tells_its_runtime_by_its_usual_place() {
+        for (socket, daemon) in [
+            ("/run/containerd/containerd.sock", Some("containerd")),
+            ("/run/k3s/containerd/containerd.sock", Some("containerd")),
+            ("/run/crio/crio.sock", Some("crio")),
+            ("/srv/own.sock", None),
+        ] {
+            assert_eq!(at_socket(socket).map(|row| row.daemon), daemon, "{socket}");
+        }
+    }
 
     #[test]
     fn a_runtime_does_the_work_of_those_that_it_serves() {

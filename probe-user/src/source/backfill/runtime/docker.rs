@@ -7,17 +7,14 @@ use std::path::Path;
 
 use super::{
     super::{Listing, docker},
-    Records,
+    Records, sandbox,
 };
 use crate::{
     model::{
-        fact::{ContainerFound, Role, RuntimeKind, RuntimeSandbox},
+        fact::{RuntimeKind, RuntimeSandbox},
         id::ContainerId,
     },
-    source::{
-        host::{FILE, HostRoot, ReadError, memo::Memo},
-        name::named,
-    },
+    source::host::{FILE, HostRoot, ReadError, memo::Memo},
 };
 
 /// The file in each container's folder.
@@ -71,11 +68,4 @@ fn sandboxes(
         }
     }
     Ok(found)
-}
-
-fn sandbox(found: ContainerFound) -> Option<RuntimeSandbox> {
-    match found.role {
-        Role::Sandbox => Some(RuntimeSandbox { id: found.id, pod: found.pod.and_then(named) }),
-        Role::Container => None,
-    }
 }

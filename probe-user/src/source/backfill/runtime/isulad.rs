@@ -7,21 +7,20 @@ use std::path::{Path, PathBuf};
 
 use super::{
     super::{Listing, spec},
-    Records,
+    Records, sandbox,
 };
 use crate::{
     model::{
-        fact::{Role, RuntimeKind, RuntimeSandbox},
+        fact::{RuntimeKind, RuntimeSandbox},
         id::ContainerId,
     },
-    source::{
-        host::{FILE, HostRoot, ReadError},
-        name::named,
-    },
+    source::host::{FILE, HostRoot, ReadError, memo::Memo},
 };
 
 /// The folder in its root that has one for each of its OCI runtimes.
 pub(in crate::source::backfill) const ENGINES: &str = "engines";
+/// The file in each bundle.
+const CONFIG: &str = "config.json";
 /// The most containers that are read.
 const MOST: usize = 1 << 14;
 
@@ -40,10 +39,15 @@ pub(in crate::source::backfill) fn engines<'a>(
     of_engines.collect()
 }
 
-pub(super) fn read(host: &HostRoot, root: &Path, list: &mut Listing<'_>) -> Records {
+pub(super) fn read(
+    host: &HostRoot,
+    root: &Path,
+    memo: &mut Memo<Option<RuntimeSandbox>>,
+    list: &mut Listing<'_>,
+) -> Records {
     let place = root.join(ENGINES);
     let mut unread = 0;
-    let sandboxes = sandboxes(host, root, &place, &mut unread, list);
+    let sandboxes = sandboxes(host, root, &place, memo, &mut unread, list);
     Records { unread, ..Records::new(place, Some(RuntimeKind::Isulad), sandboxes) }
 }
 
@@ -51,6 +55,7 @@ fn sandboxes(
     host: &HostRoot,
     root: &Path,
     place: &Path,
+    memo: &mut Memo<Option<RuntimeSandbox>>,
     unread: &mut u64,
     list: &mut Listing<'_>,
 ) -> Result<(Vec<RuntimeSandbox>, bool), ReadError> {
@@ -62,14 +67,14 @@ fn sandboxes(
         complete &= entries.left_out == 0 && entries.entries.len() <= MOST;
         for entry in entries.entries.iter().take(MOST) {
             let Some(id) = ContainerId::parse(&entry.name) else { continue };
-            let config = folder.folder(&entry.name).and_then(|it| it.read("config.json", FILE));
-            match config.and_then(|config| spec::parse(&config, &id).ok_or(ReadError::Malformed)) {
-                Ok(it) if it.role == Role::Sandbox => {
-                    found.push(RuntimeSandbox { id, pod: it.pod.and_then(named) });
-                }
-                Ok(_) | Err(ReadError::Absent) => {}
+            let read = folder.folder(&entry.name).and_then(|bundle| {
+                memo.of(&bundle).read(CONFIG, FILE, |bytes, _| Some(sandbox(spec::parse(bytes, &id)?)))
+            });
+            match read {
+                Ok(sandbox) => found.extend(sandbox),
+                Err(ReadError::Absent) => {}
                 Err(why) => {
-                    list.set_aside(engine.join(&entry.name).join("config.json"), why);
+                    list.set_aside(engine.join(&entry.name).join(CONFIG), why);
                     found.push(RuntimeSandbox { id, pod: None });
                     *unread += 1;
                 }
@@ -77,4 +82,51 @@ fn sandboxes(
         }
     }
     Ok((found, complete))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{CONFIG, FILE, HostRoot, Listing, Memo, read};
+    use crate::{
+        model::{fact::List, time::Timestamp},
+        source::{backfill::Node, cgroup::Hierarchy},
+    };
+
+    #[test]
+    fn a_bundle_that_has_not_changed_is_read_once() {
+        let node = tempfile::tempdir().expect("a directory");
+        let engine = node.path().join("lib/engines/runc");
+        let bundle = |id: &str, kind: &str| {
+            let text = format!(
+                "{{\"annotations\":{{\"io.kubernetes.cri.container-type\":\"{kind}\",\"io.kubernetes.cri.sandbox-id\":\
+                 \"aa11\"}}}}"
+            );
+            fs::create_dir_all(engine.join(id)).expect("a directory");
+            fs::write(engine.join(id).join(CONFIG), text).expect("a bundle");
+        };
+        bundle("aa11", "sandbox");
+        bundle("bb22", "container");
+        let host = HostRoot::open(node.path()).expect("the root");
+        let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
+        let clock = || Timestamp(1);
+        let at = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
+        let mut memo = Memo::default();
+        // Far in the future, so that the files are old.
+        let mut sandboxes = || {
+            memo.begin(i64::MAX / 2);
+            let records = read(&host, "/lib".as_ref(), &mut memo, &mut Listing::begin(List::Runtimes, at));
+            let (sandboxes, complete) = records.sandboxes.expect("the folder");
+            assert!(complete && records.unread == 0);
+            sandboxes.iter().map(|it| it.id.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(sandboxes(), ["aa11"]);
+        assert_eq!(sandboxes(), ["aa11"]);
+        for id in ["aa11", "bb22"] {
+            let folder = host.folder(format!("/lib/engines/runc/{id}")).expect("the bundle");
+            let known = memo.of(&folder).read(CONFIG, FILE, |_, _| panic!("{id} is read once more"));
+            assert_eq!(known.expect("what it said").is_some(), id == "aa11");
+        }
+    }
 }

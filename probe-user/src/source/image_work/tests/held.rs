@@ -1,6 +1,6 @@
 //! A node whose kubelet logged that it held requests back.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use super::{BOOT_NS, Node, at, journal::journal, span};
 use crate::{
@@ -28,13 +28,13 @@ fn held(node: &Node, boot_ns: i64) -> Vec<HeldRequests> {
     find(&root, &search, boot_ns, Vec::new).held
 }
 
-/// Has the kubelet send the messages of the journal that `cat` sent.
+/// Has the kubelet send the messages of the journal that containerd sent.
 fn are_kubelets(node: &Node) {
     const HEAD: usize = 72;
     let path = node.path("var/log/journal/5d1cb95b000040008000000000000001/system.journal");
     let mut file = fs::read(&path).expect("the journal");
-    let (old, new) = (b"_COMM=cat\0\0\0\0", b"_COMM=kubelet");
-    let field = file.windows(old.len()).position(|it| it == old).expect("the field, with room behind it");
+    let (old, new) = (b"_COMM=containerd", b"_COMM=kubelet");
+    let field = file.windows(old.len()).position(|it| it == old).expect("the field");
     file[field..field + new.len()].copy_from_slice(new);
     let size = u64::try_from(HEAD + new.len()).expect("a size");
     file[field - HEAD + 8..field - HEAD + 16].copy_from_slice(&size.to_le_bytes());
@@ -57,41 +57,51 @@ fn only_the_kubelets_own_words_in_the_journal_count() {
     assert_eq!(self::held(&node, boot_ns + 15_000_000_000), []);
 }
 
-/// A line of syslog's by a program with this name.
-fn line(second: u64, program: &str, delay: &str, object: &str) -> String {
-    format!(
-        "2026-11-21T08:15:{second:02}Z node-1 {program}[1187]: I1121 08:15:{second:02}.906412    1187 request.go:752] \
-         \"Waited before sending request\" delay=\"{delay}\" reason=\"client-side throttling, not priority and fairness\" \
-         verb=\"POST\" URL=\"https://10.0.0.1:6443/api/v1/namespaces/{object}\"\n"
-    )
+fn throttled(delay: &str, object: &str) -> String {
+    format!("Throttling request took {delay}, request: GET:https://a/api/v1/namespaces/{object}")
 }
 
-fn syslog(node: &Node, lines: &[String]) {
-    fs::write(node.path("var/log/syslog"), lines.concat()).expect("a log");
+/// The journal of a kubelet that said so, and the time at boot with which that was in the 20th second.
+fn said_by_kubelet(node: &Node, messages: &[&str]) -> i64 {
+    let first = journal(node, messages);
+    are_kubelets(node);
+    i64::try_from(first - 20_000_000).expect("a time") * 1000
 }
 
 #[test]
-fn syslog_names_the_kubelet() {
+fn a_pod_waits_for_its_own_requests_and_for_those_that_were_there_before_it() {
     let node = Node::new(&[]);
-    syslog(
-        &node,
-        &[
-            line(12, "kubelet", "4s", "other/configmaps/a"),
-            line(20, "kubelet", "5s", "shop/serviceaccounts/default/token"),
-            line(21, "k3s", "6s", "shop/serviceaccounts/default/token"),
-            line(22, "app kubelet", "2s", "shop/secrets/a"),
-            line(30, "kubelet", "1.5s", "other/serviceaccounts/default/token"),
-        ],
-    );
-    let found = held(&node, BOOT_NS);
+    let lines = [
+        throttled("12s", "other/secrets/a"),
+        throttled("5s", "shop/secrets/a"),
+        throttled("2s", "other/secrets/a"),
+    ];
+    let boot_ns = said_by_kubelet(&node, &lines.each_ref().map(String::as_str));
+    let found = held(&node, boot_ns);
     let [HeldRequests { sandbox, held }] = &found[..] else { panic!("{found:?}") };
-    assert_eq!((sandbox.as_str(), &held[..]), (SANDBOX, &[span(8, 12), span(15, 20)][..]));
+    let seconds = |at: Timestamp| at.0 / 1_000_000_000;
+    // journald got all of them at the same time.
+    let held: BTreeSet<_> = held.iter().map(|it| (seconds(it.began), seconds(it.ended))).collect();
+    assert_eq!((sandbox.as_str(), held), (SANDBOX, BTreeSet::from([(8, 20), (15, 20)])));
+}
+
+/// Any user can write to syslog in any program's name.
+#[test]
+fn what_syslog_says_of_a_kubelet_holds_nothing_up() {
+    let node = Node::new(&[]);
+    let line = "2026-11-21T08:15:20Z node-1 kubelet[1187]: I1121 08:15:20.906412    1187 request.go:752] \
+        \"Waited before sending request\" delay=\"5s\" reason=\"client-side throttling, not priority and fairness\" \
+        verb=\"POST\" URL=\"https://10.0.0.1:6443/api/v1/namespaces/shop/serviceaccounts/default/token\"\n";
+    for log in ["syslog", "messages"] {
+        fs::write(node.path(&format!("var/log/{log}")), line).expect("a log");
+    }
+    assert_eq!(held(&node, BOOT_NS), []);
 }
 
 #[test]
 fn a_pod_that_needs_nothing_of_the_api_server_did_not_wait_for_it() {
     let node = Node::new(&[]);
-    syslog(&node, &[line(20, "kubelet", "5s", "shop/serviceaccounts/default/token")]);
+    let boot_ns = said_by_kubelet(&node, &[&throttled("5s", "shop/secrets/a")]);
     let bundle = format!(
         "{{\"annotations\":{{\"io.kubernetes.cri.container-type\":\"sandbox\",\"io.kubernetes.cri.sandbox-id\":\
          \"{SANDBOX}\",\"io.kubernetes.cri.sandbox-name\":\"web-0\",\"io.kubernetes.cri.sandbox-namespace\":\"shop\",\
@@ -106,7 +116,7 @@ fn a_pod_that_needs_nothing_of_the_api_server_did_not_wait_for_it() {
         let mut answerer = Answerer::new(&root);
         answerer.container(&sandbox);
         let slow = SlowPhase { before: First::Sandbox(sandbox.clone()), time: at(10)..at(40) };
-        answerer.slow_phases(vec![slow], BOOT_NS, Timestamp(1))
+        answerer.slow_phases(vec![slow], boot_ns, Timestamp(1))
     };
     let volume = |plugin: &str| {
         let path = node.path(&format!("var/lib/kubelet/pods/{UID}/volumes/{plugin}/data"));

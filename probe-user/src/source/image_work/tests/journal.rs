@@ -8,7 +8,7 @@ use crate::{
     source::{
         host::HostRoot,
         image_work::{Search, find},
-        plugin_log::{Window, each},
+        plugin_log::{Sender, Window, each},
     },
 };
 
@@ -28,7 +28,7 @@ pub(super) fn journal(node: &Node, messages: &[&str]) -> u64 {
         .expect("a journal");
     let mut first = None;
     let root = HostRoot::open(node.0.path()).expect("the root");
-    each(&root, Window { from: 0, until: u64::MAX }, &mut |at, text| {
+    each(&root, Window { from: 0, until: u64::MAX }, Sender::Daemon, &mut |at, text| {
         if text.trim_end() == messages[0] {
             first = Some(at);
         }
@@ -37,7 +37,7 @@ pub(super) fn journal(node: &Node, messages: &[&str]) -> u64 {
 }
 
 /// What is found in a node whose boot was so that the journal's messages are of the 20th second.
-fn find_in(node: &Node, messages: &[&str]) -> Vec<ImageWork> {
+pub(super) fn find_in(node: &Node, messages: &[&str]) -> Vec<ImageWork> {
     let boot = journal(node, messages) - 20_000_000;
     let root = HostRoot::open(node.0.path()).expect("the root");
     let search = Search { containers: vec![asked("c1", "a/b", "main")], sandboxes: Vec::new() };
@@ -74,7 +74,7 @@ fn a_runtime_may_log_to_a_file_and_its_kubelet_to_the_journal() {
         line(began + ended, "msg=\"PullImage \\\"a/b\\\" returns image reference \\\"c\\\"\""),
     ];
     fs::write(node.path("var/lib/rancher/k3s/agent/containerd/containerd.log"), log.concat()).expect("a log");
-    // syslog has the kubelet's words again.
+    // syslog has the kubelet's words again, and any user can write them there.
     let copy =
         line(began - 999_000, "").replace("time=", "").replace('"', "").replace("level=info", &refused);
     fs::write(node.path("var/log/syslog"), copy).expect("a log");

@@ -2,10 +2,12 @@
 
 use std::io::Read as _;
 
-use probe_common::runtime::KUBELET;
 use ruzstd::decoding::StreamingDecoder;
 
-use super::object::Object;
+use super::{
+    object::Object,
+    sender::{Sign, sign},
+};
 use crate::source::host::ReadError;
 
 const DATA: u8 = 1;
@@ -21,19 +23,13 @@ const FIELD: u64 = 128 << 10;
 const WINDOW: u64 = 8 << 20;
 
 const MESSAGE: &[u8] = b"MESSAGE=";
-/// journald gets the user of the sender from the kernel.
-const ROOT: &[u8] = b"_UID=0";
-/// The name of the sender's process, likewise.
-const COMM: &[u8] = b"_COMM=";
 const BOOT_ID: &[u8] = b"_BOOT_ID=";
 
 /// The fields of an entry that are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Datum {
     Message(String),
-    Root,
-    /// A kubelet that is a process by itself sent it.
-    Kubelet,
+    Sender(Sign),
     Other,
 }
 
@@ -66,9 +62,7 @@ pub(super) fn boot_id(object: &Object, is_compact: bool) -> Result<String, ReadE
 fn datum(field: &[u8]) -> Datum {
     match field.strip_prefix(MESSAGE) {
         Some(message) => Datum::Message(String::from_utf8_lossy(message).into_owned()),
-        None if field == ROOT => Datum::Root,
-        None if field.strip_prefix(COMM) == Some(KUBELET.as_bytes()) => Datum::Kubelet,
-        None => Datum::Other,
+        None => sign(field).map_or(Datum::Other, Datum::Sender),
     }
 }
 
@@ -97,7 +91,7 @@ fn lz4(stored: &[u8]) -> Result<Vec<u8>, ReadError> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Datum, HEAD, Object, read};
+    use super::{Datum, HEAD, Object, Sign, read};
     use crate::source::host::ReadError;
 
     fn field(flags: u8, stored: &[u8]) -> Result<Datum, ReadError> {
@@ -111,9 +105,9 @@ mod tests {
         let message = |text: &str| Ok(Datum::Message(text.to_owned()));
         assert_eq!(field(0, b"MESSAGE=no address"), message("no address"));
         assert_eq!(field(0, b"MESSAGE_ID=1"), Ok(Datum::Other));
-        assert_eq!(field(0, b"_COMM=kubelet"), Ok(Datum::Kubelet));
+        assert_eq!(field(0, b"_COMM=kubelet"), Ok(Datum::Sender(Sign::Kubelet)));
         assert_eq!(field(0, b"_COMM=kubelet-wrapper"), Ok(Datum::Other));
-        assert_eq!((field(0, b"_UID=0"), field(0, b"_UID=01")), (Ok(Datum::Root), Ok(Datum::Other)));
+        assert_eq!(field(0, b"_UID=0"), Ok(Datum::Sender(Sign::Root)));
         // Ten literals, a copy of four bytes from two bytes before, and five literals at the end.
         let mut lz4 = 19_u64.to_le_bytes().to_vec();
         lz4.extend_from_slice(b"\xa0MESSAGE=ab\x02\x00\x50abcde");

@@ -9,6 +9,7 @@ use super::{
     data::{self, Datum},
     entry,
     object::{Object, long},
+    sender::{Sender, Signs},
 };
 use crate::source::{
     host::ReadError,
@@ -82,8 +83,13 @@ impl Journal {
         self.entries > 0 && self.head <= window.until && window.from <= self.tail
     }
 
-    /// Gives each message of the window that a process of root's logged, the newest first.
-    pub(super) fn messages(&self, window: Window, mut tell: impl FnMut(Line<'_>)) -> Result<(), ReadError> {
+    /// Gives each message of the window that such a program of the node logged, the newest first.
+    pub(super) fn messages(
+        &self,
+        window: Window,
+        sender: Sender,
+        mut tell: impl FnMut(Line<'_>),
+    ) -> Result<(), ReadError> {
         // Entries share most of their fields.
         let mut known = BTreeMap::new();
         let mut skipped = Ok(());
@@ -106,17 +112,17 @@ impl Journal {
                     continue;
                 }
             };
-            let (mut message, mut is_roots, mut is_kubelets) = (None, false, false);
+            let (mut message, mut signs) = (None, Signs::default());
             for field in fields {
                 match self.field(field, &mut known) {
                     Ok(Datum::Message(text)) => message = Some(text),
-                    Ok(Datum::Root) => is_roots = true,
-                    Ok(Datum::Kubelet) => is_kubelets = true,
+                    Ok(Datum::Sender(sign)) => signs.add(sign),
                     Ok(Datum::Other) => {}
                     Err(why) => skipped = Err(why),
                 }
             }
-            if let Some(message) = message.filter(|_| is_roots) {
+            if let Some(message) = message.filter(|_| signs.are_of(sender)) {
+                let is_kubelets = signs.is_kubelets;
                 tell(Line { place: Place::Journal, at: time, text: &message, is_kubelets });
             }
         }
