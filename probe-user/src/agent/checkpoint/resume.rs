@@ -50,7 +50,7 @@ pub(crate) fn open(
     header: &Header,
     writes: StateWrites,
 ) -> io::Result<(Checkpoint, Option<Kept>)> {
-    let mut place = Place::new(dir, header);
+    let mut place = Place::new(dir, header, File::sync_data)?;
     // The first write reports an error. Without the lock another agent may be writing the file.
     let kept = match place.lock().and_then(|()| place.path().try_exists()) {
         Ok(false) => None,

@@ -36,7 +36,7 @@ fn all_told(_read: Option<RingsRead>) -> Option<u64> {
     None
 }
 
-fn header(boot: &str) -> Header {
+pub(super) fn header(boot: &str) -> Header {
     Header {
         made_by: "0".to_owned(),
         node: "n".to_owned(),
