@@ -6,7 +6,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::TcpListener,
     path::{Path, PathBuf},
-    process::Output,
+    process::{Output, Stdio},
     thread,
 };
 
@@ -197,6 +197,35 @@ fn a_log_that_is_rotated_meanwhile_is_not_taken_for_the_new_one() {
             "{stderr}"
         );
     }
+}
+
+/// Nobody can tell a pipe that waits from an export that works.
+#[test]
+fn a_pipe_that_nobody_writes_to_is_named_and_waited_for() {
+    let place = TempDir::new().expect("a folder");
+    let [pipe, tables] = ["pipe", "tables"].map(|name| place.path().join(name));
+    mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
+    let mut command = export(&[pipe.clone()], &tables);
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut said = String::new();
+    BufReader::new(run.stderr.take().expect("piped")).read_line(&mut said).expect("text");
+    let named = format!("sandprobe: {} is a pipe that nobody writes to yet: ", pipe.display());
+    assert!(said.starts_with(&named), "{said}");
+    let (_, boot) = recorded();
+    fs::write(&pipe, format!("{boot}\n")).expect("it is read");
+    let Output { status, stdout, .. } = run.wait_with_output().expect("it ends");
+    assert_eq!(status.code(), Some(0));
+    assert!(stdout.starts_with(b"1 boots of 1 source"), "{}", String::from_utf8_lossy(&stdout));
+}
+
+/// A file that is no log may be long before its first line ends.
+#[test]
+fn a_file_with_no_line_that_tells_what_it_has_is_refused_early() {
+    let place = TempDir::new().expect("a folder");
+    let huge = place.path().join("huge");
+    fs::File::create(&huge).and_then(|file| file.set_len(16 << 30)).expect("a sparse file");
+    let told = refused(&mut export(&[huge], &place.path().join("tables")));
+    assert!(told.contains("huge: its first lines are none of a recording"), "{told}");
 }
 
 #[test]

@@ -5,6 +5,8 @@ mod disk;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    io,
+    path::PathBuf,
     thread,
     time::Duration,
 };
@@ -132,6 +134,10 @@ fn a_disk_that_dies_stops_no_agent() -> Result<()> {
     let unread = |line: &&str| line.contains("the engine's state in ") && line.contains("cannot be read");
     ensure!(said.lines().filter(unread).count() == 1, "{said}");
     ensure!(!said.contains("it was removed"), "{said}");
+    // It knew nothing of what the first one had kept.
+    let lost = |gap: &&Value| gap["gap"]["what"] == "state" && gap["gap"]["lasted_ns"].is_string();
+    let events = place.events()?;
+    ensure!(gaps(&events).iter().filter(|gap| lost(gap)).count() == 1, "{:#?}\n{said}", gaps(&events));
 
     disk.repair()?;
     let mut last = place.run(&[])?;
@@ -150,6 +156,43 @@ fn a_disk_that_dies_stops_no_agent() -> Result<()> {
         place.errors()
     );
     Ok(())
+}
+
+/// The hooks show that there was an agent, and nothing is there of what it knew.
+#[test]
+fn a_state_that_is_gone_or_damaged_is_told_as_a_gap() -> Result<()> {
+    without_skipped_runs(|| {
+        let damages: [fn(PathBuf) -> io::Result<()>; 2] =
+            [fs::remove_file, |state| fs::write(state, "no state\n")];
+        for damage in damages {
+            let mut place = Place::new()?;
+            let mut first = place.run(&[])?;
+            first.attached()?;
+            make_namespaces(NAMESPACES)?;
+            clock::poll("the namespaces", machine::patience(), || {
+                Ok((own_namespaces(&place.events()?)? >= NAMESPACES).then_some(()))
+            })?;
+            first.end(End::Killed)?;
+            damage(place.state().join("engine.jsonl"))?;
+            make_namespaces(NAMESPACES)?;
+            let mut last = place.run(&[])?;
+            last.attached()?;
+            let status = last.end(End::Stopped)?;
+            ensure!(status.success(), "{status}\n{}", place.errors());
+            let all = place.events()?;
+            if skipped::is_told(&all) {
+                return Ok(false);
+            }
+            let told: Vec<_> = gaps(&all).into_iter().map(|event| &event["gap"]).collect();
+            let is_so =
+                |gap: &&Value| gap["what"] == "state" && gap["count"] == "0" && gap["lasted_ns"].is_string();
+            ensure!(told.len() == 1 && told.iter().all(is_so), "{told:#?}\n{}", place.errors());
+            // What happened while no agent was there is told all the same.
+            let (events, _) = check_numbers(all).with_context(|| place.errors())?;
+            ensure!(own_namespaces(&events)? >= 2 * NAMESPACES, "{}", place.shown());
+        }
+        Ok(true)
+    })
 }
 
 /// The directory is known, and no file in it can be read. Each is named by whoever wants it, and none is replaced unread.

@@ -60,7 +60,7 @@ use crate::{
     engine::held::{Held, Subject, Wait},
     model::{
         change::{self, ChangeKind, Finding, Question},
-        fact::{Attached, Fact, Observation, Origin, RingsRead, Task},
+        fact::{Attached, Fact, Loss, Observation, Origin, RingsRead, Task},
         id::{ContainerId, TaskKey},
         phase::Start,
         recovery::{Recovery, Rules},
@@ -278,7 +278,8 @@ impl World {
             Fact::RuntimeEvent(it) => self.runtime_told(ctx, &it),
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(ctx, what, count),
-            Fact::AgentAway { since } => self.agent_away(ctx, since),
+            Fact::AgentAway { since } => self.unknown_since(ctx, Loss::NoAgent, since),
+            Fact::StateLost { since } => self.unknown_since(ctx, Loss::State, since),
             Fact::FileHangs { path, since, hangs } => {
                 if hangs {
                     self.coverage.hanging.insert(path, since);

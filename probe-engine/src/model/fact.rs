@@ -209,6 +209,11 @@ pub enum Fact {
     AgentAway {
         since: Timestamp,
     },
+    /// An agent is there again, and what the last one kept of the time from then until now is lost: nobody can tell what that
+    /// one knew and had not told.
+    StateLost {
+        since: Timestamp,
+    },
     /// Reading a file of the node hangs since then, or no longer does.
     FileHangs {
         path: String,

@@ -1,7 +1,7 @@
 //! Keeps the engine's state in a file of the state directory, so that the next agent of the same boot goes on with it:
 //! `engine.jsonl`, a recording that begins with the state at one moment, followed by each call since then.
 //!
-//! A thread of its own writes, since a disk may be slow. When many calls have been added, the file is replaced by one that
+//! A thread of its own writes, since a disk may be slow, and another one syncs, since the stream of events waits for the first. When many calls have been added, the file is replaced by one that
 //! begins with the present state.
 //!
 //! **Invariant:** a directory that cannot be written is reported ([`StateWrites`]) and never stops the agent. A file that
@@ -9,6 +9,7 @@
 
 mod place;
 pub(crate) mod resume;
+mod syncer;
 #[cfg(test)]
 mod tests;
 
@@ -76,8 +77,9 @@ struct Growing {
 
 #[derive(Debug)]
 enum Job {
-    /// Replace the file by one that begins with this state, of this time. Events have this wall time of the boot.
-    Begin { entries: Vec<CheckpointEntry>, at: Timestamp, boot_wall_ns: i64 },
+    /// Replace the file by one that begins with this state, of this time. Events have this wall time of the boot. `before`: the
+    /// calls that led here from what is in the present file, as lines; `None`: they are not known, or it is the last job.
+    Begin { entries: Vec<CheckpointEntry>, at: Timestamp, boot_wall_ns: i64, before: Option<Vec<u8>> },
     /// Add these calls, as lines.
     Add(Vec<u8>),
     /// The state has more entries than are kept: remove the file, which would be out of date.
@@ -190,10 +192,11 @@ impl Checkpoint {
             return;
         }
         let entries = session.engine().dump();
+        let before = self.file.as_ref().and_then(|_| session.journal().map(mem::take));
         self.file = Some(Growing { added: 0, limit: ADDED.max(entries.len() * ADDED_FOR_ENTRY) });
         session.keep_journal(Some(Writer::without_header()));
         let at = Some(session.engine().now()).filter(|at| *at > Timestamp::ZERO).unwrap_or(now);
-        room.send(Job::Begin { entries, at, boot_wall_ns: session.boot_wall_ns() });
+        room.send(Job::Begin { entries, at, boot_wall_ns: session.boot_wall_ns(), before });
     }
 
     fn give_up(&mut self, now: Timestamp, session: &mut Session) {
@@ -206,7 +209,8 @@ impl Checkpoint {
     pub(crate) async fn finish(self, now: Timestamp, session: &Session) {
         let size = session.engine().size();
         let (entries, boot_wall_ns) = (|| session.engine().dump(), session.boot_wall_ns());
-        let last = (size <= ENTRIES).then(|| Job::Begin { entries: entries(), at: now, boot_wall_ns });
+        let last =
+            (size <= ENTRIES).then(|| Job::Begin { entries: entries(), at: now, boot_wall_ns, before: None });
         self.writer.finish(Some(last.unwrap_or(Job::Remove(size)))).await;
     }
 }

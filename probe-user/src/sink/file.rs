@@ -53,6 +53,34 @@ pub(crate) fn blame(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
+/// The kernel's error of an operation on a file.
+#[cfg(feature = "live")]
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: {error}")]
+struct Named {
+    name: String,
+    error: io::Error,
+}
+
+/// The same error with the name of the file, unless its words have that already.
+#[cfg(feature = "live")]
+pub(crate) fn named(path: &Path, error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::Other => error,
+        kind => {
+            let name = path.file_name().unwrap_or_default().display().to_string();
+            io::Error::new(kind, Named { name, error })
+        }
+    }
+}
+
+/// The kernel's number of an error, also of one that has a name.
+#[cfg(feature = "live")]
+pub(crate) fn number(error: &io::Error) -> Option<i32> {
+    let named = || error.get_ref()?.downcast_ref::<Named>()?.error.raw_os_error();
+    error.raw_os_error().or_else(named)
+}
+
 /// Whether there is nothing at a path. Any other error says nothing of it: on a disk that fails it may be as it was.
 #[cfg(feature = "live")]
 pub(crate) fn is_absent(error: &io::Error) -> bool {

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, io, path::Path};
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::escape::escaped;
+use super::{escape::escaped, file::number};
 
 /// A file of the state directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +97,7 @@ fn todo(error: &io::Error) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem => "; mount it writable or name another directory",
         io::ErrorKind::PermissionDenied => "; let sandprobe's user write there or name another directory",
         io::ErrorKind::NotADirectory => "; name a directory",
-        _ if error.raw_os_error() == Some(libc::EIO) => {
+        _ if number(error) == Some(libc::EIO) => {
             "; the disk fails, and the kernel's log (dmesg) has the reason"
         }
         _ => "",
@@ -109,6 +109,7 @@ mod tests {
     use std::{io, path::Path};
 
     use super::{StateFile, StateWrites};
+    use crate::sink::file::named;
 
     #[test]
     fn a_failure_is_told_with_what_to_do_until_a_write_succeeds() {
@@ -125,11 +126,13 @@ mod tests {
         assert_eq!(writes.troubles(), [""; 0]);
         let failures: Vec<_> = writes.outcomes().into_iter().map(|(file, it)| (file, it.failures)).collect();
         assert_eq!(failures, [(StateFile::Findings, 2), (StateFile::History, 0)]);
-        writes.note(StateFile::Findings, dir, Err(io::Error::from_raw_os_error(libc::EIO)));
-        let trouble = writes.troubles().pop().expect("a trouble");
-        assert!(
-            trouble.ends_with("(os error 5); the disk fails, and the kernel's log (dmesg) has the reason")
-        );
+        let fails = || io::Error::from_raw_os_error(libc::EIO);
+        for error in [fails(), named(Path::new("/state/engine.jsonl"), fails())] {
+            let said = format!(": {error}; the disk fails, and the kernel's log (dmesg) has the reason");
+            writes.note(StateFile::Findings, dir, Err(error));
+            let trouble = writes.troubles().pop().expect("a trouble");
+            assert!(trouble.ends_with(&said), "{trouble}");
+        }
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! **Rule:** the agent cannot see something on which verdicts depend: a kernel signal that no mechanism reports;
-//! records that were lost in the last ten minutes; a store, a runtime's records or a file of libcni's cache that could
-//! not be read; a runtime that does not answer over CRI; a file at which reading hangs; network namespaces of which the listing was incomplete; a kubelet that
+//! records, or the state of the agent before, that were lost in the last ten minutes; a store, a runtime's records or a
+//! file of libcni's cache that could not be read; a runtime that does not answer over CRI; a file at which reading hangs; network namespaces of which the listing was incomplete; a kubelet that
 //! was not found although there are pods; or so many findings are open that further ones are left out.
 //!
 //! Not flagged: a signal that is seen by a worse mechanism than the best one (`doctor` says what that costs); a signal
@@ -52,11 +52,13 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let spot = Blind::Lost { count: it.count };
         detection(&["lost"], spot, &OF_LOSS, Severity::Warning, it.since, verdict)
     }));
-    let away = losses.and_then(|it| it.away).filter(|(_, until)| ctx.now < *until + LATELY);
-    found.extend(away.map(|(since, until)| {
-        let verdict = Verdict::Passing { until: until + LATELY };
-        detection(&["no_agent"], Blind::NoAgent, &OF_LOSS, Severity::Info, since, verdict)
-    }));
+    let [away, state] = losses.map_or([None; 2], |it| [it.away, it.state]);
+    for (missed, word, spot) in [(away, "no_agent", Blind::NoAgent), (state, "state", Blind::State)] {
+        found.extend(missed.filter(|(_, until)| ctx.now < *until + LATELY).map(|(since, until)| {
+            let verdict = Verdict::Passing { until: until + LATELY };
+            detection(&[word], spot, &OF_LOSS, Severity::Info, since, verdict)
+        }));
+    }
     for (path, since) in &ctx.world.coverage.hanging {
         let spot = Blind::File { path: path.clone() };
         let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox];
@@ -259,6 +261,7 @@ impl Explain for BlindSpot {
             Blind::LeftOut { count: 1 } => "too many findings are open, and 1 more is left out".to_owned(),
             Blind::LeftOut { count } => format!("too many findings are open, and {count} more are left out"),
             Blind::NoAgent => "for some time no agent ran".to_owned(),
+            Blind::State => "what the last agent kept is lost".to_owned(),
             Blind::Kubelet => "there are pods, and no kubelet was found".to_owned(),
             Blind::CniCache { path, count: 1 } => {
                 format!("libcni's cache file {} cannot be read", escaped(path))

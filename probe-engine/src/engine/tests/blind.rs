@@ -69,6 +69,25 @@ fn a_time_without_an_agent_is_a_blind_spot() {
     assert_eq!(engine.counts().lost.values().sum::<u64>(), 0, "no record was lost that was counted");
 }
 
+#[test]
+fn a_lost_state_is_a_gap_and_a_blind_spot() {
+    let since = Timestamp(2 * SECOND * 1_000_000);
+    let mut story = Story::new();
+    story.at(9 * SECOND).say(Origin::Agent, Fact::StateLost { since });
+    let told = story.run();
+    assert!(told.iter().any(|line| line.starts_with("9000 gap")), "{told:#?}");
+    let (told, engine) = story.judge(30 * MINUTE);
+    check_lines(
+        &told,
+        "
+            9100 finding.opened blind_spot/state Agent
+            9100 finding.confirmed blind_spot/state Agent
+            609000 finding.closed blind_spot/state Agent
+        ",
+    );
+    assert_eq!(engine.counts().lost.values().sum::<u64>(), 0, "no record was lost that was counted");
+}
+
 /// The rule of `orphan_netns` needs a listing of the processes in a namespace. Without one it is off.
 #[test]
 fn namespaces_that_cannot_be_listed_whole_are_a_blind_spot() {

@@ -272,12 +272,13 @@ impl World {
         }
     }
 
-    /// No agent saw what happened from `since` until now. A new agent lists the node without being asked.
-    pub(super) fn agent_away(&mut self, ctx: EventContext, since: Timestamp) {
+    /// What happened from `since` until now is not known, and how much of it is missing is not known either: no agent saw it, or
+    /// what that one kept is lost. A new agent lists the node without being asked.
+    pub(super) fn unknown_since(&mut self, ctx: EventContext, what: Loss, since: Timestamp) {
         let lasted = Some(ctx.at.since(since));
-        let gap = ChangeKind::Gap { what: Loss::NoAgent, count: 0, lasted };
+        let gap = ChangeKind::Gap { what, count: 0, lasted };
         self.tell(ctx, Subject::default(), Wait::Nothing, gap);
-        self.agent_missed(since, ctx.at);
+        self.missed(what, since, ctx.at);
         self.anything_lost(since, ctx.at);
         self.relist_begun(ctx.at);
     }
@@ -346,9 +347,12 @@ impl World {
 /// ring. A loss elsewhere can be of any record.
 fn concern(what: Loss) -> Concern {
     match what {
-        Loss::LifecycleRing | Loss::Record | Loss::Channel | Loss::SkippedRun | Loss::NoAgent => {
-            Concern::Anything
-        }
+        Loss::LifecycleRing
+        | Loss::Record
+        | Loss::Channel
+        | Loss::SkippedRun
+        | Loss::NoAgent
+        | Loss::State => Concern::Anything,
         Loss::BulkRing => Concern::Containers,
         Loss::NetlinkSocket => Concern::Netlink,
     }

@@ -8,7 +8,7 @@ use serde_with::{DisplayFromStr, serde_as};
 use crate::{
     engine::world::{World, attachment::LATELY},
     model::{
-        fact::{Attached, Signal},
+        fact::{Attached, Loss, Signal},
         time::Timestamp,
     },
 };
@@ -26,6 +26,9 @@ pub struct Losses {
     /// When no agent ran: the last such time.
     #[serde(default)]
     pub(crate) away: Option<(Timestamp, Timestamp)>,
+    /// Of which time the state of the agent was lost: the last such time.
+    #[serde(default)]
+    pub(crate) state: Option<(Timestamp, Timestamp)>,
 }
 
 /// How many spans are kept apart. If there are more, the oldest are joined.
@@ -47,11 +50,12 @@ impl World {
         self.lost_within(at, at, count);
     }
 
-    /// No agent ran in this time.
-    pub(super) fn agent_missed(&mut self, since: Timestamp, at: Timestamp) {
+    /// No agent ran in this time, or what it kept of it was lost.
+    pub(super) fn missed(&mut self, what: Loss, since: Timestamp, at: Timestamp) {
         self.lost_within(since, at, 0);
         if let Some(losses) = &mut self.coverage.losses {
-            losses.away = Some((since, at));
+            let missed = if what == Loss::State { &mut losses.state } else { &mut losses.away };
+            *missed = Some((since, at));
         }
     }
 
@@ -62,8 +66,9 @@ impl World {
         let (known, since, last_at) =
             before.as_ref().map_or((0, from, at), |it| (it.count, it.since, it.last_at.max(at)));
         let count = known.saturating_add(count);
-        let away = before.and_then(|it| it.away);
-        self.coverage.losses = Some(Losses { count, since, last_at, spans: with(spans, from, at), away });
+        let (away, state) = before.map_or((None, None), |it| (it.away, it.state));
+        self.coverage.losses =
+            Some(Losses { count, since, last_at, spans: with(spans, from, at), away, state });
     }
 }
 

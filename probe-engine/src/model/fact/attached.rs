@@ -103,6 +103,8 @@ closed_set! {
         SkippedRun,
         /// No agent ran. It is not known how much was lost.
         NoAgent,
+        /// The state that the last agent kept. It is not known how much was in it that was not told.
+        State,
     }
 }
 

@@ -21,6 +21,8 @@ pub enum Blind {
     LeftOut { count: u64 },
     /// For some time no agent ran.
     NoAgent,
+    /// The state that the last agent kept was lost.
+    State,
     /// A store could not be read whole.
     Store { path: String },
     /// No runtime's records could be read whole.
@@ -64,7 +66,7 @@ impl From<Blind> for BlindJson {
             Blind::CniCache { path, count } => (Some(path), Some(Decimal(count))),
             Blind::Store { path } | Blind::File { path } | Blind::Cri { socket: path } => (Some(path), None),
             Blind::Listing { list } => (Some(plural(list).to_owned()), None),
-            Blind::Kubelet | Blind::NoAgent => (None, None),
+            Blind::Kubelet | Blind::NoAgent | Blind::State => (None, None),
         };
         Self { what, name, count }
     }
@@ -90,6 +92,7 @@ impl TryFrom<BlindJson> for Blind {
             }
             ("kubelet", _) => Some(Self::Kubelet),
             ("no_agent", _) => Some(Self::NoAgent),
+            ("state", _) => Some(Self::State),
             _ => None,
         };
         spot.ok_or(NoBlindSpot { what, name })

@@ -4,15 +4,22 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::{ENTRIES, FILE, Job};
+use super::{
+    ENTRIES, FILE, Job,
+    syncer::{Syncer, Ticket},
+};
 use crate::{
     engine::{Call, world::CheckpointEntry},
     model::time::Timestamp,
     recording::{Header, Writer},
-    sink::{file::blame, folder},
+    sink::{
+        file::{blame, named},
+        folder,
+    },
 };
 
 /// Locked while an agent lives.
@@ -33,31 +40,16 @@ pub(super) struct Place {
     header: Header,
     lock: Option<File>,
     /// The file to which calls are added. After a failure, why there is none until it begins anew.
-    file: Result<Synced, Failure>,
+    file: Result<Arc<File>, Failure>,
+    /// A file that begins with a later state. It takes the place of the other one when the disk has it; until then calls are added
+    /// to both.
+    next: Option<(Arc<File>, Ticket)>,
+    syncer: Syncer,
+    /// The sync of the present file, if one goes on.
+    sync: Option<Ticket>,
+    /// When a sync of the present file was last begun.
+    synced_at: Instant,
     was_removed: bool,
-}
-
-/// A file whose bytes were on the disk at some time.
-#[derive(Debug)]
-struct Synced {
-    file: File,
-    at: Instant,
-}
-
-impl Synced {
-    fn new(file: File) -> io::Result<Self> {
-        file.sync_data()?;
-        Ok(Self { file, at: Instant::now() })
-    }
-
-    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
-        if self.at.elapsed() >= SYNC {
-            self.file.sync_data()?;
-            self.at = Instant::now();
-        }
-        Ok(())
-    }
 }
 
 /// An error that is told again as long as it lasts.
@@ -86,14 +78,23 @@ impl Failure {
 }
 
 impl Place {
-    pub(super) fn new(dir: &Path, header: &Header) -> Self {
-        Self {
+    /// `sync` is called on a thread of its own.
+    pub(super) fn new(
+        dir: &Path,
+        header: &Header,
+        sync: impl Fn(&File) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        Ok(Self {
             dir: dir.to_owned(),
             header: header.clone(),
             lock: None,
             file: Err(Failure::none_yet()),
+            next: None,
+            syncer: Syncer::spawn(sync)?,
+            sync: None,
+            synced_at: Instant::now(),
             was_removed: false,
-        }
+        })
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -141,43 +142,115 @@ impl Place {
     }
 
     pub(super) fn write(&mut self, job: Job) -> io::Result<()> {
-        let done = match job {
-            Job::Begin { entries, at, boot_wall_ns } => {
+        // A file that begins anew shows itself whether the disk works.
+        let is_new = matches!(&job, Job::Begin { before: None, .. });
+        let synced = self.take_synced();
+        let done = if is_new { Ok(()) } else { synced };
+        let done = done.and_then(|()| match job {
+            Job::Begin { entries, at, boot_wall_ns, before } => {
                 self.header.boot_wall_ns = boot_wall_ns;
-                self.begin(entries, at)
+                self.begin(entries, at, before)
             }
             Job::Add(calls) => self.add(&calls),
             Job::Remove(entries) => self.remove(entries),
-        };
-        done.inspect_err(|error| self.file = Err(Failure::of(error)))
+        });
+        done.map_err(|error| {
+            (self.file, self.sync) = (Err(Failure::of(&error)), None);
+            self.forget_next();
+            named(&self.path(), error)
+        })
     }
 
-    fn begin(&mut self, entries: Vec<CheckpointEntry>, at: Timestamp) -> io::Result<()> {
+    /// `before`: the calls that led from the present file to this state. Without them the present file says nothing of it, and the
+    /// new one has to be on the disk before anything else is.
+    fn begin(
+        &mut self,
+        entries: Vec<CheckpointEntry>,
+        at: Timestamp,
+        before: Option<Vec<u8>>,
+    ) -> io::Result<()> {
         self.lock()?;
-        let (new, path) = (self.dir.join(format!(".{FILE}.new")), self.path());
-        let written = write_state(&new, &self.header, entries, at).map_err(|error| blame(&new, error));
-        let replaced = written.and_then(|file| {
-            let file = Synced::new(file)?;
-            fs::rename(&new, &path).map_err(|error| blame(&path, error))?;
-            Ok(file)
-        });
-        if replaced.is_err() {
-            fs::remove_file(&new).ok();
+        let goes_on = self.file.is_ok() && before.is_some();
+        if goes_on {
+            // A disk that hangs for so long holds this up, so that the files stay bounded.
+            self.await_next()?;
+            self.add(&before.unwrap_or_default())?;
+        } else {
+            self.forget_next();
         }
-        self.file = Ok(replaced?);
-        fs::remove_file(self.dir.join(TRIES)).ok();
-        Ok(())
+        let new = self.new_path();
+        let written = write_state(&new, &self.header, entries, at).map(Arc::new);
+        let file = written.map_err(|error| {
+            let error = blame(&new, error);
+            fs::remove_file(&new).ok();
+            error
+        })?;
+        let ticket = self.syncer.begin(&file)?;
+        self.next = Some((file, ticket));
+        if goes_on { Ok(()) } else { self.await_next() }
     }
 
     /// After a failure nothing is added before the file begins anew: its last line may be a part of one.
     fn add(&mut self, calls: &[u8]) -> io::Result<()> {
         let path = self.path();
-        let file = self.file.as_mut().map_err(|failure| failure.again())?;
-        if !folder::is_there(&file.file, &path) {
+        let file = self.file.as_ref().map_err(|failure| failure.again())?;
+        if !folder::is_there(file, &path) {
             self.was_removed = true;
             return Err(blame(&path, io::ErrorKind::NotFound.into()));
         }
-        file.add(calls).map_err(|error| blame(&path, error))
+        for each in [Some(file), self.next.as_ref().map(|(next, _)| next)].into_iter().flatten() {
+            (&**each).write_all(calls).map_err(|error| blame(&path, error))?;
+        }
+        if self.next.is_none() && self.sync.is_none() && self.synced_at.elapsed() >= SYNC {
+            self.sync = Some(self.syncer.begin(file)?);
+            self.synced_at = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Takes the results of the syncs that have ended.
+    fn take_synced(&mut self) -> io::Result<()> {
+        while let Some((ticket, result)) = self.syncer.poll() {
+            self.synced(ticket, result)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the next file is on the disk, if there is one.
+    fn await_next(&mut self) -> io::Result<()> {
+        while self.next.is_some() {
+            let (ticket, result) = self.syncer.wait()?;
+            self.synced(ticket, result)?;
+        }
+        Ok(())
+    }
+
+    /// One of neither file was of one that was given up.
+    fn synced(&mut self, ticket: Ticket, result: io::Result<()>) -> io::Result<()> {
+        if self.sync == Some(ticket) {
+            self.sync = None;
+            return result;
+        }
+        let Some((file, _)) = self.next.take_if(|(_, next)| *next == ticket) else { return Ok(()) };
+        let path = self.path();
+        let rename = || fs::rename(self.new_path(), &path).map_err(|error| blame(&path, error));
+        if let Err(error) = result.and_then(|()| rename()) {
+            fs::remove_file(self.new_path()).ok();
+            return Err(error);
+        }
+        (self.file, self.sync, self.synced_at) = (Ok(file), None, Instant::now());
+        fs::remove_file(self.dir.join(TRIES)).ok();
+        Ok(())
+    }
+
+    fn forget_next(&mut self) {
+        if self.next.take().is_some() {
+            fs::remove_file(self.new_path()).ok();
+        }
+    }
+
+    fn new_path(&self) -> PathBuf {
+        self.dir.join(format!(".{FILE}.new"))
     }
 
     fn remove(&mut self, entries: usize) -> io::Result<()> {
@@ -211,20 +284,4 @@ fn write_state(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::Failure;
-
-    /// Else the log would name it twice, once without what to do.
-    #[test]
-    fn a_failure_is_the_same_when_it_is_told_again() {
-        for error in
-            [io::Error::from_raw_os_error(libc::EIO), io::ErrorKind::NotFound.into(), io::Error::other("no")]
-        {
-            let again = Failure::of(&error).again();
-            assert_eq!((again.raw_os_error(), again.kind()), (error.raw_os_error(), error.kind()));
-            assert_eq!(again.to_string(), error.to_string());
-        }
-    }
-}
+mod tests;

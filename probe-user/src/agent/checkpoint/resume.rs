@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use tracing::warn;
@@ -30,9 +30,29 @@ const AHEAD_OF_NOW: Duration = Duration::from_secs(120);
 /// How many calls may wait between the thread that reads and the session.
 const AHEAD: usize = 256;
 
+/// What there is of the state of the last agent.
+pub(crate) enum Last {
+    /// No agent of this boot has kept any, as far as the directory shows.
+    None,
+    Kept(Kept),
+    /// It cannot be read. It was written until then.
+    Lost(Timestamp),
+}
+
+/// How far the state of the last agent was resumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resumed {
+    /// The time of the last call that was made again. `None`: there was none, and the session is as before.
+    pub(crate) last: Option<Timestamp>,
+    /// Since when what the last agent kept is lost, if it is.
+    pub(crate) lost_since: Option<Timestamp>,
+}
+
 /// The state of the last agent, which a thread reads.
 pub(crate) struct Kept {
     path: PathBuf,
+    /// When it was last written, if that was in this boot.
+    written_at: Option<Timestamp>,
     settings: Settings,
     /// That of the last agent, which a later call may change. An event that is told again has the same time.
     boot_wall_ns: i64,
@@ -45,34 +65,45 @@ const ALL: u64 = u64::MAX;
 /// Opens the state directory and starts the thread that writes. Gives also what the last agent kept of this boot.
 ///
 /// Must be called on a thread that may write to the directory.
-pub(crate) fn open(
-    dir: &Path,
-    header: &Header,
-    writes: StateWrites,
-) -> io::Result<(Checkpoint, Option<Kept>)> {
-    let mut place = Place::new(dir, header);
+pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Result<(Checkpoint, Last)> {
+    let mut place = Place::new(dir, header, File::sync_data)?;
+    let path = place.path();
     // The first write reports an error. Without the lock another agent may be writing the file.
-    let kept = match place.lock().and_then(|()| place.path().try_exists()) {
-        Ok(false) => None,
+    let last = match place.lock().and_then(|()| path.try_exists()) {
+        Ok(false) => Last::None,
         Ok(true) if !place.may_try() => {
-            set_aside(&place.path(), "each of ten agents ended while it took it over", "going on without it");
-            None
+            let written_at = written_at(&path, header);
+            set_aside(&path, "each of ten agents ended while it took it over", "going on without it");
+            Last::lost(written_at)
         }
-        Ok(true) => read(&place.path(), header)?,
+        Ok(true) => read(&path, header)?,
         // Another agent's lock is told by the first write.
-        Err(error) if error.kind() == io::ErrorKind::Other => None,
+        Err(error) if error.kind() == io::ErrorKind::Other => Last::None,
         Err(error) => {
-            let path = place.path();
             if fs::metadata(&path).err().is_none_or(|error| !is_absent(&error)) {
                 warn!("the engine's state in {} cannot be read: {error}; going on without it", shown(&path));
             }
-            None
+            Last::lost(written_at(&path, header))
         }
     };
-    Ok((Checkpoint::start(place, writes)?, kept))
+    Ok((Checkpoint::start(place, writes)?, last))
 }
 
-fn read(path: &Path, header: &Header) -> io::Result<Option<Kept>> {
+impl Last {
+    /// A file of an earlier boot has nothing of this one.
+    fn lost(written_at: Option<Timestamp>) -> Self {
+        written_at.map_or(Self::None, Self::Lost)
+    }
+}
+
+/// When the file was last written, if that was in this boot.
+fn written_at(path: &Path, header: &Header) -> Option<Timestamp> {
+    let written = fs::metadata(path).and_then(|about| about.modified()).ok()?;
+    let wall = i64::try_from(written.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()?;
+    u64::try_from(wall.checked_sub(header.boot_wall_ns)?).ok().map(Timestamp)
+}
+
+fn read(path: &Path, header: &Header) -> io::Result<Last> {
     let (opened, ready) = mpsc::sync_channel(1);
     let (calls, given) = mpsc::sync_channel(AHEAD);
     let of = path.to_owned();
@@ -98,31 +129,34 @@ fn read(path: &Path, header: &Header) -> io::Result<Option<Kept>> {
     match ready.recv_timeout(PATIENCE) {
         Ok(Ok(found)) if found.boot_id == header.boot_id => {
             let Header { settings, boot_wall_ns, .. } = found;
-            Ok(Some(Kept { path: path.to_owned(), settings, boot_wall_ns, calls: given }))
+            let (path, written_at) = (path.to_owned(), written_at(path, header));
+            Ok(Last::Kept(Kept { path, written_at, settings, boot_wall_ns, calls: given }))
         }
         // What an agent knew of an earlier boot is over.
-        Ok(Ok(_) | Err(None)) => Ok(None),
+        Ok(Ok(_) | Err(None)) => Ok(Last::None),
         Ok(Err(Some(error))) => {
+            let written_at = written_at(path, header);
             set_aside(path, &error.to_string(), "going on without it");
-            Ok(None)
+            Ok(Last::lost(written_at))
         }
         Err(_) => {
             warn!(?path, "reading the engine's state hangs: going on without it");
-            Ok(None)
+            // Nothing more is asked of it here: that may hang too. Hooks show whether there was an agent.
+            Ok(Last::None)
         }
     }
 }
 
 impl Kept {
     /// Makes the calls of the last agent again, silently as far as it has told what they tell. `told`: up to which event the
-    /// agents have told that had read so far; `None` where nothing shows it, and all counts as told. Gives the time of the
-    /// last call, or nothing if the state is not whole or of the future; then the session is as before.
+    /// agents have told that had read so far; `None` where nothing shows it, and all counts as told. A state that is not whole or
+    /// of the future is lost.
     pub(crate) fn resume(
         self,
         session: &mut Session,
         told: impl Fn(Option<RingsRead>) -> Option<u64>,
         now: Timestamp,
-    ) -> Result<Option<Timestamp>, WriteError> {
+    ) -> Result<Resumed, WriteError> {
         let (settings, boot_wall_ns) = (session.engine().settings().clone(), session.boot_wall_ns());
         session.renew(self.settings.clone());
         session.set_boot_wall_ns(self.boot_wall_ns);
@@ -143,13 +177,18 @@ impl Kept {
         };
         session.set_boot_wall_ns(boot_wall_ns);
         let mut last = reading.whole();
+        if last.is_none() {
+            end.get_or_insert_with(|| "it is cut off before the end of the state".to_owned());
+        }
         if last.is_some_and(|last| last > now + AHEAD_OF_NOW) {
             (last, end) = (None, Some("its time is in the future".to_owned()));
         }
+        let is_lost = end.is_some();
         if let Some(why) = end {
             let what = if last.is_some() { "going on with what was before" } else { "going on without it" };
             set_aside(&self.path, &why, what);
         }
+        let lost_since = if is_lost { last.or(self.written_at) } else { None };
         match last {
             Some(_) => {
                 session.adopt(settings)?;
@@ -160,7 +199,7 @@ impl Kept {
             }
             None => session.renew(settings),
         }
-        Ok(last)
+        Ok(Resumed { last, lost_since: lost_since.map(|since| since.min(now)) })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The engine's state is kept and resumed, whatever became of the file.
 
+mod lost;
+
 use std::{fs, path::Path};
 
 use nix::{sys::stat::Mode, unistd::mkfifo};
@@ -8,7 +10,7 @@ use tokio::runtime;
 use super::{
     ADDED, Checkpoint, FILE, GATHER, RETRY, WAITING,
     place::TRIES,
-    resume::{self, Kept},
+    resume::{self, Kept, Last},
 };
 use crate::{
     engine::{Call, Settings},
@@ -36,7 +38,7 @@ fn all_told(_read: Option<RingsRead>) -> Option<u64> {
     None
 }
 
-fn header(boot: &str) -> Header {
+pub(super) fn header(boot: &str) -> Header {
     Header {
         made_by: "0".to_owned(),
         node: "n".to_owned(),
@@ -52,7 +54,16 @@ fn session() -> Session {
 }
 
 fn open(dir: &Path) -> (Checkpoint, Option<Kept>) {
-    resume::open(dir, &header("b"), StateWrites::default()).expect("a thread")
+    open_as(dir, "b", StateWrites::default())
+}
+
+fn open_as(dir: &Path, boot: &str, writes: StateWrites) -> (Checkpoint, Option<Kept>) {
+    let (checkpoint, last) = resume::open(dir, &header(boot), writes).expect("a thread");
+    let kept = match last {
+        Last::Kept(kept) => Some(kept),
+        Last::None | Last::Lost(_) => None,
+    };
+    (checkpoint, kept)
 }
 
 /// A network namespace is made, a second after the one before.
@@ -98,7 +109,7 @@ fn resumed(dir: &Path) -> (Session, Option<Timestamp>) {
     fs::remove_file(dir.join(TRIES)).ok();
     let (checkpoint, kept) = open(dir);
     let mut session = session();
-    let last = kept.and_then(|it| it.resume(&mut session, all_told, NOW).expect("it is not recorded"));
+    let last = kept.and_then(|it| it.resume(&mut session, all_told, NOW).expect("it is not recorded").last);
     kill(checkpoint, &mut session);
     (session, last)
 }
@@ -217,7 +228,7 @@ fn a_damaged_file_is_set_aside_and_named() {
 fn another_boots_state_is_not_believed() {
     let dir = tempfile::tempdir().expect("a folder");
     leave(dir.path(), 2, 3);
-    let (_, kept) = resume::open(dir.path(), &header("c"), StateWrites::default()).expect("a thread");
+    let (_, kept) = open_as(dir.path(), "c", StateWrites::default());
     assert!(kept.is_none());
 }
 
@@ -228,7 +239,7 @@ fn a_second_agent_neither_reads_nor_writes_the_file_of_the_first() {
     let written = fs::read(dir.path().join(FILE)).expect("a file");
     let first = open(dir.path());
     let writes = StateWrites::default();
-    let (mut second, kept) = resume::open(dir.path(), &header("b"), writes.clone()).expect("a thread");
+    let (mut second, kept) = open_as(dir.path(), "b", writes.clone());
     assert!(kept.is_none());
     let mut session = session();
     second.update(Timestamp(1), &mut session, true);
@@ -290,7 +301,7 @@ fn a_recording_of_a_resumed_agent_begins_with_the_state() {
 fn the_file_begins_anew_when_much_was_added_and_after_a_failure() {
     let dir = tempfile::tempdir().expect("a folder");
     let writes = StateWrites::default();
-    let (mut checkpoint, _) = resume::open(dir.path(), &header("b"), writes.clone()).expect("a thread");
+    let (mut checkpoint, _) = open_as(dir.path(), "b", writes.clone());
     let mut session = session();
     let path = dir.path().join(FILE);
     fs::create_dir(&path).expect("a folder in its place");
@@ -389,7 +400,7 @@ fn an_agent_that_begins_a_file_ends_the_count() {
         let (mut checkpoint, kept) = open(dir.path());
         assert!(kept.is_some());
         let mut session = session();
-        kept.and_then(|it| it.resume(&mut session, all_told, NOW).expect("it is not recorded"));
+        kept.and_then(|it| it.resume(&mut session, all_told, NOW).expect("it is not recorded").last);
         checkpoint.begin(NOW, &mut session);
         kill(checkpoint, &mut session);
     }
@@ -404,7 +415,7 @@ fn a_state_of_the_future_is_set_aside() {
     let mut session = session();
     let before = session.engine().dump();
     let last =
-        kept.and_then(|it| it.resume(&mut session, all_told, Timestamp(1)).expect("it is not recorded"));
+        kept.and_then(|it| it.resume(&mut session, all_told, Timestamp(1)).expect("it is not recorded").last);
     // A bit ahead is an agent's that told at its end what it held back.
     assert_eq!(last, Some(Timestamp(7 * SECOND)));
     block_on(checkpoint.writer.finish(None));
@@ -412,7 +423,7 @@ fn a_state_of_the_future_is_set_aside() {
     let (checkpoint, kept) = open(dir.path());
     let mut session = self::session();
     let last =
-        kept.and_then(|it| it.resume(&mut session, all_told, Timestamp(1)).expect("it is not recorded"));
+        kept.and_then(|it| it.resume(&mut session, all_told, Timestamp(1)).expect("it is not recorded").last);
     assert_eq!((last, session.engine().dump()), (None, before));
     block_on(checkpoint.writer.finish(None));
     assert!(files(dir.path()).contains(&format!("{FILE}.damaged")), "{:?}", files(dir.path()));
@@ -444,7 +455,7 @@ fn what_was_not_told_is_told_by_the_next_agent() {
     let mut before = leave(dir.path(), 3, 4);
     let (checkpoint, kept) = open(dir.path());
     let mut after = session();
-    kept.and_then(|it| it.resume(&mut after, |_| Some(5), NOW).expect("it is not recorded"))
+    kept.and_then(|it| it.resume(&mut after, |_| Some(5), NOW).expect("it is not recorded").last)
         .expect("a state");
     let all = String::from_utf8(before.output().clone()).expect("text");
     let untold: String = all.split_inclusive('\n').skip(5).collect();

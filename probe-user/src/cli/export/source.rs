@@ -2,9 +2,13 @@
 
 use std::{
     fmt::Display,
-    fs::File as OpenFile,
+    fs::{self, File as OpenFile},
     io::{self, BufRead, BufReader, Cursor, Read as _},
+    os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context as _, anyhow};
@@ -12,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::Contexts;
 use crate::{
-    cli::{args::Form, boot, client::AgentArgs, output, replay::unreadable, snapshot::AgentSnapshot},
+    cli::{args::Form, boot, client::AgentArgs, output, replay::unreadable, say, snapshot::AgentSnapshot},
     model::hash::fnv,
     recording::{ReadError, Reader, history::History},
     replay::{Pace, ReplayError, replay},
@@ -32,6 +36,10 @@ use crate::{
 const LONGEST: u64 = 64 << 20;
 /// In so many lines of a file there is to be one that tells its kind: the first may be what is left of a line.
 const HEAD: usize = 64;
+/// How many bytes these lines may have together: they are kept until it is the file's turn.
+const HEAD_BYTES: u64 = LONGEST;
+/// How long a pipe may have nobody who writes before that is told.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How a recording begins.
 const RECORDING: &[u8] = br#"{"sandprobe_recording":"#;
 
@@ -338,23 +346,45 @@ impl LeftOut {
 }
 
 fn open(file: &Path) -> io::Result<BufReader<OpenFile>> {
-    Ok(BufReader::with_capacity(64 << 10, OpenFile::open(file)?))
+    let is_pipe = fs::metadata(file).is_ok_and(|about| about.file_type().is_fifo());
+    let opened = if is_pipe { open_pipe(file) } else { OpenFile::open(file) };
+    Ok(BufReader::with_capacity(64 << 10, opened?))
+}
+
+/// Opens a pipe, which takes until somebody opens it to write.
+fn open_pipe(file: &Path) -> io::Result<OpenFile> {
+    let (tell, opened) = mpsc::channel();
+    let path = file.to_owned();
+    thread::Builder::new().name("pipe".to_owned()).spawn(move || tell.send(OpenFile::open(path)))?;
+    let opened = opened.recv_timeout(PATIENCE).or_else(|_nobody| {
+        say(&format!("{} is a pipe that nobody writes to yet: waiting; ctrl-C ends this", file.display()));
+        opened.recv()
+    });
+    opened.map_err(io::Error::other)?
 }
 
 /// Reads a line, or nothing at the end.
 fn line(reader: &mut dyn BufRead, text: &mut Vec<u8>) -> io::Result<()> {
-    let read = reader.take(LONGEST).read_until(b'\n', text)?;
-    if u64::try_from(read).is_ok_and(|read| read == LONGEST) {
+    if is_cut(reader, text, LONGEST)? {
         return Err(io::Error::other(format!("a line is longer than {LONGEST} bytes")));
     }
     Ok(())
 }
 
-/// Reads lines until one tells what the file has. Nothing: none of them does.
+/// Reads a line of at most so many bytes. True if it is longer.
+fn is_cut(reader: &mut dyn BufRead, text: &mut Vec<u8>, longest: u64) -> io::Result<bool> {
+    let read = reader.take(longest).read_until(b'\n', text)?;
+    Ok(u64::try_from(read).is_ok_and(|read| read == longest) && !text.ends_with(b"\n"))
+}
+
+/// Reads lines until one tells what the file has. Nothing: none of the first ones does.
 fn kind(reader: &mut dyn BufRead, head: &mut Vec<u8>) -> io::Result<Option<Kind>> {
     for number in 0..HEAD {
         let begin = head.len();
-        line(reader, head)?;
+        let room = HEAD_BYTES.saturating_sub(u64::try_from(begin).unwrap_or(u64::MAX));
+        if is_cut(reader, head, room)? {
+            return Ok(None);
+        }
         let text = head.get(begin..).unwrap_or_default();
         if text.is_empty() {
             return Ok((number == 0).then_some(Kind::Empty));
@@ -388,4 +418,38 @@ fn values(file: &Path, mut reader: Box<dyn BufRead>) -> anyhow::Result<(Vec<(u64
         }
     }
     Ok((values, left_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, BufRead, Read};
+
+    use super::{HEAD_BYTES, kind};
+
+    /// Lines of this length that never end; counts what is read of them.
+    struct Endless {
+        line: usize,
+        read: usize,
+    }
+
+    impl Read for Endless {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            for byte in &mut *to {
+                self.read += 1;
+                *byte = if self.read % self.line == 0 { b'\n' } else { b'x' };
+            }
+            Ok(to.len())
+        }
+    }
+
+    #[test]
+    fn the_lines_that_tell_a_kind_are_bounded_together() {
+        let bound = usize::try_from(HEAD_BYTES).expect("it fits");
+        for line in [usize::MAX, bound / 3, 4 << 20] {
+            let mut reader = io::BufReader::new(Endless { line, read: 0 });
+            let mut head = Vec::new();
+            assert!(kind(&mut reader as &mut dyn BufRead, &mut head).expect("it can be read").is_none());
+            assert_eq!(head.len(), bound, "{line}");
+        }
+    }
 }

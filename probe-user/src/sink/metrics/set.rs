@@ -66,9 +66,12 @@ pub(super) fn lost_in(what: Loss) -> &'static str {
     match what {
         Loss::LifecycleRing => "lifecycle",
         Loss::BulkRing => "bulk",
-        Loss::NetlinkSocket | Loss::Record | Loss::Channel | Loss::SkippedRun | Loss::NoAgent => {
-            what.into_str()
-        }
+        Loss::NetlinkSocket
+        | Loss::Record
+        | Loss::Channel
+        | Loss::SkippedRun
+        | Loss::NoAgent
+        | Loss::State => what.into_str(),
     }
 }
 

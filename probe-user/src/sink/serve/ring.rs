@@ -174,7 +174,12 @@ impl Sink for Arc<Ring> {
 /// programs, and runs that the kernel skips mostly concern nothing.
 fn is_grave(what: Loss) -> bool {
     match what {
-        Loss::LifecycleRing | Loss::NetlinkSocket | Loss::Record | Loss::Channel | Loss::NoAgent => true,
+        Loss::LifecycleRing
+        | Loss::NetlinkSocket
+        | Loss::Record
+        | Loss::Channel
+        | Loss::NoAgent
+        | Loss::State => true,
         Loss::BulkRing | Loss::SkippedRun => false,
     }
 }

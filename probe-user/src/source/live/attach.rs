@@ -424,6 +424,11 @@ impl Probe {
         &self.maps.page
     }
 
+    /// What the hooks share with their reader.
+    pub(crate) fn maps(&self) -> &HookMaps {
+        &self.maps
+    }
+
     /// The hooks that these replace.
     pub(crate) fn take_earlier(&mut self) -> Vec<Earlier> {
         mem::take(&mut self.earlier)

@@ -255,10 +255,19 @@ impl RingReader {
 
     /// What the agents before have told, as far as they left hooks.
     pub(crate) fn told(&self, earlier: &[Earlier]) -> Told {
+        Told(self.left(earlier).map(|maps| (maps.hooks, maps.page.told())).collect())
+    }
+
+    /// When an agent before last read, as far as hooks were left; it may have read for five minutes more.
+    pub(crate) fn read_before(&self, earlier: &[Earlier]) -> Option<Timestamp> {
+        self.left(earlier).map(|maps| maps.read_at).max()
+    }
+
+    /// What the agents before have left.
+    fn left<'a>(&'a self, earlier: &'a [Earlier]) -> impl Iterator<Item = &'a HookMaps> {
         let own = matches!(self.probe.pinning(), Pinning::Pinned { is_taken_over: true, .. });
-        let own = own.then(|| (self.begins.hooks, self.probe.page()));
-        let left = earlier.iter().filter_map(|one| one.maps.as_ref()).map(|maps| (maps.hooks, &maps.page));
-        Told(left.chain(own).map(|(hooks, page)| (hooks, page.told())).collect())
+        let own = own.then(|| self.probe.maps());
+        earlier.iter().filter_map(|one| one.maps.as_ref()).chain(own)
     }
 
     /// Whether the last agent, or one after it, left hooks. Else those that are here were left before it.

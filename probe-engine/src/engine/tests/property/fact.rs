@@ -165,6 +165,10 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
     let agent = prop_oneof![
         prop_oneof![Just(Loss::BulkRing), Just(Loss::LifecycleRing), Just(Loss::NetlinkSocket)]
             .prop_map(|what| Fact::Lost { what, count: 1 }),
+        any::<bool>().prop_map(|kept| {
+            let since = Timestamp(1);
+            if kept { Fact::AgentAway { since } } else { Fact::StateLost { since } }
+        }),
         Just(Fact::Clock { boot_wall_ns: 1 }),
         Just(Fact::BootRead(Box::default())),
         any::<bool>().prop_map(|hangs| Fact::FileHangs {

@@ -32,7 +32,7 @@ use crate::{
         Agent, AgentError, Routes,
         checkpoint::{
             self, Checkpoint,
-            resume::{self, Kept},
+            resume::{self, Last, Resumed},
         },
         outlets::Outlets,
         record::{self, Record},
@@ -53,10 +53,7 @@ use crate::{
     },
     confine::{Confinement, Mode, Needs, refusal, role::Role},
     engine::{Call, world::CheckpointEntry},
-    model::{
-        fact::{Answer, EventStream, Fact, Observation, Origin, RuntimeLink},
-        time::Timestamp,
-    },
+    model::fact::{Answer, EventStream, Fact, Observation, Origin, RuntimeLink},
     recording::history::History,
     session::Session,
     sink::{
@@ -178,11 +175,11 @@ impl<'a> Assembly<'a> {
         let mut session = self.session();
         let recording = self.recording(&mut session)?;
         let otlp = self.otlp(&mut session)?;
-        let (mut checkpoint, kept) = self.checkpoint()?.unzip();
+        let (mut checkpoint, last) = self.checkpoint()?.unzip();
         let mut earlier = self.hooks.drain.take_earlier();
         let held = self.hooks.drain.take_held();
         let mut stream = self.stream()?;
-        let resumed = self.resume(&mut session, kept.flatten(), &earlier)?;
+        let resumed = self.resume(&mut session, last.unwrap_or(Last::None), &earlier)?;
         if let Some(checkpoint) = &mut checkpoint {
             // The file that begins now leaves out the events before it. Its time is that of the state, since what the rings
             // have is read later.
@@ -249,23 +246,23 @@ impl<'a> Assembly<'a> {
         Ok(Some(Record::new(outlet, self.start.ends_with_recording)))
     }
 
-    /// Takes the state that the last agent kept. Gives the time of it.
-    fn resume(
-        &self,
-        session: &mut Session,
-        kept: Option<Kept>,
-        earlier: &[Earlier],
-    ) -> anyhow::Result<Option<Timestamp>> {
+    /// Takes the state that the last agent kept.
+    fn resume(&self, session: &mut Session, last: Last, earlier: &[Earlier]) -> anyhow::Result<Resumed> {
         let told = self.hooks.drain.told(earlier);
-        let resumed =
-            kept.map(|it| it.resume(session, |read| told.of(read), clock::now())).transpose()?.flatten();
-        let last = told.last().filter(|last| resumed.is_none() && *last > 0);
-        let told = resumed.and_then(|_| told.of(session.engine().rings_read()));
+        let mut resumed = match last {
+            Last::Kept(kept) => kept.resume(session, |read| told.of(read), clock::now())?,
+            Last::Lost(since) => Resumed { last: None, lost_since: Some(since) },
+            Last::None => Resumed::default(),
+        };
+        let last = told.last().filter(|last| resumed.last.is_none() && *last > 0);
+        let told = resumed.last.and_then(|_| told.of(session.engine().rings_read()));
         if let Some(last) = last {
             session.begin_after(last)?;
+            // An agent has told something, and nothing is there of what it knew.
+            resumed.lost_since = resumed.lost_since.or_else(|| self.hooks.drain.read_before(earlier));
         }
         self.hooks.drain.page().tell(told.unwrap_or(session.last_seq()));
-        if resumed.is_none() {
+        if resumed.last.is_none() {
             // A state without it is one that goes on from nothing.
             let fact = Fact::RingsRead(self.hooks.drain.begins());
             session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
@@ -279,19 +276,19 @@ impl<'a> Assembly<'a> {
         &mut self,
         session: &mut Session,
         outlets: &mut Outlets,
-        resumed: Option<Timestamp>,
+        resumed: Resumed,
         earlier: &mut [Earlier],
     ) -> anyhow::Result<History> {
+        let Resumed { last, lost_since } = resumed;
         let drain = &mut self.hooks.drain;
-        let before = session.engine().rings_read().filter(|_| resumed.is_some());
+        let before = session.engine().rings_read().filter(|_| last.is_some());
         let is_whole = before.is_some_and(|before| drain.goes_on_from(&before, earlier));
         // Hooks that were left before the last agent, which had others: it has told what it saw itself.
-        let told_by_others =
-            resumed.filter(|_| before.is_some_and(|before| !drain.follows(&before, earlier)));
+        let told_by_others = last.filter(|_| before.is_some_and(|before| !drain.follows(&before, earlier)));
         let is_told = |seen: &Observation| {
             seen.origin == Origin::Kernel && told_by_others.is_some_and(|until| seen.at <= until)
         };
-        if resumed.is_some() && !drain.is_pinned() {
+        if last.is_some() && !drain.is_pinned() {
             // No agent can go on from here in the rings that the last one read.
             let fact = Fact::RingsRead(drain.begins());
             session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
@@ -306,8 +303,12 @@ impl<'a> Assembly<'a> {
             }
         }
         let at = clock::now();
-        if let Some(since) = resumed.filter(|_| !is_whole) {
-            let fact = Fact::AgentAway { since };
+        let unknown = match (last, lost_since) {
+            (None, None) => None,
+            (_, Some(since)) => Some(Fact::StateLost { since: since.min(at) }),
+            (Some(since), None) => Some(Fact::AgentAway { since }),
+        };
+        if let Some(fact) = unknown.filter(|_| !is_whole) {
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         // What the last agent has heard of runtimes says nothing of now. Those that are found again answer anew.
@@ -327,7 +328,7 @@ impl<'a> Assembly<'a> {
         let looked = self.confinement.start(Role::Files, || boot::look(header, root, past, labels))?;
         let (past, Beginning { earlier, boot }) = looked.context(THREAD)?;
         past.problems.iter().for_each(|problem| say(problem));
-        if let Some(earlier) = earlier.filter(|_| resumed.is_none()) {
+        if let Some(earlier) = earlier.filter(|_| last.is_none()) {
             session.call(Call::Restore(Box::new(CheckpointEntry::Recovery(Box::new(earlier)))))?;
         }
         let fact = Fact::BootRead(Box::new(boot));
@@ -336,7 +337,7 @@ impl<'a> Assembly<'a> {
     }
 
     /// The file with the engine's state, if there is a state directory, and the state that the last agent kept there.
-    fn checkpoint(&self) -> anyhow::Result<Option<(Checkpoint, Option<Kept>)>> {
+    fn checkpoint(&self) -> anyhow::Result<Option<(Checkpoint, Last)>> {
         let Some(dir) = self.start.state_dir else { return Ok(None) };
         let (header, writes) = (&self.opened.header, self.shared.state_writes.clone());
         let open = || resume::open(dir, header, writes);

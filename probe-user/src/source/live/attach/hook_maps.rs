@@ -10,8 +10,14 @@ use probe_common::{reader::REPORT, tally::Tally};
 
 use super::{Rings, reader_page::ReaderPage, ring_map::RingMap};
 use crate::{
-    model::fact::{RingRead, RingsRead},
-    source::live::{error::Error, pin::Folder},
+    model::{
+        fact::{RingRead, RingsRead},
+        time::Timestamp,
+    },
+    source::{
+        clock,
+        live::{error::Error, pin::Folder},
+    },
 };
 
 /// The maps' names in the object.
@@ -33,6 +39,8 @@ pub(crate) struct HookMaps {
     /// The kernel's id of the lifecycle ring, which names the hooks.
     pub(crate) hooks: u32,
     pub(crate) page: ReaderPage,
+    /// When an agent last read, before this one: it says so every five minutes.
+    pub(crate) read_at: Timestamp,
     pub(crate) rings: Option<Rings>,
     tally: PerCpuArray<MapData, PodTally>,
     report: Array<MapData, [u8; REPORT]>,
@@ -60,7 +68,8 @@ impl HookMaps {
         let report = Array::try_from(Map::Array(find(REPORT_NAME)?)).map_err(refused(REPORT_NAME))?;
         let page = ReaderPage::new(find(READER)?.fd().as_fd())
             .map_err(|source| Error::Ring { name: READER, source })?;
-        Ok(Self { hooks, page, rings: Some(Rings { lifecycle, bulk }), tally, report })
+        let read_at = clock::now().saturating_sub(page.unread_for());
+        Ok(Self { hooks, page, read_at, rings: Some(Rings { lifecycle, bulk }), tally, report })
     }
 
     /// How far the rings were read before.

@@ -136,8 +136,6 @@ pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<Ta
     if maps.page.unread_for() > patience {
         return Ok(None);
     }
-    // From now on the hooks do not stop by themselves.
-    maps.page.reads();
     let Ok(left) = serde_json::from_slice::<Left>(&maps.report()?) else { return Ok(None) };
     if left.can_improve {
         return Ok(None);
@@ -179,6 +177,8 @@ pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<Ta
             may_improve: false,
         });
     }
+    // From now on the hooks do not stop by themselves.
+    maps.page.reads();
     Ok(Some(TakenOver { maps, programs, links, attached_again, reports, detached }))
 }
 

@@ -1,0 +1,157 @@
+//! A state that is lost is told with the time since when.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    sync::mpsc,
+    time::{Duration, SystemTime},
+};
+
+use super::{
+    FILE, GATHER, Last, NOW, SECOND, TRIES, Timestamp, all_told, block_on, call, header, kill, leave, made,
+    session,
+};
+use crate::{
+    agent::checkpoint::{
+        Checkpoint,
+        place::Place,
+        resume::{self, Resumed},
+    },
+    recording::Header,
+    sink::state_writes::StateWrites,
+};
+
+/// When the file was written, of a boot that began at the epoch.
+const WRITTEN: Timestamp = Timestamp(9_000 * SECOND);
+
+/// What the next agent finds. `at`: the time since boot at which it begins.
+fn found(dir: &Path, header: &Header, at: Timestamp) -> Resumed {
+    let written = SystemTime::UNIX_EPOCH + Duration::from_nanos(WRITTEN.0);
+    if let Ok(file) = File::options().write(true).open(dir.join(FILE)) {
+        file.set_modified(written).expect("it is its owner's");
+    }
+    let (checkpoint, last) = resume::open(dir, header, StateWrites::default()).expect("a thread");
+    block_on(checkpoint.writer.finish(None));
+    match last {
+        Last::Kept(kept) => kept.resume(&mut session(), all_told, at).expect("it is not recorded"),
+        Last::Lost(since) => Resumed { last: None, lost_since: Some(since) },
+        Last::None => Resumed::default(),
+    }
+}
+
+fn of_boot() -> Header {
+    Header { boot_wall_ns: 0, ..header("b") }
+}
+
+const LOST: Resumed = Resumed { last: None, lost_since: Some(WRITTEN) };
+
+#[test]
+fn a_state_that_cannot_be_read_is_lost_since_it_was_written() {
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 5] = [
+        ("no header", |path| fs::write(path, "{\"x\":\0}\n").expect("writable")),
+        ("a newer format", |path| fs::write(path, "{\"sandprobe_recording\":999}\n").expect("writable")),
+        ("cut off within the state", |path| {
+            let text = fs::read_to_string(path).expect("a file");
+            let state = text.find("{\"advance").expect("the time of the state");
+            fs::write(path, &text[..state]).expect("writable");
+        }),
+        ("a damaged state", |path| {
+            let text = fs::read_to_string(path).expect("a file");
+            fs::write(path, text.replacen("{\"restore", "{\"rest0re", 1)).expect("writable");
+        }),
+        ("ten agents have tried", |path| {
+            fs::write(path.with_file_name(TRIES), [b'.'; 10]).expect("writable")
+        }),
+    ];
+    for (what, damage) in damages {
+        let dir = tempfile::tempdir().expect("a folder");
+        drop(leave(dir.path(), 2, 3));
+        let path = dir.path().join(FILE);
+        damage(&path);
+        assert_eq!(found(dir.path(), &of_boot(), NOW), LOST, "{what}");
+        assert!(!path.exists() && dir.path().join(format!("{FILE}.damaged")).exists(), "{what}");
+    }
+}
+
+#[test]
+fn a_state_of_the_future_is_lost_until_now() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 3, 400));
+    let now = Timestamp(SECOND);
+    assert_eq!(found(dir.path(), &of_boot(), now), Resumed { lost_since: Some(now), ..Resumed::default() });
+}
+
+/// What was before the damage is gone on with.
+#[test]
+fn a_damaged_call_loses_what_is_behind_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let path = dir.path().join(FILE);
+    let text = fs::read_to_string(&path).expect("a file");
+    let lines: Vec<&str> = text.lines().collect();
+    let damaged = [&lines[..lines.len() - 2], &["{\"x\":\0}", ""]].concat().join("\n");
+    fs::write(&path, damaged).expect("writable");
+    let last = Some(Timestamp(4 * SECOND));
+    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: last });
+}
+
+#[test]
+fn nothing_is_lost_where_no_agent_kept_anything_of_this_boot() {
+    let dir = tempfile::tempdir().expect("a folder");
+    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed::default());
+    drop(leave(dir.path(), 2, 3));
+    assert_eq!(found(dir.path(), &Header { boot_id: "c".to_owned(), ..of_boot() }, NOW), Resumed::default());
+    // It cannot be read, and was written before this boot.
+    fs::write(dir.path().join(FILE), "x").expect("writable");
+    let later = i64::try_from(WRITTEN.0 + 1).expect("it fits");
+    let found = found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW);
+    assert_eq!(found, Resumed::default());
+}
+
+#[test]
+fn a_state_that_is_read_whole_is_not_lost() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let last = Some(Timestamp(5 * SECOND));
+    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: None });
+}
+
+/// Events wait for the calls that led to them to be in the file, and for no sync.
+#[test]
+fn a_disk_that_hangs_in_a_sync_holds_no_event_up() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (end, ends) = mpsc::channel::<()>();
+    let sync = move |_: &File| {
+        ends.recv().ok();
+        Ok(())
+    };
+    end.send(()).expect("it listens");
+    let place = Place::new(dir.path(), &header("b"), sync).expect("a thread");
+    let mut checkpoint = Checkpoint::start(place, StateWrites::default()).expect("a thread");
+    let mut session = session();
+    let mut now = Timestamp(1);
+    // The file that begins secondly is never on the disk.
+    for number in 1..40 {
+        if let Some(file) = checkpoint.file.as_mut().filter(|_| number == 3) {
+            file.limit = 0;
+        }
+        let awaited = checkpoint.update(now, &mut session, true).expect("it is kept");
+        while checkpoint.written() < awaited {
+            now = now + GATHER;
+            checkpoint.update(now, &mut session, true);
+            std::thread::yield_now();
+        }
+        call(&mut session, made(number));
+    }
+    assert!(dir.path().join(format!(".{FILE}.new")).exists());
+    kill(checkpoint, &mut session);
+    let (checkpoint, last) =
+        resume::open(dir.path(), &header("b"), StateWrites::default()).expect("a thread");
+    let Last::Kept(kept) = last else { panic!("the present file has all of it") };
+    let mut after = super::session();
+    kept.resume(&mut after, all_told, NOW).expect("it is not recorded");
+    assert_eq!(after.engine().dump(), session.engine().dump());
+    kill(checkpoint, &mut after);
+    drop(end);
+}
