@@ -205,7 +205,7 @@ fn a_pipe_that_nobody_writes_to_is_named_and_waited_for() {
     let place = TempDir::new().expect("a folder");
     let [pipe, tables] = ["pipe", "tables"].map(|name| place.path().join(name));
     mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
-    let mut command = export(&[pipe.clone()], &tables);
+    let mut command = export(std::slice::from_ref(&pipe), &tables);
     let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut said = String::new();
     BufReader::new(run.stderr.take().expect("piped")).read_line(&mut said).expect("text");
