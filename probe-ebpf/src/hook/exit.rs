@@ -11,13 +11,13 @@ use crate::{
     class::{self, Class},
     emit,
     kernel::{switch, task::Task},
-    reader,
+    reader_page,
 };
 
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub(crate) fn exit(ctx: RawTracePointContext) -> i32 {
     let task = Task::at(ctx.arg(0));
-    if !task.is_last() || reader::is_away() {
+    if !task.is_last() || reader_page::is_away() {
         return 0;
     }
     let parent = task.parent();
