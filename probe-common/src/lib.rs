@@ -1,7 +1,7 @@
 //! What crosses from the eBPF programs to the agent: records, ids, knobs and counters.
 //!
 //! Both sides are built from the same commit and shipped in one binary, so a record has no version. Programs that outlive
-//! their agent are the exception: `reader::VERSION` is that of all they leave to the next. What is kept on disk has its own
+//! their agent are the exception: `reader_page::VERSION` is that of all they leave to the next. What is kept on disk has its own
 //! format (`probe_user::recording`). The rules:
 //!
 //! * `repr(C)`, no padding (`IntoBytes` refuses it), so no byte of kernel memory leaves unset;
@@ -16,7 +16,7 @@ pub mod id;
 pub mod knob;
 pub mod name;
 pub mod netns;
-pub mod reader;
+pub mod reader_page;
 pub mod runtime;
 pub mod table;
 pub mod tally;

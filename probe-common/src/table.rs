@@ -4,6 +4,9 @@
 //! aside for itself, up to [`PER_CPU`]. Before Linux 6.16 a table that is smaller than what all CPUs together set aside
 //! runs dry while most of it is unused, and takes back what another CPU has just put in. So the loader adds that many
 //! for each CPU that the machine can have.
+//!
+//! Since Linux 6.16 all CPUs together set aside no more than half of a small table, which never runs dry. With what the
+//! loader adds, a table has room for all its entries there too.
 
 /// How many free entries one CPU sets aside (`LOCAL_FREE_TARGET` in the kernel's `bpf_lru_list.c`).
 pub const PER_CPU: u32 = 128;

@@ -22,7 +22,7 @@ mod class;
 mod emit;
 mod hook;
 mod kernel;
-mod reader;
+mod reader_page;
 
 /// Never runs: the verifier refuses a program that could reach it.
 #[cfg(target_arch = "bpf")]

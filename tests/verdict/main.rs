@@ -9,6 +9,7 @@ mod many;
 mod model;
 mod outage;
 mod page;
+mod promise;
 mod replay;
 mod schema;
 mod script;

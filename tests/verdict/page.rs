@@ -2,12 +2,12 @@
 
 use std::{fs, path::PathBuf};
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// The names and texts of the files with this ending in a folder and in those in it.
-fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
+pub(crate) fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(root().join(folder)).expect("the folder") {
         let path = entry.expect("an entry").path();

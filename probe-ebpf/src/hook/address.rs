@@ -23,7 +23,7 @@ use super::netns;
 use crate::{
     emit::{self, Owner},
     kernel::{address::IfAddress, net::Net, read, task::Task},
-    reader,
+    reader_page,
 };
 
 /// Addresses that have been told of, by the address of their struct, and what they were.
@@ -74,7 +74,7 @@ fn second(ctx: &FEntryContext) -> u64 {
 
 #[inline(always)]
 fn tell<const FAMILY: u8>(event: u32, at: u64) {
-    if reader::is_away() {
+    if reader_page::is_away() {
         return;
     }
     let seen = IfAddress::of::<FAMILY>(at);

@@ -21,7 +21,7 @@ use probe_common::{
 use crate::{
     emit,
     kernel::{cgroup::Cgroup, switch, task::Task},
-    reader,
+    reader_page,
 };
 
 /// What is too large for a program's stack. No other program uses it: where tracepoints may be preempted, another program
@@ -73,7 +73,7 @@ pub(crate) fn cgroup_emptied(ctx: RawTracePointContext) -> i32 {
 #[inline(always)]
 fn tell<const KIND: u16>(cgroup: u64, path: u64, member: TaskKey) -> i32 {
     let cgroup = Cgroup::at(cgroup);
-    if cgroup.hierarchy() != switch!(hierarchy) || reader::is_away() {
+    if cgroup.hierarchy() != switch!(hierarchy) || reader_page::is_away() {
         return 0;
     }
     let Some(scratch) = CGROUP_SCRATCH.get_ptr_mut(const { (KIND - kind::CGROUP_CREATED) as u32 }) else {

@@ -51,7 +51,7 @@ use crate::{
         switch,
         task::Task,
     },
-    reader::MMAPABLE,
+    reader_page::MMAPABLE,
 };
 
 /// The processes of open calls: those of the node's runtime, which the lifecycle ring told of, and all others, which the bulk

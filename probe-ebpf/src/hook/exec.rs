@@ -26,7 +26,7 @@ use crate::{
     class::Class,
     emit,
     kernel::{binprm::read_filename, offset, read, switch, task::Task},
-    reader,
+    reader_page,
 };
 
 /// How many programs a process has begun as the top of a container.
@@ -51,7 +51,7 @@ struct Scratch {
 
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub(crate) fn exec(ctx: RawTracePointContext) -> i32 {
-    if reader::is_away() {
+    if reader_page::is_away() {
         return 0;
     }
     // An exec ends all other threads, so the task is the leader of its process.

@@ -1,4 +1,7 @@
-//! `sched_process_exit(task)`: a thread ends. Only a process's last one is told of.
+//! `sched_process_exit(task)`: a thread ends. Told of is the end of its process, once no thread of it is left.
+//!
+//! The threads of a process that ends as a whole end at once, each on a CPU of its own. Several may pass here after the last of
+//! them was counted down, and each of these writes a record. The engine takes the first and drops the others.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use probe_common::{
@@ -11,13 +14,13 @@ use crate::{
     class::{self, Class},
     emit,
     kernel::{switch, task::Task},
-    reader,
+    reader_page,
 };
 
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub(crate) fn exit(ctx: RawTracePointContext) -> i32 {
     let task = Task::at(ctx.arg(0));
-    if !task.is_last() || reader::is_away() {
+    if !task.is_last() || reader_page::is_away() {
         return 0;
     }
     let parent = task.parent();

@@ -11,7 +11,7 @@ use probe_common::event::{self, KUBELET_PORTS, kind};
 use crate::{
     emit,
     kernel::{sock::Sock, task::Task},
-    reader,
+    reader_page,
 };
 
 const TCP_LISTEN: i32 = 10;
@@ -19,7 +19,7 @@ const TCP_LISTEN: i32 = 10;
 #[raw_tracepoint(tracepoint = "inet_sock_set_state")]
 pub(crate) fn listen(ctx: RawTracePointContext) -> i32 {
     let state: i32 = ctx.arg(2);
-    if state != TCP_LISTEN || reader::is_away() {
+    if state != TCP_LISTEN || reader_page::is_away() {
         return 0;
     }
     let task = Task::current();

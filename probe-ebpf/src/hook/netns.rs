@@ -20,7 +20,7 @@ use probe_common::{
 use crate::{
     emit::{self, Owner},
     kernel::{net::Net, task::Task},
-    reader,
+    reader_page,
 };
 
 /// Network namespaces by inode, from creation or drop until they are freed.
@@ -120,7 +120,7 @@ pub(crate) fn kp_free_inum(ctx: ProbeContext) -> u32 {
 
 #[inline(always)]
 pub(super) fn created(net: Net, flags: u16) {
-    if reader::is_away() {
+    if reader_page::is_away() {
         return;
     }
     let netns = net.key();
@@ -137,7 +137,7 @@ pub(super) fn created(net: Net, flags: u16) {
 /// Told of once, should a build of the kernel come by both functions for one drop.
 #[inline(always)]
 fn dropped(netns: NetnsKey) {
-    if reader::is_away() {
+    if reader_page::is_away() {
         return;
     }
     // SAFETY: a map's value stays readable while the program runs; a torn copy could only misname the ring.
@@ -186,7 +186,7 @@ pub(super) fn freed_late(netns: NetnsKey) {
 fn freed(inode: u32) {
     // SAFETY: as in `dropped`.
     let Some(known) = unsafe { NETNS.get(inode) }.copied() else { return };
-    if reader::is_away() {
+    if reader_page::is_away() {
         return;
     }
     // Gone already only if another entry needed the room.

@@ -20,7 +20,7 @@ use crate::{
     branchless::is_zero,
     emit,
     kernel::{net::Net, offset, read, switch, task::Task},
-    reader,
+    reader_page,
 };
 
 /// Network namespaces to look at when some of them end.
@@ -54,7 +54,7 @@ pub(crate) struct Ending {
 
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
 pub(crate) fn netns_fork(ctx: RawTracePointContext) -> i32 {
-    if reader::is_away() {
+    if reader_page::is_away() {
         return 0;
     }
     let net = Task::at(ctx.arg(1)).net();
@@ -77,7 +77,7 @@ fn began(net: Net, tracked: bool) {
 /// Beside `netns_work`: a namespace that is older than the hooks, before its last process leaves it.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub(crate) fn netns_exit(ctx: RawTracePointContext) -> i32 {
-    if reader::is_away() {
+    if reader_page::is_away() {
         return 0;
     }
     track(Task::at(ctx.arg(0)).net());
@@ -96,7 +96,7 @@ fn syscall_value(ctx: &TracePointContext) -> u64 {
 
 #[tracepoint(category = "syscalls", name = "sys_enter_unshare")]
 pub(crate) fn netns_unsharing(ctx: TracePointContext) -> u32 {
-    if syscall_value(&ctx) & netns::CLONE_NEWNET != 0 && !reader::is_away() {
+    if syscall_value(&ctx) & netns::CLONE_NEWNET != 0 && !reader_page::is_away() {
         // Without room for it the namespace is known only from its first fork or exit.
         emit::keep(&UNSHARING, bpf_get_current_pid_tgid(), 1);
     }
@@ -117,7 +117,7 @@ pub(crate) fn netns_unshare(ctx: TracePointContext) -> u32 {
 #[raw_tracepoint(tracepoint = "workqueue_execute_start")]
 pub(crate) fn netns_work(ctx: RawTracePointContext) -> i32 {
     let work: u64 = ctx.arg(0);
-    if read::<u64>(work, offset!(work_func)) == switch!(cleanup_net) && !reader::is_away() {
+    if read::<u64>(work, offset!(work_func)) == switch!(cleanup_net) && !reader_page::is_away() {
         look();
     }
     0
@@ -131,7 +131,7 @@ const PENDING: u64 = 1;
 #[raw_tracepoint(tracepoint = "workqueue_execute_end")]
 pub(crate) fn netns_worked(ctx: RawTracePointContext) -> i32 {
     let function: u64 = ctx.arg(1);
-    if function != switch!(cleanup_net) || reader::is_away() {
+    if function != switch!(cleanup_net) || reader_page::is_away() {
         return 0;
     }
     end();

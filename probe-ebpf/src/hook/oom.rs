@@ -7,7 +7,7 @@ use probe_common::event::{self, kind};
 use crate::{
     emit,
     kernel::{switch, task::Task},
-    reader,
+    reader_page,
 };
 
 const SIGKILL: u32 = 9;
@@ -15,7 +15,7 @@ const SI_KERNEL: i32 = 0x80;
 
 #[raw_tracepoint(tracepoint = "mark_victim")]
 pub(crate) fn oom(ctx: RawTracePointContext) -> i32 {
-    if reader::is_away() {
+    if reader_page::is_away() {
         return 0;
     }
     let victim: u64 = ctx.arg(0);

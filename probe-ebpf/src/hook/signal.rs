@@ -7,7 +7,7 @@ use crate::{
     class::Class,
     emit,
     kernel::{offset, read, task::Task},
-    reader,
+    reader_page,
 };
 
 /// `TRACE_SIGNAL_DELIVERED`: neither ignored nor pending already.
@@ -38,7 +38,7 @@ pub(crate) fn signal(ctx: RawTracePointContext) -> i32 {
     if result != DELIVERED || signal == 0 || FATAL >> ((signal - 1) & 63) & 1 == 0 {
         return 0;
     }
-    if reader::is_away() {
+    if reader_page::is_away() {
         return 0;
     }
     let target = Task::at(ctx.arg(2)).leader();

@@ -154,7 +154,8 @@ impl Task {
         (read(upid, offset!(upid_nr)), read(ns, offset!(pid_ns_inum)))
     }
 
-    /// Whether no thread of the process is left: the count goes down before `sched_process_exit`.
+    /// Whether no thread of the process is left. Each thread lowers the count before it passes `sched_process_exit`, so
+    /// this can hold for several threads that end at the same time.
     #[inline(always)]
     pub(crate) fn is_last(self) -> bool {
         let signal: u64 = read(self.0, offset!(task_signal));

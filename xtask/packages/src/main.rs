@@ -30,7 +30,7 @@ const DESCRIPTION: [&str; 6] = [
     "sandprobe hooks the kernel with eBPF where pods of Kubernetes are made and",
     "ended. It tells which pod IP leaked and why, which sandbox nobody needed,",
     "who killed pause, what is stuck or left over, and where the time of each",
-    "start went. It reads, and changes nothing of the node's.",
+    "start went. It reads, and frees, repairs and blocks nothing.",
     "The service is not enabled: systemctl enable --now sandprobe. The same",
     "program is a plugin of kubectl.",
 ];

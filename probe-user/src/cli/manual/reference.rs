@@ -242,7 +242,7 @@ fn completions_know_every_command() {
     }
 }
 
-/// README.md and each page of docs/, by name.
+/// README.md, CONTRIBUTING.md and each page of docs/, by name.
 fn documents() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join("docs")];
@@ -256,7 +256,7 @@ fn documents() -> Vec<(String, String)> {
             }
         }
     }
-    found.push(root().join("README.md"));
+    found.extend(["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
     found.sort();
     found.iter().map(|path| (path.display().to_string(), fs::read_to_string(path).expect("a page"))).collect()
 }

@@ -6,6 +6,8 @@
 mod hand_over;
 mod hook_maps;
 mod ladder;
+#[cfg(test)]
+mod map_memory;
 mod pinned;
 mod reader_page;
 mod reason;

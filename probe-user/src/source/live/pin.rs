@@ -22,7 +22,7 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, statfs},
     unistd::geteuid,
 };
-use probe_common::reader::VERSION;
+use probe_common::reader_page::VERSION;
 use tracing::warn;
 
 pub use self::holder::Holder;
@@ -79,7 +79,7 @@ pub(crate) struct PinnedSet {
 /// The name of a set: which agents can read what it leaves, what it does, and which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SetName {
-    /// `probe_common::reader::VERSION`.
+    /// `probe_common::reader_page::VERSION`.
     pub version: u32,
     /// Equal for sets that do the same: a hash of the programs and of their settings.
     pub identity: u64,

@@ -6,7 +6,7 @@ use aya::{
     Ebpf,
     maps::{Array, Map, MapData, PerCpuArray},
 };
-use probe_common::{reader::REPORT, tally::Tally};
+use probe_common::{reader_page::REPORT, tally::Tally};
 
 use super::{Rings, reader_page::ReaderPage, ring_map::RingMap};
 use crate::{

@@ -16,7 +16,7 @@ use aya::{
         links::{FdLink, PinnedLink},
     },
 };
-use probe_common::{reader::VERSION, table};
+use probe_common::{reader_page::VERSION, table};
 use serde::{Deserialize, Serialize};
 
 use super::{

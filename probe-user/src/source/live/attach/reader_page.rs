@@ -12,7 +12,7 @@ use std::{
 };
 
 use nix::time::{ClockId, clock_gettime};
-use probe_common::reader::Reader;
+use probe_common::reader_page::Reader;
 
 use super::{PATIENCE, ring_map::Mapping, support::page_size};
 use crate::model::time::Timestamp;

@@ -1,4 +1,5 @@
-//! What the agent that reads the rings leaves in the kernel, so that it outlives the agent.
+//! The page that the agent, which reads the rings, shares with its programs. It stays in the kernel with them when the agent
+//! ends, and the next agent goes on from it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -1,8 +1,9 @@
-//! What the agent leaves in the kernel. The programs do nothing once no agent has read for a long time: they may outlive
-//! the agent, and then cost as little as possible.
+//! The page that the programs share with the agent that reads the rings, and the report that it leaves beside it. The
+//! programs do nothing once no agent has read for a long time: they may outlive the agent, and then cost as little as
+//! possible.
 
 use aya_ebpf::{helpers::generated::bpf_ktime_get_ns, macros::map, maps::Array};
-use probe_common::reader::{REPORT as REPORT_LEN, Reader};
+use probe_common::reader_page::{REPORT as REPORT_LEN, Reader};
 
 use crate::{emit, kernel::switch};
 
