@@ -43,6 +43,7 @@ pub(crate) mod release;
 pub(in crate::engine) mod restart;
 pub mod sandbox;
 pub(crate) mod start;
+mod succession;
 mod wrong_del;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -279,6 +280,7 @@ impl World {
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(ctx, what, count),
             Fact::AgentAway { since } => self.agent_away(ctx, since),
+            Fact::AgentBegan => self.begin_agent(),
             Fact::FileHangs { path, since, hangs } => {
                 if hangs {
                     self.coverage.hanging.insert(path, since);

@@ -209,6 +209,8 @@ pub enum Fact {
     AgentAway {
         since: Timestamp,
     },
+    /// A new agent goes on with the state of the last one. What was so only of the last agent is over.
+    AgentBegan,
     /// Reading a file of the node hangs since then, or no longer does.
     FileHangs {
         path: String,

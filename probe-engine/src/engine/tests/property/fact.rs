@@ -173,6 +173,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             hangs
         }),
         Just(Fact::Resumed { slept: Duration::from_secs(1) }),
+        Just(Fact::AgentBegan),
         any::<bool>().prop_map(|netlink| Fact::Attached(Attached {
             signal: Signal::NetnsDropped,
             mechanism: netlink.then_some(Mechanism::Netlink),

@@ -310,6 +310,9 @@ impl<'a> Assembly<'a> {
             let fact = Fact::AgentAway { since };
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
+        if resumed.is_some() {
+            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact: Fact::AgentBegan }))?;
+        }
         // What the last agent has heard of runtimes says nothing of now. Those that are found again answer anew.
         let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
         let followed: Vec<String> = session.engine().followed().map(str::to_owned).collect();
