@@ -292,7 +292,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::Lost { .. }
         | Fact::RingsRead(_)
         | Fact::AgentAway { .. }
-        | Fact::AgentBegan
+        | Fact::AgentBegan { .. }
         | Fact::FileHangs { .. }
         | Fact::Clock { .. }
         | Fact::Resumed { .. } => false,

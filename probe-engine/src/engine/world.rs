@@ -280,7 +280,7 @@ impl World {
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(ctx, what, count),
             Fact::AgentAway { since } => self.agent_away(ctx, since),
-            Fact::AgentBegan => self.begin_agent(),
+            Fact::AgentBegan { unheard_since } => self.begin_agent(ctx, unheard_since),
             Fact::FileHangs { path, since, hangs } => {
                 if hangs {
                     self.coverage.hanging.insert(path, since);

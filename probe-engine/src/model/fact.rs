@@ -210,7 +210,10 @@ pub enum Fact {
         since: Timestamp,
     },
     /// A new agent goes on with the state of the last one. What was so only of the last agent is over.
-    AgentBegan,
+    AgentBegan {
+        /// Hooks saw what happened from then until now, and no agent heard netlink. None: `AgentAway` covers that time.
+        unheard_since: Option<Timestamp>,
+    },
     /// Reading a file of the node hangs since then, or no longer does.
     FileHangs {
         path: String,

@@ -3,7 +3,7 @@
 use crate::{
     model::{
         change::{Change, ChangeKind, CniCall, ContainerRef, Context, End, Process},
-        fact::Origin,
+        fact::{Loss, Origin},
         id::ContainerId,
     },
     sink::{escape::escaped, phase, span::span},
@@ -82,6 +82,9 @@ fn said(what: &ChangeKind, context: &Context) -> String {
         ChangeKind::PodGone { lived } => format!("lived {}", span(*lived)),
         ChangeKind::FindingOpened(it) | ChangeKind::FindingConfirmed(it) | ChangeKind::FindingClosed(it) => {
             format!("{} ({})", it.kind.explain().summary(), it.key)
+        }
+        ChangeKind::Gap { what: Loss::NetlinkSocket, lasted: Some(lasted), .. } => {
+            format!("no agent heard netlink for {}", span(*lasted))
         }
         ChangeKind::Gap { lasted: Some(lasted), .. } => format!("no agent ran for {}", span(*lasted)),
         ChangeKind::Gap { what, count, lasted: None } => {

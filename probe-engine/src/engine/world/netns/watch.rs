@@ -8,7 +8,7 @@
 //!
 //! **Invariant:** a namespace that waits for its watch is known, and the watch is asked for as soon as there is room.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,8 @@ pub struct Budget {
     pub(crate) spent: u32,
 }
 
+/// What netlink can report.
+const SIGNALS: [Signal; 3] = [Signal::NetnsDropped, Signal::AddressV4, Signal::AddressV6];
 /// At most this many new namespaces are watched at once in a second.
 const PROMPT: u32 = 64;
 /// At most this many waiting namespaces are watched in a second.
@@ -74,6 +76,12 @@ impl World {
         }
     }
 
+    /// Another agent is there, whose netlink socket watches nothing yet.
+    pub(in crate::engine::world) fn watch_again(&mut self) {
+        self.netns.rows.update(|_, row| mem::take(&mut row.watched));
+        self.watch_all();
+    }
+
     /// Watches the namespaces that had to wait.
     pub(in crate::engine::world) fn watch_waiting(&mut self, now: Timestamp) {
         if self.unwatched().next().is_none() {
@@ -109,10 +117,13 @@ impl World {
     /// id in the agent's own namespace.
     pub(in crate::engine::world) fn is_watching(&self) -> bool {
         let unseen = matches!(self.mechanism(Signal::NetnsDropped), Some(None));
-        unseen
-            || [Signal::NetnsDropped, Signal::AddressV4, Signal::AddressV6]
-                .iter()
-                .any(|signal| self.is_by_netlink(*signal))
+        unseen || SIGNALS.iter().any(|signal| self.is_by_netlink(*signal))
+    }
+
+    /// Whether anything is known by netlink alone: a signal of all namespaces, or the end of a living one.
+    pub(in crate::engine::world) fn hears_netlink(&self) -> bool {
+        SIGNALS.iter().any(|signal| self.is_by_netlink(*signal))
+            || self.netns.values().any(|row| row.is_live() && row.end_unseen)
     }
 
     pub(in crate::engine::world) fn is_by_netlink(&self, signal: Signal) -> bool {

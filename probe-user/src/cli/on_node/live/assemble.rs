@@ -310,8 +310,9 @@ impl<'a> Assembly<'a> {
             let fact = Fact::AgentAway { since };
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
-        if resumed.is_some() {
-            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact: Fact::AgentBegan }))?;
+        if let Some(since) = resumed {
+            let fact = Fact::AgentBegan { unheard_since: is_whole.then_some(since) };
+            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         // What the last agent has heard of runtimes says nothing of now. Those that are found again answer anew.
         let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
