@@ -1,10 +1,15 @@
 //! A new agent goes on with the state of the last one.
 
-use super::story::{Story, Who, address, ms, run::check_lines};
+use probe_common::event::class;
+
+use super::story::{CONTAINERD, DAEMON, Story, UID, Who, address, call, id, leaf, ms, run::check_lines};
 use crate::{
-    engine::Engine,
+    engine::{Engine, Settings},
     model::{
-        fact::{Fact, List, Mechanism, Origin, Signal},
+        change::{Output, Question},
+        fact::{
+            CniCommand, Fact, List, Mechanism, MessageFound, Observation, Origin, ProgramFound, Role, Signal,
+        },
         id::NetnsKey,
         time::Timestamp,
     },
@@ -111,4 +116,69 @@ fn where_hooks_see_all_a_succession_is_no_gap() {
     story.at(30).kernel(end_unseen);
     let told = told(&next(&story.judge(5 * SECOND).1, true));
     check_lines(&told, "? watch 42 ip\n10000 gap NetlinkSocket 0 Agent");
+}
+
+/// The questions that a new agent's sources get.
+pub(super) fn asked_again(engine: &Engine) -> Vec<Question> {
+    let mut next = Engine::new(Settings::default());
+    engine.dump().into_iter().for_each(|entry| next.restore(entry));
+    // The sources of the last agent have those from before.
+    while next.poll().is_some() {}
+    let fact = Fact::AgentBegan { unheard_since: None };
+    next.observe(Observation { at: next.now(), origin: Origin::Agent, fact });
+    let question = |output| match output {
+        Output::Question(question) => Some(question),
+        Output::Change(_) => None,
+    };
+    std::iter::from_fn(|| next.poll()).filter_map(question).collect()
+}
+
+#[test]
+fn a_container_of_which_the_last_agent_was_asked_is_asked_for_again() {
+    let mut story = Story::new();
+    story.at(SECOND).mkdir(20, &format!("/kubepods/besteffort/pod{UID}")).mkdir(21, &leaf('a'));
+    let (_, engine) = story.judge(2 * SECOND);
+    assert_eq!(asked_again(&engine), [Question::Container { id: id('a') }]);
+    // However often an agent is killed before it has the answer.
+    let mut last = engine;
+    for _ in 0..5 {
+        let story = next(&last, true);
+        assert!(story.run().contains(&"? container a".to_owned()));
+        last = story.judge(11 * SECOND).1;
+    }
+    // What was answered is not asked again, and a container of which nothing tells is not asked for ever.
+    story.container('a', Role::Sandbox, 'a', "");
+    assert_eq!(asked_again(&story.judge(2 * SECOND).1), []);
+    let mut unknown = next(&last, true);
+    unknown.at(12 * SECOND).listed(Fact::ContainerUnknown(id('a')));
+    assert_eq!(asked_again(&unknown.judge(13 * SECOND).1), []);
+}
+
+#[test]
+fn versions_and_messages_that_the_last_agent_had_not_found_out_are_asked_for_again() {
+    const BRIDGE: &str = "/usr/lib/cni/bridge";
+    const CALICO: &str = "/usr/lib/cni/calico";
+    let mut story = Story::new();
+    story.at(SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
+    story.cni_done(900, BRIDGE, "ADD", "/run/netns/x");
+    story.kernel(Fact::CniCalled(call(901, CONTAINERD, CALICO, "ADD", "/run/netns/x", 'a')));
+    story.exit(Who::new(901, CONTAINERD, "plugin"), class::CNI, 0x100);
+    let asked = |story: &Story| {
+        let mut asked = asked_again(&story.judge(3 * SECOND).1);
+        asked.retain(|it| matches!(it, Question::Program { .. } | Question::Message { .. }));
+        asked
+    };
+    let program = |path: &str| Question::Program { path: path.to_owned() };
+    let message = Question::Message { container: id('a'), command: CniCommand::Add, since: Timestamp::ZERO };
+    assert_eq!(asked(&story), [program("/usr/bin/containerd"), program(BRIDGE), message]);
+    for path in ["/usr/bin/containerd", BRIDGE] {
+        story.listed(Fact::ProgramFound(ProgramFound { path: path.to_owned(), version: None }));
+    }
+    story.listed(Fact::MessageFound(MessageFound {
+        container: id('a'),
+        command: CniCommand::Add,
+        text: None,
+        source: "journal".to_owned(),
+    }));
+    assert_eq!(asked(&story), []);
 }
