@@ -290,6 +290,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::BootRead(_)
         | Fact::Attached(_)
         | Fact::Lost { .. }
+        | Fact::NetnsUnwatched { .. }
         | Fact::RingsRead(_)
         | Fact::AgentAway { .. }
         | Fact::AgentBegan { .. }

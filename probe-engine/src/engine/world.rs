@@ -279,6 +279,7 @@ impl World {
             Fact::RuntimeEvent(it) => self.runtime_told(ctx, &it),
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(ctx, what, count),
+            Fact::NetnsUnwatched { netns } => self.netns_unwatched(ctx.at, netns),
             Fact::AgentAway { since } => self.agent_away(ctx, since),
             Fact::AgentBegan { unheard_since } => self.begin_agent(ctx, unheard_since),
             Fact::FileHangs { path, since, hangs } => {

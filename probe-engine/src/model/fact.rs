@@ -203,6 +203,11 @@ pub enum Fact {
         #[serde_as(as = "DisplayFromStr")]
         count: u64,
     },
+    /// Netlink was asked to watch this namespace and does not: it found no room for the question, or no process or file
+    /// that holds the namespace, or the kernel refused.
+    NetnsUnwatched {
+        netns: NetnsKey,
+    },
     /// The rings of the hooks were read so far.
     RingsRead(RingsRead),
     /// An agent is there again, with the state of the last one. What happened from then until now was not seen.

@@ -1,6 +1,6 @@
 //! The watched namespaces, and the events that notifications about them become.
 
-use std::{fs::File, io, mem, os::fd::AsFd as _, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fs::File, io, mem, os::fd::AsFd as _, path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -94,6 +94,7 @@ impl Watch {
     pub(super) fn ask(&mut self, netns: NetnsKey, by: Task) {
         if !self.waiting.add(netns, by) {
             self.lost(clock::now(), Loss::NetlinkSocket);
+            self.unwatched(netns);
         }
     }
 
@@ -139,24 +140,25 @@ impl Watch {
     }
 
     /// Searches for the namespaces that wait, gives each an id, and lists the addresses that it already has. An error
-    /// affects only its own namespace.
+    /// affects only its own namespace, and is told: the engine may ask again.
     pub(super) fn look(&mut self, listener: &mut Listener) {
         let begun = Instant::now();
         let asked = self.waiting.take();
         let wanted = asked.iter().map(|(netns, by)| (netns.inode, by));
-        match self.search.open_all(wanted) {
-            Ok(found) => {
-                for (netns, by) in asked {
-                    let Some(open) = found.get(&netns.inode) else {
-                        debug!(inode = netns.inode, "namespace to watch is not to be found");
-                        continue;
-                    };
-                    if let Err(error) = self.begin(listener, netns, by, open) {
-                        warn!(inode = netns.inode, %error, "namespace cannot be watched");
-                    }
-                }
+        let found = self.search.open_all(wanted).unwrap_or_else(|error| {
+            warn!(%error, "namespaces to watch cannot be looked for");
+            BTreeMap::new()
+        });
+        for (netns, by) in asked {
+            let Some(open) = found.get(&netns.inode) else {
+                debug!(inode = netns.inode, "namespace to watch is not to be found");
+                self.unwatched(netns);
+                continue;
+            };
+            if let Err(error) = self.begin(listener, netns, by, open) {
+                warn!(inode = netns.inode, %error, "namespace cannot be watched");
+                self.unwatched(netns);
             }
-            Err(error) => warn!(%error, "namespaces to watch cannot be looked for"),
         }
         self.waiting.looked(begun);
     }
@@ -165,9 +167,9 @@ impl Watch {
         let nsid = self.client.name(open.as_fd())?;
         self.read_all(listener)?;
         match self.lives.watch(nsid, netns, by) {
-            Watched::Begun => {}
+            // If it was asked for again, its addresses may not have been listed.
+            Watched::Begun | Watched::Again => {}
             Watched::After(before) => self.dropped(self.read_up_to, &before),
-            Watched::Again => return Ok(()),
         }
         self.list(nsid)
     }
@@ -319,6 +321,12 @@ impl Watch {
     fn dropped(&mut self, at: Timestamp, life: &WatchedNetns) {
         let fact = Fact::NetnsDropped { netns: life.netns, by: Task::default() };
         self.out.push(Observation { at, origin: Origin::Netlink, fact });
+    }
+
+    /// A namespace is not watched, though it was asked for.
+    fn unwatched(&mut self, netns: NetnsKey) {
+        let fact = Fact::NetnsUnwatched { netns };
+        self.out.push(Observation { at: clock::now(), origin: Origin::Netlink, fact });
     }
 
     pub(super) fn lost(&mut self, at: Timestamp, what: Loss) {
