@@ -50,7 +50,11 @@ fn a_file_that_hung_for_the_last_agent_hangs_no_more_until_the_new_one_says_so()
 }
 
 fn found(inode: u32) -> Fact {
-    Fact::NetnsFound { netns: NetnsKey::new(inode, 0), mounts: vec![format!("/run/netns/{inode}")], vacant: true }
+    Fact::NetnsFound {
+        netns: NetnsKey::new(inode, 0),
+        mounts: vec![format!("/run/netns/{inode}")],
+        vacant: true,
+    }
 }
 
 /// What an agent is told that goes on at ten seconds. The last one was there until eight.
@@ -159,17 +163,19 @@ fn versions_and_messages_that_the_last_agent_had_not_found_out_are_asked_for_aga
     const BRIDGE: &str = "/usr/lib/cni/bridge";
     const CALICO: &str = "/usr/lib/cni/calico";
     let mut story = Story::new();
-    story.at(SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
+    story.at(100 * SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
     story.cni_done(900, BRIDGE, "ADD", "/run/netns/x");
     story.kernel(Fact::CniCalled(call(901, CONTAINERD, CALICO, "ADD", "/run/netns/x", 'a')));
     story.exit(Who::new(901, CONTAINERD, "plugin"), class::CNI, 0x100);
     let asked = |story: &Story| {
-        let mut asked = asked_again(&story.judge(3 * SECOND).1);
+        let mut asked = asked_again(&story.judge(103 * SECOND).1);
         asked.retain(|it| matches!(it, Question::Program { .. } | Question::Message { .. }));
         asked
     };
     let program = |path: &str| Question::Program { path: path.to_owned() };
-    let message = Question::Message { container: id('a'), command: CniCommand::Add, since: Timestamp::ZERO };
+    // What was logged from half a minute before the failure on.
+    let since = ms(70_004);
+    let message = Question::Message { container: id('a'), command: CniCommand::Add, since };
     assert_eq!(asked(&story), [program("/usr/bin/containerd"), program(BRIDGE), message]);
     for path in ["/usr/bin/containerd", BRIDGE] {
         story.listed(Fact::ProgramFound(ProgramFound { path: path.to_owned(), version: None }));
