@@ -244,7 +244,8 @@ fn what_netlink_could_not_watch_is_asked_for_again_each_time_later_and_not_for_e
     }
     assert_eq!(asked(&story), 6, "it was asked for often enough");
     let (_, engine) = story.judge(200_000);
-    let is_timer = |entry: &CheckpointEntry| matches!(entry, CheckpointEntry::Timer { name: Name::Watch, .. });
+    let is_timer =
+        |entry: &CheckpointEntry| matches!(entry, CheckpointEntry::Timer { name: Name::Watch, .. });
     assert!(!engine.dump().iter().any(is_timer), "nobody waits for it");
     assert_eq!(engine.unwatched(), 1, "but it is counted");
     // A namespace that is over is asked for no more.
