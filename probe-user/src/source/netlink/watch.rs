@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     model::{
-        fact::{Address, Fact, Loss, Observation, Origin, Task},
+        fact::{Address, Attached, Fact, Loss, Observation, Origin, Task},
         id::NetnsKey,
         time::Timestamp,
     },
@@ -52,19 +52,18 @@ const MOST_WAITING: usize = 2 * ROOM / 512;
 const RESYNC_AFTER: Duration = Duration::from_millis(500);
 
 impl Watch {
-    pub(super) fn new(mut client: KernelClient, root: PathBuf) -> io::Result<Self> {
-        let mut lives = NsidTable::default();
-        lives.reset(&client.nsids()?);
-        Ok(Self {
+    pub(super) fn new(client: KernelClient, root: PathBuf) -> Self {
+        Self {
             client,
             search: Search::new(root),
-            lives,
+            lives: NsidTable::default(),
             out: Batch::new(),
-            resync: None,
+            // Before that it is not known which ids are in use.
+            resync: Some(Instant::now()),
             waiting: Waiting::default(),
             read_up_to: clock::now(),
             warned: false,
-        })
+        }
     }
 
     /// All notifications had been read before it slept, so the next ones are from now.
@@ -126,10 +125,7 @@ impl Watch {
                         }
                     }
                 }
-                Received::Overrun => {
-                    self.lost(clock::now(), Loss::NetlinkSocket);
-                    self.resync.get_or_insert_with(|| Instant::now() + RESYNC_AFTER);
-                }
+                Received::Overrun => self.missed(),
                 Received::Nothing => {
                     self.read_up_to = now;
                     return Ok(true);
@@ -137,6 +133,19 @@ impl Watch {
             }
         }
         Ok(false)
+    }
+
+    /// Notifications were lost. What they told is found out soon.
+    pub(super) fn missed(&mut self) {
+        self.lost(clock::now(), Loss::NetlinkSocket);
+        self.resync.get_or_insert_with(|| Instant::now() + RESYNC_AFTER);
+    }
+
+    /// Tells how signals are seen from now on.
+    pub(super) fn tell(&mut self, attached: Vec<Attached>) {
+        let at = clock::now();
+        let told = |it| Observation { at, origin: Origin::Agent, fact: Fact::Attached(it) };
+        self.out.extend(attached.into_iter().map(told));
     }
 
     /// Searches for the namespaces that wait, gives each an id, and lists the addresses that it already has. An error
@@ -174,10 +183,13 @@ impl Watch {
         self.list(nsid)
     }
 
-    /// Finds what was missed: which namespaces are gone, and which addresses the others have.
-    pub(super) fn resync(&mut self, listener: &mut Listener) {
+    /// Finds what was missed: which namespaces are gone, and which addresses the others have. Fails if notifications cannot be
+    /// read, and is due then as before.
+    pub(super) fn resync(&mut self, listener: &mut Listener) -> io::Result<()> {
+        // The waiting notifications are from before the listing, so the listing includes them.
+        self.read_all(listener)?;
         self.resync = None;
-        let found = self.try_resync(listener);
+        let found = self.try_resync();
         if found.is_err() {
             self.resync = Some(Instant::now() + RESYNC_AFTER);
         }
@@ -189,11 +201,10 @@ impl Watch {
                 warn!(%error, "what was missed cannot be found out");
             }
         }
+        Ok(())
     }
 
-    fn try_resync(&mut self, listener: &mut Listener) -> io::Result<()> {
-        // The waiting notifications are from before the listing, so the listing includes them.
-        self.read_all(listener)?;
+    fn try_resync(&mut self) -> io::Result<()> {
         let in_use = self.client.nsids()?;
         let now = clock::now();
         for life in self.lives.reset(&in_use) {
@@ -329,7 +340,7 @@ impl Watch {
         self.out.push(Observation { at: clock::now(), origin: Origin::Netlink, fact });
     }
 
-    pub(super) fn lost(&mut self, at: Timestamp, what: Loss) {
+    fn lost(&mut self, at: Timestamp, what: Loss) {
         self.out.push(Observation { at, origin: Origin::Netlink, fact: Fact::Lost { what, count: 1 } });
     }
 }
