@@ -204,6 +204,7 @@ impl Agent {
     fn call(&mut self, call: Call) -> Result<(), AgentError> {
         self.session.call(call)?;
         self.served.written(clock::now());
+        let mut refused = Vec::new();
         for question in self.session.questions() {
             let route = match question {
                 Question::Container { .. }
@@ -219,8 +220,14 @@ impl Agent {
                 Question::Watch { .. } => &self.routes.netlink,
                 Question::Statuses => &self.routes.runtimes,
             };
-            if let Some(asker) = route {
-                asker.ask(question);
+            refused.extend(route.as_ref().and_then(|asker| asker.ask(question)));
+        }
+        // The other sources answer what was refused by listing the node.
+        for question in refused {
+            if let Question::Watch { netns, .. } = question {
+                let fact = Fact::NetnsUnwatched { netns };
+                let seen = Observation { at: clock::now(), origin: Origin::Agent, fact };
+                self.session.call(Call::Observe(seen))?;
             }
         }
         Ok(())

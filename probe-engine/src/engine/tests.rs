@@ -25,4 +25,5 @@ mod story;
 mod stuck;
 mod stuck_start;
 mod stuck_stop;
+mod succession;
 mod trust;

@@ -290,9 +290,11 @@ fn happened(fact: &Fact) -> bool {
         | Fact::BootRead(_)
         | Fact::Attached(_)
         | Fact::Lost { .. }
+        | Fact::NetnsUnwatched { .. }
         | Fact::RingsRead(_)
         | Fact::AgentAway { .. }
         | Fact::StateLost { .. }
+        | Fact::AgentBegan { .. }
         | Fact::FileHangs { .. }
         | Fact::Clock { .. }
         | Fact::Resumed { .. } => false,

@@ -43,6 +43,7 @@ pub(crate) mod release;
 pub(in crate::engine) mod restart;
 pub mod sandbox;
 pub(crate) mod start;
+mod succession;
 mod wrong_del;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -278,7 +279,9 @@ impl World {
             Fact::RuntimeEvent(it) => self.runtime_told(ctx, &it),
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(ctx, what, count),
+            Fact::NetnsUnwatched { netns } => self.netns_unwatched(ctx.at, netns),
             Fact::AgentAway { since } => self.unknown_since(ctx, Loss::NoAgent, since),
+            Fact::AgentBegan { unheard_since } => self.begin_agent(ctx, unheard_since),
             Fact::StateLost { since } => self.unknown_since(ctx, Loss::State, since),
             Fact::FileHangs { path, since, hangs } => {
                 if hangs {

@@ -203,6 +203,11 @@ pub enum Fact {
         #[serde_as(as = "DisplayFromStr")]
         count: u64,
     },
+    /// Netlink was asked to watch this namespace and does not: it found no room for the question, or no process or file
+    /// that holds the namespace, or the kernel refused.
+    NetnsUnwatched {
+        netns: NetnsKey,
+    },
     /// The rings of the hooks were read so far.
     RingsRead(RingsRead),
     /// An agent is there again, with the state of the last one. What happened from then until now was not seen.
@@ -213,6 +218,11 @@ pub enum Fact {
     /// one knew and had not told.
     StateLost {
         since: Timestamp,
+    },
+    /// A new agent goes on with the state of the last one. What was so only of the last agent is over.
+    AgentBegan {
+        /// Hooks saw what happened from then until now, and no agent heard netlink. None: `AgentAway` covers that time.
+        unheard_since: Option<Timestamp>,
     },
     /// Reading a file of the node hangs since then, or no longer does.
     FileHangs {

@@ -17,8 +17,8 @@ use super::{Agent, AgentError, Outlets, Routes, Served, record::Record};
 use crate::{
     engine::Settings,
     model::{
-        change::Change,
-        fact::{Cgroup, Executed, Fact, Loss, Observation, Origin, Task},
+        change::{Change, Question},
+        fact::{Attached, Cgroup, Executed, Fact, Loss, Mechanism, Observation, Origin, Signal, Task},
         id::{CgroupKey, NetnsKey, TaskKey},
         recovery::BootRead,
         time::Timestamp,
@@ -36,7 +36,7 @@ use crate::{
         write_queue::WriteQueue,
     },
     source::{
-        channel::{Batch, feed, stop},
+        channel::{Batch, feed, questions, stop},
         clock,
     },
 };
@@ -169,6 +169,47 @@ fn a_replay_says_the_same_byte_for_byte() {
     let mut again = Session::new(reader.header(), Filter::default(), Box::new(Jsonl));
     replay(&mut reader, Pace::FlatOut, |call| again.call(call)).expect("a whole recording");
     assert_eq!(String::from_utf8_lossy(again.output()), lines);
+}
+
+/// Netlink is behind, and has no room for another question. The engine learns that the namespace is not watched.
+#[test]
+fn a_namespace_that_finds_no_room_to_be_asked_about_counts_as_unwatched() {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let unwatched = |has_room: bool| {
+        runtime.block_on(async {
+            let (feed, batches) = feed();
+            let (stopper, _stop) = stop();
+            let (netlink, _asked) = questions();
+            while !has_room && netlink.ask(Question::Relist).is_none() {}
+            let agent = Agent {
+                session: session(),
+                batches,
+                stopper,
+                routes: Routes { netlink: Some(netlink), ..Routes::default() },
+                outlets: outlets(stream_to(io::sink()), None),
+                findings_file: None,
+                history: None,
+                otlp: None,
+                served: Served::default(),
+            };
+            let attached = Attached {
+                signal: Signal::NetnsDropped,
+                mechanism: Some(Mechanism::Netlink),
+                note: String::new(),
+                missed: Vec::new(),
+            };
+            let made = Fact::NetnsFound { netns: NetnsKey::new(5, 5), mounts: Vec::new(), vacant: false };
+            let at = clock::now();
+            let facts = [(Origin::Agent, Fact::Attached(attached)), (Origin::Listed, made)];
+            let batch = facts.map(|(origin, fact)| Observation { at, origin, fact });
+            feed.send(batch.into()).await.expect("the agent is there");
+            drop(feed);
+            let (session, result) = agent.run(std::future::pending()).await;
+            result.expect("a run without fault");
+            session.engine().unwatched()
+        })
+    };
+    assert_eq!([unwatched(true), unwatched(false)], [0, 1]);
 }
 
 /// The node goes down under the agent: after the boot its last state is on disk.

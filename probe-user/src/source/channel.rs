@@ -92,10 +92,15 @@ pub fn questions() -> (QuestionSender, QuestionReceiver) {
 }
 
 impl QuestionSender {
-    /// Sends a question. A source that has ended gives no answer; the engine can deal with that.
-    pub fn ask(&self, question: Question) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.questions.try_send(question) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+    /// Sends a question, and gives it back if it finds no room. A source that has ended gives no answer; the engine can deal
+    /// with that.
+    pub fn ask(&self, question: Question) -> Option<Question> {
+        match self.questions.try_send(question) {
+            Err(mpsc::error::TrySendError::Full(question)) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                Some(question)
+            }
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => None,
         }
     }
 }
@@ -157,7 +162,8 @@ mod tests {
     #[test]
     fn questions_that_find_no_room_are_counted_and_keep_nobody_waiting() {
         let (asker, mut receiver) = questions();
-        (0..QUESTIONS + 3).for_each(|_| asker.ask(Question::Relist));
+        let refused = (0..QUESTIONS + 3).filter_map(|_| asker.ask(Question::Relist));
+        assert_eq!(refused.collect::<Vec<_>>(), vec![Question::Relist; 3], "the asker may ask again");
         assert_eq!((receiver.refused(), receiver.refused()), (3, 0));
         assert_eq!(std::iter::from_fn(|| receiver.try_next()).count(), QUESTIONS);
         asker.ask(Question::Relist);

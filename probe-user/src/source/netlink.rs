@@ -18,11 +18,14 @@
 //! The source has a thread of its own, because requests wait for the kernel's rtnetlink lock, which the teardown of
 //! many devices holds for long.
 //!
+//! If notifications cannot be read, the source goes on trying, and tells that what it reports is not seen meanwhile.
+//!
 //! **Invariant:** an event with an id is told of the namespace that had the id at that time.
 
 mod client;
 mod namespace;
 mod nsid_table;
+mod outage;
 mod reported;
 mod socket;
 mod waiting;
@@ -37,14 +40,17 @@ use std::{
 };
 
 use tokio::{runtime, time};
-use tracing::warn;
 
-use self::{client::KernelClient, watch::Watch};
+use self::{
+    client::KernelClient,
+    outage::Outage,
+    socket::{Listener, RequestSocket},
+    watch::Watch,
+};
 use crate::{
-    model::{change::Question, fact::Loss},
+    model::{change::Question, fact::Attached},
     source::{
         channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
-        clock,
         lack::Lack,
         ready::Ready,
     },
@@ -56,9 +62,11 @@ const ROOM: usize = 8 << 20;
 /// An open source. It listens from now on, although nothing is read before it runs.
 #[derive(Debug)]
 pub struct Netlink {
-    listener: socket::Listener,
+    listener: Listener,
     client: KernelClient,
     root: PathBuf,
+    /// The signals that it reports.
+    signals: Vec<Attached>,
 }
 
 /// Why there is no netlink source here.
@@ -90,11 +98,17 @@ impl Netlink {
 
     /// `room` is the size of the kernel's buffer for notifications, in bytes.
     pub fn with_room(root: PathBuf, room: usize) -> Result<Self, Unavailable> {
-        let (listener, socket) = (socket::Listener::open(room)?, socket::RequestSocket::open()?);
+        let (listener, socket) = (Listener::open(room)?, RequestSocket::open()?);
         // Without the right to give a namespace an id, nothing would be reported.
         let mut client = KernelClient::new(socket);
         client.may_name().map_err(|error| Unavailable::new("give other namespaces an id", error))?;
-        Ok(Self { listener, client, root })
+        Ok(Self { listener, client, root, signals: Vec::new() })
+    }
+
+    /// These signals are seen by netlink. If it cannot be read any more, that is told of them.
+    #[must_use]
+    pub(crate) fn seeing(self, signals: Vec<Attached>) -> Self {
+        Self { signals, ..self }
     }
 
     /// Answers `Question::Watch` and tells what is notified, until `stop`.
@@ -105,26 +119,32 @@ impl Netlink {
         stop: CancellationToken,
     ) -> io::Result<JoinHandle<()>> {
         let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let ready = {
+            let _within = runtime.enter();
+            Ready::new(self.listener.as_fd())?
+        };
         thread::Builder::new().name("netlink".to_owned()).spawn(move || {
-            if let Err(error) = runtime.block_on(self.run(&feed, questions, stop)) {
-                warn!(%error, "netlink source ended");
-            }
+            // After a stop, or if the engine is gone, nothing is left to do.
+            let _ended: Result<(), Closed> = runtime.block_on(self.run(&ready, &feed, questions, stop));
         })
     }
 
     async fn run(
         self,
+        ready: &Ready,
         feed: &BatchSender,
         mut questions: QuestionReceiver,
         mut stop: CancellationToken,
-    ) -> io::Result<()> {
-        let Self { mut listener, client, root } = self;
-        let ready = Ready::new(listener.as_fd())?;
-        let mut watch = Watch::new(client, root)?;
+    ) -> Result<(), Closed> {
+        let Self { mut listener, client, root, signals } = self;
+        let mut watch = Watch::new(client, root);
+        let mut outage = Outage::new(signals);
         loop {
-            let mut heard = watch.read(&mut listener);
+            // If some is left, it is read in the next turn.
+            let is_all_read = outage.may_read() && read(&mut watch, &mut listener, &mut outage);
             // Only then does it wait for the next notification, and so knows its time.
-            let idle = matches!(heard, Ok(true)) && watch.has_nothing_to_say();
+            let is_idle = is_all_read && watch.has_nothing_to_say();
+            let is_in_outage = outage.again().is_some();
             let (resync, look) = (watch.resync_due(), watch.look_due());
             tokio::select! {
                 () = stop.requested() => break,
@@ -140,35 +160,129 @@ impl Netlink {
                     }
                     None => break,
                 },
-                () = sleep_until(look) => watch.look(&mut listener),
-                () = sleep_until(resync) => watch.resync(&mut listener),
-                readable = ready.wait(), if idle => match readable {
+                () = sleep_until(look), if !is_in_outage => watch.look(&mut listener),
+                () = sleep_until(resync), if !is_in_outage => {
+                    if let Err(error) = watch.resync(&mut listener) {
+                        fails(&mut watch, &mut outage, &error);
+                    }
+                }
+                () = sleep_until(outage.again()) => {}
+                readable = ready.wait(), if is_idle => match readable {
                     Ok(mut readable) => {
                         watch.woke();
                         readable.clear_ready();
                     }
-                    Err(error) => heard = Err(error),
+                    Err(error) => fails(&mut watch, &mut outage, &error),
                 },
-                () = future::ready(()), if !idle => {}
+                () = future::ready(()), if !is_idle && (!is_in_outage || !watch.has_nothing_to_say()) => {}
             };
-            if heard.is_err() {
-                watch.lost(clock::now(), Loss::NetlinkSocket);
-            }
-            if let Err(Closed) = feed.send(watch.take()).await {
-                return Ok(());
-            }
-            heard?;
+            feed.send(watch.take()).await?;
         }
-        watch.read(&mut listener)?;
-        // If the agent is gone, nobody needs it.
-        feed.send(watch.take()).await.ok();
-        Ok(())
+        read(&mut watch, &mut listener, &mut outage);
+        feed.send(watch.take()).await
     }
+}
+
+/// Reads notifications; false if more are left, or none can be read.
+fn read(watch: &mut Watch, listener: &mut Listener, outage: &mut Outage) -> bool {
+    match watch.read(listener) {
+        Ok(is_all) => {
+            if let Some(seen) = outage.over() {
+                // Of the time until now.
+                watch.missed();
+                watch.tell(seen);
+            }
+            is_all
+        }
+        Err(error) => {
+            fails(watch, outage, &error);
+            false
+        }
+    }
+}
+
+fn fails(watch: &mut Watch, outage: &mut Outage, error: &io::Error) {
+    if outage.again().is_none() {
+        watch.missed();
+    }
+    let unseen = outage.failed(error);
+    watch.tell(unseen);
 }
 
 async fn sleep_until(deadline: Option<time::Instant>) {
     match deadline {
         Some(deadline) => time::sleep_until(deadline).await,
         None => future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use tokio::{sync::mpsc, time};
+
+    use super::{Attached, KernelClient, Listener, Netlink, Question, RequestSocket};
+    use crate::{
+        model::{
+            fact::{Fact, Loss, Mechanism, Signal, Task},
+            id::NetnsKey,
+        },
+        source::channel::{self, Batch},
+    };
+
+    const SIGNAL: Signal = Signal::AddressV4;
+
+    fn attached() -> Attached {
+        let mechanism = Some(Mechanism::Netlink);
+        Attached { signal: SIGNAL, mechanism, note: String::new(), missed: Vec::new() }
+    }
+
+    /// Waits for a fact.
+    fn until(batches: &mut mpsc::Receiver<Batch>, what: &str, is_it: impl Fn(&Fact) -> bool) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let told = async {
+            while !batches.recv().await.expect("the source goes on").iter().any(|seen| is_it(&seen.fact)) {}
+        };
+        let told = runtime.block_on(async { time::timeout(time::Duration::from_secs(30), told).await });
+        assert!(told.is_ok(), "{what} is not told");
+    }
+
+    fn is_seen_by(mechanism: Option<Mechanism>) -> impl Fn(&Fact) -> bool {
+        move |fact| matches!(fact, Fact::Attached(it) if (it.signal, it.mechanism) == (SIGNAL, mechanism))
+    }
+
+    /// A socket of another kind fails as one of netlink may: once for each datagram that nobody takes.
+    #[test]
+    fn what_cannot_be_read_is_told_and_tried_again() {
+        let nobody = UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("an address");
+        let failing = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        failing.connect(nobody).expect("an address alone");
+        failing.set_nonblocking(true).expect("a socket");
+        let sender = failing.try_clone().expect("a descriptor");
+        // It is connected to nothing, so every request fails.
+        let mute = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let netlink = Netlink {
+            listener: Listener::of(failing.into()),
+            client: KernelClient::new(RequestSocket::of(mute.into())),
+            root: "/proc/self/fdinfo".into(),
+            signals: vec![attached()],
+        };
+        let (feed, mut batches) = channel::feed();
+        let (asker, questions) = channel::questions();
+        let (stopper, stop) = channel::stop();
+        let source = netlink.start(feed, questions, stop).expect("a thread");
+        let fail = || sender.send(b"x").map(drop);
+        fail().expect("a datagram");
+        until(&mut batches, "the loss", |fact| *fact == Fact::Lost { what: Loss::NetlinkSocket, count: 1 });
+        fail().expect("another one");
+        until(&mut batches, "that nothing is seen", is_seen_by(None));
+        until(&mut batches, "that it is seen again", is_seen_by(Some(Mechanism::Netlink)));
+        // It answers as before. Nothing can be found here.
+        let netns = NetnsKey::new(1, 0);
+        assert_eq!(asker.ask(Question::Watch { netns, by: Task::default() }), None);
+        until(&mut batches, "what is not watched", |fact| *fact == Fact::NetnsUnwatched { netns });
+        stopper.stop();
+        source.join().expect("no panic");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::story::{CONTAINERD, DAEMON, Story, UID, Who};
 use crate::{
-    engine::{Engine, Settings, world::CheckpointEntry},
+    engine::{Engine, Settings, timer::Name, world::CheckpointEntry},
     model::{
         fact::{Fact, Mechanism, Observation, Origin, Signal, Task},
         id::NetnsKey,
@@ -220,6 +220,57 @@ fn of_what_a_container_makes_only_what_stays_is_watched() {
     let all = asked(10_000);
     let stays = |line: &String| ["0 sh", "5 sh"].iter().any(|end| line.ends_with(end));
     assert_eq!((all.len(), all.iter().filter(|line| stays(line)).count()), (101, 100));
+}
+
+/// The question found no room, or nothing that holds the namespace was found yet.
+#[test]
+fn what_netlink_could_not_watch_is_asked_for_again_each_time_later_and_not_for_ever() {
+    let netns = NetnsKey::new(41, 0);
+    let failed = |story: &mut Story| {
+        story.say(Origin::Netlink, Fact::NetnsUnwatched { netns });
+    };
+    let asked = |story: &Story| {
+        let told = story.clone().until(200_000).moment().run();
+        told.into_iter().filter(|line| line.starts_with("? watch")).count()
+    };
+    let mut story = behind();
+    story.at(10).netns(ADMIN, 41, 0);
+    // It lasts longer each time, and other questions about it do not shorten that.
+    for (tries, at) in [(1, 100), (2, 1200), (3, 3300), (4, 7400), (5, 15_500), (6, 31_600)] {
+        assert_eq!(asked(&story), tries, "before {at}");
+        story.until(at);
+        failed(&mut story);
+        story.listed(Fact::NetnsFound { netns, mounts: vec!["/run/netns/x".to_owned()], vacant: false });
+    }
+    assert_eq!(asked(&story), 6, "it was asked for often enough");
+    let (_, engine) = story.judge(200_000);
+    let is_timer =
+        |entry: &CheckpointEntry| matches!(entry, CheckpointEntry::Timer { name: Name::Watch, .. });
+    assert!(!engine.dump().iter().any(is_timer), "nobody waits for it");
+    assert_eq!(engine.unwatched(), 1, "but it is counted");
+    // A namespace that is over is asked for no more.
+    let mut story = behind();
+    story.at(10).netns(ADMIN, 41, 0);
+    failed(story.at(100));
+    assert_eq!(asked(&story), 2);
+    story.at(500).dropped(41, 0);
+    assert_eq!(asked(&story), 1);
+}
+
+/// 200 pods at once, of which netlink had room for none. Those that were asked for are asked for again.
+#[test]
+fn all_that_found_no_room_are_watched_in_the_end() {
+    let mut story = behind();
+    let inodes = 1000..1200_u32;
+    inodes.clone().for_each(|inode| drop(story.at(100).netns(DAEMON, inode, 0)));
+    for inode in inodes {
+        story.at(1000).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(inode, 0) });
+    }
+    assert!(story.judge(4000).1.unwatched() > 0, "not all at once");
+    assert_eq!(story.judge(30_000).1.unwatched(), 0);
+    let told = story.until(30_000).moment().run();
+    // Of 64 it was asked at once, and of the others after that.
+    assert_eq!(told.into_iter().filter(|line| line.starts_with("? watch")).count(), 200 + 64);
 }
 
 /// Ten thousand namespaces a second for ten seconds. The ends of some are not reported, as when the bulk ring

@@ -224,6 +224,18 @@ impl World {
         }
     }
 
+    /// Another agent is there. Asks it for the versions that the last one was asked for and did not find out: those of
+    /// daemons, and of plugins that set up a sandbox's network.
+    pub(super) fn ask_versions_again(&mut self) {
+        let daemons = self.runtimes().chain(self.kubelets()).map(|row| &row.program.filename);
+        let asked = daemons.chain(self.records.plugins_asked.keys());
+        let is_unknown = |path: &&String| path.starts_with('/') && !self.records.programs.contains_key(*path);
+        let lost: BTreeSet<String> = asked.filter(is_unknown).cloned().collect();
+        for path in lost {
+            self.ask(Question::Program { path });
+        }
+    }
+
     /// The plugins that set up this sandbox's network, with the versions that are known.
     pub(super) fn plugins_of(&self, sandbox: &ContainerId) -> Vec<ProgramFound> {
         let version = |path: &str| self.records.programs.get(path).cloned().flatten();

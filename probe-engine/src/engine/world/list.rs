@@ -283,6 +283,16 @@ impl World {
         self.relist_begun(ctx.at);
     }
 
+    /// No agent heard netlink from `since` until now, and hooks saw the rest. A new agent lists the node without being
+    /// asked.
+    pub(super) fn netlink_unheard(&mut self, ctx: EventContext, since: Timestamp) {
+        let lasted = Some(ctx.at.since(since));
+        let gap = ChangeKind::Gap { what: Loss::NetlinkSocket, count: 0, lasted };
+        self.tell(ctx, Subject::default(), Wait::Nothing, gap);
+        self.out_of_date(ctx.at, &OF_NETLINK);
+        self.relist_begun(ctx.at);
+    }
+
     /// Any record of this time may be missing.
     fn anything_lost(&mut self, since: Timestamp, at: Timestamp) {
         self.rows_gapped(since);

@@ -63,6 +63,9 @@ pub struct Netns {
     /// Netlink was asked to watch the namespace.
     #[serde(default)]
     pub(crate) watched: bool,
+    /// Netlink could not watch the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) watch_failed: Option<watch::Failed>,
     pub(crate) state: State,
 }
 

@@ -143,6 +143,21 @@ impl World {
         }
     }
 
+    /// Another agent is there. Asks it about the starts that go on, unless the last one was answered.
+    pub(super) fn ask_about_starts_again(&mut self, now: Timestamp) {
+        let open = self.sandboxes.all_of(sandbox::Group::Starting).filter(|row| !row.containers().is_empty());
+        let open: Vec<ContainerId> = open.map(|row| row.id.clone()).collect();
+        for sandbox in open {
+            self.ask_expected(&sandbox);
+            self.ask_held_requests(&sandbox, now);
+            let ran = self.sandboxes.recall(&sandbox).map_or(&[][..], Sandbox::containers);
+            let unexplained = ran.iter().filter(|ran| ran.parts.is_empty()).map(|ran| ran.id.clone());
+            for id in unexplained.collect::<Vec<_>>() {
+                self.ask_image_work(&sandbox, &id);
+            }
+        }
+    }
+
     /// The containers that the sandbox's pod will have. Empty: not known.
     pub(in crate::engine) fn expected_in(&self, row: &Sandbox) -> &[String] {
         let pod = self.pod_of_row(row).and_then(|pod| self.pods.get(&pod));

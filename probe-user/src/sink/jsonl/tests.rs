@@ -219,6 +219,7 @@ pub(super) fn all() -> Vec<ChangeKind> {
         ChangeKind::Gap { what: Loss::LifecycleRing, count: 12, lasted: None },
         ChangeKind::Gap { what: Loss::NoAgent, count: 0, lasted: Some(Duration::from_secs(2)) },
         ChangeKind::Gap { what: Loss::State, count: 0, lasted: Some(Duration::from_secs(3)) },
+        ChangeKind::Gap { what: Loss::NetlinkSocket, count: 0, lasted: Some(Duration::from_secs(2)) },
     ]
 }
 

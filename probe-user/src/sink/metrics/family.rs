@@ -352,7 +352,7 @@ pub(crate) const UNWATCHED: Family = gauge(
     "sandprobe_netns_unwatched",
     &[],
     "Network namespaces that netlink does not watch yet, where no hook sees their end or their addresses: containers made \
-     too many at once. Addresses set in them meanwhile are listed later, not seen.",
+     too many at once, or netlink could not watch them. Addresses set in them meanwhile are listed later, not seen.",
 );
 pub(crate) const PROGRAM_TIME: Family = counter(
     "sandprobe_program_run_seconds_total",

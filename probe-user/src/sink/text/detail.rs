@@ -86,6 +86,9 @@ fn said(what: &ChangeKind, context: &Context) -> String {
         ChangeKind::Gap { what: Loss::State, lasted: Some(lasted), .. } => {
             format!("what the last agent kept of the last {} is lost", span(*lasted))
         }
+        ChangeKind::Gap { what: Loss::NetlinkSocket, lasted: Some(lasted), .. } => {
+            format!("no agent heard netlink for {}", span(*lasted))
+        }
         ChangeKind::Gap { lasted: Some(lasted), .. } => format!("no agent ran for {}", span(*lasted)),
         ChangeKind::Gap { what, count, lasted: None } => {
             format!("{count} lost: {}", what.into_str().replace('_', " "))

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Style, Text};
+use super::{Style, Text, detail::detail};
 use crate::{
     model::{
         change::{Change, ChangeKind, CniCall, Context, End, PodRef, Process},
-        fact::Origin,
+        fact::{Loss, Origin},
         id::{NetnsKey, PodUid, TaskKey},
         time::Timestamp,
     },
@@ -101,4 +101,13 @@ fn no_name_can_act_on_the_terminal() {
     let text = told(Style::default(), &[change(evil, exec)]);
     assert_eq!(text.lines().count(), 2);
     assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text:?}");
+}
+
+#[test]
+fn a_gap_says_what_was_not_seen_and_how_long_or_how_much() {
+    let said = |what, count, lasted| detail(&change("", ChangeKind::Gap { what, count, lasted }));
+    let lasted = Some(Duration::from_secs(2));
+    assert_eq!(said(Loss::NoAgent, 0, lasted), "no agent ran for 2.00 s");
+    assert_eq!(said(Loss::NetlinkSocket, 0, lasted), "no agent heard netlink for 2.00 s");
+    assert_eq!(said(Loss::NetlinkSocket, 3, None), "3 lost: netlink socket");
 }

@@ -70,7 +70,11 @@ impl Listener {
             .map_err(|error| Unavailable::new("make room for notifications", error))?;
         bind(fd.as_raw_fd(), &NetlinkAddr::new(0, GROUPS))
             .map_err(|error| Unavailable::new("listen for namespaces and addresses", error))?;
-        Ok(Self { fd, buffer: vec![0; DATAGRAM] })
+        Ok(Self::of(fd))
+    }
+
+    pub(super) fn of(fd: OwnedFd) -> Self {
+        Self { fd, buffer: vec![0; DATAGRAM] }
     }
 
     pub(super) fn receive(&mut self) -> io::Result<Received<'_>> {
@@ -97,7 +101,11 @@ impl RequestSocket {
         // Connects to the kernel, so that nothing else is sent to or received from.
         connect(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))
             .map_err(|error| Unavailable::new("connect to the kernel", error))?;
-        Ok(Self { fd, buffer: vec![0; DATAGRAM] })
+        Ok(Self::of(fd))
+    }
+
+    pub(super) fn of(fd: OwnedFd) -> Self {
+        Self { fd, buffer: vec![0; DATAGRAM] }
     }
 
     pub(super) fn send(&self, request: &[u8]) -> io::Result<()> {

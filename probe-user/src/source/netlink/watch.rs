@@ -1,6 +1,6 @@
 //! The watched namespaces, and the events that notifications about them become.
 
-use std::{fs::File, io, mem, os::fd::AsFd as _, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fs::File, io, mem, os::fd::AsFd as _, path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     model::{
-        fact::{Address, Fact, Loss, Observation, Origin, Task},
+        fact::{Address, Attached, Fact, Loss, Observation, Origin, Task},
         id::NetnsKey,
         time::Timestamp,
     },
@@ -52,19 +52,18 @@ const MOST_WAITING: usize = 2 * ROOM / 512;
 const RESYNC_AFTER: Duration = Duration::from_millis(500);
 
 impl Watch {
-    pub(super) fn new(mut client: KernelClient, root: PathBuf) -> io::Result<Self> {
-        let mut lives = NsidTable::default();
-        lives.reset(&client.nsids()?);
-        Ok(Self {
+    pub(super) fn new(client: KernelClient, root: PathBuf) -> Self {
+        Self {
             client,
             search: Search::new(root),
-            lives,
+            lives: NsidTable::default(),
             out: Batch::new(),
-            resync: None,
+            // Before that it is not known which ids are in use.
+            resync: Some(Instant::now()),
             waiting: Waiting::default(),
             read_up_to: clock::now(),
             warned: false,
-        })
+        }
     }
 
     /// All notifications had been read before it slept, so the next ones are from now.
@@ -94,6 +93,7 @@ impl Watch {
     pub(super) fn ask(&mut self, netns: NetnsKey, by: Task) {
         if !self.waiting.add(netns, by) {
             self.lost(clock::now(), Loss::NetlinkSocket);
+            self.unwatched(netns);
         }
     }
 
@@ -125,10 +125,7 @@ impl Watch {
                         }
                     }
                 }
-                Received::Overrun => {
-                    self.lost(clock::now(), Loss::NetlinkSocket);
-                    self.resync.get_or_insert_with(|| Instant::now() + RESYNC_AFTER);
-                }
+                Received::Overrun => self.missed(),
                 Received::Nothing => {
                     self.read_up_to = now;
                     return Ok(true);
@@ -138,25 +135,39 @@ impl Watch {
         Ok(false)
     }
 
+    /// Notifications were lost. What they told is found out soon.
+    pub(super) fn missed(&mut self) {
+        self.lost(clock::now(), Loss::NetlinkSocket);
+        self.resync.get_or_insert_with(|| Instant::now() + RESYNC_AFTER);
+    }
+
+    /// Tells how signals are seen from now on.
+    pub(super) fn tell(&mut self, attached: Vec<Attached>) {
+        let at = clock::now();
+        let told = |it| Observation { at, origin: Origin::Agent, fact: Fact::Attached(it) };
+        self.out.extend(attached.into_iter().map(told));
+    }
+
     /// Searches for the namespaces that wait, gives each an id, and lists the addresses that it already has. An error
-    /// affects only its own namespace.
+    /// affects only its own namespace, and is told: the engine may ask again.
     pub(super) fn look(&mut self, listener: &mut Listener) {
         let begun = Instant::now();
         let asked = self.waiting.take();
         let wanted = asked.iter().map(|(netns, by)| (netns.inode, by));
-        match self.search.open_all(wanted) {
-            Ok(found) => {
-                for (netns, by) in asked {
-                    let Some(open) = found.get(&netns.inode) else {
-                        debug!(inode = netns.inode, "namespace to watch is not to be found");
-                        continue;
-                    };
-                    if let Err(error) = self.begin(listener, netns, by, open) {
-                        warn!(inode = netns.inode, %error, "namespace cannot be watched");
-                    }
-                }
+        let found = self.search.open_all(wanted).unwrap_or_else(|error| {
+            warn!(%error, "namespaces to watch cannot be looked for");
+            BTreeMap::new()
+        });
+        for (netns, by) in asked {
+            let Some(open) = found.get(&netns.inode) else {
+                debug!(inode = netns.inode, "namespace to watch is not to be found");
+                self.unwatched(netns);
+                continue;
+            };
+            if let Err(error) = self.begin(listener, netns, by, open) {
+                warn!(inode = netns.inode, %error, "namespace cannot be watched");
+                self.unwatched(netns);
             }
-            Err(error) => warn!(%error, "namespaces to watch cannot be looked for"),
         }
         self.waiting.looked(begun);
     }
@@ -165,17 +176,20 @@ impl Watch {
         let nsid = self.client.name(open.as_fd())?;
         self.read_all(listener)?;
         match self.lives.watch(nsid, netns, by) {
-            Watched::Begun => {}
+            // If it was asked for again, its addresses may not have been listed.
+            Watched::Begun | Watched::Again => {}
             Watched::After(before) => self.dropped(self.read_up_to, &before),
-            Watched::Again => return Ok(()),
         }
         self.list(nsid)
     }
 
-    /// Finds what was missed: which namespaces are gone, and which addresses the others have.
-    pub(super) fn resync(&mut self, listener: &mut Listener) {
+    /// Finds what was missed: which namespaces are gone, and which addresses the others have. Fails if notifications cannot be
+    /// read, and is due then as before.
+    pub(super) fn resync(&mut self, listener: &mut Listener) -> io::Result<()> {
+        // The waiting notifications are from before the listing, so the listing includes them.
+        self.read_all(listener)?;
         self.resync = None;
-        let found = self.try_resync(listener);
+        let found = self.try_resync();
         if found.is_err() {
             self.resync = Some(Instant::now() + RESYNC_AFTER);
         }
@@ -187,11 +201,10 @@ impl Watch {
                 warn!(%error, "what was missed cannot be found out");
             }
         }
+        Ok(())
     }
 
-    fn try_resync(&mut self, listener: &mut Listener) -> io::Result<()> {
-        // The waiting notifications are from before the listing, so the listing includes them.
-        self.read_all(listener)?;
+    fn try_resync(&mut self) -> io::Result<()> {
         let in_use = self.client.nsids()?;
         let now = clock::now();
         for life in self.lives.reset(&in_use) {
@@ -321,7 +334,13 @@ impl Watch {
         self.out.push(Observation { at, origin: Origin::Netlink, fact });
     }
 
-    pub(super) fn lost(&mut self, at: Timestamp, what: Loss) {
+    /// A namespace is not watched, though it was asked for.
+    fn unwatched(&mut self, netns: NetnsKey) {
+        let fact = Fact::NetnsUnwatched { netns };
+        self.out.push(Observation { at: clock::now(), origin: Origin::Netlink, fact });
+    }
+
+    fn lost(&mut self, at: Timestamp, what: Loss) {
         self.out.push(Observation { at, origin: Origin::Netlink, fact: Fact::Lost { what, count: 1 } });
     }
 }

@@ -4,7 +4,10 @@ use super::{MINUTE, SECOND, container, play, sandbox};
 use crate::{
     engine::{
         Engine,
-        tests::story::{Story, id, ms, run::pass},
+        tests::{
+            story::{Story, id, ms, run::pass, uid},
+            succession::asked_again,
+        },
     },
     model::{
         change::{Output, Question},
@@ -95,4 +98,23 @@ fn an_answer_divides_the_phase_before_and_after_the_start_is_told() {
     container(&mut story, 'c', "main", 3 * SECOND);
     story.at(3500).listed(answer('f', span(2000, 2900), span(100, 1999)));
     assert_eq!(parts(&play(&story, MINUTE).starts()[0]), Vec::<Vec<_>>::new());
+}
+
+/// The last agent was killed before it had the answers. Of a start that was told it is too late to ask.
+#[test]
+fn a_new_agent_is_asked_again_while_the_start_goes_on() {
+    let mut story = Story::new();
+    sandbox(&mut story);
+    container(&mut story, 'c', "main", 3 * SECOND);
+    let asked = |story: &Story, until| {
+        let mut asked = asked_again(&play(story, until));
+        asked.retain(|it| matches!(it, Question::Expected { .. } | Question::ImageWork { .. }));
+        asked
+    };
+    let work = Question::ImageWork { container: id('c'), from: ms(500), until: ms(3000) };
+    assert_eq!(asked(&story, 3200), [Question::Expected { uid: uid() }, work]);
+    assert_eq!(asked(&story, MINUTE), []);
+    story.at(3500).listed(answer('c', span(2000, 2900), span(100, 1999)));
+    story.listed(Fact::ContainersExpected { uid: uid(), names: vec!["main".to_owned(), "side".to_owned()] });
+    assert_eq!(asked(&story, 3600), []);
 }

@@ -177,6 +177,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             hangs
         }),
         Just(Fact::Resumed { slept: Duration::from_secs(1) }),
+        any::<bool>().prop_map(|whole| Fact::AgentBegan { unheard_since: whole.then_some(Timestamp(1)) }),
         any::<bool>().prop_map(|netlink| Fact::Attached(Attached {
             signal: Signal::NetnsDropped,
             mechanism: netlink.then_some(Mechanism::Netlink),
@@ -221,6 +222,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
     ];
     let notified = prop_oneof![
         netns().prop_map(|netns| Fact::NetnsDropped { netns, by: Task::default() }),
+        netns().prop_map(|netns| Fact::NetnsUnwatched { netns }),
         (40_u32..43).prop_map(|inode| {
             Fact::AddressAdded(address(Who::new(0, 0, ""), inode, "10.0.0.1/24", "eth0"))
         }),

@@ -194,11 +194,11 @@ impl Plugin {
         }
     }
 
-    /// The engine asks for the plugin's message about its failures.
-    pub(super) fn asks(&mut self, command: CniCommand, at: Timestamp) {
+    /// Sets when the engine last asked for the plugin's message about its failures.
+    pub(super) fn set_asked(&mut self, command: CniCommand, at: Option<Timestamp>) {
         match (command, &mut self.undeleted) {
-            (CniCommand::Add, _) => self.asked_at = Some(at),
-            (CniCommand::Del, Some(dels)) => dels.asked_at = Some(at),
+            (CniCommand::Add, _) => self.asked_at = at,
+            (CniCommand::Del, Some(dels)) => dels.asked_at = at,
             (CniCommand::Del, None) => {}
         }
     }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Attachment, Plugin};
+use super::{Attachment, Failures, Plugin};
 use crate::{
     engine::{
         timer,
@@ -146,6 +146,30 @@ impl World {
         }
     }
 
+    /// Another agent is there. Asks it for the messages that the last one was asked for and did not find.
+    pub(in crate::engine::world) fn ask_messages_again(&mut self, now: Timestamp) {
+        let is_lost = |(_, _, failures): &(&Plugin, CniCommand, Failures<'_>)| {
+            failures.asked_at.is_some() && failures.said.is_none()
+        };
+        let of_row = |row: &Attachment| {
+            let lost = row.failures().filter(is_lost);
+            lost.map(|(plugin, command, _)| (plugin.name.clone(), command)).collect::<Vec<_>>()
+        };
+        let all = self.attachments.iter().map(|(key, row)| (key.clone(), of_row(row)));
+        let all: Vec<_> = all.filter(|(_, lost)| !lost.is_empty()).collect();
+        for (key, lost) in &all {
+            let Some(row) = self.attachments.rows.get_mut(key) else { continue };
+            for about @ (name, command) in lost {
+                let of_name = row.plugins.iter_mut().filter(|plugin| plugin.name == *name);
+                of_name.for_each(|plugin| plugin.set_asked(*command, None));
+                self.attachments.messages_asked.remove(about);
+            }
+        }
+        if !all.is_empty() {
+            self.ask_last_messages(now);
+        }
+    }
+
     /// Asks for a message that was logged at `since` or later.
     fn ask_message_of(
         &mut self,
@@ -156,7 +180,7 @@ impl World {
     ) {
         let row = self.attachments.rows.get_mut(&key);
         if let Some(plugin) = row.and_then(|row| row.plugins.iter_mut().find(|plugin| plugin.name == name)) {
-            plugin.asks(command, at);
+            plugin.set_asked(command, Some(at));
             self.message_asked((name, command), at);
             self.ask(Question::Message { container: key.0, command, since });
         }

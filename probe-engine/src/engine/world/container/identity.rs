@@ -1,5 +1,7 @@
 //! The identity of a container: its role, its sandbox, its pod and its name.
 
+use std::mem;
+
 use super::{Container, State};
 use crate::{
     engine::world::{EventContext, World, argv::Made, hint::Hint, presence::Voucher},
@@ -37,6 +39,20 @@ impl World {
             row.question.is_open = true;
             self.ask(Question::Container { id: id.clone() });
         }
+    }
+
+    /// Another agent is there, which was not asked for any role yet.
+    pub(in crate::engine::world) fn ask_roles_again(&mut self) {
+        let mut lost = Vec::new();
+        self.containers.rows.update(|id, row| {
+            let is_lost = mem::take(&mut row.question.is_open);
+            if is_lost {
+                row.question.asked = row.question.asked.saturating_sub(1);
+                lost.push(id.clone());
+            }
+            is_lost
+        });
+        lost.iter().for_each(|id| self.ask_role(id));
     }
 
     /// The outbox stopped waiting for a container's role.

@@ -6,9 +6,10 @@
 //! has lived for a moment, or once a sandbox has it. The number of watches in a second is limited to what a node's pods
 //! need.
 //!
-//! **Invariant:** a namespace that waits for its watch is known, and the watch is asked for as soon as there is room.
+//! **Invariant:** a namespace that waits for its watch is known, and the watch is asked for as soon as there is room. One that
+//! netlink could not watch is asked for again, each time later, and not for ever.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,7 @@ use crate::{
     model::{
         change::Question,
         fact::{Mechanism, Signal},
+        id::NetnsKey,
         time::Timestamp,
     },
 };
@@ -31,12 +33,34 @@ pub struct Budget {
     pub(crate) spent: u32,
 }
 
+/// Netlink could not watch a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failed {
+    /// How often, and when last.
+    times: u32,
+    at: Timestamp,
+}
+
+/// What netlink can report.
+const SIGNALS: [Signal; 3] = [Signal::NetnsDropped, Signal::AddressV4, Signal::AddressV6];
 /// At most this many new namespaces are watched at once in a second.
 const PROMPT: u32 = 64;
 /// At most this many waiting namespaces are watched in a second.
 const WAITING: usize = 32;
 /// A namespace that a container made is watched once it has lived this long.
 const SETTLED: Duration = Duration::from_secs(1);
+
+/// Netlink is asked to watch a namespace at most this often: again after 1 s, 2 s, 4 s, 8 s and 16 s. By then a namespace
+/// that a runtime makes is bound to its file, and a burst of pods is over.
+const TRIES: u32 = 6;
+
+impl Failed {
+    /// When netlink is asked again. None: it was asked often enough.
+    fn again_at(self) -> Option<Timestamp> {
+        let doubled = self.times.checked_sub(1).filter(|_| self.times < TRIES)?;
+        Some(self.at + SETTLED * 2_u32.pow(doubled))
+    }
+}
 
 impl Budget {
     fn take(&mut self, at: Timestamp) -> bool {
@@ -52,7 +76,8 @@ impl World {
     /// A namespace became known. Its watch is asked for now, or waits.
     pub(in crate::engine::world) fn watch_soon(&mut self, at: Timestamp, life: u64) {
         let Some(row) = self.netns.get(life).filter(|row| is_wanted(row, self.is_watching())) else { return };
-        let is_promptly = row.found_at.is_some() || !self.in_container(row.creator.cgroup);
+        let is_known = row.found_at.is_some() || !self.in_container(row.creator.cgroup);
+        let is_promptly = is_known && row.watch_failed.is_none();
         if is_promptly && self.netns.watches.take(at) {
             self.watch(life);
         } else {
@@ -62,7 +87,8 @@ impl World {
 
     /// A namespace turned out to belong to a sandbox, so its watch need not wait.
     pub(in crate::engine::world) fn watch_claimed(&mut self, life: u64) {
-        if self.netns.get(life).is_some_and(|row| is_wanted(row, self.is_watching())) {
+        let is_due = |row: &Netns| is_wanted(row, self.is_watching()) && due(row).is_some();
+        if self.netns.get(life).is_some_and(is_due) {
             self.watch(life);
         }
     }
@@ -74,25 +100,43 @@ impl World {
         }
     }
 
-    /// Watches the namespaces that had to wait.
-    pub(in crate::engine::world) fn watch_waiting(&mut self, now: Timestamp) {
-        if self.unwatched().next().is_none() {
+    /// Another agent is there, whose netlink socket watches nothing yet.
+    pub(in crate::engine::world) fn watch_again(&mut self) {
+        self.netns.rows.update(|_, row| {
+            let (was_watched, failed) = (mem::take(&mut row.watched), row.watch_failed.take());
+            was_watched || failed.is_some()
+        });
+        self.watch_all();
+    }
+
+    /// Netlink does not watch a namespace that it was asked to watch.
+    pub(in crate::engine::world) fn netns_unwatched(&mut self, at: Timestamp, key: NetnsKey) {
+        let Some(life) = self.netns.live_at(key, at) else { return };
+        let Some(row) = self.netns.rows.get_mut(&life) else { return };
+        if !mem::take(&mut row.watched) {
             return;
         }
-        let began = |life: &u64| {
-            let row = self.netns.get(*life);
-            row.and_then(|row| row.created_at.or(row.found_at)).unwrap_or(Timestamp::ZERO)
-        };
-        let settled = self.unwatched().filter(|life| began(life) + SETTLED <= now);
-        for life in settled.take(WAITING).collect::<Vec<_>>() {
-            self.watch(life);
-        }
-        if self.unwatched().next().is_some() {
-            self.timers.arm_earlier(timer::Name::Watch, now + SETTLED);
+        let before = row.watch_failed.map_or(0, |failed| failed.times);
+        let failed = Failed { times: before.saturating_add(1), at };
+        row.watch_failed = Some(failed);
+        if let Some(again) = failed.again_at() {
+            self.timers.arm_earlier(timer::Name::Watch, again);
         }
     }
 
-    /// The living namespaces that netlink should watch and was not asked to, oldest first.
+    /// Watches the namespaces that had to wait, and those that netlink could not watch before.
+    pub(in crate::engine::world) fn watch_waiting(&mut self, now: Timestamp) {
+        let due = |life: u64| Some((due(self.netns.get(life)?)?, life));
+        let waiting = self.unwatched().filter_map(due);
+        let (ready, later): (Vec<_>, Vec<_>) = waiting.partition(|(due, _)| *due <= now);
+        ready.iter().take(WAITING).for_each(|(_, life)| self.watch(*life));
+        let left = ready.iter().skip(WAITING).chain(&later);
+        if let Some(next) = left.map(|(due, _)| *due).min() {
+            self.timers.arm_earlier(timer::Name::Watch, next.max(now + SETTLED));
+        }
+    }
+
+    /// The living namespaces that netlink should watch and does not, as far as is known, oldest first.
     pub(in crate::engine) fn unwatched(&self) -> impl Iterator<Item = u64> {
         let all = self.is_watching();
         self.netns.values().filter(move |row| is_wanted(row, all)).map(|row| row.life)
@@ -109,10 +153,13 @@ impl World {
     /// id in the agent's own namespace.
     pub(in crate::engine::world) fn is_watching(&self) -> bool {
         let unseen = matches!(self.mechanism(Signal::NetnsDropped), Some(None));
-        unseen
-            || [Signal::NetnsDropped, Signal::AddressV4, Signal::AddressV6]
-                .iter()
-                .any(|signal| self.is_by_netlink(*signal))
+        unseen || SIGNALS.iter().any(|signal| self.is_by_netlink(*signal))
+    }
+
+    /// Whether anything is known by netlink alone: a signal of all namespaces, or the end of a living one.
+    pub(in crate::engine::world) fn hears_netlink(&self) -> bool {
+        SIGNALS.iter().any(|signal| self.is_by_netlink(*signal))
+            || self.netns.values().any(|row| row.is_live() && row.end_unseen)
     }
 
     pub(in crate::engine::world) fn is_by_netlink(&self, signal: Signal) -> bool {
@@ -128,6 +175,12 @@ impl World {
     fn mechanism(&self, signal: Signal) -> Option<Option<Mechanism>> {
         self.coverage.attached.get(&signal).map(|attached| attached.mechanism)
     }
+}
+
+/// When netlink is asked to watch a namespace that had to wait, or that it could not watch. None: it is not asked again.
+fn due(row: &Netns) -> Option<Timestamp> {
+    let began = row.created_at.or(row.found_at).unwrap_or(Timestamp::ZERO);
+    row.watch_failed.map_or(Some(began + SETTLED), Failed::again_at)
 }
 
 /// Whether netlink should watch this namespace: `all` are watched, or the hooks will not see the end of this one.

@@ -311,6 +311,10 @@ impl<'a> Assembly<'a> {
         if let Some(fact) = unknown.filter(|_| !is_whole) {
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
+        if let Some(since) = last {
+            let fact = Fact::AgentBegan { unheard_since: is_whole.then_some(since) };
+            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
+        }
         // What the last agent has heard of runtimes says nothing of now. Those that are found again answer anew.
         let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
         let followed: Vec<String> = session.engine().followed().map(str::to_owned).collect();

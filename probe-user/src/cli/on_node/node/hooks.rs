@@ -74,7 +74,9 @@ fn open_netlink(reports: &mut [HookReport], host_root: &Path) -> Option<Netlink>
         .iter_mut()
         .filter(|report| report.needs_netlink())
         .for_each(|report| tell(report, missed.as_ref()));
-    opened.ok()
+    let is_its = |report: &&HookReport| report.mechanism == Some(Mechanism::Netlink);
+    let signals = reports.iter().filter(is_its).map(HookReport::fact).collect();
+    opened.ok().map(|netlink| netlink.seeing(signals))
 }
 
 /// Notes in a signal's report that netlink is used, or why it is not.

@@ -1,0 +1,190 @@
+//! A new agent goes on with the state of the last one.
+
+use probe_common::event::class;
+
+use super::story::{CONTAINERD, DAEMON, Story, UID, Who, address, call, id, leaf, ms, run::check_lines};
+use crate::{
+    engine::{Engine, Settings},
+    model::{
+        change::{Output, Question},
+        fact::{
+            CniCommand, Fact, List, Mechanism, MessageFound, Observation, Origin, ProgramFound, Role, Signal,
+        },
+        id::NetnsKey,
+        time::Timestamp,
+    },
+};
+
+const SECOND: u64 = 1000;
+
+const ADMIN: Who = Who::new(900, 899, "ip");
+
+/// A story that goes on with what this engine believes.
+fn after(engine: &Engine) -> Story {
+    let mut story = Story::new();
+    story.restored = engine.dump();
+    story
+}
+
+#[test]
+fn a_file_that_hung_for_the_last_agent_hangs_no_more_until_the_new_one_says_so() {
+    let hangs = |hangs| Fact::FileHangs {
+        path: "/proc/7/cmdline".to_owned(),
+        since: Timestamp(SECOND * 1_000_000),
+        hangs,
+    };
+    let mut story = Story::new();
+    story.at(11 * SECOND).say(Origin::Agent, hangs(true));
+    let (told, engine) = story.judge(20 * SECOND);
+    assert!(told.contains("finding.confirmed blind_spot/file/:proc:7:cmdline"), "{told}");
+    let mut story = after(&engine);
+    story.at(21 * SECOND).say(Origin::Agent, Fact::AgentBegan { unheard_since: None });
+    let (told, engine) = story.judge(30 * SECOND);
+    assert!(told.contains("finding.closed blind_spot/file/:proc:7:cmdline"), "{told}");
+    assert_eq!(engine.hanging(), []);
+    // The new agent's reader hangs there as well.
+    story.at(32 * SECOND).say(Origin::Agent, hangs(true));
+    let (told, engine) = story.judge(40 * SECOND);
+    assert!(told.ends_with("finding.confirmed blind_spot/file/:proc:7:cmdline Agent"), "{told}");
+    assert_eq!(engine.hanging().len(), 1);
+}
+
+fn found(inode: u32) -> Fact {
+    Fact::NetnsFound {
+        netns: NetnsKey::new(inode, 0),
+        mounts: vec![format!("/run/netns/{inode}")],
+        vacant: true,
+    }
+}
+
+/// What an agent is told that goes on at ten seconds. The last one was there until eight.
+fn next(engine: &Engine, is_whole: bool) -> Story {
+    let mut story = after(engine);
+    let unheard_since = is_whole.then(|| ms(8 * SECOND));
+    story.at(10 * SECOND).say(Origin::Agent, Fact::AgentBegan { unheard_since });
+    story
+}
+
+/// The stream and the questions.
+fn told(story: &Story) -> String {
+    story.run().into_iter().filter(|line| !line.contains(" finding.")).collect::<Vec<_>>().join("\n")
+}
+
+/// Hooks see the ends and rtnetlink the addresses, or rtnetlink both. It does not report what it was not asked to watch.
+#[test]
+fn what_netlink_watched_for_the_last_agent_is_watched_again_and_the_time_between_is_a_gap() {
+    for (ends, addresses) in
+        [(Mechanism::RawTracepoint, Mechanism::Netlink), (Mechanism::Netlink, Mechanism::Fentry)]
+    {
+        let mut story = Story::new();
+        story.attached(Signal::NetnsDropped, Some(ends)).attached(Signal::NetnsFreed, Some(ends));
+        story.attached(Signal::AddressV4, Some(addresses)).attached(Signal::AddressV6, Some(addresses));
+        story.at(20).listed(found(41)).listed(found(42)).netns(ADMIN, 43, 0);
+        let (_, engine) = story.judge(5 * SECOND);
+        let mut story = next(&engine, true);
+        // The first of them ended while no agent ran.
+        story.at(11 * SECOND).list(List::Netns, true, |story| {
+            story.listed(found(42));
+        });
+        let origin = if addresses == Mechanism::Netlink { Origin::Netlink } else { Origin::Kernel };
+        story.at(12 * SECOND).say(origin, Fact::AddressAdded(address(ADMIN, 42, "10.0.0.1/24", "eth0")));
+        let by = if origin == Origin::Netlink { " Netlink" } else { "" };
+        check_lines(
+            &told(&story),
+            &format!(
+                "
+                    ? watch 41
+                    ? watch 42
+                    ? watch 43 ip
+                    10000 gap NetlinkSocket 0 Agent
+                    11002 netns.destroyed 41 Listed
+                    12000 address.added 10.0.0.1/24 eth0 42{by}
+                "
+            ),
+        );
+        // Then nothing was seen in that time, by whatever means.
+        assert!(!told(&next(&engine, false)).contains("gap"), "AgentAway tells it");
+    }
+}
+
+#[test]
+fn where_hooks_see_all_a_succession_is_no_gap() {
+    let mut story = Story::new();
+    for signal in [Signal::NetnsDropped, Signal::AddressV4, Signal::AddressV6] {
+        story.attached(signal, Some(Mechanism::Fentry));
+    }
+    story.at(20).listed(found(41));
+    assert_eq!(told(&next(&story.judge(5 * SECOND).1, true)), "");
+    // But for the end of a namespace that the hooks have no room for.
+    let end_unseen = Fact::NetnsCreated { netns: NetnsKey::new(42, 0), by: ADMIN.task(), end_unseen: true };
+    story.at(30).kernel(end_unseen);
+    let told = told(&next(&story.judge(5 * SECOND).1, true));
+    check_lines(&told, "? watch 42 ip\n10000 gap NetlinkSocket 0 Agent");
+}
+
+/// The questions that a new agent's sources get.
+pub(super) fn asked_again(engine: &Engine) -> Vec<Question> {
+    let mut next = Engine::new(Settings::default());
+    engine.dump().into_iter().for_each(|entry| next.restore(entry));
+    // The sources of the last agent have those from before.
+    while next.poll().is_some() {}
+    let fact = Fact::AgentBegan { unheard_since: None };
+    next.observe(Observation { at: next.now(), origin: Origin::Agent, fact });
+    let question = |output| match output {
+        Output::Question(question) => Some(question),
+        Output::Change(_) => None,
+    };
+    std::iter::from_fn(|| next.poll()).filter_map(question).collect()
+}
+
+#[test]
+fn a_container_of_which_the_last_agent_was_asked_is_asked_for_again() {
+    let mut story = Story::new();
+    story.at(SECOND).mkdir(20, &format!("/kubepods/besteffort/pod{UID}")).mkdir(21, &leaf('a'));
+    let (_, engine) = story.judge(2 * SECOND);
+    assert_eq!(asked_again(&engine), [Question::Container { id: id('a') }]);
+    // However often an agent is killed before it has the answer.
+    let mut last = engine;
+    for _ in 0..5 {
+        let story = next(&last, true);
+        assert!(story.run().contains(&"? container a".to_owned()));
+        last = story.judge(11 * SECOND).1;
+    }
+    // What was answered is not asked again, and a container of which nothing tells is not asked for ever.
+    story.container('a', Role::Sandbox, 'a', "");
+    assert_eq!(asked_again(&story.judge(2 * SECOND).1), []);
+    let mut unknown = next(&last, true);
+    unknown.at(12 * SECOND).listed(Fact::ContainerUnknown(id('a')));
+    assert_eq!(asked_again(&unknown.judge(13 * SECOND).1), []);
+}
+
+#[test]
+fn versions_and_messages_that_the_last_agent_had_not_found_out_are_asked_for_again() {
+    const BRIDGE: &str = "/usr/lib/cni/bridge";
+    const CALICO: &str = "/usr/lib/cni/calico";
+    let mut story = Story::new();
+    story.at(100 * SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
+    story.cni_done(900, BRIDGE, "ADD", "/run/netns/x");
+    story.kernel(Fact::CniCalled(call(901, CONTAINERD, CALICO, "ADD", "/run/netns/x", 'a')));
+    story.exit(Who::new(901, CONTAINERD, "plugin"), class::CNI, 0x100);
+    let asked = |story: &Story| {
+        let mut asked = asked_again(&story.judge(103 * SECOND).1);
+        asked.retain(|it| matches!(it, Question::Program { .. } | Question::Message { .. }));
+        asked
+    };
+    let program = |path: &str| Question::Program { path: path.to_owned() };
+    // What was logged from half a minute before the failure on.
+    let since = ms(70_004);
+    let message = Question::Message { container: id('a'), command: CniCommand::Add, since };
+    assert_eq!(asked(&story), [program("/usr/bin/containerd"), program(BRIDGE), message]);
+    for path in ["/usr/bin/containerd", BRIDGE] {
+        story.listed(Fact::ProgramFound(ProgramFound { path: path.to_owned(), version: None }));
+    }
+    story.listed(Fact::MessageFound(MessageFound {
+        container: id('a'),
+        command: CniCommand::Add,
+        text: None,
+        source: "journal".to_owned(),
+    }));
+    assert_eq!(asked(&story), []);
+}
