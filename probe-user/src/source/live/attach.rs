@@ -173,6 +173,8 @@ pub struct Probe {
     _links: Vec<PinnedLink>,
     /// What earlier hooks have left that were not taken over.
     earlier: Vec<Earlier>,
+    /// Network namespaces for which these hooks had no room when they replaced others.
+    not_handed_over: u64,
     /// The kernel measures runs until this is closed.
     _stats: Option<OwnedFd>,
 }
@@ -283,7 +285,7 @@ impl Probe {
             None => None,
         };
         let Some(found) = found else { return Ok(None) };
-        let TakenOver { maps, programs, links, attached_again, reports, detached } = found;
+        let TakenOver { maps, programs, links, attached_again, reports, detached, not_handed_over } = found;
         sets.remove(same);
         let open = |set| Earlier::open(set, node, options.patience);
         let earlier = sets.drain(..).filter_map(open).collect();
@@ -297,6 +299,7 @@ impl Probe {
             pinning: Pinning::Pinned { is_taken_over: true, unpinned: detached },
             _links: links,
             earlier,
+            not_handed_over,
             _stats: stats,
         }))
     }
@@ -347,9 +350,9 @@ impl Probe {
         let takes_links = pins.is_some();
         let (reports, links) = ladder::climb_all(&mut ebpf, aya_btf.as_ref().ok(), &support, takes_links);
         drop(aya_btf);
-        for known in earlier.iter().filter_map(|one| one.known(options.patience)) {
-            hand_over::hand_over(&known, &mut ebpf, knob::room(options.nets));
-        }
+        let known = earlier.iter().filter_map(|one| one.known(options.patience));
+        let hand_over = |known| hand_over::hand_over(&known, &mut ebpf, knob::room(options.nets));
+        let not_handed_over = known.map(hand_over).sum();
         // From now on these know all that the earlier ones do. Until now the earlier ones tell.
         page.begin(clock::now());
 
@@ -363,7 +366,10 @@ impl Probe {
                 what: "the hooks".to_owned(),
                 why: format!("{signal} is not seen, and no agent can do without"),
             }),
-            None => pinned::pin(pins, pinned::identity(options, node), &mut ebpf, &reports, node, links),
+            None => {
+                let left = (node, not_handed_over);
+                pinned::pin(pins, pinned::identity(options, node), &mut ebpf, &reports, left, links)
+            }
         };
         let (pinning, links) = match pins.map(pin) {
             None => (Pinning::Off, Vec::new()),
@@ -380,7 +386,18 @@ impl Probe {
         let stats = stats(options)?;
         let logger = options.log.then(|| EbpfLogger::init_with_logger(&mut ebpf, Forward).ok()).flatten();
         let (attached, took) = (Programs::Loaded(ebpf), start.elapsed());
-        Ok(Self { attached, maps, logger, reports, took, pinning, _links: links, earlier, _stats: stats })
+        Ok(Self {
+            attached,
+            maps,
+            logger,
+            reports,
+            took,
+            pinning,
+            _links: links,
+            earlier,
+            not_handed_over,
+            _stats: stats,
+        })
     }
 
     /// The rings; `None` once they were taken.
@@ -419,7 +436,7 @@ impl Probe {
                 programs.iter().try_for_each(|(name, program)| count(name, program.as_fd()))?;
             }
         }
-        Ok(Totals::new(self.maps.tally()?, programs))
+        Ok(Totals::new(self.maps.tally()?, programs).with_not_handed_over(self.not_handed_over))
     }
 
     /// Whether the hooks outlive this process.

@@ -46,6 +46,9 @@ struct Left {
     can_improve: bool,
     /// Of the node whose agent has left them. Versions before this one left none.
     node: Option<Owner>,
+    /// Network namespaces for which there was no room when these hooks replaced others.
+    #[serde(default)]
+    not_handed_over: u64,
 }
 
 /// A node as the agents know it that share a folder. How its first process reaches the network says nothing more: an agent
@@ -100,6 +103,7 @@ pub(super) struct TakenOver {
     pub(super) reports: Vec<HookReport>,
     /// The programs that were detached while no agent ran, because the kernel cannot pin their links.
     pub(super) detached: Vec<&'static str>,
+    pub(super) not_handed_over: u64,
 }
 
 /// Equal for hooks that do the same: the same programs with the same settings, on the same node.
@@ -130,7 +134,7 @@ pub(super) fn pin(
     identity: u64,
     ebpf: &mut Ebpf,
     reports: &[HookReport],
-    node: NodeId,
+    (node, not_handed_over): (NodeId, u64),
     links: BTreeMap<&'static str, FdLink>,
 ) -> Result<Vec<PinnedLink>, PinError> {
     let refused = |what: &str, why: String| PinError::Refused { what: what.to_owned(), why };
@@ -140,7 +144,8 @@ pub(super) fn pin(
         }
         _ => return Err(refused("the rings", "the object has none".to_owned())),
     };
-    leave_report(ebpf, &report(reports, node)).map_err(|error| refused("a report", error.to_string()))?;
+    leave_report(ebpf, &report(reports, node, not_handed_over))
+        .map_err(|error| refused("a report", error.to_string()))?;
     let name = SetName { version: VERSION, identity, hooks };
     pins.add(name, |folder| {
         let tables = table::ALL.map(|(name, _)| name);
@@ -168,10 +173,10 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 }
 
 /// The report as it is left to the next agent.
-fn report(reports: &[HookReport], node: NodeId) -> Vec<u8> {
+fn report(reports: &[HookReport], node: NodeId, not_handed_over: u64) -> Vec<u8> {
     let attached = reports.iter().map(HookReport::fact).collect();
     let can_improve = reports.iter().any(|report| report.may_improve || !report.lacks.is_empty());
-    let left = Left { attached, can_improve, node: Some(node.into()) };
+    let left = Left { attached, can_improve, node: Some(node.into()), not_handed_over };
     serde_json::to_vec(&left).unwrap_or_default()
 }
 
@@ -226,7 +231,8 @@ pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<Ta
             may_improve: false,
         });
     }
-    Ok(Some(TakenOver { maps, programs, links, attached_again, reports, detached }))
+    let not_handed_over = left.not_handed_over;
+    Ok(Some(TakenOver { maps, programs, links, attached_again, reports, detached, not_handed_over }))
 }
 
 /// Attaches a program again whose link cannot be pinned.
@@ -300,6 +306,6 @@ mod tests {
     #[test]
     fn what_a_version_left_that_told_nothing_of_its_node_is_read() {
         let left: Left = serde_json::from_str(r#"{"attached":[],"can_improve":false}"#).expect("a report");
-        assert_eq!(left.node, None);
+        assert_eq!((left.node, left.not_handed_over), (None, 0));
     }
 }
