@@ -112,8 +112,6 @@ pub const CONTAINER_PREFIXES: [&str; CONTAINER_RUNTIMES.len()] = {
 
 /// How the directory at the root of all pods is named, by either driver.
 pub const PODS_PREFIX: &str = "kubepods";
-/// Below this path of cgroups, users who are not root may make cgroups with names of their choice.
-pub const SESSIONS: &str = "/user.slice/";
 
 /// The id of the container for which a runtime made a directory of this name:
 ///

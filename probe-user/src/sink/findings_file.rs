@@ -77,12 +77,7 @@ impl FindingsFile {
             ended: false,
         };
         let mut place = Place { dir: dir.to_owned(), lock: None, was_removed: false };
-        let write = move |job, failed: &Failed| {
-            let done = place.write(&job);
-            failed.set(done.is_err());
-            done
-        };
-        let writer = BackgroundWriter::spawn(StateFile::Findings, dir, writes, write)?;
+        let writer = spawn(dir, writes, move |job| place.write(job))?;
         Ok(Self { about, kept: None, written: None, at: None, writer })
     }
 
@@ -114,7 +109,7 @@ impl FindingsFile {
         }
         self.about.boot_wall_ns = boot_wall_ns;
         self.about.written_at = now;
-        let is_kept = self.kept == Some(revision) && !self.writer.failed().take();
+        let is_kept = self.kept == Some(revision) && !self.writer.failed().get();
         self.at = Some(now);
         // Without room the thread still has the job before, and the next call tries again.
         let room = self.writer.reserve();
@@ -130,6 +125,7 @@ impl FindingsFile {
         {
             length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             self.kept = Some(revision);
+            self.writer.failed().set(false);
             room.send(Job::Put(bytes));
         }
         self.written = Some((now, length));
@@ -142,6 +138,23 @@ impl FindingsFile {
         let last = state::write(&self.about, known).ok().map(Job::Put);
         self.writer.finish(last).await;
     }
+}
+
+/// Starts the thread, which does each job by `write`.
+fn spawn(
+    dir: &Path,
+    writes: StateWrites,
+    mut write: impl FnMut(&Job) -> io::Result<()> + Send + 'static,
+) -> io::Result<BackgroundWriter<Job>> {
+    let write = move |job: Job, failed: &Failed| {
+        let done = write(&job);
+        // Where only the time could not be set, the file may be gone. Where it could, that says nothing of the content.
+        if done.is_err() || matches!(job, Job::Put(_)) {
+            failed.set(done.is_err());
+        }
+        done
+    };
+    BackgroundWriter::spawn(StateFile::Findings, dir, writes, write)
 }
 
 /// The directory and the file, owned by the thread that writes.
@@ -184,11 +197,11 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path, time::Duration};
+    use std::{fs, io, path::Path, sync::mpsc, time::Duration};
 
     use tokio::runtime;
 
-    use super::{FILE, FindingsFile};
+    use super::{FILE, FindingsFile, Job, spawn};
     use crate::{
         engine::Settings,
         model::{finding::Revision, time::Timestamp},
@@ -291,6 +304,93 @@ mod tests {
         finish(kept);
         assert_eq!(writes.troubles(), [""; 0]);
         assert!(file.join("below").join(FILE).exists());
+    }
+
+    /// The outcomes of jobs that hang until they are sent, and what the jobs were.
+    fn hanging(dir: &Path) -> (FindingsFile, mpsc::Sender<bool>, mpsc::Receiver<&'static str>) {
+        let (outcomes, outcome) = mpsc::channel();
+        let (tell, jobs) = mpsc::channel();
+        let write = move |job: &Job| {
+            tell.send(if matches!(job, Job::Beat) { "beat" } else { "put" }).map_err(io::Error::other)?;
+            let is_done = outcome.recv().map_err(io::Error::other)?;
+            if is_done { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EIO)) }
+        };
+        let mut file = open(dir);
+        file.writer = spawn(dir, StateWrites::default(), write).expect("a thread");
+        (file, outcomes, jobs)
+    }
+
+    #[test]
+    fn what_was_not_written_is_written_though_the_time_of_the_file_was_set() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (mut file, outcomes, jobs) = hanging(dir.path());
+        let revision = Revision::default();
+        let look = |file: &mut FindingsFile| {
+            let due = file.due(revision);
+            file.update(due, 5, revision, Snapshot::default);
+        };
+        // A write hangs, and the file's time waits behind it.
+        look(&mut file);
+        assert_eq!(jobs.recv(), Ok("put"));
+        look(&mut file);
+        assert!(file.writer.is_busy());
+        for is_done in [false, true] {
+            outcomes.send(is_done).expect("it waits");
+        }
+        assert_eq!(jobs.recv(), Ok("beat"));
+        while file.writer.done().count() < 2 {
+            std::thread::yield_now();
+        }
+        look(&mut file);
+        assert_eq!(jobs.recv(), Ok("put"));
+        outcomes.send(true).expect("it waits");
+        while file.writer.done().count() < 3 {
+            std::thread::yield_now();
+        }
+        look(&mut file);
+        assert_eq!(jobs.recv(), Ok("beat"));
+        drop(outcomes);
+        finish(file);
+    }
+
+    #[test]
+    fn a_failure_is_not_forgotten_while_the_thread_has_no_room() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (mut file, outcomes, jobs) = hanging(dir.path());
+        let look = |file: &mut FindingsFile, n| {
+            let revision = Revision { stages: n, meaning: n };
+            let due = file.due(revision);
+            file.update(due, 5, revision, Snapshot::default);
+        };
+        look(&mut file, 1);
+        assert_eq!(jobs.recv(), Ok("put"));
+        look(&mut file, 2);
+        assert!(file.writer.is_busy());
+        // The first one has failed, and the thread is about to take the second one.
+        file.writer.failed().set(true);
+        look(&mut file, 2);
+        assert!(file.writer.failed().get());
+        drop(outcomes);
+        finish(file);
+    }
+
+    #[test]
+    fn a_file_that_is_removed_is_written_anew() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut file = open(dir.path());
+        let revision = Revision::default();
+        for n in 1..4 {
+            let due = file.due(revision);
+            file.update(due, 5, revision, Snapshot::default);
+            while file.writer.done().count() < n {
+                std::thread::yield_now();
+            }
+            if n == 1 {
+                fs::remove_file(dir.path().join(FILE)).expect("it is there");
+            }
+        }
+        assert!(dir.path().join(FILE).exists());
+        finish(file);
     }
 
     #[test]

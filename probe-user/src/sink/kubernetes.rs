@@ -278,8 +278,9 @@ async fn write_condition(
         // A change of nothing is answered with the node's object: what the last agent has written may be the same.
         condition.is_known(patch(json!({})).await?.condition(CONDITION));
     }
-    patch(condition.patch(verdict, WallTime::now())).await?;
-    condition.told(verdict, now);
+    let wall = WallTime::now();
+    patch(condition.patch(verdict, wall)).await?;
+    condition.told(verdict, now, wall);
     Ok(())
 }
 

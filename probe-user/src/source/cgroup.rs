@@ -131,12 +131,17 @@ fn holds(mount: &mountinfo::Mount, id: u32, controllers: &[String]) -> bool {
 /// The path of a process's cgroup in one hierarchy, from `/proc/PID/cgroup`.
 #[must_use]
 pub(crate) fn path_in(hierarchy: u32, cgroup: &[u8]) -> Option<String> {
-    lines(cgroup).find_map(|line| {
+    paths(cgroup).find(|(id, _)| *id == hierarchy).map(|(_, path)| path)
+}
+
+/// The path of a process in each hierarchy, by its id, from `/proc/PID/cgroup` (cgroups(7)).
+pub(crate) fn paths(cgroup: &[u8]) -> impl Iterator<Item = (u32, String)> {
+    lines(cgroup).filter_map(|line| {
         let mut fields = line.splitn(3, ':');
         let id: u32 = fields.next()?.parse().ok()?;
         let path = fields.nth(1)?;
         // A zombie keeps the name of its cgroup after the directory was removed.
-        (id == hierarchy).then(|| path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
+        Some((id, path.strip_suffix(" (deleted)").unwrap_or(path).to_owned()))
     })
 }
 

@@ -5,16 +5,14 @@ use std::{
     time::Duration,
 };
 
-use probe_common::{
-    name::SESSIONS,
-    runtime::{CRIO, RUNTIMES, Runtime},
-};
+use probe_common::runtime::{CRIO, RUNTIMES, Runtime};
 
 use crate::{
     engine::world::{
         World,
         cgroup::Cgroup,
         daemon::{is_kubelet, is_runtime, is_trusted},
+        path::may_be_of_node,
         process::{Process, State},
         record::reading::PROGRAMS,
         sandbox::LastStarted,
@@ -130,12 +128,11 @@ impl World {
     }
 
     /// Whether a process in a container is the node's kubelet, as in RKE1. The process must be root's and in the node's
-    /// own pid and network namespaces. Its container must belong to no pod and to no user's session.
+    /// own pid and network namespaces, and its container may be of the node.
     pub(super) fn is_contained_kubelet(&self, row: &Process) -> bool {
-        let of_node = |cgroup: &Cgroup| cgroup.pod.is_none() && !cgroup.path.starts_with(SESSIONS);
         is_kubelet(&row.comm)
             && is_trusted(row.program.class)
-            && self.cgroups.get(&row.cgroup).is_some_and(of_node)
+            && self.cgroups.get(&row.cgroup).is_some_and(|cgroup| may_be_of_node(&cgroup.path))
             && row.program.ns_pid == row.key.pid
             && row.netns == self.node.host_netns
     }

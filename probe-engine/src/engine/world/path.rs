@@ -71,6 +71,17 @@ impl Place {
     }
 }
 
+/// Below this, users other than root may make cgroups with names of their choice.
+const SESSIONS: &str = "/user.slice/";
+
+/// Whether a container at this path may be one of the node's own, as a kubelet has with RKE1: it is no pod's, and in no user's
+/// session.
+#[must_use]
+pub fn may_be_of_node(path: &str) -> bool {
+    let is_of_pods = path.split('/').any(|part| is_pods_root(part) || is_pods_slice(part));
+    !is_of_pods && !path.contains(SESSIONS)
+}
+
 /// Whether this is the root of all pods: `kubepods`, `kubepods.slice`, or one with the kubelet's own root before it
 /// (`kubelet-kubepods.slice`).
 fn is_pods_root(part: &str) -> bool {
@@ -95,7 +106,7 @@ fn pod_uid(part: &str) -> Option<PodUid> {
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::{Place, may_be_of_node};
     use crate::model::id::{ContainerId, PodUid};
 
     const UID: &str = "11111111-2222-3333-4444-555555555555";
@@ -115,6 +126,30 @@ mod tests {
     #[track_caller]
     fn check(path: &str, expected: &Place) {
         assert_eq!(&Place::read(path), expected, "{path}");
+    }
+
+    #[test]
+    fn a_container_of_the_node_is_no_pod_s_and_no_user_s() {
+        let (a, under) = (id('a'), UID.replace('-', "_"));
+        for (path, expected) in [
+            (format!("/docker/{a}"), true),
+            (format!("/system.slice/docker-{a}.scope/init"), true),
+            (format!("/podruntime/kubelet/{a}"), true),
+            // Of pods, in each form. What belongs to all pods together is none of the node's either.
+            (format!("/kubepods/burstable/pod{UID}/{a}"), false),
+            (format!("/kubepods/burstable/pod1/{a}"), false),
+            (format!("/kubepods/{a}"), false),
+            (format!("/kubepods.slice/kubepods-pod{under}.slice/cri-containerd-{a}.scope"), false),
+            (format!("/kubelet-kubepods.slice/{a}"), false),
+            (format!("/kubepods-burstable-pod{under}.slice:cri-containerd:{a}"), false),
+            // On a node that is itself a container.
+            (format!("/docker/{a}/kubelet/kubepods/besteffort/pod{UID}/{a}"), false),
+            (format!("/docker/{a}/user.slice/user-0.slice/{a}"), false),
+            (format!("/user.slice/user-0.slice/{a}"), false),
+            (format!("/user.slice/user-1000.slice/user@1000.service/{a}"), false),
+        ] {
+            assert_eq!(may_be_of_node(&path), expected, "{path}");
+        }
     }
 
     #[test]

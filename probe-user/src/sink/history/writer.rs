@@ -45,7 +45,7 @@ pub(crate) struct BootHistoryWriter {
     written_revision: Option<u64>,
     /// Whether the record in the file has the order of a restart.
     has_order: bool,
-    /// When the thread last got a job, and when the last heartbeat was written.
+    /// When the thread was last to get a job, for which it may have had no room, and when the last heartbeat was written.
     job_at: Option<Timestamp>,
     heartbeat_at: Option<Timestamp>,
     writer: BackgroundWriter<Job>,
@@ -85,14 +85,12 @@ impl BootHistoryWriter {
     #[must_use]
     pub(crate) fn due(&self, recovery: &Recovery) -> Timestamp {
         let next = |at: Option<Timestamp>, wait| at.map_or(Timestamp::ZERO, |at| at + wait);
-        let heartbeat = next(self.heartbeat_at, HEARTBEAT_INTERVAL);
         if self.is_written(recovery) {
-            return heartbeat;
+            // While the disk hangs, the last heartbeat may be long ago.
+            return next(self.heartbeat_at, HEARTBEAT_INTERVAL).max(next(self.job_at, LINE_INTERVAL));
         }
-        if recovery.order.is_some() && !self.has_order {
-            return next(self.job_at, LINE_INTERVAL / 100);
-        }
-        next(self.job_at, LINE_INTERVAL).min(heartbeat)
+        let is_urgent = recovery.order.is_some() && !self.has_order;
+        next(self.job_at, if is_urgent { LINE_INTERVAL / 100 } else { LINE_INTERVAL })
     }
 
     /// Writes a line or a heartbeat, if it is time.
@@ -249,9 +247,10 @@ impl HistoryFiles {
 #[cfg(test)]
 mod tests {
     use std::{
-        fs,
+        fs, io,
         os::unix::fs::symlink,
         path::Path,
+        sync::mpsc,
         time::{Duration, Instant},
     };
 
@@ -266,6 +265,7 @@ mod tests {
         },
         recording::Header,
         sink::{
+            background::{BackgroundWriter, Failed},
             history::{BOOTS, HEARTBEAT, read},
             state_writes::{StateFile, StateWrites},
         },
@@ -377,6 +377,43 @@ mod tests {
         assert_eq!(past.heartbeat.as_ref().map(|it| it.running.pods.clone()), Some(vec![pod("web")]));
         let before = past.before("b");
         assert_eq!(before.ordered.map(|it| (it.by, it.wall_ns)), Some(("reboot".to_owned(), 5)));
+    }
+
+    #[test]
+    fn a_disk_that_hangs_is_tried_again_once_a_second() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut writer = open(dir.path(), "a");
+        let ((tell, begun), (end, ended)) = (mpsc::channel(), mpsc::channel::<()>());
+        let hang = move |_job, _failed: &Failed| {
+            tell.send(()).map_err(io::Error::other)?;
+            ended.recv().map_err(io::Error::other)
+        };
+        let hanging = BackgroundWriter::spawn(StateFile::History, dir.path(), StateWrites::default(), hang);
+        writer.writer = hanging.expect("a thread");
+        let mut known = recovery("a", 1);
+        let update = |writer: &mut BootHistoryWriter, now, known: &Recovery| {
+            let seen = || CurrentBoot { recovery: known, boot_wall_ns: 1, running: list(vec![]) };
+            writer.update(now, known, seen);
+        };
+        // One job hangs, and one waits behind it.
+        let mut now = Timestamp(1);
+        update(&mut writer, now, &known);
+        assert_eq!(begun.recv(), Ok(()));
+        known.revision = 2;
+        now = writer.due(&known);
+        update(&mut writer, now, &known);
+        assert!(writer.writer.is_busy());
+        // First nothing has changed since, and then something has.
+        for revision in [2, 3] {
+            known.revision = revision;
+            for _ in 0..20 {
+                now = now.max(writer.due(&known));
+                update(&mut writer, now, &known);
+                assert!(writer.due(&known) >= now + Duration::from_secs(1), "{revision} {now:?}");
+            }
+        }
+        drop((begun, end));
+        finish(writer, &known, vec![]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::time;
 use tower::util::MapResponseLayer;
 
 use super::{
+    condition::Known,
     rest::Rest,
     stats::{KubernetesStats, Outcome, Resource},
     text::cut,
@@ -86,13 +87,16 @@ struct NodeCondition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
+    #[serde(rename = "lastTransitionTime")]
+    since: Option<String>,
 }
 
 impl Answer {
-    /// The status of the node's condition of this type.
-    pub(super) fn condition(&self, kind: &str) -> Option<&str> {
-        let conditions = self.status.iter().flat_map(|status| &status.conditions);
-        conditions.into_iter().find(|it| it.kind == kind).map(|it| it.status.as_str())
+    /// The node's condition of this type.
+    pub(super) fn condition(self, kind: &str) -> Option<Known> {
+        let mut conditions = self.status?.conditions.into_iter();
+        let found = conditions.find(|it| it.kind == kind)?;
+        Some(Known { status: found.status, since: found.since })
     }
 }
 

@@ -17,8 +17,15 @@ const HEARTBEAT: Duration = Duration::from_secs(300);
 #[derive(Debug, Default)]
 pub(super) struct Condition {
     told: Option<(Instant, Words)>,
-    /// The status on the API server, if it is known; none inside if there is no such condition.
-    status: Option<Option<String>>,
+    /// What the API server has, if it is known; none inside if there is no such condition.
+    known: Option<Option<Known>>,
+}
+
+/// A condition's status, and since when it has it, if that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) status: String,
+    pub(super) since: Option<String>,
 }
 
 /// What a condition says.
@@ -36,34 +43,40 @@ impl Condition {
     }
 
     pub(super) fn knows(&self) -> bool {
-        self.status.is_some()
+        self.known.is_some()
     }
 
-    /// The API server has this status.
-    pub(super) fn is_known(&mut self, status: Option<&str>) {
-        self.status = Some(status.map(str::to_owned));
+    /// The API server has this.
+    pub(super) fn is_known(&mut self, known: Option<Known>) {
+        self.known = Some(known);
     }
 
-    /// The change of the node's status (strategic merge patch, which knows conditions by their type). The time of the
-    /// transition stays if the status does.
+    /// The change of the node's status (strategic merge patch, which knows conditions by their type). It has all of the
+    /// condition: somebody may have removed it, or made the node's object anew.
     pub(super) fn patch(&self, verdict: &Verdict, now: WallTime) -> Value {
         let Words { status, reason, message } = Words::of(verdict);
-        let mut condition = json!({
+        let condition = json!({
             "type": CONDITION,
             "status": status,
             "reason": reason,
             "message": message,
             "lastHeartbeatTime": seconds(now),
+            "lastTransitionTime": self.since(status, now),
         });
-        if self.status.as_ref().and_then(Option::as_deref) != Some(status) {
-            condition["lastTransitionTime"] = seconds(now).into();
-        }
         json!({ "status": { "conditions": [condition] } })
     }
 
-    pub(super) fn told(&mut self, verdict: &Verdict, now: Instant) {
+    /// Since when it has this status: since before if it has it already.
+    fn since(&self, status: &str, now: WallTime) -> String {
+        let same = self.known.iter().flatten().find(|known| known.status == status);
+        same.and_then(|known| known.since.clone()).unwrap_or_else(|| seconds(now))
+    }
+
+    /// The API server took the patch of this `wall` time.
+    pub(super) fn told(&mut self, verdict: &Verdict, now: Instant, wall: WallTime) {
         let words = Words::of(verdict);
-        self.is_known(Some(words.status));
+        let since = Some(self.since(words.status, wall));
+        self.is_known(Some(Known { status: words.status.to_owned(), since }));
         self.told = Some((now, words));
     }
 }
@@ -88,7 +101,7 @@ fn seconds(time: WallTime) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{Condition, HEARTBEAT, Instant, WallTime};
+    use super::{Condition, HEARTBEAT, Instant, Known, Value, WallTime, seconds};
     use crate::sink::verdict::{Status, Verdict, tests::verdict};
 
     #[test]
@@ -99,7 +112,7 @@ mod tests {
             let now = begin + Duration::from_secs(seconds);
             let is_due = condition.is_due(verdict, now);
             if is_due {
-                condition.told(verdict, now);
+                condition.told(verdict, now, WallTime::UNIX_EPOCH);
             }
             is_due
         };
@@ -108,31 +121,63 @@ mod tests {
         assert_eq!(told.map(|(verdict, at)| tell(verdict, at)), [true, false, true, false, true, true]);
     }
 
+    fn at(second: i64) -> WallTime {
+        WallTime::from_second(1_795_237_000 + second).expect("a time")
+    }
+
     #[test]
-    fn the_time_of_the_transition_stays_over_agents() {
-        let unknown = verdict(Status::Unknown, &["NotListed"]);
-        let now = WallTime::from_second(1_795_237_053).expect("a time");
-        let at = "2026-11-21T04:57:33Z";
-        let patch = |known: Option<&str>| {
-            let mut condition = Condition::default();
-            condition.is_known(known);
-            condition.patch(&unknown, now)
-        };
-        let mut wanted = serde_json::json!({
+    fn a_patch_has_all_of_the_condition() {
+        let mut condition = Condition::default();
+        condition.is_known(None);
+        let time = "2026-11-21T04:57:33Z";
+        let wanted = serde_json::json!({
             "type": "SandboxHealthy",
             "status": "Unknown",
             "reason": "NotListed",
             "message": "a message",
-            "lastHeartbeatTime": at,
+            "lastHeartbeatTime": time,
+            "lastTransitionTime": time,
         });
-        assert_eq!(patch(Some("Unknown")), serde_json::json!({ "status": { "conditions": [wanted] } }));
-        wanted["lastTransitionTime"] = at.into();
-        for known in [None, Some("True")] {
-            assert_eq!(
-                patch(known),
-                serde_json::json!({ "status": { "conditions": [wanted] } }),
-                "{known:?}"
-            );
+        let patch = condition.patch(&verdict(Status::Unknown, &["NotListed"]), at(53));
+        assert_eq!(patch, serde_json::json!({ "status": { "conditions": [wanted] } }));
+    }
+
+    #[test]
+    fn the_time_of_the_transition_stays_over_agents() {
+        let kept = "2026-11-21T04:50:00Z";
+        let (unknown, now) = (verdict(Status::Unknown, &["NotListed"]), "2026-11-21T04:57:33Z");
+        for (known, wanted) in [
+            (Some(("Unknown", Some(kept))), kept),
+            (Some(("True", Some(kept))), now),
+            // As where somebody has removed the time.
+            (Some(("Unknown", None)), now),
+            (None, now),
+        ] {
+            let mut condition = Condition::default();
+            let has = |(status, since): (&str, Option<&str>)| Known {
+                status: status.to_owned(),
+                since: since.map(str::to_owned),
+            };
+            condition.is_known(known.map(has));
+            assert_eq!(transition(&condition.patch(&unknown, at(53))), wanted, "{known:?}");
         }
+    }
+
+    fn transition(patch: &Value) -> &Value {
+        &patch["status"]["conditions"][0]["lastTransitionTime"]
+    }
+
+    /// The node's object may have been removed and made anew since the last patch.
+    #[test]
+    fn each_patch_has_the_time_of_the_last_transition() {
+        let (ok, ill) = (verdict(Status::Ok, &[]), verdict(Status::NotOk, &["CniFailing"]));
+        let mut condition = Condition::default();
+        condition.is_known(None);
+        let sent = [(&ok, 0), (&ok, 300), (&ill, 400), (&ill, 700), (&ok, 800)].map(|(verdict, second)| {
+            let patch = condition.patch(verdict, at(second));
+            condition.told(verdict, Instant::now(), at(second));
+            transition(&patch).clone()
+        });
+        assert_eq!(sent, [at(0), at(0), at(400), at(400), at(800)].map(|time| seconds(time)));
     }
 }

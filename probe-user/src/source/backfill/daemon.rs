@@ -18,16 +18,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use probe_common::{
-    name::{PODS_PREFIX, SESSIONS},
-    runtime::{self, RUNTIMES, Runtime},
-};
+use probe_common::runtime::{self, RUNTIMES, Runtime};
 
 use super::{cgroupfs, proc, process::is_root_by_itself};
 use crate::{
+    engine::world::path::may_be_of_node,
     model::{fact::RuntimeKind, time::Timestamp},
     source::{
-        cgroup::path_in,
+        cgroup::{path_in, paths},
         host::{Folder, HostRoot, ReadError, lines},
     },
 };
@@ -181,8 +179,7 @@ fn is_node_s(root: &HostRoot, kind: Kind, process: &Folder) -> Result<bool, Read
 fn is_contained_kubelet(root: &HostRoot, process: &Folder) -> Result<bool, ReadError> {
     let status = process.head("status", 1 << 16)?;
     let cgroup = process.head("cgroup", 1 << 16)?;
-    let foreign = |line: &str| line.contains(PODS_PREFIX) || line.contains(SESSIONS);
-    if !is_root_by_itself(process)? || lines(&cgroup).any(|line| foreign(&line)) {
+    if !is_root_by_itself(process)? || !paths(&cgroup).all(|(_, path)| may_be_of_node(&path)) {
         return Ok(false);
     }
     let pid = process.path().file_name().and_then(|name| name.to_str()?.parse().ok());
@@ -319,12 +316,10 @@ mod tests {
             ("/system.slice/kubelet.service".to_owned(), 500, 0, ours, true),
             (own.clone(), 500, 0, ours, true),
             (format!("/podruntime/kubelet/{id}"), 500, 0, ours, true),
-            // In turn: on a node that is itself a container, of another user, in another network, in a pod, in a
-            // user's cgroup.
+            // In turn: on a node that is itself a container, of another user, in another network, in another place.
             (own.clone(), 1, 0, ours, false),
             (own.clone(), 500, 1000, ours, false),
             (own, 500, 0, "net:[4026532000]", false),
-            (format!("/kubepods/burstable/pod1/{id}"), 500, 0, ours, false),
             (format!("/user.slice/user-0.slice/{id}"), 500, 0, ours, false),
         ] {
             let node = tempfile::tempdir().expect("a directory");

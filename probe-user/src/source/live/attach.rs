@@ -42,14 +42,14 @@ use zerocopy::IntoBytes;
 pub use self::ring_map::RingMap;
 pub(crate) use self::{hook_maps::HookMaps, reader_page::ReaderPage, ring_map::HeldRoom};
 use self::{
-    pinned::TakenOver,
+    pinned::{Fate, TakenOver},
     support::{CLEANUP_NET, Support},
     symbol::Symbol,
 };
 use super::{
     btf::{BTF, Btf},
     error::Error,
-    knob,
+    knob::{self, NodeId},
     log::{Forward, Logger},
     pin::{Folder, PinError, PinnedSet, Pins},
     plan::{Need, targets},
@@ -175,6 +175,8 @@ pub struct Probe {
     _links: Vec<PinnedLink>,
     /// What earlier hooks have left that were not taken over.
     earlier: Vec<Earlier>,
+    /// Network namespaces for which these hooks had no room when they replaced others.
+    not_handed_over: u64,
     /// The kernel measures runs until this is closed.
     _stats: Option<OwnedFd>,
 }
@@ -207,12 +209,18 @@ pub(crate) struct Earlier {
 }
 
 impl Earlier {
-    fn open(set: PinnedSet) -> Self {
+    /// `None` if they are left alone, because the agent of another node has left them.
+    fn open(set: PinnedSet, node: NodeId, patience: Duration) -> Option<Self> {
         let maps = set.is_readable().then(|| HookMaps::open(&set.folder()));
         let maps = maps.transpose().inspect_err(|error| {
             warn!(%error, "what the hooks of an earlier agent left cannot be read");
         });
-        Self { maps: maps.ok().flatten(), set }
+        let maps = maps.ok().flatten();
+        match maps.as_ref().map_or(Fate::Read, |maps| Fate::of_hooks(maps, node, patience)) {
+            Fate::Read => Some(Self { maps, set }),
+            Fate::Stay => None,
+            Fate::Go => Some(Self { maps: None, set }),
+        }
     }
 
     /// What the hooks know, if they have worked until now.
@@ -246,17 +254,20 @@ impl Probe {
     pub fn survey(options: &Options<'_>) -> Result<Self, Error> {
         let start = Instant::now();
         support::permitted()?;
+        let node = NodeId::read(options.root, options.hierarchy)?;
         let mut earlier = options.pins.map(Pins::sets).unwrap_or_default();
-        if let Some(probe) = Self::take_over(options, &mut earlier, start)? {
+        if let Some(probe) = Self::take_over(options, node, &mut earlier, start)? {
             return Ok(probe);
         }
-        let earlier = earlier.into_iter().map(Earlier::open).collect();
-        Self::attach(options, earlier, start)
+        let open = |set| Earlier::open(set, node, options.patience);
+        let earlier = earlier.into_iter().filter_map(open).collect();
+        Self::attach(options, node, earlier, start)
     }
 
     /// Takes over the hooks that do the same as those of this agent would, and removes them from `sets`.
     fn take_over(
         options: &Options<'_>,
+        node: NodeId,
         sets: &mut Vec<PinnedSet>,
         start: Instant,
     ) -> Result<Option<Self>, Error> {
@@ -264,7 +275,7 @@ impl Probe {
         if options.log {
             return Ok(None);
         }
-        let identity = pinned::identity(options);
+        let identity = pinned::identity(options, node);
         let same = sets.iter().position(|set| set.is_readable() && set.name.identity == identity);
         let Some(same) = same else { return Ok(None) };
         let found = match sets.get(same).map(|set| pinned::take_over(set, options.patience)) {
@@ -275,11 +286,11 @@ impl Probe {
             }
             None => None,
         };
-        let Some(TakenOver { maps, programs, links, attached_again, reports, detached }) = found else {
-            return Ok(None);
-        };
+        let Some(found) = found else { return Ok(None) };
+        let TakenOver { maps, programs, links, attached_again, reports, detached, not_handed_over } = found;
         sets.remove(same);
-        let earlier = sets.drain(..).map(Earlier::open).collect();
+        let open = |set| Earlier::open(set, node, options.patience);
+        let earlier = sets.drain(..).filter_map(open).collect();
         let stats = stats(options)?;
         Ok(Some(Self {
             attached: Programs::TakenOver { programs, _attached_again: attached_again },
@@ -290,17 +301,23 @@ impl Probe {
             pinning: Pinning::Pinned { is_taken_over: true, unpinned: detached },
             _links: links,
             earlier,
+            not_handed_over,
             _stats: stats,
         }))
     }
 
-    fn attach(options: &Options<'_>, earlier: Vec<Earlier>, start: Instant) -> Result<Self, Error> {
+    fn attach(
+        options: &Options<'_>,
+        node: NodeId,
+        earlier: Vec<Earlier>,
+        start: Instant,
+    ) -> Result<Self, Error> {
         let (mut loader, cleanup_net, btf) = read_kernel();
         let btf = btf?;
         let offsets = knob::offsets(&btf)?;
         let switches = {
-            let Options { root, hierarchy, all_execs, nets, patience, .. } = *options;
-            knob::switches(&btf, root, hierarchy, all_execs, cleanup_net.address(), nets, patience)?
+            let Options { hierarchy, all_execs, nets, patience, .. } = *options;
+            knob::switches(&btf, node, hierarchy, all_execs, cleanup_net.address(), nets, patience)?
         };
 
         let log_level = if options.log { u8::MAX } else { 0 };
@@ -335,9 +352,9 @@ impl Probe {
         let takes_links = pins.is_some();
         let (reports, links) = ladder::climb_all(&mut ebpf, aya_btf.as_ref().ok(), &support, takes_links);
         drop(aya_btf);
-        for known in earlier.iter().filter_map(|one| one.known(options.patience)) {
-            hand_over::hand_over(&known, &mut ebpf, knob::room(options.nets));
-        }
+        let known = earlier.iter().filter_map(|one| one.known(options.patience));
+        let hand_over = |known| hand_over::hand_over(&known, &mut ebpf, knob::room(options.nets));
+        let not_handed_over = known.map(hand_over).sum();
         // From now on these know all that the earlier ones do. Until now the earlier ones tell.
         page.begin(clock::now());
 
@@ -351,7 +368,10 @@ impl Probe {
                 what: "the hooks".to_owned(),
                 why: format!("{signal} is not seen, and no agent can do without"),
             }),
-            None => pinned::pin(pins, pinned::identity(options), &mut ebpf, &reports, links),
+            None => {
+                let left = (node, not_handed_over);
+                pinned::pin(pins, pinned::identity(options, node), &mut ebpf, &reports, left, links)
+            }
         };
         let (pinning, links) = match pins.map(pin) {
             None => (Pinning::Off, Vec::new()),
@@ -360,7 +380,7 @@ impl Probe {
             Some(Err(error)) => {
                 drop(ebpf);
                 warn!(%error, "hooks do not outlive this agent");
-                let probe = Self::attach(&Options { pins: None, ..*options }, earlier, start)?;
+                let probe = Self::attach(&Options { pins: None, ..*options }, node, earlier, start)?;
                 return Ok(Self { pinning: Pinning::Failed(error.to_string()), ..probe });
             }
         };
@@ -368,7 +388,18 @@ impl Probe {
         let stats = stats(options)?;
         let logger = options.log.then(|| EbpfLogger::init_with_logger(&mut ebpf, Forward).ok()).flatten();
         let (attached, took) = (Programs::Loaded(ebpf), start.elapsed());
-        Ok(Self { attached, maps, logger, reports, took, pinning, _links: links, earlier, _stats: stats })
+        Ok(Self {
+            attached,
+            maps,
+            logger,
+            reports,
+            took,
+            pinning,
+            _links: links,
+            earlier,
+            not_handed_over,
+            _stats: stats,
+        })
     }
 
     /// The rings; `None` once they were taken.
@@ -407,7 +438,7 @@ impl Probe {
                 programs.iter().try_for_each(|(name, program)| count(name, program.as_fd()))?;
             }
         }
-        Ok(Totals::new(self.maps.tally()?, programs))
+        Ok(Totals::new(self.maps.tally()?, programs).with_not_handed_over(self.not_handed_over))
     }
 
     /// Whether the hooks outlive this process.

@@ -32,11 +32,31 @@ pub(super) fn room(nets: u32) -> u32 {
     nets.clamp(1, NETS_MAX).next_power_of_two()
 }
 
+/// What hooks know one node by. Nodes that are containers (kind) share one kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct NodeId {
+    /// See [`Switches::root_cgroup`].
+    pub(super) root_cgroup: u64,
+    /// The namespaces of its first process.
+    pub(super) pid_ns: u32,
+    pub(super) netns: u32,
+}
+
+impl NodeId {
+    pub(super) fn read(root: &HostRoot, hierarchy: &Hierarchy) -> Result<Self, Error> {
+        Ok(Self {
+            root_cgroup: root.folder(&hierarchy.mount).and_then(|folder| folder.inode()).unwrap_or(0),
+            pid_ns: namespace(root, "pid")?,
+            netns: namespace(root, "net")?,
+        })
+    }
+}
+
 /// The switches for the hierarchy that identifies containers. `cleanup_net` is the address of the work function that
 /// tears network namespaces down; 0 if it is unknown.
 pub(super) fn switches(
     btf: &Btf,
-    root: &HostRoot,
+    node: NodeId,
     hierarchy: &Hierarchy,
     all_execs: bool,
     cleanup_net: u64,
@@ -46,16 +66,13 @@ pub(super) fn switches(
     Ok(Switches {
         cleanup_net,
         patience: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
-        root_cgroup: root.folder(&hierarchy.mount).and_then(|folder| folder.inode()).unwrap_or(0),
+        root_cgroup: node.root_cgroup,
         hierarchy: hierarchy.id,
         subsys: subsys(btf, hierarchy)?,
-        host_pid_ns: namespace(root, "pid")?,
+        host_pid_ns: node.pid_ns,
         // On a node that is a container (kind), the first process is not in the initial network namespace. Kernels
         // that give the initial one a fixed number name it here.
-        init_netns: match btf.enumerator("init_ns_ino", "NET_NS_INIT_INO") {
-            Some(inode) => inode,
-            None => namespace(root, "net")?,
-        },
+        init_netns: btf.enumerator("init_ns_ino", "NET_NS_INIT_INO").unwrap_or(node.netns),
         all_execs: all_execs.into(),
         oom_passes_task: btf.tracepoint_passes_pointer("mark_victim", 0).unwrap_or(false).into(),
         nets: room(nets),
@@ -97,12 +114,31 @@ fn inode_of(link: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::inode_of;
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::{Error, Hierarchy, HostRoot, NodeId, inode_of};
 
     #[test]
     fn a_namespace_link_holds_its_inode() {
         assert_eq!(inode_of("pid:[4026531836]"), Some(4_026_531_836));
         assert_eq!(inode_of("pid:[x]"), None);
         assert_eq!(inode_of("pid"), None);
+    }
+
+    #[test]
+    fn a_node_is_known_by_its_first_process_and_its_cgroups() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (first, cgroups) = (place.path().join("proc/1/ns"), place.path().join("sys/fs/cgroup"));
+        let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
+        let read = || NodeId::read(&HostRoot::open(place.path()).expect("the root"), &hierarchy);
+        fs::create_dir_all(&first).expect("folders");
+        let error = read().expect_err("no namespaces");
+        assert!(matches!(error, Error::Namespaces { .. }), "{error}");
+        symlink("pid:[12]", first.join("pid")).expect("a link");
+        symlink("net:[34]", first.join("net")).expect("a link");
+        let node = read().expect("a node");
+        assert_eq!(node, NodeId { root_cgroup: 0, pid_ns: 12, netns: 34 });
+        fs::create_dir_all(&cgroups).expect("folders");
+        assert_ne!(read().expect("a node").root_cgroup, 0);
     }
 }

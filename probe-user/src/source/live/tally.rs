@@ -13,6 +13,8 @@ use crate::model::fact::{Loss, RingsRead};
 pub struct Totals {
     cpus: Vec<Tally>,
     programs: BTreeMap<String, Runs>,
+    /// Network namespaces for which the hooks had no room when they replaced others.
+    not_handed_over: u64,
 }
 
 /// The kernel's counters of one program.
@@ -28,7 +30,12 @@ pub struct Runs {
 impl Totals {
     #[must_use]
     pub(crate) fn new(cpus: Vec<Tally>, programs: BTreeMap<String, Runs>) -> Self {
-        Self { cpus, programs }
+        Self { cpus, programs, not_handed_over: 0 }
+    }
+
+    #[must_use]
+    pub(crate) fn with_not_handed_over(self, not_handed_over: u64) -> Self {
+        Self { not_handed_over, ..self }
     }
 
     /// The counters of each loaded program.
@@ -84,7 +91,7 @@ impl Totals {
     /// Network namespaces whose end no hook will see, because there are more than can be tracked.
     #[must_use]
     pub fn netns_untracked(&self) -> u64 {
-        sum(self.cpus.iter().map(|cpu| &cpu.netns_untracked))
+        sum(self.cpus.iter().map(|cpu| &cpu.netns_untracked).chain([&self.not_handed_over]))
     }
 
     /// Entries for which a map of the programs had no room.
@@ -170,6 +177,14 @@ mod tests {
         assert_eq!(totals.lost_by_cpu(Ring::Lifecycle), [0, 5]);
         assert_eq!(totals.sent(Ring::Bulk).iter().sum::<u64>(), 0);
         assert_eq!(totals.cni_not_streamed(), (0, 2));
+    }
+
+    #[test]
+    fn namespaces_without_room_at_a_hand_over_count_as_untracked() {
+        let untracked = Tally { netns_untracked: 2, ..Tally::ZERO };
+        let totals = Totals::new(vec![untracked, untracked], skipped(0));
+        assert_eq!(totals.netns_untracked(), 4);
+        assert_eq!(totals.with_not_handed_over(3).netns_untracked(), 7);
     }
 
     /// What is told of the losses up to each of these.

@@ -8,7 +8,7 @@ use probe_common::{
 
 use crate::engine::world::argv;
 
-/// The class that a hook would have given to a process that was only listed.
+/// The part of a class that the name makes, as a hook gives it to a process of root's outside of containers.
 pub(super) fn class_of(comm: &str) -> u32 {
     let named = |names: &[[u8; 16]]| names.iter().any(|name| until_nul(name) == comm.as_bytes());
     let mut bits = 0;

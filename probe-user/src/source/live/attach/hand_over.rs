@@ -40,11 +40,13 @@ unsafe impl Pod for Value<u8> {}
 /// `BPF_NOEXIST`: what the new hooks have seen themselves is newer.
 const IF_UNKNOWN: u64 = 1;
 
-/// Gives to the hooks `to` what the pinned ones know. `room`: how many slots the hooks use.
-pub(super) fn hand_over(from: &Folder, to: &mut Ebpf, room: u32) {
-    if let Err(error) = known(from, to).and_then(|()| tracked(from, to, room)) {
+/// Gives to the hooks `to` what the pinned ones know. `room`: how many slots the hooks use. Returns how many namespaces found
+/// none.
+pub(super) fn hand_over(from: &Folder, to: &mut Ebpf, room: u32) -> u64 {
+    let untracked = known(from, to).and_then(|()| tracked(from, to, room)).unwrap_or_else(|error| {
         debug!(%error, "what earlier hooks know of namespaces cannot be handed over");
-    }
+        0
+    });
     for (ring, table, most) in [
         (Ring::Lifecycle, "CNI_CALLS", table::CNI_CALLS),
         (Ring::Bulk, "CNI_DELEGATES", table::CNI_DELEGATES),
@@ -53,6 +55,7 @@ pub(super) fn hand_over(from: &Folder, to: &mut Ebpf, room: u32) {
             debug!(%error, "what earlier hooks know of calls cannot be handed over");
         }
     }
+    untracked
 }
 
 fn known(from: &Folder, to: &mut Ebpf) -> Result<(), MapError> {
@@ -66,26 +69,80 @@ fn known(from: &Folder, to: &mut Ebpf) -> Result<(), MapError> {
     Ok(())
 }
 
-fn tracked(from: &Folder, to: &mut Ebpf, room: u32) -> Result<(), MapError> {
+fn tracked(from: &Folder, to: &mut Ebpf, room: u32) -> Result<u64, MapError> {
     let earlier = open::<u64, NetnsKey>(from, "TRACKED")?;
-    let mut left = Vec::new();
-    let Some(map) = to.map_mut("TRACKED") else { return Ok(()) };
-    let mut own = HashMap::<_, u64, Value<NetnsKey>>::try_from(map)?;
-    for (net, key) in entries(&earlier, table::TRACKED) {
-        if own.insert(net, key, IF_UNKNOWN).is_ok() {
-            left.push(Slot { net, key: key.0, dropped: 0 });
+    let (mut nets, mut tracked) = (None, None);
+    for (name, map) in to.maps_mut() {
+        match name {
+            "NETS" => nets = Some(map),
+            "TRACKED" => tracked = Some(map),
+            _ => {}
         }
     }
-    let Some(map) = to.map_mut("NETS") else { return Ok(()) };
-    let mut slots = Array::<_, Value<Slot>>::try_from(map)?;
-    for slot in left {
-        let place = |i: u32| Slot::first(slot.net).wrapping_add(i) & room.wrapping_sub(1);
-        let is_free = |at: &u32| slots.get(at, 0).is_ok_and(|Value(found)| found.net == 0);
-        // Without room rtnetlink tells of it.
-        let Some(free) = (0..room).map(place).find(is_free) else { break };
-        slots.set(free, Value(slot), 0)?;
+    let Some((nets, tracked)) = nets.zip(tracked) else { return Ok(0) };
+    let mut own = Own { slots: Array::try_from(nets)?, tracked: HashMap::try_from(tracked)? };
+    let all = entries(&earlier, table::TRACKED).map(|(net, Value(key))| Slot { net, key, dropped: 0 });
+    Ok(track(all, room, &mut own))
+}
+
+/// What the hooks know of the namespaces at which they look. They use it meanwhile.
+trait Tables {
+    fn is_tracked(&self, net: u64) -> bool;
+    /// The namespace in a slot, 0 if it is free.
+    fn net(&self, at: u32) -> Result<u64, MapError>;
+    /// Tracks a namespace in a slot.
+    fn track(&mut self, at: u32, slot: Slot) -> Result<(), MapError>;
+}
+
+struct Own<'a> {
+    slots: Array<&'a mut MapData, Value<Slot>>,
+    tracked: HashMap<&'a mut MapData, u64, Value<NetnsKey>>,
+}
+
+impl Tables for Own<'_> {
+    fn is_tracked(&self, net: u64) -> bool {
+        self.tracked.get(&net, 0).is_ok()
     }
-    Ok(())
+
+    fn net(&self, at: u32) -> Result<u64, MapError> {
+        self.slots.get(&at, 0).map(|Value(slot)| slot.net)
+    }
+
+    /// The slot comes last: from then on the hooks see the end, and remove both.
+    fn track(&mut self, at: u32, slot: Slot) -> Result<(), MapError> {
+        self.tracked.insert(slot.net, Value(slot.key), IF_UNKNOWN)?;
+        let placed = self.slots.set(at, Value(slot), 0);
+        if placed.is_err() {
+            self.tracked.remove(&slot.net)?;
+        }
+        placed
+    }
+}
+
+/// Tracks the namespaces that have a slot. One that was tracked without would never get one. Returns how many there is no room
+/// for: the hooks track these once there is, and a process in them forks or ends.
+fn track(left: impl Iterator<Item = Slot>, room: u32, own: &mut impl Tables) -> u64 {
+    let mut untracked = 0;
+    for slot in left {
+        if own.is_tracked(slot.net) {
+            continue;
+        }
+        let at = |i: u32| Slot::first(slot.net).wrapping_add(i) & room.wrapping_sub(1);
+        // If all slots are taken, all of them would be looked at for each further one.
+        let mut places = (0..room).filter(|_| untracked == 0).map(at);
+        let found = places.find_map(|at| {
+            let net = own.net(at).ok()?;
+            (net == 0 || net == slot.net).then_some((at, net == 0))
+        });
+        let is_tracked = match found {
+            Some((at, true)) => own.track(at, slot).is_ok() || own.is_tracked(slot.net),
+            // The hooks have just taken it.
+            Some((_, false)) => true,
+            None => false,
+        };
+        untracked += u64::from(!is_tracked);
+    }
+    untracked
 }
 
 /// The processes of open calls. The count of a ring is never below the entries of its table, so it changes first.
@@ -119,4 +176,59 @@ where
 fn entries<K: Pod, V: Pod>(table: &HashMap<MapData, K, V>, most: u32) -> impl Iterator<Item = (K, V)> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     table.iter().take(most.saturating_mul(2)).filter_map(Result::ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{MapError, NetnsKey, Slot, Tables, track};
+
+    struct Fake {
+        slots: Vec<u64>,
+        tracked: BTreeSet<u64>,
+    }
+
+    impl Tables for Fake {
+        fn is_tracked(&self, net: u64) -> bool {
+            self.tracked.contains(&net)
+        }
+
+        fn net(&self, at: u32) -> Result<u64, MapError> {
+            Ok(self.slots[at as usize])
+        }
+
+        fn track(&mut self, at: u32, slot: Slot) -> Result<(), MapError> {
+            self.slots[at as usize] = slot.net;
+            self.tracked.insert(slot.net);
+            Ok(())
+        }
+    }
+
+    /// The hooks look for it first in the slot of this `number`, as far as there are so many.
+    fn net(number: u64) -> u64 {
+        0xffff_8880_0000_0000 | number << 6
+    }
+
+    fn handed_over(numbers: &[u64], fake: &mut Fake) -> u64 {
+        let room = u32::try_from(fake.slots.len()).expect("few");
+        let slot = |number: &u64| Slot { net: net(*number), key: NetnsKey::new(1, *number), dropped: 0 };
+        track(numbers.iter().map(slot), room, fake)
+    }
+
+    #[test]
+    fn what_is_tracked_has_a_slot_and_the_rest_is_counted() {
+        let mut fake = Fake { slots: vec![0, 0, 0, net(7)], tracked: BTreeSet::from([net(7)]) };
+        assert_eq!(handed_over(&[3, 7, 1, 5, 9, 13], &mut fake), 2);
+        assert_eq!(fake.slots, [net(3), net(1), net(5), net(7)]);
+        assert_eq!(fake.tracked, fake.slots.iter().copied().collect());
+    }
+
+    #[test]
+    fn a_namespace_that_the_hooks_have_just_found_keeps_its_slot() {
+        let mut fake = Fake { slots: vec![0, net(5), 0, 0], tracked: BTreeSet::new() };
+        assert_eq!(handed_over(&[5, 1], &mut fake), 0);
+        assert_eq!(fake.slots, [0, net(5), net(1), 0]);
+        assert_eq!(fake.tracked, BTreeSet::from([net(1)]));
+    }
 }

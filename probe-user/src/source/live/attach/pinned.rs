@@ -28,20 +28,68 @@ use crate::{
     model::fact::{Attached, Mechanism},
     source::live::{
         error::Error,
+        knob::NodeId,
         pin::{PinError, PinnedSet, Pins, SetName},
         plan::{self, HOOKS, Need},
     },
 };
 
-/// The maps of a set that the next agent opens; the tables are pinned for `bpftool`.
+/// The maps of a set that the next agent reads. The tables are pinned too: hooks that replace these open some of them
+/// (`hand_over`), and `bpftool` shows all.
 const MAPS: [&str; 5] = ["LIFECYCLE", "BULK", "TALLY", "READER", "REPORT"];
 
-/// How each signal is seen, as it is left in the kernel.
+/// What is left with hooks in the kernel: how each signal is seen, and by whom.
 #[derive(Serialize, Deserialize)]
 struct Left {
     attached: Vec<Attached>,
     /// A better mechanism could be had if somebody allowed it.
     can_improve: bool,
+    /// Of the node whose agent has left them. Versions before this one left none.
+    node: Option<Owner>,
+    /// Network namespaces for which there was no room when these hooks replaced others.
+    #[serde(default)]
+    not_handed_over: u64,
+}
+
+/// A node as the agents know it that share a folder. How its first process reaches the network says nothing more: an agent
+/// that may not look has the network of its own pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Owner {
+    root_cgroup: u64,
+    pid_ns: u32,
+}
+
+impl From<NodeId> for Owner {
+    fn from(NodeId { root_cgroup, pid_ns, netns: _ }: NodeId) -> Self {
+        Self { root_cgroup, pid_ns }
+    }
+}
+
+/// What is to become of hooks that this agent does not take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// They are this node's: what they have left is read, then they are removed.
+    Read,
+    /// They are another node's, whose next agent takes them over.
+    Stay,
+    /// They were another node's, and do nothing any more.
+    Go,
+}
+
+impl Fate {
+    /// `unread`: for so long no agent has read what they leave.
+    fn of(left_by: Option<Owner>, own: Owner, unread: Duration, patience: Duration) -> Self {
+        match left_by {
+            Some(owner) if owner != own && unread <= patience => Self::Stay,
+            Some(owner) if owner != own => Self::Go,
+            Some(_) | None => Self::Read,
+        }
+    }
+
+    pub(super) fn of_hooks(maps: &HookMaps, node: NodeId, patience: Duration) -> Self {
+        let left = maps.report().ok().and_then(|report| serde_json::from_slice::<Left>(&report).ok());
+        Self::of(left.and_then(|left| left.node), node.into(), maps.page.unread_for(), patience)
+    }
 }
 
 /// Hooks that were taken over.
@@ -55,10 +103,11 @@ pub(super) struct TakenOver {
     pub(super) reports: Vec<HookReport>,
     /// The programs that were detached while no agent ran, because the kernel cannot pin their links.
     pub(super) detached: Vec<&'static str>,
+    pub(super) not_handed_over: u64,
 }
 
-/// Equal for hooks that do the same: the same programs with the same settings.
-pub(super) fn identity(options: &Options<'_>) -> u64 {
+/// Equal for hooks that do the same: the same programs with the same settings, on the same node.
+pub(super) fn identity(options: &Options<'_>, node: NodeId) -> u64 {
     let Options {
         root: _,
         hierarchy,
@@ -74,7 +123,7 @@ pub(super) fn identity(options: &Options<'_>) -> u64 {
     } = *options;
     let mut hasher = DefaultHasher::new();
     (OBJECT, &hierarchy.mount, hierarchy.id, all_execs, log).hash(&mut hasher);
-    (lifecycle, bulk, nets, refused, patience).hash(&mut hasher);
+    (lifecycle, bulk, nets, refused, patience, node).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -85,6 +134,7 @@ pub(super) fn pin(
     identity: u64,
     ebpf: &mut Ebpf,
     reports: &[HookReport],
+    (node, not_handed_over): (NodeId, u64),
     links: BTreeMap<&'static str, FdLink>,
 ) -> Result<Vec<PinnedLink>, PinError> {
     let refused = |what: &str, why: String| PinError::Refused { what: what.to_owned(), why };
@@ -94,7 +144,8 @@ pub(super) fn pin(
         }
         _ => return Err(refused("the rings", "the object has none".to_owned())),
     };
-    leave_report(ebpf, &report(reports)).map_err(|error| refused("a report", error.to_string()))?;
+    leave_report(ebpf, &report(reports, node, not_handed_over))
+        .map_err(|error| refused("a report", error.to_string()))?;
     let name = SetName { version: VERSION, identity, hooks };
     pins.add(name, |folder| {
         let tables = table::ALL.map(|(name, _)| name);
@@ -122,10 +173,11 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 }
 
 /// The report as it is left to the next agent.
-fn report(reports: &[HookReport]) -> Vec<u8> {
+fn report(reports: &[HookReport], node: NodeId, not_handed_over: u64) -> Vec<u8> {
     let attached = reports.iter().map(HookReport::fact).collect();
     let can_improve = reports.iter().any(|report| report.may_improve || !report.lacks.is_empty());
-    serde_json::to_vec(&Left { attached, can_improve }).unwrap_or_default()
+    let left = Left { attached, can_improve, node: Some(node.into()), not_handed_over };
+    serde_json::to_vec(&left).unwrap_or_default()
 }
 
 /// Takes hooks over. `None` if new ones should be loaded: these have done nothing for a while, a required one of them is
@@ -177,9 +229,10 @@ pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<Ta
             may_improve: false,
         });
     }
+    let not_handed_over = left.not_handed_over;
     // From now on the hooks do not stop by themselves.
     maps.page.reads();
-    Ok(Some(TakenOver { maps, programs, links, attached_again, reports, detached }))
+    Ok(Some(TakenOver { maps, programs, links, attached_again, reports, detached, not_handed_over }))
 }
 
 /// Attaches a program again whose link cannot be pinned.
@@ -202,4 +255,57 @@ fn attach(path: &Path, mechanism: Option<Mechanism>, target: &str) -> Result<Pro
             return Err(ProgramError::NotLoaded);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, time::Duration};
+
+    use super::{Fate, Left, NodeId, Options, identity};
+    use crate::source::{cgroup::Hierarchy, host::HostRoot};
+
+    const NODE: NodeId = NodeId { root_cgroup: 1, pid_ns: 2, netns: 3 };
+
+    /// Two nodes of kind have all else in common.
+    #[test]
+    fn hooks_of_another_node_do_not_do_the_same() {
+        let place = tempfile::tempdir().expect("a folder");
+        let root = HostRoot::open(place.path()).expect("the root");
+        let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
+        let options = Options::new(&root, &hierarchy);
+        let others = [
+            NODE,
+            NodeId { root_cgroup: 9, ..NODE },
+            NodeId { pid_ns: 9, ..NODE },
+            NodeId { netns: 9, ..NODE },
+        ];
+        assert_eq!(identity(&options, NODE), identity(&options, NODE));
+        assert_eq!(others.map(|node| identity(&options, node)).into_iter().collect::<BTreeSet<_>>().len(), 4);
+    }
+
+    #[test]
+    fn hooks_of_another_node_stay_as_long_as_its_agent_can_take_them_over() {
+        let patience = Duration::from_secs(60);
+        for (left_by, unread, fate) in [
+            (Some(NODE), 1, Fate::Read),
+            (Some(NODE), 61, Fate::Read),
+            // An agent that may not look at the first process has another network each time.
+            (Some(NodeId { netns: 9, ..NODE }), 1, Fate::Read),
+            (Some(NodeId { pid_ns: 9, ..NODE }), 60, Fate::Stay),
+            (Some(NodeId { root_cgroup: 9, ..NODE }), 60, Fate::Stay),
+            (Some(NodeId { pid_ns: 9, ..NODE }), 61, Fate::Go),
+            // Of a version that told nothing of its node.
+            (None, 1, Fate::Read),
+        ] {
+            let unread = Duration::from_secs(unread);
+            let found = Fate::of(left_by.map(Into::into), NODE.into(), unread, patience);
+            assert_eq!(found, fate, "{left_by:?} {unread:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_version_left_that_told_nothing_of_its_node_is_read() {
+        let left: Left = serde_json::from_str(r#"{"attached":[],"can_improve":false}"#).expect("a report");
+        assert_eq!((left.node, left.not_handed_over), (None, 0));
+    }
 }

@@ -1,12 +1,9 @@
 //! Who sent an entry, by what journald got from the kernel. Any user can choose the text of an entry, its identifier and the
 //! name of the process; none can choose the user, the executable and the cgroup.
 
-use probe_common::{
-    name::{PODS_PREFIX, SESSIONS},
-    runtime::{self, KUBELET},
-};
+use probe_common::runtime::{self, KUBELET};
 
-use crate::source::backfill;
+use crate::{engine::world::path::may_be_of_node, source::backfill};
 
 /// Programs of the node whose entries are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +63,7 @@ pub(super) fn sign(field: &[u8]) -> Option<Sign> {
         "_SYSTEMD_UNIT" => program(value.strip_suffix(".service")?, is_daemons_unit),
         "_EXE" => program(value.trim_end_matches(DELETED).rsplit('/').next()?, is_daemon),
         "_SYSTEMD_CGROUP" => {
-            let is_contained = backfill::is_in_container(value) || value.contains(PODS_PREFIX);
-            (is_contained || value.starts_with(SESSIONS)).then_some(Sign::Foreign)
+            (backfill::is_in_container(value) || !may_be_of_node(value)).then_some(Sign::Foreign)
         }
         "CONTAINER_ID" | "CONTAINER_ID_FULL" => Some(Sign::Foreign),
         _ => None,
