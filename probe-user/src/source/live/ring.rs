@@ -2,8 +2,9 @@
 //! are empty.
 //!
 //! **Invariant:** the watermark is never ahead of what was read. It is the time before the poll in which both rings
-//! were empty, minus a slack; a bulk ring that is not empty for a second holds it back no longer. A hook takes its time stamp first, then gathers its record, and only then reserves room
-//! in a ring. A record that is reserved but not yet submitted makes a ring look empty.
+//! were empty, minus a slack; a bulk ring that is not empty for a second holds it back no longer. A hook takes its time
+//! stamp first, then gathers its record, and only then reserves room in a ring. A record that is reserved but not yet
+//! submitted makes a ring look empty.
 //!
 //! **Invariant:** without records there is a wakeup every five minutes. After the last record there are only the wakeups that
 //! move the watermark past it and read the counters once more, and those until its room is given back.
@@ -12,9 +13,10 @@ mod earlier;
 mod poll;
 mod record_buffer;
 pub(super) mod selftest_filter;
+mod succession;
 mod watermark;
 
-use std::{collections::BTreeMap, io, mem, mem::offset_of, os::fd::AsFd as _, sync::Arc, time::Duration};
+use std::{io, mem::offset_of, os::fd::AsFd as _, sync::Arc, time::Duration};
 
 use probe_common::event::{Header, URGENT};
 use tokio::{
@@ -24,14 +26,13 @@ use tokio::{
 use tracing::{debug, warn};
 
 use self::{
-    earlier::Left,
     poll::{BulkPatience, Emptied, Taken, poll_batch},
     record_buffer::RecordBuffer,
     selftest_filter::SelfTestFilter,
     watermark::WatermarkTimer,
 };
 use super::{
-    attach::{Earlier, HeldRoom, HookMaps, Pinning, Probe, ReaderPage, RingMap},
+    attach::{HeldRoom, Pinning, Probe, ReaderPage, RingMap},
     tally::Totals,
 };
 use crate::{
@@ -64,9 +65,6 @@ const TURNS: u32 = 16;
 
 /// How often they are polled at the end: enough for all that full rings hold, and not for ever where more comes than is read.
 const LAST_TURNS: u32 = 512;
-
-/// How many records of those that the last agent left are taken at a time.
-const PORTION: usize = 2048;
 
 /// How often the hooks are told that they are read: within [`PATIENCE`](super::attach::PATIENCE), after which they would
 /// stop.
@@ -121,29 +119,6 @@ pub(super) enum Woken {
     Records,
     /// It is time, or somebody waits for what is there.
     Due,
-}
-
-/// For each set of hooks that is left, the number of the last event that was told.
-pub(crate) struct Told(BTreeMap<u32, u64>);
-
-impl Told {
-    /// The number of the last event that was told by the agents that read these hooks and those after them; `None` if none of
-    /// them left hooks, so that nothing shows it.
-    pub(crate) fn of(&self, read: Option<RingsRead>) -> Option<u64> {
-        let is_left = is_followed(self.0.keys().copied(), read?.hooks);
-        self.last().filter(|_| is_left)
-    }
-
-    /// The number of the last event that was told by any agent that left hooks: 0 if it told none, `None` if none left any.
-    pub(crate) fn last(&self) -> Option<u64> {
-        self.0.values().copied().max()
-    }
-}
-
-/// Whether an agent that had these hooks, or one after it, left some. The kernel numbers rings in the order in which they are
-/// made, and an agent that replaced the hooks of another has removed them.
-fn is_followed(mut left: impl Iterator<Item = u32>, hooks: u32) -> bool {
-    left.any(|other| other >= hooks)
 }
 
 /// Gives the room of records back, once what they led to is safe.
@@ -253,140 +228,14 @@ impl RingReader {
         self.probe.page()
     }
 
-    /// What the agents before have told, as far as they left hooks.
-    pub(crate) fn told(&self, earlier: &[Earlier]) -> Told {
-        Told(self.left(earlier).map(|maps| (maps.hooks, maps.page.told())).collect())
-    }
-
-    /// When an agent before last read, as far as hooks were left; it may have read for five minutes more.
-    pub(crate) fn read_before(&self, earlier: &[Earlier]) -> Option<Timestamp> {
-        self.left(earlier).map(|maps| maps.read_at).max()
-    }
-
-    /// What the agents before have left.
-    fn left<'a>(&'a self, earlier: &'a [Earlier]) -> impl Iterator<Item = &'a HookMaps> {
-        let own = matches!(self.probe.pinning(), Pinning::Pinned { is_taken_over: true, .. });
-        let own = own.then(|| self.probe.maps());
-        earlier.iter().filter_map(|one| one.maps.as_ref()).chain(own)
-    }
-
-    /// Whether the last agent, or one after it, left hooks. Else those that are here were left before it.
-    pub(crate) fn follows(&self, before: &RingsRead, earlier: &[Earlier]) -> bool {
-        let left = earlier.iter().filter_map(|one| one.maps.as_ref()).map(|maps| maps.hooks);
-        is_followed(left.chain([self.begins.hooks]), before.hooks)
-    }
-
     /// Whether a next agent may read these rings.
     pub(crate) fn is_pinned(&self) -> bool {
         matches!(self.probe.pinning(), Pinning::Pinned { .. })
     }
 
-    /// The hooks that these replace.
-    pub(crate) fn take_earlier(&mut self) -> Vec<Earlier> {
-        self.probe.take_earlier()
-    }
-
     /// Gives the room of records back; `None` if that is done when they are read, since no agent can follow.
     pub(crate) fn take_held(&mut self) -> Option<HeldRings> {
         self.held.take()
-    }
-
-    /// Leaves out the self-test's own events from now on.
-    pub(super) fn leave_out(&mut self, own: SelfTestFilter) {
-        self.own = own;
-    }
-
-    /// Keeps records that are to be told first.
-    pub(super) fn keep(&mut self, records: Vec<Taken>) {
-        self.early.extend(records);
-    }
-
-    /// How far the rings were read before this reader.
-    pub(crate) fn begins(&self) -> RingsRead {
-        self.begins
-    }
-
-    /// Whether nothing happened unseen after the last agent had read so far.
-    pub(crate) fn goes_on_from(&self, before: &RingsRead, earlier: &[Earlier]) -> bool {
-        let hooks = earlier.iter().filter_map(|one| one.maps.as_ref());
-        let begins: Vec<RingsRead> = hooks.map(HookMaps::begins).chain([self.begins]).collect();
-        let is_before = |begin: &RingsRead| {
-            begin.hooks == before.hooks
-                && begin.lifecycle.position <= before.lifecycle.position
-                && begin.bulk.position <= before.bulk.position
-        };
-        let is_pinned =
-            matches!(self.probe.pinning(), Pinning::Pinned { unpinned, .. } if unpinned.is_empty());
-        is_pinned && begins.iter().any(is_before)
-    }
-
-    /// The first batches: what was read until now and is not among what the last agent had read, `before`. Records of hooks
-    /// that these replace come first. The position after each batch is told in it.
-    pub(crate) fn begin(&mut self, before: Option<RingsRead>, earlier: &mut [Earlier]) -> Vec<Batch> {
-        let now = self.catch_up_early();
-        let told = |hooks| before.filter(|before| before.hooks == hooks);
-        let mut records = mem::take(&mut self.early);
-        self.read = self.begins_after(told(self.begins.hooks));
-        records.retain(|record| record.after > earlier::position(&self.read, record.ring));
-        let mut batches = Vec::new();
-        if let Some(hooks) = earlier::followed(before, self.read, earlier) {
-            self.records = records;
-            let own = self.decode(now);
-            // Hooks of this agent that are as old saw all of that too.
-            if matches!(self.probe.pinning(), Pinning::Pinned { is_taken_over: true, .. }) {
-                self.read.since = now;
-                self.probe.page().begin(now);
-            }
-            let mut left = Batch::new();
-            let told = told(hooks.hooks).unwrap_or_default();
-            Left { hooks, told }.drain(self.read.since, now, &mut left);
-            // All at once: a position is one in the new rings, and says nothing of the earlier ones.
-            batches.push(earlier::join(left, own, self.read.since));
-        } else {
-            for portion in records.chunks(PORTION) {
-                if let Some(last) = batches.last_mut() {
-                    self.tell_position(now, last);
-                }
-                for Taken { ring, after, .. } in portion {
-                    *earlier::position_mut(&mut self.read, *ring) = *after;
-                }
-                self.records = portion.to_vec();
-                batches.push(self.decode(now));
-            }
-        }
-        let mut last = batches.pop().unwrap_or_default();
-        self.count(now, &mut last);
-        self.tell_end(now, &mut last);
-        let at = now.saturating_sub(SLACK);
-        last.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
-        batches.push(last);
-        batches
-    }
-
-    /// From where the rings are told. `before`: how far the last agent had read these very rings, if it did.
-    fn begins_after(&self, before: Option<RingsRead>) -> RingsRead {
-        let begins = self.begins;
-        let Some(mut read) = before else {
-            // Runs that did nothing were before an agent that is not followed, else the hooks would do nothing still.
-            let unread = self.probe.totals().map_or(0, |totals| totals.unread());
-            return RingsRead { unread, ..begins };
-        };
-        // Room that was given back is not read again.
-        read.lifecycle.position = read.lifecycle.position.max(begins.lifecycle.position);
-        read.bulk.position = read.bulk.position.max(begins.bulk.position);
-        RingsRead { hooks: begins.hooks, since: begins.since, ..read }
-    }
-
-    /// Reads what came until now. Returns the time before that.
-    fn catch_up_early(&mut self) -> Timestamp {
-        loop {
-            let before = clock::now();
-            let (records, emptied) = self.take_once();
-            self.early.extend(records);
-            if emptied.both() {
-                return before;
-            }
-        }
     }
 
     /// Sends the rings' records until `stop`. Returns the counters.
@@ -599,22 +448,5 @@ async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => time::sleep_until(deadline).await,
         None => std::future::pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::{RingsRead, Told};
-
-    #[test]
-    fn hooks_that_were_left_show_what_was_told_by_their_agents_and_later_ones_alone() {
-        let told = Told(BTreeMap::from([(7, 40), (9, 44)]));
-        let of = |hooks| told.of(Some(RingsRead { hooks, ..RingsRead::default() }));
-        // The agent that made ring 9 has removed ring 8, and was killed before that was in the state.
-        assert_eq!([7, 8, 9].map(of), [Some(44); 3]);
-        // The agent of ring 10 had no pins.
-        assert_eq!((of(10), told.of(None)), (None, None));
     }
 }
