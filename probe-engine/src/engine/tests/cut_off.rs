@@ -4,16 +4,17 @@ use probe_common::event::class;
 
 use super::{
     containerd::PATH,
-    story::{CONTAINERD, DAEMON, KUBELET, Story, UID, Who, call, id, run::check_lines},
+    story::{CONTAINERD, DAEMON, KUBELET, Story, UID, Who, call, id, leaf, run::check_lines},
 };
 use crate::model::{
-    fact::{Fact, List, Network, NetworksRead, SIGKILL},
+    fact::{Fact, List, Network, NetworksRead, Origin, SIGKILL},
     finding::{Kind, Stage},
 };
 
 const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
 const BRIDGE: &str = "/usr/lib/cni/bridge";
+const HOST_LOCAL: &str = "/usr/lib/cni/host-local";
 const SIGPIPE: u32 = 13;
 /// The status of a shell whose program SIGPIPE ended.
 const EXIT_141: u32 = 141 << 8;
@@ -111,6 +112,54 @@ fn a_del_that_was_cut_off_has_not_freed_anything() {
     let bridge = row.plugins.first().expect("the plugin");
     assert!(bridge.del.has_broken_off() && !bridge.del.is_open() && bridge.del.succeeded == 0, "{bridge:?}");
     assert_eq!(bridge.del.unseen, 0, "its end was seen, so that a blind DEL later is one");
+}
+
+/// The hooks find no runtime above host-local any more.
+#[test]
+fn what_a_plugin_calls_after_the_end_of_the_runtime_is_part_of_its_call() {
+    let part = |pid, parent, host: bool| {
+        let mut it = call(pid, parent, HOST_LOCAL, "ADD", PATH, 'a');
+        if !host {
+            (it.host, it.caller) = (false, None);
+        }
+        Fact::CniCalled(it)
+    };
+    let mut story = Story::new();
+    story.at(10).cni(800, CONTAINERD, BRIDGE, "ADD", PATH);
+    runtime_is_killed(story.at(20));
+    story.at(30).say(Origin::Delegated, part(810, 800, false));
+    // A plugin that this one calls, too.
+    story.say(Origin::Delegated, part(820, 810, false));
+    story.exit(Who::new(820, 810, "host-local"), class::CNI, 0);
+    story.exit(Who::new(810, 800, "host-local"), class::CNI, 0);
+    story.exit(Who::new(800, CONTAINERD, "bridge"), class::CNI, SIGPIPE);
+    let told = story.run();
+    let calls: Vec<&str> = told.iter().map(String::as_str).filter(|line| line.contains(" cni.")).collect();
+    check_lines(
+        &calls.join("\n"),
+        "
+            10 cni.started ADD bridge [default/web-0 a]
+            30 cni.started ADD host-local by bridge [default/web-0 a]
+            31 cni.started ADD host-local by host-local [default/web-0 a]
+            32 cni.finished ADD host-local -> 0 in 1 ms [default/web-0 a]
+            33 cni.finished ADD host-local -> 0 in 3 ms [default/web-0 a]
+            34 cni.finished ADD bridge -> 141 in 24 ms [default/web-0 a]
+        ",
+    );
+    // A program in a container, even one that a plugin of the node put there, remains one.
+    let mut story = Story::new();
+    story.at(1).mkdir(22, &leaf('a'));
+    story.at(10).cni(800, CONTAINERD, BRIDGE, "ADD", PATH);
+    runtime_is_killed(story.at(20));
+    let mut inside = call(810, 800, HOST_LOCAL, "ADD", PATH, 'a');
+    (inside.host, inside.caller) = (false, None);
+    inside.task = Who::new(810, 800, "host-local").within(22, 41).task();
+    story.at(30).say(Origin::Delegated, Fact::CniCalled(inside));
+    let told = story.run();
+    assert!(
+        told.iter().any(|line| line.ends_with("ADD host-local by bridge [default/web-0 a] Delegated")),
+        "{told:?}"
+    );
 }
 
 /// The runtime was killed between two plugins of a chain, so it gave none of them up.

@@ -68,7 +68,12 @@ impl World {
         if self.processes.get(key).is_some_and(|known| known.executed_at == Some(ctx.at)) {
             return;
         }
-        if it.host {
+        // The hooks find no runtime above a plugin whose runtime has ended, so they take the plugins that it runs for
+        // those of a daemon in a container.
+        let is_part = !it.host && self.is_part_of_cut_off(&it.task);
+        let host = it.host || is_part;
+        let ctx = if is_part { EventContext { origin: Origin::Kernel, ..ctx } } else { ctx };
+        if host {
             self.learn_host_netns(&it.task, class::CNI);
         }
         let filename = daemon::kept_path(&it.task.comm, &it.filename);
@@ -76,12 +81,12 @@ impl World {
         self.began(ctx, &it.task, program);
         let kind = self.kind_of(&it.task, &it.filename, &it.variables);
         let container = it.variables.container_id.as_deref().and_then(ContainerId::parse);
-        let is_foreign = !it.host && self.host_calls(container.as_ref()).next().is_none();
+        let is_foreign = !host && self.host_calls(container.as_ref()).next().is_none();
         match kind {
             Kind::Plugin if is_foreign => self.counts.cni_foreign += 1,
             Kind::Plugin => {
                 let caller = it.caller.map_or(it.task.parent, |caller| caller.key);
-                let call = self.call_of(ctx, &it.task, caller, &it.filename, it.variables, !it.host);
+                let call = self.call_of(ctx, &it.task, caller, &it.filename, it.variables, !host);
                 self.begin(ctx, call, true);
                 self.may_be_over(ctx, key);
                 return;
@@ -233,6 +238,13 @@ impl World {
         {
             self.may_be_ready(ctx, &id, false);
         }
+    }
+
+    /// Whether a plugin that the node's own runtime called, and that outlived the runtime, runs this program.
+    fn is_part_of_cut_off(&self, task: &Task) -> bool {
+        let around = self.call_around(task.parent);
+        around.is_some_and(|call| !call.call.delegated && call.cut_off_at.is_some())
+            && !self.in_container(task.cgroup)
     }
 
     /// A process has ended. The calls that it made and that still run are cut off.
