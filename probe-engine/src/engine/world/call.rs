@@ -221,6 +221,9 @@ impl World {
         }
         if call.top && call.call.command == "ADD" {
             self.network_tried(ctx.at, &call, succeeded);
+            if call.origin == Origin::Listed {
+                self.found_add_ended(call.container.as_ref());
+            }
             self.phase_turns(call.container.as_ref().and_then(|id| self.sandboxes.get(id)?.pod));
         }
         let subject = self.call_subject(&call);
