@@ -6,6 +6,7 @@ mod belief;
 mod blind;
 mod cni;
 mod containerd;
+mod cut_off;
 mod docs;
 mod duplicate;
 mod listing;

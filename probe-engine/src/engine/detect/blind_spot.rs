@@ -6,8 +6,8 @@
 //! Not flagged: a signal that is seen by a worse mechanism than the best one (`doctor` says what that costs); a signal
 //! without any report of how it is seen, as in a scan, which has no hooks; a store or a runtime that does not exist;
 //! missing runtime records while no sandbox is known, as on a node that only runs Docker's containers; a file of
-//! libcni's cache that could not be read once, since libcni may have been writing it; a kubelet that restarts; a node
-//! without pods of a kubelet.
+//! libcni's cache that could not be read once, since libcni may have been writing it; a kubelet or a runtime that
+//! restarts; a node without pods of a kubelet.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -99,9 +99,16 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
         found.push(detection(&["kubelet"], Blind::Kubelet, &weaker, Severity::Info, at, verdict));
     }
-    if let Some(at) = unread_since(ctx) {
+    if let Some((at, turned_at)) = unread_since(ctx) {
         let spot = Blind::Runtime { place: None };
-        found.push(detection(&["runtime"], spot, &weaker, Severity::Info, at, ctx.after(at, READ)));
+        // A runtime that has just started may not have its records open yet, nor answer.
+        let ready = ctx.awake(turned_at) + READ;
+        let verdict = match () {
+            () if ctx.now < ready => Verdict::Watched { until: Some(ready) },
+            () if at < ready => Verdict::Unverified,
+            () => ctx.after(at, READ),
+        };
+        found.push(detection(&["runtime"], spot, &weaker, Severity::Info, at, verdict));
     }
 }
 
@@ -153,12 +160,13 @@ fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
     Some(detection(&["cni_cache"], spot, &[FindingKind::LeakedAddress], Severity::Info, since, verdict))
 }
 
-/// When the node was read and no runtime's records were found, though a runtime runs and has sandboxes.
-fn unread_since(ctx: &DetectContext<'_>) -> Option<Timestamp> {
+/// When the node was read and no runtime's records were found, though a runtime runs and has sandboxes, and when a runtime
+/// last started or ended.
+fn unread_since(ctx: &DetectContext<'_>) -> Option<(Timestamp, Timestamp)> {
     let world = ctx.world;
     let (at, _) = world.records.networks.as_ref()?;
     let missing = world.records.runtimes.is_empty() && !world.sandboxes.is_empty();
-    (missing && world.is_runtime_up()).then_some(*at)
+    Some(*at).filter(|_| missing).zip(world.runtimes_turned_at())
 }
 
 fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {

@@ -3,8 +3,8 @@
 //!
 //! Not flagged: an ADD that ran for long and failed, or that is tried again after a failed one (`cni_failing`); calls
 //! that plugins make themselves, which are part of the time of the runtime's call; a call whose end may be among lost
-//! records, until a listing shows that it still runs. After a suspend of the node the time of a call counts from when
-//! the node woke.
+//! records, until a listing shows that it still runs; the time for which a call ran on after its runtime had ended.
+//! After a suspend of the node the time of a call counts from when the node woke.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -94,14 +94,18 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
             continue;
         }
         let due = ctx.awake(call.at) + ctx.limits.cni_slow;
-        if ctx.now < due {
+        let until = call.cut_off_at.unwrap_or(ctx.now);
+        if until < due {
+            if call.cut_off_at.is_some() {
+                continue;
+            }
             next = next.into_iter().chain([due]).min();
             continue;
         }
         slow.entry((plugin.clone(), command)).or_default().push(Slow {
             plugin,
             command,
-            took: ctx.world.awake_for(call.at, ctx.now),
+            took: ctx.world.awake_for(call.at, until),
             since: call.at,
             until: None,
             pod: call.pod.clone(),

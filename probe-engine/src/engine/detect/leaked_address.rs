@@ -295,13 +295,13 @@ fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
     if del_without_netns.succeeded > 0 {
         return Cause::DelBlind;
     }
-    if del.failed > 0 || del_without_netns.failed > 0 {
+    if del.has_broken_off() || del_without_netns.has_broken_off() {
         return Cause::DelFailed;
     }
     if ctx.world.sandboxes.recall(&row.container).is_some_and(|sandbox| sandbox.ending.is_abandoned) {
         return Cause::RuntimeEnded;
     }
-    let failed = |plugin: &Plugin| plugin.add.failed > 0 && plugin.add.succeeded == 0;
+    let failed = |plugin: &Plugin| plugin.add.has_broken_off() && plugin.add.succeeded == 0;
     if row.plugins.iter().any(failed) {
         return Cause::AddFailed;
     }

@@ -59,7 +59,17 @@ fn pages() -> Vec<Page> {
         page!("ownerless_reservation", [grace], [ownerless_reservation::FIRST]),
         page!(
             "blind_spot",
-            [LATELY, LATELY, LATELY, blind_spot::READ, blind_spot::KUBELET, LATELY, blind_spot::READ, HUNG],
+            [
+                LATELY,
+                LATELY,
+                LATELY,
+                blind_spot::READ,
+                blind_spot::KUBELET,
+                LATELY,
+                blind_spot::READ,
+                HUNG,
+                blind_spot::READ
+            ],
             []
         ),
         page!(

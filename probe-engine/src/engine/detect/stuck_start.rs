@@ -219,7 +219,7 @@ fn cause(
     Some((it, since))
 }
 
-/// The place at which the runtime gave up a chain though no ADD of it failed.
+/// The place at which the runtime gave up a chain though no ADD of it failed. A runtime that ended meanwhile gave up none.
 struct ChainStop {
     network: String,
     /// The plugin that it did not call.
@@ -233,6 +233,9 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<ChainStop> {
     let last_at = last_call(ctx, row)?;
     let is_over = row.is_stopped() || ctx.now >= last_at + NEXT;
     if !is_over || all.iter().any(|it| !it.is_added()) {
+        return None;
+    }
+    if ctx.world.runtimes_since().is_none_or(|since| last_at < since) {
         return None;
     }
     let networks = ctx.world.records.networks();

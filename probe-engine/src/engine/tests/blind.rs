@@ -7,10 +7,11 @@ use crate::{
     engine::world::CheckpointEntry,
     model::{
         fact::{
-            Fact, List, Mechanism, NetworksRead, Origin, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal,
-            Store, StoreKind, StoreRead,
+            Fact, List, Mechanism, NetworksRead, Origin, RuntimeKind, RuntimeRead, RuntimeSandbox, SIGKILL,
+            Signal, Store, StoreKind, StoreRead,
         },
         finding::{Blind, BlindSpot, FindingKind, Kind, Severity, UnverifiedRelease},
+        id::TICK,
         recovery::Recovery,
         time::Timestamp,
     },
@@ -199,16 +200,55 @@ fn a_file_that_hangs_is_a_blind_spot_until_it_is_read_again() {
 fn a_runtime_without_records_is_a_blind_spot_only_where_there_are_sandboxes() {
     let mut story = Story::new();
     story.at(6 * SECOND).found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+    nothing_configured(&mut story);
+    nothing_configured(story.at(20 * SECOND));
+    assert_eq!(story.judge(MINUTE).0, "");
+    story.cni_done(900, "/usr/lib/cni/bridge", "ADD", "/run/netns/x");
+    let (told, _) = story.judge(MINUTE);
+    assert!(told.contains("finding.confirmed blind_spot/runtime Agent"), "{told}");
+}
+
+/// A reading finds no records of a runtime that does not run, and the new one takes a moment until it has them open.
+#[test]
+fn a_runtime_that_restarts_is_no_blind_spot() {
+    let killed = |read_at: &[u64]| {
+        let mut story = Story::new();
+        story.at(6 * SECOND).found(
+            DAEMON,
+            CONTAINERD,
+            "/system.slice/containerd.service",
+            "/usr/bin/containerd",
+        );
+        story.list(List::Runtimes, true, |story| _ = story.on_record(&['a']));
+        nothing_configured(&mut story);
+        story.cni_done(900, "/usr/lib/cni/bridge", "ADD", "/run/netns/x");
+        story.at(60 * SECOND).exit(DAEMON, class::CALLER, SIGKILL);
+        nothing_configured(story.at(61 * SECOND));
+        story.list(List::Runtimes, true, |_| {});
+        let start = Who::new(u32::try_from(70 * SECOND * 1_000_000 / TICK).expect("a pid"), 1, "containerd");
+        story.at(70 * SECOND).exec(start, class::CALLER, "/usr/bin/containerd");
+        for at in read_at {
+            nothing_configured(story.at(at * SECOND));
+            story.list(List::Runtimes, true, |_| {});
+        }
+        story
+    };
+    let mut back = killed(&[71]);
+    assert_eq!(back.judge(5 * MINUTE).0, "", "it is read again before that is told");
+    back.at(82 * SECOND).list(List::Runtimes, true, |story| _ = story.on_record(&['a']));
+    assert_eq!(back.judge(5 * MINUTE).0, "");
+    // Its records are still not found.
+    let told = killed(&[71, 82]).judge(5 * MINUTE).0;
+    assert!(told.contains("finding.confirmed blind_spot/runtime Agent"), "{told}");
+}
+
+fn nothing_configured(story: &mut Story) {
     story.listed(Fact::NetworksRead(NetworksRead {
         written: None,
         networks: Vec::new(),
         complete: true,
         undecodable: Vec::new(),
     }));
-    assert_eq!(story.judge(MINUTE).0, "");
-    story.cni_done(900, "/usr/lib/cni/bridge", "ADD", "/run/netns/x");
-    let (told, _) = story.judge(MINUTE);
-    assert!(told.contains("finding.confirmed blind_spot/runtime Agent"), "{told}");
 }
 
 /// The only DEL of this sandbox names no namespace.
@@ -302,12 +342,7 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
             story.listed(Fact::CgroupFound { cgroup, populated: true });
         }
         story.listed(Fact::KubeletExpected(expected));
-        story.listed(Fact::NetworksRead(NetworksRead {
-            written: None,
-            networks: Vec::new(),
-            complete: true,
-            undecodable: Vec::new(),
-        }));
+        nothing_configured(&mut story);
         story
     };
     let node = |kubelet, pods, expected| watched(1, kubelet, pods, expected);

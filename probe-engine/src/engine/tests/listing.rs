@@ -196,6 +196,39 @@ fn an_address_that_is_found_in_a_namespace_that_was_seen_made_was_added() {
     assert_eq!(added(false), [""; 0]);
 }
 
+/// The agent started in the middle of a pod's ADD: the namespace was made before, and its watch began when it had its
+/// address already.
+#[test]
+fn an_address_that_is_found_where_an_add_was_seen_was_added() {
+    let added = |say: fn(&mut Story)| {
+        let mut story = Story::new();
+        story.at(10).list(List::Netns, true, |story| {
+            let mounts = vec![PATH.to_owned()];
+            story.listed(Fact::NetnsFound { netns: NetnsKey::new(POD_NETNS, 0), mounts, vacant: false });
+        });
+        say(story.at(20));
+        for at in [50, 60] {
+            story.at(at).listed(Fact::AddressFound(address(MAIN, POD_NETNS, "10.88.0.5/24", "eth0")));
+        }
+        story.run().into_iter().filter(|line| line.contains("address.added")).collect::<Vec<_>>()
+    };
+    let told = ["50 address.added 10.88.0.5/24 eth0 4026532177 [default/web-0 a] Listed"];
+    assert_eq!(added(|story| _ = story.cni_done(800, "/usr/lib/cni/bridge", "ADD", PATH)), told);
+    assert_eq!(added(|story| _ = story.cni(800, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH)), told);
+    // It ran when the agent started.
+    let found = |story: &mut Story| {
+        _ = story.cni_found(call(800, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a'));
+    };
+    assert_eq!(added(found), told);
+    let found_and_over = |story: &mut Story| {
+        story.cni_found(call(800, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a'));
+        story.exit(Who::new(800, CONTAINERD, "bridge"), class::CNI, 0);
+    };
+    assert_eq!(added(found_and_over), told);
+    // The pod was there before, and ends now.
+    assert_eq!(added(|story| _ = story.cni_done(800, "/usr/lib/cni/bridge", "DEL", PATH)), [""; 0]);
+}
+
 /// A container can give its namespace more addresses than are remembered. Each listing finds all of them.
 #[test]
 fn an_address_for_which_there_is_no_room_is_not_added_by_each_listing() {

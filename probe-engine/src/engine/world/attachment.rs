@@ -208,23 +208,28 @@ impl World {
             return;
         };
         let ifname = call.call.ifname.clone().unwrap_or_default();
-        let took = self.awake_for(call.at, ctx.at);
+        // Nobody waits for a call whose caller has ended.
+        let until = call.cut_off_at.map_or(ctx.at, |cut_off| cut_off.min(ctx.at));
+        let took = self.awake_for(call.at, until);
         let row = self.attachment(ctx, &id, &ifname);
         row.last_at = row.last_at.max(ctx.at);
         let failed = end.is_some_and(|end| end.code != 0);
+        // Its reader is gone, so its pipe may be what killed it: that is no failure of the plugin.
+        let is_cut_off = failed && call.cut_off_at.is_some();
         let booking = end.filter(|_| !failed).and_then(|_| row.book(call, command));
         if let Some(runs) = row.runs(call) {
-            runs.end(ctx.at, end, took);
+            runs.end(ctx.at, end, took, is_cut_off);
             // A slow ADD that fails counts as failed, not as slow.
-            if end.is_some() && !(failed && command == CniCommand::Add) {
-                runs.lasted(ctx.at, took);
+            if end.is_some() && (is_cut_off || !(failed && command == CniCommand::Add)) {
+                runs.lasted(until, took);
             }
         }
-        if let Some(plugin) = row.plugin(&call.call.plugin).filter(|_| command == CniCommand::Del) {
+        let plugin = row.plugin(&call.call.plugin).filter(|_| command == CniCommand::Del && !is_cut_off);
+        if let Some(plugin) = plugin {
             plugin.del_ended(call.at, ctx.at, end, took);
         }
         self.accounts.extend(booking);
-        if failed {
+        if failed && !is_cut_off {
             self.ask_message(ctx, call, command, (id, ifname));
         }
         self.records_changed(ctx.at);

@@ -42,6 +42,12 @@ pub struct Call {
     pub(crate) top: bool,
     /// The path of the plugin's executable.
     pub(crate) path: String,
+    /// The process that made the call: the runtime, even where a plugin or a wrapper stands between.
+    #[serde(default)]
+    caller: TaskKey,
+    /// When the caller ended, while the plugin ran on: nobody reads its answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::engine) cut_off_at: Option<Timestamp>,
 }
 
 /// The kinds of process that have `CNI_COMMAND` in their environment.
@@ -62,7 +68,12 @@ impl World {
         if self.processes.get(key).is_some_and(|known| known.executed_at == Some(ctx.at)) {
             return;
         }
-        if it.host {
+        // The hooks find no runtime above a plugin whose runtime has ended, so they take the plugins that it runs for
+        // those of a daemon in a container.
+        let is_part = !it.host && self.is_part_of_cut_off(&it.task);
+        let host = it.host || is_part;
+        let ctx = if is_part { EventContext { origin: Origin::Kernel, ..ctx } } else { ctx };
+        if host {
             self.learn_host_netns(&it.task, class::CNI);
         }
         let filename = daemon::kept_path(&it.task.comm, &it.filename);
@@ -70,13 +81,13 @@ impl World {
         self.began(ctx, &it.task, program);
         let kind = self.kind_of(&it.task, &it.filename, &it.variables);
         let container = it.variables.container_id.as_deref().and_then(ContainerId::parse);
-        let is_foreign = !it.host && self.host_calls(container.as_ref()).next().is_none();
+        let is_foreign = !host && self.host_calls(container.as_ref()).next().is_none();
         match kind {
             Kind::Plugin if is_foreign => self.counts.cni_foreign += 1,
             Kind::Plugin => {
                 let caller = it.caller.map_or(it.task.parent, |caller| caller.key);
-                let call = self.call_of(ctx, &it.task, &it.filename, it.variables, !it.host);
-                self.begin(ctx, call, caller, true);
+                let call = self.call_of(ctx, &it.task, caller, &it.filename, it.variables, !host);
+                self.begin(ctx, call, true);
                 self.may_be_over(ctx, key);
                 return;
             }
@@ -104,23 +115,27 @@ impl World {
         let call = self.call_of(
             EventContext { at: Timestamp(task.key.start), ..ctx },
             task,
+            task.parent,
             filename,
             variables,
             false,
         );
-        self.begin(ctx, call, task.parent, false);
+        self.begin(ctx, call, false);
     }
 
     fn call_of(
         &self,
         ctx: EventContext,
         task: &Task,
+        caller: TaskKey,
         filename: &str,
         variables: CniVariables,
         delegated: bool,
     ) -> Call {
         let CniVariables { command, container_id, netns, ifname, args, path: _ } = variables;
-        let called_by = self.call_around(task.parent).map(|caller| caller.call.plugin.clone());
+        let around = self.call_around(task.parent);
+        let (called_by, cut_off_at) =
+            (around.map(|it| it.call.plugin.clone()), around.and_then(|it| it.cut_off_at));
         let plugin = filename.rsplit('/').next().unwrap_or(filename).to_owned();
         Call {
             at: ctx.at,
@@ -129,6 +144,8 @@ impl World {
             pod: args.map(|text| Args::read(&text).pod).unwrap_or_default(),
             top: !delegated && called_by.is_none(),
             path: filename.to_owned(),
+            caller,
+            cut_off_at,
             call: Arc::new(CniCall {
                 command,
                 plugin,
@@ -141,7 +158,7 @@ impl World {
         }
     }
 
-    fn begin(&mut self, ctx: EventContext, call: Call, caller: TaskKey, told: bool) {
+    fn begin(&mut self, ctx: EventContext, call: Call, told: bool) {
         // A listing can show a plugin before the record of its start is read. What the hook tells is worth more.
         let known = self.calls.get(&call.call.process.key);
         if known.is_some_and(|known| !told || known.origin != Origin::Listed) {
@@ -153,9 +170,9 @@ impl World {
         let command = call.call.command.as_str();
         if call.top && command == "ADD" {
             if told && self.is_restarting() {
-                self.runtime_works(TimedSource::hooked(ctx.at), self.runtime_of(caller));
+                self.runtime_works(TimedSource::hooked(ctx.at), self.runtime_of(call.caller));
             }
-            self.network_added(ctx, &call, caller);
+            self.network_added(ctx, &call);
         } else {
             self.pod_of(&call.pod, NameSource::CniArgs);
         }
@@ -177,7 +194,7 @@ impl World {
     }
 
     /// The runtime calls ADD for a sandbox. With most runtimes this is the first sign of the sandbox.
-    fn network_added(&mut self, ctx: EventContext, call: &Call, caller: TaskKey) {
+    fn network_added(&mut self, ctx: EventContext, call: &Call) {
         let Some(id) = &call.container else { return };
         let pod = self.pod_lives(ctx, &call.pod, NameSource::CniArgs);
         if pod.is_some() {
@@ -187,7 +204,7 @@ impl World {
         self.sandboxes.vouch(id, Voucher::Kernel, ctx.at);
         self.network_trying(call);
         if let Some(path) = &call.call.netns {
-            self.claim_at_call(ctx, id, path, caller);
+            self.claim_at_call(ctx, id, path, call.caller);
         }
     }
 
@@ -204,6 +221,9 @@ impl World {
         }
         if call.top && call.call.command == "ADD" {
             self.network_tried(ctx.at, &call, succeeded);
+            if call.origin == Origin::Listed {
+                self.found_add_ended(call.container.as_ref());
+            }
             self.phase_turns(call.container.as_ref().and_then(|id| self.sandboxes.get(id)?.pod));
         }
         let subject = self.call_subject(&call);
@@ -220,6 +240,20 @@ impl World {
             && let Some(id) = call.container
         {
             self.may_be_ready(ctx, &id, false);
+        }
+    }
+
+    /// Whether a plugin that the node's own runtime called, and that outlived the runtime, runs this program.
+    fn is_part_of_cut_off(&self, task: &Task) -> bool {
+        let around = self.call_around(task.parent);
+        around.is_some_and(|call| !call.call.delegated && call.cut_off_at.is_some())
+            && !self.in_container(task.cgroup)
+    }
+
+    /// A process has ended. The calls that it made and that still run are cut off.
+    pub(super) fn caller_ended(&mut self, at: Timestamp, caller: TaskKey) {
+        for call in self.calls.values_mut().filter(|call| call.caller == caller) {
+            call.cut_off_at.get_or_insert(at);
         }
     }
 

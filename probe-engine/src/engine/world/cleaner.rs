@@ -67,8 +67,11 @@ impl World {
             || self.processes.daemons().chain(ended).any(ran)
     }
 
-    pub(in crate::engine) fn is_runtime_up(&self) -> bool {
-        self.runtimes().next().is_some()
+    /// When a runtime last started or ended, while one runs.
+    pub(in crate::engine) fn runtimes_turned_at(&self) -> Option<Timestamp> {
+        let started = latest(self.runtimes())?;
+        let ended = self.processes.ended_daemons().filter(|(_, row)| is_runtime(&row.comm));
+        Some(ended.map(|(at, _)| at).fold(started, Timestamp::max))
     }
 
     fn runtimes(&self) -> impl Iterator<Item = &Process> {

@@ -194,6 +194,7 @@ impl World {
             self.processes.insert(Process { state: ended, ..unseen(&it.task) });
         }
         self.schedule_reap(ctx.at);
+        self.caller_ended(ctx.at, key);
 
         let stopped_at = self.stopped_at(key);
         let told = daemon.as_ref().and_then(|_| self.told_to_end(key));
@@ -311,6 +312,7 @@ impl World {
         let daemon = Some(row).filter(|row| daemon::is_named(&row.comm, row.program.class)).cloned();
         self.processes.set_state(key, ended);
         self.schedule_reap(ctx.at);
+        self.caller_ended(ctx.at, key);
         self.processes.signals.remove(&key);
         if let Some(row) = daemon {
             self.daemon_ended(&row, ctx.at, None);

@@ -126,6 +126,9 @@ pub struct Network {
     pub(crate) netns_created_at: Option<Timestamp>,
     /// A process of it runs in the node's own network namespace, so no CNI call is expected.
     pub(crate) is_host: bool,
+    /// An ADD that ran when a listing found it has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) found_add_ended: bool,
 }
 
 /// The containers that ran in a sandbox, and the state of its pod's start.

@@ -20,6 +20,13 @@ pub(super) struct Stat {
     pub(super) start: u64,
 }
 
+impl Stat {
+    /// Whether it is a zombie, which has only its exit status left, or gone.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
 /// Parses `PID (COMM) STATE PPID …`. The start time is field 22.
 pub(super) fn stat(bytes: &[u8]) -> Option<Stat> {
     let text = String::from_utf8_lossy(bytes);

@@ -7,6 +7,8 @@
 use std::{
     cell::OnceCell,
     collections::{BTreeMap, HashMap},
+    thread,
+    time::Duration,
 };
 
 use nix::errno::Errno;
@@ -28,6 +30,8 @@ use crate::{
 /// Bytes that are kept of a command line, and searched of an environment.
 const ARGUMENTS: usize = 4096;
 const ENVIRONMENT: usize = 1 << 20;
+/// A process that ends, or that changes its credentials, is through with that by then.
+const SECOND_LOOK: Duration = Duration::from_millis(50);
 /// How far above a plugin its caller can be. Other plugins and the shell of a wrapper script may be in between.
 const ANCESTORS: usize = 4;
 
@@ -139,9 +143,8 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
         let Ok(pid) = entry.name.parse::<u32>() else { continue };
         let at = list.now();
         let found = proc.folder(&entry.name).and_then(|folder| read(&folder, at, node.hierarchy.id));
-        // A zombie has only its exit status left.
         if let Some(mut process) = list.take(proc.path().join(&entry.name), found)
-            && !matches!(process.stat.state, 'Z' | 'X')
+            && !process.stat.is_over()
         {
             // In a cgroup namespace of our own, paths outside of it are relative to our own cgroup.
             if process.cgroup.starts_with("/..") {
@@ -151,6 +154,7 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
             table.processes.insert(pid, process);
         }
     }
+    look_again(&mut table, &proc);
     table.is_whole = list.skipped.is_none() && entries.left_out == 0;
     let mut cgroups = Cgroups { node, ids: HashMap::new() };
     for (pid, process) in table.by_age() {
@@ -168,15 +172,45 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
     (list, table)
 }
 
+/// Looks a second time at the processes whose network namespace might not be read. One that has ended by then is in no
+/// namespace any more, and a process that has its pid now began after the table.
+fn look_again(table: &mut Table, proc: &Folder) {
+    if table.processes.values().all(|process| process.hidden.is_none()) {
+        return;
+    }
+    thread::sleep(SECOND_LOOK);
+    table.processes.retain(|pid, process| {
+        if process.hidden.is_none() {
+            return true;
+        }
+        let folder = match proc.folder(&pid.to_string()) {
+            Ok(folder) => folder,
+            Err(why) => return why != ReadError::Absent,
+        };
+        let now = folder.head("stat", 4096).map(|text| proc::stat(&text));
+        let is_over = match now {
+            Ok(Some(now)) => now.start != process.stat.start || now.is_over(),
+            Err(ReadError::Absent) => true,
+            Ok(None) | Err(_) => false,
+        };
+        let netns = namespace(&folder, "net");
+        process.netns = netns.unwrap_or(0);
+        process.hidden = netns.err().filter(|why| *why != ReadError::Absent);
+        !is_over
+    });
+}
+
+/// The inode of a process's namespace.
+fn namespace(folder: &Folder, kind: &str) -> Result<u32, ReadError> {
+    let link = folder.link(&format!("ns/{kind}"))?;
+    proc::namespace(kind, &link).ok_or(ReadError::Malformed)
+}
+
 fn read(folder: &Folder, at: Timestamp, hierarchy: u32) -> Result<Process, ReadError> {
     let stat = proc::stat(&folder.head("stat", 4096)?).ok_or(ReadError::Malformed)?;
     let cgroup = cgroup::path_in(hierarchy, &folder.head("cgroup", 1 << 16)?).unwrap_or_default();
     let container = cgroupfs::container(&cgroup).map(|(id, _)| id.as_str().to_owned());
-    let namespace = |kind: &str| {
-        let link = folder.link(&format!("ns/{kind}"))?;
-        proc::namespace(kind, &link).ok_or(ReadError::Malformed)
-    };
-    let (netns, mnt_ns) = (namespace("net"), namespace("mnt").unwrap_or(0));
+    let (netns, mnt_ns) = (namespace(folder, "net"), namespace(folder, "mnt").unwrap_or(0));
     let named = [&name::CALLERS[..], &name::RUNTIMES].iter().any(|names| has_name_of(&stat, names));
     let forged = named && !is_root_by_itself(folder)?;
     let hidden = netns.err().filter(|why| *why != ReadError::Absent);
@@ -291,6 +325,7 @@ pub(super) fn netns_key(inode: u32) -> NetnsKey {
 #[cfg(test)]
 mod tests {
     use std::{
+        cell::Cell,
         fs,
         os::unix::fs::{PermissionsExt as _, symlink},
         path::Path,
@@ -302,7 +337,7 @@ mod tests {
         engine::{Engine, Settings},
         model::{
             change::{ChangeKind, Output},
-            fact::{Exited, Fact, Observation, Origin, ProcessFound},
+            fact::{Exited, Fact, List, Observation, Origin, ProcessFound},
             time::Timestamp,
         },
         source::{
@@ -324,14 +359,17 @@ mod tests {
         let folder = root.join(format!("proc/{pid}"));
         fs::create_dir_all(folder.join("ns")).expect("a directory");
         let write = |name: &str, text: String| fs::write(folder.join(name), text).expect("a file");
-        let zeros = "0 ".repeat(17);
-        write("stat", format!("{pid} ({comm}) S {parent} {zeros}{start} 0 0\n"));
+        write("stat", stat(pid, comm, 'S', parent, start));
         write("status", format!("NSpid:\t{pid}\t{ns_pid}\n"));
         write("cgroup", format!("0::{cgroup}\n"));
         write("cmdline", format!("/{comm}\0"));
         symlink("net:[4026532177]", folder.join("ns/net")).expect("a link");
         fs::create_dir_all(root.join("sys/fs/cgroup").join(cgroup.trim_start_matches('/')))
             .expect("a cgroup");
+    }
+
+    fn stat(pid: u32, comm: &str, state: char, parent: u32, start: u64) -> String {
+        format!("{pid} ({comm}) {state} {parent} {}{start} 0 0\n", "0 ".repeat(17))
     }
 
     /// The processes of the list, in its order.
@@ -414,6 +452,57 @@ mod tests {
         let is_end = |output: &Output| matches!(output, Output::Change(it) if matches!(it.what, ChangeKind::ContainerExited { .. }));
         assert!(!told.iter().any(is_end), "{told:?}");
         assert_eq!(pid(&engine), Some(MAIN), "it runs on");
+    }
+
+    /// A link in an unknown form stands for one that may not be read. The clock is looked at before each process is read.
+    #[test]
+    fn a_process_whose_namespace_might_not_be_read_counts_only_if_it_is_still_there_and_still_hidden() {
+        type Change = fn(&Path);
+        let ends: Change = |own| fs::remove_dir_all(own).expect("a directory");
+        let dies: Change = |own| fs::write(own.join("stat"), stat(10, "sh", 'Z', 1, 400)).expect("a file");
+        let is_another: Change =
+            |own| fs::write(own.join("stat"), stat(10, "sh", 'S', 1, 401)).expect("a file");
+        let shows: Change = |own| {
+            fs::remove_file(own.join("ns/net")).expect("a link");
+            symlink("net:[4026532178]", own.join("ns/net")).expect("a link");
+        };
+        let stays: Change = |_| {};
+        for (change, is_whole, is_kept) in [
+            (ends, true, false),
+            (dies, true, false),
+            (is_another, true, false),
+            (shows, true, true),
+            (stays, false, true),
+        ] {
+            let root = tempfile::tempdir().expect("a directory");
+            process(root.path(), 1, 0, "systemd", (1, 1), "/init.scope");
+            process(root.path(), 10, 1, "sh", (400, 10), "/system.slice/x.service");
+            process(root.path(), 20, 1, "sh", (400, 20), "/system.slice/x.service");
+            let own = root.path().join("proc/10");
+            fs::remove_file(own.join("ns/net")).expect("a link");
+            symlink("net:hidden", own.join("ns/net")).expect("a link");
+            let looks = Cell::new(0);
+            let clock = || {
+                looks.set(looks.get() + 1);
+                // The list, the table, and the processes 1 and 10 have their times; 20 is next.
+                if looks.get() == 5 {
+                    change(&own);
+                }
+                Timestamp(1_000_000_000_000)
+            };
+            let host = HostRoot::open(root.path()).expect("the root");
+            let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
+            let node =
+                Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
+            let table = list(node).1;
+            let hidden: Vec<u32> =
+                table.iter().filter(|(_, it)| it.hidden.is_some()).map(|(pid, _)| pid).collect();
+            assert_eq!(hidden.is_empty(), is_whole, "{table:?}");
+            assert_eq!(table.iter().any(|(pid, _)| pid == 10), is_kept, "{table:?}");
+            let facts = super::super::netns::list(node, &table).0.end().0;
+            let ended = facts.last().map(|seen| seen.fact.clone());
+            assert_eq!(ended, Some(Fact::ListEnded { list: List::Netns, complete: is_whole }));
+        }
     }
 
     /// A user can start it by a link named `containerd`, and it can take root's ids for good.

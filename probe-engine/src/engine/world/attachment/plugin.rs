@@ -108,13 +108,16 @@ pub(crate) struct Runs {
     pub(crate) failed: u32,
     /// How many runs ended unseen.
     pub(crate) unseen: u32,
+    /// How many runs did not succeed after their caller, the runtime, had ended.
+    #[serde(default)]
+    cut_off: u32,
     /// The result of the latest run.
     #[serde(default)]
     pub(crate) outcome: Option<Outcome>,
     pub(crate) first_at: Timestamp,
     /// When the latest run began or ended.
     pub(crate) last_at: Timestamp,
-    /// The exit code of the last run that failed.
+    /// The exit code of the last run that failed or was cut off.
     pub(crate) code: Option<u32>,
     /// How long the failed runs took, added up.
     #[serde_as(as = "Nanoseconds")]
@@ -242,7 +245,14 @@ impl Plugin {
 impl Runs {
     #[must_use]
     pub(crate) fn is_open(&self) -> bool {
-        self.begun > self.succeeded.saturating_add(self.failed).saturating_add(self.unseen)
+        let over = [self.succeeded, self.failed, self.unseen, self.cut_off];
+        self.begun > over.into_iter().fold(0, u32::saturating_add)
+    }
+
+    /// Whether a run did not do its work, by its own failure or because its caller ended.
+    #[must_use]
+    pub(crate) fn has_broken_off(&self) -> bool {
+        self.failed > 0 || self.cut_off > 0
     }
 
     pub(super) fn begin(&mut self, at: Timestamp) {
@@ -254,13 +264,17 @@ impl Runs {
         self.last_at = self.last_at.max(at);
     }
 
-    pub(super) fn end(&mut self, at: Timestamp, end: Option<&End>, took: Duration) {
+    pub(super) fn end(&mut self, at: Timestamp, end: Option<&End>, took: Duration, is_cut_off: bool) {
         self.last_at = self.last_at.max(at);
         let is_success = end.is_some_and(|end| end.code == 0);
         self.outcome = Some(if is_success { Outcome::Succeeded } else { Outcome::Failed });
         match end {
             None => self.unseen = self.unseen.saturating_add(1),
             Some(end) if end.code == 0 => self.succeeded = self.succeeded.saturating_add(1),
+            Some(end) if is_cut_off => {
+                self.cut_off = self.cut_off.saturating_add(1);
+                self.code = Some(end.code);
+            }
             Some(end) => {
                 self.failed = self.failed.saturating_add(1);
                 self.code = Some(end.code);

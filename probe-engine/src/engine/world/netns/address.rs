@@ -4,9 +4,12 @@
 use crate::{
     engine::{
         held::Subject,
-        world::{EventContext, World, netns::Address},
+        world::{
+            EventContext, World,
+            netns::{Address, Netns},
+        },
     },
-    model::{change::ChangeKind, fact},
+    model::{change::ChangeKind, fact, id::ContainerId},
 };
 
 /// At most this many addresses of one namespace are remembered. A process in the namespace can add any number.
@@ -41,15 +44,23 @@ impl World {
         self.tell(ctx, subject, wait, what);
     }
 
-    /// A listing found an address. If hooks saw the making of the namespace, it was added since then.
+    /// A listing found an address. If hooks saw the making of the namespace, it was added since then. If they saw an ADD
+    /// in it begin or end, that ADD most likely added it.
     pub(in crate::engine::world) fn address_found(&mut self, ctx: EventContext, it: fact::Address) {
         let Some(life) = self.netns_seen(ctx, it.netns) else { return };
         self.lease_by_kernel(ctx, life, &it);
         // The next listing finds again what found no room.
         let is_new = self.keep_address(life, &it) == Kept::Now;
-        if is_new && self.netns.get(life).is_some_and(|row| row.created_at.is_some()) {
+        let began = |row: &Netns| row.created_at.is_some() || self.was_added(row.sandbox.as_ref());
+        if is_new && self.netns.get(life).is_some_and(began) {
             self.tell_added(ctx, life, &it);
         }
+    }
+
+    /// Whether an ADD for the sandbox ran at some time since the hooks were attached.
+    fn was_added(&self, sandbox: Option<&ContainerId>) -> bool {
+        let has_ended = |id| self.sandboxes.get(id).is_some_and(|row| row.network.found_add_ended);
+        sandbox.is_some_and(|id| has_ended(id) || self.has_adds(id))
     }
 
     /// An address was removed, perhaps while the namespace is being torn down.

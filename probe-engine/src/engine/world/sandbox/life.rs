@@ -96,7 +96,7 @@ impl World {
     }
 
     /// Whether an ADD for the sandbox was seen.
-    fn has_adds(&self, id: &ContainerId) -> bool {
+    pub(in crate::engine::world) fn has_adds(&self, id: &ContainerId) -> bool {
         self.has_found_add(id) || self.attachments_of(id).any(Attachment::was_seen)
     }
 
@@ -111,6 +111,13 @@ impl World {
         let adds = || self.attachments_of(&row.id).flat_map(Attachment::adds);
         let all = adds().all(|add| add.outcome == Some(Outcome::Succeeded));
         adds().map(|add| add.last_at).max().filter(|_| all)
+    }
+
+    /// An ADD has ended that ran when a listing found it.
+    pub(in crate::engine::world) fn found_add_ended(&mut self, id: Option<&ContainerId>) {
+        if let Some(row) = id.and_then(|id| self.sandboxes.get_mut(id)) {
+            row.network.found_add_ended = true;
+        }
     }
 
     /// `CNI_NETNS` names the path of the sandbox's namespace.

@@ -1,0 +1,218 @@
+//! Calls of plugins whose runtime ends before they do.
+
+use probe_common::event::class;
+
+use super::{
+    containerd::PATH,
+    story::{CONTAINERD, DAEMON, KUBELET, Story, UID, Who, call, id, leaf, run::check_lines},
+};
+use crate::model::{
+    fact::{Fact, List, Network, NetworksRead, Origin, SIGKILL},
+    finding::{Kind, Stage},
+};
+
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+const BRIDGE: &str = "/usr/lib/cni/bridge";
+const HOST_LOCAL: &str = "/usr/lib/cni/host-local";
+const SIGPIPE: u32 = 13;
+/// The status of a shell whose program SIGPIPE ended.
+const EXIT_141: u32 = 141 << 8;
+
+/// A call of bridge for the sandbox of a pod of its own.
+fn begin(story: &mut Story, pid: u32, command: &str, digit: char) {
+    let mut it = call(pid, CONTAINERD, BRIDGE, command, PATH, digit);
+    let args = it.variables.args.take().unwrap_or_default();
+    let own = format!("{digit}{}", &UID[1..]);
+    it.variables.args = Some(args.replace(UID, &own).replace("web-0", &format!("web-{digit}")));
+    story.kernel(Fact::CniCalled(it));
+}
+
+fn end(story: &mut Story, pid: u32, status: u32) {
+    story.exit(Who::new(pid, CONTAINERD, "bridge"), class::CNI, status);
+}
+
+fn runtime_is_killed(story: &mut Story) {
+    story.exit(DAEMON, class::CALLER, SIGKILL);
+}
+
+/// Calls for three pods that fail when nobody reads their answer any more. `is_killed`: the runtime is.
+fn three_fail(command: &str, is_killed: bool) -> String {
+    let mut story = Story::new();
+    story.at(1).on_record(&['a', 'b', 'c']);
+    story.at(SECOND);
+    let pods = [(100, 'a'), (101, 'b'), (102, 'c')];
+    for (pid, digit) in pods {
+        begin(&mut story, pid, command, digit);
+    }
+    if is_killed {
+        runtime_is_killed(story.at(2 * SECOND));
+    }
+    story.at(3 * SECOND);
+    for ((pid, _), status) in pods.into_iter().zip([SIGPIPE, EXIT_141, EXIT_141]) {
+        end(&mut story, pid, status);
+    }
+    story.judge(5 * MINUTE).0
+}
+
+#[test]
+fn calls_that_the_end_of_the_runtime_cut_off_are_no_failures_of_the_plugin() {
+    for command in ["ADD", "DEL"] {
+        assert!(three_fail(command, false).contains("finding.confirmed cni_failing/bridge"), "{command}");
+        assert_eq!(three_fail(command, true), "", "{command}");
+    }
+}
+
+#[test]
+fn a_failure_before_the_end_of_the_runtime_is_one() {
+    let mut story = Story::new();
+    for (n, digit) in (0_u32..).zip(['a', 'b', 'c']) {
+        begin(story.at(SECOND), 100 + n, "ADD", digit);
+        end(&mut story, 100 + n, 0x100);
+    }
+    runtime_is_killed(story.at(2 * SECOND));
+    assert!(story.judge(MINUTE).0.contains("finding.confirmed cni_failing/bridge"));
+}
+
+/// Nobody waits for it any more, and until then it was not slow.
+#[test]
+fn a_call_is_slow_only_for_as_long_as_its_runtime_waits() {
+    let slow = |killed_at: u64, ended: Option<u32>| {
+        let mut story = Story::new();
+        begin(story.at(SECOND), 100, "ADD", 'a');
+        runtime_is_killed(story.at(killed_at));
+        if let Some(status) = ended {
+            end(story.at(90 * SECOND), 100, status);
+        }
+        let (_, engine) = story.judge(2 * MINUTE);
+        let open = engine.findings().filter(|it| it.stage != Stage::Closed);
+        let took = open.filter_map(|it| match &it.kind {
+            Kind::CniSlow(slow) => Some(slow.took.as_secs()),
+            _ => None,
+        });
+        took.collect::<Vec<_>>()
+    };
+    for ended in [None, Some(0), Some(EXIT_141)] {
+        assert_eq!(slow(3 * SECOND, ended), [0; 0], "{ended:?}");
+        assert_eq!(slow(21 * SECOND, ended), [20], "{ended:?}");
+    }
+}
+
+/// The address is held, and no DEL has freed it.
+#[test]
+fn a_del_that_was_cut_off_has_not_freed_anything() {
+    let mut story = Story::new();
+    begin(story.at(SECOND), 100, "ADD", 'a');
+    end(&mut story, 100, 0);
+    begin(story.at(10 * SECOND), 101, "DEL", 'a');
+    runtime_is_killed(story.at(11 * SECOND));
+    end(story.at(12 * SECOND), 101, EXIT_141);
+    let engine = story.judge(20 * SECOND).1;
+    let row = engine.world.attachments.get(&(id('a'), "eth0".to_owned())).expect("the attachment");
+    let bridge = row.plugins.first().expect("the plugin");
+    assert!(bridge.del.has_broken_off() && !bridge.del.is_open() && bridge.del.succeeded == 0, "{bridge:?}");
+    assert_eq!(bridge.del.unseen, 0, "its end was seen, so that a blind DEL later is one");
+}
+
+/// The hooks find no runtime above host-local any more.
+#[test]
+fn what_a_plugin_calls_after_the_end_of_the_runtime_is_part_of_its_call() {
+    let part = |pid, parent, host: bool| {
+        let mut it = call(pid, parent, HOST_LOCAL, "ADD", PATH, 'a');
+        if !host {
+            (it.host, it.caller) = (false, None);
+        }
+        Fact::CniCalled(it)
+    };
+    let mut story = Story::new();
+    story.at(10).cni(800, CONTAINERD, BRIDGE, "ADD", PATH);
+    runtime_is_killed(story.at(20));
+    story.at(30).say(Origin::Delegated, part(810, 800, false));
+    // A plugin that this one calls, too.
+    story.say(Origin::Delegated, part(820, 810, false));
+    story.exit(Who::new(820, 810, "host-local"), class::CNI, 0);
+    story.exit(Who::new(810, 800, "host-local"), class::CNI, 0);
+    story.exit(Who::new(800, CONTAINERD, "bridge"), class::CNI, SIGPIPE);
+    let told = story.run();
+    let calls: Vec<&str> = told.iter().map(String::as_str).filter(|line| line.contains(" cni.")).collect();
+    check_lines(
+        &calls.join("\n"),
+        "
+            10 cni.started ADD bridge [default/web-0 a]
+            30 cni.started ADD host-local by bridge [default/web-0 a]
+            31 cni.started ADD host-local by host-local [default/web-0 a]
+            32 cni.finished ADD host-local -> 0 in 1 ms [default/web-0 a]
+            33 cni.finished ADD host-local -> 0 in 3 ms [default/web-0 a]
+            34 cni.finished ADD bridge -> 141 in 24 ms [default/web-0 a]
+        ",
+    );
+    // A program in a container, even one that a plugin of the node put there, remains one.
+    let mut story = Story::new();
+    story.at(1).mkdir(22, &leaf('a'));
+    story.at(10).cni(800, CONTAINERD, BRIDGE, "ADD", PATH);
+    runtime_is_killed(story.at(20));
+    let mut inside = call(810, 800, HOST_LOCAL, "ADD", PATH, 'a');
+    (inside.host, inside.caller) = (false, None);
+    inside.task = Who::new(810, 800, "host-local").within(22, 41).task();
+    story.at(30).say(Origin::Delegated, Fact::CniCalled(inside));
+    let told = story.run();
+    assert!(
+        told.iter().any(|line| line.ends_with("ADD host-local by bridge [default/web-0 a] Delegated")),
+        "{told:?}"
+    );
+}
+
+/// The runtime was killed between two plugins of a chain, so it gave none of them up.
+#[test]
+fn a_chain_that_the_end_of_the_runtime_broke_off_lacks_no_plugin() {
+    let configured = |story: &mut Story| {
+        story.listed(Fact::NetworksRead(NetworksRead {
+            written: None,
+            networks: vec![Network {
+                name: "podnet".to_owned(),
+                plugins: vec!["bridge".to_owned(), "portmap".to_owned()],
+                delegates: Vec::new(),
+                ipam: None,
+                pools: Vec::new(),
+            }],
+            complete: true,
+            undecodable: Vec::new(),
+        }));
+    };
+    let causes = |is_killed: bool| {
+        let mut story = Story::new();
+        story.at(1).list(List::Processes, true, |story| {
+            story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+            story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+        });
+        configured(story.at(6 * SECOND));
+        story.at(7 * SECOND).mkdir(20, &format!("/kubepods/besteffort/pod{UID}"));
+        story.at(8 * SECOND).cni_done(800, BRIDGE, "ADD", PATH);
+        if is_killed {
+            runtime_is_killed(&mut story);
+            story.exec(Who::new(950, 1, "containerd"), class::CALLER, "/usr/bin/containerd");
+        }
+        for at in [80, 100] {
+            configured(story.until(at * SECOND));
+        }
+        story.until(110 * SECOND).moment();
+        let told = story.run();
+        told.into_iter().filter(|line| line.contains("finding.confirmed stuck_start/")).count()
+    };
+    assert_eq!((causes(false), causes(true)), (1, 0));
+}
+
+/// An agent that takes over knows who made the calls that are open.
+#[test]
+fn a_call_from_before_a_restart_of_the_agent_is_cut_off_too() {
+    let mut story = Story::new();
+    begin(story.at(SECOND), 100, "ADD", 'a');
+    begin(&mut story, 101, "ADD", 'b');
+    let (_, engine) = story.judge(2 * SECOND);
+    let mut later = Story::new();
+    later.restored = engine.dump();
+    runtime_is_killed(later.at(3 * SECOND));
+    end(later.at(4 * SECOND), 100, EXIT_141);
+    end(&mut later, 101, EXIT_141);
+    assert_eq!(later.judge(MINUTE).0, "");
+}
