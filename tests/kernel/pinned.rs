@@ -237,7 +237,8 @@ fn an_address_of_a_namespace_that_the_last_agent_knew_is_told_by_the_next() -> R
             Ok(told.then_some(()))
         })
     };
-    let is_its = |event: &Value| event["netns"]["inode"] == netns.inode();
+    let inode = netns.inode();
+    let is_its = |event: &Value| event["netns"]["inode"] == inode;
     tells(&place, "netns.created", &is_its)?;
     first.end(End::Killed)?;
     let mut second = place.run(&[])?;
