@@ -86,9 +86,9 @@ fn a_call_is_slow_only_for_as_long_as_its_runtime_waits() {
         }
         let (_, engine) = story.judge(2 * MINUTE);
         let open = engine.findings().filter(|it| it.stage != Stage::Closed);
-        let took = open.filter_map(|it| match &it.kind {
-            Kind::CniSlow(slow) => Some(slow.took.as_secs()),
-            _ => None,
+        let took = open.filter_map(|it| {
+            let Kind::CniSlow(slow) = &it.kind else { return None };
+            Some(slow.took.as_secs())
         });
         took.collect::<Vec<_>>()
     };

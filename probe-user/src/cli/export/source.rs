@@ -436,7 +436,7 @@ mod tests {
         fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
             for byte in &mut *to {
                 self.read += 1;
-                *byte = if self.read % self.line == 0 { b'\n' } else { b'x' };
+                *byte = if self.read.is_multiple_of(self.line) { b'\n' } else { b'x' };
             }
             Ok(to.len())
         }

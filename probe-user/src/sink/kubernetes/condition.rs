@@ -178,6 +178,6 @@ mod tests {
             condition.told(verdict, Instant::now(), at(second));
             transition(&patch).clone()
         });
-        assert_eq!(sent, [at(0), at(0), at(400), at(400), at(800)].map(|time| seconds(time)));
+        assert_eq!(sent, [at(0), at(0), at(400), at(400), at(800)].map(seconds));
     }
 }
