@@ -237,6 +237,29 @@ mod tests {
     #[cfg(feature = "live")]
     fn an_empty_variable_counts_as_absent() {
         use std::collections::BTreeSet;
+    /// For clap a variable is as good as the flag. The agent's pod sets variables, so a conflict would refuse a command there
+    /// that nobody has given the flag. [`super::args::is_typed`] tells the two apart.
+    #[test]
+    fn no_flag_that_a_variable_sets_excludes_another_one() {
+        fn conflicts(command: &clap::Command, found: &mut Vec<String>) -> usize {
+            let mut seen = 0;
+            for arg in command.get_arguments() {
+                for other in command.get_arg_conflicts_with(arg) {
+                    seen += 1;
+                    if arg.get_env().or(other.get_env()).is_some() {
+                        found.push(format!("{}: {arg} and {other}", command.get_name()));
+                    }
+                }
+            }
+            seen + command.get_subcommands().map(|command| conflicts(command, found)).sum::<usize>()
+        }
+        let mut command = Cli::command();
+        command.build();
+        let mut found = Vec::new();
+        assert!(conflicts(&command, &mut found) > 5, "clap tells of the conflicts");
+        assert_eq!(found, [""; 0]);
+    }
+
 
         use super::without_variables;
 

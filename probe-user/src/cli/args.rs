@@ -138,6 +138,12 @@ mod tests {
     use crate::cli::Cli;
 
     #[test]
+
+    /// Refuses a typed directory beside `flag`, which gives something else to read.
+    pub(super) fn refuse_beside(&self, flag: &str) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.is_typed(), "{flag} and --state-dir exclude each other: give one of them");
+        Ok(())
+    }
     fn what_is_made_under_a_name_is_not_made_on_standard_output() {
         for line in
             ["run --log-file", "run --record", "record", "export --parquet", "verdict --copy-to", "man --dir"]

@@ -35,7 +35,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(super) struct Boot {
     /// Show the boots of these recordings, in this order; needs no root and no history
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "state_dir")]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     replay: Vec<PathBuf>,
 
     /// Instead of the mean of all boots, show that of each group and its difference from the first group's: by "kernel",
@@ -123,6 +123,9 @@ fn chart(rows: &[Row], grouping: Option<&Grouping>) -> Chart {
 
 impl Boot {
     pub(super) fn run(&self, verbose: bool) -> anyhow::Result<ExitStatus> {
+        if !self.replay.is_empty() {
+            self.state.refuse_beside("--replay")?;
+        }
         let (rows, is_whole) =
             if self.replay.is_empty() { self.kept()? } else { replayed::rows(&self.replay)? };
         let rules = self.here.rules()?;
