@@ -4,7 +4,7 @@ mod replayed;
 mod restarts;
 mod table;
 #[cfg_attr(not(feature = "live"), path = "boot/recording_only.rs")]
-mod this;
+pub(super) mod this;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -161,7 +161,8 @@ impl Boot {
     /// The boots of the history, and this one.
     fn kept(&self) -> anyhow::Result<(Vec<Row>, bool)> {
         let dir = self.state.dir();
-        let past = self.here.told(&self.state).unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
+        let told = self.here.told(&self.state)?;
+        let past = told.unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
         past.problems.iter().for_each(|problem| say(problem));
         let is_whole = past.problems.is_empty();
         let nothing = || {
