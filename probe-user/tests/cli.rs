@@ -185,6 +185,15 @@ mod live {
         }
         let empty = super::folder();
         let empty = empty.path().to_str().expect("a name");
+        complains(&run(&["run", "--node", "a\u{1b}[31m\nb"]), 2, &["--node", "no name of a node"]);
+    }
+
+    /// Nothing is removed: no pins are meant, not those of the default folder.
+    #[test]
+    fn without_pins_there_is_nothing_to_detach() {
+        let output = run(&["detach", "--pin-dir", "none"]);
+        assert_eq!((output.status.code(), super::text(&output.stderr)), (Some(0), ""));
+        assert!(super::text(&output.stdout).starts_with("nothing to detach: --pin-dir none"), "{output:?}");
         complains(&run(&["pods", "--host-root", empty]), 2, &["/proc/1", "--host-root"]);
     }
 
