@@ -179,9 +179,13 @@ fn usage(error: &clap::Error, program: &str) -> ExitCode {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe is no error: its reader has read enough.
-            error.print().ok();
-            return ExitCode::SUCCESS;
+            return match output::reader(error.print().and_then(|()| io::stdout().flush())) {
+                Ok(output::Reader::There | output::Reader::Gone) => ExitCode::SUCCESS,
+                Err(error) => {
+                    say(&format!("{error:#}"));
+                    ExitCode::from(CANNOT)
+                }
+            };
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             error.print().ok();
@@ -233,10 +237,6 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    #[test]
-    #[cfg(feature = "live")]
-    fn an_empty_variable_counts_as_absent() {
-        use std::collections::BTreeSet;
     /// For clap a variable is as good as the flag. The agent's pod sets variables, so a conflict would refuse a command there
     /// that nobody has given the flag. [`super::args::is_typed`] tells the two apart.
     #[test]
@@ -260,6 +260,10 @@ mod tests {
         assert_eq!(found, [""; 0]);
     }
 
+    #[test]
+    #[cfg(feature = "live")]
+    fn an_empty_variable_counts_as_absent() {
+        use std::collections::BTreeSet;
 
         use super::without_variables;
 

@@ -103,7 +103,13 @@ fn without_an_agent_there_is_what_was_kept() {
         (Some(0), "no findings, as far as sandprobe can see\n")
     );
     let said = text(&output.stderr);
-    assert!(said.lines().next().is_some_and(|line| line.contains("no agent answers there")), "{said}");
+    assert!(
+        said.lines().next().is_some_and(|line| line.contains(&format!(
+            "no agent answers on {}: start sandprobe run, or give --socket; ",
+            path(&absent)
+        ))),
+        "{said}"
+    );
     // Nobody had asked for an agent.
     let output = run(&["findings", "--state-dir", path(dir.path())]);
     assert!(!text(&output.stderr).contains("no agent answers"), "{}", text(&output.stderr));
@@ -160,12 +166,6 @@ fn an_agent_that_cannot_answer_is_told_of() {
     agent.join().expect("no panic");
 }
 
-#[test]
-fn where_nothing_can_be_told_one_line_says_why() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let absent = dir.path().join("absent.sock");
-    for arguments in [&["findings"][..], &["explain", "x"]] {
-        let given = ["--socket", path(&absent), "--state-dir", path(dir.path())];
 /// Files would tell less than this agent knows, and nobody would see that.
 #[test]
 #[cfg(feature = "live")]
@@ -203,9 +203,17 @@ fn a_history_that_cannot_be_read_is_no_missing_one() {
     }
 }
 
+#[test]
+fn where_nothing_can_be_told_one_line_says_why() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let absent = dir.path().join("absent.sock");
+    for arguments in [&["findings"][..], &["explain", "x"]] {
+        let given = ["--socket", path(&absent), "--state-dir", path(dir.path())];
         let output = run(&[arguments, &given].concat());
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains("no agent answers there; no findings are stored in"), "{said}");
+        let nobody =
+            format!("no agent answers on {}: start sandprobe run, or give --socket; ", path(&absent));
+        assert!(said.contains(&(nobody + "no findings are stored in")), "{said}");
     }
 }

@@ -153,7 +153,7 @@ enum AgentAnswer {
 
 /// The note that the data is from the state directory, for this reason.
 pub(in crate::cli) fn instead(why: &str) -> String {
-    format!("{why}: reading the state directory instead")
+    format!("{why}; reading the state directory instead")
 }
 
 /// Reads the state directory because the agent did not answer, for the reason in `silent`. The reason is reported

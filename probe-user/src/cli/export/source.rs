@@ -182,7 +182,8 @@ impl Source {
     pub(super) fn of_agent(agent: &AgentArgs, contexts: &mut Contexts) -> anyhow::Result<Self> {
         let ask = |path: &str| {
             let answer = agent.ask_or_why(path);
-            answer.map_err(|why| anyhow!("{}", why.unwrap_or_else(|| NOBODY.to_owned())))
+            let nobody = || format!("{}; or give recordings or logs as FILE", agent.nobody());
+            answer.map_err(|why| anyhow!("{}", why.unwrap_or_else(nobody)))
         };
         let AgentSnapshot { label, findings, starts, now, .. } = AgentSnapshot::answered(&ask("/v1/state")?)?;
         let records = this::answered(&ask(this::HISTORY)?)?.records.into_iter();
