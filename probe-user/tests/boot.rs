@@ -162,7 +162,10 @@ fn recordings_are_read_in_the_agent_s_pod_too() {
     let [first, _] = boots();
     let first = write(&dir.path().join("first"), &first.0);
     let output = run_in_pod(&["boot", "--replay", &first]);
-    assert_eq!((output.status.code(), text(&output.stderr), rows(&output)), (Some(0), "", vec![FIRST]));
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    // Alone its columns may be narrower.
+    let words = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(rows(&output).into_iter().map(words).collect::<Vec<_>>(), [words(FIRST)]);
     let output = run_in_pod(&["boot", "--restarts", "--replay", &first]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     let output = run_in_pod(&["boot", "--state-dir", "/other", "--replay", &first]);
