@@ -179,9 +179,13 @@ fn usage(error: &clap::Error, program: &str) -> ExitCode {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe is no error: its reader has read enough.
-            error.print().ok();
-            return ExitCode::SUCCESS;
+            return match output::reader(error.print().and_then(|()| io::stdout().flush())) {
+                Ok(output::Reader::There | output::Reader::Gone) => ExitCode::SUCCESS,
+                Err(error) => {
+                    say(&format!("{error:#}"));
+                    ExitCode::from(CANNOT)
+                }
+            };
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             error.print().ok();
@@ -231,6 +235,29 @@ mod tests {
     #[test]
     fn the_commands_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// For clap a variable is as good as the flag. The agent's pod sets variables, so a conflict would refuse a command there
+    /// that nobody has given the flag. [`super::args::is_typed`] tells the two apart.
+    #[test]
+    fn no_flag_that_a_variable_sets_excludes_another_one() {
+        fn conflicts(command: &clap::Command, found: &mut Vec<String>) -> usize {
+            let mut seen = 0;
+            for arg in command.get_arguments() {
+                for other in command.get_arg_conflicts_with(arg) {
+                    seen += 1;
+                    if arg.get_env().or(other.get_env()).is_some() {
+                        found.push(format!("{}: {arg} and {other}", command.get_name()));
+                    }
+                }
+            }
+            seen + command.get_subcommands().map(|command| conflicts(command, found)).sum::<usize>()
+        }
+        let mut command = Cli::command();
+        command.build();
+        let mut found = Vec::new();
+        assert!(conflicts(&command, &mut found) > 5, "clap tells of the conflicts");
+        assert_eq!(found, [""; 0]);
     }
 
     #[test]

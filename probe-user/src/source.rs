@@ -21,7 +21,7 @@ mod image_work;
 pub(crate) mod lack;
 pub mod live;
 pub(crate) mod machine_id;
-mod name;
+pub(crate) mod name;
 pub mod netlink;
 pub(crate) mod netns_limit;
 pub(crate) mod plugin_log;

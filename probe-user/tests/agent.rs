@@ -9,6 +9,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+#[cfg(feature = "live")]
+use probe_user::model::hash::fnv;
 use probe_user::{
     model::time::Timestamp,
     recording::state::{self, About, Snapshot},
@@ -101,7 +103,13 @@ fn without_an_agent_there_is_what_was_kept() {
         (Some(0), "no findings, as far as sandprobe can see\n")
     );
     let said = text(&output.stderr);
-    assert!(said.lines().next().is_some_and(|line| line.contains("no agent answers there")), "{said}");
+    assert!(
+        said.lines().next().is_some_and(|line| line.contains(&format!(
+            "no agent answers on {}: start sandprobe run, or give --socket; ",
+            path(&absent)
+        ))),
+        "{said}"
+    );
     // Nobody had asked for an agent.
     let output = run(&["findings", "--state-dir", path(dir.path())]);
     assert!(!text(&output.stderr).contains("no agent answers"), "{}", text(&output.stderr));
@@ -158,6 +166,43 @@ fn an_agent_that_cannot_answer_is_told_of() {
     agent.join().expect("no panic");
 }
 
+/// Files would tell less than this agent knows, and nobody would see that.
+#[test]
+#[cfg(feature = "live")]
+fn a_history_that_cannot_be_read_is_no_missing_one() {
+    let newer = r#"{"schema":99,"anything":"else"}"#;
+    let newer = format!("{{\"sum\":\"{:016x}\",\"boot\":{newer}}}\n", fnv(newer.as_bytes()));
+    let nested = "[".repeat(100_000);
+    for (body, why) in [
+        ("not JSON\n", "line 1 is not as it was written"),
+        ("{}\n", "line 1 is not as it was written"),
+        (&*nested, "line 1 was cut off while it was written"),
+        (&newer, "line 1 is in format 99 of a newer sandprobe"),
+        ("", "no boot, not even its own"),
+    ] {
+        let said = format!("sandprobe: what the agent answers at /v1/history: {why}\n");
+        let dir = tempfile::tempdir().expect("a folder");
+        let socket = dir.path().join("agent.sock");
+        let agent = stand_in(&socket, "200 OK", body.as_bytes());
+        let output = run(&["boot", "--socket", path(&socket), "--state-dir", path(dir.path())]);
+        let told = (output.status.code(), text(&output.stdout), text(&output.stderr));
+        assert_eq!(told, (Some(2), "", &*said));
+        assert_eq!(agent.join().expect("no panic"), "GET /v1/history HTTP/1.0");
+        // An export without boots would be one of a node that was never restarted.
+        std::fs::remove_file(&socket).expect("the socket");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let first = answers(listener.try_clone().expect("the socket"), "200 OK", &state());
+        let body = body.to_owned();
+        let then = thread::spawn(move || {
+            first.join().expect("no panic");
+            answers(listener, "200 OK", body.as_bytes()).join().expect("no panic")
+        });
+        let output = run(&["export", "--socket", path(&socket), "--parquet", path(&dir.path().join("new"))]);
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), &*said));
+        assert_eq!(then.join().expect("no panic"), "GET /v1/history HTTP/1.0");
+    }
+}
+
 #[test]
 fn where_nothing_can_be_told_one_line_says_why() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -167,6 +212,8 @@ fn where_nothing_can_be_told_one_line_says_why() {
         let output = run(&[arguments, &given].concat());
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-        assert!(said.contains("no agent answers there; no findings are stored in"), "{said}");
+        let nobody =
+            format!("no agent answers on {}: start sandprobe run, or give --socket; ", path(&absent));
+        assert!(said.contains(&(nobody + "no findings are stored in")), "{said}");
     }
 }

@@ -31,6 +31,13 @@ fn run(arguments: &[&str]) -> Output {
     command.args(arguments).stdin(Stdio::null()).output().expect("the program was built")
 }
 
+/// As in the agent's pod.
+fn run_in_pod(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandprobe"));
+    command.env("SANDPROBE_STATE_DIR", "/nowhere").env("SANDPROBE_SOCKET", "/nowhere.sock");
+    command.args(arguments).stdin(Stdio::null()).output().expect("the program was built")
+}
+
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
@@ -146,6 +153,24 @@ fn recordings_give_the_table_anywhere() {
     assert_eq!(text(&output.stderr).lines().count(), 1);
     let output = run(&["boot", "--replay", dir.path().join("none").to_str().expect("a name")]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// The variables of the agent's pod are no flags that somebody gave.
+#[test]
+fn recordings_are_read_in_the_agent_s_pod_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [first, _] = boots();
+    let first = write(&dir.path().join("first"), &first.0);
+    let output = run_in_pod(&["boot", "--replay", &first]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    // Alone its columns may be narrower.
+    let words = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(rows(&output).into_iter().map(words).collect::<Vec<_>>(), [words(FIRST)]);
+    let output = run_in_pod(&["boot", "--restarts", "--replay", &first]);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    let output = run_in_pod(&["boot", "--state-dir", "/other", "--replay", &first]);
+    let said = "sandprobe: --replay and --state-dir exclude each other: give one of them\n";
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), said));
 }
 
 /// With a target the exit code tells whether the last boot met it. These have no pods; so nothing is known, but that a

@@ -127,6 +127,8 @@ fn what_is_no_recording_is_said_to_be_none() {
     let newer = HEADER.replacen(":1", ":999", 1);
     complains(&run(&["replay", &file(newer.as_bytes())]), 2, &["not a sandprobe recording"]);
     complains(&run(&["replay", &file((newer + "\n").as_bytes())]), 2, &["format 999", "newer"]);
+    let newest = HEADER.replacen(":1", ":99999999999", 1) + "\n";
+    complains(&run(&["replay", &file(newest.as_bytes())]), 2, &["format 99999999999", "newer"]);
     let bad = format!("{HEADER}\n{}nonsense\n", calls(1));
     let output = run(&["replay", &file(bad.as_bytes()), "-o", "json"]);
     complains(&output, 2, &["line 3"]);
@@ -162,6 +164,14 @@ fn an_output_that_cannot_be_written_is_an_error() {
     let output =
         sandprobe(&["replay", &file(&dir, whole(3).as_bytes())]).stdout(full).output().expect("a run");
     complains(&output, 2, &["standard output", "No space left"]);
+    for flag in ["--help", "--version"] {
+        let full = File::options().write(true).open("/dev/full").expect("a device");
+        complains(
+            &sandprobe(&[flag]).stdout(full).output().expect("a run"),
+            2,
+            &["standard output", "No space left"],
+        );
+    }
 }
 
 #[cfg(feature = "live")]
@@ -175,6 +185,15 @@ mod live {
         complains(&run(&["watch", "--hold", "1h"]), 2, &["--hold", "more than 60 s"]);
         complains(&run(&["watch", "-o", "yaml"]), 2, &["yaml"]);
         complains(&run(&["record"]), 2, &["FILE"]);
+        complains(&run(&["run", "--node", "a\u{1b}[31m\nb"]), 2, &["--node", "no name of a node"]);
+    }
+
+    /// Nothing is removed: no pins are meant, not those of the default folder.
+    #[test]
+    fn without_pins_there_is_nothing_to_detach() {
+        let output = run(&["detach", "--pin-dir", "none"]);
+        assert_eq!((output.status.code(), super::text(&output.stderr)), (Some(0), ""));
+        assert!(super::text(&output.stdout).starts_with("nothing to detach: --pin-dir none"), "{output:?}");
     }
 
     #[test]
@@ -209,6 +228,21 @@ mod live {
             return;
         }
         complains(&command.output().expect("a run"), 2, &["root"]);
+    }
+}
+
+#[test]
+fn what_cannot_be_a_pod_is_no_pod_without_findings() {
+    let dir = folder();
+    let file = file(&dir, whole(3).as_bytes());
+    for pod in ["", "/", "a/", "/b", "a/b/c"] {
+        for command in [&["findings", "--pod"][..], &["explain", "pod"]] {
+            let output = run(&[command, &[pod, "--recording", &file]].concat());
+            complains(&output, 2, &["NAME or NAMESPACE/NAME"]);
+        }
+    }
+    for pod in ["b", "a/b"] {
+        assert_eq!(run(&["findings", "--recording", &file, "--pod", pod]).status.code(), Some(0), "{pod}");
     }
 }
 

@@ -119,7 +119,7 @@ fn without_files_and_agent_it_says_what_to_give() {
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
     let output = run(&["export", "--socket", &path("absent.sock"), "--parquet", &path("tables")]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no agent answers there"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no agent answers on /"), "{}", text(&output.stderr));
     for (what, told) in
         [("columns", "### `events`"), ("clickhouse", "CREATE TABLE"), ("duckdb", "CREATE OR REPLACE VIEW")]
     {

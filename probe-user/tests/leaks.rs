@@ -5,11 +5,20 @@
 
 use std::{
     fs::{self, File},
+    os::unix::fs::symlink,
     path::Path,
     process::{Command, Output, Stdio},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use nix::{
+    fcntl::AT_FDCWD,
+    sys::{
+        stat::{Mode, UtimensatFlags, utimensat},
+        time::TimeSpec,
+    },
+    unistd::mkfifo,
+};
 use tempfile::TempDir;
 
 const STORE: &str = "var/lib/cni/networks/podnet";
@@ -172,6 +181,47 @@ fn nothing_leaked_is_said_only_by_who_could_look() {
     write(root.path(), "var/lib/cni/networks/broken", "");
     record(root.path(), "10.88.0.2", 1, OLD);
     cannot(root.path(), "could not look everywhere");
+}
+
+/// A directory, a link or a FIFO takes the address as a file does, and may be on its way out as well: the grace counts from
+/// when it was written.
+#[test]
+fn what_is_no_file_takes_its_address_and_has_its_grace() {
+    let root = disk([].into_iter());
+    let at = |address: &str| root.path().join(STORE).join(address);
+    fs::create_dir(at("10.88.0.3")).expect("a directory");
+    symlink("/etc/passwd", at("10.88.0.4")).expect("a link");
+    mkfifo(&at("10.88.0.5"), Mode::S_IRUSR | Mode::S_IWUSR).expect("a FIFO");
+    File::create(at("10.88.0.6")).and_then(|file| file.set_len(1 << 30)).expect("a sparse file");
+    let said = || {
+        let output = run(root.path(), &[]);
+        (output.status.code(), text(&output.stdout).to_owned())
+    };
+    let (code, young) = said();
+    assert!(code == Some(0) && young.contains("no leaked addresses"), "{code:?}: {young}");
+    for address in ["10.88.0.3", "10.88.0.4", "10.88.0.5", "10.88.0.6"] {
+        let old = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time") - OLD;
+        let old = TimeSpec::from(old);
+        utimensat(AT_FDCWD, &at(address), &old, &old, UtimensatFlags::NoFollowSymlink).expect("a time");
+        let (code, old) = said();
+        assert_eq!(code, Some(1), "{address}: {old}");
+        let row = |line: &&str| line.contains(address) && line.contains("ownerless_reservation");
+        assert!(old.lines().find(row).is_some_and(|row| row.starts_with("confirmed")), "{address}: {old}");
+    }
+}
+
+/// It may say where a store is; it is none.
+#[test]
+fn a_configuration_that_cannot_be_read_is_not_called_a_store() {
+    let root = disk([1].into_iter());
+    record(root.path(), "10.88.0.2", 1, OLD);
+    mkfifo(&root.path().join("etc/cni/net.d/00-a.conflist"), Mode::S_IRUSR).expect("a FIFO");
+    let output = run(root.path(), &[]);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{said}");
+    let why = "could not look everywhere: a network's configuration cannot be read: /etc/cni/net.d/00-a.conflist: not a plain \
+               file or directory; make it a file, or remove it\n";
+    assert!(said.contains(why), "{said}");
 }
 
 /// One line: what, where, what to do. What is there and cannot be read is not absent.

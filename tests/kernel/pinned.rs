@@ -267,10 +267,28 @@ fn a_second_agent_says_who_is_there_or_takes_over() -> Result<()> {
     ensure!(said.contains(&format!("(process {pid})")) && said.contains("--take-over"), "{said}");
     let detach = place.command("detach")?.output()?;
     ensure!(detach.status.code() == Some(2), "an agent has the hooks: {detach:?}");
+    let said = String::from_utf8(detach.stderr)?;
+    let names = said.contains(&format!("(process {pid})")) && said.contains("give --wait");
+    ensure!(names && !said.contains("--take-over"), "{said}");
     let mut second = place.run(&["--take-over"])?;
     let banner = second.attached()?;
     ensure!(banner.contains("hooks taken over"), "{banner}");
     ensure!(first.child.wait()?.success(), "it was not ended in order");
+    second.end(End::Stopped)?;
+    Ok(())
+}
+
+/// A supervisor starts the next one at once. The killed one may not yet have let go of the folder, and nobody has waited for it.
+#[test]
+fn an_agent_right_behind_a_kill_is_not_refused() -> Result<()> {
+    let mut place = Place::new()?;
+    let mut first = place.run(&[])?;
+    first.attached()?;
+    first.child.kill()?;
+    let mut second = place.run(&[])?;
+    let banner = second.attached()?;
+    ensure!(banner.contains("hooks taken over"), "{banner}");
+    first.child.wait()?;
     second.end(End::Stopped)?;
     Ok(())
 }

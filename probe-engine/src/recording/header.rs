@@ -28,7 +28,8 @@ pub struct Header {
 /// The key by which a recording is known; its value is the version of the format.
 #[derive(Deserialize)]
 pub(super) struct Mark {
-    pub(super) sandprobe_recording: u32,
+    /// Wide: the format of a newer one may be any number.
+    pub(super) sandprobe_recording: u64,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -34,7 +34,7 @@ pub enum ReadError {
     #[error(
         "made in format {version} by a newer sandprobe; this one reads up to format {VERSION}: use that newer one"
     )]
-    Newer { version: u32 },
+    Newer { version: u64 },
     /// All calls before it were whole and have been given.
     #[error("cut off after line {line}: the recording was not ended in order, what is whole was replayed")]
     CutOff { line: u64 },
@@ -72,10 +72,12 @@ impl<R: BufRead> Reader<R> {
             Err(error) => return Err(error),
         }
         let mark: Mark = serde_json::from_slice(&buffer).map_err(|_other| ReadError::Foreign)?;
-        let version = mark.sandprobe_recording;
+        let newer = |version| ReadError::Newer { version };
+        let version =
+            u32::try_from(mark.sandprobe_recording).map_err(|_large| newer(mark.sandprobe_recording))?;
         match version {
             0 => return Err(ReadError::Foreign),
-            newer if newer > newest => return Err(ReadError::Newer { version }),
+            _ if version > newest => return Err(newer(version.into())),
             _ => {}
         }
         let header: header::Line<'_> =

@@ -35,6 +35,15 @@ pub(super) fn made() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
+/// `NAME` or `NAMESPACE/NAME`. What cannot be a pod's would match none, and look like a pod without findings.
+pub(super) fn pod(text: &str) -> Result<String, String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    match parts.len() <= 2 && parts.iter().all(|part| !part.is_empty()) {
+        true => Ok(text.to_owned()),
+        false => Err("no pod: give NAME or NAMESPACE/NAME".to_owned()),
+    }
+}
+
 /// What is printed, and in which format.
 #[derive(Debug, Args)]
 pub(super) struct Shown {
@@ -128,6 +137,12 @@ impl StateArgs {
             Some(StateDir(None)) => is_typed(Some("none".as_ref()), STATE_VARIABLE),
             Some(StateDir(dir)) => is_typed(dir.as_deref(), STATE_VARIABLE),
         }
+    }
+
+    /// Refuses a typed directory beside `flag`, which gives something else to read.
+    pub(super) fn refuse_beside(&self, flag: &str) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.is_typed(), "{flag} and --state-dir exclude each other: give one of them");
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ mod replayed;
 mod restarts;
 mod table;
 #[cfg_attr(not(feature = "live"), path = "boot/recording_only.rs")]
-mod this;
+pub(super) mod this;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(super) struct Boot {
     /// Show the boots of these recordings, in this order; needs no root and no history
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "state_dir")]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     replay: Vec<PathBuf>,
 
     /// Instead of the mean of all boots, show that of each group and its difference from the first group's: by "kernel",
@@ -123,6 +123,9 @@ fn chart(rows: &[Row], grouping: Option<&Grouping>) -> Chart {
 
 impl Boot {
     pub(super) fn run(&self, verbose: bool) -> anyhow::Result<ExitStatus> {
+        if !self.replay.is_empty() {
+            self.state.refuse_beside("--replay")?;
+        }
         let (rows, is_whole) =
             if self.replay.is_empty() { self.kept()? } else { replayed::rows(&self.replay)? };
         let rules = self.here.rules()?;
@@ -158,7 +161,8 @@ impl Boot {
     /// The boots of the history, and this one.
     fn kept(&self) -> anyhow::Result<(Vec<Row>, bool)> {
         let dir = self.state.dir();
-        let past = self.here.told(&self.state).unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
+        let told = self.here.told(&self.state)?;
+        let past = told.unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
         past.problems.iter().for_each(|problem| say(problem));
         let is_whole = past.problems.is_empty();
         let nothing = || {

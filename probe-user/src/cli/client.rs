@@ -18,8 +18,8 @@ use super::args::{SOCKET, SOCKET_VARIABLE, is_typed};
 
 /// The deadline of a request: longer than the server waits for the agent's loop (`docs/api.md`).
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest response that is read, bytes.
-const LONGEST: usize = 256 << 20;
+/// The longest response that is read, MiB. A command in the agent's pod shares the limit of its memory.
+const LONGEST: usize = 64;
 /// How much of a response is read at once, bytes.
 const PART: usize = 64 << 10;
 /// The status code of a response.
@@ -51,9 +51,7 @@ impl AgentArgs {
     pub(in crate::cli) fn ask_or_why(&self, path: &str) -> Result<Vec<u8>, Option<String>> {
         match self.ask(path) {
             Ok(Some(answer)) => Ok(answer),
-            Ok(None) if self.socket.is_some() && self.socket().is_some() => {
-                Err(Some("no agent answers there".to_owned()))
-            }
+            Ok(None) if self.socket.is_some() && self.socket().is_some() => Err(Some(self.nobody())),
             Ok(None) => Err(None),
             Err(error) => Err(Some(format!("{error:#}"))),
         }
@@ -81,10 +79,14 @@ impl AgentArgs {
         self.answer(path, expected, here)
     }
 
-    /// Where the agent is asked, for a message.
-    #[cfg(feature = "live")]
-    pub(in crate::cli) fn place(&self) -> String {
-        self.socket().map_or_else(|| "none".to_owned(), |socket| socket.display().to_string())
+    /// The message that no agent answers: where, and what to do.
+    pub(in crate::cli) fn nobody(&self) -> String {
+        match self.socket() {
+            Some(socket) => {
+                format!("no agent answers on {}: start sandprobe run, or give --socket", socket.display())
+            }
+            None => "no agent is asked: give its --socket".to_owned(),
+        }
     }
 
     fn answer(&self, path: &str, expected: &[&str], ask: Ask) -> anyhow::Result<Option<Vec<u8>>> {
@@ -102,9 +104,7 @@ impl AgentArgs {
             }
             Err(error) => return Err(error).with_context(|| format!("cannot ask the agent on {whom}")),
         };
-        body(&answer, expected)
-            .map(|body| Some(body.to_vec()))
-            .with_context(|| format!("the agent on {whom}"))
+        body(answer, expected).map(Some).with_context(|| format!("the agent on {whom}"))
     }
 }
 
@@ -150,8 +150,8 @@ fn talk(mut stream: UnixStream, path: &str, patience: Duration) -> io::Result<Ve
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(late(error)),
         }
-        if answer.len() > LONGEST {
-            return Err(io::Error::other("its answer is too long"));
+        if answer.len() > LONGEST << 20 {
+            return Err(io::Error::other(format!("its answer at {path} is longer than {LONGEST} MiB")));
         }
     }
 }
@@ -162,18 +162,28 @@ fn late(error: io::Error) -> io::Error {
 }
 
 /// The body of a response with one of these status codes.
-fn body<'a>(answer: &'a [u8], expected: &[&str]) -> anyhow::Result<&'a [u8]> {
+fn body(mut answer: Vec<u8>, expected: &[&str]) -> anyhow::Result<Vec<u8>> {
     const END: &[u8] = b"\r\n\r\n";
     let end = answer.windows(END.len()).position(|window| window == END);
-    let (head, rest) = answer.split_at(end.ok_or_else(|| anyhow!("its answer is no HTTP"))?);
-    let body = rest.get(END.len()..).unwrap_or_default();
-    let head = String::from_utf8_lossy(head);
+    let end = end.ok_or_else(|| anyhow!("its answer is no HTTP"))?;
+    // A long body is moved, not copied.
+    let head: Vec<u8> = answer.drain(..end + END.len()).collect();
+    let body = answer;
+    let head = String::from_utf8_lossy(&head);
     let mut lines = head.lines();
     let status =
         lines.next().and_then(|line| line.strip_prefix("HTTP/1.")).and_then(|rest| rest.split(' ').nth(1));
     match status {
         Some(status) if expected.contains(&status) => {}
-        Some(status) => return Err(anyhow!("it answers {status}: {}", String::from_utf8_lossy(body).trim())),
+        Some(status) => {
+            let said = String::from_utf8_lossy(&body);
+            return Err(match said.trim() {
+                "" => anyhow!(
+                    "it answers {status} without a reason: it may be of another version, or no sandprobe"
+                ),
+                said => anyhow!("it answers {status}: {said}"),
+            });
+        }
         None => return Err(anyhow!("its answer is no HTTP")),
     }
     let length = lines.find_map(|line| {
@@ -225,11 +235,43 @@ mod tests {
         }
     }
 
+    /// A command in the agent's pod must not be what has the agent killed.
+    #[test]
+    fn an_endless_answer_is_given_up_far_below_the_limit_of_the_pod() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let socket = dir.path().join("agent.sock");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut sent = 0;
+            while let Ok(length) = stream.write(&[b'x'; 1 << 16]) {
+                sent += length;
+            }
+            sent
+        });
+        let error = here(Duration::from_secs(60), &socket, "/v1/state").expect_err("no end");
+        assert_eq!(error.to_string(), "its answer at /v1/state is longer than 64 MiB");
+        let sent = server.join().expect("the client closes");
+        let values = include_str!("../../../deploy/helm/sandprobe/values.yaml");
+        let limit = values.split_once("limits: {memory: ").and_then(|(_, rest)| rest.split_once("Mi}"));
+        let limit: usize = limit.and_then(|(limit, _)| limit.parse().ok()).expect("the chart's limit");
+        assert!(sent < (limit / 2) << 20, "{sent} bytes of {limit} MiB");
+    }
+
     #[test]
     fn an_answer_is_whole_or_an_error() {
+        let body = |answer: &[u8], expected: &[&str]| body(answer.to_vec(), expected);
         let why = |answer: &[u8]| body(answer, &["200"]).expect_err("no answer").to_string();
         assert_eq!(body(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", &["200"]).expect("whole"), b"ok");
         assert_eq!(body(b"HTTP/1.1 200 OK\r\n\r\n\r\n\r\n", &["200"]).expect("whole"), b"\r\n\r\n");
+        for empty in
+            [&b"HTTP/1.0 404 Not Found\r\n\r\n"[..], b"HTTP/1.0 404 Not Found\r\ncontent-length: 1\r\n\r\n\n"]
+        {
+            assert_eq!(
+                why(empty),
+                "it answers 404 without a reason: it may be of another version, or no sandprobe"
+            );
+        }
         assert_eq!(why(b"HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nok"), "its answer was cut off");
         assert_eq!(
             why(b"HTTP/1.0 503 x\r\n\r\n{\"error\":\"late\"}\n"),

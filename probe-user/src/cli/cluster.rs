@@ -28,7 +28,11 @@ use self::{
     kubectl::{Ended, Kubectl},
     together::Answer,
 };
-use super::{CANNOT, args::Form, output, say, usage};
+use super::{
+    CANNOT,
+    args::{self, Form},
+    output, say, usage,
+};
 use crate::{duration::duration, model::finding::Kind};
 
 /// The name by which kubectl finds its plugin.
@@ -126,7 +130,7 @@ enum Command {
         kind: Vec<String>,
 
         /// List only findings of this pod (NAME or NAMESPACE/NAME); may be repeated
-        #[arg(long, value_name = "POD")]
+        #[arg(long, value_name = "POD", value_parser = args::pod)]
         pod: Vec<String>,
     },
     /// List the pods of each node and how they started

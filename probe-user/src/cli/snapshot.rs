@@ -67,11 +67,7 @@ impl SnapshotArgs {
 
     pub(in crate::cli) fn read(&self) -> anyhow::Result<AgentSnapshot> {
         match (&self.recording, self.state.dir()) {
-            // clap would take the environment variable of the agent's pod for the flag.
-            (Some(_), _) if self.state.is_typed() => {
-                Err(anyhow!("--recording and --state-dir exclude each other: give one of them"))
-            }
-            (Some(file), _) => recorded(file),
+            (Some(file), _) => self.state.refuse_beside("--recording").and_then(|()| recorded(file)),
             (None, dir) => match (self.ask_agent()?, dir) {
                 (AgentAnswer::Snapshot(snapshot), _) => Ok(snapshot),
                 (AgentAnswer::None(why), Some(dir)) => of_directory(dir, why),
@@ -157,7 +153,7 @@ enum AgentAnswer {
 
 /// The note that the data is from the state directory, for this reason.
 pub(in crate::cli) fn instead(why: &str) -> String {
-    format!("{why}: reading the state directory instead")
+    format!("{why}; reading the state directory instead")
 }
 
 /// Reads the state directory because the agent did not answer, for the reason in `silent`. The reason is reported

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{
     ExitStatus,
-    args::Form,
+    args::{self, Form},
     output, say,
     snapshot::{AgentSnapshot, SnapshotArgs},
 };
@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(super) struct PodStart {
     /// The pod's name, or its UID
-    #[arg(value_name = "[NAMESPACE/]NAME")]
+    #[arg(value_name = "[NAMESPACE/]NAME", value_parser = args::pod)]
     pod: String,
 
     /// The format of the output

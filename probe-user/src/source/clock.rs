@@ -1,6 +1,6 @@
 //! The node's clocks. Events are ordered by boot time; the wall clock only labels them.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -39,6 +39,30 @@ pub(crate) fn asleep() -> Duration {
     Duration::from_nanos(apart.unwrap_or(0))
 }
 
+/// By how many seconds [`now`] differs from the kernel's own boot time, if it does: in a time namespace.
+#[must_use]
+pub(crate) fn namespace_offset() -> Option<String> {
+    // Linux without time namespaces has no such file.
+    offset(&fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default())
+}
+
+/// Parses the lines of `/proc/PID/timens_offsets`, `CLOCK SECONDS NANOSECONDS` (time_namespaces(7)).
+fn offset(lines: &str) -> Option<String> {
+    let words = lines.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    words.into_iter().find_map(|words| match *words {
+        ["boottime", "0", "0"] => None,
+        ["boottime", seconds, "0"] => Some(seconds.to_owned()),
+        // The nanoseconds are never negative: -1 s and 250000000 ns are -0.75 s.
+        ["boottime", seconds, ns] => {
+            let number = |word: &str| word.parse::<i64>().map(i128::from).ok();
+            let whole = number(seconds)? * 1_000_000_000 + number(ns)?;
+            let (sign, size) = (if whole < 0 { "-" } else { "" }, whole.unsigned_abs());
+            Some(format!("{sign}{}.{:09}", size / 1_000_000_000, size % 1_000_000_000))
+        }
+        _ => None,
+    })
+}
+
 fn read(clock: ClockId) -> i64 {
     let time = clock_gettime(clock).expect("all three exist since Linux 2.6.39");
     time.tv_sec().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec())
@@ -48,7 +72,7 @@ fn read(clock: ClockId) -> i64 {
 mod tests {
     use std::time::Duration;
 
-    use super::{asleep, boot_wall_ns, now};
+    use super::{asleep, boot_wall_ns, namespace_offset, now, offset};
 
     #[test]
     fn boot_time_goes_on_and_the_offset_stays() {
@@ -59,5 +83,19 @@ mod tests {
         // Between 2020 and 2100, once boot time is added.
         let wall = offset + i64::try_from(first.0).expect("boot time fits");
         assert!((1_577_836_800_000_000_000..4_102_444_800_000_000_000).contains(&wall));
+    }
+
+    #[test]
+    fn a_time_namespace_shows_by_its_boot_time() {
+        let of = |seconds: &str, ns: &str| {
+            offset(&format!("monotonic  {seconds:>10} 7\nboottime   {seconds:>10} {ns:>9}\n"))
+        };
+        assert_eq!(of("0", "0"), None);
+        assert_eq!(of("1000000", "0").as_deref(), Some("1000000"));
+        assert_eq!(of("-1", "250000000").as_deref(), Some("-0.750000000"));
+        assert_eq!(of("0", "5").as_deref(), Some("0.000000005"));
+        assert_eq!(offset("monotonic 5 0\n"), None);
+        assert_eq!(offset(""), None, "a kernel without time namespaces");
+        assert_eq!(namespace_offset(), None, "the tests run outside");
     }
 }

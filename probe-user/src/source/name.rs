@@ -3,7 +3,7 @@
 use crate::model::fact::PodName;
 
 /// The longest name of a pod, a namespace or a container, bytes (DNS subdomain).
-pub(super) const NAME: usize = 253;
+pub(crate) const NAME: usize = 253;
 
 /// A pod's name without parts that cannot be names; `None` if nothing is left.
 pub(super) fn named(mut pod: PodName) -> Option<PodName> {
@@ -13,6 +13,6 @@ pub(super) fn named(mut pod: PodName) -> Option<PodName> {
 }
 
 /// Whether it is a word of letters that can be printed, of at most so many bytes.
-pub(super) fn is_word(text: &str, longest: usize) -> bool {
+pub(crate) fn is_word(text: &str, longest: usize) -> bool {
     !text.is_empty() && text.len() <= longest && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -18,8 +18,8 @@ impl HereArgs {
         Ok(Asked::default())
     }
 
-    pub(super) fn told(&self, _: &StateArgs) -> Option<SavedHistory> {
-        None
+    pub(super) fn told(&self, _: &StateArgs) -> anyhow::Result<Option<SavedHistory>> {
+        Ok(None)
     }
 
     pub(super) fn row(&self, _: &SavedHistory, _: bool) -> Option<anyhow::Result<Row>> {

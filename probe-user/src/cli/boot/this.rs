@@ -1,5 +1,6 @@
 //! The current boot: from the agent's records, or from the node's files if there is no agent.
 
+use anyhow::anyhow;
 use clap::Args;
 
 use super::{Asked, Row};
@@ -36,22 +37,44 @@ pub(super) struct HereArgs {
     node: NodeArgs,
 }
 
+/// Where the agent tells its history.
+pub(in crate::cli) const HISTORY: &str = "/v1/history";
+
+/// The agent's answer there, which has at least the boot that it is in.
+pub(in crate::cli) fn answered(answer: &[u8]) -> anyhow::Result<History> {
+    let history = History::read(answer);
+    if let Some((line, why)) = history.skipped.first() {
+        return Err(anyhow!("what the agent answers at {HISTORY}: line {line} {why}"));
+    }
+    if history.records.is_empty() {
+        return Err(anyhow!("what the agent answers at {HISTORY}: no boot, not even its own"));
+    }
+    Ok(history)
+}
+
 impl HereArgs {
     pub(super) fn rules(&self) -> anyhow::Result<Asked> {
         let (config, _) = self.node.config.load()?;
         Ok(Asked { quiet: config.boot_quiet, recovered: config.boot_recovered, target: config.boot_target })
     }
 
-    /// The agent's own records, if one answers and no directory was given instead.
-    pub(super) fn told(&self, state: &StateArgs) -> Option<SavedHistory> {
+    /// The agent's own records, if one answers and no directory was given instead. An answer that cannot be read is an error:
+    /// files would tell less than the agent knows.
+    pub(super) fn told(&self, state: &StateArgs) -> anyhow::Result<Option<SavedHistory>> {
         if state.is_typed() && !self.agent.is_typed() {
-            return None;
+            return Ok(None);
         }
-        let answer = self.agent.ask_or_why("/v1/history");
-        let answer = answer.map_err(|why| why.iter().for_each(|why| say(&instead(why)))).ok()?;
-        let history = History::read(&answer);
+        let answer = match self.agent.ask_or_why(HISTORY) {
+            Ok(answer) => answer,
+            Err(why) => {
+                why.iter().for_each(|why| say(&instead(why)));
+                return Ok(None);
+            }
+        };
+        let history = answered(&answer)?;
         // Its answer shows that it is alive.
-        let boot = history.records.last()?.recovery.boot.as_ref()?;
+        let boot = history.records.last().and_then(|record| record.recovery.boot.as_ref());
+        let Some(boot) = boot else { return Ok(None) };
         let heartbeat = Heartbeat {
             boot_id: boot.boot_id.clone(),
             boot_wall_ns: boot.boot_wall_ns,
@@ -59,7 +82,7 @@ impl HereArgs {
             ended: false,
             running: RunningPods::default(),
         };
-        Some(SavedHistory { history, heartbeat: Some(heartbeat), problems: Vec::new() })
+        Ok(Some(SavedHistory { history, heartbeat: Some(heartbeat), problems: Vec::new() }))
     }
 
     /// The row of the current boot. Of one that no agent has watched there is nothing to tell but its recovery.

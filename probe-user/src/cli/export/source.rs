@@ -16,9 +16,17 @@ use serde_json::{Value, json};
 
 use super::Contexts;
 use crate::{
-    cli::{args::Form, boot, client::AgentArgs, output, replay::unreadable, say, snapshot::AgentSnapshot},
+    cli::{
+        args::Form,
+        boot::{self, this},
+        client::AgentArgs,
+        output,
+        replay::unreadable,
+        say,
+        snapshot::AgentSnapshot,
+    },
     model::hash::fnv,
-    recording::{ReadError, Reader, history::History},
+    recording::{ReadError, Reader},
     replay::{Pace, ReplayError, replay},
     session::Session,
     sink::{
@@ -183,10 +191,11 @@ impl Source {
     pub(super) fn of_agent(agent: &AgentArgs, contexts: &mut Contexts) -> anyhow::Result<Self> {
         let ask = |path: &str| {
             let answer = agent.ask_or_why(path);
-            answer.map_err(|why| anyhow!("{}", why.unwrap_or_else(|| NOBODY.to_owned())))
+            let nobody = || format!("{}; or give recordings or logs as FILE", agent.nobody());
+            answer.map_err(|why| anyhow!("{}", why.unwrap_or_else(nobody)))
         };
         let AgentSnapshot { label, findings, starts, now, .. } = AgentSnapshot::answered(&ask("/v1/state")?)?;
-        let records = History::read(&ask("/v1/history")?).records.into_iter();
+        let records = this::answered(&ask(this::HISTORY)?)?.records.into_iter();
         let rows: Vec<_> = records.map(|record| boot::Row::new(record.node, record.recovery, now)).collect();
         let mut lines = of_boots(&rows);
         let events = ask("/v1/events?since=0&follow=false")?;
@@ -229,8 +238,6 @@ impl Source {
         Ok(Exported { name, files, problems })
     }
 }
-
-const NOBODY: &str = "no agent answers on this node: start sandprobe run, or give recordings or logs as FILE";
 
 type Made = (Vec<File>, LeftOut, Option<String>);
 

@@ -4,6 +4,7 @@ use clap::{Args, builder::PossibleValuesParser};
 use strum::VariantNames;
 
 use crate::{
+    cli::args::pod,
     model::{
         change::Finding,
         finding::{Kind, Stage},
@@ -26,7 +27,7 @@ pub(super) struct Select {
     kind: Vec<String>,
 
     /// List only findings of this pod (NAME or NAMESPACE/NAME); may be repeated
-    #[arg(long, value_name = "POD")]
+    #[arg(long, value_name = "POD", value_parser = pod)]
     pod: Vec<String>,
 }
 

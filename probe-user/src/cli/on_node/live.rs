@@ -17,7 +17,10 @@ use clap::{Args, ValueEnum};
 
 use self::opened::Start;
 use super::{
-    node::args::{ConfigArgs, HostArgs},
+    node::{
+        args::{ConfigArgs, HostArgs},
+        identity::node_name,
+    },
     pins::PinArgs,
 };
 use crate::{
@@ -95,7 +98,7 @@ pub(super) struct ProbeArgs {
     hold: Duration,
 
     /// The node's name in events; else $NODE_NAME, else the host name in small letters
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = node_name)]
     node: Option<String>,
 
     /// After a restart: how long the recovery may take, from the order to the last pod [default: 5m]

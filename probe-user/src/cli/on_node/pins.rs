@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::anyhow;
 use clap::Args;
 
 use crate::{
@@ -65,6 +66,17 @@ impl PinArgs {
     }
 }
 
+/// What `run` can do beside an agent is of no use to `detach`.
+fn beside_agent(error: PinError) -> anyhow::Error {
+    match error {
+        PinError::Taken(holder, dir) => anyhow!(
+            "sandprobe runs here{holder}, with its hooks in {}: end it first, or give --wait to detach them once it has ended",
+            dir.display()
+        ),
+        other => other.into(),
+    }
+}
+
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Detach {
     #[command(flatten)]
@@ -81,10 +93,26 @@ pub(in crate::cli) struct Detach {
 
 impl Detach {
     pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
-        let dir = self.dir.dir().unwrap_or(PIN_DIR.as_ref());
+        let said = match self.dir.dir() {
+            Some(dir) => self.detach(dir)?,
+            // An agent with this setting has no pins; those of another one are in a folder that has to be named.
+            None => {
+                "nothing to detach: --pin-dir none means no pins; give the folder that has them\n".to_owned()
+            }
+        };
+        output::write(&mut said.into_bytes())?;
+        if let Some(span) = self.linger {
+            thread::sleep(span);
+        }
+        Ok(ExitStatus::Ok)
+    }
+
+    /// Removes the folder, and that of a doctor that was interrupted. Returns what was done.
+    fn detach(&self, dir: &Path) -> anyhow::Result<String> {
         let shown = dir.display();
         let mut said = if dir.try_exists()? {
-            let pins = if self.wait { Pins::wait_for(dir)? } else { Pins::open(dir)? };
+            let opened = if self.wait { Pins::wait_for(dir) } else { Pins::open(dir) };
+            let pins = opened.map_err(beside_agent)?;
             match pins.remove()? {
                 0 => format!("no hooks were pinned in {shown}; it is removed\n"),
                 1 => format!("hooks are detached; {shown} is removed\n"),
@@ -92,19 +120,12 @@ impl Detach {
             }
         } else {
             format!("nothing is pinned: {shown} does not exist\n")
-        }
-        .into_bytes();
+        };
         let of_doctor = of_doctor(dir);
         if of_doctor.try_exists()? {
             Pins::open(&of_doctor)?.remove()?;
-            said.extend(
-                format!("what an interrupted doctor left in {} is removed\n", of_doctor.display()).bytes(),
-            );
+            said += &format!("what an interrupted doctor left in {} is removed\n", of_doctor.display());
         }
-        output::write(&mut said)?;
-        if let Some(span) = self.linger {
-            thread::sleep(span);
-        }
-        Ok(ExitStatus::Ok)
+        Ok(said)
     }
 }

@@ -81,9 +81,7 @@ impl Poller {
     }
 
     fn read(&self, path: &str, expected: &[&str]) -> anyhow::Result<Vec<u8>> {
-        self.agent.ask_patiently(path, expected)?.ok_or_else(|| {
-            anyhow!("no agent answers on {}: start sandprobe run, or give --socket", self.agent.place())
-        })
+        self.agent.ask_patiently(path, expected)?.ok_or_else(|| anyhow!("{}", self.agent.nobody()))
     }
 
     /// Asks until nobody listens any more. The first time is an interval from now.

@@ -46,6 +46,11 @@ impl Edition {
         }
     }
 
+    /// When the content was last written: wall clock, ns since the epoch.
+    pub(crate) fn written_wall_ns(&self) -> i64 {
+        self.written
+    }
+
     /// When the file was last changed: wall clock, ns since the epoch.
     pub(crate) fn changed_wall_ns(&self) -> i64 {
         self.changed

@@ -40,6 +40,11 @@ pub enum Error {
         "cannot tell which namespaces are the host's from {path}: {why}; give the host's pid namespace (hostPID) or --host-root"
     )]
     Namespaces { path: &'static str, why: String },
+    #[error(
+        "the boot time of this time namespace is {offset} s off the kernel's, whose times the hooks tell: start sandprobe outside, as \
+         with nsenter -t 1 -T; in a container, without timeOffsets"
+    )]
+    TimeNamespace { offset: String },
     #[error("cannot tell how many CPUs this machine can have from {path}: {source}")]
     Cpus { path: &'static str, source: io::Error },
     /// The object was built wrongly, or the kernel refuses its maps.

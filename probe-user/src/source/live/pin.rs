@@ -32,6 +32,8 @@ pub const PIN_DIR: &str = "/sys/fs/bpf/sandprobe";
 
 /// How long an agent may take to end when another takes over.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the lock is waited for if its holder was killed: a supervisor starts the next agent at once.
+const DYING: Duration = Duration::from_secs(2);
 /// How often the lock is tried meanwhile.
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
@@ -104,8 +106,36 @@ impl SetName {
 }
 
 impl Pins {
-    /// Opens the folder and locks it. It is made if it does not exist, and is root's alone.
+    /// Opens the folder and locks it. It is made if it does not exist, and is root's alone. An agent that is ending is waited
+    /// for, and so is one that cannot be seen, which may be gone already.
     pub fn open(dir: &Path) -> Result<Self, PinError> {
+        // What is ending goes on ending, also where it does not show for a moment.
+        let mut ending = None;
+        Self::once_free(dir, DYING, |holder| {
+            ending =
+                ending.filter(|known| *known == holder).or_else(|| holder.may_be_ending().then_some(holder));
+            ending.is_some()
+        })
+    }
+
+    /// Tries to open the folder until this time is over, as long as its holder is worth waiting for.
+    fn once_free(
+        dir: &Path,
+        patience: Duration,
+        mut is_waited_for: impl FnMut(Holder) -> bool,
+    ) -> Result<Self, PinError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match Self::try_open(dir) {
+                Err(PinError::Taken(holder, _)) if Instant::now() < deadline && is_waited_for(holder) => {
+                    thread::sleep(BETWEEN_TRIES);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn try_open(dir: &Path) -> Result<Self, PinError> {
         let unusable = |source| PinError::Unusable { path: dir.to_owned(), source };
         let parent = dir.parent().unwrap_or(dir);
         let is_there = dir.try_exists().map_err(unusable)?;
@@ -146,21 +176,17 @@ impl Pins {
             other => return other,
         };
         holder.end().map_err(|why| PinError::Unending(holder, dir.to_owned(), why))?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match Self::open(dir) {
-                Err(PinError::Taken(..)) if Instant::now() < deadline => thread::sleep(BETWEEN_TRIES),
-                Err(PinError::Taken(holder, _)) => return Err(PinError::Stays(holder)),
-                other => return other,
-            }
+        match Self::once_free(dir, PATIENCE, |_| true) {
+            Err(PinError::Taken(holder, _)) => Err(PinError::Stays(holder)),
+            other => other,
         }
     }
 
     /// As [`Self::open`], once no agent has the folder.
     pub fn wait_for(dir: &Path) -> Result<Self, PinError> {
         loop {
-            match Self::open(dir) {
-                Err(PinError::Taken(..)) => thread::sleep(BETWEEN_TRIES),
+            match Self::once_free(dir, PATIENCE, |_| true) {
+                Err(PinError::Taken(..)) => {}
                 other => return other,
             }
         }

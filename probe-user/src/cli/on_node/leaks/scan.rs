@@ -7,6 +7,8 @@ use std::{
     path::Path,
 };
 
+use probe_common::runtime::HOST_LOCAL;
+
 use crate::{
     cli::on_node::node::{args::warn_of_absent, identity, place::Place, scan},
     engine::{Daemons, Engine, Limits, Settings},
@@ -134,7 +136,8 @@ impl ScanResult {
     pub(super) fn blind(&self) -> Option<String> {
         // A store that cannot be read may hold all the leaks.
         if self.partial.contains(&List::Ipam) {
-            return Some(self.unread(List::Ipam, "an IPAM store"));
+            let what = if self.is_of_network() { "a network's configuration" } else { "an IPAM store" };
+            return Some(self.unread(List::Ipam, what));
         }
         if self.stores.is_empty() {
             let first = self.skipped.first.as_ref();
@@ -160,6 +163,13 @@ impl ScanResult {
         })
     }
 
+    /// Whether what could not be read is a network's configuration, which says where stores are, and no store itself.
+    fn is_of_network(&self) -> bool {
+        let mut stores = self.stores.iter().map(|it| &*it.store.path).chain([HOST_LOCAL]);
+        let first = self.skipped.partial.get(&List::Ipam);
+        first.is_some_and(|(path, _)| !stores.any(|store| path.starts_with(store)))
+    }
+
     /// The message that this list is incomplete: what, where, what to do.
     fn unread(&self, list: List, what: &str) -> String {
         let Some((path, why)) = self.skipped.partial.get(&list) else {
@@ -172,6 +182,9 @@ impl ScanResult {
             ReadError::Unreadable(_) => "; run as root",
             ReadError::NotPlain if is_declared => {
                 "; --ipam-store takes the directory in which the plugin keeps a file for each address"
+            }
+            ReadError::NotPlain if list == List::Ipam && self.is_of_network() => {
+                "; make it a file, or remove it"
             }
             _ => "",
         };

@@ -2,7 +2,43 @@
 
 use std::{env, fs};
 
-use crate::{engine::Settings, recording::Header, source::clock};
+use crate::{
+    cli::say,
+    engine::Settings,
+    recording::Header,
+    source::{
+        clock,
+        name::{NAME, is_word},
+    },
+};
+
+/// The name of a node that has none.
+const NAMELESS: &str = "unknown";
+
+/// A node's name, which stands in every event: a word that can be printed.
+pub(in crate::cli) fn node_name(text: &str) -> Result<String, String> {
+    match is_word(text, NAME) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err(format!("no name of a node: give 1 to {NAME} printable ASCII characters without spaces"))
+        }
+    }
+}
+
+/// The first of these names, each with where it is from, that can be a node's. What cannot is warned of.
+fn first_name(
+    names: impl IntoIterator<Item = (&'static str, Option<String>)>,
+    warn: impl Fn(&str),
+) -> String {
+    for (from, name) in names {
+        let Some(name) = name else { continue };
+        match node_name(&name) {
+            Ok(name) => return name,
+            Err(why) => warn(&format!("{from} is {name:?}, {why}; set NODE_NAME to another")),
+        }
+    }
+    NAMELESS.to_owned()
+}
 
 /// `node` is the name that was typed, if any.
 pub(in crate::cli) fn header(node: Option<String>, settings: Settings) -> Header {
@@ -10,12 +46,16 @@ pub(in crate::cli) fn header(node: Option<String>, settings: Settings) -> Header
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim().to_owned()
     };
-    let node = node
-        // A DaemonSet's pod gets it from the downward API.
-        .or_else(|| env::var("NODE_NAME").ok())
-        .filter(|name| !name.is_empty())
+    // A DaemonSet's pod gets it from the downward API.
+    let variable = env::var_os("NODE_NAME").filter(|name| !name.is_empty());
+    let host = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    let names = [
+        ("--node", node),
+        ("NODE_NAME", variable.map(|name| name.to_string_lossy().into_owned())),
         // The kubelet makes the same of the host's name.
-        .unwrap_or_else(|| told("hostname").to_lowercase());
+        ("the host's name", Some(String::from_utf8_lossy(&host).trim().to_lowercase())),
+    ];
+    let node = first_name(names, say);
     Header {
         made_by: env!("CARGO_PKG_VERSION").to_owned(),
         node,
@@ -23,5 +63,47 @@ pub(in crate::cli) fn header(node: Option<String>, settings: Settings) -> Header
         kernel: told("osrelease"),
         boot_wall_ns: clock::boot_wall_ns(),
         settings,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::{NAMELESS, first_name, node_name};
+
+    #[test]
+    fn a_node_has_a_name_that_can_be_printed() {
+        for name in ["node-1", "ip-10-0-0-1.eu.example", "Edge_1", &"n".repeat(253)] {
+            assert_eq!(node_name(name).as_deref(), Ok(name));
+        }
+        for name in ["", "a b", "a\nb", "\u{1b}[31m", "n\u{f6}de", &"n".repeat(254)] {
+            assert!(node_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_is_passed_over_and_told() {
+        let of = |variable: Option<&str>, host: &str| {
+            let told = RefCell::new(Vec::new());
+            let names =
+                [("NODE_NAME", variable.map(str::to_owned)), ("the host's name", Some(host.to_owned()))];
+            let name = first_name(names, |line| told.borrow_mut().push(line.to_owned()));
+            (name, told.into_inner())
+        };
+        assert_eq!(of(Some("n"), "\u{fffd}"), ("n".to_owned(), vec![]));
+        assert_eq!(of(None, "h"), ("h".to_owned(), vec![]));
+        let (name, told) = of(Some("a b"), "h");
+        assert_eq!(name, "h");
+        assert_eq!(
+            told,
+            [
+                "NODE_NAME is \"a b\", no name of a node: give 1 to 253 printable ASCII characters without spaces; set NODE_NAME to \
+              another"
+            ]
+        );
+        let (name, told) = of(None, "");
+        assert_eq!((&*name, told.len()), (NAMELESS, 1), "{told:?}");
+        assert!(told.iter().all(|line| line.starts_with("the host's name is \"\", no name")), "{told:?}");
     }
 }

@@ -83,7 +83,9 @@ fn one(
         Err(ReadError::Absent) => None,
         Err(why) => {
             list.set_aside(path, why);
-            Some(Reservation { address, holder: None, since: Timestamp::ZERO })
+            let since =
+                folder.edition(name).map_or(Timestamp::ZERO, |it| node.boot_time(it.written_wall_ns()));
+            Some(Reservation { address, holder: None, since })
         }
         Ok(Reserved { holder, since }) => {
             if holder.is_none() {

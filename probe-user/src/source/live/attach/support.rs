@@ -16,6 +16,7 @@ use super::{
 use crate::{
     model::fact::{Mechanism, Signal},
     source::{
+        clock,
         lack::{Lack, Privileges},
         live::{
             btf::Btf,
@@ -171,6 +172,9 @@ pub(super) fn permitted() -> Result<(), Error> {
     let here = Privileges::find();
     if !here.may_load() {
         return Err(Error::NotPermitted { cure: here.refusal(Lack::Programs) });
+    }
+    if let Some(offset) = clock::namespace_offset() {
+        return Err(Error::TimeNamespace { offset });
     }
     // `none integrity [confidentiality]`
     let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
