@@ -66,8 +66,9 @@ impl Brute {
             self.findings.insert((boot.clone(), text(&finding["key"])), finding.clone());
         }
         let event = text(&line["event"]);
-        if event == "gap" && line["gap"]["what"] != "no_agent" {
-            self.gaps.push((boot.0.clone(), text(&line["gap"]["what"]), number(&line["gap"]["count"]), at));
+        let (gap, count) = (&line["gap"]["what"], number(&line["gap"]["count"]));
+        if event == "gap" && gap != "no_agent" && gap != "state" && count > 0 {
+            self.gaps.push((boot.0.clone(), text(&line["gap"]["what"]), count, at));
         }
         let (address, sandbox) = (&line["address"], line["sandbox"]["id"].as_str());
         if event == "cni.finished" && line["cni"]["command"] == "ADD" {

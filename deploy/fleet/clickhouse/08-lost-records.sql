@@ -3,7 +3,7 @@
 WITH gaps AS (
     SELECT DISTINCT node, boot_id, boot_ns, seq, gap, lost AS records, toUnixTimestamp64Nano(ts) AS at_ns
     FROM events
-    WHERE event = 'gap' AND gap <> 'no_agent'
+    WHERE event = 'gap' AND gap NOT IN ('no_agent', 'state') AND lost > 0
 )
 SELECT node, gap, count() AS gaps, sum(records) AS lost, max(at_ns) AS last_ns
 FROM gaps

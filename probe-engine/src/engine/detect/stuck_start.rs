@@ -235,7 +235,8 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<ChainStop> {
     if !is_over || all.iter().any(|it| !it.is_added()) {
         return None;
     }
-    if ctx.world.runtimes_since().is_none_or(|since| last_at < since) {
+    // With the runtime that called them, the chain ended too.
+    if ctx.world.runtimes_turned_at().is_none_or(|at| last_at < at) {
         return None;
     }
     let networks = ctx.world.records.networks();

@@ -70,7 +70,8 @@ impl World {
     /// When a runtime last started or ended, while one runs.
     pub(in crate::engine) fn runtimes_turned_at(&self) -> Option<Timestamp> {
         let started = latest(self.runtimes())?;
-        let ended = self.processes.ended_daemons().filter(|(_, row)| is_runtime(&row.comm));
+        let of_node = |row: &Process| is_runtime(&row.comm) && !self.in_container(row.cgroup);
+        let ended = self.processes.ended_daemons().filter(|(_, row)| of_node(row));
         Some(ended.map(|(at, _)| at).fold(started, Timestamp::max))
     }
 

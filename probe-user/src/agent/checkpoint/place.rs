@@ -198,8 +198,9 @@ impl Place {
             self.was_removed = true;
             return Err(blame(&path, io::ErrorKind::NotFound.into()));
         }
-        for each in [Some(file), self.next.as_ref().map(|(next, _)| next)].into_iter().flatten() {
-            (&**each).write_all(calls).map_err(|error| blame(&path, error))?;
+        (&**file).write_all(calls).map_err(|error| blame(&path, error))?;
+        if let Some((next, _)) = &self.next {
+            (&**next).write_all(calls).map_err(|error| blame(&self.new_path(), error))?;
         }
         if self.next.is_none() && self.sync.is_none() && self.synced_at.elapsed() >= SYNC {
             self.sync = Some(self.syncer.begin(file)?);

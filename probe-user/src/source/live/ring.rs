@@ -63,7 +63,7 @@ const GATHER: Duration = Duration::from_millis(25);
 /// How often the rings are polled before the reader looks whether it is to stop.
 const TURNS: u32 = 16;
 
-/// How often they are polled at the end: enough for all that full rings hold, and not for ever where more comes than is read.
+/// How often they are polled at the beginning and at the end: enough for all that full rings hold, and not for ever where more comes than is read.
 const LAST_TURNS: u32 = 512;
 
 /// How often the hooks are told that they are read: within [`PATIENCE`](super::attach::PATIENCE), after which they would

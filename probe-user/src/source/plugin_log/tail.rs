@@ -27,7 +27,7 @@ const MORE: usize = 8;
 
 pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
     // What reaches syslog is in the journal too, with its sender. Nothing but journals was searched before.
-    let has_journal = !not.looked.is_empty();
+    let has_journal = !not.looked.is_empty() || not.skipped.count > 0;
     let syslog = SYSLOG.into_iter().filter(|_| !has_journal);
     for path in files().chain(syslog) {
         if look(root, Path::new(path), batch, not) {

@@ -304,11 +304,12 @@ impl<'a> Assembly<'a> {
         }
         let at = clock::now();
         let unknown = match (last, lost_since) {
-            (None, None) => None,
+            // Records are not all that the last agent knew.
             (_, Some(since)) => Some(Fact::StateLost { since: since.min(at) }),
-            (Some(since), None) => Some(Fact::AgentAway { since }),
+            (Some(since), None) if !is_whole => Some(Fact::AgentAway { since }),
+            (_, None) => None,
         };
-        if let Some(fact) = unknown.filter(|_| !is_whole) {
+        if let Some(fact) = unknown {
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         if let Some(since) = last {

@@ -104,7 +104,8 @@ impl RingMap {
         self.read as u64
     }
 
-    /// Whether room of records that were read is held. The kernel wakes nobody for new records then.
+    /// Whether room of records that were read is held. The kernel wakes nobody for new records then, except
+    /// for urgent ones.
     pub(crate) fn holds_room(&self) -> bool {
         self.is_held && self.consumer.position().load(Ordering::Acquire) != self.read
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, mem};
 
 use super::{
     super::attach::{Earlier, HookMaps, Pinning},
-    RingReader, SLACK, earlier,
+    LAST_TURNS, RingReader, SLACK, earlier,
     earlier::Left,
     poll::Taken,
     selftest_filter::SelfTestFilter,
@@ -159,11 +159,13 @@ impl RingReader {
 
     /// Reads what came until now. Returns the time before that.
     fn catch_up_early(&mut self) -> Timestamp {
+        let mut turns = 0;
         loop {
             let before = clock::now();
             let (records, emptied) = self.take_once();
             self.early.extend(records);
-            if emptied.both() {
+            turns += 1;
+            if emptied.both() || turns == LAST_TURNS {
                 return before;
             }
         }
