@@ -66,9 +66,12 @@ impl Brute {
             self.findings.insert((boot.clone(), text(&finding["key"])), finding.clone());
         }
         let event = text(&line["event"]);
-        let (gap, count) = (&line["gap"]["what"], number(&line["gap"]["count"]));
-        if event == "gap" && gap != "no_agent" && gap != "state" && count > 0 {
-            self.gaps.push((boot.0.clone(), text(&line["gap"]["what"]), count, at));
+        let what = text(&line["gap"]["what"]);
+        if event == "gap" && what != "no_agent" && what != "state" {
+            let count = number(&line["gap"]["count"]);
+            if count > 0 {
+                self.gaps.push((boot.0.clone(), what, count, at));
+            }
         }
         let (address, sandbox) = (&line["address"], line["sandbox"]["id"].as_str());
         if event == "cni.finished" && line["cni"]["command"] == "ADD" {
