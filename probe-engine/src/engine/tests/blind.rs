@@ -56,16 +56,26 @@ fn lost_records_are_told_of_for_ten_minutes() {
 
 #[test]
 fn a_time_without_an_agent_is_a_blind_spot() {
+    let since = Timestamp(2 * SECOND * 1_000_000);
+    check_unknown_time(Fact::AgentAway { since }, "no_agent");
+}
+
+/// The time of which the fact says that nothing is known is a gap and a blind spot of this name.
+fn check_unknown_time(fact: Fact, name: &str) {
     let mut story = Story::new();
-    story.at(9 * SECOND).say(Origin::Agent, Fact::AgentAway { since: Timestamp(2 * SECOND * 1_000_000) });
+    story.at(9 * SECOND).say(Origin::Agent, fact);
+    let told = story.run();
+    assert!(told.iter().any(|line| line.starts_with("9000 gap")), "{told:#?}");
     let (told, engine) = story.judge(30 * MINUTE);
     check_lines(
         &told,
-        "
-            9100 finding.opened blind_spot/no_agent Agent
-            9100 finding.confirmed blind_spot/no_agent Agent
-            609000 finding.closed blind_spot/no_agent Agent
-        ",
+        &format!(
+            "
+            9100 finding.opened blind_spot/{name} Agent
+            9100 finding.confirmed blind_spot/{name} Agent
+            609000 finding.closed blind_spot/{name} Agent
+            "
+        ),
     );
     assert_eq!(engine.counts().lost.values().sum::<u64>(), 0, "no record was lost that was counted");
 }
@@ -73,20 +83,7 @@ fn a_time_without_an_agent_is_a_blind_spot() {
 #[test]
 fn a_lost_state_is_a_gap_and_a_blind_spot() {
     let since = Timestamp(2 * SECOND * 1_000_000);
-    let mut story = Story::new();
-    story.at(9 * SECOND).say(Origin::Agent, Fact::StateLost { since });
-    let told = story.run();
-    assert!(told.iter().any(|line| line.starts_with("9000 gap")), "{told:#?}");
-    let (told, engine) = story.judge(30 * MINUTE);
-    check_lines(
-        &told,
-        "
-            9100 finding.opened blind_spot/state Agent
-            9100 finding.confirmed blind_spot/state Agent
-            609000 finding.closed blind_spot/state Agent
-        ",
-    );
-    assert_eq!(engine.counts().lost.values().sum::<u64>(), 0, "no record was lost that was counted");
+    check_unknown_time(Fact::StateLost { since }, "state");
 }
 
 /// The rule of `orphan_netns` needs a listing of the processes in a namespace. Without one it is off.

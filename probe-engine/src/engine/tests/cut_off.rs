@@ -7,7 +7,7 @@ use super::{
     story::{CONTAINERD, DAEMON, KUBELET, Story, UID, Who, call, id, leaf, run::check_lines},
 };
 use crate::model::{
-    fact::{Fact, List, Network, NetworksRead, Origin, SIGKILL},
+    fact::{Fact, List, Origin, SIGKILL},
     finding::{Kind, Stage},
 };
 
@@ -165,27 +165,13 @@ fn what_a_plugin_calls_after_the_end_of_the_runtime_is_part_of_its_call() {
 /// The runtime was killed between two plugins of a chain, so it gave none of them up.
 #[test]
 fn a_chain_that_the_end_of_the_runtime_broke_off_lacks_no_plugin() {
-    let configured = |story: &mut Story| {
-        story.listed(Fact::NetworksRead(NetworksRead {
-            written: None,
-            networks: vec![Network {
-                name: "podnet".to_owned(),
-                plugins: vec!["bridge".to_owned(), "portmap".to_owned()],
-                delegates: Vec::new(),
-                ipam: None,
-                pools: Vec::new(),
-            }],
-            complete: true,
-            undecodable: Vec::new(),
-        }));
-    };
     let causes = |is_killed: bool| {
         let mut story = Story::new();
         story.at(1).list(List::Processes, true, |story| {
             story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
             story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
         });
-        configured(story.at(6 * SECOND));
+        story.at(6 * SECOND).network("podnet", &["bridge", "portmap"]);
         story.at(7 * SECOND).mkdir(20, &format!("/kubepods/besteffort/pod{UID}"));
         story.at(8 * SECOND).cni_done(800, BRIDGE, "ADD", PATH);
         if is_killed {
@@ -193,7 +179,7 @@ fn a_chain_that_the_end_of_the_runtime_broke_off_lacks_no_plugin() {
             story.exec(Who::new(950, 1, "containerd"), class::CALLER, "/usr/bin/containerd");
         }
         for at in [80, 100] {
-            configured(story.until(at * SECOND));
+            story.until(at * SECOND).network("podnet", &["bridge", "portmap"]);
         }
         story.until(110 * SECOND).moment();
         let told = story.run();

@@ -6,24 +6,13 @@ use super::{
     containerd::{PAUSE, TOP},
     story::{DAEMON, POD_NETNS, SHIM, Story, UID, Who, executed, id, leaf},
 };
-use crate::model::fact::{Fact, Network, NetworksRead, Role};
+use crate::model::fact::Role;
 
 const PATH: &str = "/proc/644/ns/net";
 
 /// With a user namespace the OCI runtime makes the network namespace, and CNI is called while pause runs.
 fn paused(story: &mut Story) {
-    story.at(2).listed(Fact::NetworksRead(NetworksRead {
-        written: None,
-        networks: vec![Network {
-            name: "net".to_owned(),
-            plugins: vec!["bridge".to_owned(), "portmap".to_owned()],
-            delegates: Vec::new(),
-            ipam: None,
-            pools: Vec::new(),
-        }],
-        complete: true,
-        undecodable: Vec::new(),
-    }));
+    story.at(2).network("net", &["bridge", "portmap"]);
     story.at(5).kernel(executed(DAEMON, class::CALLER, "/usr/bin/containerd"));
     let line = format!("/usr/bin/containerd-shim-runc-v2 -id {} start", id('a'));
     story.at(10).exec(Who::new(SHIM, 564, "containerd-shim"), class::RUNTIME, &line);

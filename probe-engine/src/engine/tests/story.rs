@@ -10,8 +10,9 @@ use crate::{
     model::{
         fact::{
             Address, Attached, Caller, Cgroup, CniCalled, CniVariables, ContainerFound, Executed, Exited,
-            Fact, Family, List, Listened, Listener, Loss, Mechanism, NameSource, Observation, Origin,
-            PodName, ProcessFound, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Signal, Signaled, Task,
+            Fact, Family, List, Listened, Listener, Loss, Mechanism, NameSource, Network, NetworksRead,
+            Observation, Origin, PodName, ProcessFound, Role, RuntimeKind, RuntimeRead, RuntimeSandbox,
+            Signal, Signaled, Task,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TICK, TaskKey},
         time::Timestamp,
@@ -120,6 +121,19 @@ impl Story {
 
     pub(super) fn listed(&mut self, fact: Fact) -> &mut Self {
         self.say(Origin::Listed, fact)
+    }
+
+    /// The node's only network was read, with this chain of plugins.
+    pub(super) fn network(&mut self, name: &str, plugins: &[&str]) -> &mut Self {
+        let plugins = plugins.iter().map(|&plugin| plugin.to_owned()).collect();
+        let network =
+            Network { name: name.to_owned(), plugins, delegates: Vec::new(), ipam: None, pools: Vec::new() };
+        self.listed(Fact::NetworksRead(NetworksRead {
+            written: None,
+            networks: vec![network],
+            complete: true,
+            undecodable: Vec::new(),
+        }))
     }
 
     pub(super) fn netns(&mut self, who: Who, inode: u32, cookie: u64) -> &mut Self {
