@@ -90,8 +90,7 @@ impl Drive {
         self.sim.take();
         self.engine = Engine::new(Settings::default());
         self.findings.clear();
-        self.answer(&Question::Relist);
-        self.settle();
+        self.relist();
     }
 
     /// The node was suspended until now. The agent learns of that first.
@@ -126,6 +125,10 @@ impl Drive {
         self.diff = self.diff.take().map(|_| RecordsDiff::default());
         let at = self.sim.now();
         self.observe(Observation { at, origin: Origin::Agent, fact: Fact::AgentAway { since } });
+        self.relist();
+    }
+
+    pub(crate) fn relist(&mut self) {
         self.answer(&Question::Relist);
         self.settle();
     }

@@ -462,7 +462,7 @@ proptest! {
         history.check_no_missed_leak()?;
     }
 
-    /// The same history twice: in one, another agent takes over while nothing happens.
+    /// The same history twice: at its end the node is listed again, or another agent takes over and does so.
     #[test]
     fn a_time_without_an_agent_closes_no_finding(turns in turns(), seconds in 1_u64..600, seed: u64) {
         let confirmed = |history: &History| -> BTreeSet<_> {
@@ -478,6 +478,8 @@ proptest! {
             let before = confirmed(&history);
             if is_away {
                 history.run_unseen(&[]);
+            } else {
+                history.drive.relist();
             }
             history.drive.pass_to(now + Duration::from_secs(2));
             (before, confirmed(&history))

@@ -57,11 +57,11 @@ fn lost_records_are_told_of_for_ten_minutes() {
 #[test]
 fn a_time_without_an_agent_is_a_blind_spot() {
     let since = Timestamp(2 * SECOND * 1_000_000);
-    check_unknown_time(Fact::AgentAway { since }, "no_agent");
+    check_unknown_time(Fact::AgentAway { since }, "blind_spot/no_agent");
 }
 
-/// The time of which the fact says that nothing is known is a gap and a blind spot of this name.
-fn check_unknown_time(fact: Fact, name: &str) {
+/// The time of which the fact says that nothing is known is a gap and a finding with this key.
+fn check_unknown_time(fact: Fact, key: &str) {
     let mut story = Story::new();
     story.at(9 * SECOND).say(Origin::Agent, fact);
     let told = story.run();
@@ -71,9 +71,9 @@ fn check_unknown_time(fact: Fact, name: &str) {
         &told,
         &format!(
             "
-            9100 finding.opened blind_spot/{name} Agent
-            9100 finding.confirmed blind_spot/{name} Agent
-            609000 finding.closed blind_spot/{name} Agent
+            9100 finding.opened {key} Agent
+            9100 finding.confirmed {key} Agent
+            609000 finding.closed {key} Agent
             "
         ),
     );
@@ -83,7 +83,7 @@ fn check_unknown_time(fact: Fact, name: &str) {
 #[test]
 fn a_lost_state_is_a_gap_and_a_blind_spot() {
     let since = Timestamp(2 * SECOND * 1_000_000);
-    check_unknown_time(Fact::StateLost { since }, "state");
+    check_unknown_time(Fact::StateLost { since }, "blind_spot/state");
 }
 
 /// The rule of `orphan_netns` needs a listing of the processes in a namespace. Without one it is off.

@@ -82,8 +82,8 @@ fn what_netlink_watched_for_the_last_agent_is_watched_again_and_the_time_between
         story.at(20).listed(found(41)).listed(found(42)).netns(ADMIN, 43, 0);
         let (_, engine) = story.judge(5 * SECOND);
         let mut story = next(&engine, true);
-        // The first of them ended while no agent ran.
-        story.at(11 * SECOND).list(List::Netns, true, |story| {
+        // The first of them ended while no agent ran, and no listing shows the third.
+        story.at(10 * SECOND + 100).list(List::Netns, true, |story| {
             story.listed(found(42));
         });
         let origin = if addresses == Mechanism::Netlink { Origin::Netlink } else { Origin::Kernel };
@@ -93,11 +93,10 @@ fn what_netlink_watched_for_the_last_agent_is_watched_again_and_the_time_between
             &told(&story),
             &format!(
                 "
-                    ? watch 41
-                    ? watch 42
-                    ? watch 43 ip
                     10000 gap NetlinkSocket 0 Agent
-                    11002 netns.destroyed 41 Listed
+                    ? watch 42
+                    10102 netns.destroyed 41 Listed
+                    ? watch 43 ip
                     12000 address.added 10.0.0.1/24 eth0 42{by}
                 "
             ),
@@ -105,6 +104,51 @@ fn what_netlink_watched_for_the_last_agent_is_watched_again_and_the_time_between
         // Then nothing was seen in that time, by whatever means.
         assert!(!told(&next(&engine, false)).contains("gap"), "AgentAway tells it");
     }
+}
+
+/// The hooks saw it begin, and tell of its end in their order. The kernel may take a while for that, and no listing has it
+/// meanwhile.
+#[test]
+fn the_end_of_a_namespace_that_hooks_report_is_not_told_by_a_listing_before_them() {
+    let mut story = Story::new();
+    for signal in [Signal::NetnsDropped, Signal::NetnsFreed] {
+        story.attached(signal, Some(Mechanism::RawTracepoint));
+    }
+    story.attached(Signal::AddressV4, Some(Mechanism::Netlink));
+    story.at(20).netns(ADMIN, 41, 7).listed(found(41));
+    let mut story = next(&story.judge(5 * SECOND).1, true);
+    story.at(10 * SECOND + 100).list(List::Netns, true, |_| {});
+    story.at(10 * SECOND + 150).dropped(41, 7);
+    let told = told(&story);
+    assert!(told.lines().any(|line| line == "10150 netns.destroyed 41"), "{told}");
+    assert_eq!(told.matches("destroyed").count(), 1, "{told}");
+}
+
+/// Records were lost while no agent ran: a namespace ended, and another one got its inode.
+#[test]
+fn of_a_namespace_that_has_the_inode_of_an_earlier_one_nothing_is_told_as_of_that() {
+    let mut story = Story::new();
+    story.attached(Signal::NetnsDropped, Some(Mechanism::RawTracepoint));
+    story.attached(Signal::AddressV4, Some(Mechanism::Netlink));
+    story.at(20).netns(ADMIN, 41, 7).listed(found(41));
+    let engine = story.judge(5 * SECOND).1;
+    let mut story = next(&engine, false);
+    story.lost();
+    let mounts = vec!["/run/netns/other".to_owned()];
+    let other = Fact::NetnsFound { netns: NetnsKey::new(41, 0), mounts, vacant: true };
+    story.at(10 * SECOND + 100).list(List::Netns, true, |story| {
+        story.listed(other);
+    });
+    let told = told(&story);
+    check_lines(
+        &told,
+        "
+            ? relist
+            10001 gap LifecycleRing 3 Agent
+            ? watch 41
+            10101 netns.destroyed 41 Listed
+        ",
+    );
 }
 
 #[test]
@@ -119,7 +163,7 @@ fn where_hooks_see_all_a_succession_is_no_gap() {
     let end_unseen = Fact::NetnsCreated { netns: NetnsKey::new(42, 0), by: ADMIN.task(), end_unseen: true };
     story.at(30).kernel(end_unseen);
     let told = told(&next(&story.judge(5 * SECOND).1, true));
-    check_lines(&told, "? watch 42 ip\n10000 gap NetlinkSocket 0 Agent");
+    check_lines(&told, "10000 gap NetlinkSocket 0 Agent\n? watch 42 ip");
 }
 
 /// The questions that a new agent's sources get.

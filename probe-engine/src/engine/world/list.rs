@@ -178,12 +178,14 @@ impl World {
             || self.calls.get(&row.key).is_some_and(|call| !call.call.delegated)
     }
 
+    /// An end that a hook reports is left to it, unless the record may be lost.
     fn netns_not_listed(&mut self, ctx: EventContext, begun: Timestamp) {
         let missing = |row: &&Netns| {
             row.is_live()
                 && row.key.inode != self.node.host_netns
                 && row.created_at.max(row.found_at).is_none_or(|seen| seen < begun)
                 && row.is_listable()
+                && (row.gapped || !self.sees_end(row))
         };
         let gone: Vec<_> = self.netns.values().filter(missing).map(|row| row.life).collect();
         for life in gone {

@@ -242,17 +242,20 @@ impl World {
             self.counts.stale = self.counts.stale.saturating_add(1);
             return;
         };
-        // If a hook saw the namespace begin, a hook also sees its end and reports it in order, unless the hook reported
-        // that it would not.
         let end_unseen = self.netns.get(life).is_some_and(|row| row.end_unseen);
-        let seen = self.netns.get(life).is_some_and(|row| row.created_at.is_some() && !row.end_unseen);
-        if !(seen && self.is_hooked(Signal::NetnsDropped)) {
+        if !self.netns.get(life).is_some_and(|row| self.sees_end(row)) {
             self.drop_life(ctx, life, None);
         }
         if end_unseen {
             // No hook will report the end of the teardown.
             self.free_life(ctx, life);
         }
+    }
+
+    /// Whether a hook reports the end of the namespace, in its order. If one saw the namespace begin, one also sees its end,
+    /// unless the hook reported that it would not.
+    pub(super) fn sees_end(&self, row: &Netns) -> bool {
+        row.created_at.is_some() && !row.end_unseen && self.is_hooked(Signal::NetnsDropped)
     }
 
     pub(super) fn drop_life(&mut self, ctx: EventContext, life: u64, by: Option<Process>) {

@@ -17,7 +17,7 @@ impl World {
         if let Some(since) = unheard_since.filter(|_| self.hears_netlink()) {
             self.netlink_unheard(ctx, since);
         }
-        self.watch_again();
+        self.watch_again(ctx.at);
         self.ask_roles_again();
         self.ask_about_starts_again(ctx.at);
         self.ask_versions_again();

@@ -105,9 +105,11 @@ impl NsidTable {
         if id.life.as_ref().is_some_and(|life| life.netns == netns && life.turn == turn) {
             return Watched::Again;
         }
+        // While it has the id, its inode is of no other: it was asked for as an earlier namespace with this inode.
+        let is_same = |life: &WatchedNetns| life.netns.inode == netns.inode && life.turn == turn;
         match id.life.replace(WatchedNetns { netns, by, reported: ReportedAddresses::default(), turn }) {
-            Some(before) => Watched::After(before),
-            None => Watched::Begun,
+            Some(before) if !is_same(&before) => Watched::After(before),
+            Some(_) | None => Watched::Begun,
         }
     }
 
@@ -190,6 +192,19 @@ mod tests {
         assert!(matches!(lives.watch(ID, key(1), Task::default()), Watched::After(_)));
         assert!(matches!(lives.end(ID), Gone::Earlier));
         assert_eq!(ended(lives.end(ID)), Some(key(1)));
+    }
+
+    #[test]
+    fn a_namespace_that_was_taken_for_an_earlier_one_with_its_inode_has_not_ended() {
+        let mut lives = NsidTable::default();
+        lives.name(ID);
+        lives.watch(ID, NetnsKey::new(1, 7), Task::default());
+        for asked in [key(1), NetnsKey::new(1, 8)] {
+            assert!(matches!(lives.watch(ID, asked, Task::default()), Watched::Begun));
+            assert_eq!(lives.get(ID).map(|life| life.netns), Some(asked));
+        }
+        assert_eq!(ended(lives.end(ID)), Some(NetnsKey::new(1, 8)));
+        assert!(lives.ids.is_empty());
     }
 
     #[test]

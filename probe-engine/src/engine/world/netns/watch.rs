@@ -100,13 +100,17 @@ impl World {
         }
     }
 
-    /// Another agent is there, whose netlink socket watches nothing yet.
-    pub(in crate::engine::world) fn watch_again(&mut self) {
+    /// Another agent is there, whose netlink socket watches nothing yet. Those that its listing finds are watched then: of
+    /// one that ended meanwhile, another may have the inode by now. The others, which no listing shows, are watched a moment
+    /// later.
+    pub(in crate::engine::world) fn watch_again(&mut self, at: Timestamp) {
         self.netns.rows.update(|_, row| {
             let (was_watched, failed) = (mem::take(&mut row.watched), row.watch_failed.take());
             was_watched || failed.is_some()
         });
-        self.watch_all();
+        if self.unwatched().next().is_some() {
+            self.timers.arm_earlier(timer::Name::Watch, at + SETTLED);
+        }
     }
 
     /// Netlink does not watch a namespace that it was asked to watch.
