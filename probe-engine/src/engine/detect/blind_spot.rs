@@ -99,16 +99,16 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
         found.push(detection(&["kubelet"], Blind::Kubelet, &weaker, Severity::Info, at, verdict));
     }
-    if let Some((at, turned_at)) = unread_since(ctx) {
+    if let Some((since, at, turned_at)) = unread_since(ctx) {
         let spot = Blind::Runtime { place: None };
         // A runtime that has just started may not have its records open yet, nor answer.
         let ready = ctx.awake(turned_at) + READ;
         let verdict = match () {
             () if ctx.now < ready => Verdict::Watched { until: Some(ready) },
             () if at < ready => Verdict::Unverified,
-            () => ctx.after(at, READ),
+            () => ctx.after(since.max(ready), READ),
         };
-        found.push(detection(&["runtime"], spot, &weaker, Severity::Info, at, verdict));
+        found.push(detection(&["runtime"], spot, &weaker, Severity::Info, since, verdict));
     }
 }
 
@@ -160,13 +160,14 @@ fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
     Some(detection(&["cni_cache"], spot, &[FindingKind::LeakedAddress], Severity::Info, since, verdict))
 }
 
-/// When the node was read and no runtime's records were found, though a runtime runs and has sandboxes, and when a runtime
-/// last started or ended.
-fn unread_since(ctx: &DetectContext<'_>) -> Option<(Timestamp, Timestamp)> {
+/// Since when readings of the node have found no runtime's records, though a runtime runs and has sandboxes, when the last of
+/// these was, and when a runtime last started or ended.
+fn unread_since(ctx: &DetectContext<'_>) -> Option<(Timestamp, Timestamp, Timestamp)> {
     let world = ctx.world;
     let (at, _) = world.records.networks.as_ref()?;
     let missing = world.records.runtimes.is_empty() && !world.sandboxes.is_empty();
-    Some(*at).filter(|_| missing).zip(world.runtimes_turned_at())
+    let since = world.records.without_runtimes_since.filter(|_| missing)?;
+    Some((since, *at, world.runtimes_turned_at()?))
 }
 
 fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {

@@ -11,7 +11,6 @@ use crate::{
             Signal, Store, StoreKind, StoreRead,
         },
         finding::{Blind, BlindSpot, FindingKind, Kind, Severity, UnverifiedRelease},
-        id::TICK,
         recovery::Recovery,
         time::Timestamp,
     },
@@ -205,6 +204,19 @@ fn a_runtime_without_records_is_a_blind_spot_only_where_there_are_sandboxes() {
     assert!(told.contains("finding.confirmed blind_spot/runtime Agent"), "{told}");
 }
 
+/// After each CNI call the node is read again.
+#[test]
+fn a_runtime_without_records_is_a_blind_spot_however_often_the_node_is_read() {
+    let mut story = Story::new();
+    story.at(6 * SECOND).found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+    story.cni_done(900, "/usr/lib/cni/bridge", "ADD", "/run/netns/x");
+    for at in (7..60).step_by(6) {
+        nothing_configured(story.until(at * SECOND));
+    }
+    let (told, _) = story.judge(MINUTE);
+    assert!(told.contains("finding.confirmed blind_spot/runtime Agent"), "{told}");
+}
+
 /// A reading finds no records of a runtime that does not run, and the new one takes a moment until it has them open.
 #[test]
 fn a_runtime_that_restarts_is_no_blind_spot() {
@@ -222,7 +234,7 @@ fn a_runtime_that_restarts_is_no_blind_spot() {
         story.at(60 * SECOND).exit(DAEMON, class::CALLER, SIGKILL);
         nothing_configured(story.at(61 * SECOND));
         story.list(List::Runtimes, true, |_| {});
-        let start = Who::new(u32::try_from(70 * SECOND * 1_000_000 / TICK).expect("a pid"), 1, "containerd");
+        let start = Who::started(70 * SECOND, 1, "containerd");
         story.at(70 * SECOND).exec(start, class::CALLER, "/usr/bin/containerd");
         for at in read_at {
             nothing_configured(story.at(at * SECOND));

@@ -15,7 +15,9 @@ const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
 const BRIDGE: &str = "/usr/lib/cni/bridge";
 const HOST_LOCAL: &str = "/usr/lib/cni/host-local";
+const SIGUSR1: u32 = 10;
 const SIGPIPE: u32 = 13;
+const SIGTERM: u32 = 15;
 /// The status of a shell whose program SIGPIPE ended.
 const EXIT_141: u32 = 141 << 8;
 
@@ -60,6 +62,37 @@ fn calls_that_the_end_of_the_runtime_cut_off_are_no_failures_of_the_plugin() {
     for command in ["ADD", "DEL"] {
         assert!(three_fail(command, false).contains("finding.confirmed cni_failing/bridge"), "{command}");
         assert_eq!(three_fail(command, true), "", "{command}");
+    }
+}
+
+/// systemd stops a runtime with SIGTERM. It kills the plugins that it waits for, and ends behind them.
+#[test]
+fn calls_that_a_runtime_killed_to_end_itself_are_no_failures_of_the_plugin() {
+    let confirmed = |command: &str, told: Option<u32>| {
+        let mut story = Story::new();
+        story.at(1).on_record(&['a', 'b', 'c']).at(SECOND);
+        let pods = [(100, 'a'), (101, 'b'), (102, 'c')];
+        for (pid, digit) in pods {
+            begin(&mut story, pid, command, digit);
+        }
+        if let Some(signal) = told {
+            story.at(2 * SECOND).kill(Who::new(1, 0, "systemd"), DAEMON, signal);
+        }
+        story.at(2 * SECOND + 100);
+        for (pid, _) in pods {
+            story.kill(DAEMON, Who::new(pid, CONTAINERD, "bridge"), SIGKILL);
+            end(&mut story, pid, SIGKILL);
+        }
+        if told.is_some() {
+            story.at(2 * SECOND + 200).exit(DAEMON, class::CALLER, 0);
+        }
+        story.judge(5 * MINUTE).0.contains("finding.confirmed cni_failing/bridge")
+    };
+    for command in ["ADD", "DEL"] {
+        assert!(!confirmed(command, Some(SIGTERM)), "{command}");
+        // A plugin that exceeds the runtime's limit is killed as well, and dockerd shows its threads for SIGUSR1.
+        assert!(confirmed(command, None), "{command}");
+        assert!(confirmed(command, Some(SIGUSR1)), "{command}");
     }
 }
 
@@ -165,7 +198,7 @@ fn what_a_plugin_calls_after_the_end_of_the_runtime_is_part_of_its_call() {
 /// The runtime was killed between two plugins of a chain, so it gave none of them up.
 #[test]
 fn a_chain_that_the_end_of_the_runtime_broke_off_lacks_no_plugin() {
-    let causes = |is_killed: bool| {
+    let causes = |is_killed: bool, is_queried: bool| {
         let mut story = Story::new();
         story.at(1).list(List::Processes, true, |story| {
             story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
@@ -178,6 +211,11 @@ fn a_chain_that_the_end_of_the_runtime_broke_off_lacks_no_plugin() {
             runtime_is_killed(&mut story);
             story.exec(Who::new(950, 1, "containerd"), class::CALLER, "/usr/bin/containerd");
         }
+        if is_queried {
+            let query = Who::started(70 * SECOND, 1, "containerd");
+            story.until(70 * SECOND).exec(query, class::CALLER, "/usr/bin/containerd --version");
+            story.at(70 * SECOND + 20).exit(query, class::CALLER, 0);
+        }
         for at in [80, 100] {
             story.until(at * SECOND).network("podnet", &["bridge", "portmap"]);
         }
@@ -185,7 +223,9 @@ fn a_chain_that_the_end_of_the_runtime_broke_off_lacks_no_plugin() {
         let told = story.run();
         told.into_iter().filter(|line| line.contains("finding.confirmed stuck_start/")).count()
     };
-    assert_eq!((causes(false), causes(true)), (1, 0));
+    assert_eq!((causes(false, false), causes(true, false)), (1, 0));
+    // Asked for its version, the runtime's program ended, and the runtime did not.
+    assert_eq!(causes(false, true), 1);
 }
 
 /// An agent that takes over knows who made the calls that are open.

@@ -74,6 +74,11 @@ impl Who {
         Self { pid, parent, comm, cgroup: 1, netns: HOST }
     }
 
+    /// Began at this time, in ms.
+    pub(super) fn started(at: u64, parent: u32, comm: &'static str) -> Self {
+        Self::new(u32::try_from(at * 1_000_000 / TICK).expect("a pid"), parent, comm)
+    }
+
     pub(super) const fn within(self, cgroup: u64, netns: u32) -> Self {
         Self { cgroup, netns, ..self }
     }

@@ -136,7 +136,8 @@ fn of_a_namespace_that_has_the_inode_of_an_earlier_one_nothing_is_told_as_of_tha
     story.lost();
     let mounts = vec!["/run/netns/other".to_owned()];
     let other = Fact::NetnsFound { netns: NetnsKey::new(41, 0), mounts, vacant: true };
-    story.at(10 * SECOND + 100).list(List::Netns, true, |story| {
+    // A node with many processes is listed for a while.
+    story.until(15 * SECOND).list(List::Netns, true, |story| {
         story.listed(other);
     });
     let told = told(&story);
@@ -146,7 +147,7 @@ fn of_a_namespace_that_has_the_inode_of_an_earlier_one_nothing_is_told_as_of_tha
             ? relist
             10001 gap LifecycleRing 3 Agent
             ? watch 41
-            10101 netns.destroyed 41 Listed
+            15001 netns.destroyed 41 Listed
         ",
     );
 }

@@ -22,7 +22,7 @@ use crate::{
     },
     model::{
         change::{ChangeKind, CniCall, End, StopReason},
-        fact::{CniCalled, CniVariables, NameSource, Origin, PodName, Task},
+        fact::{CniCalled, CniVariables, NameSource, Origin, PodName, SIGKILL, Task},
         id::{ContainerId, TaskKey},
         recovery::TimedSource,
         time::Timestamp,
@@ -45,7 +45,7 @@ pub struct Call {
     /// The process that made the call: the runtime, even where a plugin or a wrapper stands between.
     #[serde(default)]
     caller: TaskKey,
-    /// When the caller ended, while the plugin ran on: nobody reads its answer.
+    /// When the caller ended, while the plugin ran on, or gave the call up to end itself: nobody reads the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::engine) cut_off_at: Option<Timestamp>,
 }
@@ -61,6 +61,9 @@ enum Kind {
 
 /// How many programs can stand between a plugin and a plugin that it runs: a wrapper, a shell.
 const HELPERS: usize = 4;
+
+/// SIGINT, SIGKILL and SIGTERM: with these a daemon is told to end.
+const STOPS: [u32; 3] = [2, SIGKILL, 15];
 
 impl World {
     pub(super) fn cni_called(&mut self, ctx: EventContext, it: CniCalled) {
@@ -209,7 +212,8 @@ impl World {
     }
 
     /// A plugin's process has ended. `end` is missing if no hook saw its exit.
-    pub(super) fn cni_finished(&mut self, ctx: EventContext, call: Call, end: Option<End>) {
+    pub(super) fn cni_finished(&mut self, ctx: EventContext, mut call: Call, end: Option<End>) {
+        call.cut_off_at = call.cut_off_at.or_else(|| self.given_up_at(&call, end.as_ref()));
         let succeeded = end.as_ref().is_some_and(|end| end.code == 0);
         self.attachment_answered(ctx, &call, end.as_ref());
         if self.is_restarting() {
@@ -248,6 +252,14 @@ impl World {
         let around = self.call_around(task.parent);
         around.is_some_and(|call| !call.call.delegated && call.cut_off_at.is_some())
             && !self.in_container(task.cgroup)
+    }
+
+    /// When the caller of a call that a signal ended was told to end: a runtime that stops in order kills its plugins before
+    /// it ends itself.
+    fn given_up_at(&self, call: &Call, end: Option<&End>) -> Option<Timestamp> {
+        end.filter(|end| !end.oom)?.signal?;
+        let heard = self.processes.signals.get(&call.caller)?.iter();
+        heard.filter(|it| !it.oom && STOPS.contains(&it.signal)).map(|it| it.at).max()
     }
 
     /// A process has ended. The calls that it made and that still run are cut off.

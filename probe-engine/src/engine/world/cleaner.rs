@@ -15,6 +15,7 @@ use crate::{
         path::may_be_of_node,
         process::{Process, State},
         record::reading::PROGRAMS,
+        restart::RESIDENT,
         sandbox::LastStarted,
     },
     model::{
@@ -67,11 +68,12 @@ impl World {
             || self.processes.daemons().chain(ended).any(ran)
     }
 
-    /// When a runtime last started or ended, while one runs.
+    /// When a runtime last started or ended, while one runs. What ran for a moment only was asked for its version, say.
     pub(in crate::engine) fn runtimes_turned_at(&self) -> Option<Timestamp> {
         let started = latest(self.runtimes())?;
         let of_node = |row: &Process| is_runtime(&row.comm) && !self.in_container(row.cgroup);
-        let ended = self.processes.ended_daemons().filter(|(_, row)| of_node(row));
+        let was_resident = |at: Timestamp, row: &Process| at.since(Timestamp(row.key.start)) >= RESIDENT;
+        let ended = self.processes.ended_daemons().filter(|(at, row)| of_node(row) && was_resident(*at, row));
         Some(ended.map(|(at, _)| at).fold(started, Timestamp::max))
     }
 

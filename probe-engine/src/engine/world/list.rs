@@ -135,6 +135,9 @@ impl World {
         if over.iter().any(|(doubt, is_over)| *is_over && *doubt != Doubt::Marked) {
             self.not_listed(ctx, list, begun);
         }
+        if list == List::Netns {
+            self.watch_rest(ctx.at);
+        }
         if over.contains(&(Doubt::Marked, true)) {
             self.heal(ctx, list);
         }
@@ -183,7 +186,7 @@ impl World {
         let missing = |row: &&Netns| {
             row.is_live()
                 && row.key.inode != self.node.host_netns
-                && row.created_at.max(row.found_at).is_none_or(|seen| seen < begun)
+                && row.seen_at() < Some(begun)
                 && row.is_listable()
                 && (row.gapped || !self.sees_end(row))
         };
@@ -295,6 +298,12 @@ impl World {
         self.relist_begun(ctx.at);
     }
 
+    /// What netlink reports of a namespace may have been missed.
+    pub(super) fn netlink_missed(&mut self, at: Timestamp) {
+        self.out_of_date(at, &OF_NETLINK);
+        self.check(at);
+    }
+
     /// Any record of this time may be missing.
     fn anything_lost(&mut self, since: Timestamp, at: Timestamp) {
         self.rows_gapped(since);
@@ -310,6 +319,12 @@ impl World {
         for list in lists {
             self.lists.gaps.insert((Doubt::Excess, *list), at);
         }
+    }
+
+    /// From before when a network namespace may have ended unseen, until namespaces are listed.
+    pub(super) fn netns_doubted_at(&self) -> Option<Timestamp> {
+        let gap = |doubt| self.lists.gaps.get(&(doubt, List::Netns)).copied();
+        gap(Doubt::Lost).max(gap(Doubt::Excess))
     }
 
     /// Whether records that verdicts depend on may be missing until this list is read again.

@@ -160,6 +160,11 @@ impl Netns {
         self.found_at.is_some() || !self.mounts.is_empty() || self.sandbox.is_some()
     }
 
+    /// When a record or a listing last showed that it exists.
+    pub(super) fn seen_at(&self) -> Option<Timestamp> {
+        self.created_at.max(self.found_at)
+    }
+
     /// When the namespace ended. While it lives: when a listing last had it.
     fn last_at(&self) -> Option<Timestamp> {
         match self.state {

@@ -36,6 +36,8 @@ pub(in crate::engine) struct Records {
     pub(in crate::engine) networks: Option<(Timestamp, NetworksRead)>,
     /// Since when each reading of the networks' configuration has found none that can be decoded.
     pub(in crate::engine) unconfigured_since: Option<Timestamp>,
+    /// Since when each reading of the networks' configuration has come with no runtime's records.
+    pub(in crate::engine) without_runtimes_since: Option<Timestamp>,
     pub(in crate::engine) kubelet_expected: bool,
     /// The files of libcni's cache that could not be read, by path.
     pub(in crate::engine) unread: BTreeMap<String, Unread>,

@@ -75,7 +75,7 @@ impl Budget {
 impl World {
     /// A namespace became known. Its watch is asked for now, or waits.
     pub(in crate::engine::world) fn watch_soon(&mut self, at: Timestamp, life: u64) {
-        let Some(row) = self.netns.get(life).filter(|row| is_wanted(row, self.is_watching())) else { return };
+        let Some(row) = self.netns.get(life).filter(|row| self.is_wanted()(row)) else { return };
         let is_known = row.found_at.is_some() || !self.in_container(row.creator.cgroup);
         let is_promptly = is_known && row.watch_failed.is_none();
         if is_promptly && self.netns.watches.take(at) {
@@ -87,7 +87,7 @@ impl World {
 
     /// A namespace turned out to belong to a sandbox, so its watch need not wait.
     pub(in crate::engine::world) fn watch_claimed(&mut self, life: u64) {
-        let is_due = |row: &Netns| is_wanted(row, self.is_watching()) && due(row).is_some();
+        let is_due = |row: &Netns| self.is_wanted()(row) && due(row).is_some();
         if self.netns.get(life).is_some_and(is_due) {
             self.watch(life);
         }
@@ -100,14 +100,17 @@ impl World {
         }
     }
 
-    /// Another agent is there, whose netlink socket watches nothing yet. Those that its listing finds are watched then: of
-    /// one that ended meanwhile, another may have the inode by now. The others, which no listing shows, are watched a moment
-    /// later.
+    /// Another agent is there, whose netlink socket watches nothing yet.
     pub(in crate::engine::world) fn watch_again(&mut self, at: Timestamp) {
         self.netns.rows.update(|_, row| {
             let (was_watched, failed) = (mem::take(&mut row.watched), row.watch_failed.take());
             was_watched || failed.is_some()
         });
+        self.watch_rest(at);
+    }
+
+    /// The namespaces that are not watched yet are watched a moment later.
+    pub(in crate::engine::world) fn watch_rest(&mut self, at: Timestamp) {
         if self.unwatched().next().is_some() {
             self.timers.arm_earlier(timer::Name::Watch, at + SETTLED);
         }
@@ -123,8 +126,12 @@ impl World {
         let before = row.watch_failed.map_or(0, |failed| failed.times);
         let failed = Failed { times: before.saturating_add(1), at };
         row.watch_failed = Some(failed);
+        let has_unseen_end = row.is_live() && row.is_listable();
         if let Some(again) = failed.again_at() {
             self.timers.arm_earlier(timer::Name::Watch, again);
+        } else if has_unseen_end && !self.netns.get(life).is_some_and(|row| self.sees_end(row)) {
+            // It may have ended before its watch began.
+            self.netlink_missed(at);
         }
     }
 
@@ -142,8 +149,18 @@ impl World {
 
     /// The living namespaces that netlink should watch and does not, as far as is known, oldest first.
     pub(in crate::engine) fn unwatched(&self) -> impl Iterator<Item = u64> {
-        let all = self.is_watching();
-        self.netns.values().filter(move |row| is_wanted(row, all)).map(|row| row.life)
+        let is_wanted = self.is_wanted();
+        self.netns.values().filter(move |row| is_wanted(row)).map(|row| row.life)
+    }
+
+    /// Whether netlink should watch a namespace: it watches all, or the hooks will not see the end of this one. One that may have
+    /// ended unseen waits for the listing that finds it, since its inode may be another one's by now.
+    fn is_wanted(&self) -> impl Fn(&Netns) -> bool + use<> {
+        let (all, doubted_at) = (self.is_watching(), self.netns_doubted_at());
+        move |row| {
+            let is_doubted = row.is_listable() && row.seen_at() < doubted_at;
+            row.is_live() && !row.watched && (all || row.end_unseen) && !is_doubted
+        }
     }
 
     fn watch(&mut self, life: u64) {
@@ -185,9 +202,4 @@ impl World {
 fn due(row: &Netns) -> Option<Timestamp> {
     let began = row.created_at.or(row.found_at).unwrap_or(Timestamp::ZERO);
     row.watch_failed.map_or(Some(began + SETTLED), Failed::again_at)
-}
-
-/// Whether netlink should watch this namespace: `all` are watched, or the hooks will not see the end of this one.
-fn is_wanted(row: &Netns, all: bool) -> bool {
-    row.is_live() && !row.watched && (all || row.end_unseen)
 }

@@ -175,6 +175,8 @@ impl World {
         let is_configured = !read.networks.is_empty() || !read.complete && read.undecodable.is_empty();
         let since = self.records.unconfigured_since.unwrap_or(ctx.at);
         self.records.unconfigured_since = (!is_configured).then_some(since);
+        let since = self.records.without_runtimes_since.unwrap_or(ctx.at);
+        self.records.without_runtimes_since = self.records.runtimes.is_empty().then_some(since);
         self.network_configured(ctx.at, read.written.filter(|_| is_configured));
         self.records.networks = Some((ctx.at, read));
     }
