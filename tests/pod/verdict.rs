@@ -6,6 +6,7 @@ mod losses;
 mod ownerless;
 mod rarer;
 mod restarted;
+mod stopped;
 mod stuck;
 mod torn;
 

@@ -8,8 +8,9 @@
 //!
 //! Not flagged: one failure after which the next try succeeds (the event stream shows it); an ADD for a pod that is gone;
 //! a DEL for a sandbox that is no longer on record, which nobody tries again (`leaked_address`); a call that fails after the
-//! runtime that made it has ended; CHECK; a call that names no pod. If records were lost after a failure, the record of a success may be among them: such a failure keeps a finding
-//! open and opens none.
+//! runtime that made it has ended, or that a signal ends after that runtime was told to end; CHECK; a call that names no pod.
+//! If records were lost after a failure, the record of a success may be among them: such a failure keeps a finding open
+//! and opens none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
