@@ -17,7 +17,10 @@ use super::{
 };
 use crate::{
     engine::{Call, Settings},
-    model::{fact::RingsRead, time::Timestamp},
+    model::{
+        fact::{Fact, Observation, Origin, RingsRead},
+        time::Timestamp,
+    },
     recording::{Header, ReadError, Reader, WriteError},
     session::Session,
     sink::{escape::escaped, file::is_absent, state_writes::StateWrites},
@@ -59,6 +62,20 @@ pub(crate) struct Kept {
     calls: Receiver<Result<Option<Call>, ReadError>>,
 }
 
+/// What hooks show of agents that they outlived.
+pub(crate) struct LeftHooks<'a> {
+    /// See [`Kept::resume`].
+    pub(crate) told: &'a dyn Fn(Option<RingsRead>) -> Option<u64>,
+    /// The number of the last event that any of those agents told.
+    pub(crate) last_told: Option<u64>,
+    /// When one of them last read.
+    pub(crate) read_at: Option<Timestamp>,
+    /// From where this agent reads.
+    pub(crate) begins: RingsRead,
+    /// Notes for the next agent up to which event was told.
+    pub(crate) note_told: &'a dyn Fn(u64),
+}
+
 /// The last agent has told all events.
 const ALL: u64 = u64::MAX;
 
@@ -90,6 +107,35 @@ pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Resu
 }
 
 impl Last {
+    /// Takes the state that there is, and tells since when what the last agent knew is lost, if it is. The first file that this
+    /// agent begins has that loss: whoever reads the file finds it whole, and would not know of it.
+    pub(crate) fn take_over(
+        self,
+        session: &mut Session,
+        left: &LeftHooks<'_>,
+        now: Timestamp,
+    ) -> Result<Resumed, WriteError> {
+        let mut resumed = match self {
+            Self::Kept(kept) => kept.resume(session, left.told, now)?,
+            Self::Lost(since) => Resumed { last: None, lost_since: Some(since.min(now)) },
+            Self::None => Resumed::default(),
+        };
+        if let Some(last) = left.last_told.filter(|last| resumed.last.is_none() && *last > 0) {
+            session.begin_after(last)?;
+            // An agent has told something, and nothing is there of what it knew.
+            resumed.lost_since = resumed.lost_since.or(left.read_at.map(|at| at.min(now)));
+        }
+        let told = resumed.last.and_then(|_| (left.told)(session.engine().rings_read()));
+        (left.note_told)(told.unwrap_or(session.last_seq()));
+        // A state without the position is one that goes on from nothing.
+        let begins = resumed.last.is_none().then_some(Fact::RingsRead(left.begins));
+        let lost = resumed.lost_since.map(|since| Fact::StateLost { since });
+        for fact in begins.into_iter().chain(lost) {
+            session.call(Call::Observe(Observation { at: now, origin: Origin::Agent, fact }))?;
+        }
+        Ok(resumed)
+    }
+
     /// A file of an earlier boot has nothing of this one.
     fn lost(written_at: Option<Timestamp>) -> Self {
         written_at.map_or(Self::None, Self::Lost)
