@@ -25,7 +25,7 @@ use super::{
     kubernetes::Target,
     log::LogArgs,
     opened::{Opened, Start, tell},
-    otlp, serve, signals,
+    otlp, portions, serve, signals,
 };
 use crate::{
     agent::{
@@ -283,21 +283,12 @@ impl<'a> Assembly<'a> {
             let fact = Fact::RingsRead(drain.begins());
             session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
         }
-        for (portion, batch) in drain.begin(before, earlier).into_iter().enumerate() {
-            if portion > 0 {
-                // An agent that is killed before it has taken all of it has taken a part for good.
-                outlets.write(session, clock::now())?;
-            }
-            for seen in batch.into_iter().filter(|seen| !is_told(seen)) {
-                session.call(Call::Observe(seen))?;
-            }
-        }
-        let at = clock::now();
+        let portions = drain.begin(before, earlier);
+        let portions = portions.into_iter().map(|batch| batch.into_iter().filter(|seen| !is_told(seen)));
         // A state that is lost was told, and with it that time.
-        if let Some(since) = last.filter(|_| !is_whole && lost_since.is_none()) {
-            let fact = Fact::AgentAway { since };
-            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
-        }
+        let away = last.filter(|_| !is_whole && lost_since.is_none()).map(|since| Fact::AgentAway { since });
+        portions::take(session, portions, away, |session| outlets.write(session, clock::now()))?;
+        let at = clock::now();
         if let Some(since) = last {
             let fact = Fact::AgentBegan { unheard_since: is_whole.then_some(since) };
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
