@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use tracing::warn;
@@ -24,6 +24,7 @@ use crate::{
     recording::{Header, ReadError, Reader, WriteError},
     session::Session,
     sink::{escape::escaped, file::is_absent, folder, state_writes::StateWrites},
+    source::live::pin::{BETWEEN_TRIES, DYING},
 };
 
 /// The longest time that one read of the file may take. Then the agent starts without the rest.
@@ -100,13 +101,13 @@ pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Resu
     let (give, given) = mpsc::sync_channel(1);
     let (tell, found) = mpsc::sync_channel(1);
     thread::Builder::new().name("resume".to_owned()).spawn(move || {
-        let (path, locked) = (place.path(), place.lock());
+        let (path, locked) = (place.path(), await_lock(&mut place));
         // A lock that nobody waits for any more is given back.
         if give.send(place).is_ok() {
             read(&path, &of, locked, &tell);
         }
     })?;
-    let place = given.recv_timeout(PATIENCE).ok();
+    let place = given.recv_timeout(DYING + PATIENCE).ok();
     let found = place.as_ref().and_then(|_| found.recv_timeout(PATIENCE).ok());
     let last = match found {
         Some(Ok(kept)) => Last::Kept(kept),
@@ -124,6 +125,20 @@ pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Resu
     };
     let place = place.map_or_else(|| Place::new(dir, header, File::sync_data), Ok)?;
     Ok((Checkpoint::start(place, writes)?, last))
+}
+
+/// Locks the directory. An agent that is ending is waited for: a supervisor starts the next one at once.
+fn await_lock(place: &mut Place) -> io::Result<()> {
+    let deadline = Instant::now() + DYING;
+    loop {
+        match place.lock() {
+            // Another agent has it.
+            Err(error) if error.kind() == io::ErrorKind::Other && Instant::now() < deadline => {
+                thread::sleep(BETWEEN_TRIES);
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Tells what there is, and gives the calls of a state that can be read as they are taken.
@@ -154,8 +169,6 @@ fn find(path: &Path, header: &Header, locked: io::Result<()>) -> Result<Reader<B
     match locked.and_then(|()| path.try_exists()) {
         Ok(true) => {}
         Ok(false) => return Err(Unread::Absent),
-        // Another agent's lock is told by the first write.
-        Err(error) if error.kind() == io::ErrorKind::Other => return Err(Unread::Absent),
         Err(error) => {
             if fs::metadata(path).err().is_none_or(|error| !is_absent(&error)) {
                 warn!("the engine's state in {} cannot be read: {error}; going on without it", shown(path));

@@ -121,6 +121,34 @@ fn a_state_that_is_read_whole_is_not_lost() {
     assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: None });
 }
 
+#[test]
+fn a_state_that_another_agent_has_is_lost() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let lock = File::open(dir.path().join(".engine.lock")).expect("a lock");
+    lock.try_lock().expect("the last agent has ended");
+    let before = fs::read(dir.path().join(FILE)).expect("a file");
+    assert_eq!(found(dir.path(), &of_boot(), NOW), LOST);
+    assert_eq!(fs::read(dir.path().join(FILE)).expect("a file"), before, "it is the other one's");
+    fs::remove_file(dir.path().join(FILE)).expect("a file");
+    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed::default(), "there is nothing to lose");
+}
+
+/// A supervisor starts the next agent while the one before still ends.
+#[test]
+fn an_agent_that_still_ends_is_waited_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let lock = File::open(dir.path().join(".engine.lock")).expect("a lock");
+    lock.try_lock().expect("the last agent has ended");
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        drop(lock);
+    });
+    let last = Some(Timestamp(5 * SECOND));
+    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: None });
+}
+
 /// The file that an agent begins first is whole, so it has the loss: the agent may be killed at once.
 #[test]
 fn a_loss_is_in_the_first_file_and_told_before_it() {
