@@ -26,8 +26,6 @@ use crate::{
 const LOCK: &str = ".engine.lock";
 /// How many agents in a row have begun to read the file, and not begun one of their own.
 pub(super) const TRIES: &str = ".engine.tries";
-/// As many agents may try. A state that ends them all would be read for ever.
-const MOST_TRIES: usize = 10;
 /// How many bytes are gathered for one write.
 const PIECE: usize = 64 << 10;
 /// How often what was added is synced. The kernel takes every write, and only a sync tells that the disk lost one.
@@ -126,19 +124,6 @@ impl Place {
             Some(locked.map_err(|error| if self.was_removed { folder::removed(&error) } else { error })?);
         self.was_removed = false;
         Ok(())
-    }
-
-    /// Counts an agent that reads the file. False if too many have tried in vain.
-    pub(super) fn may_try(&self) -> bool {
-        let path = self.dir.join(TRIES);
-        let tries = fs::read(&path).map_or(0, |tries| tries.len());
-        if tries >= MOST_TRIES {
-            return false;
-        }
-        // Without room for it nothing is counted.
-        let file = folder::own(File::options().append(true)).open(path);
-        file.and_then(|mut file| file.write_all(b".")).ok();
-        true
     }
 
     pub(super) fn write(&mut self, job: Job) -> io::Result<()> {

@@ -2,11 +2,11 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader},
+    io::{self, BufReader, Write as _},
     path::{Path, PathBuf},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use tracing::warn;
@@ -17,16 +17,22 @@ use super::{
 };
 use crate::{
     engine::{Call, Settings},
-    model::{fact::RingsRead, time::Timestamp},
+    model::{
+        fact::{Fact, Observation, Origin, RingsRead},
+        time::Timestamp,
+    },
     recording::{Header, ReadError, Reader, WriteError},
     session::Session,
-    sink::{escape::escaped, file::is_absent, state_writes::StateWrites},
+    sink::{escape::escaped, file::is_absent, folder, state_writes::StateWrites},
+    source::live::pin::{BETWEEN_TRIES, DYING},
 };
 
 /// The longest time that one read of the file may take. Then the agent starts without the rest.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How far ahead of the time an agent may be that ends: it gives its engine the time up to which changes are held back.
 const AHEAD_OF_NOW: Duration = Duration::from_secs(120);
+/// As many agents may try. A state that ends them all would be read for ever.
+const MOST_TRIES: usize = 10;
 /// How many calls may wait between the thread that reads and the session.
 const AHEAD: usize = 256;
 
@@ -59,37 +65,176 @@ pub(crate) struct Kept {
     calls: Receiver<Result<Option<Call>, ReadError>>,
 }
 
+/// What hooks show of agents that they outlived.
+pub(crate) struct LeftHooks<'a> {
+    /// See [`Kept::resume`].
+    pub(crate) told: &'a dyn Fn(Option<RingsRead>) -> Option<u64>,
+    /// The number of the last event that any of those agents told.
+    pub(crate) last_told: Option<u64>,
+    /// When one of them last read.
+    pub(crate) read_at: Option<Timestamp>,
+    /// From where this agent reads.
+    pub(crate) begins: RingsRead,
+    /// Notes for the next agent up to which event was told.
+    pub(crate) note_told: &'a dyn Fn(u64),
+}
+
 /// The last agent has told all events.
 const ALL: u64 = u64::MAX;
 
+/// Why there is no state to go on with.
+enum Unread {
+    /// No agent of this boot has kept any.
+    Absent,
+    /// The file was last written then, if that was in this boot.
+    Lost(Option<Timestamp>),
+    /// So too, and for this reason it is of no use to any agent.
+    Damaged(String, Option<Timestamp>),
+}
+
 /// Opens the state directory and starts the thread that writes. Gives also what the last agent kept of this boot.
 ///
-/// Must be called on a thread that may write to the directory.
+/// Must be called on a thread that may write to the directory. A disk that hangs holds up only a thread that it starts.
 pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Result<(Checkpoint, Last)> {
     let mut place = Place::new(dir, header, File::sync_data)?;
-    let path = place.path();
-    // The first write reports an error. Without the lock another agent may be writing the file.
-    let last = match place.lock().and_then(|()| path.try_exists()) {
-        Ok(false) => Last::None,
-        Ok(true) if !place.may_try() => {
-            let written_at = written_at(&path, header);
-            set_aside(&path, "each of ten agents ended while it took it over", "going on without it");
+    let (path, of) = (place.path(), header.clone());
+    let (give, given) = mpsc::sync_channel(1);
+    let (tell, found) = mpsc::sync_channel(1);
+    thread::Builder::new().name("resume".to_owned()).spawn(move || {
+        let (path, locked) = (place.path(), await_lock(&mut place));
+        // A lock that nobody waits for any more is given back.
+        if give.send(place).is_ok() {
+            read(&path, &of, locked, &tell);
+        }
+    })?;
+    let place = given.recv_timeout(DYING + PATIENCE).ok();
+    let found = place.as_ref().and_then(|_| found.recv_timeout(PATIENCE).ok());
+    let last = match found {
+        Some(Ok(kept)) => Last::Kept(kept),
+        Some(Err(Unread::Absent)) => Last::None,
+        Some(Err(Unread::Lost(written_at))) => Last::lost(written_at),
+        Some(Err(Unread::Damaged(why, written_at))) => {
+            set_aside(&path, &why, "going on without it");
             Last::lost(written_at)
         }
-        Ok(true) => read(&path, header)?,
-        // Another agent's lock is told by the first write.
-        Err(error) if error.kind() == io::ErrorKind::Other => Last::None,
-        Err(error) => {
-            if fs::metadata(&path).err().is_none_or(|error| !is_absent(&error)) {
-                warn!("the engine's state in {} cannot be read: {error}; going on without it", shown(&path));
-            }
-            Last::lost(written_at(&path, header))
+        None => {
+            warn!(?path, "reading the engine's state hangs: going on without it");
+            // Nothing more is asked of it here: that may hang too. Hooks show whether there was an agent.
+            Last::None
         }
     };
+    let place = place.map_or_else(|| Place::new(dir, header, File::sync_data), Ok)?;
     Ok((Checkpoint::start(place, writes)?, last))
 }
 
+/// Locks the directory. An agent that is ending is waited for: a supervisor starts the next one at once.
+fn await_lock(place: &mut Place) -> io::Result<()> {
+    let deadline = Instant::now() + DYING;
+    loop {
+        match place.lock() {
+            // Another agent has it.
+            Err(error) if error.kind() == io::ErrorKind::Other && Instant::now() < deadline => {
+                thread::sleep(BETWEEN_TRIES);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Tells what there is, and gives the calls of a state that can be read as they are taken.
+fn read(path: &Path, header: &Header, locked: io::Result<()>, tell: &SyncSender<Result<Kept, Unread>>) {
+    let mut reader = match find(path, header, locked) {
+        Ok(reader) => reader,
+        Err(unread) => return drop(tell.send(Err(unread))),
+    };
+    let Header { settings, boot_wall_ns, .. } = reader.header().clone();
+    let (calls, given) = mpsc::sync_channel(AHEAD);
+    let (path, written_at) = (path.to_owned(), written_at(path, header));
+    if tell.send(Ok(Kept { path, written_at, settings, boot_wall_ns, calls: given })).is_err() {
+        return;
+    }
+    loop {
+        let next = reader.next_call();
+        let is_last = !matches!(next, Ok(Some(_)));
+        if calls.send(next).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Opens the state of this boot, if there is one that can be read.
+fn find(path: &Path, header: &Header, locked: io::Result<()>) -> Result<Reader<BufReader<File>>, Unread> {
+    let damaged = |why| Unread::Damaged(why, written_at(path, header));
+    // The first write reports an error. Without the lock another agent may be writing the file.
+    match locked.and_then(|()| path.try_exists()) {
+        Ok(true) => {}
+        Ok(false) => return Err(Unread::Absent),
+        Err(error) => {
+            if fs::metadata(path).err().is_none_or(|error| !is_absent(&error)) {
+                warn!("the engine's state in {} cannot be read: {error}; going on without it", shown(path));
+            }
+            return Err(Unread::Lost(written_at(path, header)));
+        }
+    }
+    if !may_try(path) {
+        return Err(damaged("each of ten agents ended while it took it over".to_owned()));
+    }
+    let opened = match File::open(path) {
+        Ok(file) => Reader::open(BufReader::new(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unread::Absent),
+        Err(error) => Err(ReadError::Io { line: 1, error }),
+    };
+    match opened {
+        Ok(reader) if reader.header().boot_id == header.boot_id => Ok(reader),
+        // What an agent knew of an earlier boot is over.
+        Ok(_) => Err(Unread::Absent),
+        Err(error) => Err(damaged(error.to_string())),
+    }
+}
+
+/// Counts an agent that reads the file. False if too many have tried in vain.
+fn may_try(path: &Path) -> bool {
+    let path = path.with_file_name(TRIES);
+    let tries = fs::read(&path).map_or(0, |tries| tries.len());
+    if tries >= MOST_TRIES {
+        return false;
+    }
+    // Without room for it nothing is counted.
+    let file = folder::own(File::options().append(true)).open(path);
+    file.and_then(|mut file| file.write_all(b".")).ok();
+    true
+}
+
 impl Last {
+    /// Takes the state that there is, and tells since when what the last agent knew is lost, if it is. The first file that this
+    /// agent begins has that loss: whoever reads the file finds it whole, and would not know of it.
+    pub(crate) fn take_over(
+        self,
+        session: &mut Session,
+        left: &LeftHooks<'_>,
+        now: Timestamp,
+    ) -> Result<Resumed, WriteError> {
+        let mut resumed = match self {
+            Self::Kept(kept) => kept.resume(session, left.told, now)?,
+            Self::Lost(since) => Resumed { last: None, lost_since: Some(since.min(now)) },
+            Self::None => Resumed::default(),
+        };
+        if let Some(last) = left.last_told.filter(|last| resumed.last.is_none() && *last > 0) {
+            session.begin_after(last)?;
+            // An agent has told something, and nothing is there of what it knew.
+            resumed.lost_since = resumed.lost_since.or(left.read_at.map(|at| at.min(now)));
+        }
+        let told = resumed.last.and_then(|_| (left.told)(session.engine().rings_read()));
+        (left.note_told)(told.unwrap_or(session.last_seq()));
+        // A state without the position is one that goes on from nothing.
+        let begins = resumed.last.is_none().then_some(Fact::RingsRead(left.begins));
+        let lost = resumed.lost_since.map(|since| Fact::StateLost { since });
+        for fact in begins.into_iter().chain(lost) {
+            session.call(Call::Observe(Observation { at: now, origin: Origin::Agent, fact }))?;
+        }
+        Ok(resumed)
+    }
+
     /// A file of an earlier boot has nothing of this one.
     fn lost(written_at: Option<Timestamp>) -> Self {
         written_at.map_or(Self::None, Self::Lost)
@@ -101,50 +246,6 @@ fn written_at(path: &Path, header: &Header) -> Option<Timestamp> {
     let written = fs::metadata(path).and_then(|about| about.modified()).ok()?;
     let wall = i64::try_from(written.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()?;
     u64::try_from(wall.checked_sub(header.boot_wall_ns)?).ok().map(Timestamp)
-}
-
-fn read(path: &Path, header: &Header) -> io::Result<Last> {
-    let (opened, ready) = mpsc::sync_channel(1);
-    let (calls, given) = mpsc::sync_channel(AHEAD);
-    let of = path.to_owned();
-    thread::Builder::new().name("resume".to_owned()).spawn(move || {
-        let reader = File::open(&of).map(|file| Reader::open(BufReader::new(file)));
-        let mut reader = match reader {
-            Ok(Ok(reader)) => reader,
-            Ok(Err(error)) => return drop(opened.send(Err(Some(error)))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return drop(opened.send(Err(None))),
-            Err(error) => return drop(opened.send(Err(Some(ReadError::Io { line: 1, error })))),
-        };
-        if opened.send(Ok(reader.header().clone())).is_err() {
-            return;
-        }
-        loop {
-            let next = reader.next_call();
-            let is_last = !matches!(next, Ok(Some(_)));
-            if calls.send(next).is_err() || is_last {
-                return;
-            }
-        }
-    })?;
-    match ready.recv_timeout(PATIENCE) {
-        Ok(Ok(found)) if found.boot_id == header.boot_id => {
-            let Header { settings, boot_wall_ns, .. } = found;
-            let (path, written_at) = (path.to_owned(), written_at(path, header));
-            Ok(Last::Kept(Kept { path, written_at, settings, boot_wall_ns, calls: given }))
-        }
-        // What an agent knew of an earlier boot is over.
-        Ok(Ok(_) | Err(None)) => Ok(Last::None),
-        Ok(Err(Some(error))) => {
-            let written_at = written_at(path, header);
-            set_aside(path, &error.to_string(), "going on without it");
-            Ok(Last::lost(written_at))
-        }
-        Err(_) => {
-            warn!(?path, "reading the engine's state hangs: going on without it");
-            // Nothing more is asked of it here: that may hang too. Hooks show whether there was an agent.
-            Ok(Last::None)
-        }
-    }
 }
 
 impl Kept {
@@ -161,6 +262,7 @@ impl Kept {
         session.renew(self.settings.clone());
         session.set_boot_wall_ns(self.boot_wall_ns);
         let mut reading = Reading::default();
+        let mut hangs = false;
         let mut end = loop {
             match self.calls.recv_timeout(PATIENCE) {
                 Ok(Ok(Some(call))) => {
@@ -171,7 +273,10 @@ impl Kept {
                 // An agent that was killed leaves a file without an end, and perhaps a part of a line.
                 Ok(Ok(None) | Err(ReadError::CutOff { .. })) => break None,
                 Ok(Err(error)) => break Some(error.to_string()),
-                Err(RecvTimeoutError::Timeout) => break Some("reading it hangs".to_owned()),
+                Err(RecvTimeoutError::Timeout) => {
+                    hangs = true;
+                    break Some("reading it hangs".to_owned());
+                }
                 Err(RecvTimeoutError::Disconnected) => break Some("its reader ended".to_owned()),
             }
         };
@@ -186,7 +291,12 @@ impl Kept {
         let is_lost = end.is_some();
         if let Some(why) = end {
             let what = if last.is_some() { "going on with what was before" } else { "going on without it" };
-            set_aside(&self.path, &why, what);
+            if hangs {
+                // Nothing shows that it is damaged, and to rename it may hang too.
+                warn!("the engine's state in {} cannot be read: {why}; {what}", shown(&self.path));
+            } else {
+                set_aside(&self.path, &why, what);
+            }
         }
         let lost_since = if is_lost { last.or(self.written_at) } else { None };
         match last {

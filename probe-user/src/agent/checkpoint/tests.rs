@@ -1,5 +1,6 @@
 //! The engine's state is kept and resumed, whatever became of the file.
 
+mod hang;
 mod lost;
 
 use std::{fs, path::Path};

@@ -7,6 +7,7 @@ mod log;
 mod open_files;
 mod opened;
 mod otlp;
+mod portions;
 mod serve;
 mod signals;
 mod start;

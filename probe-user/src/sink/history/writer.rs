@@ -48,6 +48,8 @@ pub(crate) struct BootHistoryWriter {
     /// When the thread was last to get a job, for which it may have had no room, and when the last heartbeat was written.
     job_at: Option<Timestamp>,
     heartbeat_at: Option<Timestamp>,
+    /// The thread had no room for the last job: the disk is slow or hangs.
+    is_held_up: bool,
     writer: BackgroundWriter<Job>,
 }
 
@@ -77,6 +79,7 @@ impl BootHistoryWriter {
             has_order: false,
             job_at: None,
             heartbeat_at: None,
+            is_held_up: false,
             writer,
         })
     }
@@ -89,7 +92,7 @@ impl BootHistoryWriter {
             // While the disk hangs, the last heartbeat may be long ago.
             return next(self.heartbeat_at, HEARTBEAT_INTERVAL).max(next(self.job_at, LINE_INTERVAL));
         }
-        let is_urgent = recovery.order.is_some() && !self.has_order;
+        let is_urgent = recovery.order.is_some() && !self.has_order && !self.is_held_up;
         next(self.job_at, if is_urgent { LINE_INTERVAL / 100 } else { LINE_INTERVAL })
     }
 
@@ -105,7 +108,9 @@ impl BootHistoryWriter {
         }
         self.job_at = Some(now);
         // Without room the thread still has the job before, and the next call tries again.
-        let Some(room) = self.writer.reserve() else { return };
+        let room = self.writer.reserve();
+        self.is_held_up = room.is_none();
+        let Some(room) = room else { return };
         if let Some(job) = self.job(now, &seen(), false) {
             room.send(job);
         }
@@ -403,9 +408,13 @@ mod tests {
         now = writer.due(&known);
         update(&mut writer, now, &known);
         assert!(writer.writer.is_busy());
-        // First nothing has changed since, and then something has.
-        for revision in [2, 3] {
+        // First nothing has changed since, then something has, and then a restart is ordered.
+        for revision in [2, 3, 4] {
             known.revision = revision;
+            if revision == 4 {
+                let running = list(vec![pod("web")]);
+                known.order = Some(Order { at: now, by: "reboot".to_owned(), running });
+            }
             for _ in 0..20 {
                 now = now.max(writer.due(&known));
                 update(&mut writer, now, &known);

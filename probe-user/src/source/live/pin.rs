@@ -33,9 +33,9 @@ pub const PIN_DIR: &str = "/sys/fs/bpf/sandprobe";
 /// How long an agent may take to end when another takes over.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long the lock is waited for if its holder was killed: a supervisor starts the next agent at once.
-const DYING: Duration = Duration::from_secs(2);
+pub(crate) const DYING: Duration = Duration::from_secs(2);
 /// How often the lock is tried meanwhile.
-const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+pub(crate) const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// The name of a set that is not complete.
 const INCOMPLETE: &str = "incomplete";

@@ -1,9 +1,11 @@
 //! A state that is lost is told with the time since when.
 
 use std::{
+    cell::Cell,
     fs::{self, File},
     path::Path,
     sync::mpsc,
+    thread,
     time::{Duration, SystemTime},
 };
 
@@ -13,10 +15,12 @@ use super::{
 };
 use crate::{
     agent::checkpoint::{
-        Checkpoint,
+        self, Checkpoint,
         place::Place,
-        resume::{self, Resumed},
+        resume::{self, LeftHooks, Resumed},
     },
+    engine::Call,
+    model::fact::RingsRead,
     recording::Header,
     sink::state_writes::StateWrites,
 };
@@ -117,6 +121,79 @@ fn a_state_that_is_read_whole_is_not_lost() {
     assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: None });
 }
 
+#[test]
+fn a_state_that_another_agent_has_is_lost() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let lock = File::open(dir.path().join(".engine.lock")).expect("a lock");
+    lock.try_lock().expect("the last agent has ended");
+    let before = fs::read(dir.path().join(FILE)).expect("a file");
+    assert_eq!(found(dir.path(), &of_boot(), NOW), LOST);
+    assert_eq!(fs::read(dir.path().join(FILE)).expect("a file"), before, "it is the other one's");
+    fs::remove_file(dir.path().join(FILE)).expect("a file");
+    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed::default(), "there is nothing to lose");
+}
+
+/// A supervisor starts the next agent while the one before still ends.
+#[test]
+fn an_agent_that_still_ends_is_waited_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let lock = File::open(dir.path().join(".engine.lock")).expect("a lock");
+    lock.try_lock().expect("the last agent has ended");
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        drop(lock);
+    });
+    let last = Some(Timestamp(5 * SECOND));
+    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: None });
+}
+
+/// The file that an agent begins first is whole, so it has the loss: the agent may be killed at once.
+#[test]
+fn a_loss_is_in_the_first_file_and_told_before_it() {
+    let begins = RingsRead { hooks: 9, ..RingsRead::default() };
+    for keeps_some in [false, true] {
+        let dir = tempfile::tempdir().expect("a folder");
+        drop(leave(dir.path(), 2, 3));
+        let path = dir.path().join(FILE);
+        let text = fs::read_to_string(&path).expect("a file");
+        let lines: Vec<&str> = text.lines().collect();
+        let kept = if keeps_some { lines.len() - 1 } else { 1 };
+        fs::write(&path, [&lines[..kept], &["{\"x\":\0}", ""]].concat().join("\n")).expect("writable");
+
+        let (mut checkpoint, last) =
+            resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
+        let (mut session, noted) = (session(), Cell::new(None));
+        let left = LeftHooks {
+            told: &all_told,
+            last_told: Some(41),
+            read_at: None,
+            begins,
+            note_told: &|seq| noted.set(Some(seq)),
+        };
+        let resumed = last.take_over(&mut session, &left, NOW).expect("it is not recorded");
+        assert_eq!((resumed.last.is_some(), resumed.lost_since.is_some()), (keeps_some, true));
+        let told = String::from_utf8(session.output().clone()).expect("text");
+        assert!(told.contains("\"what\":\"state\"") && told.lines().count() == 1, "{told}");
+        assert_eq!(noted.get(), Some(session.last_seq() - 1), "the gap itself is not told yet");
+        checkpoint::settles(&mut session);
+        checkpoint.begin(NOW, &mut session);
+        kill(checkpoint, &mut session);
+
+        let (checkpoint, last) =
+            resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
+        let Last::Kept(kept) = last else { panic!("the file is whole") };
+        let mut after = super::session();
+        let resumed = kept.resume(&mut after, all_told, NOW).expect("it is not recorded");
+        assert_eq!((resumed.last.is_some(), resumed.lost_since), (true, None));
+        call(&mut after, [Call::Advance(NOW + Duration::from_secs(1))]);
+        let found: Vec<_> = after.engine().findings().map(|it| it.key.to_string()).collect();
+        assert_eq!(found, ["blind_spot/state"]);
+        kill(checkpoint, &mut after);
+    }
+}
+
 /// Events wait for the calls that led to them to be in the file, and for no sync.
 #[test]
 fn a_disk_that_hangs_in_a_sync_holds_no_event_up() {
@@ -140,7 +217,7 @@ fn a_disk_that_hangs_in_a_sync_holds_no_event_up() {
         while checkpoint.written() < awaited {
             now = now + GATHER;
             checkpoint.update(now, &mut session, true);
-            std::thread::yield_now();
+            thread::yield_now();
         }
         call(&mut session, made(number));
     }

@@ -25,14 +25,14 @@ use super::{
     kubernetes::Target,
     log::LogArgs,
     opened::{Opened, Start, tell},
-    otlp, serve, signals,
+    otlp, portions, serve, signals,
 };
 use crate::{
     agent::{
         Agent, AgentError, Routes,
         checkpoint::{
             self, Checkpoint,
-            resume::{self, Last, Resumed},
+            resume::{self, Last, LeftHooks, Resumed},
         },
         outlets::Outlets,
         record::{self, Record},
@@ -246,28 +246,18 @@ impl<'a> Assembly<'a> {
         Ok(Some(Record::new(outlet, self.start.ends_with_recording)))
     }
 
-    /// Takes the state that the last agent kept.
+    /// Takes the state that the last agent kept, and tells what of it is lost.
     fn resume(&self, session: &mut Session, last: Last, earlier: &[Earlier]) -> anyhow::Result<Resumed> {
-        let told = self.hooks.drain.told(earlier);
-        let mut resumed = match last {
-            Last::Kept(kept) => kept.resume(session, |read| told.of(read), clock::now())?,
-            Last::Lost(since) => Resumed { last: None, lost_since: Some(since) },
-            Last::None => Resumed::default(),
+        let drain = &self.hooks.drain;
+        let told = drain.told(earlier);
+        let left = LeftHooks {
+            told: &|read| told.of(read),
+            last_told: told.last(),
+            read_at: drain.read_before(earlier),
+            begins: drain.begins(),
+            note_told: &|seq| drain.page().tell(seq),
         };
-        let last = told.last().filter(|last| resumed.last.is_none() && *last > 0);
-        let told = resumed.last.and_then(|_| told.of(session.engine().rings_read()));
-        if let Some(last) = last {
-            session.begin_after(last)?;
-            // An agent has told something, and nothing is there of what it knew.
-            resumed.lost_since = resumed.lost_since.or_else(|| self.hooks.drain.read_before(earlier));
-        }
-        self.hooks.drain.page().tell(told.unwrap_or(session.last_seq()));
-        if resumed.last.is_none() {
-            // A state without it is one that goes on from nothing.
-            let fact = Fact::RingsRead(self.hooks.drain.begins());
-            session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
-        }
-        Ok(resumed)
+        Ok(last.take_over(session, &left, clock::now())?)
     }
 
     /// Tells the engine what the hooks have seen until now, how each signal is seen, which boot this is, and what was known of
@@ -293,25 +283,12 @@ impl<'a> Assembly<'a> {
             let fact = Fact::RingsRead(drain.begins());
             session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
         }
-        for (portion, batch) in drain.begin(before, earlier).into_iter().enumerate() {
-            if portion > 0 {
-                // An agent that is killed before it has taken all of it has taken a part for good.
-                outlets.write(session, clock::now())?;
-            }
-            for seen in batch.into_iter().filter(|seen| !is_told(seen)) {
-                session.call(Call::Observe(seen))?;
-            }
-        }
+        let portions = drain.begin(before, earlier);
+        let portions = portions.into_iter().map(|batch| batch.into_iter().filter(|seen| !is_told(seen)));
+        // A state that is lost was told, and with it that time.
+        let away = last.filter(|_| !is_whole && lost_since.is_none()).map(|since| Fact::AgentAway { since });
+        portions::take(session, portions, away, |session| outlets.write(session, clock::now()))?;
         let at = clock::now();
-        let unknown = match (last, lost_since) {
-            // Records are not all that the last agent knew.
-            (_, Some(since)) => Some(Fact::StateLost { since: since.min(at) }),
-            (Some(since), None) if !is_whole => Some(Fact::AgentAway { since }),
-            (_, None) => None,
-        };
-        if let Some(fact) = unknown {
-            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
-        }
         if let Some(since) = last {
             let fact = Fact::AgentBegan { unheard_since: is_whole.then_some(since) };
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;

@@ -1,0 +1,101 @@
+//! Gives the engine what the last agent left in the rings, a portion at a time.
+
+use anyhow::Result;
+
+use crate::{
+    agent::AgentError,
+    engine::Call,
+    model::fact::{Fact, Observation, Origin},
+    session::Session,
+    source::clock,
+};
+
+/// Makes a call of each observation, and tells then that nobody saw all of the time before them, if so (`away`). `write` is called
+/// between two portions.
+pub(super) fn take(
+    session: &mut Session,
+    portions: impl IntoIterator<Item = impl IntoIterator<Item = Observation>>,
+    mut away: Option<Fact>,
+    mut write: impl FnMut(&mut Session) -> Result<(), AgentError>,
+) -> Result<()> {
+    for (portion, seen) in portions.into_iter().enumerate() {
+        if portion > 0 {
+            // The file says then that these rings are read from there, and seems whole to the next agent.
+            tell(session, away.take())?;
+            // An agent that is killed before it has taken all of it has taken a part for good.
+            write(session)?;
+        }
+        for seen in seen {
+            session.call(Call::Observe(seen))?;
+        }
+    }
+    tell(session, away)
+}
+
+fn tell(session: &mut Session, fact: Option<Fact>) -> Result<()> {
+    if let Some(fact) = fact {
+        session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::take;
+    use crate::{
+        engine::Settings,
+        model::{
+            fact::{Fact, Observation, Origin, Task},
+            id::NetnsKey,
+            time::Timestamp,
+        },
+        recording::Header,
+        session::Session,
+        sink::{filter::Filter, jsonl::Jsonl},
+        source::clock,
+    };
+
+    /// The kinds of the events that were told at each write and at the end, after so many portions. Each has a new namespace.
+    fn told(portions: u32, away: Option<Fact>) -> Vec<Vec<String>> {
+        let header = Header {
+            made_by: "0".to_owned(),
+            node: "n".to_owned(),
+            boot_id: "b".to_owned(),
+            kernel: "6".to_owned(),
+            boot_wall_ns: 1,
+            settings: Settings::default(),
+        };
+        let mut session = Session::new(&header, Filter::default(), Box::new(Jsonl));
+        let at = clock::now();
+        let left = (1..=portions).map(|n| {
+            let fact =
+                Fact::NetnsCreated { netns: NetnsKey::new(n, 1), by: Task::default(), end_unseen: false };
+            let passed = Observation { at, origin: Origin::Agent, fact: Fact::Watermark };
+            let made = Observation { at, origin: Origin::Kernel, fact };
+            [Some(made), (n == portions).then_some(passed)].into_iter().flatten()
+        });
+        let mut told = Vec::new();
+        let kinds = |session: &mut Session| {
+            let text = String::from_utf8(session.output().clone()).expect("text");
+            let kind = |line: &str| line.split("\"event\":\"").nth(1)?.split('"').next().map(str::to_owned);
+            text.lines().filter_map(kind).collect()
+        };
+        let written = |session: &mut Session| {
+            told.push(kinds(session));
+            Ok(())
+        };
+        take(&mut session, left, away, written).expect("it is not recorded");
+        told.push(kinds(&mut session));
+        told
+    }
+
+    /// An agent that is killed behind the first write leaves a file that has the gap.
+    #[test]
+    fn a_gap_is_told_before_what_hides_it_is_written() {
+        let away = Some(Fact::AgentAway { since: Timestamp(1) });
+        assert_eq!(told(1, away.clone()), [["netns.created", "gap"]]);
+        let made = "netns.created";
+        assert_eq!(told(3, away), [vec!["gap"], vec!["gap"], vec!["gap", made, made, made]]);
+        assert_eq!(told(2, None), [vec![], vec![made, made]]);
+    }
+}
