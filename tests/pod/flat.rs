@@ -25,7 +25,7 @@ fn load() -> (usize, usize, Duration) {
 }
 
 /// Pods in each portion.
-const PORTION: usize = 8;
+const PORTION: usize = 10;
 
 /// What is kept of pods that are gone, as the latest starts, grows up to its bounds.
 const MEMORY: u64 = 4 << 20;
@@ -60,7 +60,7 @@ fn what_agents_hold_does_not_grow() -> Result<()> {
         run.end(End::Killed)?;
     }
     node.stop()?;
-    // By then an agent of the long run has forgotten the first pods.
+    // By then an agent of the long run has forgotten the first pods, and has as many starts as are kept.
     let (first, last) = samples.get(agents / 2).zip(samples.last()).context("two agents")?;
     let (programs, held) = first;
     let grown = |what: &str, first: u64, last: u64, by: u64| {

@@ -12,6 +12,7 @@
 mod abandoned_sandbox;
 mod abandoned_store;
 mod blind_spot;
+mod closed;
 mod cni_failing;
 mod cni_queue;
 mod cni_slow;

@@ -6,7 +6,7 @@ use std::{
     mem,
 };
 
-use super::{Detection, Found, Verdict, blind_spot};
+use super::{Detection, Found, Verdict, blind_spot, closed::Closed};
 use crate::{
     engine::{
         held::{Held, Subject, Wait},
@@ -25,16 +25,13 @@ const OPEN: usize = 10_000;
 /// So many findings of each kind may be open however many there are of others, so that thousands of one kind do not hide
 /// what is worse.
 const OF_EACH_KIND: usize = 100;
-/// At most this many closed findings are kept. If there are more, the first to close are forgotten.
-const CLOSED: usize = 1000;
 /// The open and the closed findings.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     rows: BTreeMap<Key, Row>,
     /// The number of looks so far.
     pub(super) looks: u64,
-    /// The closed findings, sorted by the time at which they closed.
-    closed: BTreeSet<(Timestamp, Key)>,
+    closed: Closed,
     pub(super) revision: Revision,
     /// How many findings of each kind are open.
     open: BTreeMap<FindingKind, usize>,
@@ -65,7 +62,7 @@ impl Findings {
 
     pub(super) fn restore(&mut self, finding: Finding) {
         match finding.closed_at {
-            Some(at) => _ = self.closed.insert((at, finding.key.clone())),
+            Some(_) => self.closed.add(&finding),
             None => *self.open.entry((&finding.kind).into()).or_default() += 1,
         }
         if let (Kind::BlindSpot(BlindSpot { spot: Blind::LeftOut { count }, weaker }), None) =
@@ -193,8 +190,8 @@ impl Findings {
     /// Opens a finding, or updates an open one.
     fn detected(&mut self, world: &World, it: Detection, now: Timestamp, events: &mut Vec<Held>) {
         let before = self.rows.remove(&it.key).map(|row| row.finding);
-        if let Some((before, at)) = before.as_ref().and_then(|before| Some((before, before.closed_at?))) {
-            self.closed.remove(&(at, before.key.clone()));
+        if let Some(before) = &before {
+            self.closed.remove(before);
         }
         let mut known = before.filter(|before| before.stage != Stage::Closed);
         let is_new = known.is_none();
@@ -258,12 +255,23 @@ impl Findings {
         finding.stage = Stage::Closed;
         finding.closed_at = Some(now);
         events.push(held(finding.clone(), now, ChangeKind::FindingClosed));
+        self.closed.add(finding);
+        self.bound_closed();
         self.count_change();
-        self.closed.insert((now, key.clone()));
-        if self.closed.len() > CLOSED
-            && let Some((_, first)) = self.closed.pop_first()
-        {
-            self.rows.remove(&first);
+    }
+
+    fn bound_closed(&mut self) {
+        while let Some(key) = self.closed.first_too_many() {
+            if let Some(row) = self.rows.remove(&key) {
+                self.closed.remove(&row.finding);
+            }
+        }
+        while let Some(key) = self.closed.first_with_too_much() {
+            if let Some(row) = self.rows.get_mut(&key) {
+                self.closed.remove(&row.finding);
+                row.finding.evidence = Vec::new();
+                self.closed.add(&row.finding);
+            }
         }
     }
 
@@ -277,6 +285,8 @@ impl Findings {
         finding.evidence = evidence(finding, world);
         finding.programs = world.programs_of(finding);
         let Some(Row { finding: kept, .. }) = self.rows.get_mut(&finding.key) else { return };
+        // What is kept of a closed finding is counted.
+        self.closed.remove(kept);
         // Evidence that the world has since forgotten stays here.
         if !finding.evidence.is_empty() {
             kept.evidence.clone_from(&finding.evidence);
@@ -284,6 +294,8 @@ impl Findings {
         if !finding.programs.is_empty() {
             kept.programs.clone_from(&finding.programs);
         }
+        self.closed.add(kept);
+        self.bound_closed();
         self.count_change();
     }
 }
@@ -356,9 +368,12 @@ mod tests {
 
     use super::{Detection, FindingKind, Findings, Found, OF_EACH_KIND, OPEN, Verdict};
     use crate::{
-        engine::world::World,
+        engine::{detect::closed::CLOSED_EVIDENCE, world::World},
         model::{
+            change::{ChangeKind, Evidence, EvidenceEvent},
+            fact::Origin,
             finding::{Blind, BlindSpot, CniQueue, Key, Kind, Severity},
+            id::ContainerId,
             time::Timestamp,
         },
     };
@@ -401,6 +416,51 @@ mod tests {
             }
         }
         (files, queues, told)
+    }
+
+    /// The keys of the findings that have evidence.
+    fn with_evidence(findings: &Findings) -> Vec<String> {
+        findings.iter().filter(|it| !it.evidence.is_empty()).map(|it| it.key.to_string()).collect()
+    }
+
+    #[test]
+    fn closed_findings_keep_a_bounded_number_of_events_as_evidence() {
+        let (world, mut findings) = (World::default(), Findings::default());
+        let event = EvidenceEvent {
+            at: Timestamp(1),
+            origin: Origin::Kernel,
+            container: None,
+            netns: None,
+            cgroup: None,
+            what: ChangeKind::SandboxCreated,
+        };
+        let event = Evidence { sandbox: ContainerId::parse(&"a".repeat(64)).expect("an id"), event };
+        findings.update(&world, vec![files(5)], Timestamp(1));
+        for row in findings.rows.values_mut() {
+            row.finding.evidence = vec![event.clone(); CLOSED_EVIDENCE / 2];
+        }
+        assert_eq!(with_evidence(&findings).len(), 5, "none is closed");
+        // 4, 3, 2, 1 and 0 close.
+        for left in (0..5).rev() {
+            findings.update(&world, vec![files(left)], Timestamp(10 - u64::try_from(left).expect("few")));
+        }
+        let kept = ["blind_spot/00000", "blind_spot/00001"];
+        assert_eq!(with_evidence(&findings), kept, "the last to close");
+        assert_eq!(findings.iter().count(), 5);
+        // One that opens again has its evidence anew. What is restored counts as well.
+        let mut restored = Findings::default();
+        findings.iter().cloned().for_each(|it| restored.restore(it));
+        for findings in [&mut findings, &mut restored] {
+            findings.update(&world, vec![files(1)], Timestamp(20));
+            for key in ["blind_spot/00003", "blind_spot/00004"] {
+                let mut again = findings.get(&Key::parse(key).expect("a key")).expect("it is closed").clone();
+                findings.closed.remove(&again);
+                again.evidence = vec![event.clone(); CLOSED_EVIDENCE / 2];
+                findings.restore(again);
+            }
+            findings.bound_closed();
+            assert_eq!(with_evidence(findings), ["blind_spot/00001", "blind_spot/00003"]);
+        }
     }
 
     #[test]

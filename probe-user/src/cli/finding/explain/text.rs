@@ -41,7 +41,7 @@ pub(in crate::cli) fn text(it: &Finding, incidents: &Incidents<'_>, snapshot: &A
     }
     incident(it, incidents, &mut text);
     let evidence = changes(it);
-    timeline(&evidence, snapshot, &mut text);
+    timeline(&evidence, it, snapshot, &mut text);
     calls(&evidence, &mut text);
     killer(&evidence, &mut text);
     versions(it, &mut text);
@@ -152,9 +152,17 @@ fn incident(it: &Finding, incidents: &Incidents<'_>, text: &mut String) {
     _ = write!(text, "\nIncident {}\n{lines}", short_key(&place.root.key));
 }
 
-fn timeline(evidence: &[Change], snapshot: &AgentSnapshot, text: &mut String) {
+fn timeline(evidence: &[Change], it: &Finding, snapshot: &AgentSnapshot, text: &mut String) {
     let Some(first) = evidence.first() else {
-        *text += "\nEvidence\n  none was told of its sandboxes: it was found in records alone\n";
+        *text += "\nEvidence\n  ";
+        *text += match it.stage {
+            Stage::Closed => {
+                "none is kept: it was found in records alone, or many findings have closed since\n"
+            }
+            Stage::Candidate | Stage::Confirmed => {
+                "none was told of its sandboxes: it was found in records alone\n"
+            }
+        };
         return;
     };
     _ = write!(text, "\nEvidence (+0 is {} UTC)\n", TimeOfDay(snapshot.label.wall_ns(first.at)));
