@@ -11,7 +11,7 @@ mod place;
 pub(crate) mod resume;
 mod syncer;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{io, mem, time::Duration};
 

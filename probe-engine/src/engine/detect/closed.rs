@@ -1,7 +1,7 @@
 //! Which closed findings are kept, and how much of them: a node that has the same trouble again and again closes thousands,
 //! each with the events of up to sixteen sandboxes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{change::Finding, finding::Key, time::Timestamp};
 
@@ -14,8 +14,9 @@ pub(super) const CLOSED_EVIDENCE: usize = 8192;
 #[derive(Debug, Default)]
 pub(super) struct Closed {
     all: BTreeSet<(Timestamp, Key)>,
-    with_evidence: BTreeSet<(Timestamp, Key)>,
-    /// How many events all of them have together.
+    /// How many events each has as evidence that has some.
+    evidence: BTreeMap<(Timestamp, Key), usize>,
+    /// How many all of them have together.
     events: usize,
 }
 
@@ -26,30 +27,58 @@ impl Closed {
 
     /// Adds a finding if it is closed.
     pub(super) fn add(&mut self, finding: &Finding) {
+        self.remove(finding);
         let Some(at) = finding.closed_at else { return };
-        self.all.insert((at, finding.key.clone()));
-        if !finding.evidence.is_empty() && self.with_evidence.insert((at, finding.key.clone())) {
-            self.events += finding.evidence.len();
+        let place = (at, finding.key.clone());
+        self.all.insert(place.clone());
+        let events = finding.evidence.len();
+        if events > 0 {
+            self.evidence.insert(place, events);
+            self.events += events;
         }
     }
 
-    /// Removes a finding if it is here. It must be as it was when it was added.
+    /// Removes a finding if it is here.
     pub(super) fn remove(&mut self, finding: &Finding) {
         let Some(at) = finding.closed_at else { return };
         let place = (at, finding.key.clone());
         self.all.remove(&place);
-        if self.with_evidence.remove(&place) {
-            self.events = self.events.saturating_sub(finding.evidence.len());
+        self.events -= self.evidence.remove(&place).unwrap_or(0);
+    }
+
+    /// Removes the finding that is to be forgotten, if there are too many.
+    pub(super) fn pop_too_many(&mut self) -> Option<Key> {
+        let place = self.all.first().filter(|_| self.all.len() > CLOSED).cloned()?;
+        self.all.remove(&place);
+        self.events -= self.evidence.remove(&place).unwrap_or(0);
+        Some(place.1)
+    }
+
+    /// Notes that a finding loses its evidence, if there is too much.
+    pub(super) fn pop_evidence(&mut self) -> Option<Key> {
+        if self.events <= CLOSED_EVIDENCE {
+            return None;
         }
+        let ((_, key), events) = self.evidence.pop_first()?;
+        self.events -= events;
+        Some(key)
     }
+}
 
-    /// The finding to forget, if there are too many.
-    pub(super) fn first_too_many(&self) -> Option<Key> {
-        self.all.first().filter(|_| self.all.len() > CLOSED).map(|(_, key)| key.clone())
-    }
+#[cfg(test)]
+mod tests {
+    use super::{CLOSED, CLOSED_EVIDENCE};
 
-    /// The finding that is to lose its evidence, if there is too much of it.
-    pub(super) fn first_with_too_much(&self) -> Option<Key> {
-        self.with_evidence.first().filter(|_| self.events > CLOSED_EVIDENCE).map(|(_, key)| key.clone())
+    #[test]
+    fn the_page_has_these_bounds() {
+        let page = include_str!("../../../../docs/findings.md");
+        let words: Vec<&str> = page.split_whitespace().collect();
+        let page = words.join(" ");
+        for bound in [
+            format!("{CLOSED} closed findings are kept"),
+            format!("at most {CLOSED_EVIDENCE} events as evidence together"),
+        ] {
+            assert!(page.contains(&bound), "{bound}");
+        }
     }
 }

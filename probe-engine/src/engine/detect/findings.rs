@@ -61,9 +61,13 @@ impl Findings {
     }
 
     pub(super) fn restore(&mut self, finding: Finding) {
-        match finding.closed_at {
-            Some(_) => self.closed.add(&finding),
-            None => *self.open.entry((&finding.kind).into()).or_default() += 1,
+        // A damaged state may have a key twice. The last one counts.
+        if let Some(Row { finding: before, .. }) = self.rows.remove(&finding.key) {
+            self.forget(&before);
+        }
+        self.closed.add(&finding);
+        if finding.closed_at.is_none() {
+            *self.open.entry((&finding.kind).into()).or_default() += 1;
         }
         if let (Kind::BlindSpot(BlindSpot { spot: Blind::LeftOut { count }, weaker }), None) =
             (&finding.kind, finding.closed_at)
@@ -71,6 +75,16 @@ impl Findings {
             self.left_out.extend(weaker.iter().map(|kind| (*kind, *count)));
         }
         self.rows.insert(finding.key.clone(), Row { finding, detected: 0 });
+        self.bound_closed();
+    }
+
+    /// Counts a finding no more that was removed.
+    fn forget(&mut self, finding: &Finding) {
+        if finding.closed_at.is_some() {
+            self.closed.remove(finding);
+        } else if let Some(open) = self.open.get_mut(&FindingKind::from(&finding.kind)) {
+            *open = open.saturating_sub(1);
+        }
     }
 
     /// Opens, confirms and closes findings. `found` has the kinds that were judged. An open finding of such a kind that
@@ -261,16 +275,12 @@ impl Findings {
     }
 
     fn bound_closed(&mut self) {
-        while let Some(key) = self.closed.first_too_many() {
-            if let Some(row) = self.rows.remove(&key) {
-                self.closed.remove(&row.finding);
-            }
+        while let Some(key) = self.closed.pop_too_many() {
+            self.rows.remove(&key);
         }
-        while let Some(key) = self.closed.first_with_too_much() {
+        while let Some(key) = self.closed.pop_evidence() {
             if let Some(row) = self.rows.get_mut(&key) {
-                self.closed.remove(&row.finding);
                 row.finding.evidence = Vec::new();
-                self.closed.add(&row.finding);
             }
         }
     }
@@ -285,8 +295,6 @@ impl Findings {
         finding.evidence = evidence(finding, world);
         finding.programs = world.programs_of(finding);
         let Some(Row { finding: kept, .. }) = self.rows.get_mut(&finding.key) else { return };
-        // What is kept of a closed finding is counted.
-        self.closed.remove(kept);
         // Evidence that the world has since forgotten stays here.
         if !finding.evidence.is_empty() {
             kept.evidence.clone_from(&finding.evidence);
@@ -370,9 +378,9 @@ mod tests {
     use crate::{
         engine::{detect::closed::CLOSED_EVIDENCE, world::World},
         model::{
-            change::{ChangeKind, Evidence, EvidenceEvent},
+            change::{ChangeKind, Evidence, EvidenceEvent, Finding},
             fact::Origin,
-            finding::{Blind, BlindSpot, CniQueue, Key, Kind, Severity},
+            finding::{Blind, BlindSpot, CniQueue, Key, Kind, Severity, Stage},
             id::ContainerId,
             time::Timestamp,
         },
@@ -454,13 +462,26 @@ mod tests {
             findings.update(&world, vec![files(1)], Timestamp(20));
             for key in ["blind_spot/00003", "blind_spot/00004"] {
                 let mut again = findings.get(&Key::parse(key).expect("a key")).expect("it is closed").clone();
-                findings.closed.remove(&again);
                 again.evidence = vec![event.clone(); CLOSED_EVIDENCE / 2];
                 findings.restore(again);
             }
-            findings.bound_closed();
             assert_eq!(with_evidence(findings), ["blind_spot/00001", "blind_spot/00003"]);
         }
+    }
+
+    /// No agent writes such a state.
+    #[test]
+    fn a_finding_that_is_restored_twice_is_one() {
+        let (world, mut findings) = (World::default(), Findings::default());
+        findings.update(&world, vec![files(1)], Timestamp(1));
+        findings.update(&world, vec![files(0)], Timestamp(2));
+        let closed = findings.iter().next().expect("it is closed").clone();
+        for at in 3..3000 {
+            findings.restore(Finding { closed_at: Some(Timestamp(at)), ..closed.clone() });
+        }
+        assert_eq!((findings.iter().count(), findings.number()), (1, 0));
+        findings.restore(Finding { closed_at: None, stage: Stage::Confirmed, ..closed });
+        assert_eq!((findings.iter().count(), findings.number()), (1, 1));
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn all_told(_read: Option<RingsRead>) -> Option<u64> {
     None
 }
 
-pub(super) fn header(boot: &str) -> Header {
+pub(crate) fn header(boot: &str) -> Header {
     Header {
         made_by: "0".to_owned(),
         node: "n".to_owned(),

@@ -126,10 +126,10 @@ impl World {
         let before = row.watch_failed.map_or(0, |failed| failed.times);
         let failed = Failed { times: before.saturating_add(1), at };
         row.watch_failed = Some(failed);
-        let has_unseen_end = row.is_live() && row.is_listable();
+        let is_listed = row.is_live() && row.is_listable();
         if let Some(again) = failed.again_at() {
             self.timers.arm_earlier(timer::Name::Watch, again);
-        } else if has_unseen_end && !self.netns.get(life).is_some_and(|row| self.sees_end(row)) {
+        } else if is_listed && !self.netns.get(life).is_some_and(|row| self.sees_end(row)) {
             // It may have ended before its watch began.
             self.netlink_missed(at);
         }

@@ -37,13 +37,12 @@ pub(super) fn take(
 mod tests {
     use super::take;
     use crate::{
-        engine::Settings,
+        agent::checkpoint::tests::header,
         model::{
             fact::{Fact, Observation, Origin, Task},
             id::NetnsKey,
             time::Timestamp,
         },
-        recording::Header,
         session::Session,
         sink::{filter::Filter, jsonl::Jsonl},
         source::clock,
@@ -51,15 +50,7 @@ mod tests {
 
     /// The kinds of the events that were told at each write and at the end, after so many portions. Each has a new namespace.
     fn told(portions: u32, away: Option<Fact>) -> Vec<Vec<String>> {
-        let header = Header {
-            made_by: "0".to_owned(),
-            node: "n".to_owned(),
-            boot_id: "b".to_owned(),
-            kernel: "6".to_owned(),
-            boot_wall_ns: 1,
-            settings: Settings::default(),
-        };
-        let mut session = Session::new(&header, Filter::default(), Box::new(Jsonl));
+        let mut session = Session::new(&header("b"), Filter::default(), Box::new(Jsonl));
         let at = clock::now();
         let left = (1..=portions).map(|n| {
             let fact =
