@@ -318,6 +318,7 @@ impl Engine {
             watermark: self.timeline.watermark(),
             next_seq: self.world.outbox.next_seq,
             told_at: self.world.outbox.told_at,
+            waits_since: self.world.outbox.waits_since,
             next_life: self.world.netns.next,
             next_pod: self.world.pods.next,
             host_netns: self.world.node.host_netns,
@@ -417,6 +418,7 @@ impl Engine {
                 self.timeline.pass(at.watermark);
                 self.world.outbox.next_seq = at.next_seq;
                 self.world.outbox.told_at = at.told_at;
+                self.world.outbox.waits_since = at.waits_since;
                 self.world.netns.next = at.next_life;
                 self.world.pods.next = at.next_pod;
                 self.world.node.host_netns = at.host_netns;

@@ -30,6 +30,8 @@ pub(super) struct Outbox {
     pub(super) next_seq: u64,
     /// The latest time of any change that was told. A change of an earlier time that is told after it is late.
     pub(super) told_at: Timestamp,
+    /// When this agent arrived. Before that nothing could say a pod's name, so what came earlier waits from then on.
+    pub(super) waits_since: Timestamp,
 }
 
 impl Outbox {
@@ -71,8 +73,13 @@ impl Outbox {
 
     /// When a change has waited long enough: the first in line, or one that was put aside.
     pub(super) fn deadline(&self, hold: Duration) -> Option<Timestamp> {
-        let aside = self.aside.iter().map(|(_, held)| held.at + PATIENCE).min();
-        self.waiting.front().map(|held| held.at + hold).into_iter().chain(aside).min()
+        let aside = self.aside.iter().map(|(_, held)| self.is_over_at(held, PATIENCE)).min();
+        self.waiting.front().map(|held| self.is_over_at(held, hold)).into_iter().chain(aside).min()
+    }
+
+    /// When a change has waited for so long.
+    pub(super) fn is_over_at(&self, held: &Held, wait: Duration) -> Timestamp {
+        held.at.max(self.waits_since) + wait
     }
 
     /// The first change in line.
@@ -91,7 +98,7 @@ impl Outbox {
 
     /// Whether this change may wait aside for the name of its pod.
     pub(super) fn may_wait_aside(&self, held: &Held, now: Timestamp) -> bool {
-        self.aside.len() < ASIDE && now < held.at + PATIENCE
+        self.aside.len() < ASIDE && now < self.is_over_at(held, PATIENCE)
     }
 
     pub(super) fn put_aside(&mut self, uid: PodUid, held: Held) {
@@ -100,7 +107,8 @@ impl Outbox {
 
     /// The place of the first change aside that waits no longer: nothing will name its pod, or it has waited long enough.
     pub(super) fn due_aside(&self, now: Timestamp, may_be_named: impl Fn(&PodUid) -> bool) -> Option<usize> {
-        self.aside.iter().position(|(uid, held)| now >= held.at + PATIENCE || !may_be_named(uid))
+        let is_over = |held| now >= self.is_over_at(held, PATIENCE);
+        self.aside.iter().position(|(uid, held)| is_over(held) || !may_be_named(uid))
     }
 
     pub(super) fn take_aside(&mut self, place: usize) -> Option<Held> {

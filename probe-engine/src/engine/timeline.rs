@@ -294,6 +294,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::RingsRead(_)
         | Fact::AgentAway { .. }
         | Fact::StateLost { .. }
+        | Fact::AgentArrived
         | Fact::AgentBegan { .. }
         | Fact::FileHangs { .. }
         | Fact::Clock { .. }

@@ -132,6 +132,9 @@ pub struct EngineState {
     pub next_seq: u64,
     /// The latest time of any event.
     pub told_at: Timestamp,
+    /// When the last agent arrived.
+    #[serde(default)]
+    pub waits_since: Timestamp,
     #[serde_as(as = "DisplayFromStr")]
     pub next_life: u64,
     #[serde_as(as = "DisplayFromStr")]
@@ -281,6 +284,7 @@ impl World {
             Fact::Lost { what, count } => self.lost(ctx, what, count),
             Fact::NetnsUnwatched { netns } => self.netns_unwatched(ctx.at, netns),
             Fact::AgentAway { since } => self.unknown_since(ctx, Loss::NoAgent, since),
+            Fact::AgentArrived => self.outbox.waits_since = ctx.at,
             Fact::AgentBegan { unheard_since } => self.begin_agent(ctx, unheard_since),
             Fact::StateLost { since } => self.unknown_since(ctx, Loss::State, since),
             Fact::FileHangs { path, since, hangs } => {

@@ -219,7 +219,10 @@ pub enum Fact {
     StateLost {
         since: Timestamp,
     },
-    /// A new agent goes on with the state of the last one. What was so only of the last agent is over.
+    /// A new agent has the state of the last one, and reads next what the hooks left for it.
+    AgentArrived,
+    /// A new agent goes on with the state of the last one, and has read what the hooks left for it. What was so only of the last
+    /// agent is over.
     AgentBegan {
         /// Hooks saw what happened from then until now, and no agent heard netlink. None: `AgentAway` covers that time.
         unheard_since: Option<Timestamp>,

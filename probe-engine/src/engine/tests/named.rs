@@ -1,7 +1,13 @@
 //! Pods whose UID is known before their name, as in a burst of pods whose volumes are being mounted.
 
-use super::story::{CONTAINERD, Story, UID};
-use crate::model::fact::Fact;
+use super::story::{CONTAINERD, Story, UID, leaf, ms, run::feed};
+use crate::{
+    engine::{Engine, Settings},
+    model::{
+        fact::{Fact, Observation, Origin, Role},
+        time::Timestamp,
+    },
+};
 
 const OTHER: &str = "/kubepods/besteffort/pod99999999-2222-3333-4444-555555555555";
 
@@ -72,6 +78,34 @@ fn a_pod_that_goes_without_a_name_is_told_of_when_it_goes() {
             "100 cgroup.created pod99999 [unnamed]",
             "3000 cgroup.removed pod99999 [unnamed]",
             "3000 pod.gone 2900 ms [unnamed]",
+        ]
+    );
+}
+
+/// No agent runs from 2 s to 20 s, far longer than a name is waited for. The next one reads what the hooks kept of that time.
+#[test]
+fn a_name_that_came_while_no_agent_ran_is_waited_for_anew() {
+    let mut story = Story::new();
+    story.listed(Fact::KubeletExpected(true));
+    story.at(100).mkdir(20, &format!("/kubepods/besteffort/pod{UID}"));
+    let (told, engine) = story.judge(2000);
+    assert!(!told.contains("pod.first_seen"), "{told}");
+    let mut next = Engine::new(Settings::default());
+    engine.dump().into_iter().for_each(|entry| next.restore(entry));
+    next.observe(Observation { at: ms(20_000), origin: Origin::Agent, fact: Fact::AgentArrived });
+    let mut story = Story::new();
+    story.at(5000).mkdir(21, &leaf('a')).at(20_050).moment();
+    story.at(20_100).say(Origin::Agent, Fact::AgentBegan { unheard_since: None });
+    story.at(20_200).container('a', Role::Sandbox, 'a', "");
+    let mut lines = feed(&mut next, &story.facts, Timestamp::ZERO);
+    lines.retain(|line| !line.starts_with('?'));
+    assert_eq!(
+        lines,
+        [
+            "100 pod.first_seen [default/web-0]",
+            "100 cgroup.created pod11111 [default/web-0]",
+            "5000 sandbox.created [default/web-0 a]",
+            "5000 cgroup.created aaaaaaaa [default/web-0 a]",
         ]
     );
 }

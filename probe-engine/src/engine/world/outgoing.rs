@@ -5,6 +5,8 @@
 //! On a node with a kubelet a pod's cgroup exists before its sandbox, and only the sandbox gives the pod's name. In
 //! between the kubelet mounts the pod's volumes, which takes seconds if many pods start at once. When the moment is
 //! over, a change of such a pod is put aside until the pod has its name, and the other changes go on.
+//!
+//! While no agent runs nothing can give a name, so all waiting begins anew with each agent.
 
 use std::time::Duration;
 
@@ -59,7 +61,7 @@ impl World {
 
     /// Decides about the first change.
     fn turn(&self, held: &Held, now: Timestamp, hold: Duration) -> Turn {
-        let is_over = now >= held.at + hold || self.outbox.is_over_full();
+        let is_over = now >= self.outbox.is_over_at(held, hold) || self.outbox.is_over_full();
         let involved = self.involved(&held.subject);
         let tell = || Turn::Tell(involved.context());
         match held.wait {

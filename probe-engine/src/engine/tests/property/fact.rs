@@ -177,6 +177,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             hangs
         }),
         Just(Fact::Resumed { slept: Duration::from_secs(1) }),
+        Just(Fact::AgentArrived),
         any::<bool>().prop_map(|whole| Fact::AgentBegan { unheard_since: whole.then_some(Timestamp(1)) }),
         any::<bool>().prop_map(|netlink| Fact::Attached(Attached {
             signal: Signal::NetnsDropped,

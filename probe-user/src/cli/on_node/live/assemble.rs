@@ -270,6 +270,10 @@ impl<'a> Assembly<'a> {
         earlier: &mut [Earlier],
     ) -> anyhow::Result<History> {
         let Resumed { last, lost_since } = resumed;
+        if last.is_some() {
+            let fact = Fact::AgentArrived;
+            session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
+        }
         let drain = &mut self.hooks.drain;
         let before = session.engine().rings_read().filter(|_| last.is_some());
         let is_whole = before.is_some_and(|before| drain.goes_on_from(&before, earlier));
