@@ -24,6 +24,7 @@ pub use restart::{
 };
 
 use crate::model::{
+    fact::PodName,
     id::{ContainerId, PodUid},
     scalar::is_default,
     time::{Nanoseconds, Timestamp},
@@ -320,10 +321,20 @@ impl Pod {
     /// Whether they are one pod to its users: a pod keeps its name over a restart, and most keep their UID.
     #[must_use]
     pub(crate) fn is(&self, other: &Self) -> bool {
-        if self.name.is_some() && other.name.is_some() {
-            return self.name == other.name && self.namespace == other.namespace;
+        self.has(other.namespace.as_ref(), other.name.as_ref(), other.uid.as_ref())
+    }
+
+    /// Whether this is its name, by the same rule.
+    #[must_use]
+    pub(crate) fn is_named(&self, it: &PodName) -> bool {
+        self.has(it.namespace.as_ref(), it.name.as_ref(), it.uid.as_ref())
+    }
+
+    fn has(&self, namespace: Option<&String>, name: Option<&String>, uid: Option<&PodUid>) -> bool {
+        if self.name.is_some() && name.is_some() {
+            return self.name.as_ref() == name && self.namespace.as_ref() == namespace;
         }
-        self.uid.is_some() && self.uid == other.uid
+        self.uid.is_some() && self.uid.as_ref() == uid
     }
 }
 

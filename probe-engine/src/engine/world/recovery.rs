@@ -37,6 +37,8 @@ use crate::{
 
 /// How long to wait for names and ends before pods are looked at.
 const SETTLE: Duration = Duration::from_secs(1);
+/// An agent has listed the node so long after its start.
+const FIRST_LISTING: Duration = Duration::from_secs(60);
 /// At most this many pods are noted as back.
 pub(in crate::engine) const PODS: usize = 1024;
 /// The networks of at most this many sandboxes are noted.
@@ -230,9 +232,20 @@ impl World {
         }
     }
 
-    /// Whether the recovery is over, so that nothing that happens now belongs to it.
+    /// Whether the recovery is over, so that nothing that happens now belongs to it. Where the node was listed and no pod is one of
+    /// the recovery's, as for an agent that was installed long after the boot, none will be.
     fn is_recovered(&self, at: Timestamp) -> bool {
-        self.boot.recovery.closed && at > Timestamp::ZERO + WINDOW && self.awaited(at).is_empty()
+        let recovery = &self.boot.recovery;
+        let is_without =
+            || recovery.pods.is_empty() && self.node.began_at.is_some_and(|began| at > began + FIRST_LISTING);
+        at > Timestamp::ZERO + WINDOW && (recovery.closed || is_without()) && self.awaited(at).is_empty()
+    }
+
+    /// Whether this pod ran before the restart and is not back.
+    fn is_awaited(&self, named: &PodName, now: Timestamp) -> bool {
+        let recovery = &self.boot.recovery;
+        let expected = recovery.expected().unwrap_or_default();
+        expected.iter().any(|pod| pod.is_named(named) && !recovery.is_back(pod, now))
     }
 
     /// The pods that ran before the restart and are not back.

@@ -2,14 +2,14 @@
 
 use probe_common::event::class;
 
-use super::{App, SECOND, booted, ms, rebooted};
+use super::{App, SECOND, booted, ms, read, rebooted};
 use crate::{
     engine::{
         boot::report::RecoveryReport,
         tests::story::{DAEMON, KUBELET, Story, Who, call},
     },
     model::{
-        fact::{Fact, Network, NetworksRead},
+        fact::{Fact, Network, NetworksRead, Origin},
         recovery::{KubeletListens, PreviousBoot, Source, TimedSource},
         time::Timestamp,
     },
@@ -98,4 +98,32 @@ fn a_pod_that_lacks_an_interface_came_back_with_less() {
     let running = engine.running_pods().pods;
     let interfaces: Vec<_> = running.iter().map(|pod| pod.interfaces.join(" ")).collect();
     assert_eq!(interfaces, ["eth0", ""], "as the next boot will know them");
+}
+
+const MINUTE: u64 = 60 * SECOND;
+
+/// The first pod went to another node while this one was down, so that it is awaited for ever.
+#[test]
+fn long_after_the_boot_the_adds_of_awaited_pods_alone_are_noted() {
+    let mut story = booted(rebooted(&[App(1)]));
+    App(2).begin(&mut story, 40 * MINUTE);
+    App(2).add(&mut story, 40 * MINUTE + 1000, 1, 0);
+    App(1).begin(&mut story, 41 * MINUTE);
+    App(1).add(&mut story, 41 * MINUTE + 1000, 1, 0x100);
+    let (_, engine) = story.judge(42 * MINUTE);
+    let tried: Vec<_> = engine.recovery().tries.iter().map(|it| &it.sandbox).collect();
+    assert_eq!(tried, [&App(1).id(1)]);
+}
+
+/// Nothing that happens changes the report of such a boot, which would be written each second.
+#[test]
+fn an_agent_that_was_installed_long_after_the_boot_notes_no_adds_and_looks_for_no_pods() {
+    let mut story = Story::new();
+    story.at(40 * MINUTE).say(Origin::Agent, read(PreviousBoot::default())).at(41 * MINUTE).moment();
+    let before = story.judge(43 * MINUTE).1.recovery().clone();
+    App(1).up(&mut story, 43 * MINUTE);
+    App(1).add(&mut story, 43 * MINUTE + 1000, 1, 0);
+    App(2).up(&mut story, 44 * MINUTE);
+    let (_, engine) = story.judge(45 * MINUTE);
+    assert_eq!(*engine.recovery(), before);
 }

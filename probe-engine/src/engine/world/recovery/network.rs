@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 
 use super::TRIES;
 use crate::{
-    engine::world::{EventContext, World, call::Call, sandbox::Sandbox},
+    engine::{
+        boot::WINDOW,
+        world::{EventContext, World, call::Call, sandbox::Sandbox},
+    },
     model::{
         fact::Reservation,
         id::ContainerId,
@@ -45,9 +48,11 @@ impl World {
     /// The runtime calls ADD.
     pub(in crate::engine::world) fn network_trying(&mut self, call: &Call) {
         let Some(sandbox) = call.container.clone() else { return };
-        let is_noted = call.call.ifname.as_deref() != Some("lo") && !self.is_recovered(call.at);
+        if !self.is_try(call.at, &sandbox, call) {
+            return;
+        }
         let trying = &mut self.boot.recovery.trying;
-        if is_noted && trying.len() < TRIES {
+        if trying.len() < TRIES {
             trying.push(OpenAttempt { sandbox, began: call.at });
             self.boot.recovery.revision = self.boot.recovery.revision.wrapping_add(1);
         }
@@ -62,8 +67,7 @@ impl World {
     pub(in crate::engine::world) fn network_tried(&mut self, at: Timestamp, call: &Call, succeeded: bool) {
         let Some(id) = &call.container else { return };
         self.network_not_trying(id, call.at);
-        // The loopback's ADD connects nothing, and never fails.
-        if call.call.ifname.as_deref() == Some("lo") || self.is_recovered(at) {
+        if !self.is_try(at, id, call) {
             return;
         }
         let failed = (!succeeded).then(|| call.call.plugin.clone());
@@ -78,6 +82,24 @@ impl World {
             self.boot.recovery.tries_left_out = self.boot.recovery.tries_left_out.saturating_add(1);
         }
         self.noted(at);
+    }
+
+    /// Whether this ADD is one of the recovery's: any while pods come back, and later only that of a pod that is still awaited. A
+    /// pod that went to another node meanwhile is awaited for ever.
+    fn is_try(&self, at: Timestamp, id: &ContainerId, call: &Call) -> bool {
+        // The loopback's ADD connects nothing, and never fails.
+        if call.call.ifname.as_deref() == Some("lo") {
+            return false;
+        }
+        if at <= Timestamp::ZERO + WINDOW {
+            return true;
+        }
+        let mut named = call.pod.clone();
+        if let Some(row) = self.sandboxes.get(id) {
+            named.learn(&row.reported.pod);
+            row.pod.and_then(|pod| self.pods.get(&pod)).into_iter().for_each(|pod| named.learn(&pod.named));
+        }
+        self.is_awaited(&named, at)
     }
 
     /// The oldest address in a store gives the time of the network's first success, if that was before the agent

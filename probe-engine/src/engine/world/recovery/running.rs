@@ -7,6 +7,7 @@ use crate::{
     engine::world::{World, container, sandbox},
     model::{
         fact::PodName,
+        id::PodUid,
         recovery::{Pod, RunningPods},
         time::Timestamp,
     },
@@ -20,7 +21,6 @@ impl World {
     pub(in crate::engine) fn running_pods(&self, now: Timestamp) -> RunningPods {
         let since = now.saturating_sub(GONE_WITH);
         let mut pods: Vec<Pod> = Vec::new();
-        let mut pods_left_out = 0_u32;
         for row in self.pods.values() {
             let stands = self.sandboxes.group(sandbox::Group::Pod(row.id)).any(|it| match it.state {
                 sandbox::State::Ready { .. } => true,
@@ -50,18 +50,25 @@ impl World {
             let mut back = self.boot.recovery.pods.iter();
             pod.listens = containers().any(|it| it.run.listening.is_some())
                 || back.any(|it| it.pod.listens && it.pod.is(&pod));
-            if pods.iter().any(|known| known.is(&pod)) {
-                continue;
-            }
-            if pods.len() < PODS {
-                pods.push(pod);
-            } else {
-                pods_left_out = pods_left_out.saturating_add(1);
-            }
+            pods.push(pod);
         }
-        pods.sort_by(|one, other| {
-            (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
-        });
+        let pods_left_out = only_once(&mut pods);
         RunningPods { pods, pods_left_out }
     }
+}
+
+/// Keeps each pod once, in the order of their names, and as many as there is room for. Gives the number of the others.
+fn only_once(pods: &mut Vec<Pod>) -> u32 {
+    fn name(pod: &Pod) -> (&Option<String>, &Option<String>, &Option<PodUid>) {
+        (&pod.namespace, &pod.name, &pod.uid)
+    }
+    pods.sort_by(|one, other| name(one).cmp(&name(other)));
+    pods.dedup_by(|later, first| later.is(first));
+    // One without a name may be one of those with a name.
+    let named = |pod: &&Pod| pod.name.is_some();
+    let known: BTreeSet<PodUid> = pods.iter().filter(named).filter_map(|pod| pod.uid.clone()).collect();
+    pods.retain(|pod| pod.name.is_some() || pod.uid.as_ref().is_none_or(|uid| !known.contains(uid)));
+    let left_out = pods.len().saturating_sub(PODS);
+    pods.truncate(PODS);
+    u32::try_from(left_out).unwrap_or(u32::MAX)
 }
