@@ -10,7 +10,7 @@ use crate::{
     engine::world::CheckpointEntry,
     model::{
         fact::{Fact, List, Origin, SIGKILL},
-        finding::{Kind, Stage},
+        finding::{Kind, Stage, WrongDelForm},
     },
 };
 
@@ -163,6 +163,36 @@ fn a_failure_before_the_end_of_the_runtime_is_one() {
     }
     runtime_is_killed(story.at(2 * SECOND));
     assert!(story.judge(MINUTE).0.contains("finding.confirmed cni_failing/bridge"));
+}
+
+/// The runtime tries ADD again for the same sandbox, and is killed. Then its next DEL comes after an ADD that was killed.
+#[test]
+fn a_failure_keeps_its_exit_code_and_the_latest_run_is_the_one_that_was_killed() {
+    let mut story = Story::new();
+    story.at(1).on_record(&['a', 'b', 'c']).at(SECOND);
+    let pods = [(100, 'a'), (110, 'b'), (120, 'c')];
+    for (pid, digit) in pods {
+        begin(&mut story, pid, "ADD", digit);
+        end(&mut story, pid, 0x500);
+        begin(&mut story, pid + 1, "ADD", digit);
+    }
+    runtime_is_killed(&mut story);
+    for (pid, digit) in pods {
+        end(&mut story, pid + 1, SIGKILL);
+        begin(&mut story, pid + 2, "DEL", digit);
+        end(&mut story, pid + 2, 0);
+    }
+    let (_, engine) = story.judge(MINUTE);
+    let codes = engine.findings().filter_map(|it| {
+        let Kind::CniFailing(failing) = &it.kind else { return None };
+        Some(failing.code)
+    });
+    assert_eq!(codes.collect::<Vec<_>>(), [Some(5)]);
+    let wrong = engine.findings().filter_map(|it| {
+        let Kind::CniWrongDel(wrong) = &it.kind else { return None };
+        Some(wrong.how)
+    });
+    assert_eq!(wrong.collect::<Vec<_>>(), [WrongDelForm::AddKilled; 3]);
 }
 
 /// Nobody waits for it any more, and until then it was not slow.
