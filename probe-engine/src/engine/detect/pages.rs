@@ -74,7 +74,14 @@ fn pages() -> Vec<Page> {
         ),
         page!(
             "cni_failing",
-            [cni_failing::TOGETHER, cni_failing::LONG, LATELY, tries::ASK_EVERY, cni_failing::ABSENT],
+            [
+                cni_failing::TOGETHER,
+                cni_failing::LONG,
+                LATELY,
+                tries::ASK_EVERY,
+                reap::STOPPING,
+                cni_failing::ABSENT
+            ],
             [cni_failing::MANY, tries::TRIES]
         ),
         page!("cni_queue", [cni_queue::OLD], [queue]),

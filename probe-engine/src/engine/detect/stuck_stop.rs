@@ -121,7 +121,7 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
     let stop = StuckStop {
         attempts: failing.map_or(0, Plugin::deletions),
         plugin: failing.map(|plugin| plugin.name.clone()),
-        exit_code: failing.and_then(|plugin| plugin.last_del()?.code),
+        exit_code: failing.and_then(Plugin::del_code),
         cache_file: cached.map(str::to_owned),
         ..StuckStop::at(StopStep::Del)
     };

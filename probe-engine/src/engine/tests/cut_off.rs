@@ -6,9 +6,12 @@ use super::{
     containerd::PATH,
     story::{CONTAINERD, DAEMON, KUBELET, Story, UID, Who, call, id, leaf, run::check_lines},
 };
-use crate::model::{
-    fact::{Fact, List, Origin, SIGKILL},
-    finding::{Kind, Stage},
+use crate::{
+    engine::world::CheckpointEntry,
+    model::{
+        fact::{Fact, List, Origin, SIGKILL},
+        finding::{Kind, Stage, WrongDelForm},
+    },
 };
 
 const SECOND: u64 = 1000;
@@ -96,6 +99,61 @@ fn calls_that_a_runtime_killed_to_end_itself_are_no_failures_of_the_plugin() {
     }
 }
 
+/// A runtime that drains its calls kills them only when systemd, which waits for 90 s, is about to kill it. After minutes the
+/// signal was not obeyed, and what the runtime kills is a plugin that exceeds a limit.
+#[test]
+fn a_runtime_that_was_told_to_end_may_take_a_while() {
+    let confirmed = |after: u64, is_known: bool| {
+        let mut story = Story::new();
+        story.at(1).on_record(&['a', 'b', 'c']);
+        if is_known {
+            story.exec(DAEMON, class::CALLER, "/usr/bin/containerd");
+        }
+        let pods = [(100, 'a'), (101, 'b'), (102, 'c')];
+        story.at(SECOND);
+        for (pid, digit) in pods {
+            begin(&mut story, pid, "ADD", digit);
+        }
+        story.at(2 * SECOND).kill(Who::new(1, 0, "systemd"), DAEMON, SIGTERM);
+        story.until(2 * SECOND + after);
+        for (pid, _) in pods {
+            story.kill(DAEMON, Who::new(pid, CONTAINERD, "bridge"), SIGKILL);
+            end(&mut story, pid, SIGKILL);
+        }
+        story.exit(DAEMON, class::CALLER, 0);
+        let (told, engine) = story.judge(2 * SECOND + after + 7 * MINUTE);
+        assert!(
+            !engine.dump().iter().any(|it| matches!(it, CheckpointEntry::Signal(_))),
+            "all are forgotten"
+        );
+        told.contains("finding.confirmed cni_failing/bridge")
+    };
+    for is_known in [true, false] {
+        for (after, is_failure) in
+            [(10 * SECOND, false), (85 * SECOND, false), (3 * MINUTE, false), (7 * MINUTE, true)]
+        {
+            assert_eq!(confirmed(after, is_known), is_failure, "after {after} ms, known: {is_known}");
+        }
+    }
+}
+
+/// It holds for the daemon alone: of other processes only what is needed for late records is kept.
+#[test]
+fn signals_to_other_processes_are_forgotten_soon() {
+    let mut story = Story::new();
+    story.at(1).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
+    story.at(SECOND).kill(Who::new(1, 0, "systemd"), DAEMON, SIGTERM);
+    story.kill(Who::new(1, 0, "systemd"), DAEMON, SIGUSR1);
+    for pid in 2000..2100 {
+        story.kill(Who::new(1, 0, "systemd"), Who::new(pid, 1, "sleep"), SIGTERM);
+    }
+    let kept = |until: u64| {
+        let dump = story.judge(until).1.dump();
+        dump.iter().filter(|it| matches!(it, CheckpointEntry::Signal(_))).count()
+    };
+    assert_eq!([kept(30 * SECOND), kept(80 * SECOND), kept(10 * MINUTE)], [102, 1, 0]);
+}
+
 #[test]
 fn a_failure_before_the_end_of_the_runtime_is_one() {
     let mut story = Story::new();
@@ -105,6 +163,36 @@ fn a_failure_before_the_end_of_the_runtime_is_one() {
     }
     runtime_is_killed(story.at(2 * SECOND));
     assert!(story.judge(MINUTE).0.contains("finding.confirmed cni_failing/bridge"));
+}
+
+/// The runtime tries ADD again for the same sandbox, and is killed. Then its next DEL comes after an ADD that was killed.
+#[test]
+fn a_failure_keeps_its_exit_code_and_the_latest_run_is_the_one_that_was_killed() {
+    let mut story = Story::new();
+    story.at(1).on_record(&['a', 'b', 'c']).at(SECOND);
+    let pods = [(100, 'a'), (110, 'b'), (120, 'c')];
+    for (pid, digit) in pods {
+        begin(&mut story, pid, "ADD", digit);
+        end(&mut story, pid, 0x500);
+        begin(&mut story, pid + 1, "ADD", digit);
+    }
+    runtime_is_killed(&mut story);
+    for (pid, digit) in pods {
+        end(&mut story, pid + 1, SIGKILL);
+        begin(&mut story, pid + 2, "DEL", digit);
+        end(&mut story, pid + 2, 0);
+    }
+    let (_, engine) = story.judge(MINUTE);
+    let codes = engine.findings().filter_map(|it| {
+        let Kind::CniFailing(failing) = &it.kind else { return None };
+        Some(failing.code)
+    });
+    assert_eq!(codes.collect::<Vec<_>>(), [Some(5)]);
+    let wrong = engine.findings().filter_map(|it| {
+        let Kind::CniWrongDel(wrong) = &it.kind else { return None };
+        Some(wrong.how)
+    });
+    assert_eq!(wrong.collect::<Vec<_>>(), [WrongDelForm::AddKilled; 3]);
 }
 
 /// Nobody waits for it any more, and until then it was not slow.

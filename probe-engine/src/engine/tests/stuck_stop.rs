@@ -12,7 +12,12 @@ use crate::model::{
 };
 
 const SLEEP: Who = Who::new(693, SHIM, "sleep").within(22, POD_NETNS);
+const BRIDGE: &str = "/usr/lib/cni/bridge";
 const SECOND: u64 = 1000;
+
+fn plugin(pid: u32) -> Who {
+    Who::new(pid, CONTAINERD, "bridge")
+}
 
 fn told(story: &Story) -> Vec<String> {
     story.run().into_iter().filter(|line| line.contains(" stuck_stop/")).collect()
@@ -80,6 +85,35 @@ fn a_chain_that_changed_since_add_is_released_by_what_is_called() {
         .until(310 * SECOND)
         .moment();
     assert_eq!(told(&story), [""; 0]);
+}
+
+/// The runtime is restarted while it tries DEL again. What it broke off tells nothing of the plugin.
+#[test]
+fn the_exit_code_is_that_of_the_failure_and_not_of_the_call_that_a_restart_cut_off() {
+    let codes = |failures: usize, last_netns: &str| {
+        let mut story = running();
+        story.at(200).exit(SLEEP, TOP, 0).exit(containerd::PAUSE, TOP | class::PAUSE, 9);
+        let mut pids = 784..;
+        for pid in pids.by_ref().take(failures) {
+            story.cni(pid, CONTAINERD, BRIDGE, "DEL", PATH).exit(plugin(pid), class::CNI, 0x100);
+        }
+        let pid = pids.next().expect("a pid");
+        story.cni(pid, CONTAINERD, BRIDGE, "DEL", last_netns).exit(DAEMON, class::CALLER, 9);
+        story.exit(plugin(pid), class::CNI, 9);
+        story.exec(Who::new(950, 1, "containerd"), class::CALLER, "/usr/bin/containerd");
+        story.until(300 * SECOND).on_record(&['a']);
+        let (_, engine) = story.judge(310 * SECOND);
+        let stops = engine.findings().filter_map(|it| {
+            let Kind::StuckStop(stop) = &it.kind else { return None };
+            Some((stop.attempts, stop.exit_code))
+        });
+        stops.collect::<Vec<_>>()
+    };
+    // The runtime names the namespace no more when it is gone.
+    for last_netns in [PATH, ""] {
+        assert_eq!(codes(3, last_netns), [(4, Some(1))], "{last_netns:?}");
+        assert_eq!(codes(0, last_netns), [(1, Some(137))], "there is no other");
+    }
 }
 
 #[test]

@@ -8,7 +8,8 @@ use crate::{
     model::{
         change::{Output, Question},
         fact::{
-            CniCommand, Fact, List, Mechanism, MessageFound, Observation, Origin, ProgramFound, Role, Signal,
+            CniCommand, Fact, List, Loss, Mechanism, MessageFound, Observation, Origin, ProgramFound, Role,
+            Signal,
         },
         id::NetnsKey,
         time::Timestamp,
@@ -150,6 +151,24 @@ fn of_a_namespace_that_has_the_inode_of_an_earlier_one_nothing_is_told_as_of_tha
             15001 netns.destroyed 41 Listed
         ",
     );
+}
+
+/// Nothing was lost, but a record of the time between may come late: of a namespace that has the inode now.
+#[test]
+fn what_netlink_watched_for_the_last_agent_waits_for_the_listing_however_long_that_takes() {
+    let mut story = Story::new();
+    story.attached(Signal::NetnsDropped, Some(Mechanism::RawTracepoint));
+    story.attached(Signal::AddressV4, Some(Mechanism::Netlink));
+    story.at(20).listed(found(41));
+    let mut story = next(&story.judge(5 * SECOND).1, true);
+    let is_asked = |story: &Story| told(story).contains("? watch 41");
+    // What netlink misses meanwhile changes nothing.
+    story.say(Origin::Netlink, Fact::Lost { what: Loss::NetlinkSocket, count: 1 });
+    assert!(!is_asked(story.until(15 * SECOND)));
+    story.list(List::Netns, true, |story| {
+        story.listed(found(41));
+    });
+    assert!(is_asked(&story));
 }
 
 #[test]

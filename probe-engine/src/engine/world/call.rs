@@ -22,7 +22,7 @@ use crate::{
     },
     model::{
         change::{ChangeKind, CniCall, End, StopReason},
-        fact::{CniCalled, CniVariables, NameSource, Origin, PodName, SIGKILL, Task},
+        fact::{CniCalled, CniVariables, NameSource, Origin, PodName, Task},
         id::{ContainerId, TaskKey},
         recovery::TimedSource,
         time::Timestamp,
@@ -61,9 +61,6 @@ enum Kind {
 
 /// How many programs can stand between a plugin and a plugin that it runs: a wrapper, a shell.
 const HELPERS: usize = 4;
-
-/// SIGINT, SIGKILL and SIGTERM: with these a daemon is told to end.
-const STOPS: [u32; 3] = [2, SIGKILL, 15];
 
 impl World {
     pub(super) fn cni_called(&mut self, ctx: EventContext, it: CniCalled) {
@@ -259,7 +256,12 @@ impl World {
     fn given_up_at(&self, call: &Call, end: Option<&End>) -> Option<Timestamp> {
         end.filter(|end| !end.oom)?.signal?;
         let heard = self.processes.signals.get(&call.caller)?.iter();
-        heard.filter(|it| !it.oom && STOPS.contains(&it.signal)).map(|it| it.at).max()
+        heard.filter(|it| it.tells_to_end()).map(|it| it.at).max()
+    }
+
+    /// The processes that made the calls that still run.
+    pub(super) fn callers(&self) -> impl Iterator<Item = TaskKey> {
+        self.calls.values().map(|call| call.caller)
     }
 
     /// A process has ended. The calls that it made and that still run are cut off.

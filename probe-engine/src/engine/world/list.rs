@@ -50,6 +50,8 @@ pub(crate) enum Doubt {
     Lost,
     /// Only records of the bulk ring or of netlink may be missing. Rows may be out of date, but verdicts still hold.
     Excess,
+    /// No agent heard netlink. A network namespace may have ended, and another one may have its inode by now.
+    Unheard,
     /// Rows that existed when records were lost are marked (`gapped`). A later listing can show that they are unchanged.
     Marked,
 }
@@ -116,7 +118,8 @@ impl World {
             return;
         }
         self.lists.partial.remove(&list);
-        let over = [Doubt::Lost, Doubt::Excess, Doubt::Marked].map(|doubt| (doubt, is_over(doubt)));
+        let all = [Doubt::Lost, Doubt::Excess, Doubt::Unheard, Doubt::Marked];
+        let over = all.map(|doubt| (doubt, is_over(doubt)));
         // Changes of records only show when the records are read again.
         match list {
             List::CniCache => self.cache_not_listed(begun, self.lists.is_cache_unchanged),
@@ -295,6 +298,7 @@ impl World {
         let gap = ChangeKind::Gap { what: Loss::NetlinkSocket, count: 0, lasted };
         self.tell(ctx, Subject::default(), Wait::Nothing, gap);
         self.out_of_date(ctx.at, &OF_NETLINK);
+        self.lists.gaps.insert((Doubt::Unheard, List::Netns), ctx.at);
         self.relist_begun(ctx.at);
     }
 
@@ -321,10 +325,9 @@ impl World {
         }
     }
 
-    /// From before when a network namespace may have ended unseen, until namespaces are listed.
-    pub(super) fn netns_doubted_at(&self) -> Option<Timestamp> {
-        let gap = |doubt| self.lists.gaps.get(&(doubt, List::Netns)).copied();
-        gap(Doubt::Lost).max(gap(Doubt::Excess))
+    /// From before when network namespaces are in doubt, until they are listed.
+    pub(super) fn netns_doubted_at(&self, doubt: Doubt) -> Option<Timestamp> {
+        self.lists.gaps.get(&(doubt, List::Netns)).copied()
     }
 
     /// Whether records that verdicts depend on may be missing until this list is read again.

@@ -78,6 +78,9 @@ pub struct Signal {
 /// memory.
 const SIGNALS: usize = 8;
 
+/// SIGINT, SIGKILL and SIGTERM: with these a daemon is told to end.
+const STOPS: [u32; 3] = [2, SIGKILL, 15];
+
 impl State {
     /// A process ends only once.
     fn step(self, at: Timestamp) -> Option<Self> {
@@ -93,6 +96,12 @@ impl State {
             Self::Running => false,
             Self::Exited { at: ended } => ended >= at,
         }
+    }
+}
+
+impl Signal {
+    pub(super) fn tells_to_end(&self) -> bool {
+        !self.oom && STOPS.contains(&self.signal)
     }
 }
 

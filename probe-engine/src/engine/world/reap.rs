@@ -13,11 +13,19 @@ use crate::{
             sandbox::{self, Sandbox},
         },
     },
-    model::{fact::Signal, id::ContainerId, time::Timestamp},
+    model::{
+        fact::Signal,
+        id::{ContainerId, TaskKey},
+        time::Timestamp,
+    },
 };
 
 /// How long the row of an ended thing is kept, so that late records still find its name.
 pub(in crate::engine) const GRACE: Duration = Duration::from_secs(60);
+
+/// How long a daemon may take to end when it was told to. systemd kills it after 90 s, unless its unit says otherwise. One that
+/// runs on after this time did not obey.
+pub(in crate::engine) const STOPPING: Duration = Duration::from_secs(5 * 60);
 
 /// The tables are searched for old rows at most this often.
 const EVERY: Duration = Duration::from_secs(10);
@@ -39,6 +47,7 @@ impl World {
     pub(super) fn reap(&mut self, now: Timestamp) {
         let old = now.saturating_sub(GRACE);
         self.reap_processes(old);
+        self.reap_signals(now, old);
         let end_told =
             self.coverage.attached.get(&Signal::NetnsFreed).is_none_or(|it| it.mechanism.is_some());
         self.netns.reap(old, end_told);
@@ -66,8 +75,18 @@ impl World {
         for key in gone {
             self.processes.remove(key);
         }
+    }
+
+    /// A runtime that was told to end may wait for its calls first: what it gave up then is no failure of theirs.
+    fn reap_signals(&mut self, now: Timestamp, old: Timestamp) {
+        let running = self.processes.daemons().map(|row| row.key);
+        let may_wait: BTreeSet<TaskKey> = running.chain(self.callers()).collect();
+        let stopping = now.saturating_sub(STOPPING);
+        let is_kept = |it: &process::Signal| {
+            it.at > old || it.at > stopping && it.tells_to_end() && may_wait.contains(&it.target)
+        };
         self.processes.signals.retain(|_, heard| {
-            heard.retain(|signal| signal.at > old);
+            heard.retain(is_kept);
             !heard.is_empty()
         });
     }

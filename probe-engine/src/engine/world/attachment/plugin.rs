@@ -119,6 +119,9 @@ pub(crate) struct Runs {
     pub(crate) last_at: Timestamp,
     /// The exit code of the last run that failed or was cut off.
     pub(crate) code: Option<u32>,
+    /// The exit code of the last run that failed. That of a run that was cut off tells nothing of the plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed_code: Option<u32>,
     /// How long the failed runs took, added up.
     #[serde_as(as = "Nanoseconds")]
     pub(crate) wasted: Duration,
@@ -157,7 +160,7 @@ impl Plugin {
                 count: self.failures(),
                 first_at: self.first_try(),
                 last_at: self.add.last_at,
-                code: self.add.code,
+                code: self.add.failed_code.or(self.add.code),
                 wasted: self.wasted(),
                 asked_at: self.asked_at,
                 said: row.message.as_deref(),
@@ -172,6 +175,12 @@ impl Plugin {
                 said: dels.said.as_ref(),
             }),
         }
+    }
+
+    /// The exit code of the last DEL that failed. If each was cut off, of the latest of these.
+    #[must_use]
+    pub(crate) fn del_code(&self) -> Option<u32> {
+        self.undeleted.as_ref().map(|dels| dels.code).or_else(|| self.last_del()?.code)
     }
 
     /// A DEL that began at `begun` has ended. None: nobody saw how.
@@ -277,7 +286,7 @@ impl Runs {
             }
             Some(end) => {
                 self.failed = self.failed.saturating_add(1);
-                self.code = Some(end.code);
+                (self.code, self.failed_code) = (Some(end.code), Some(end.code));
                 self.wasted = self.wasted.saturating_add(took);
             }
         }

@@ -128,7 +128,7 @@ impl World {
         if is_known {
             self.sandbox_netns_created(life);
             self.sandbox_has_netns(ctx.at, sandbox, life);
-            self.watch_claimed(life);
+            self.watch_claimed(ctx.at, life);
             return;
         }
         let Some(netns) = self.netns.rows.get_mut(&life) else { return };
@@ -146,6 +146,6 @@ impl World {
         }
         self.sandbox_netns_created(life);
         self.sandbox_has_netns(ctx.at, sandbox, life);
-        self.watch_claimed(life);
+        self.watch_claimed(ctx.at, life);
     }
 }

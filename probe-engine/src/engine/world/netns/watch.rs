@@ -7,7 +7,8 @@
 //! need.
 //!
 //! **Invariant:** a namespace that waits for its watch is known, and the watch is asked for as soon as there is room. One that
-//! netlink could not watch is asked for again, each time later, and not for ever.
+//! netlink could not watch is asked for again, each time later, and not for ever. Only a loss that can hide that another
+//! namespace has its inode makes it wait for a listing.
 
 use std::{mem, time::Duration};
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         timer,
-        world::{World, netns::Netns},
+        world::{World, list::Doubt, netns::Netns},
     },
     model::{
         change::Question,
@@ -60,6 +61,10 @@ impl Failed {
         let doubled = self.times.checked_sub(1).filter(|_| self.times < TRIES)?;
         Some(self.at + SETTLED * 2_u32.pow(doubled))
     }
+
+    fn is_due(self, at: Timestamp) -> bool {
+        self.again_at().is_some_and(|again| again <= at)
+    }
 }
 
 impl Budget {
@@ -77,7 +82,7 @@ impl World {
     pub(in crate::engine::world) fn watch_soon(&mut self, at: Timestamp, life: u64) {
         let Some(row) = self.netns.get(life).filter(|row| self.is_wanted()(row)) else { return };
         let is_known = row.found_at.is_some() || !self.in_container(row.creator.cgroup);
-        let is_promptly = is_known && row.watch_failed.is_none();
+        let is_promptly = row.watch_failed.map_or(is_known, |failed| failed.is_due(at));
         if is_promptly && self.netns.watches.take(at) {
             self.watch(life);
         } else {
@@ -85,9 +90,10 @@ impl World {
         }
     }
 
-    /// A namespace turned out to belong to a sandbox, so its watch need not wait.
-    pub(in crate::engine::world) fn watch_claimed(&mut self, life: u64) {
-        let is_due = |row: &Netns| self.is_wanted()(row) && due(row).is_some();
+    /// A namespace turned out to belong to a sandbox, so its first watch need not wait.
+    pub(in crate::engine::world) fn watch_claimed(&mut self, at: Timestamp, life: u64) {
+        let is_due =
+            |row: &Netns| self.is_wanted()(row) && row.watch_failed.is_none_or(|failed| failed.is_due(at));
         if self.netns.get(life).is_some_and(is_due) {
             self.watch(life);
         }
@@ -153,13 +159,19 @@ impl World {
         self.netns.values().filter(move |row| is_wanted(row)).map(|row| row.life)
     }
 
-    /// Whether netlink should watch a namespace: it watches all, or the hooks will not see the end of this one. One that may have
-    /// ended unseen waits for the listing that finds it, since its inode may be another one's by now.
-    fn is_wanted(&self) -> impl Fn(&Netns) -> bool + use<> {
-        let (all, doubted_at) = (self.is_watching(), self.netns_doubted_at());
+    /// Whether netlink should watch a namespace: it watches all, or the hooks will not see the end of this one. One whose inode may
+    /// be another one's by now waits for the listing that finds it.
+    fn is_wanted(&self) -> impl Fn(&Netns) -> bool {
+        let all = self.is_watching();
+        let [lost, unheard, excess] =
+            [Doubt::Lost, Doubt::Unheard, Doubt::Excess].map(|doubt| self.netns_doubted_at(doubt));
         move |row| {
-            let is_doubted = row.is_listable() && row.seen_at() < doubted_at;
-            row.is_live() && !row.watched && (all || row.end_unseen) && !is_doubted
+            let is_unseen_since = |doubted_at| row.seen_at() < doubted_at;
+            // The bulk ring has the ends and beginnings of the namespaces of containers. What netlink loses hides neither:
+            // it reports no beginning, and the end only of what it watches.
+            let is_inner = || row.gapped && self.in_container(row.creator.cgroup);
+            let is_doubted = || is_unseen_since(lost.max(unheard)) || is_unseen_since(excess) && is_inner();
+            row.is_live() && !row.watched && (all || row.end_unseen) && !(row.is_listable() && is_doubted())
         }
     }
 
