@@ -292,7 +292,7 @@ impl Kept {
         if let Some(why) = end {
             let what = if last.is_some() { "going on with what was before" } else { "going on without it" };
             if hangs {
-                // Nothing shows that it is damaged, and to rename it may hang too.
+                // Nothing shows that it is damaged, and to set it aside may hang too.
                 warn!("the engine's state in {} cannot be read: {why}; {what}", shown(&self.path));
             } else {
                 set_aside(&self.path, &why, what);
@@ -335,17 +335,26 @@ impl Reading {
     }
 }
 
-/// Renames a file that cannot be used, for whoever looks for the reason.
+/// Keeps a file that cannot be used under a name of its own as well, for whoever looks for the reason. In its place it stays until
+/// the first file of this agent takes that: the next one finds it again if this one is killed before. So do the tries.
 fn set_aside(path: &Path, why: &str, what: &str) {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
-    // They were of this file.
-    fs::remove_file(path.with_file_name(TRIES)).ok();
-    let kept = match fs::rename(path, &aside) {
+    // To rename one of two names of a file to the other does nothing.
+    fs::remove_file(&aside).ok();
+    let kept = match fs::hard_link(path, &aside).or_else(|_no_links_here| rename(path, Path::new(&aside))) {
         Ok(()) => format!("it is kept as {}", shown(Path::new(&aside))),
         Err(error) => format!("it cannot be renamed ({error})"),
     };
     warn!("the engine's state in {} cannot be read: {why}; {kept}; {what}", shown(path));
+}
+
+/// For file systems on which a file has only one name.
+fn rename(path: &Path, aside: &Path) -> io::Result<()> {
+    fs::rename(path, aside)?;
+    // They were of this file.
+    fs::remove_file(path.with_file_name(TRIES)).ok();
+    Ok(())
 }
 
 fn shown(path: &Path) -> String {

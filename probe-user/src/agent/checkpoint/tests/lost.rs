@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::{
-    FILE, GATHER, Last, NOW, SECOND, TRIES, Timestamp, all_told, block_on, call, header, kill, leave, made,
-    session,
+    FILE, GATHER, Last, NOW, SECOND, TRIES, Timestamp, all_told, block_on, call, files, header, kill, leave,
+    made, session,
 };
 use crate::{
     agent::checkpoint::{
@@ -73,8 +73,20 @@ fn a_state_that_cannot_be_read_is_lost_since_it_was_written() {
         drop(leave(dir.path(), 2, 3));
         let path = dir.path().join(FILE);
         damage(&path);
-        assert_eq!(found(dir.path(), &of_boot(), NOW), LOST, "{what}");
-        assert!(!path.exists() && dir.path().join(format!("{FILE}.damaged")).exists(), "{what}");
+        let bytes = fs::read(&path).expect("a file");
+        let aside = || fs::read(dir.path().join(format!("{FILE}.damaged"))).expect("it is set aside");
+        // An agent that is killed before it begins a file leaves all of it to the next one.
+        for _ in 0..2 {
+            assert_eq!(found(dir.path(), &of_boot(), NOW), LOST, "{what}");
+            assert_eq!((fs::read(&path).expect("a file"), aside()), (bytes.clone(), bytes.clone()), "{what}");
+        }
+        let (mut checkpoint, _) =
+            resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
+        let mut session = session();
+        checkpoint.begin(NOW, &mut session);
+        kill(checkpoint, &mut session);
+        assert_eq!(aside(), bytes, "{what}");
+        assert_eq!(found(dir.path(), &of_boot(), NOW).last, Some(NOW), "{what}");
     }
 }
 
@@ -97,7 +109,11 @@ fn a_damaged_call_loses_what_is_behind_it() {
     let damaged = [&lines[..lines.len() - 2], &["{\"x\":\0}", ""]].concat().join("\n");
     fs::write(&path, damaged).expect("writable");
     let last = Some(Timestamp(4 * SECOND));
-    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: last });
+    // Each of these agents ends before it begins a file, perhaps because of what is before the damage.
+    for _ in 0..10 {
+        assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: last });
+    }
+    assert_eq!(found(dir.path(), &of_boot(), NOW), LOST);
 }
 
 #[test]
@@ -111,6 +127,18 @@ fn nothing_is_lost_where_no_agent_kept_anything_of_this_boot() {
     let later = i64::try_from(WRITTEN.0 + 1).expect("it fits");
     let found = found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW);
     assert_eq!(found, Resumed::default());
+}
+
+/// As on a file system where a file has only one name.
+#[test]
+fn what_can_have_no_second_name_is_renamed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join(FILE);
+    fs::create_dir(&path).expect("a folder in the place of the file");
+    let (checkpoint, last) = resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
+    block_on(checkpoint.writer.finish(None));
+    assert!(matches!(last, Last::Lost(_)));
+    assert_eq!(files(dir.path()), [".engine.lock".to_owned(), format!("{FILE}.damaged")]);
 }
 
 #[test]
