@@ -222,6 +222,9 @@ impl Last {
         if let Some(last) = left.last_told.filter(|last| resumed.last.is_none() && *last > 0) {
             session.begin_after(last)?;
             // An agent has told something, and nothing is there of what it knew.
+            if resumed.lost_since.is_none() {
+                warn!("hooks show an agent of this boot, and there is no state of it: going on without it");
+            }
             resumed.lost_since = resumed.lost_since.or(left.read_at.map(|at| at.min(now)));
         }
         let told = resumed.last.and_then(|_| (left.told)(session.engine().rings_read()));

@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     fs::{self, File},
     path::Path,
-    sync::mpsc,
+    sync::{Mutex, mpsc},
     thread,
     time::{Duration, SystemTime},
 };
@@ -220,6 +220,37 @@ fn a_loss_is_in_the_first_file_and_told_before_it() {
         assert_eq!(found, ["blind_spot/state"]);
         kill(checkpoint, &mut after);
     }
+}
+
+/// No file is there that would have been set aside, so nothing else says why.
+#[test]
+fn a_state_that_only_hooks_show_to_be_lost_is_in_the_log() {
+    let missing = "there is no state of it";
+    let taken_over = |last: Last, last_told| {
+        let left = LeftHooks {
+            told: &all_told,
+            last_told,
+            read_at: Some(Timestamp(SECOND)),
+            begins: RingsRead::default(),
+            note_told: &|_| {},
+        };
+        logged(|| last.take_over(&mut session(), &left, NOW).expect("it is not recorded").lost_since)
+    };
+    let (lost_since, log) = taken_over(Last::None, Some(41));
+    assert!(lost_since == Some(Timestamp(SECOND)) && log.contains(missing), "{log}");
+    assert_eq!(taken_over(Last::None, None), (None, String::new()));
+    // What was found of the file is in the log already.
+    let (lost_since, log) = taken_over(Last::Lost(WRITTEN), Some(41));
+    assert!(lost_since == Some(WRITTEN) && !log.contains(missing), "{log}");
+}
+
+/// What is done, and what this thread logs of it.
+fn logged<T>(work: impl FnOnce() -> T) -> (T, String) {
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let file = log.reopen().expect("it is there");
+    let subscriber = tracing_subscriber::fmt().with_writer(Mutex::new(file)).finish();
+    let done = tracing::subscriber::with_default(subscriber, work);
+    (done, fs::read_to_string(log.path()).expect("text"))
 }
 
 /// Events wait for the calls that led to them to be in the file, and for no sync.
