@@ -1,16 +1,19 @@
 //! Reads the state that the last agent kept, and makes its calls again.
 
+mod written;
+
 use std::{
     fs::{self, File},
     io::{self, BufReader, Write as _},
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use tracing::warn;
 
+use self::written::Written;
 use super::{
     Checkpoint,
     place::{Place, TRIES},
@@ -57,7 +60,7 @@ pub(crate) struct Resumed {
 /// The state of the last agent, which a thread reads.
 pub(crate) struct Kept {
     path: PathBuf,
-    /// When it was last written, if that was in this boot.
+    /// When it was last written, as far as that is known.
     written_at: Option<Timestamp>,
     settings: Settings,
     /// That of the last agent, which a later call may change. An event that is told again has the same time.
@@ -86,10 +89,10 @@ const ALL: u64 = u64::MAX;
 enum Unread {
     /// No agent of this boot has kept any.
     Absent,
-    /// The file was last written then, if that was in this boot.
-    Lost(Option<Timestamp>),
+    /// The file cannot be read.
+    Lost(Written),
     /// So too, and for this reason it is of no use to any agent.
-    Damaged(String, Option<Timestamp>),
+    Damaged(String, Written),
 }
 
 /// Opens the state directory and starts the thread that writes. Gives also what the last agent kept of this boot.
@@ -112,10 +115,10 @@ pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Resu
     let last = match found {
         Some(Ok(kept)) => Last::Kept(kept),
         Some(Err(Unread::Absent)) => Last::None,
-        Some(Err(Unread::Lost(written_at))) => Last::lost(written_at),
-        Some(Err(Unread::Damaged(why, written_at))) => {
+        Some(Err(Unread::Lost(written))) => Last::lost(written),
+        Some(Err(Unread::Damaged(why, written))) => {
             set_aside(&path, &why, "going on without it");
-            Last::lost(written_at)
+            Last::lost(written)
         }
         None => {
             warn!(?path, "reading the engine's state hangs: going on without it");
@@ -149,7 +152,8 @@ fn read(path: &Path, header: &Header, locked: io::Result<()>, tell: &SyncSender<
     };
     let Header { settings, boot_wall_ns, .. } = reader.header().clone();
     let (calls, given) = mpsc::sync_channel(AHEAD);
-    let (path, written_at) = (path.to_owned(), written_at(path, header));
+    let written_at = written::last_write(path, [boot_wall_ns, header.boot_wall_ns]);
+    let path = path.to_owned();
     if tell.send(Ok(Kept { path, written_at, settings, boot_wall_ns, calls: given })).is_err() {
         return;
     }
@@ -164,7 +168,7 @@ fn read(path: &Path, header: &Header, locked: io::Result<()>, tell: &SyncSender<
 
 /// Opens the state of this boot, if there is one that can be read.
 fn find(path: &Path, header: &Header, locked: io::Result<()>) -> Result<Reader<BufReader<File>>, Unread> {
-    let damaged = |why| Unread::Damaged(why, written_at(path, header));
+    let damaged = |why| Unread::Damaged(why, Written::of(path, header));
     // The first write reports an error. Without the lock another agent may be writing the file.
     match locked.and_then(|()| path.try_exists()) {
         Ok(true) => {}
@@ -173,7 +177,7 @@ fn find(path: &Path, header: &Header, locked: io::Result<()>) -> Result<Reader<B
             if fs::metadata(path).err().is_none_or(|error| !is_absent(&error)) {
                 warn!("the engine's state in {} cannot be read: {error}; going on without it", shown(path));
             }
-            return Err(Unread::Lost(written_at(path, header)));
+            return Err(Unread::Lost(Written::of(path, header)));
         }
     }
     if !may_try(path) {
@@ -239,16 +243,9 @@ impl Last {
     }
 
     /// A file of an earlier boot has nothing of this one.
-    fn lost(written_at: Option<Timestamp>) -> Self {
-        written_at.map_or(Self::None, Self::Lost)
+    fn lost(written: Written) -> Self {
+        written.at().map_or(Self::None, Self::Lost)
     }
-}
-
-/// When the file was last written, if that was in this boot.
-fn written_at(path: &Path, header: &Header) -> Option<Timestamp> {
-    let written = fs::metadata(path).and_then(|about| about.modified()).ok()?;
-    let wall = i64::try_from(written.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()?;
-    u64::try_from(wall.checked_sub(header.boot_wall_ns)?).ok().map(Timestamp)
 }
 
 impl Kept {

@@ -25,12 +25,13 @@ use crate::{
     sink::state_writes::StateWrites,
 };
 
-/// When the file was written, of a boot that began at the epoch.
+/// When the file was written.
 const WRITTEN: Timestamp = Timestamp(9_000 * SECOND);
 
 /// What the next agent finds. `at`: the time since boot at which it begins.
 fn found(dir: &Path, header: &Header, at: Timestamp) -> Resumed {
-    let written = SystemTime::UNIX_EPOCH + Duration::from_nanos(WRITTEN.0);
+    // The boot began a nanosecond after the epoch.
+    let written = SystemTime::UNIX_EPOCH + Duration::from_nanos(WRITTEN.0 + 1);
     if let Ok(file) = File::options().write(true).open(dir.join(FILE)) {
         file.set_modified(written).expect("it is its owner's");
     }
@@ -44,7 +45,7 @@ fn found(dir: &Path, header: &Header, at: Timestamp) -> Resumed {
 }
 
 fn of_boot() -> Header {
-    Header { boot_wall_ns: 0, ..header("b") }
+    header("b")
 }
 
 const LOST: Resumed = Resumed { last: None, lost_since: Some(WRITTEN) };
@@ -90,6 +91,21 @@ fn a_state_that_cannot_be_read_is_lost_since_it_was_written() {
     }
 }
 
+/// A node without a battery begins at an old time, and gets the right one from a server.
+#[test]
+fn a_state_from_before_the_clock_was_set_is_lost_since_it_was_written() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let path = dir.path().join(FILE);
+    let text = fs::read_to_string(&path).expect("a file");
+    let state = text.find("{\"restore").expect("the state");
+    fs::write(&path, format!("{}{{\"x\":\0}}\n", &text[..state])).expect("writable");
+    let later = i64::try_from(WRITTEN.0 * 1000).expect("it fits");
+    assert_eq!(found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW), LOST);
+    fs::write(dir.path().join(TRIES), [b'.'; 10]).expect("writable");
+    assert_eq!(found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW), LOST);
+}
+
 #[test]
 fn a_state_of_the_future_is_lost_until_now() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -124,7 +140,7 @@ fn nothing_is_lost_where_no_agent_kept_anything_of_this_boot() {
     assert_eq!(found(dir.path(), &Header { boot_id: "c".to_owned(), ..of_boot() }, NOW), Resumed::default());
     // It cannot be read, and was written before this boot.
     fs::write(dir.path().join(FILE), "x").expect("writable");
-    let later = i64::try_from(WRITTEN.0 + 1).expect("it fits");
+    let later = i64::try_from(WRITTEN.0 + 2).expect("it fits");
     let found = found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW);
     assert_eq!(found, Resumed::default());
 }
