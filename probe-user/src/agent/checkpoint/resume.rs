@@ -44,8 +44,8 @@ pub(crate) enum Last {
     /// No agent of this boot has kept any, as far as the directory shows.
     None,
     Kept(Kept),
-    /// It cannot be read. It was written until then.
-    Lost(Timestamp),
+    /// It cannot be read, or there was no answer whether there is one. It was written until then, as far as that is known.
+    Lost(Option<Timestamp>),
 }
 
 /// How far the state of the last agent was resumed.
@@ -122,8 +122,8 @@ pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Resu
         }
         None => {
             warn!(?path, "reading the engine's state hangs: going on without it");
-            // Nothing more is asked of it here: that may hang too. Hooks show whether there was an agent.
-            Last::None
+            // Nothing more is asked of it here: that may hang too.
+            Last::Lost(None)
         }
     };
     let place = place.map_or_else(|| Place::new(dir, header, File::sync_data), Ok)?;
@@ -174,9 +174,10 @@ fn find(path: &Path, header: &Header, locked: io::Result<()>) -> Result<Reader<B
         Ok(true) => {}
         Ok(false) => return Err(Unread::Absent),
         Err(error) => {
-            if fs::metadata(path).err().is_none_or(|error| !is_absent(&error)) {
-                warn!("the engine's state in {} cannot be read: {error}; going on without it", shown(path));
+            if fs::metadata(path).is_err_and(|error| is_absent(&error)) {
+                return Err(Unread::Absent);
             }
+            warn!("the engine's state in {} cannot be read: {error}; going on without it", shown(path));
             return Err(Unread::Lost(Written::of(path, header)));
         }
     }
@@ -220,7 +221,10 @@ impl Last {
     ) -> Result<Resumed, WriteError> {
         let mut resumed = match self {
             Self::Kept(kept) => kept.resume(session, left.told, now)?,
-            Self::Lost(since) => Resumed { last: None, lost_since: Some(since.min(now)) },
+            Self::Lost(since) => {
+                let since = since.or(left.read_at).unwrap_or(now);
+                Resumed { last: None, lost_since: Some(since.min(now)) }
+            }
             Self::None => Resumed::default(),
         };
         if let Some(last) = left.last_told.filter(|last| resumed.last.is_none() && *last > 0) {
@@ -244,7 +248,10 @@ impl Last {
 
     /// A file of an earlier boot has nothing of this one.
     fn lost(written: Written) -> Self {
-        written.at().map_or(Self::None, Self::Lost)
+        match written {
+            Written::InThisBoot(at) => Self::Lost(at),
+            Written::InEarlierBoot => Self::None,
+        }
     }
 }
 
@@ -298,7 +305,7 @@ impl Kept {
                 set_aside(&self.path, &why, what);
             }
         }
-        let lost_since = if is_lost { last.or(self.written_at) } else { None };
+        let lost_since = is_lost.then(|| last.or(self.written_at).unwrap_or(now));
         match last {
             Some(_) => {
                 session.adopt(settings)?;

@@ -46,14 +46,6 @@ impl Written {
             },
         }
     }
-
-    /// The time in this boot, if it is known.
-    pub(super) fn at(self) -> Option<Timestamp> {
-        match self {
-            Self::InThisBoot(at) => at,
-            Self::InEarlierBoot => None,
-        }
-    }
 }
 
 /// When a file of this boot was last written. The clock may have been set since it began, so when the boot began is given by the

@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     fs::{self, File},
+    os::unix::fs::symlink,
     path::Path,
     sync::{Mutex, mpsc},
     thread,
@@ -39,7 +40,7 @@ fn found(dir: &Path, header: &Header, at: Timestamp) -> Resumed {
     block_on(checkpoint.writer.finish(None));
     match last {
         Last::Kept(kept) => kept.resume(&mut session(), all_told, at).expect("it is not recorded"),
-        Last::Lost(since) => Resumed { last: None, lost_since: Some(since) },
+        Last::Lost(since) => Resumed { last: None, lost_since: Some(since.unwrap_or(at)) },
         Last::None => Resumed::default(),
     }
 }
@@ -145,6 +146,14 @@ fn nothing_is_lost_where_no_agent_kept_anything_of_this_boot() {
     assert_eq!(found, Resumed::default());
 }
 
+#[test]
+fn nothing_is_lost_where_no_directory_can_be() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("file");
+    fs::write(&file, "x").expect("writable");
+    assert_eq!(found(&file.join("state"), &of_boot(), NOW), Resumed::default());
+}
+
 /// As on a file system where a file has only one name.
 #[test]
 fn what_can_have_no_second_name_is_renamed() {
@@ -155,6 +164,17 @@ fn what_can_have_no_second_name_is_renamed() {
     block_on(checkpoint.writer.finish(None));
     assert!(matches!(last, Last::Lost(_)));
     assert_eq!(files(dir.path()), [".engine.lock".to_owned(), format!("{FILE}.damaged")]);
+}
+
+/// Nothing shows when it was written.
+#[test]
+fn a_path_that_gives_an_error_is_lost_until_now() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let path = dir.path().join(FILE);
+    fs::remove_file(&path).expect("a file");
+    symlink(&path, &path).expect("a link to itself");
+    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last: None, lost_since: Some(NOW) });
 }
 
 #[test]
@@ -238,6 +258,26 @@ fn a_loss_is_in_the_first_file_and_told_before_it() {
     }
 }
 
+/// A disk that hangs, or fails whatever it is asked for.
+#[test]
+fn a_state_of_which_nothing_is_known_is_lost_since_hooks_were_read_or_since_now() {
+    let read_at = Some(Timestamp(9 * SECOND));
+    for (last_told, read_at, since) in [(Some(41), read_at, Timestamp(9 * SECOND)), (None, None, NOW)] {
+        let left = LeftHooks {
+            told: &all_told,
+            last_told,
+            read_at,
+            begins: RingsRead::default(),
+            note_told: &|_| {},
+        };
+        let mut session = session();
+        let resumed = Last::Lost(None).take_over(&mut session, &left, NOW).expect("it is not recorded");
+        assert_eq!(resumed, Resumed { last: None, lost_since: Some(since) });
+        let told = String::from_utf8(session.output().clone()).expect("text");
+        assert!(told.contains("\"what\":\"state\""), "{told}");
+    }
+}
+
 /// No file is there that would have been set aside, so nothing else says why.
 #[test]
 fn a_state_that_only_hooks_show_to_be_lost_is_in_the_log() {
@@ -256,7 +296,7 @@ fn a_state_that_only_hooks_show_to_be_lost_is_in_the_log() {
     assert!(lost_since == Some(Timestamp(SECOND)) && log.contains(missing), "{log}");
     assert_eq!(taken_over(Last::None, None), (None, String::new()));
     // What was found of the file is in the log already.
-    let (lost_since, log) = taken_over(Last::Lost(WRITTEN), Some(41));
+    let (lost_since, log) = taken_over(Last::Lost(Some(WRITTEN)), Some(41));
     assert!(lost_since == Some(WRITTEN) && !log.contains(missing), "{log}");
 }
 
