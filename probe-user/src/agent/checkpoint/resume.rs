@@ -1,16 +1,19 @@
 //! Reads the state that the last agent kept, and makes its calls again.
 
+mod written;
+
 use std::{
     fs::{self, File},
     io::{self, BufReader, Write as _},
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use tracing::warn;
 
+use self::written::Written;
 use super::{
     Checkpoint,
     place::{Place, TRIES},
@@ -41,8 +44,8 @@ pub(crate) enum Last {
     /// No agent of this boot has kept any, as far as the directory shows.
     None,
     Kept(Kept),
-    /// It cannot be read. It was written until then.
-    Lost(Timestamp),
+    /// It cannot be read, or there was no answer whether there is one. It was written until then, as far as that is known.
+    Lost(Option<Timestamp>),
 }
 
 /// How far the state of the last agent was resumed.
@@ -57,7 +60,7 @@ pub(crate) struct Resumed {
 /// The state of the last agent, which a thread reads.
 pub(crate) struct Kept {
     path: PathBuf,
-    /// When it was last written, if that was in this boot.
+    /// When it was last written, as far as that is known.
     written_at: Option<Timestamp>,
     settings: Settings,
     /// That of the last agent, which a later call may change. An event that is told again has the same time.
@@ -86,10 +89,10 @@ const ALL: u64 = u64::MAX;
 enum Unread {
     /// No agent of this boot has kept any.
     Absent,
-    /// The file was last written then, if that was in this boot.
-    Lost(Option<Timestamp>),
+    /// The file cannot be read.
+    Lost(Written),
     /// So too, and for this reason it is of no use to any agent.
-    Damaged(String, Option<Timestamp>),
+    Damaged(String, Written),
 }
 
 /// Opens the state directory and starts the thread that writes. Gives also what the last agent kept of this boot.
@@ -112,15 +115,15 @@ pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Resu
     let last = match found {
         Some(Ok(kept)) => Last::Kept(kept),
         Some(Err(Unread::Absent)) => Last::None,
-        Some(Err(Unread::Lost(written_at))) => Last::lost(written_at),
-        Some(Err(Unread::Damaged(why, written_at))) => {
+        Some(Err(Unread::Lost(written))) => Last::lost(written),
+        Some(Err(Unread::Damaged(why, written))) => {
             set_aside(&path, &why, "going on without it");
-            Last::lost(written_at)
+            Last::lost(written)
         }
         None => {
             warn!(?path, "reading the engine's state hangs: going on without it");
-            // Nothing more is asked of it here: that may hang too. Hooks show whether there was an agent.
-            Last::None
+            // Nothing more is asked of it here: that may hang too.
+            Last::Lost(None)
         }
     };
     let place = place.map_or_else(|| Place::new(dir, header, File::sync_data), Ok)?;
@@ -149,7 +152,8 @@ fn read(path: &Path, header: &Header, locked: io::Result<()>, tell: &SyncSender<
     };
     let Header { settings, boot_wall_ns, .. } = reader.header().clone();
     let (calls, given) = mpsc::sync_channel(AHEAD);
-    let (path, written_at) = (path.to_owned(), written_at(path, header));
+    let written_at = written::last_write(path, [boot_wall_ns, header.boot_wall_ns]);
+    let path = path.to_owned();
     if tell.send(Ok(Kept { path, written_at, settings, boot_wall_ns, calls: given })).is_err() {
         return;
     }
@@ -164,16 +168,17 @@ fn read(path: &Path, header: &Header, locked: io::Result<()>, tell: &SyncSender<
 
 /// Opens the state of this boot, if there is one that can be read.
 fn find(path: &Path, header: &Header, locked: io::Result<()>) -> Result<Reader<BufReader<File>>, Unread> {
-    let damaged = |why| Unread::Damaged(why, written_at(path, header));
+    let damaged = |why| Unread::Damaged(why, Written::of(path, header));
     // The first write reports an error. Without the lock another agent may be writing the file.
     match locked.and_then(|()| path.try_exists()) {
         Ok(true) => {}
         Ok(false) => return Err(Unread::Absent),
         Err(error) => {
-            if fs::metadata(path).err().is_none_or(|error| !is_absent(&error)) {
-                warn!("the engine's state in {} cannot be read: {error}; going on without it", shown(path));
+            if fs::metadata(path).is_err_and(|error| is_absent(&error)) {
+                return Err(Unread::Absent);
             }
-            return Err(Unread::Lost(written_at(path, header)));
+            warn!("the engine's state in {} cannot be read: {error}; going on without it", shown(path));
+            return Err(Unread::Lost(Written::of(path, header)));
         }
     }
     if !may_try(path) {
@@ -216,12 +221,18 @@ impl Last {
     ) -> Result<Resumed, WriteError> {
         let mut resumed = match self {
             Self::Kept(kept) => kept.resume(session, left.told, now)?,
-            Self::Lost(since) => Resumed { last: None, lost_since: Some(since.min(now)) },
+            Self::Lost(since) => {
+                let since = since.or(left.read_at).unwrap_or(now);
+                Resumed { last: None, lost_since: Some(since.min(now)) }
+            }
             Self::None => Resumed::default(),
         };
         if let Some(last) = left.last_told.filter(|last| resumed.last.is_none() && *last > 0) {
             session.begin_after(last)?;
             // An agent has told something, and nothing is there of what it knew.
+            if resumed.lost_since.is_none() {
+                warn!("hooks show an agent of this boot, and there is no state of it: going on without it");
+            }
             resumed.lost_since = resumed.lost_since.or(left.read_at.map(|at| at.min(now)));
         }
         let told = resumed.last.and_then(|_| (left.told)(session.engine().rings_read()));
@@ -236,16 +247,12 @@ impl Last {
     }
 
     /// A file of an earlier boot has nothing of this one.
-    fn lost(written_at: Option<Timestamp>) -> Self {
-        written_at.map_or(Self::None, Self::Lost)
+    fn lost(written: Written) -> Self {
+        match written {
+            Written::InThisBoot(at) => Self::Lost(at),
+            Written::InEarlierBoot => Self::None,
+        }
     }
-}
-
-/// When the file was last written, if that was in this boot.
-fn written_at(path: &Path, header: &Header) -> Option<Timestamp> {
-    let written = fs::metadata(path).and_then(|about| about.modified()).ok()?;
-    let wall = i64::try_from(written.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()?;
-    u64::try_from(wall.checked_sub(header.boot_wall_ns)?).ok().map(Timestamp)
 }
 
 impl Kept {
@@ -292,13 +299,13 @@ impl Kept {
         if let Some(why) = end {
             let what = if last.is_some() { "going on with what was before" } else { "going on without it" };
             if hangs {
-                // Nothing shows that it is damaged, and to rename it may hang too.
+                // Nothing shows that it is damaged, and to set it aside may hang too.
                 warn!("the engine's state in {} cannot be read: {why}; {what}", shown(&self.path));
             } else {
                 set_aside(&self.path, &why, what);
             }
         }
-        let lost_since = if is_lost { last.or(self.written_at) } else { None };
+        let lost_since = is_lost.then(|| last.or(self.written_at).unwrap_or(now));
         match last {
             Some(_) => {
                 session.adopt(settings)?;
@@ -335,17 +342,26 @@ impl Reading {
     }
 }
 
-/// Renames a file that cannot be used, for whoever looks for the reason.
+/// Keeps a file that cannot be used under a name of its own as well, for whoever looks for the reason. In its place it stays until
+/// the first file of this agent takes that: the next one finds it again if this one is killed before. So do the tries.
 fn set_aside(path: &Path, why: &str, what: &str) {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
-    // They were of this file.
-    fs::remove_file(path.with_file_name(TRIES)).ok();
-    let kept = match fs::rename(path, &aside) {
+    // To rename one of two names of a file to the other does nothing.
+    fs::remove_file(&aside).ok();
+    let kept = match fs::hard_link(path, &aside).or_else(|_no_links_here| rename(path, Path::new(&aside))) {
         Ok(()) => format!("it is kept as {}", shown(Path::new(&aside))),
         Err(error) => format!("it cannot be renamed ({error})"),
     };
     warn!("the engine's state in {} cannot be read: {why}; {kept}; {what}", shown(path));
+}
+
+/// For file systems on which a file has only one name.
+fn rename(path: &Path, aside: &Path) -> io::Result<()> {
+    fs::rename(path, aside)?;
+    // They were of this file.
+    fs::remove_file(path.with_file_name(TRIES)).ok();
+    Ok(())
 }
 
 fn shown(path: &Path) -> String {

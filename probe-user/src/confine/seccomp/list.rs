@@ -220,6 +220,7 @@ const KEEP: Group = Group {
             statx SYS_statx,
             mkdirat SYS_mkdirat,
             renameat SYS_renameat,
+            linkat SYS_linkat,
             unlinkat SYS_unlinkat,
             flock SYS_flock,
             fsync SYS_fsync,

@@ -1,5 +1,7 @@
 //! The last column: the details of a change besides its name and pod.
 
+use std::time::Duration;
+
 use crate::{
     model::{
         change::{Change, ChangeKind, CniCall, ContainerRef, Context, End, Process},
@@ -82,6 +84,10 @@ fn said(what: &ChangeKind, context: &Context) -> String {
         ChangeKind::PodGone { lived } => format!("lived {}", span(*lived)),
         ChangeKind::FindingOpened(it) | ChangeKind::FindingConfirmed(it) | ChangeKind::FindingClosed(it) => {
             format!("{} ({})", it.kind.explain().summary(), it.key)
+        }
+        // Nothing shows since when.
+        ChangeKind::Gap { what: Loss::State, lasted: Some(Duration::ZERO), .. } => {
+            "what the last agent kept is lost".to_owned()
         }
         ChangeKind::Gap { what: Loss::State, lasted: Some(lasted), .. } => {
             format!("what the last agent kept of the last {} is lost", span(*lasted))

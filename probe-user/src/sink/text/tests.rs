@@ -110,4 +110,6 @@ fn a_gap_says_what_was_not_seen_and_how_long_or_how_much() {
     assert_eq!(said(Loss::NoAgent, 0, lasted), "no agent ran for 2.00 s");
     assert_eq!(said(Loss::NetlinkSocket, 0, lasted), "no agent heard netlink for 2.00 s");
     assert_eq!(said(Loss::NetlinkSocket, 3, None), "3 lost: netlink socket");
+    assert_eq!(said(Loss::State, 0, lasted), "what the last agent kept of the last 2.00 s is lost");
+    assert_eq!(said(Loss::State, 0, Some(Duration::ZERO)), "what the last agent kept is lost");
 }

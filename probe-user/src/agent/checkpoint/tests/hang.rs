@@ -40,7 +40,7 @@ fn an_agent_starts_without_what_the_disk_does_not_give() {
     for (name, dir, opened) in hanging {
         let opened = opened.recv_timeout(Duration::from_secs(30));
         let (_checkpoint, last) = opened.unwrap_or_else(|_| panic!("{name} holds it up")).expect("a thread");
-        assert!(matches!(last, Last::None), "{name}");
+        assert!(matches!(last, Last::Lost(None)), "{name}");
         assert!(!files(dir.path()).contains(&format!("{FILE}.damaged")), "{name}");
         // Let the threads go.
         File::options().read(true).write(true).open(dir.path().join(name)).expect("a fifo");

@@ -3,15 +3,16 @@
 use std::{
     cell::Cell,
     fs::{self, File},
+    os::unix::fs::symlink,
     path::Path,
-    sync::mpsc,
+    sync::{Mutex, mpsc},
     thread,
     time::{Duration, SystemTime},
 };
 
 use super::{
-    FILE, GATHER, Last, NOW, SECOND, TRIES, Timestamp, all_told, block_on, call, header, kill, leave, made,
-    session,
+    FILE, GATHER, Last, NOW, SECOND, TRIES, Timestamp, all_told, block_on, call, files, header, kill, leave,
+    made, session,
 };
 use crate::{
     agent::checkpoint::{
@@ -25,12 +26,13 @@ use crate::{
     sink::state_writes::StateWrites,
 };
 
-/// When the file was written, of a boot that began at the epoch.
+/// When the file was written.
 const WRITTEN: Timestamp = Timestamp(9_000 * SECOND);
 
 /// What the next agent finds. `at`: the time since boot at which it begins.
 fn found(dir: &Path, header: &Header, at: Timestamp) -> Resumed {
-    let written = SystemTime::UNIX_EPOCH + Duration::from_nanos(WRITTEN.0);
+    // The boot began a nanosecond after the epoch.
+    let written = SystemTime::UNIX_EPOCH + Duration::from_nanos(WRITTEN.0 + 1);
     if let Ok(file) = File::options().write(true).open(dir.join(FILE)) {
         file.set_modified(written).expect("it is its owner's");
     }
@@ -38,13 +40,13 @@ fn found(dir: &Path, header: &Header, at: Timestamp) -> Resumed {
     block_on(checkpoint.writer.finish(None));
     match last {
         Last::Kept(kept) => kept.resume(&mut session(), all_told, at).expect("it is not recorded"),
-        Last::Lost(since) => Resumed { last: None, lost_since: Some(since) },
+        Last::Lost(since) => Resumed { last: None, lost_since: Some(since.unwrap_or(at)) },
         Last::None => Resumed::default(),
     }
 }
 
 fn of_boot() -> Header {
-    Header { boot_wall_ns: 0, ..header("b") }
+    header("b")
 }
 
 const LOST: Resumed = Resumed { last: None, lost_since: Some(WRITTEN) };
@@ -73,9 +75,36 @@ fn a_state_that_cannot_be_read_is_lost_since_it_was_written() {
         drop(leave(dir.path(), 2, 3));
         let path = dir.path().join(FILE);
         damage(&path);
-        assert_eq!(found(dir.path(), &of_boot(), NOW), LOST, "{what}");
-        assert!(!path.exists() && dir.path().join(format!("{FILE}.damaged")).exists(), "{what}");
+        let bytes = fs::read(&path).expect("a file");
+        let aside = || fs::read(dir.path().join(format!("{FILE}.damaged"))).expect("it is set aside");
+        // An agent that is killed before it begins a file leaves all of it to the next one.
+        for _ in 0..2 {
+            assert_eq!(found(dir.path(), &of_boot(), NOW), LOST, "{what}");
+            assert_eq!((fs::read(&path).expect("a file"), aside()), (bytes.clone(), bytes.clone()), "{what}");
+        }
+        let (mut checkpoint, _) =
+            resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
+        let mut session = session();
+        checkpoint.begin(NOW, &mut session);
+        kill(checkpoint, &mut session);
+        assert_eq!(aside(), bytes, "{what}");
+        assert_eq!(found(dir.path(), &of_boot(), NOW).last, Some(NOW), "{what}");
     }
+}
+
+/// A node without a battery begins at an old time, and gets the right one from a server.
+#[test]
+fn a_state_from_before_the_clock_was_set_is_lost_since_it_was_written() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let path = dir.path().join(FILE);
+    let text = fs::read_to_string(&path).expect("a file");
+    let state = text.find("{\"restore").expect("the state");
+    fs::write(&path, format!("{}{{\"x\":\0}}\n", &text[..state])).expect("writable");
+    let later = i64::try_from(WRITTEN.0 * 1000).expect("it fits");
+    assert_eq!(found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW), LOST);
+    fs::write(dir.path().join(TRIES), [b'.'; 10]).expect("writable");
+    assert_eq!(found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW), LOST);
 }
 
 #[test]
@@ -97,7 +126,11 @@ fn a_damaged_call_loses_what_is_behind_it() {
     let damaged = [&lines[..lines.len() - 2], &["{\"x\":\0}", ""]].concat().join("\n");
     fs::write(&path, damaged).expect("writable");
     let last = Some(Timestamp(4 * SECOND));
-    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: last });
+    // Each of these agents ends before it begins a file, perhaps because of what is before the damage.
+    for _ in 0..10 {
+        assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: last });
+    }
+    assert_eq!(found(dir.path(), &of_boot(), NOW), LOST);
 }
 
 #[test]
@@ -108,9 +141,40 @@ fn nothing_is_lost_where_no_agent_kept_anything_of_this_boot() {
     assert_eq!(found(dir.path(), &Header { boot_id: "c".to_owned(), ..of_boot() }, NOW), Resumed::default());
     // It cannot be read, and was written before this boot.
     fs::write(dir.path().join(FILE), "x").expect("writable");
-    let later = i64::try_from(WRITTEN.0 + 1).expect("it fits");
+    let later = i64::try_from(WRITTEN.0 + 2).expect("it fits");
     let found = found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW);
     assert_eq!(found, Resumed::default());
+}
+
+#[test]
+fn nothing_is_lost_where_no_directory_can_be() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("file");
+    fs::write(&file, "x").expect("writable");
+    assert_eq!(found(&file.join("state"), &of_boot(), NOW), Resumed::default());
+}
+
+/// As on a file system where a file has only one name.
+#[test]
+fn what_can_have_no_second_name_is_renamed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join(FILE);
+    fs::create_dir(&path).expect("a folder in the place of the file");
+    let (checkpoint, last) = resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
+    block_on(checkpoint.writer.finish(None));
+    assert!(matches!(last, Last::Lost(_)));
+    assert_eq!(files(dir.path()), [".engine.lock".to_owned(), format!("{FILE}.damaged")]);
+}
+
+/// Nothing shows when it was written.
+#[test]
+fn a_path_that_gives_an_error_is_lost_until_now() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let path = dir.path().join(FILE);
+    fs::remove_file(&path).expect("a file");
+    symlink(&path, &path).expect("a link to itself");
+    assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last: None, lost_since: Some(NOW) });
 }
 
 #[test]
@@ -192,6 +256,57 @@ fn a_loss_is_in_the_first_file_and_told_before_it() {
         assert_eq!(found, ["blind_spot/state"]);
         kill(checkpoint, &mut after);
     }
+}
+
+/// A disk that hangs, or fails whatever it is asked for.
+#[test]
+fn a_state_of_which_nothing_is_known_is_lost_since_hooks_were_read_or_since_now() {
+    let read_at = Some(Timestamp(9 * SECOND));
+    for (last_told, read_at, since) in [(Some(41), read_at, Timestamp(9 * SECOND)), (None, None, NOW)] {
+        let left = LeftHooks {
+            told: &all_told,
+            last_told,
+            read_at,
+            begins: RingsRead::default(),
+            note_told: &|_| {},
+        };
+        let mut session = session();
+        let resumed = Last::Lost(None).take_over(&mut session, &left, NOW).expect("it is not recorded");
+        assert_eq!(resumed, Resumed { last: None, lost_since: Some(since) });
+        let told = String::from_utf8(session.output().clone()).expect("text");
+        assert!(told.contains("\"what\":\"state\""), "{told}");
+    }
+}
+
+/// No file is there that would have been set aside, so nothing else says why.
+#[test]
+fn a_state_that_only_hooks_show_to_be_lost_is_in_the_log() {
+    let missing = "there is no state of it";
+    let taken_over = |last: Last, last_told| {
+        let left = LeftHooks {
+            told: &all_told,
+            last_told,
+            read_at: Some(Timestamp(SECOND)),
+            begins: RingsRead::default(),
+            note_told: &|_| {},
+        };
+        logged(|| last.take_over(&mut session(), &left, NOW).expect("it is not recorded").lost_since)
+    };
+    let (lost_since, log) = taken_over(Last::None, Some(41));
+    assert!(lost_since == Some(Timestamp(SECOND)) && log.contains(missing), "{log}");
+    assert_eq!(taken_over(Last::None, None), (None, String::new()));
+    // What was found of the file is in the log already.
+    let (lost_since, log) = taken_over(Last::Lost(Some(WRITTEN)), Some(41));
+    assert!(lost_since == Some(WRITTEN) && !log.contains(missing), "{log}");
+}
+
+/// What is done, and what this thread logs of it.
+fn logged<T>(work: impl FnOnce() -> T) -> (T, String) {
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let file = log.reopen().expect("it is there");
+    let subscriber = tracing_subscriber::fmt().with_writer(Mutex::new(file)).finish();
+    let done = tracing::subscriber::with_default(subscriber, work);
+    (done, fs::read_to_string(log.path()).expect("text"))
 }
 
 /// Events wait for the calls that led to them to be in the file, and for no sync.

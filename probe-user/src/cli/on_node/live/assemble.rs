@@ -25,7 +25,9 @@ use super::{
     kubernetes::Target,
     log::LogArgs,
     opened::{Opened, Start, tell},
-    otlp, portions, serve, signals,
+    otlp,
+    portions::{self, ToldBehind},
+    serve, signals,
 };
 use crate::{
     agent::{
@@ -290,8 +292,11 @@ impl<'a> Assembly<'a> {
         let portions = drain.begin(before, earlier);
         let portions = portions.into_iter().map(|batch| batch.into_iter().filter(|seen| !is_told(seen)));
         // A state that is lost was told, and with it that time.
-        let away = last.filter(|_| !is_whole && lost_since.is_none()).map(|since| Fact::AgentAway { since });
-        portions::take(session, portions, away, |session| outlets.write(session, clock::now()))?;
+        let told_behind = ToldBehind {
+            away: last.filter(|_| !is_whole && lost_since.is_none()).map(|since| Fact::AgentAway { since }),
+            unheard: last.is_some() && is_whole && self.hooks.netlink.is_some(),
+        };
+        portions::take(session, portions, told_behind, |session| outlets.write(session, clock::now()))?;
         let at = clock::now();
         if let Some(since) = last {
             let fact = Fact::AgentBegan { unheard_since: is_whole.then_some(since) };

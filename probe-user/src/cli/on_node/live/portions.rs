@@ -10,24 +10,41 @@ use crate::{
     source::clock,
 };
 
-/// Makes a call of each observation, and tells then that nobody saw some of the time until now, if so (`away`). `write` is called
-/// between two portions: an agent that is killed before it has taken all of them has taken a part for good. With a time that
-/// nobody saw nothing is written before that is told: the next agent would find a file that seems whole.
+/// What is told only behind the last portion. What is told before it would make all records of the portions late.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ToldBehind {
+    /// Nobody saw some of the time until now.
+    pub(super) away: Option<Fact>,
+    /// Nobody heard netlink since the last agent, and [`Fact::AgentBegan`] tells that.
+    pub(super) unheard: bool,
+}
+
+impl ToldBehind {
+    /// A file that is written before knows of an agent only since that wrote it. The next agent would find a file that seems whole,
+    /// or tell a time that begins too late.
+    fn allows_files(&self) -> bool {
+        self.away.is_none() && !self.unheard
+    }
+}
+
+/// Makes a call of each observation, and tells then that nobody saw some of the time until now, if so. `write` is called between
+/// two portions, if that is allowed: an agent that is killed before it has taken all of them has taken a part for good.
 pub(super) fn take(
     session: &mut Session,
     portions: impl IntoIterator<Item = impl IntoIterator<Item = Observation>>,
-    away: Option<Fact>,
+    told_behind: ToldBehind,
     mut write: impl FnMut(&mut Session) -> Result<(), AgentError>,
 ) -> Result<()> {
+    let writes = told_behind.allows_files();
     for (portion, seen) in portions.into_iter().enumerate() {
-        if portion > 0 && away.is_none() {
+        if portion > 0 && writes {
             write(session)?;
         }
         for seen in seen {
             session.call(Call::Observe(seen))?;
         }
     }
-    if let Some(fact) = away {
+    if let Some(fact) = told_behind.away {
         session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
     }
     Ok(())
@@ -35,7 +52,7 @@ pub(super) fn take(
 
 #[cfg(test)]
 mod tests {
-    use super::take;
+    use super::{ToldBehind, take};
     use crate::{
         agent::checkpoint::tests::header,
         model::{
@@ -49,7 +66,7 @@ mod tests {
     };
 
     /// The kinds of the events that were told at each write and at the end, after so many portions. Each has a new namespace.
-    fn told(portions: u32, away: Option<Fact>) -> Vec<Vec<String>> {
+    fn told(portions: u32, told_behind: ToldBehind) -> Vec<Vec<String>> {
         let mut session = Session::new(&header("b"), Filter::default(), Box::new(Jsonl));
         let at = clock::now();
         let left = (1..=portions).map(|n| {
@@ -69,7 +86,7 @@ mod tests {
             told.push(kinds(session));
             Ok(())
         };
-        take(&mut session, left, away, written).expect("it is not recorded");
+        take(&mut session, left, told_behind, written).expect("it is not recorded");
         told.push(kinds(&mut session));
         told
     }
@@ -78,7 +95,14 @@ mod tests {
     fn a_gap_is_told_before_what_hides_it_is_written() {
         let away = Some(Fact::AgentAway { since: Timestamp(1) });
         let made = "netns.created";
-        assert_eq!(told(3, away), [vec![made, made, made, "gap"]]);
-        assert_eq!(told(2, None), [vec![], vec![made, made]]);
+        assert_eq!(told(3, ToldBehind { away, unheard: false }), [vec![made, made, made, "gap"]]);
+        assert_eq!(told(2, ToldBehind::default()), [vec![], vec![made, made]]);
+    }
+
+    /// That of netlink is told behind them by the caller.
+    #[test]
+    fn nothing_is_written_while_a_time_without_netlink_is_to_be_told() {
+        let made = "netns.created";
+        assert_eq!(told(3, ToldBehind { away: None, unheard: true }), [[made, made, made]]);
     }
 }
