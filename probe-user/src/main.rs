@@ -2,6 +2,8 @@
 
 #[cfg(any(test, target_env = "musl"))]
 mod memcmp;
+#[cfg(all(target_arch = "x86_64", any(test, target_env = "musl")))]
+mod memcpy;
 
 use std::process::ExitCode;
 

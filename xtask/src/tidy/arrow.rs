@@ -18,6 +18,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("sink", &["model", "engine", "recording", "words", "given", "grpc"]),
     ("golden", &[]),
     ("memcmp", &[]),
+    ("memcpy", &[]),
     ("replay", &["model", "engine", "recording"]),
     ("session", &["model", "engine", "recording", "sink"]),
     ("agent", &["model", "engine", "recording", "source", "sink", "session", "confine"]),
