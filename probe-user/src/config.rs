@@ -323,7 +323,7 @@ mod tests {
         for (text, told) in [
             ("leak_grace = '2m'\nleek_grace = '2m'", " line 2: unknown field `leek_grace`"),
             ("leak_grace = 2", " line 1: invalid type: integer `2`"),
-            ("\nleak_grace = '2'", " line 2: \"2\" has no unit of time"),
+            ("\nleak_grace = '2'", " line 2: \"2\" is no time: behind its number stands ms"),
             ("boot_recovered = 'ready'", " line 1: \"ready\" is neither"),
             ("boot_labels = { 'a b' = 'c' }", " line 1: \"a b\" is no key"),
             ("[boot_labels]\na = ''", " line 1: \"\" is no value"),

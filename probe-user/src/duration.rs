@@ -15,7 +15,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "s" => of(1000),
         "m" => of(60 * 1000),
         "h" => of(3600 * 1000),
-        _ => Err(format!("{text:?} has no unit of time behind its number: ms, s, m or h")),
+        _ => Err(format!("{text:?} is no time: behind its number stands ms, s, m or h")),
     }
     .map(Duration::from_millis)
 }

@@ -19,6 +19,7 @@ use crate::{
         },
         otlp::figures::{Figures, Snapshot},
         state_writes::{Outcome, StateFile, StateWrites},
+        stream::StreamTrouble,
     },
     source::{
         channel::Gauge,
@@ -53,6 +54,8 @@ pub(crate) struct Parts {
     pub(crate) unreadable: Arc<AtomicU64>,
     /// Events that were not written to the stream.
     pub(crate) dropped: Arc<AtomicU64>,
+    /// Why the stream is not written at the moment, if so.
+    pub(crate) stream: StreamTrouble,
     /// Events that `--event-rate` left out of the stream.
     pub(crate) left_out: Arc<AtomicU64>,
     pub(crate) reading: Arc<ReadProgress>,
@@ -79,11 +82,27 @@ impl StatsCollector {
         self.parts.state.clone()
     }
 
+    /// Whether the stream is written.
+    #[must_use]
+    pub(crate) fn stream_trouble(&self) -> StreamTrouble {
+        self.parts.stream.clone()
+    }
+
     #[must_use]
     pub(crate) fn own(&self) -> AgentStats {
         let totals = self.totals.borrow();
-        let Parts { batches, unreadable, dropped, left_out, reading, server, state, kubernetes, otlp } =
-            &self.parts;
+        let Parts {
+            batches,
+            unreadable,
+            dropped,
+            stream,
+            left_out,
+            reading,
+            server,
+            state,
+            kubernetes,
+            otlp,
+        } = &self.parts;
         let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
         AgentStats {
             probe: ProbeStats {
@@ -117,6 +136,7 @@ impl StatsCollector {
             ],
             refused: refusal::count(),
             dropped: dropped.load(Ordering::Relaxed),
+            is_stream_written: stream.shown().is_none(),
             left_out: left_out.load(Ordering::Relaxed),
             state_writes: state
                 .outcomes()

@@ -183,7 +183,9 @@ fn read_saved(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Opti
         }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
-    let (about, kept) = state::read(&bytes).with_context(|| path.display().to_string())?;
+    let read = state::read(&bytes);
+    let (about, kept) =
+        read.with_context(|| format!("{} is damaged; an agent that runs writes it anew", path.display()))?;
     let wall = SystemTime::now();
     let touched = fs::metadata(&path).and_then(|about| about.modified()).unwrap_or(UNIX_EPOCH);
     let quiet = wall.duration_since(touched).unwrap_or_default();

@@ -135,7 +135,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     }
     said.extend(phase.parts.iter().map(part));
     if let Some(stall) = phase.runtime_stall().filter(|stall| is_long(*stall, whole)) {
-        said.push(format!("the runtime waited for I/O {} of {}", span(stall.some), span(whole)));
+        said.push(format!("the runtime waited for I/O {} of {}", span(stall.some.min(whole)), span(whole)));
     }
     if !teardown.is_zero() {
         let (teardown, whole) = (span(*teardown), span(whole));
@@ -214,7 +214,8 @@ fn load(pressure: &Pressure, whole: Duration, said: &mut Vec<String>) {
     let stalls = [(pressure.cpu_stall, "CPU"), (pressure.memory_stall, "memory"), (pressure.io_stall, "I/O")];
     for (stall, name) in stalls {
         if let Some(stall) = stall.filter(|stall| is_long(*stall, whole)) {
-            said.push(format!("waited for {name} {} of {}", span(stall.some), span(whole)));
+            // The kernel's count was read a moment after the phase had ended.
+            said.push(format!("waited for {name} {} of {}", span(stall.some.min(whole)), span(whole)));
         }
     }
 }

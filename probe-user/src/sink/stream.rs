@@ -4,12 +4,13 @@
 //! **Invariant:** the loop never waits for the reader or the disk.
 
 mod retry;
+mod trouble;
 
 use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -18,6 +19,7 @@ use tokio::time;
 use tracing::warn;
 
 use self::retry::{EIO, Retrying};
+pub(crate) use self::trouble::StreamTrouble;
 use super::write_queue::{WriteQueue, lines};
 
 /// The most bytes that wait while nothing is written. A pipe itself holds 64 KiB.
@@ -29,8 +31,7 @@ pub(crate) struct Stream {
     /// How many events were dropped since the last one that was written.
     missed: u64,
     dropped: Arc<AtomicU64>,
-    /// Whether writes fail at the moment.
-    is_blocked: Arc<AtomicBool>,
+    trouble: StreamTrouble,
     destination: Destination,
     /// The terminal was closed.
     is_gone: bool,
@@ -89,9 +90,9 @@ impl Stream {
         told: impl Fn(u64) + Send + 'static,
     ) -> io::Result<Self> {
         let to = Retrying::new(to, destination.clone());
-        let is_blocked = to.is_blocked();
+        let trouble = to.trouble();
         let outlet = WriteQueue::spawn_marked(room, "stream", to, told)?;
-        Ok(Self { outlet, missed: 0, dropped: Arc::default(), is_blocked, destination, is_gone: false })
+        Ok(Self { outlet, missed: 0, dropped: Arc::default(), trouble, destination, is_gone: false })
     }
 
     /// Where it goes, as messages call it.
@@ -103,6 +104,12 @@ impl Stream {
     #[must_use]
     pub(crate) fn dropped(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.dropped)
+    }
+
+    /// Why it is not written at the moment, if so.
+    #[must_use]
+    pub(crate) fn trouble(&self) -> StreamTrouble {
+        self.trouble.clone()
     }
 
     /// Whether everything is written that was accepted.
@@ -144,6 +151,7 @@ impl Stream {
             match self.outlet.offer_marked(told, seq) {
                 Ok(true) => {
                     self.missed = 0;
+                    self.trouble.unread(None);
                     return Ok(());
                 }
                 Ok(false) => {}
@@ -151,8 +159,11 @@ impl Stream {
             }
         }
         // Of a write that fails, the thread that writes has told.
-        if self.missed == 0 && !self.is_gone && !self.is_blocked.load(Ordering::Relaxed) {
-            warn!("{} is not read: events are dropped until it is", self.name());
+        if !self.is_gone && !self.trouble.is_failing() {
+            let why = format!("{} is not read: events are dropped until it is", self.name());
+            if self.trouble.unread(Some(why.clone())) {
+                warn!("{why}");
+            }
         }
         told.clear();
         self.missed += count;
@@ -166,6 +177,7 @@ impl Stream {
             return Err(error);
         }
         warn!("the terminal is gone: events are dropped from here on, and the agent runs on");
+        self.trouble.unread(None);
         self.is_gone = true;
         Ok(())
     }

@@ -8,7 +8,7 @@ mod object;
 mod report;
 mod signal;
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -25,7 +25,7 @@ use crate::{
     sink::doctor::{Check, Grade, Report},
     source::{
         host::HostRoot,
-        lack::Privileges,
+        lack::{Lack, Privileges},
         live::{
             attach::{OBJECT, Options, Probe},
             pin::{PIN_DIR, PinError, Pins},
@@ -90,19 +90,13 @@ fn examine(host_root: &Path) -> Report {
             }
         },
     }
+    checks.push(node::tracefs(&lacks));
     Report { checks, signals, cure: here.cure(&lacks) }
 }
 
 /// The checks without hooks.
 fn machine(here: Privileges) -> Vec<Check> {
-    vec![
-        node::privilege(here),
-        node::btf(),
-        node::lockdown(),
-        node::ftrace(),
-        node::tracefs(),
-        node::pid_namespace(),
-    ]
+    vec![node::privilege(here), node::btf(), node::lockdown(), node::ftrace(), node::pid_namespace()]
 }
 
 /// The same report for hooks that stay attached, made before rights are given up.
@@ -112,15 +106,21 @@ pub(super) fn of_run(hooks: &Hooks, place: &Place, unpinned: Option<&PinError>) 
     checks.push(node::cgroup(&place.layout, &place.hierarchy));
     checks.push(signal::check(hooks));
     checks.push(node::restart(unpinned, hooks.drain.probe().pinning()));
+    checks.push(node::tracefs(&lacks(hooks, here)));
     let signals = hooks.reports.iter().map(|report| signal::row(report, here)).collect();
     Report { checks, signals, cure: cure(hooks, here) }
 }
 
 /// How to see everything that can be seen; none if that is the case, or if nobody can change it.
 pub(super) fn cure(hooks: &Hooks, here: Privileges) -> Option<String> {
+    here.cure(&lacks(hooks, here))
+}
+
+/// What the agent and its hooks need and do not have.
+fn lacks(hooks: &Hooks, here: Privileges) -> BTreeSet<Lack> {
     let mut lacks = node::lacks(here);
     lacks.extend(hooks.reports.iter().flat_map(|report| &report.lacks));
-    here.cure(&lacks)
+    lacks
 }
 
 /// The check of the rights that a run has given up.

@@ -421,6 +421,13 @@ pub(crate) const DROPPED: Family = counter(
     "Events that were not written to standard output or the log file: slow, because nothing read it or because it could not \
      be written, as on a full disk; rate, because there were more than --event-rate allows. The API has them all the same.",
 );
+pub(crate) const STREAM_WRITTEN: Family = gauge(
+    "sandprobe_stream_last_write_successful",
+    &[],
+    "Whether events could be written to standard output or the log file at the last try, and are read. With 0 they wait in memory, and \
+     those for which there is no room are dropped; /readyz and the log say why.",
+)
+.unit("0 or 1");
 pub(crate) const STATE_WRITTEN: Family = gauge(
     "sandprobe_state_last_write_successful",
     &["file"],
@@ -543,6 +550,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &OLDEST_QUESTION,
             &DROPPED_QUESTIONS,
             &DROPPED,
+            &STREAM_WRITTEN,
             &STATE_WRITTEN,
             &STATE_FAILURES,
             &OUTDATED,

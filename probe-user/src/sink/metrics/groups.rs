@@ -145,6 +145,7 @@ families! {
         queue_capacity: GaugeVec = QUEUE_CAPACITY,
         refused: CounterVec = REFUSED,
         dropped: CounterVec = DROPPED,
+        stream_written: GaugeVec = STREAM_WRITTEN,
         kubernetes_requests: CounterVec = KUBERNETES_REQUESTS,
         kubernetes_waiting: GaugeVec = KUBERNETES_WAITING,
         state_written: GaugeVec = STATE_WRITTEN,

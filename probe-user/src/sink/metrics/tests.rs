@@ -280,6 +280,7 @@ fn what_others_count_only_grows() {
         server: ServerStats { stale: true, certificate_expires: Some(4_948_905_001) },
         refused: 3,
         dropped: 7,
+        is_stream_written: false,
         left_out: 2,
         state_writes: vec![
             StateWrite { file: "findings", failures: 5, has_succeeded: false },
@@ -305,6 +306,7 @@ fn what_others_count_only_grows() {
     assert_eq!(found["sandprobe_node_files_hanging"], 2.0);
     assert_eq!(found["sandprobe_oldest_question_age_seconds"], 1.5);
     assert_eq!(found["sandprobe_questions_dropped_total"], 4.0);
+    assert_eq!(found["sandprobe_stream_last_write_successful"], 0.0);
     assert_eq!(found["sandprobe_state_last_write_successful{file=\"findings\"}"], 0.0);
     assert_eq!(found["sandprobe_state_last_write_successful{file=\"history\"}"], 1.0);
     assert_eq!(found["sandprobe_state_write_failures_total{file=\"findings\"}"], 5.0);

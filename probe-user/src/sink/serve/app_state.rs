@@ -18,6 +18,7 @@ use crate::{
         loop_queue::{Client, Snapshot, View},
         metrics::{Metrics, agent_stats::Process},
         state_writes::StateWrites,
+        stream::StreamTrouble,
         verdict::Judge,
     },
 };
@@ -40,6 +41,8 @@ pub(crate) struct ServerConfig {
     pub(crate) metrics: Metrics,
     /// Whether the state directory can be written.
     pub(crate) state_writes: StateWrites,
+    /// Whether the stream is written.
+    pub(crate) stream_trouble: StreamTrouble,
 }
 
 /// The pods on the node, and how long the phases of a start take there.

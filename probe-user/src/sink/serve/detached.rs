@@ -33,6 +33,7 @@ use crate::{
         loop_queue::{AgentView, queue},
         metrics::Metrics,
         state_writes::StateWrites,
+        stream::StreamTrouble,
     },
 };
 
@@ -76,6 +77,7 @@ impl DetachedServer {
             ring,
             metrics: Metrics::new(&[]),
             state_writes: StateWrites::default(),
+            stream_trouble: StreamTrouble::default(),
         };
         let (client, mut requests) = queue();
         let (end, ending) = watch::channel(false);

@@ -38,7 +38,9 @@ pub(super) struct Readiness {
 pub(super) async fn readiness(app: &AppState) -> Result<Readiness, Unanswered> {
     let snapshot = app.views.health.get().await?;
     let reasons = reasons(app, &snapshot);
-    Ok(Readiness { snapshot, reasons, degraded: app.config.state_writes.troubles() })
+    let stream = app.config.stream_trouble.shown();
+    let degraded = app.config.state_writes.troubles().into_iter().chain(stream).collect();
+    Ok(Readiness { snapshot, reasons, degraded })
 }
 
 fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {

@@ -44,6 +44,7 @@ use crate::{
         loop_queue::{AgentView, queue},
         metrics::{Metrics, agent_stats::Process},
         state_writes::{StateFile, StateWrites},
+        stream::StreamTrouble,
     },
 };
 
@@ -157,6 +158,7 @@ impl Bench {
             ring: Arc::clone(&ring),
             metrics,
             state_writes: StateWrites::default(),
+            stream_trouble: StreamTrouble::default(),
         };
         let (client, mut requests) = queue();
         let (end, ending) = watch::channel(false);
@@ -534,6 +536,10 @@ fn who_cannot_keep_what_it_finds_is_ready_and_says_so() {
         let agent = &bench.get("/v1/doctor").await.json()["agent"];
         assert_eq!((&agent["ready"], &agent["degraded"]), (&true.into(), &serde_json::json!([said])));
         write(Ok(()));
+        let stream = &bench.app.config.stream_trouble;
+        stream.failing(Some("cannot write to /log".to_owned()));
+        assert_eq!(bench.get("/readyz").await.text(), "ok\ndegraded: cannot write to /log\n");
+        stream.failing(None);
         assert_eq!(bench.get("/readyz").await.text(), "ok\n");
         assert_eq!(bench.get("/v1/doctor").await.json()["agent"]["degraded"], serde_json::json!([]));
     });

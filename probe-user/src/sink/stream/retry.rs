@@ -5,17 +5,13 @@
 
 use std::{
     io::{self, Write},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     thread,
     time::Duration,
 };
 
 use tracing::warn;
 
-use super::{Destination, Terminal};
+use super::{Destination, StreamTrouble, Terminal};
 
 /// The error of a write to a failing disk, or to a terminal that was closed (`asm-generic/errno-base.h`).
 pub(super) const EIO: i32 = 5;
@@ -28,17 +24,17 @@ pub(super) struct Retrying<W> {
     to: W,
     destination: Destination,
     pause: Duration,
-    is_blocked: Arc<AtomicBool>,
+    trouble: StreamTrouble,
 }
 
 impl<W> Retrying<W> {
     pub(super) fn new(to: W, destination: Destination) -> Self {
-        Self { to, destination, pause: PAUSE, is_blocked: Arc::default() }
+        Self { to, destination, pause: PAUSE, trouble: StreamTrouble::default() }
     }
 
-    /// Whether the last try failed.
-    pub(super) fn is_blocked(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_blocked)
+    /// Whether the last try failed, and why.
+    pub(super) fn trouble(&self) -> StreamTrouble {
+        self.trouble.clone()
     }
 }
 
@@ -48,18 +44,19 @@ impl<W: Write> Write for Retrying<W> {
             let written = self.to.write(bytes);
             match &written {
                 Err(error) if may_pass(error, &self.destination) => {
-                    if !self.is_blocked.swap(true, Ordering::Relaxed) {
-                        warn!(
-                            "cannot write to {}: {error}; until it can be written, events wait in memory, and those for \
-                             which there is no room are dropped",
-                            self.destination.name
-                        );
+                    let why = format!(
+                        "cannot write to {}: {error}; until it can be written, events wait in memory, and those for \
+                         which there is no room are dropped",
+                        self.destination.name
+                    );
+                    if self.trouble.failing(Some(why.clone())) {
+                        warn!("{why}");
                     }
                     thread::sleep(self.pause);
                     continue;
                 }
                 // A full disk takes the first part of what is written.
-                Ok(length) if *length == bytes.len() && self.is_blocked.swap(false, Ordering::Relaxed) => {
+                Ok(length) if *length == bytes.len() && self.trouble.failing(None) => {
                     warn!("{} can be written again", self.destination.name);
                 }
                 Ok(_) | Err(_) => {}
@@ -89,7 +86,6 @@ fn may_pass(error: &io::Error, destination: &Destination) -> bool {
 mod tests {
     use std::{
         io::{self, Write},
-        sync::atomic::Ordering,
         time::Duration,
     };
 
@@ -134,7 +130,7 @@ mod tests {
             || io::Error::from_raw_os_error(EIO),
         ] {
             let mut to = retrying(error, Terminal::None);
-            let is_blocked = to.is_blocked();
+            let trouble = to.trouble();
             let mut expected: Vec<u8> = Vec::new();
             for number in 0..20 {
                 let line = format!("event {number}\n");
@@ -143,9 +139,17 @@ mod tests {
             }
             assert_eq!(to.to.bytes, expected);
             assert!(to.to.failures > 20);
+            to.destination.always_retries = true;
+            to.to.bytes.clear();
+            (to.to.room, to.to.failures) = (3, 0);
+            assert_eq!(to.write(b"cut").expect("there is room"), 3);
+            assert_eq!(trouble.shown(), None);
+            to.write(b"more than seven").expect("a part of it passes");
+            let said = trouble.shown().expect("the rest is not written");
+            assert!(said.starts_with("cannot write to standard output: "), "{said}");
             to.to.room = 100;
             to.write_all(b"last\n").expect("there is room");
-            assert!(!is_blocked.load(Ordering::Relaxed));
+            assert_eq!(trouble.shown(), None);
         }
     }
 

@@ -28,18 +28,42 @@ pub(super) fn of_a_system_call() -> Duration {
 /// The check, if such a tracepoint is in use. It must be called while it is.
 pub(super) fn check(reports: &[HookReport], before: Duration) -> Option<Check> {
     let syscalls = reports.iter().any(|report| report.mechanism == Some(Mechanism::Tracepoint));
-    syscalls.then(|| {
-        let after = of_a_system_call();
-        Check::degraded(
-            "system calls",
-            format!(
-                "each system call of every process takes {} ns longer while sandprobe runs (measured: {} ns, {} ns \
-                 without)",
-                after.saturating_sub(before).as_nanos(),
-                after.as_nanos(),
-                before.as_nanos()
-            ),
-            "run a kernel with CONFIG_KPROBES or with fentry (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)",
-        )
-    })
+    syscalls.then(|| of(before, of_a_system_call()))
+}
+
+fn of(before: Duration, after: Duration) -> Check {
+    const NAME: &str = "system calls";
+    let measured = format!("measured: {} ns, {} ns without", after.as_nanos(), before.as_nanos());
+    let Some(longer) = after.checked_sub(before).filter(|longer| !longer.is_zero()) else {
+        return Check::full(NAME, format!("none takes longer while sandprobe runs ({measured})"));
+    };
+    Check::degraded(
+        NAME,
+        format!(
+            "each system call of every process takes {} ns longer while sandprobe runs ({measured})",
+            longer.as_nanos()
+        ),
+        "run a kernel with CONFIG_KPROBES or with fentry (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::of;
+    use crate::sink::doctor::Grade;
+
+    #[test]
+    fn a_cost_that_cannot_be_measured_is_none() {
+        let ns = Duration::from_nanos;
+        let slower = of(ns(125), ns(258));
+        assert_eq!(slower.grade, Grade::Degraded);
+        assert!(slower.found.contains("takes 133 ns longer"), "{}", slower.found);
+        for before in [258, 300] {
+            let same = of(ns(before), ns(258));
+            assert_eq!(same.grade, Grade::Full);
+            assert!(same.found.starts_with("none takes longer"), "{}", same.found);
+        }
+    }
 }

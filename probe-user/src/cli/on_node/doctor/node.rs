@@ -98,12 +98,17 @@ fn ftrace_enabled(text: Option<&str>) -> Check {
     }
 }
 
-pub(super) fn tracefs() -> Check {
+/// `lacks`: what the hooks need and do not have.
+pub(super) fn tracefs(lacks: &BTreeSet<Lack>) -> Check {
     let at = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     match at.iter().find(|dir| Path::new(dir).join("events").is_dir()) {
         Some(dir) => Check::full("tracefs", *dir),
-        None => Check::full("tracefs", "not mounted")
-            .advised("needed only where there is neither fentry nor kprobes: mount -t tracefs tracefs /sys/kernel/tracing"),
+        None if lacks.contains(&Lack::Tracefs) => Check::degraded(
+            "tracefs",
+            "not mounted, and hooks need it where there is neither fentry nor kprobes",
+            "mount -t tracefs tracefs /sys/kernel/tracing",
+        ),
+        None => Check::full("tracefs", "not mounted, and not needed here"),
     }
 }
 

@@ -386,6 +386,7 @@ impl<'a> Assembly<'a> {
             batches: feed.gauge(),
             unreadable: Arc::clone(unreadable),
             dropped: stream.dropped(),
+            stream: stream.trouble(),
             left_out: session.left_out(),
             reading: Arc::clone(reading),
             server: listeners.reload.shown(),

@@ -202,6 +202,7 @@ pub(super) fn start(
         ring,
         metrics: metrics.clone(),
         state_writes: figures.state_writes(),
+        stream_trouble: figures.stream_trouble(),
     };
     if !confinement.removes(Role::Server) {
         doors.socket.iter_mut().for_each(Socket::leave);
