@@ -16,6 +16,7 @@ mod netns;
 mod order;
 mod orphan;
 mod ownerless;
+mod partial_store;
 mod phase;
 mod pool;
 mod property;

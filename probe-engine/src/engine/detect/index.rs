@@ -232,7 +232,8 @@ impl Index {
         let is_in_the_making = row.is_some_and(|row| row.state == sandbox::State::Created);
         note(&mut self.waiting.making, id, is_in_the_making);
         let lives = row.is_some_and(|row| !row.is_stopped());
-        let is_held = || world.attachments_of(id).any(|row| row.leases.iter().any(|it| it.is_on_record()));
+        let is_held =
+            || world.attachments_of(id).any(|row| row.leases.iter().any(|it| it.may_be_on_record()));
         note(&mut self.waiting.holding, id, !lives && is_held());
     }
 

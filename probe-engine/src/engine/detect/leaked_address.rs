@@ -7,7 +7,8 @@
 //! `CNI_NETNS` by itself (containerd calls one on every RemovePodSandbox); an address that another sandbox got
 //! meanwhile; a container without a pod, as podman and nerdctl run them; an address in the store of a network that no
 //! configuration names any more (`abandoned_store`). No finding opens while runtime or kubelet is down, or while the
-//! runtime's records cannot be read and no DEL was seen; an open finding stays open then.
+//! runtime's records cannot be read and no DEL was seen, or by a record that the last reading of its store does not show;
+//! an open finding stays open then.
 //!
 //! Where no store can be read, nothing shows whether a DEL with an empty `CNI_NETNS` freed the address: that is
 //! `unverified_release`.
@@ -65,7 +66,7 @@ impl Rule for LeakedAddress {
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Leak>) {
         for row in ctx.world.attachments_of(id) {
-            if row.is_loopback() || row.is_busy() || !row.leases.iter().any(Lease::is_on_record) {
+            if row.is_loopback() || row.is_busy() || !row.leases.iter().any(Lease::may_be_on_record) {
                 continue;
             }
             if !may_be_of_pod(ctx, row) {
@@ -132,7 +133,7 @@ fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> 
 /// Whether only records hold an address. If a runtime's records cannot be read, a namespace that has the address may be
 /// in use.
 fn is_held_by_records_only(lease: &Lease, end: &SandboxEnd) -> bool {
-    lease.is_on_record() && (end.forgotten_at.is_some() || end.unsure || lease.kernel.is_none())
+    lease.may_be_on_record() && (end.forgotten_at.is_some() || end.unsure || lease.kernel.is_none())
 }
 
 /// Whether the attachment can be that of a pod's sandbox. Podman, nerdctl and others attach containers to the same
@@ -170,20 +171,21 @@ fn is_reassigned(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bo
 }
 
 fn leak(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease, end: &SandboxEnd) -> Option<Leak> {
+    let is_in_no_store = lease.stores.is_empty() && !lease.is_in_doubt();
     // A readable store decides: an operator may have freed the address by hand.
-    if lease.stores.is_empty() && ctx.world.is_store_read(row, lease) {
+    if is_in_no_store && ctx.world.is_store_read(row, lease) {
         return None;
     }
     let cause = cause(ctx, row, lease);
     // libcni removes an attachment from its cache with the first DEL that succeeds.
-    if lease.stores.is_empty() && !matches!(cause, Cause::DelMissing | Cause::DelFailed | Cause::RuntimeEnded)
-    {
+    if is_in_no_store && !matches!(cause, Cause::DelMissing | Cause::DelFailed | Cause::RuntimeEnded) {
         return None;
     }
     let seen = !row.plugins.is_empty();
     // A lease that was made again after the sandbox had ended leaks since then.
     let since = end.at.max(lease.since).max(if seen { row.last_at } else { Timestamp::ZERO });
-    let verdict = if end.unsure { Verdict::Unsure } else { verified(ctx, row, lease, end, since) };
+    let is_unsure = end.unsure || lease.is_in_doubt();
+    let verdict = if is_unsure { Verdict::Unsure } else { verified(ctx, row, lease, end, since) };
     Some(Leak {
         attachment: (row.container.clone(), row.ifname.clone()),
         address: lease.address,
@@ -223,7 +225,7 @@ impl Leak {
     fn detection(&self, ctx: &DetectContext<'_>) -> Option<Detection> {
         let (row, lease) = self.row(ctx)?;
         let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
-        let stores = stores.filter(|store| lease.stores.contains(&store.path)).map(StoreRef::of).collect();
+        let stores = stores.filter(|store| lease.may_be_in(&store.path)).map(StoreRef::of).collect();
         let network = self.network().unwrap_or("");
         let kind = Kind::from(LeakedAddress {
             address: lease.address,

@@ -60,7 +60,7 @@ pub(super) struct PoolCount {
     taken: BTreeMap<Use, u64>,
     /// How many of these addresses were allocated at each time.
     given_at: BTreeMap<Timestamp, u64>,
-    /// How many of these addresses may have been freed while records were lost.
+    /// How many of these addresses may have been freed: records were lost, or a store was not read whole.
     pub(super) unsure: u64,
     pub(super) leaks: Vec<PoolLeak>,
 }
@@ -213,6 +213,7 @@ impl NetworkPools {
         // A store that can be read decides what is allocated; libcni's cache may be old.
         let is_taken = lease.kernel.is_some()
             || !lease.stores.is_empty()
+            || lease.is_in_doubt()
             || lease.cached && !world.is_store_read(row, lease);
         if row.network.as_ref() != Some(&self.network) || !is_taken {
             return None;
@@ -224,7 +225,8 @@ impl NetworkPools {
             // No live sandbox is known to have it, which does not prove a leak.
             _ => self.leaked.get(&lease.address).copied().unwrap_or(Use::Live),
         };
-        let is_sure = !world.is_gapped(List::Netns) || !lease.stores.is_empty();
+        let is_known = lease.kernel.is_some() || !lease.is_in_doubt();
+        let is_sure = !lease.stores.is_empty() || is_known && !world.is_gapped(List::Netns);
         Some(Taken { by, at: lease.since, is_sure })
     }
 

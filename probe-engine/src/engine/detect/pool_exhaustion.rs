@@ -6,7 +6,8 @@
 //!
 //! Not flagged: a pool that running pods have nearly filled; one of several pools of a network while another one of the
 //! same address family has free addresses (host-local takes the next); a pool that was full for a moment; a pool whose
-//! count depends on an address that may have been freed while records were lost.
+//! count depends on an address that may have been freed while records were lost, or whose store cannot be read whole and
+//! does not show it.
 
 use std::{fmt::Write as _, time::Duration};
 

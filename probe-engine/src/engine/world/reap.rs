@@ -143,7 +143,7 @@ impl World {
         let on_record = |id: &ContainerId| {
             let mut all =
                 attachments.range((id.clone(), String::new())..).take_while(|((key, _), _)| key == id);
-            all.any(|(_, row)| row.leases.iter().any(Lease::is_on_record))
+            all.any(|(_, row)| row.leases.iter().any(Lease::may_be_on_record))
         };
         // No verdict on a sandbox is expected once it ended a while ago and no record holds an address for it. Only the
         // row stays.

@@ -156,7 +156,7 @@ fn many(
     first.sort_unstable_by(order);
     let lowest = first.first()?;
     let names = |path: &String| {
-        counted.iter().filter_map(|leak| leak.row(ctx)).any(|(_, lease)| lease.stores.contains(path))
+        counted.iter().filter_map(|leak| leak.row(ctx)).any(|(_, lease)| lease.may_be_in(path))
     };
     let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
     let plugin_of = |leak: &&Leak| leak.row(ctx).and_then(|(row, lease)| row.plugin_of(lease));

@@ -8,11 +8,12 @@ use std::{collections::BTreeSet, net::IpAddr};
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use super::Attachment;
+use super::{Attachment, Outcome};
 use crate::{
     engine::world::{EventContext, World, ipam_store::IpamStore},
     model::{
         fact::{self, Reservation, StoreChanged, StoreKind, StoreRead},
+        id::ContainerId,
         time::Timestamp,
     },
 };
@@ -30,10 +31,31 @@ pub(crate) struct Lease {
     pub(crate) kernel: Option<u64>,
     /// libcni's cache names the address.
     pub(crate) cached: bool,
-    /// The paths of the stores that name the address.
+    /// The paths of the stores that named the address when they were last read.
     pub(crate) stores: Vec<String>,
+    /// The stores that named the address before, and whose last reading does not tell whether they still do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) doubts: Vec<Doubt>,
     /// A store once named the address. If the store no longer names it, the address was given back.
     pub(crate) stored: bool,
+}
+
+/// A store that named an address before. Its last reading was not whole and did not show the address, or it did not
+/// show whose the address is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Doubt {
+    /// The path of the store.
+    pub(crate) store: String,
+    /// When the store was last seen to name the address.
+    shown_at: Timestamp,
+}
+
+/// What a reading of a store names.
+struct Named {
+    /// The attachments with their addresses.
+    leases: BTreeSet<((ContainerId, String), IpAddr)>,
+    /// The addresses whose holder could not be read.
+    unread: BTreeSet<IpAddr>,
 }
 
 /// At most this many addresses of one attachment are leases.
@@ -48,7 +70,7 @@ impl Lease {
     /// Whether a record or a namespace shows that the address is still given.
     #[must_use]
     pub(crate) fn is_vouched(&self) -> bool {
-        self.kernel.is_some() || self.cached || !self.stores.is_empty()
+        self.kernel.is_some() || self.may_be_on_record()
     }
 
     /// Whether a record names the address. An address in the namespace of a sandbox that is over does not count: a
@@ -56,6 +78,47 @@ impl Lease {
     #[must_use]
     pub(crate) fn is_on_record(&self) -> bool {
         self.cached || !self.stores.is_empty()
+    }
+
+    /// Whether a record names the address, or may.
+    #[must_use]
+    pub(crate) fn may_be_on_record(&self) -> bool {
+        self.is_on_record() || !self.doubts.is_empty()
+    }
+
+    /// Whether the only stores that named the address could not be read well enough to tell whether they still do.
+    #[must_use]
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.stores.is_empty() && !self.doubts.is_empty()
+    }
+
+    /// Whether this store names the address, or may name it.
+    pub(crate) fn may_be_in(&self, path: &str) -> bool {
+        self.stores.iter().chain(self.doubts.iter().map(|doubt| &doubt.store)).any(|store| store == path)
+    }
+
+    /// This store names the address.
+    fn shown_in(&mut self, path: &String) {
+        if !self.stores.contains(path) {
+            self.stores.reserve_exact(1);
+            self.stores.push(path.clone());
+        }
+        self.doubts.retain(|doubt| doubt.store != *path);
+        self.stored = true;
+    }
+
+    /// This store does not name the address.
+    fn not_in(&mut self, path: &str) {
+        self.stores.retain(|store| store != path);
+        self.doubts.retain(|doubt| doubt.store != path);
+    }
+
+    /// A reading of this store does not tell whether the store still names the address, as it did at `shown_at`.
+    fn doubted_in(&mut self, path: &String, shown_at: Timestamp) {
+        if self.stores.contains(path) {
+            self.stores.retain(|store| store != path);
+            self.doubts.push(Doubt { store: path.clone(), shown_at });
+        }
     }
 }
 
@@ -76,6 +139,7 @@ impl Attachment {
                 kernel: None,
                 cached: false,
                 stores: Vec::new(),
+                doubts: Vec::new(),
                 stored: false,
             });
             self.leases.len() - 1
@@ -100,6 +164,17 @@ impl Attachment {
         };
         (read.store.network.is_none() || self.network.is_some() && !self.inferred)
             && self.leases.iter().any(is_it)
+    }
+
+    /// Whether a DEL succeeded after a store was last seen to name the address, and before a reading at `at` did not show
+    /// it. A DEL without a namespace says nothing of that kind: some plugins do nothing then, and succeed.
+    fn is_deleted_since(&self, lease: &Lease, path: &str, read_before: Timestamp, at: Timestamp) -> bool {
+        let doubt = lease.doubts.iter().find(|doubt| doubt.store == path);
+        let shown_at = doubt.map_or(read_before, |doubt| doubt.shown_at);
+        let del = self.plugin_of(lease).map(|plugin| &plugin.del);
+        del.is_some_and(|del| {
+            del.outcome == Some(Outcome::Succeeded) && shown_at < del.last_at && del.last_at <= at
+        })
     }
 }
 
@@ -138,21 +213,59 @@ impl World {
         }
     }
 
-    /// A store was read. Every address that it names is given. An address that it no longer names is not given any
-    /// more, if the reading covers that address.
-    pub(in crate::engine::world) fn leases_in_store(&mut self, ctx: EventContext, read: &StoreRead) {
+    /// A store was read, and before that at `read_before`. Every address that it names is given. An address that it no
+    /// longer names is not given any more, if the reading covers that address.
+    pub(in crate::engine::world) fn leases_in_store(
+        &mut self,
+        ctx: EventContext,
+        read: &StoreRead,
+        read_before: Timestamp,
+    ) {
+        let named = self.leases_named(ctx, read);
         let path = &read.store.path;
-        let mut unread = Vec::new();
-        let mut named = BTreeSet::new();
+        self.attachments.rows.update(|key, row| {
+            let is_it = |lease: &Lease| {
+                lease.may_be_in(path) && !named.leases.contains(&(key.clone(), lease.address))
+            };
+            let mut is_changed = false;
+            for place in 0..row.leases.len() {
+                let Some(lease) = row.leases.get(place).filter(|lease| is_it(lease)) else { continue };
+                let is_unread = named.unread.contains(&lease.address);
+                let is_gone = if read.complete {
+                    !is_unread
+                } else {
+                    !is_unread && row.is_deleted_since(lease, path, read_before, ctx.at)
+                };
+                let Some(lease) = row.leases.get_mut(place) else { continue };
+                if is_gone {
+                    lease.not_in(path);
+                    is_changed = true;
+                } else if lease.stores.contains(path) {
+                    lease.doubted_in(path, read_before);
+                    is_changed = true;
+                }
+            }
+            is_changed
+        });
+    }
+
+    /// Every address that a reading of a store names is given.
+    pub(in crate::engine::world) fn leases_came(&mut self, ctx: EventContext, read: &StoreRead) {
+        self.leases_named(ctx, read);
+    }
+
+    fn leases_named(&mut self, ctx: EventContext, read: &StoreRead) -> Named {
+        let path = &read.store.path;
+        let mut named = Named { leases: BTreeSet::new(), unread: BTreeSet::new() };
         for it in &read.reservations {
             let Some(holder) = &it.holder else {
-                unread.push(it.address);
+                named.unread.insert(it.address);
                 continue;
             };
             let key = (holder.container.clone(), self.interface_of(holder, it.address));
             if self.attachments.get(&key).is_some_and(|row| row.is_stored_already(read, it)) {
                 self.schedule_reap(ctx.at);
-                named.insert((key, it.address));
+                named.leases.insert((key, it.address));
                 continue;
             }
             let row = self.attachment(ctx, &key.0, &key.1);
@@ -164,34 +277,23 @@ impl World {
                 // It was given back, and is given again.
                 lease.since = it.since;
             }
-            if !lease.stores.contains(path) {
-                lease.stores.reserve_exact(1);
-                lease.stores.push(path.clone());
-            }
-            lease.stored = true;
-            named.insert((key, it.address));
+            lease.shown_in(path);
+            named.leases.insert((key, it.address));
         }
-        if read.complete {
-            self.attachments.rows.update(|key, row| {
-                let mut is_changed = false;
-                for lease in row.leases.iter_mut().filter(|lease| lease.stores.contains(path)) {
-                    let is_named = named.contains(&(key.clone(), lease.address));
-                    if !is_named && !unread.contains(&lease.address) {
-                        lease.stores.retain(|store| store != path);
-                        is_changed = true;
-                    }
-                }
-                is_changed
-            });
-        }
+        named
     }
 
-    /// A store no longer says what it said of an address: whoever had it by this store has it no longer, unless the
-    /// store says so anew, or who has it now cannot be read.
-    pub(in crate::engine::world) fn lease_left_store(&mut self, it: &StoreChanged, before: &Reservation) {
+    /// A store no longer says what it said of an address at `read_before`: whoever had it by this store has it no
+    /// longer, unless the store says so anew, or who has it now cannot be read.
+    pub(in crate::engine::world) fn lease_left_store(
+        &mut self,
+        it: &StoreChanged,
+        before: &Reservation,
+        read_before: Timestamp,
+    ) {
         let Some(holder) = &before.holder else { return };
         let now = it.came.iter().find(|now| now.address == before.address).map(|now| now.holder.as_ref());
-        if now.is_some_and(|now| now.is_none_or(|now| now == holder)) {
+        if now.flatten() == Some(holder) {
             return;
         }
         let Some(row) = self.attachments.rows.get_mut(&(holder.container.clone(), holder.ifname.clone()))
@@ -199,7 +301,10 @@ impl World {
             return;
         };
         for lease in row.leases.iter_mut().filter(|lease| lease.address == before.address) {
-            lease.stores.retain(|store| *store != it.path);
+            match now {
+                Some(None) => lease.doubted_in(&it.path, read_before),
+                Some(Some(_)) | None => lease.not_in(&it.path),
+            }
         }
     }
 

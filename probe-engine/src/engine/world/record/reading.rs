@@ -51,7 +51,8 @@ impl World {
         for holder in read.reservations.iter().filter_map(|it| it.holder.as_ref()) {
             self.record_vouches(ctx, &holder.container);
         }
-        self.leases_in_store(ctx, &read);
+        let before = self.records.stores.get(&read.store.path).map_or(Timestamp::ZERO, |(at, _)| *at);
+        self.leases_in_store(ctx, &read, before);
         self.leases_dated(ctx, &read.reservations);
         self.records.stores.insert(read.store.path.clone(), (ctx.at, IpamStore::of(read)));
     }
@@ -59,7 +60,7 @@ impl World {
     /// Takes in what changed in a store: the rest of it was read again, and is as it was.
     pub(in crate::engine::world) fn store_changed(&mut self, ctx: EventContext, it: StoreChanged) {
         let Some((at, kept)) = self.records.stores.get_mut(&it.path) else { return };
-        *at = ctx.at;
+        let read_before = mem::replace(at, ctx.at);
         if it.came.is_empty() && it.gone.is_empty() {
             return;
         }
@@ -77,10 +78,12 @@ impl World {
             self.record_vouches(ctx, &holder.container);
         }
         self.schedule_reap(ctx.at);
-        if !is_whole {
-            before.iter().for_each(|before| self.lease_left_store(&it, before));
+        if is_whole {
+            self.leases_in_store(ctx, &read, read_before);
+        } else {
+            before.iter().for_each(|before| self.lease_left_store(&it, before, read_before));
+            self.leases_came(ctx, &read);
         }
-        self.leases_in_store(ctx, &read);
         self.leases_dated(ctx, &it.came);
     }
 
@@ -195,8 +198,8 @@ impl World {
         let (kept, gone) = all.into_iter().partition(|(_, (at, _))| *at >= begun);
         self.records.stores = kept;
         let gone: BTreeMap<String, (Timestamp, IpamStore)> = gone;
-        for (_, IpamStore { store, .. }) in gone.into_values() {
-            self.leases_in_store(ctx, &StoreRead { store, reservations: Vec::new(), complete: true });
+        for (at, IpamStore { store, .. }) in gone.into_values() {
+            self.leases_in_store(ctx, &StoreRead { store, reservations: Vec::new(), complete: true }, at);
         }
     }
 
