@@ -2,6 +2,7 @@
 //! repository.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     os::unix::{ffi::OsStrExt as _, fs::symlink},
     path::Path,
@@ -198,6 +199,26 @@ fn a_declared_store_with_bad_files_is_read_as_far_as_possible() {
     assert_eq!((found(&facts).3, skipped), (2, 7));
 }
 
+/// No plugin and no runtime gives such names, so nothing of theirs is missing.
+#[test]
+fn names_that_are_not_utf8_leave_the_lists_complete() {
+    let root = node();
+    let odd = |folder: &str| root.path().join(folder).join(OsStr::from_bytes(b"\xff\xfe"));
+    let sandboxes = "var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes";
+    fs::create_dir_all(root.path().join(sandboxes)).expect("directories");
+    fs::create_dir_all(root.path().join("etc/cni/net.d")).expect("directories");
+    for folder in [NETWORK, RESULTS, "var/lib/cni/networks", sandboxes, "etc/cni/net.d"] {
+        fs::write(odd(folder), "").expect("a file");
+    }
+    let (facts, skipped) = facts(&root);
+    assert!(complete(&facts, List::Ipam) && complete(&facts, List::CniCache));
+    assert!(complete(&facts, List::Runtimes));
+    assert_eq!(reported(&facts, "/var/lib/cni/networks/podnet"), Some((1, true)));
+    assert_eq!(reported(&facts, &format!("/{sandboxes}")), Some((0, true)));
+    assert_eq!(networks(&facts), (Vec::new(), true));
+    assert_eq!(skipped, 3);
+}
+
 /// A power cut can leave a file with a name and without its content.
 #[test]
 fn a_torn_file_counts_by_its_name_and_the_list_is_complete() {
@@ -294,7 +315,7 @@ fn huge_and_binary_files_are_skipped_and_counted() {
     fs::write(at(&format!("{NETWORK}/10.88.0.4")), b"\xff\xfe\0\0").expect("a file");
     fs::write(at(&format!("{NETWORK}/10.88.0.8888")), "good\r\neth0").expect("a file");
     fs::write(at(&format!("{RESULTS}/podnet-deep-eth0")), "[".repeat(1 << 20)).expect("a file");
-    let bad = std::ffi::OsStr::from_bytes(b"podnet-\xff-eth0");
+    let bad = OsStr::from_bytes(b"podnet-\xff-eth0");
     fs::write(at(RESULTS).join(bad), "{}").expect("a file");
     fs::create_dir(at("var/log/pods/no pod's name")).expect("a directory");
     for i in 0..3000 {

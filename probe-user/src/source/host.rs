@@ -131,6 +131,8 @@ pub enum ReadError {
     NotPlain,
     #[error("more than {0} entries")]
     TooMany(usize),
+    #[error("its name is not UTF-8")]
+    NotUtf8,
     #[error("not in a form that is known")]
     Malformed,
     /// A socket did not answer, or a read hangs at a file.
@@ -153,7 +155,9 @@ impl From<Errno> for ReadError {
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     pub entries: Vec<Entry>,
-    /// Entries that were left out: too many, or with a name that is not UTF-8.
+    /// The names that are not UTF-8, with what is not replaced: for messages, since nothing can be opened by them.
+    pub not_utf8: Vec<String>,
+    /// How many more entries there are than are read.
     pub left_out: u64,
 }
 
@@ -285,9 +289,13 @@ impl Folder {
             let entry = entry?;
             let name = match entry.file_name().to_str() {
                 Ok("." | "..") => continue,
-                Ok(name) if found.entries.len() < ENTRIES => name.to_owned(),
-                _ => {
+                _ if found.entries.len() + found.not_utf8.len() >= ENTRIES => {
                     found.left_out += 1;
+                    continue;
+                }
+                Ok(name) => name.to_owned(),
+                Err(_) => {
+                    found.not_utf8.push(entry.file_name().to_string_lossy().into_owned());
                     continue;
                 }
             };
@@ -295,6 +303,7 @@ impl Folder {
             found.entries.push(Entry { name, inode: entry.ino(), directory });
         }
         found.entries.sort_unstable();
+        found.not_utf8.sort_unstable();
         Ok(found)
     }
 }
@@ -318,7 +327,13 @@ pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = std::borrow::Cow<'_, s
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink, process, thread, time::Duration};
+    use std::{
+        ffi::OsStr,
+        fs,
+        os::unix::{ffi::OsStrExt as _, fs::symlink},
+        process, thread,
+        time::Duration,
+    };
 
     use nix::{sys::stat::Mode, unistd::mkfifo};
 
@@ -391,7 +406,20 @@ mod tests {
         let found = host.folder("/").expect("the root").entries().expect("entries");
         let names: Vec<_> = found.entries.iter().map(|e| (e.name.as_str(), e.directory)).collect();
         assert_eq!(names, [("a", false), ("d", true), ("m", false), ("z", false)]);
-        assert_eq!(found.left_out, 0);
+        assert_eq!((found.left_out, found.not_utf8.len()), (0, 0));
+    }
+
+    #[test]
+    fn entries_whose_names_are_not_utf8_are_told_apart_from_too_many() {
+        let root = tempfile::tempdir().expect("a directory");
+        for name in [&b"a"[..], b"\xff\xfe", b"\xffx.conf"] {
+            fs::write(root.path().join(OsStr::from_bytes(name)), "").expect("a file");
+        }
+        let host = HostRoot::open(root.path()).expect("the root");
+        let found = host.folder("/").expect("the root").entries().expect("entries");
+        let names: Vec<_> = found.entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!((names, found.left_out), (vec!["a"], 0));
+        assert_eq!(found.not_utf8, ["\u{fffd}x.conf", "\u{fffd}\u{fffd}"]);
     }
 
     #[test]

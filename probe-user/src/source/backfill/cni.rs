@@ -28,6 +28,10 @@ pub(super) fn list<'a>(node: Node<'a>, memo: &mut Memo<CacheFound>) -> Listing<'
     let folder = node.root.folder(CNI_CACHE).and_then(|folder| Ok((folder.entries()?, folder)));
     let Some((entries, folder)) = list.take(CNI_CACHE, folder) else { return list };
     let mut files = memo.of(&folder);
+    // libcni names a file by a network, a container and an interface, and none of these has such a name.
+    for name in entries.not_utf8 {
+        list.set_aside(Path::new(CNI_CACHE).join(name), ReadError::NotUtf8);
+    }
     for entry in entries.entries {
         let at = list.now();
         match files.read(&entry.name, FILE, |bytes, _| parse(&entry.name, bytes)) {

@@ -29,6 +29,9 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
             None => list.skip(Path::new(FOLDERS).join(&entry.name), ReadError::Malformed),
         }
     }
+    for name in entries.not_utf8 {
+        list.skip(Path::new(FOLDERS).join(name), ReadError::NotUtf8);
+    }
     if entries.left_out > 0 {
         list.skip(FOLDERS, ReadError::TooMany(crate::source::host::ENTRIES));
     }

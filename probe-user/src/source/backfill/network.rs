@@ -90,6 +90,10 @@ fn read(
     if names.len() > MOST || entries.left_out > 0 {
         list.skip(folder.path(), ReadError::TooMany(MOST));
     }
+    // libcni reads such files too.
+    for name in entries.not_utf8.iter().filter(|name| is_one(name)) {
+        list.skip(folder.path().join(name), ReadError::NotUtf8);
+    }
     let mut files = memo.of(folder);
     let (mut found, mut written) = (Vec::new(), None);
     for name in names.into_iter().take(MOST) {

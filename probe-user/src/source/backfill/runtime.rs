@@ -179,11 +179,36 @@ fn tell(list: &mut Listing<'_>, at: Timestamp, records: Records, must: bool) {
         }
         Ok((sandboxes, complete)) => {
             if !complete {
-                list.skip(&place, ReadError::Malformed);
+                // What cannot be decoded is a failure of its own.
+                list.skip(&place, ReadError::TooMany(sandboxes.len()));
             }
             (sandboxes, complete)
         }
     };
     let place = place.display().to_string();
     list.found(at, Fact::RuntimeRead(RuntimeRead { place, kind, sandboxes, complete, unread }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{List, Listing, Node, ReadError, Records, tell};
+    use crate::{
+        model::{fact::RuntimeSandbox, id::ContainerId, time::Timestamp},
+        source::{cgroup::Hierarchy, host::HostRoot},
+    };
+
+    #[test]
+    fn records_of_which_there_are_too_many_are_told_as_that() {
+        let root = tempfile::tempdir().expect("a directory");
+        let host = HostRoot::open(root.path()).expect("the root");
+        let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
+        let clock = || Timestamp(1);
+        let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
+        let mut list = Listing::begin(List::Runtimes, node);
+        let sandbox = RuntimeSandbox { id: ContainerId::parse("c1").expect("an id"), pod: None };
+        tell(&mut list, Timestamp(1), Records::new("/x".into(), None, Ok((vec![sandbox], false))), false);
+        let (_, skipped) = list.end();
+        let first = skipped.partial.get(&List::Runtimes).map(|(_, why)| *why);
+        assert_eq!(first, Some(ReadError::TooMany(1)));
+    }
 }

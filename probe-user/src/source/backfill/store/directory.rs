@@ -38,10 +38,14 @@ pub(super) fn tell(
     let mut reservations = Vec::new();
     let mut complete = true;
     match folder.and_then(|folder| Ok((folder.entries()?, folder))) {
-        Ok((Entries { entries, left_out }, folder)) => {
+        Ok((Entries { entries, not_utf8, left_out }, folder)) => {
             let mut files = memo.of(&folder);
             let read = entries.iter().filter_map(|entry| one(node, list, &folder, &mut files, entry, parse));
             reservations.extend(read);
+            // No address is written so.
+            for name in not_utf8 {
+                list.set_aside(folder.path().join(name), ReadError::NotUtf8);
+            }
             if left_out > 0 {
                 list.skip(folder.path(), ReadError::TooMany(ENTRIES));
                 complete = false;
@@ -93,5 +97,38 @@ fn one(
             }
             Some(Reservation { address, holder, since })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt as _, path::Path};
+
+    use super::{Fact, Listing, Memo, Node, ReadError, Store, Timestamp, tell};
+    use crate::{
+        model::fact::{List, StoreKind},
+        source::{cgroup::Hierarchy, host::HostRoot},
+    };
+
+    #[test]
+    fn a_name_that_is_not_utf8_is_no_address_and_the_reading_is_whole() {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::write(root.path().join("10.88.0.2"), "").expect("a file");
+        fs::write(root.path().join(OsStr::from_bytes(b"\xff\xfe")), "").expect("a file");
+        let host = HostRoot::open(root.path()).expect("the root");
+        let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
+        let clock = || Timestamp(1);
+        let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
+        let mut list = Listing::begin(List::Ipam, node);
+        let store = Store { kind: StoreKind::HostLocal, path: "/".to_owned(), network: None };
+        tell(node, &mut list, store, host.folder("/"), &mut Memo::default(), |_| None);
+        let (told, skipped) = list.end();
+        let read = told.iter().find_map(|it| match &it.fact {
+            Fact::StoreRead(read) => Some((read.reservations.len(), read.complete)),
+            _ => None,
+        });
+        assert_eq!(read, Some((1, true)));
+        assert!(skipped.partial.is_empty(), "{skipped:?}");
+        assert_eq!(skipped.named.get(Path::new("/\u{fffd}\u{fffd}")), Some(&ReadError::NotUtf8));
     }
 }

@@ -31,6 +31,10 @@ impl Kind for HostLocal {
                     let store = store(HOST_LOCAL.as_ref(), &entry.name);
                     directory::tell(node, list, store, folder.folder(&entry.name), memo, parse);
                 }
+                // No network has such a name: it comes from a configuration in JSON, which is UTF-8.
+                for name in entries.not_utf8 {
+                    list.set_aside(Path::new(HOST_LOCAL).join(name), ReadError::NotUtf8);
+                }
                 if entries.left_out > 0 {
                     list.skip(HOST_LOCAL, ReadError::TooMany(ENTRIES));
                 }
