@@ -272,6 +272,31 @@ fn an_address_that_is_reserved_anew_leaks_since_then() {
     }
 }
 
+/// A plugin may give an address to the same sandbox again and again.
+#[test]
+fn each_address_of_one_sandbox_leaks() {
+    let mut story = node(254);
+    for at in [10 * SECOND, 8 * MINUTE] {
+        records(&mut story, at, &[], &[]);
+        let held = |n: u8| Reservation {
+            address: [10, 1, 0, n].into(),
+            holder: Some(Holder { container: sandbox(2), ifname: "eth0".to_owned() }),
+            since: Timestamp::ZERO,
+        };
+        let path = "/var/lib/cni/networks/podnet".to_owned();
+        let read = StoreRead {
+            store: Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) },
+            reservations: (2..202).map(held).collect(),
+            complete: true,
+        };
+        story.list(List::Ipam, true, |story| {
+            story.listed(Fact::StoreRead(read));
+        });
+    }
+    let (_, engine) = told(&story, 10 * MINUTE);
+    assert_eq!((engine.pools()[0].leaked, engine.pools()[0].free), (200, 53));
+}
+
 fn a_hundred_leaks() -> Engine {
     let mut story = node(254);
     let leaked: Vec<u8> = (10..110).collect();

@@ -58,8 +58,9 @@ struct Named {
     unread: BTreeSet<IpAddr>,
 }
 
-/// At most this many addresses of one attachment are leases.
-const LEASES: usize = 16;
+/// At most this many addresses of one attachment are leases. Most have one or two; a plugin that reserves an address with
+/// each try and frees none makes many.
+const LEASES: usize = 1024;
 
 /// `IFA_F_TEMPORARY` of IPv6. The same bit is `IFA_F_SECONDARY` of IPv4.
 const TEMPORARY: u32 = 1;

@@ -1,13 +1,16 @@
 //! What is leaked, as tables and as a script.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use super::scan::ScanResult;
 use crate::{
     cli::table::aligned,
     model::{
         change::Finding,
-        fact::{Network, Pool, StoreKind},
+        fact::{Network, Pool, Reservation, StoreKind, StoreRead},
         finding::{Kind, Stage},
         id::ContainerId,
         time::Timestamp,
@@ -63,9 +66,7 @@ pub(super) fn namespaces(count: usize, limit: Option<u64>) -> String {
 fn networks(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
     let mut rows = Vec::new();
     for store in &result.stores {
-        let of_store =
-            |it: &&Leak<'_>| it.is_confirmed() && it.stores.iter().any(|(_, path)| *path == store.store.path);
-        let lost = leaked.iter().filter(of_store).map(|it| it.address).collect::<Vec<_>>();
+        let lost = lost(store, leaked);
         let given = || store.reservations.iter().map(|it| it.address);
         let network = store.store.network.as_deref();
         let pools = pools(result, network);
@@ -92,6 +93,19 @@ fn networks(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
         row("?".to_owned(), None, &|address| !pools.iter().any(|pool| is_in(*address, pool)));
     }
     aligned(["NETWORK", "RANGE", "SIZE", "USED", "LEAKED", "FREE", "STORE"], &rows)
+}
+
+/// The addresses of a store that leaked: of a sandbox with a confirmed leak all that the store counts for it. There may be
+/// more of them than the findings tell.
+fn lost(store: &StoreRead, leaked: &[Leak<'_>]) -> BTreeSet<IpAddr> {
+    let of_store =
+        |it: &&Leak<'_>| it.is_confirmed() && it.stores.iter().any(|(_, path)| *path == store.store.path);
+    let told = || leaked.iter().filter(of_store);
+    let ended: BTreeSet<&ContainerId> = told().filter_map(|it| it.sandbox).collect();
+    let is_of_ended =
+        |it: &&Reservation| it.holder.as_ref().is_some_and(|holder| ended.contains(&holder.container));
+    let all = store.reservations.iter().filter(is_of_ended).map(|it| it.address);
+    told().map(|it| it.address).chain(all).collect()
 }
 
 fn pools<'a>(result: &'a ScanResult, network: Option<&str>) -> &'a [Pool] {
@@ -245,4 +259,63 @@ fn lines(stores: &ByStore<'_>) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::{Finding, Leak, Stage, Timestamp, lost};
+    use crate::model::{
+        fact::{Holder, Reservation, Store, StoreKind, StoreRead},
+        finding::{Cause, Key, Kind, LeakedAddress, Severity, StoreRef},
+        id::ContainerId,
+    };
+
+    #[test]
+    fn all_addresses_of_a_sandbox_that_is_gone_are_lost() {
+        let path = "/var/lib/cni/networks/podnet";
+        let [gone, other] = ["a", "b"].map(|it| ContainerId::parse(&it.repeat(64)).expect("an id"));
+        let address = |n: u8| -> IpAddr { [10, 88, 0, n].into() };
+        let held = |n: u8, container: &ContainerId| Reservation {
+            address: address(n),
+            holder: Some(Holder { container: container.clone(), ifname: "eth0".to_owned() }),
+            since: Timestamp::ZERO,
+        };
+        let store = Store { kind: StoreKind::HostLocal, path: path.to_owned(), network: None };
+        let stores = vec![StoreRef { kind: store.kind, path: store.path.clone() }];
+        let read = StoreRead {
+            store,
+            reservations: vec![held(2, &gone), held(3, &gone), held(4, &other)],
+            complete: true,
+        };
+        let finding = |stage: Stage| Finding {
+            key: Key::parse("leaked_address/podnet").expect("a key"),
+            kind: Kind::from(LeakedAddress {
+                address: address(2),
+                network: None,
+                inferred: false,
+                ifname: "eth0".to_owned(),
+                plugin: None,
+                cause: Cause::StaleRecord,
+                stores: stores.clone(),
+                many: None,
+            }),
+            severity: Severity::Warning,
+            stage,
+            since: Timestamp::ZERO,
+            opened_at: Timestamp::ZERO,
+            confirmed_at: None,
+            closed_at: None,
+            pod: None,
+            sandboxes: vec![gone.clone()],
+            runtimes: Vec::new(),
+            gapped: false,
+            evidence: Vec::new(),
+            programs: Vec::new(),
+        };
+        let lost = |stage: Stage| lost(&read, &Leak::of(&finding(stage))).into_iter().collect::<Vec<_>>();
+        assert_eq!(lost(Stage::Confirmed), [address(2), address(3)]);
+        assert_eq!(lost(Stage::Candidate), Vec::<IpAddr>::new());
+    }
 }
