@@ -377,6 +377,12 @@ impl Engine {
     fn judge(&mut self, until: Timestamp) {
         self.collect();
         while let Some(due) = self.finding_tracker.looks().due.filter(|due| *due <= until) {
+            // Nothing is known as of a time that nobody saw.
+            let seen_at = self.world.seen_at(due);
+            if seen_at > due {
+                self.finding_tracker.look_at(seen_at);
+                continue;
+            }
             let (told, wanted) = self.finding_tracker.detect(&mut self.world, &self.settings.limits, due);
             if wanted.records {
                 self.world.records_changed(due);

@@ -60,6 +60,11 @@ impl FindingTracker {
         self.looks.due = Some(self.looks.due.map_or(at, |due| due.min(at)));
     }
 
+    /// Makes the next look then.
+    pub(in crate::engine) fn look_at(&mut self, at: Timestamp) {
+        self.looks.due = Some(at);
+    }
+
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter()
     }

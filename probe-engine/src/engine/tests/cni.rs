@@ -8,7 +8,7 @@ use super::{
     containerd::PATH,
     story::{
         CONTAINERD, Story, Who, call, id, ms,
-        run::{check_lines, settle},
+        run::{check_lines, pass, settle, take},
         uid,
     },
 };
@@ -375,6 +375,25 @@ fn a_call_whose_end_may_be_lost_is_not_slow_until_it_is_listed() {
         story.found(Who::new(100, CONTAINERD, "bridge"), 100, "/system.slice", "/usr/lib/cni/bridge");
     });
     assert!(story.judge(5 * MINUTE).0.contains("finding.opened cni_slow/bridge/ADD"));
+}
+
+/// The next agent tells the gap first, and then time passes over it.
+#[test]
+fn nothing_is_judged_as_of_a_time_without_an_agent() {
+    let mut story = Story::new();
+    begin(story.at(SECOND), 100, "ADD", 'a', '1');
+    let (_, mut engine) = story.judge(2 * SECOND);
+    let fact = Fact::AgentAway { since: ms(2 * SECOND) };
+    engine.observe(Observation { at: ms(60 * SECOND), origin: Origin::Agent, fact });
+    pass(&mut engine, ms(61 * SECOND));
+    check_lines(
+        &take(&mut engine).join("\n"),
+        "
+            60000 gap NoAgent 0 Agent
+            60000 finding.opened blind_spot/no_agent Agent
+            60000 finding.confirmed blind_spot/no_agent Agent
+        ",
+    );
 }
 
 /// No hook sees the end of a program that began before the hook was attached. It is not known how long such a call

@@ -59,6 +59,12 @@ impl World {
         }
     }
 
+    /// The end of the last time in which no agent ran, if this was in it; else this.
+    pub(in crate::engine) fn seen_at(&self, at: Timestamp) -> Timestamp {
+        let away = self.coverage.losses.as_ref().and_then(|losses| losses.away);
+        away.filter(|(since, until)| *since < at && at < *until).map_or(at, |(_, until)| until)
+    }
+
     fn lost_within(&mut self, from: Timestamp, at: Timestamp, count: u64) {
         let before = self.coverage.losses.take();
         let spans = before.as_ref().map(|it| it.spans.clone()).unwrap_or_default();

@@ -26,7 +26,7 @@ use super::{
     log::LogArgs,
     opened::{Opened, Start, tell},
     otlp,
-    portions::{self, ToldBehind},
+    portions::{self, Unseen},
     serve, signals,
 };
 use crate::{
@@ -289,14 +289,16 @@ impl<'a> Assembly<'a> {
             let fact = Fact::RingsRead(drain.begins());
             session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
         }
-        let portions = drain.begin(before, earlier);
-        let portions = portions.into_iter().map(|batch| batch.into_iter().filter(|seen| !is_told(seen)));
-        // A state that is lost was told, and with it that time.
-        let told_behind = ToldBehind {
-            away: last.filter(|_| !is_whole && lost_since.is_none()).map(|since| Fact::AgentAway { since }),
+        let is_partial = drain.is_partly_left(earlier);
+        let mut portions = drain.begin(before, earlier);
+        portions.iter_mut().for_each(|batch| batch.retain(|seen| !is_told(seen)));
+        let unseen = Unseen {
+            // A state that is lost was told, and with it that time.
+            away_since: last.filter(|_| !is_whole && lost_since.is_none()),
+            is_partial,
             unheard: last.is_some() && is_whole && self.hooks.netlink.is_some(),
         };
-        portions::take(session, portions, told_behind, |session| outlets.write(session, clock::now()))?;
+        portions::take(session, portions, unseen, |session| outlets.write(session, clock::now()))?;
         let at = clock::now();
         if let Some(since) = last {
             let fact = Fact::AgentBegan { unheard_since: is_whole.then_some(since) };

@@ -5,60 +5,79 @@ use anyhow::Result;
 use crate::{
     agent::AgentError,
     engine::Call,
-    model::fact::{Fact, Observation, Origin},
+    model::{
+        fact::{Fact, Observation, Origin},
+        time::Timestamp,
+    },
     session::Session,
     source::clock,
 };
 
-/// What is told only behind the last portion. What is told before it would make all records of the portions late.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ToldBehind {
-    /// Nobody saw some of the time until now.
-    pub(super) away: Option<Fact>,
-    /// Nobody heard netlink since the last agent, and [`Fact::AgentBegan`] tells that.
+/// What was not seen of the time between the last agent and this one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unseen {
+    /// Nobody saw some of the time from then on. That is told before the portions: with them time passes, and what was open by then
+    /// may have ended.
+    pub(super) away_since: Option<Timestamp>,
+    /// Some of the hooks saw nothing until now, and the portions are from the others.
+    pub(super) is_partial: bool,
+    /// Nobody heard netlink since the last agent, and [`Fact::AgentBegan`] tells that behind the portions.
     pub(super) unheard: bool,
 }
 
-impl ToldBehind {
-    /// A file that is written before knows of an agent only since that wrote it. The next agent would find a file that seems whole,
-    /// or tell a time that begins too late.
-    fn allows_files(&self) -> bool {
-        self.away.is_none() && !self.unheard
+impl Unseen {
+    /// A file that is written before all is told knows of an agent only since that wrote it. The next agent would find a file that
+    /// seems whole, or tell a time that begins too late.
+    fn allows_files(self) -> bool {
+        !self.unheard && (self.away_since.is_none() || !self.is_partial)
     }
 }
 
-/// Makes a call of each observation, and tells then that nobody saw some of the time until now, if so. `write` is called between
-/// two portions, if that is allowed: an agent that is killed before it has taken all of them has taken a part for good.
+/// Makes a call of each observation. That nobody saw some of the time is told with the time of the first record, from which on the
+/// hooks have all: so no record is late. `write` is called between two portions, if that is allowed: an agent that is killed before
+/// it has taken all of them has taken a part for good.
 pub(super) fn take(
     session: &mut Session,
-    portions: impl IntoIterator<Item = impl IntoIterator<Item = Observation>>,
-    told_behind: ToldBehind,
+    portions: Vec<Vec<Observation>>,
+    unseen: Unseen,
     mut write: impl FnMut(&mut Session) -> Result<(), AgentError>,
 ) -> Result<()> {
-    let writes = told_behind.allows_files();
+    let records = portions.iter().flatten().filter(|seen| seen.origin != Origin::Agent);
+    let first = records.map(|seen| seen.at).min();
+    if let Some(since) = unseen.away_since {
+        away(session, since, first.map_or_else(clock::now, |first| first.max(since)))?;
+    }
     for (portion, seen) in portions.into_iter().enumerate() {
-        if portion > 0 && writes {
+        if portion > 0 && unseen.allows_files() {
             write(session)?;
         }
         for seen in seen {
             session.call(Call::Observe(seen))?;
         }
     }
-    if let Some(fact) = told_behind.away {
-        session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
+    if let (Some(since), Some(first), true) = (unseen.away_since, first, unseen.is_partial) {
+        away(session, first.max(since), clock::now())?;
     }
     Ok(())
 }
 
+/// Tells that nobody saw what happened from `since` until `at`.
+fn away(session: &mut Session, since: Timestamp, at: Timestamp) -> Result<()> {
+    let fact = Fact::AgentAway { since };
+    Ok(session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{ToldBehind, take};
+    use std::time::Duration;
+
+    use super::{Unseen, take};
     use crate::{
         agent::checkpoint::tests::header,
+        engine::Call,
         model::{
-            fact::{Fact, Observation, Origin, Task},
-            id::NetnsKey,
-            time::Timestamp,
+            fact::{CniCalled, CniVariables, Fact, Observation, Origin, Task},
+            id::{NetnsKey, TaskKey},
         },
         session::Session,
         sink::{filter::Filter, jsonl::Jsonl},
@@ -66,7 +85,7 @@ mod tests {
     };
 
     /// The kinds of the events that were told at each write and at the end, after so many portions. Each has a new namespace.
-    fn told(portions: u32, told_behind: ToldBehind) -> Vec<Vec<String>> {
+    fn told(portions: u32, unseen: Unseen) -> Vec<Vec<String>> {
         let mut session = Session::new(&header("b"), Filter::default(), Box::new(Jsonl));
         let at = clock::now();
         let left = (1..=portions).map(|n| {
@@ -74,7 +93,7 @@ mod tests {
                 Fact::NetnsCreated { netns: NetnsKey::new(n, 1), by: Task::default(), end_unseen: false };
             let passed = Observation { at, origin: Origin::Agent, fact: Fact::Watermark };
             let made = Observation { at, origin: Origin::Kernel, fact };
-            [Some(made), (n == portions).then_some(passed)].into_iter().flatten()
+            [Some(made), (n == portions).then_some(passed)].into_iter().flatten().collect()
         });
         let mut told = Vec::new();
         let kinds = |session: &mut Session| {
@@ -86,23 +105,79 @@ mod tests {
             told.push(kinds(session));
             Ok(())
         };
-        take(&mut session, left, told_behind, written).expect("it is not recorded");
+        take(&mut session, left.collect(), unseen, written).expect("it is not recorded");
         told.push(kinds(&mut session));
         told
     }
 
     #[test]
-    fn a_gap_is_told_before_what_hides_it_is_written() {
-        let away = Some(Fact::AgentAway { since: Timestamp(1) });
+    fn a_gap_is_told_before_what_it_hides_is_written() {
+        let away_since = Some(clock::now());
         let made = "netns.created";
-        assert_eq!(told(3, ToldBehind { away, unheard: false }), [vec![made, made, made, "gap"]]);
-        assert_eq!(told(2, ToldBehind::default()), [vec![], vec![made, made]]);
+        assert_eq!(
+            told(2, Unseen { away_since, ..Unseen::default() }),
+            [vec!["gap"], vec!["gap", made, made]]
+        );
+        assert_eq!(told(0, Unseen { away_since, ..Unseen::default() }), [["gap"]]);
+        assert_eq!(told(2, Unseen::default()), [vec![], vec![made, made]]);
+    }
+
+    /// What the other hooks saw meanwhile is told in its order, and nothing is written before all is told.
+    #[test]
+    fn a_time_that_some_hooks_did_not_see_is_a_gap_behind_what_the_others_saw() {
+        let unseen = Unseen { away_since: Some(clock::now()), is_partial: true, unheard: false };
+        assert_eq!(told(2, unseen), [["gap", "netns.created", "netns.created", "gap"]]);
+        assert_eq!(told(0, unseen), [["gap"]]);
     }
 
     /// That of netlink is told behind them by the caller.
     #[test]
     fn nothing_is_written_while_a_time_without_netlink_is_to_be_told() {
         let made = "netns.created";
-        assert_eq!(told(3, ToldBehind { away: None, unheard: true }), [[made, made, made]]);
+        assert_eq!(told(3, Unseen { unheard: true, ..Unseen::default() }), [[made, made, made]]);
+    }
+
+    /// The ADD may have ended in the time that nobody saw. What hooks saw after that is told as ever.
+    #[test]
+    fn a_call_that_was_open_when_a_gap_began_is_not_judged_behind_it() {
+        let mut session = Session::new(&header("b"), Filter::default(), Box::new(Jsonl));
+        let now = clock::now();
+        let before = |seconds| now.saturating_sub(Duration::from_secs(seconds));
+        let task = Task { key: TaskKey::new(7, 1), ..Task::default() };
+        let variables = CniVariables {
+            command: "ADD".to_owned(),
+            container_id: Some("a".repeat(64)),
+            args: Some("K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0".to_owned()),
+            ..CniVariables::default()
+        };
+        let filename = "/opt/cni/bin/bridge".to_owned();
+        let called = Fact::CniCalled(CniCalled {
+            task,
+            filename,
+            caller: None,
+            host: true,
+            variables,
+            env_truncated: false,
+        });
+        let passed = |at| Observation { at, origin: Origin::Agent, fact: Fact::Watermark };
+        let kernel = |at, fact| Observation { at, origin: Origin::Kernel, fact };
+        let since = before(60);
+        for seen in [kernel(since, called), passed(since)] {
+            session.call(Call::Observe(seen)).expect("it is not recorded");
+        }
+        let until = before(30);
+        let netns = NetnsKey::new(1, 1);
+        let made = Fact::NetnsCreated { netns, by: Task::default(), end_unseen: false };
+        let left = vec![vec![kernel(until, made)], vec![passed(before(1))]];
+        let unseen = Unseen { away_since: Some(since), ..Unseen::default() };
+        take(&mut session, left, unseen, |_| Ok(())).expect("it is not recorded");
+        let text = String::from_utf8(session.output().clone()).expect("text");
+        let gap = format!("\"boot_ns\":\"{}\"", until.0);
+        let lines: Vec<&str> = text.lines().collect();
+        let place = lines.iter().position(|line| line.contains("\"event\":\"gap\"")).expect("a gap");
+        assert!(lines[place].contains(&gap), "{text}");
+        let next = lines[place + 1];
+        assert!(next.contains("netns.created"), "{text}");
+        assert!(!text.contains("cni_slow") && !text.contains("\"late\""), "{text}");
     }
 }

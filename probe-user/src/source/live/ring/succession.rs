@@ -100,6 +100,13 @@ impl RingReader {
         is_pinned && begins.iter().any(is_before)
     }
 
+    /// Whether some hooks outlived the last agent, and others could not.
+    pub(crate) fn is_partly_left(&self, earlier: &[Earlier]) -> bool {
+        let is_partly =
+            matches!(self.probe.pinning(), Pinning::Pinned { unpinned, .. } if !unpinned.is_empty());
+        is_partly && self.left(earlier).next().is_some()
+    }
+
     /// The first batches: what was read until now and is not among what the last agent had read, `before`. Records of hooks
     /// that these replace come first. The position after each batch is told in it.
     pub(crate) fn begin(&mut self, before: Option<RingsRead>, earlier: &mut [Earlier]) -> Vec<Batch> {
