@@ -24,7 +24,6 @@ pub use restart::{
 };
 
 use crate::model::{
-    fact::PodName,
     id::{ContainerId, PodUid},
     scalar::is_default,
     time::{Nanoseconds, Timestamp},
@@ -326,11 +325,12 @@ impl Pod {
 
     /// Whether this is its name, by the same rule.
     #[must_use]
-    pub(crate) fn is_named(&self, it: &PodName) -> bool {
-        self.has(it.namespace.as_ref(), it.name.as_ref(), it.uid.as_ref())
-    }
-
-    fn has(&self, namespace: Option<&String>, name: Option<&String>, uid: Option<&PodUid>) -> bool {
+    pub(crate) fn has(
+        &self,
+        namespace: Option<&String>,
+        name: Option<&String>,
+        uid: Option<&PodUid>,
+    ) -> bool {
         if self.name.is_some() && name.is_some() {
             return self.name.as_ref() == name && self.namespace.as_ref() == namespace;
         }

@@ -325,9 +325,17 @@ impl World {
         }
     }
 
-    /// From before when network namespaces are in doubt, until they are listed.
-    pub(super) fn netns_doubted_at(&self, doubt: Doubt) -> Option<Timestamp> {
-        self.lists.gaps.get(&(doubt, List::Netns)).copied()
+    /// Which network namespaces may be over, and their inodes those of others, until they are listed.
+    pub(super) fn netns_doubted(&self) -> impl Fn(&Netns) -> bool {
+        let [lost, unheard, excess] = [Doubt::Lost, Doubt::Unheard, Doubt::Excess]
+            .map(|doubt| self.lists.gaps.get(&(doubt, List::Netns)).copied());
+        move |row| {
+            let is_unseen_since = |doubted_at| row.seen_at() < doubted_at;
+            // The bulk ring has the ends and beginnings of the namespaces of containers. What netlink loses hides neither:
+            // it reports no beginning, and the end only of what it watches.
+            let is_inner = || row.gapped && self.in_container(row.creator.cgroup);
+            is_unseen_since(lost.max(unheard)) || is_unseen_since(excess) && is_inner()
+        }
     }
 
     /// Whether records that verdicts depend on may be missing until this list is read again.

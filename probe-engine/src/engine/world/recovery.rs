@@ -245,7 +245,10 @@ impl World {
     fn is_awaited(&self, named: &PodName, now: Timestamp) -> bool {
         let recovery = &self.boot.recovery;
         let expected = recovery.expected().unwrap_or_default();
-        expected.iter().any(|pod| pod.is_named(named) && !recovery.is_back(pod, now))
+        expected.iter().any(|pod| {
+            pod.has(named.namespace.as_ref(), named.name.as_ref(), named.uid.as_ref())
+                && !recovery.is_back(pod, now)
+        })
     }
 
     /// The pods that ran before the restart and are not back.

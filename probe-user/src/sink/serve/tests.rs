@@ -1,16 +1,11 @@
 //! Responses, permissions and limits, over in-memory streams, with the demo's recording as the node.
 
+mod degraded;
 mod head;
 mod idler;
 mod verdict;
 
-use std::{
-    fs::File,
-    io::{self, BufReader},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs::File, io::BufReader, sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tokio::{
@@ -43,7 +38,7 @@ use crate::{
         jsonl::schema::tests as schema,
         loop_queue::{AgentView, queue},
         metrics::{Metrics, agent_stats::Process},
-        state_writes::{StateFile, StateWrites},
+        state_writes::StateWrites,
         stream::StreamTrouble,
     },
 };
@@ -520,28 +515,6 @@ fn ready_is_who_sees_all_and_loses_nothing() {
         assert_eq!(agent["cost"], cost);
         // It is alive anyway.
         assert_eq!(bench.get("/healthz").await.status, 200);
-    });
-}
-
-#[test]
-fn who_cannot_keep_what_it_finds_is_ready_and_says_so() {
-    block_on(async {
-        let bench = Bench::new();
-        let write = |done| bench.app.config.state_writes.note(StateFile::Findings, Path::new("/s"), done);
-        write(Err(io::ErrorKind::ReadOnlyFilesystem.into()));
-        let said = "findings cannot be kept in /s (--state-dir): read-only filesystem or storage medium; mount it \
-                    writable or name another directory";
-        let ready = bench.get("/readyz").await;
-        assert_eq!((ready.status, ready.text()), (200, format!("ok\ndegraded: {said}\n")));
-        let agent = &bench.get("/v1/doctor").await.json()["agent"];
-        assert_eq!((&agent["ready"], &agent["degraded"]), (&true.into(), &serde_json::json!([said])));
-        write(Ok(()));
-        let stream = &bench.app.config.stream_trouble;
-        stream.failing(Some("cannot write to /log".to_owned()));
-        assert_eq!(bench.get("/readyz").await.text(), "ok\ndegraded: cannot write to /log\n");
-        stream.failing(None);
-        assert_eq!(bench.get("/readyz").await.text(), "ok\n");
-        assert_eq!(bench.get("/v1/doctor").await.json()["agent"]["degraded"], serde_json::json!([]));
     });
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         timer,
-        world::{World, list::Doubt, netns::Netns},
+        world::{World, netns::Netns},
     },
     model::{
         change::Question,
@@ -163,15 +163,12 @@ impl World {
     /// be another one's by now waits for the listing that finds it.
     fn is_wanted(&self) -> impl Fn(&Netns) -> bool {
         let all = self.is_watching();
-        let [lost, unheard, excess] =
-            [Doubt::Lost, Doubt::Unheard, Doubt::Excess].map(|doubt| self.netns_doubted_at(doubt));
+        let is_doubted = self.netns_doubted();
         move |row| {
-            let is_unseen_since = |doubted_at| row.seen_at() < doubted_at;
-            // The bulk ring has the ends and beginnings of the namespaces of containers. What netlink loses hides neither:
-            // it reports no beginning, and the end only of what it watches.
-            let is_inner = || row.gapped && self.in_container(row.creator.cgroup);
-            let is_doubted = || is_unseen_since(lost.max(unheard)) || is_unseen_since(excess) && is_inner();
-            row.is_live() && !row.watched && (all || row.end_unseen) && !(row.is_listable() && is_doubted())
+            row.is_live()
+                && !row.watched
+                && (all || row.end_unseen)
+                && !(row.is_listable() && is_doubted(row))
         }
     }
 

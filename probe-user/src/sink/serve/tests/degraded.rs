@@ -1,0 +1,28 @@
+//! What is wrong with an agent that is ready.
+
+use std::{io, path::Path};
+
+use super::{Bench, block_on};
+use crate::sink::state_writes::StateFile;
+
+#[test]
+fn who_cannot_keep_what_it_finds_is_ready_and_says_so() {
+    block_on(async {
+        let bench = Bench::new();
+        let write = |done| bench.app.config.state_writes.note(StateFile::Findings, Path::new("/s"), done);
+        write(Err(io::ErrorKind::ReadOnlyFilesystem.into()));
+        let said = "findings cannot be kept in /s (--state-dir): read-only filesystem or storage medium; mount it \
+                    writable or name another directory";
+        let ready = bench.get("/readyz").await;
+        assert_eq!((ready.status, ready.text()), (200, format!("ok\ndegraded: {said}\n")));
+        let agent = &bench.get("/v1/doctor").await.json()["agent"];
+        assert_eq!((&agent["ready"], &agent["degraded"]), (&true.into(), &serde_json::json!([said])));
+        write(Ok(()));
+        let stream = &bench.app.config.stream_trouble;
+        stream.failing(Some("cannot write to /log".to_owned()));
+        assert_eq!(bench.get("/readyz").await.text(), "ok\ndegraded: cannot write to /log\n");
+        stream.failing(None);
+        assert_eq!(bench.get("/readyz").await.text(), "ok\n");
+        assert_eq!(bench.get("/v1/doctor").await.json()["agent"]["degraded"], serde_json::json!([]));
+    });
+}
