@@ -298,6 +298,12 @@ impl Engine {
         self.world.size() + self.finding_tracker.iter().count()
     }
 
+    /// The number of the last event that it has given, or that of the engine from which it goes on.
+    #[must_use]
+    pub fn last_seq(&self) -> u64 {
+        self.world.outbox.next_seq.saturating_sub(1)
+    }
+
     /// Gives the next event this number, or a higher one if it was to get that.
     pub fn number_from(&mut self, seq: u64) {
         self.world.outbox.next_seq = self.world.outbox.next_seq.max(seq);

@@ -70,7 +70,7 @@ pub(crate) struct Kept {
 
 /// What hooks show of agents that they outlived.
 pub(crate) struct LeftHooks<'a> {
-    /// See [`Kept::resume`].
+    /// Up to which event the agents have told that had read so far, or later; `None` where nothing shows it.
     pub(crate) told: &'a dyn Fn(Option<RingsRead>) -> Option<u64>,
     /// The number of the last event that any of those agents told.
     pub(crate) last_told: Option<u64>,
@@ -220,7 +220,7 @@ impl Last {
         now: Timestamp,
     ) -> Result<Resumed, WriteError> {
         let mut resumed = match self {
-            Self::Kept(kept) => kept.resume(session, left.told, now)?,
+            Self::Kept(kept) => kept.resume(session, left, now)?,
             Self::Lost(since) => {
                 let since = since.or(left.read_at).unwrap_or(now);
                 Resumed { last: None, lost_since: Some(since.min(now)) }
@@ -256,13 +256,13 @@ impl Last {
 }
 
 impl Kept {
-    /// Makes the calls of the last agent again, silently as far as it has told what they tell. `told`: up to which event the
-    /// agents have told that had read so far; `None` where nothing shows it, and all counts as told. A state that is not whole or
-    /// of the future is lost.
+    /// Makes the calls of the last agent again, silently as far as it has told what they tell; all counts as told where no hooks
+    /// show it. A state that is not whole or of the future is lost. So is one to which not all calls were added that led to what
+    /// was told: nobody knows what that agent told then, and this one would tell it again with other numbers.
     pub(crate) fn resume(
         self,
         session: &mut Session,
-        told: impl Fn(Option<RingsRead>) -> Option<u64>,
+        left: &LeftHooks<'_>,
         now: Timestamp,
     ) -> Result<Resumed, WriteError> {
         let (settings, boot_wall_ns) = (session.engine().settings().clone(), session.boot_wall_ns());
@@ -274,7 +274,7 @@ impl Kept {
             match self.calls.recv_timeout(PATIENCE) {
                 Ok(Ok(Some(call))) => {
                     reading.see(&call);
-                    let told = told(session.engine().rings_read());
+                    let told = (left.told)(session.engine().rings_read());
                     session.resume(call, told.unwrap_or(ALL));
                 }
                 // An agent that was killed leaves a file without an end, and perhaps a part of a line.
@@ -296,6 +296,9 @@ impl Kept {
             (last, end) = (None, Some("its time is in the future".to_owned()));
         }
         let is_lost = end.is_some();
+        // Until one of those agents last read, nothing was lost with it.
+        let behind =
+            last.take_if(|_| is_behind(session, left)).map(|last| left.read_at.unwrap_or(last).max(last));
         if let Some(why) = end {
             let what = if last.is_some() { "going on with what was before" } else { "going on without it" };
             if hangs {
@@ -305,19 +308,27 @@ impl Kept {
                 set_aside(&self.path, &why, what);
             }
         }
-        let lost_since = is_lost.then(|| last.or(self.written_at).unwrap_or(now));
+        if behind.is_some() && !is_lost {
+            warn!(
+                "the engine's state in {} is older than what was told: going on without it",
+                shown(&self.path)
+            );
+        }
+        let lost_since = behind.or(is_lost.then(|| last.or(self.written_at).unwrap_or(now)));
         match last {
-            Some(_) => {
-                session.adopt(settings)?;
-                // An event that was told is not in the file only if the disk hung.
-                if let Some(told) = told(session.engine().rings_read()) {
-                    session.number_from(told + 1);
-                }
-            }
+            Some(_) => session.adopt(settings)?,
             None => session.renew(settings),
         }
         Ok(Resumed { last, lost_since: lost_since.map(|since| since.min(now)) })
     }
+}
+
+/// Whether an event was told that no call in the file led to. The session settles, as that of an agent does that goes on with a
+/// state, and tells what that tells before it begins a file of its own.
+fn is_behind(session: &mut Session, left: &LeftHooks<'_>) -> bool {
+    let Some(told) = (left.told)(session.engine().rings_read()) else { return false };
+    session.resume(Call::Advance(session.engine().now()), told);
+    told > session.engine().last_seq()
 }
 
 /// How far the calls were read.

@@ -11,7 +11,7 @@ use tokio::runtime;
 use super::{
     ADDED, Checkpoint, FILE, GATHER, RETRY, WAITING,
     place::TRIES,
-    resume::{self, Kept, Last},
+    resume::{self, Kept, Last, LeftHooks},
 };
 use crate::{
     engine::{Call, Settings},
@@ -35,8 +35,19 @@ const SECOND: u64 = 1_000_000_000;
 const NOW: Timestamp = Timestamp(10_000 * SECOND);
 
 /// No hooks are left that would show how far the last agent had told.
-fn all_told(_read: Option<RingsRead>) -> Option<u64> {
-    None
+fn no_hooks() -> LeftHooks<'static> {
+    LeftHooks {
+        told: &|_| None,
+        last_told: None,
+        read_at: None,
+        begins: RingsRead::default(),
+        note_told: &|_| {},
+    }
+}
+
+/// Hooks are left that show this.
+fn told_until(told: &dyn Fn(Option<RingsRead>) -> Option<u64>) -> LeftHooks<'_> {
+    LeftHooks { told, ..no_hooks() }
 }
 
 pub(crate) fn header(boot: &str) -> Header {
@@ -110,7 +121,8 @@ fn resumed(dir: &Path) -> (Session, Option<Timestamp>) {
     fs::remove_file(dir.join(TRIES)).ok();
     let (checkpoint, kept) = open(dir);
     let mut session = session();
-    let last = kept.and_then(|it| it.resume(&mut session, all_told, NOW).expect("it is not recorded").last);
+    let last =
+        kept.and_then(|it| it.resume(&mut session, &no_hooks(), NOW).expect("it is not recorded").last);
     kill(checkpoint, &mut session);
     (session, last)
 }
@@ -156,7 +168,9 @@ fn an_event_that_is_told_again_has_the_same_time() {
     let (checkpoint, kept) = open(dir.path());
     let mut after =
         Session::new(&Header { boot_wall_ns: 71, ..header("b") }, Filter::default(), Box::new(Jsonl));
-    kept.expect("it is there").resume(&mut after, |_| Some(1), NOW).expect("it is not recorded");
+    kept.expect("it is there")
+        .resume(&mut after, &told_until(&|_| Some(1)), NOW)
+        .expect("it is not recorded");
     assert_eq!(String::from_utf8_lossy(after.output()), String::from_utf8_lossy(&told));
     assert_eq!(after.boot_wall_ns(), 71, "its own events have its own");
     kill(checkpoint, &mut after);
@@ -293,7 +307,7 @@ fn a_recording_of_a_resumed_agent_begins_with_the_state() {
     let (_checkpoint, kept) = open(dir.path());
     let mut after = session();
     after.record(&header("b")).expect("a header");
-    kept.expect("a state").resume(&mut after, all_told, NOW).expect("it can be recorded");
+    kept.expect("a state").resume(&mut after, &no_hooks(), NOW).expect("it can be recorded");
     call(&mut after, made(8));
     let mut recorded = after.recorded().map(std::mem::take).expect("a recording");
     recorded.extend(after.end_recording().expect("an end"));
@@ -409,7 +423,7 @@ fn an_agent_that_begins_a_file_ends_the_count() {
         let (mut checkpoint, kept) = open(dir.path());
         assert!(kept.is_some());
         let mut session = session();
-        kept.and_then(|it| it.resume(&mut session, all_told, NOW).expect("it is not recorded").last);
+        kept.and_then(|it| it.resume(&mut session, &no_hooks(), NOW).expect("it is not recorded").last);
         checkpoint.begin(NOW, &mut session);
         kill(checkpoint, &mut session);
     }
@@ -423,16 +437,16 @@ fn a_state_of_the_future_is_set_aside() {
     let (checkpoint, kept) = open(dir.path());
     let mut session = session();
     let before = session.engine().dump();
-    let last =
-        kept.and_then(|it| it.resume(&mut session, all_told, Timestamp(1)).expect("it is not recorded").last);
+    let last = kept
+        .and_then(|it| it.resume(&mut session, &no_hooks(), Timestamp(1)).expect("it is not recorded").last);
     // A bit ahead is an agent's that told at its end what it held back.
     assert_eq!(last, Some(Timestamp(7 * SECOND)));
     block_on(checkpoint.writer.finish(None));
     drop(leave(dir.path(), 3, 400));
     let (checkpoint, kept) = open(dir.path());
     let mut session = self::session();
-    let last =
-        kept.and_then(|it| it.resume(&mut session, all_told, Timestamp(1)).expect("it is not recorded").last);
+    let last = kept
+        .and_then(|it| it.resume(&mut session, &no_hooks(), Timestamp(1)).expect("it is not recorded").last);
     assert_eq!((last, session.engine().dump()), (None, before));
     block_on(checkpoint.writer.finish(None));
     assert!(files(dir.path()).contains(&format!("{FILE}.damaged")), "{:?}", files(dir.path()));
@@ -464,8 +478,10 @@ fn what_was_not_told_is_told_by_the_next_agent() {
     let mut before = leave(dir.path(), 3, 4);
     let (checkpoint, kept) = open(dir.path());
     let mut after = session();
-    kept.and_then(|it| it.resume(&mut after, |_| Some(5), NOW).expect("it is not recorded").last)
-        .expect("a state");
+    kept.and_then(|it| {
+        it.resume(&mut after, &told_until(&|_| Some(5)), NOW).expect("it is not recorded").last
+    })
+    .expect("a state");
     let all = String::from_utf8(before.output().clone()).expect("text");
     let untold: String = all.split_inclusive('\n').skip(5).collect();
     assert_eq!(String::from_utf8(after.output().clone()).expect("text"), untold);

@@ -11,7 +11,7 @@ use std::{
 use nix::{sys::stat::Mode, unistd::mkfifo};
 
 use super::{
-    FILE, NOW, SECOND, TRIES, Timestamp, all_told, block_on, files, header, leave, open,
+    FILE, NOW, SECOND, TRIES, Timestamp, block_on, files, header, leave, no_hooks, open,
     resume::{self, Last, Resumed},
     session,
 };
@@ -58,7 +58,8 @@ fn a_state_that_the_disk_gives_in_part_is_lost_from_there_on_and_is_not_set_asid
     let mut disk = File::options().read(true).write(true).open(&path).expect("a fifo");
     disk.write_all(&whole).expect("there is room");
     let (checkpoint, kept) = open(dir.path());
-    let resumed = kept.expect("it begins").resume(&mut session(), all_told, NOW).expect("it is not recorded");
+    let resumed =
+        kept.expect("it begins").resume(&mut session(), &no_hooks(), NOW).expect("it is not recorded");
     let last = Some(Timestamp(5 * SECOND));
     assert_eq!(resumed, Resumed { last, lost_since: last });
     assert_eq!(files(dir.path()), [".engine.lock", TRIES, FILE].map(str::to_owned));

@@ -11,8 +11,8 @@ use std::{
 };
 
 use super::{
-    FILE, GATHER, Last, NOW, SECOND, TRIES, Timestamp, all_told, block_on, call, files, header, kill, leave,
-    made, session,
+    FILE, GATHER, Last, NOW, SECOND, TRIES, Timestamp, block_on, call, files, header, kill, leave, made,
+    no_hooks, session, told_until,
 };
 use crate::{
     agent::checkpoint::{
@@ -21,7 +21,7 @@ use crate::{
         resume::{self, LeftHooks, Resumed},
     },
     engine::Call,
-    model::fact::RingsRead,
+    model::fact::{Fact, Observation, Origin, RingsRead},
     recording::Header,
     sink::state_writes::StateWrites,
 };
@@ -39,7 +39,7 @@ fn found(dir: &Path, header: &Header, at: Timestamp) -> Resumed {
     let (checkpoint, last) = resume::open(dir, header, StateWrites::default()).expect("a thread");
     block_on(checkpoint.writer.finish(None));
     match last {
-        Last::Kept(kept) => kept.resume(&mut session(), all_told, at).expect("it is not recorded"),
+        Last::Kept(kept) => kept.resume(&mut session(), &no_hooks(), at).expect("it is not recorded"),
         Last::Lost(since) => Resumed { last: None, lost_since: Some(since.unwrap_or(at)) },
         Last::None => Resumed::default(),
     }
@@ -229,13 +229,8 @@ fn a_loss_is_in_the_first_file_and_told_before_it() {
         let (mut checkpoint, last) =
             resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
         let (mut session, noted) = (session(), Cell::new(None));
-        let left = LeftHooks {
-            told: &all_told,
-            last_told: Some(41),
-            read_at: None,
-            begins,
-            note_told: &|seq| noted.set(Some(seq)),
-        };
+        let note_told = |seq| noted.set(Some(seq));
+        let left = LeftHooks { last_told: Some(41), begins, note_told: &note_told, ..no_hooks() };
         let resumed = last.take_over(&mut session, &left, NOW).expect("it is not recorded");
         assert_eq!((resumed.last.is_some(), resumed.lost_since.is_some()), (keeps_some, true));
         let told = String::from_utf8(session.output().clone()).expect("text");
@@ -249,7 +244,7 @@ fn a_loss_is_in_the_first_file_and_told_before_it() {
             resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
         let Last::Kept(kept) = last else { panic!("the file is whole") };
         let mut after = super::session();
-        let resumed = kept.resume(&mut after, all_told, NOW).expect("it is not recorded");
+        let resumed = kept.resume(&mut after, &no_hooks(), NOW).expect("it is not recorded");
         assert_eq!((resumed.last.is_some(), resumed.lost_since), (true, None));
         call(&mut after, [Call::Advance(NOW + Duration::from_secs(1))]);
         let found: Vec<_> = after.engine().findings().map(|it| it.key.to_string()).collect();
@@ -263,13 +258,7 @@ fn a_loss_is_in_the_first_file_and_told_before_it() {
 fn a_state_of_which_nothing_is_known_is_lost_since_hooks_were_read_or_since_now() {
     let read_at = Some(Timestamp(9 * SECOND));
     for (last_told, read_at, since) in [(Some(41), read_at, Timestamp(9 * SECOND)), (None, None, NOW)] {
-        let left = LeftHooks {
-            told: &all_told,
-            last_told,
-            read_at,
-            begins: RingsRead::default(),
-            note_told: &|_| {},
-        };
+        let left = LeftHooks { last_told, read_at, ..no_hooks() };
         let mut session = session();
         let resumed = Last::Lost(None).take_over(&mut session, &left, NOW).expect("it is not recorded");
         assert_eq!(resumed, Resumed { last: None, lost_since: Some(since) });
@@ -283,13 +272,7 @@ fn a_state_of_which_nothing_is_known_is_lost_since_hooks_were_read_or_since_now(
 fn a_state_that_only_hooks_show_to_be_lost_is_in_the_log() {
     let missing = "there is no state of it";
     let taken_over = |last: Last, last_told| {
-        let left = LeftHooks {
-            told: &all_told,
-            last_told,
-            read_at: Some(Timestamp(SECOND)),
-            begins: RingsRead::default(),
-            note_told: &|_| {},
-        };
+        let left = LeftHooks { last_told, read_at: Some(Timestamp(SECOND)), ..no_hooks() };
         logged(|| last.take_over(&mut session(), &left, NOW).expect("it is not recorded").lost_since)
     };
     let (lost_since, log) = taken_over(Last::None, Some(41));
@@ -342,8 +325,96 @@ fn a_disk_that_hangs_in_a_sync_holds_no_event_up() {
         resume::open(dir.path(), &header("b"), StateWrites::default()).expect("a thread");
     let Last::Kept(kept) = last else { panic!("the present file has all of it") };
     let mut after = super::session();
-    kept.resume(&mut after, all_told, NOW).expect("it is not recorded");
+    kept.resume(&mut after, &no_hooks(), NOW).expect("it is not recorded");
     assert_eq!(after.engine().dump(), session.engine().dump());
     kill(checkpoint, &mut after);
     drop(end);
+}
+
+/// The disk was full, and the agent went on without a file.
+#[test]
+fn a_state_that_is_older_than_what_was_told_is_lost() {
+    let last = Timestamp(5 * SECOND);
+    let [earlier, later] = [2, 9].map(|second| Timestamp(second * SECOND));
+    // The file leads to five events. An agent that told fewer, or as many, goes on.
+    for (told, read_at, lost_since) in
+        [(4, later, None), (5, later, None), (6, later, Some(later)), (6, earlier, Some(last))]
+    {
+        let dir = tempfile::tempdir().expect("a folder");
+        drop(leave(dir.path(), 2, 3));
+        // However often an agent ends before it can begin a file.
+        for _ in 0..2 {
+            let (checkpoint, found) =
+                resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
+            let of_hooks = |_| Some(told);
+            let left = LeftHooks { last_told: Some(told), read_at: Some(read_at), ..told_until(&of_hooks) };
+            let mut session = session();
+            let resumed = found.take_over(&mut session, &left, NOW).expect("it is not recorded");
+            let is_lost = lost_since.is_some();
+            assert_eq!(resumed, Resumed { last: (!is_lost).then_some(last), lost_since }, "{told} told");
+            let text = String::from_utf8(session.output().clone()).expect("text");
+            let events = |what: &str| text.matches(what).count();
+            let rest = usize::try_from(5_u64.saturating_sub(told)).expect("it fits");
+            assert_eq!((events("netns.created"), events("\"what\":\"state\"")), (rest, usize::from(is_lost)));
+            assert_eq!(session.last_seq(), told.max(5) + u64::from(is_lost));
+            kill(checkpoint, &mut session);
+        }
+    }
+}
+
+/// What is before the damage would tell again what was told behind it.
+#[test]
+fn what_is_before_the_damage_is_of_no_use_if_more_was_told() {
+    for (told, is_kept) in [(4, true), (5, false)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        drop(leave(dir.path(), 2, 3));
+        let path = dir.path().join(FILE);
+        let text = fs::read_to_string(&path).expect("a file");
+        let lines: Vec<&str> = text.lines().collect();
+        fs::write(&path, [&lines[..lines.len() - 2], &["{\"x\":\0}", ""]].concat().join("\n"))
+            .expect("writable");
+        let (checkpoint, found) =
+            resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
+        let of_hooks = |_| Some(told);
+        let left = LeftHooks { last_told: Some(told), ..told_until(&of_hooks) };
+        let mut session = session();
+        let (resumed, log) =
+            logged(|| found.take_over(&mut session, &left, NOW).expect("it is not recorded"));
+        let last = Timestamp(4 * SECOND);
+        assert_eq!(resumed, Resumed { last: is_kept.then_some(last), lost_since: Some(last) });
+        assert!(log.contains(if is_kept { "with what was before" } else { "going on without it" }), "{log}");
+        assert_eq!(session.last_seq(), told + 1, "the gap comes next");
+        kill(checkpoint, &mut session);
+    }
+}
+
+/// What a new agent's engine finds when it settles is told before the agent has a file of its own.
+#[test]
+fn what_was_told_before_a_file_began_is_neither_told_again_nor_a_loss() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (mut checkpoint, _) = resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
+    let mut session = session();
+    checkpoint.update(Timestamp(1), &mut session, true);
+    call(&mut session, (1..=20).flat_map(made));
+    // Its blind spot is open by now.
+    let (at, fact) = (Timestamp(5 * SECOND), Fact::AgentAway { since: Timestamp(4 * SECOND) });
+    call(&mut session, [Call::Observe(Observation { at, origin: Origin::Agent, fact })]);
+    let before = session.last_seq();
+    kill(checkpoint, &mut session);
+    checkpoint::settles(&mut session);
+    let told = session.last_seq();
+    assert!(told > before, "it settles nothing");
+
+    let (checkpoint, found) = resume::open(dir.path(), &of_boot(), StateWrites::default()).expect("a thread");
+    let of_hooks = |_| Some(told);
+    let left = LeftHooks { last_told: Some(told), ..told_until(&of_hooks) };
+    let mut after = super::session();
+    let resumed = found.take_over(&mut after, &left, NOW).expect("it is not recorded");
+    assert_eq!(resumed, Resumed { last: Some(Timestamp(20 * SECOND)), lost_since: None });
+    checkpoint::settles(&mut after);
+    assert_eq!(
+        (String::from_utf8_lossy(after.output()).into_owned(), after.last_seq()),
+        (String::new(), told)
+    );
+    kill(checkpoint, &mut after);
 }
