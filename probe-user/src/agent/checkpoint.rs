@@ -36,7 +36,7 @@ const ADDED: usize = 4 << 20;
 const ADDED_FOR_ENTRY: usize = 1 << 10;
 /// A state with more entries is not kept. A node of 1,000 pods has some 20,000.
 const ENTRIES: usize = 60_000;
-/// How many bytes of calls may wait for the thread. If there are more, the file begins anew.
+/// How many bytes of calls may wait for a thread that has no room. If there are more, the file begins anew later.
 const WAITING: usize = 8 << 20;
 /// How long to wait before the file begins anew after a failure.
 const RETRY: Duration = Duration::from_secs(30);
@@ -114,8 +114,10 @@ impl Checkpoint {
     /// `all_is_told`: every event was told, so a file that begins with the present state leaves none out. Else the file is
     /// replaced later, if that is possible.
     pub(crate) fn update(&mut self, now: Timestamp, session: &mut Session, all_is_told: bool) -> Option<u64> {
-        // A call that has no form as a line ends the journal.
-        let is_kept = session.journal().is_some_and(|calls| calls.len() <= WAITING);
+        // A call that has no form as a line ends the journal. A thread that has room takes whatever waits: much can come of a full
+        // ring, of which nothing is written before all of it was read.
+        let fits = |calls: &mut Vec<u8>| calls.len() <= WAITING || self.writer.reserve().is_some();
+        let is_kept = session.journal().is_some_and(fits);
         if self.writer.failed().take() || self.file.is_some() && !is_kept {
             self.give_up(now, session);
         }

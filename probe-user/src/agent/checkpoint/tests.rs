@@ -127,6 +127,28 @@ fn resumed(dir: &Path) -> (Session, Option<Timestamp>) {
     (session, last)
 }
 
+/// A full ring, of which nothing is written before all of it was read.
+#[test]
+fn calls_that_are_more_than_may_wait_are_added_if_the_thread_has_room() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut checkpoint, _) = open(dir.path());
+    let mut session = session();
+    checkpoint.update(Timestamp(1), &mut session, true);
+    while checkpoint.written() < checkpoint.given() {
+        std::thread::yield_now();
+    }
+    let hangs = |number: u64| {
+        let fact = Fact::FileHangs { path: "x".repeat(WAITING / 8), since: Timestamp(number), hangs: true };
+        Call::Observe(Observation { at: Timestamp(number), origin: Origin::Agent, fact })
+    };
+    call(&mut session, (1..=9).map(hangs));
+    assert!(session.journal().is_some_and(|calls| calls.len() > WAITING));
+    assert!(checkpoint.update(Timestamp(1), &mut session, true).is_some());
+    assert_eq!(session.journal().map(|calls| calls.len()), Some(0), "they are added");
+    kill(checkpoint, &mut session);
+    assert_eq!(resumed(dir.path()).0.engine().hanging(), session.engine().hanging());
+}
+
 fn files(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("a folder");
     let mut names: Vec<_> =
