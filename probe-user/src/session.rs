@@ -137,6 +137,11 @@ impl Session {
         }
     }
 
+    /// Gives no later event a number that was given before.
+    pub(crate) fn number_from(&mut self, seq: u64) {
+        self.engine.number_from(seq);
+    }
+
     /// Begins without what earlier agents knew, after the last event that they told. That is a call, so that a recording and the
     /// state's file have it.
     pub(crate) fn begin_after(&mut self, told: u64) -> Result<(), WriteError> {

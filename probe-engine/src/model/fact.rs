@@ -219,12 +219,12 @@ pub enum Fact {
     StateLost {
         since: Timestamp,
     },
-    /// A new agent has the state of the last one, and reads next what the hooks left for it.
+    /// A new agent has the state of the last one, if that is not lost, and reads next what the hooks left for it.
     AgentArrived,
     /// A new agent goes on with the state of the last one, and has read what the hooks left for it. What was so only of the last
     /// agent is over.
     AgentBegan {
-        /// Hooks saw what happened from then until now, and no agent heard netlink. None: `AgentAway` covers that time.
+        /// Hooks saw what happened from then until now, and no agent heard netlink. None: `AgentAway` covers all of that time.
         unheard_since: Option<Timestamp>,
     },
     /// Reading a file of the node hangs since then, or no longer does.

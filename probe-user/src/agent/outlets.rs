@@ -62,6 +62,7 @@ impl Outlets {
         while let Some(lines) = self.delivery.next(written, now) {
             self.offer(session, lines)?;
         }
+        self.stream.look();
         Ok(())
     }
 

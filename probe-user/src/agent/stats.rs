@@ -136,7 +136,7 @@ impl StatsCollector {
             ],
             refused: refusal::count(),
             dropped: dropped.load(Ordering::Relaxed),
-            is_stream_written: stream.shown().is_none(),
+            is_stream_written: Some(stream.shown().is_none()),
             left_out: left_out.load(Ordering::Relaxed),
             state_writes: state
                 .outcomes()

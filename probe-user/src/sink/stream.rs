@@ -117,6 +117,13 @@ impl Stream {
         self.outlet.waiting() == 0
     }
 
+    /// Looks whether all that waited was read. Then the next event is accepted, even if it does not come for hours.
+    pub(crate) fn look(&self) {
+        if self.missed > 0 && !self.is_gone && self.is_idle() {
+            self.trouble.unread(None);
+        }
+    }
+
     /// Returns when everything is written that was accepted, or `grace` is over.
     pub(crate) async fn idle(&self, grace: Duration) {
         let all = async {
@@ -158,8 +165,8 @@ impl Stream {
                 Err(error) => self.failed(error)?,
             }
         }
-        // Of a write that fails, the thread that writes has told.
-        if !self.is_gone && !self.trouble.is_failing() {
+        // Of a write that fails, the thread that writes has told. Once it succeeds again, events are dropped until there is room.
+        if self.missed == 0 && !self.is_gone && !self.trouble.is_failing() {
             let why = format!("{} is not read: events are dropped until it is", self.name());
             if self.trouble.unread(Some(why.clone())) {
                 warn!("{why}");
@@ -176,8 +183,10 @@ impl Stream {
         if !is_hangup(self.destination.terminal, &error) {
             return Err(error);
         }
-        warn!("the terminal is gone: events are dropped from here on, and the agent runs on");
+        let why = "the terminal is gone: events are dropped from here on";
+        warn!("{why}, and the agent runs on");
         self.trouble.unread(None);
+        self.trouble.unread(Some(why.to_owned()));
         self.is_gone = true;
         Ok(())
     }
@@ -297,9 +306,31 @@ mod tests {
         let closed = || Failing(|| io::Error::from_raw_os_error(EIO));
         let mut stream = Stream::spawn(closed(), to(Terminal::Outlived), drop).expect("a thread");
         assert!(!ends_run(&mut stream));
+        stream.look();
+        let said = stream.trouble().shown();
+        assert!(said.as_deref().is_some_and(|said| said.starts_with("the terminal is gone")), "{said:?}");
         let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("no error");
         assert!(unwritten.0 > 2, "they are counted: {unwritten:?}");
         assert!(ends_run(&mut Stream::spawn(closed(), to(Terminal::EndsRun), drop).expect("a thread")));
+    }
+
+    /// The next event may not come for hours.
+    #[test]
+    fn a_reader_that_has_read_everything_is_believed_before_the_next_event() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let mut stream = Stream::with_room(10_000, writer, to(Terminal::None), drop).expect("a thread");
+        while stream.missed == 0 {
+            stream.offer(&mut b"x\n".repeat(1000), 0, say).expect("it is not closed");
+        }
+        stream.look();
+        let trouble = stream.trouble();
+        assert!(trouble.shown().is_some_and(|said| said.contains("is not read")), "{trouble:?}");
+        let reads = std::thread::spawn(|| io::copy(&mut { reader }, &mut io::sink()));
+        block_on(stream.idle(Duration::from_secs(20)));
+        stream.look();
+        assert_eq!(trouble.shown(), None);
+        drop(stream);
+        reads.join().expect("no panic").expect("a pipe");
     }
 
     #[test]

@@ -160,7 +160,11 @@ impl RecoveryReport {
         let whole = columns[COLUMNS - 1];
         let is_closed = services.close.is_closed();
         let so_far = whole.or_else(|| services.close.awaits_all().then(|| since_zero(now)));
-        let target = recovery.target.map(|span| Target::of(span, zero.is_order(), so_far, is_closed));
+        // Of a boot that nobody saw nothing tells its pods from those that came later.
+        let is_known = recovery.expected().is_some()
+            || recovery.watched_since.is_none_or(|since| since <= Timestamp::ZERO + WINDOW);
+        let target = recovery.target.filter(|_| is_known);
+        let target = target.map(|span| Target::of(span, zero.is_order(), so_far, is_closed));
         let started = recovery.runtime.or(recovery.kubelet).map(|mark| mark.at);
         Self {
             zero,

@@ -65,6 +65,7 @@ pub(crate) struct Kept {
     settings: Settings,
     /// That of the last agent, which a later call may change. An event that is told again has the same time.
     boot_wall_ns: i64,
+    is_of_this_version: bool,
     calls: Receiver<Result<Option<Call>, ReadError>>,
 }
 
@@ -150,11 +151,15 @@ fn read(path: &Path, header: &Header, locked: io::Result<()>, tell: &SyncSender<
         Ok(reader) => reader,
         Err(unread) => return drop(tell.send(Err(unread))),
     };
-    let Header { settings, boot_wall_ns, .. } = reader.header().clone();
+    let Header { settings, boot_wall_ns, made_by, .. } = reader.header().clone();
+    let is_of_this_version = made_by == header.made_by;
     let (calls, given) = mpsc::sync_channel(AHEAD);
     let written_at = written::last_write(path, [boot_wall_ns, header.boot_wall_ns]);
     let path = path.to_owned();
-    if tell.send(Ok(Kept { path, written_at, settings, boot_wall_ns, calls: given })).is_err() {
+    if tell
+        .send(Ok(Kept { path, written_at, settings, boot_wall_ns, is_of_this_version, calls: given }))
+        .is_err()
+    {
         return;
     }
     loop {
@@ -258,7 +263,8 @@ impl Last {
 impl Kept {
     /// Makes the calls of the last agent again, silently as far as it has told what they tell; all counts as told where no hooks
     /// show it. A state that is not whole or of the future is lost. So is one to which not all calls were added that led to what
-    /// was told: nobody knows what that agent told then, and this one would tell it again with other numbers.
+    /// was told: nobody knows what that agent told then, and this one would tell it again with other numbers. Calls of another
+    /// version may lead to fewer events by themselves, so such a state is kept, and no number is given twice.
     pub(crate) fn resume(
         self,
         session: &mut Session,
@@ -297,8 +303,9 @@ impl Kept {
         }
         let is_lost = end.is_some();
         // Until one of those agents last read, nothing was lost with it.
-        let behind =
-            last.take_if(|_| is_behind(session, left)).map(|last| left.read_at.unwrap_or(last).max(last));
+        let behind = last
+            .take_if(|_| is_behind(session, left) && self.is_of_this_version)
+            .map(|last| left.read_at.unwrap_or(last).max(last));
         if let Some(why) = end {
             let what = if last.is_some() { "going on with what was before" } else { "going on without it" };
             if hangs {
@@ -316,7 +323,12 @@ impl Kept {
         }
         let lost_since = behind.or(is_lost.then(|| last.or(self.written_at).unwrap_or(now)));
         match last {
-            Some(_) => session.adopt(settings)?,
+            Some(_) => {
+                session.adopt(settings)?;
+                if let Some(told) = (left.told)(session.engine().rings_read()) {
+                    session.number_from(told + 1);
+                }
+            }
             None => session.renew(settings),
         }
         Ok(Resumed { last, lost_since: lost_since.map(|since| since.min(now)) })

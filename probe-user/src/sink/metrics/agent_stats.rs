@@ -20,8 +20,8 @@ pub struct AgentStats {
     pub refused: u64,
     /// Events that were not written to the stream, because nobody read it or there was no room.
     pub dropped: u64,
-    /// Whether the stream could be written at the last try.
-    pub is_stream_written: bool,
+    /// Whether the stream could be written at the last try. None if there is no stream.
+    pub is_stream_written: Option<bool>,
     /// Events that `--event-rate` left out of the stream.
     pub left_out: u64,
     /// The files of the state directory, each after its first write.

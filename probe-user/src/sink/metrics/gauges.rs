@@ -247,7 +247,7 @@ impl Gauges {
         self.agent.refused.raise(&[], real(own.refused));
         self.agent.dropped.raise(&["slow"], real(own.dropped));
         self.agent.dropped.raise(&["rate"], real(own.left_out));
-        self.agent.stream_written.set_one(Some(flag(own.is_stream_written)));
+        self.agent.stream_written.set_one(own.is_stream_written.map(flag));
         for (what, result, count) in own.kubernetes.iter().flat_map(|it| &it.requests) {
             self.agent.kubernetes_requests.raise(&[what, result], real(*count));
         }

@@ -280,7 +280,7 @@ fn what_others_count_only_grows() {
         server: ServerStats { stale: true, certificate_expires: Some(4_948_905_001) },
         refused: 3,
         dropped: 7,
-        is_stream_written: false,
+        is_stream_written: Some(false),
         left_out: 2,
         state_writes: vec![
             StateWrite { file: "findings", failures: 5, has_succeeded: false },

@@ -115,6 +115,31 @@ fn long_after_the_boot_the_adds_of_awaited_pods_alone_are_noted() {
     assert_eq!(tried, [&App(1).id(1)]);
 }
 
+/// It ends the time without a network, which would grow for ever.
+#[test]
+fn the_first_success_is_noted_however_late_it_comes() {
+    let mut story = booted(rebooted(&[]));
+    App(1).begin(&mut story, 20 * MINUTE);
+    App(1).add(&mut story, 20 * MINUTE, 1, 0x100);
+    App(2).begin(&mut story, 40 * MINUTE);
+    App(2).add(&mut story, 40 * MINUTE + 1000, 1, 0);
+    App(3).begin(&mut story, 41 * MINUTE);
+    App(3).add(&mut story, 41 * MINUTE + 1000, 1, 0);
+    let cni = study(&story, 50 * MINUTE).cni;
+    assert_eq!((cni.lost.as_secs() / 60, cni.first.is_some()), (20, true));
+    let (_, engine) = story.judge(50 * MINUTE);
+    assert_eq!(engine.recovery().tries.len(), 2, "the one that failed, and the first that succeeded");
+}
+
+/// It counts by its beginning.
+#[test]
+fn an_add_that_ends_behind_the_window_is_one_of_the_boot() {
+    let mut story = booted(rebooted(&[]));
+    App(1).begin(&mut story, 30 * MINUTE - 5000);
+    App(1).add(&mut story, 30 * MINUTE - 50, 1, 0);
+    assert!(study(&story, 40 * MINUTE).cni.first.is_some());
+}
+
 /// Nothing that happens changes the report of such a boot, which would be written each second.
 #[test]
 fn an_agent_that_was_installed_long_after_the_boot_notes_no_adds_and_looks_for_no_pods() {
@@ -126,4 +151,19 @@ fn an_agent_that_was_installed_long_after_the_boot_notes_no_adds_and_looks_for_n
     App(2).up(&mut story, 44 * MINUTE);
     let (_, engine) = story.judge(45 * MINUTE);
     assert_eq!(*engine.recovery(), before);
+}
+
+/// Pods that run may have been deployed since.
+#[test]
+fn an_agent_that_was_installed_long_after_the_boot_does_not_say_whether_it_met_its_target() {
+    for (began, knows) in [(40, false), (10, true)] {
+        let mut story = Story::new();
+        App(1).up(&mut story, 5 * MINUTE);
+        story.at(began * MINUTE).say(Origin::Agent, read(PreviousBoot::default()));
+        let (_, engine) = story.judge(50 * MINUTE);
+        let mut recovery = engine.recovery().clone();
+        recovery.target = Some(std::time::Duration::from_secs(60));
+        let target = RecoveryReport::of(&recovery, ms(50 * MINUTE)).target;
+        assert_eq!(target.is_some(), knows, "{target:?}");
+    }
 }

@@ -48,7 +48,7 @@ impl World {
     /// The runtime calls ADD.
     pub(in crate::engine::world) fn network_trying(&mut self, call: &Call) {
         let Some(sandbox) = call.container.clone() else { return };
-        if !self.is_try(call.at, &sandbox, call) {
+        if is_loopback(call) || !self.is_try(&sandbox, call) {
             return;
         }
         let trying = &mut self.boot.recovery.trying;
@@ -67,7 +67,11 @@ impl World {
     pub(in crate::engine::world) fn network_tried(&mut self, at: Timestamp, call: &Call, succeeded: bool) {
         let Some(id) = &call.container else { return };
         self.network_not_trying(id, call.at);
-        if !self.is_try(at, id, call) {
+        // The first success ends the time without a network, whenever it comes.
+        let has_only_failed =
+            |tries: &[NetworkAttempt]| !tries.is_empty() && tries.iter().all(|it| it.failed.is_some());
+        let is_first = succeeded && has_only_failed(&self.boot.recovery.tries);
+        if is_loopback(call) || !is_first && !self.is_try(id, call) {
             return;
         }
         let failed = (!succeeded).then(|| call.call.plugin.clone());
@@ -86,12 +90,8 @@ impl World {
 
     /// Whether this ADD is one of the recovery's: any while pods come back, and later only that of a pod that is still awaited. A
     /// pod that went to another node meanwhile is awaited for ever.
-    fn is_try(&self, at: Timestamp, id: &ContainerId, call: &Call) -> bool {
-        // The loopback's ADD connects nothing, and never fails.
-        if call.call.ifname.as_deref() == Some("lo") {
-            return false;
-        }
-        if at <= Timestamp::ZERO + WINDOW {
+    fn is_try(&self, id: &ContainerId, call: &Call) -> bool {
+        if call.at <= Timestamp::ZERO + WINDOW {
             return true;
         }
         let mut named = call.pod.clone();
@@ -99,7 +99,7 @@ impl World {
             named.learn(&row.reported.pod);
             row.pod.and_then(|pod| self.pods.get(&pod)).into_iter().for_each(|pod| named.learn(&pod.named));
         }
-        self.is_awaited(&named, at)
+        self.is_awaited(&named, call.at)
     }
 
     /// The oldest address in a store gives the time of the network's first success, if that was before the agent
@@ -121,4 +121,9 @@ impl World {
         let names: BTreeSet<&String> = added.chain(addressed).filter(|name| *name != "lo").collect();
         names.into_iter().take(INTERFACES).cloned().collect()
     }
+}
+
+/// The loopback's ADD connects nothing, and never fails.
+fn is_loopback(call: &Call) -> bool {
+    call.call.ifname.as_deref() == Some("lo")
 }

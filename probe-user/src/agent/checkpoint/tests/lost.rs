@@ -362,6 +362,25 @@ fn a_state_that_is_older_than_what_was_told_is_lost() {
     }
 }
 
+/// This version may tell fewer events of the same calls, if the last agent was killed.
+#[test]
+fn a_state_of_another_version_is_kept_though_more_was_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(leave(dir.path(), 2, 3));
+    let header = Header { made_by: "1".to_owned(), ..of_boot() };
+    let (checkpoint, found) = resume::open(dir.path(), &header, StateWrites::default()).expect("a thread");
+    let left = LeftHooks { last_told: Some(7), ..told_until(&|_| Some(7)) };
+    let mut session = session();
+    let resumed = found.take_over(&mut session, &left, NOW).expect("it is not recorded");
+    assert_eq!(resumed, Resumed { last: Some(Timestamp(5 * SECOND)), lost_since: None });
+    call(&mut session, made(6));
+    let text = String::from_utf8(session.output().clone()).expect("text");
+    let numbers: Vec<&str> =
+        text.lines().filter_map(|line| line.split("\"seq\":\"").nth(1)?.split('"').next()).collect();
+    assert_eq!(numbers, ["8"], "{text}");
+    kill(checkpoint, &mut session);
+}
+
 /// What is before the damage would tell again what was told behind it.
 #[test]
 fn what_is_before_the_damage_is_of_no_use_if_more_was_told() {

@@ -272,11 +272,11 @@ impl<'a> Assembly<'a> {
         earlier: &mut [Earlier],
     ) -> anyhow::Result<History> {
         let Resumed { last, lost_since } = resumed;
-        if last.is_some() {
+        let drain = &mut self.hooks.drain;
+        if last.is_some() || drain.read_before(earlier).is_some() {
             let fact = Fact::AgentArrived;
             session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
         }
-        let drain = &mut self.hooks.drain;
         let before = session.engine().rings_read().filter(|_| last.is_some());
         let is_whole = before.is_some_and(|before| drain.goes_on_from(&before, earlier));
         // Hooks that were left before the last agent, which had others: it has told what it saw itself.
@@ -290,20 +290,26 @@ impl<'a> Assembly<'a> {
             session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
         }
         let is_partial = drain.is_partly_left(earlier);
+        let hooks_since = drain.sees_since(before, earlier);
         let mut portions = drain.begin(before, earlier);
         portions.iter_mut().for_each(|batch| batch.retain(|seen| !is_told(seen)));
         let unseen = Unseen {
             // A state that is lost was told, and with it that time.
             away_since: last.filter(|_| !is_whole && lost_since.is_none()),
+            hooks_since,
             is_partial,
-            unheard: last.is_some() && is_whole && self.hooks.netlink.is_some(),
+            unheard: last.is_some() && self.hooks.netlink.is_some(),
         };
-        portions::take(session, portions, unseen, |session| outlets.write(session, clock::now()))?;
+        let write = |session: &mut Session| outlets.write(session, clock::now());
+        let unseen_until = portions::take(session, portions, unseen, write)?;
         let at = clock::now();
         if let Some(since) = last {
-            let fact = Fact::AgentBegan { unheard_since: is_whole.then_some(since) };
+            let unheard_since = if is_whole { Some(since) } else { unseen_until };
+            let fact = Fact::AgentBegan { unheard_since };
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
+        // All that had to be told first is told. To read the boot takes a while, and the rings need their room.
+        outlets.write(session, clock::now())?;
         // What the last agent has heard of runtimes says nothing of now. Those that are found again answer anew.
         let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
         let followed: Vec<String> = session.engine().followed().map(str::to_owned).collect();

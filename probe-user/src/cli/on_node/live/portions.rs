@@ -19,9 +19,11 @@ pub(super) struct Unseen {
     /// Nobody saw some of the time from then on. That is told before the portions: with them time passes, and what was open by then
     /// may have ended.
     pub(super) away_since: Option<Timestamp>,
+    /// Since when the hooks saw everything whose records are in the portions. While they were attached, some saw what others did not.
+    pub(super) hooks_since: Timestamp,
     /// Some of the hooks saw nothing until now, and the portions are from the others.
     pub(super) is_partial: bool,
-    /// Nobody heard netlink since the last agent, and [`Fact::AgentBegan`] tells that behind the portions.
+    /// Nobody heard netlink for some of the time, and [`Fact::AgentBegan`] tells that behind the portions.
     pub(super) unheard: bool,
 }
 
@@ -33,19 +35,24 @@ impl Unseen {
     }
 }
 
-/// Makes a call of each observation. That nobody saw some of the time is told with the time of the first record, from which on the
-/// hooks have all: so no record is late. `write` is called between two portions, if that is allowed: an agent that is killed before
-/// it has taken all of them has taken a part for good.
+/// Makes a call of each observation. That nobody saw some of the time is told with the time of the first record from which on the
+/// hooks have all: so only records from before that are late. `write` is called between two portions, if that is allowed: an agent
+/// that is killed before it has taken all of them has taken a part for good. Gives the time up to which it told that nobody saw what
+/// happened, if hooks saw what happened from then on.
 pub(super) fn take(
     session: &mut Session,
     portions: Vec<Vec<Observation>>,
     unseen: Unseen,
     mut write: impl FnMut(&mut Session) -> Result<(), AgentError>,
-) -> Result<()> {
+) -> Result<Option<Timestamp>> {
     let records = portions.iter().flatten().filter(|seen| seen.origin != Origin::Agent);
     let first = records.map(|seen| seen.at).min();
+    let seen_again = |since| first.map_or_else(clock::now, |first| first.max(since).max(unseen.hooks_since));
     if let Some(since) = unseen.away_since {
-        away(session, since, first.map_or_else(clock::now, |first| first.max(since)))?;
+        // What waits for its order is of the time before the gap.
+        let at = first.map_or(since, |first| first.min(since));
+        session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact: Fact::Watermark }))?;
+        away(session, since, seen_again(since))?;
     }
     for (portion, seen) in portions.into_iter().enumerate() {
         if portion > 0 && unseen.allows_files() {
@@ -58,7 +65,7 @@ pub(super) fn take(
     if let (Some(since), Some(first), true) = (unseen.away_since, first, unseen.is_partial) {
         away(session, first.max(since), clock::now())?;
     }
-    Ok(())
+    Ok(unseen.away_since.filter(|_| !unseen.is_partial).map(seen_again))
 }
 
 /// Tells that nobody saw what happened from `since` until `at`.
@@ -125,7 +132,7 @@ mod tests {
     /// What the other hooks saw meanwhile is told in its order, and nothing is written before all is told.
     #[test]
     fn a_time_that_some_hooks_did_not_see_is_a_gap_behind_what_the_others_saw() {
-        let unseen = Unseen { away_since: Some(clock::now()), is_partial: true, unheard: false };
+        let unseen = Unseen { away_since: Some(clock::now()), is_partial: true, ..Unseen::default() };
         assert_eq!(told(2, unseen), [["gap", "netns.created", "netns.created", "gap"]]);
         assert_eq!(told(0, unseen), [["gap"]]);
     }
@@ -135,6 +142,29 @@ mod tests {
     fn nothing_is_written_while_a_time_without_netlink_is_to_be_told() {
         let made = "netns.created";
         assert_eq!(told(3, Unseen { unheard: true, ..Unseen::default() }), [[made, made, made]]);
+    }
+
+    /// A hook that was attached early saw something before the others did.
+    #[test]
+    fn a_gap_ends_when_all_hooks_are_there() {
+        let mut session = Session::new(&header("b"), Filter::default(), Box::new(Jsonl));
+        let at = |seconds: u64| clock::now().saturating_sub(Duration::from_secs(100 - seconds));
+        let (since, early, attached, after) = (at(10), at(20), at(21), at(30));
+        let made = |at, inode| {
+            let fact =
+                Fact::NetnsCreated { netns: NetnsKey::new(inode, 1), by: Task::default(), end_unseen: false };
+            Observation { at, origin: Origin::Kernel, fact }
+        };
+        let passed = Observation { at: after, origin: Origin::Agent, fact: Fact::Watermark };
+        let unseen = Unseen { away_since: Some(since), hooks_since: attached, ..Unseen::default() };
+        let left = vec![vec![made(early, 1), made(after, 2), passed]];
+        let until = take(&mut session, left, unseen, |_| Ok(())).expect("it is not recorded");
+        assert_eq!(until, Some(attached));
+        let text = String::from_utf8(session.output().clone()).expect("text");
+        let gap = format!("\"event\":\"gap\",\"boot_ns\":\"{}\"", attached.0);
+        assert!(text.contains(&gap), "{text}");
+        let late: Vec<bool> = text.lines().map(|line| line.contains("\"late\":true")).collect();
+        assert_eq!(late, [false, true, false], "{text}");
     }
 
     /// The ADD may have ended in the time that nobody saw. What hooks saw after that is told as ever.

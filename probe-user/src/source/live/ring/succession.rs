@@ -86,6 +86,12 @@ impl RingReader {
         self.begins
     }
 
+    /// Since when the hooks saw everything whose records come first.
+    pub(crate) fn sees_since(&self, before: Option<RingsRead>, earlier: &mut [Earlier]) -> Timestamp {
+        earlier::followed(before, self.begins, earlier)
+            .map_or(self.begins.since, |hooks| hooks.begins().since)
+    }
+
     /// Whether nothing happened unseen after the last agent had read so far.
     pub(crate) fn goes_on_from(&self, before: &RingsRead, earlier: &[Earlier]) -> bool {
         let hooks = earlier.iter().filter_map(|one| one.maps.as_ref());
