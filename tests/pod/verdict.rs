@@ -30,7 +30,7 @@ use tests::{
     stream::{Received, Stream},
 };
 
-use self::rarer::Kubelet;
+pub(crate) use self::rarer::Kubelet;
 
 /// How long an address may stay allocated after its sandbox: long enough for a slow machine's runtime to finish.
 const GRACE: Duration = Duration::from_secs(5);

@@ -32,8 +32,9 @@ const FILE: &str = "engine.jsonl";
 
 /// The file is replaced when this many bytes of calls have been added, and more if the state is large.
 const ADDED: usize = 4 << 20;
-/// How many bytes of calls may be added for each entry of the state.
-const ADDED_FOR_ENTRY: usize = 1 << 10;
+/// How many bytes of calls may be added for each entry of the state, which takes about as many itself while pods come and go: so
+/// at most half of what is written is the state.
+const ADDED_FOR_ENTRY: usize = 2 << 10;
 /// A state with more entries is not kept. A node of 1,000 pods has some 20,000.
 const ENTRIES: usize = 60_000;
 /// How many bytes of calls may wait for a thread that has no room. If there are more, the file begins anew later.

@@ -12,7 +12,7 @@ use super::{
     observer::{Observer, head, row},
     wait_exit,
 };
-use crate::verdict::findings;
+use crate::verdict::{self, findings};
 
 const UID: &str = "00000000-0142-4000-8000-0000000be11e";
 
@@ -30,6 +30,8 @@ fn heard(events: Vec<(u64, Value)>) -> BTreeMap<String, u64> {
 #[test]
 #[expect(clippy::print_stderr, reason = "figures for whoever looks")]
 fn ends_of_four_kinds_are_told_with_their_causes_and_the_runtime_is_not_accused() -> Result<()> {
+    // Pods without a kubelet are a blind spot after ten minutes.
+    let _kubelet = verdict::Kubelet::start()?;
     skipped::retry(|_| {
         let node = Node::start()?;
         let folder = tempfile::tempdir()?;

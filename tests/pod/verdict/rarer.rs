@@ -20,13 +20,13 @@ use tests::{
 use super::{REDUNDANT, declared_store, ensure_exactly, grace, until_confirmed, wait_for_candidates, watch};
 
 /// A program that the agent recognises as the kubelet by its name, as it does the real one. It does nothing.
-pub(super) struct Kubelet {
+pub(crate) struct Kubelet {
     child: Child,
     _folder: tempfile::TempDir,
 }
 
 impl Kubelet {
-    pub(super) fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let program = folder.path().join("kubelet");
         fs::copy(program::path("actor")?, &program)?;

@@ -375,9 +375,7 @@ fn a_state_of_another_version_is_kept_though_more_was_told() {
     assert_eq!(resumed, Resumed { last: Some(Timestamp(5 * SECOND)), lost_since: None });
     call(&mut session, made(6));
     let text = String::from_utf8(session.output().clone()).expect("text");
-    let numbers: Vec<&str> =
-        text.lines().filter_map(|line| line.split("\"seq\":\"").nth(1)?.split('"').next()).collect();
-    assert_eq!(numbers, ["8"], "{text}");
+    assert!(text.contains("\"seq\":8,") && text.lines().count() == 1, "{text}");
     kill(checkpoint, &mut session);
 }
 
