@@ -63,11 +63,16 @@ fn store(data_dir: &Path, network: &str) -> Store {
     Store { kind: StoreKind::HostLocal, path, network: Some(network.to_owned()) }
 }
 
-/// Parses `ID\r\nIFNAME`. Files of older versions have no interface.
+/// The digits of the id that a runtime of pods gives.
+const ID: usize = 64;
+
+/// Parses `ID\r\nIFNAME`. Files of older versions have no interface. One that ends within the id is cut off, and names nobody.
 fn parse(bytes: &[u8]) -> Option<Holder> {
     let text = str::from_utf8(bytes).ok()?;
     let mut lines = text.lines().map(str::trim);
-    holder(lines.next()?, lines.next().unwrap_or_default())
+    let (id, ifname) = (lines.next()?, lines.next());
+    let is_cut_off = ifname.is_none() && id.len() < ID && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_cut_off { None } else { holder(id, ifname.unwrap_or_default()) }
 }
 
 #[cfg(test)]
@@ -81,9 +86,13 @@ mod tests {
         let found = |bytes: &[u8]| parse(bytes).map(|it| format!("{} {}", it.container, it.ifname));
         assert_eq!(found(b"c1\r\neth0").as_deref(), Some("c1 eth0"));
         assert_eq!(found(b"c1\neth0\n").as_deref(), Some("c1 eth0"));
-        assert_eq!(found(b"c1").as_deref(), Some("c1 "));
+        assert_eq!(found(b"cnitool-1").as_deref(), Some("cnitool-1 "));
+        let id = "a1".repeat(32);
+        assert_eq!(found(id.as_bytes()), Some(format!("{id} ")));
         // The file was made but is not yet written, or host-local did not write it.
         assert_eq!(found(b""), None);
+        // The disk was full, or the power was lost.
+        assert_eq!([found(&id.as_bytes()[..63]), found(b"a")], [None, None]);
         assert_eq!(found(b"../../x\r\neth0"), None);
         assert_eq!(found(b"c1\r\nan_interface_of_16"), None);
         assert_eq!(found(b"\xff\xfe"), None);
