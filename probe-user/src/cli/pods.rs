@@ -79,6 +79,7 @@ struct Seen {
 
 impl Pods {
     pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
+        self.pictures.refuse_over(self.from.recording())?;
         if self.phases {
             let snapshot = self.snapshot()?;
             return self.write(share::write(&snapshot.shares, self.output), ExitStatus::Ok);
@@ -133,7 +134,7 @@ impl Pods {
     }
 
     fn see(&self) -> anyhow::Result<Seen> {
-        if self.from.is_recording() {
+        if self.from.recording().is_some() {
             let mut snapshot = self.snapshot()?;
             let (pods, now) = (std::mem::take(&mut snapshot.pods), snapshot.now);
             return Ok(Seen { pods, ages: Ages::new(), told: Some(snapshot), now, done: ExitStatus::Ok });

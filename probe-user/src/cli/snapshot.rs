@@ -61,8 +61,8 @@ pub(in crate::cli) struct AgentSnapshot {
 const STALE: Duration = Duration::from_secs(60);
 
 impl SnapshotArgs {
-    pub(in crate::cli) fn is_recording(&self) -> bool {
-        self.recording.is_some()
+    pub(in crate::cli) fn recording(&self) -> Option<&Path> {
+        self.recording.as_deref()
     }
 
     pub(in crate::cli) fn read(&self) -> anyhow::Result<AgentSnapshot> {
