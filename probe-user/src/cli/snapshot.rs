@@ -74,9 +74,8 @@ impl SnapshotArgs {
             (None, dir) => match (self.ask_agent()?, dir) {
                 (AgentAnswer::Snapshot(snapshot), _) => Ok(snapshot),
                 (AgentAnswer::None(why), Some(dir)) => of_directory(dir, why),
-                (AgentAnswer::None(_), None) => {
-                    Err(anyhow!("nowhere to read from: give --state-dir or --recording"))
-                }
+                (AgentAnswer::None(Some(why)), None) => Err(anyhow!("{why}")),
+                (AgentAnswer::None(None), None) => Err(Nowhere.into()),
             },
         }
     }
@@ -130,6 +129,11 @@ impl AgentSnapshot {
     .0.display()
 )]
 pub(in crate::cli) struct NothingKept(PathBuf);
+
+/// No agent answers, and there is to be no state directory.
+#[derive(Debug, thiserror::Error)]
+#[error("nowhere to read from: give --state-dir or --recording")]
+pub(in crate::cli) struct Nowhere;
 
 /// The needed part of `/v1/doctor`.
 #[cfg(unix)]
