@@ -117,6 +117,33 @@ fn a_truncated_recording_gives_what_is_whole() {
     complains(&output, 1, &["cut off after line 1"]);
 }
 
+/// What is missing may be what was asked for.
+#[test]
+fn each_command_that_reads_a_truncated_recording_ends_with_1() {
+    let dir = folder();
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/demo.jsonl");
+    let demo = fs::read_to_string(demo).expect("the recording");
+    let end = demo.trim_end().rfind('\n').expect("lines") + 1;
+    let whole = dir.path().join("whole");
+    fs::write(&whole, &demo).expect("a file");
+    let cut = file(&dir, &demo.as_bytes()[..end]);
+    for command in [
+        &["findings"][..],
+        &["findings", "-o", "json"],
+        &["explain", "leaked_address"],
+        &["explain", "pod", "job"],
+        &["pods"],
+        &["pods", "--phases"],
+        &["pods", "--html", "-"],
+    ] {
+        let output = run(&[command, &["--recording", &cut]].concat());
+        complains(&output, 1, &["cut off", "recording"]);
+        assert!(!output.stdout.is_empty(), "{command:?}: what is whole is told");
+        let output = run(&[command, &["--recording", whole.to_str().expect("a name")]].concat());
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{command:?}");
+    }
+}
+
 #[test]
 fn what_is_no_recording_is_said_to_be_none() {
     let dir = folder();

@@ -1,6 +1,10 @@
 //! The flags of pictures, and the files they are written to.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, Metadata},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -24,6 +28,21 @@ impl Pictures {
         self.html.is_some() || self.perfetto.is_some()
     }
 
+    /// Refuses a file that is read: the picture would take its place.
+    pub(super) fn refuse_over<'a>(&self, read: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+        let read: Vec<_> = read.into_iter().filter_map(input).collect();
+        for (flag, file) in [("--html", &self.html), ("--perfetto", &self.perfetto)] {
+            let Some(file) = file.as_deref().filter(|file| *file != Path::new("-")) else { continue };
+            if plain(file).is_some_and(|it| read.contains(&it)) {
+                return Err(anyhow!(
+                    "{flag} {} would replace the recording that is read: give another file",
+                    file.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn draw(&self, chart: &Chart) -> anyhow::Result<()> {
         if self.html.is_some() && self.html == self.perfetto {
             return Err(anyhow!("--html and --perfetto cannot both go to the same file"));
@@ -38,10 +57,55 @@ impl Pictures {
     }
 }
 
+/// The plain file that is read by this name.
+fn input(file: &Path) -> Option<(u64, u64)> {
+    plain(if file == Path::new("-") { Path::new("/dev/stdin") } else { file })
+}
+
+/// The device and the inode of a plain file, which may have several names. Anything else is not replaced.
+fn plain(file: &Path) -> Option<(u64, u64)> {
+    fs::metadata(file).ok().filter(Metadata::is_file).map(|found| (found.dev(), found.ino()))
+}
+
 fn put(file: &Path, mut bytes: Vec<u8>) -> anyhow::Result<()> {
     if file == Path::new("-") {
         output::write(&mut bytes)?;
         return Ok(());
     }
     output::replace(file, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path};
+
+    use super::Pictures;
+
+    #[test]
+    fn what_is_read_is_not_replaced_by_whatever_name() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let [recording, hard, soft, other, absent] =
+            ["recording", "hard", "soft", "other", "absent"].map(|name| dir.path().join(name));
+        fs::write(&recording, "recording").expect("a file");
+        fs::write(&other, "page").expect("a file");
+        fs::hard_link(&recording, &hard).expect("a link");
+        symlink("recording", &soft).expect("a link");
+        let refused = |html: Option<&Path>, perfetto: Option<&Path>| {
+            let pictures =
+                Pictures { html: html.map(Path::to_owned), perfetto: perfetto.map(Path::to_owned) };
+            let read = [&*other.with_file_name("absent"), &*recording];
+            pictures.refuse_over(read).err().map(|why| why.to_string())
+        };
+        for name in [&recording, &hard, &soft] {
+            let said = |flag: &str| {
+                let name = name.display();
+                Some(format!("{flag} {name} would replace the recording that is read: give another file"))
+            };
+            assert_eq!(refused(Some(name), None), said("--html"));
+            assert_eq!(refused(Some(&other), Some(name)), said("--perfetto"));
+        }
+        for fine in [&*other, &*absent, Path::new("-"), Path::new("/dev/null")] {
+            assert_eq!(refused(Some(fine), None), None, "{}", fine.display());
+        }
+    }
 }

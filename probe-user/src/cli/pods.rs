@@ -79,9 +79,10 @@ struct Seen {
 
 impl Pods {
     pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
+        self.pictures.refuse_over(self.from.recording())?;
         if self.phases {
             let snapshot = self.snapshot()?;
-            return self.write(share::write(&snapshot.shares, self.output), ExitStatus::Ok);
+            return self.write(share::write(&snapshot.shares, self.output), snapshot.done);
         }
         let Seen { mut pods, ages, told, now, done } = self.see()?;
         if self.pictures.are_wanted() {
@@ -133,10 +134,11 @@ impl Pods {
     }
 
     fn see(&self) -> anyhow::Result<Seen> {
-        if self.from.is_recording() {
+        if self.from.recording().is_some() {
             let mut snapshot = self.snapshot()?;
-            let (pods, now) = (std::mem::take(&mut snapshot.pods), snapshot.now);
-            return Ok(Seen { pods, ages: Ages::new(), told: Some(snapshot), now, done: ExitStatus::Ok });
+            let pods = std::mem::take(&mut snapshot.pods);
+            let (now, done) = (snapshot.now, snapshot.done);
+            return Ok(Seen { pods, ages: Ages::new(), told: Some(snapshot), now, done });
         }
         from_files::list(self)
     }

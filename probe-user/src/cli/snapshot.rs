@@ -16,6 +16,7 @@ use serde::Deserialize;
 #[cfg(unix)]
 use super::client::AgentArgs;
 use super::{
+    ExitStatus,
     args::StateArgs,
     replay::{replayed, unreadable},
 };
@@ -55,14 +56,16 @@ pub(in crate::cli) struct AgentSnapshot {
     pub(in crate::cli) now: Timestamp,
     /// Why the snapshot may be incomplete or out of date, a line each.
     pub(in crate::cli) caveats: Vec<String>,
+    /// The status of a command that tells all of it: a recording may have been cut off.
+    pub(in crate::cli) done: ExitStatus,
 }
 
 /// An agent that has not updated its file for this long is not working.
 const STALE: Duration = Duration::from_secs(60);
 
 impl SnapshotArgs {
-    pub(in crate::cli) fn is_recording(&self) -> bool {
-        self.recording.is_some()
+    pub(in crate::cli) fn recording(&self) -> Option<&Path> {
+        self.recording.as_deref()
     }
 
     pub(in crate::cli) fn read(&self) -> anyhow::Result<AgentSnapshot> {
@@ -71,9 +74,8 @@ impl SnapshotArgs {
             (None, dir) => match (self.ask_agent()?, dir) {
                 (AgentAnswer::Snapshot(snapshot), _) => Ok(snapshot),
                 (AgentAnswer::None(why), Some(dir)) => of_directory(dir, why),
-                (AgentAnswer::None(_), None) => {
-                    Err(anyhow!("nowhere to read from: give --state-dir or --recording"))
-                }
+                (AgentAnswer::None(Some(why)), None) => Err(anyhow!("{why}")),
+                (AgentAnswer::None(None), None) => Err(Nowhere.into()),
             },
         }
     }
@@ -127,6 +129,11 @@ impl AgentSnapshot {
     .0.display()
 )]
 pub(in crate::cli) struct NothingKept(PathBuf);
+
+/// No agent answers, and there is to be no state directory.
+#[derive(Debug, thiserror::Error)]
+#[error("nowhere to read from: give --state-dir or --recording")]
+pub(in crate::cli) struct Nowhere;
 
 /// The needed part of `/v1/doctor`.
 #[cfg(unix)]
@@ -196,7 +203,7 @@ fn read_saved(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Opti
 fn snapshot(about: About, kept: SavedState, now: Timestamp, caveats: Vec<String>) -> AgentSnapshot {
     let SavedState { findings, starts, shares } = kept;
     let label = Label { node: about.node, boot_id: about.boot_id, boot_wall_ns: about.boot_wall_ns };
-    AgentSnapshot { now, caveats, label, findings, starts, shares, pods: Vec::new() }
+    AgentSnapshot { now, caveats, label, findings, starts, shares, pods: Vec::new(), done: ExitStatus::Ok }
 }
 
 /// The same name as in the agent.
@@ -235,5 +242,41 @@ fn recorded(file: &Path) -> anyhow::Result<AgentSnapshot> {
         pods: engine.pods(),
         now: observed_until,
         caveats: cut_off.iter().map(|error| unreadable(file, error).to_string()).collect(),
+        done: cut_off.map_or(ExitStatus::Ok, |_error| ExitStatus::Incomplete),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+
+    use super::{AgentSnapshot, ExitStatus, SnapshotArgs};
+
+    fn read(typed: &[&str]) -> anyhow::Result<AgentSnapshot> {
+        #[derive(Debug, Parser)]
+        struct Typed {
+            #[command(flatten)]
+            from: SnapshotArgs,
+        }
+        Typed::parse_from([&["it"], typed].concat()).from.read()
+    }
+
+    #[test]
+    fn a_recording_that_was_cut_off_is_not_told_as_a_whole_one() {
+        let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/recordings/demo.jsonl");
+        let lines = fs::read_to_string(whole).expect("the recording");
+        let end = lines.trim_end().rfind('\n').expect("lines") + 1;
+        let dir = tempfile::tempdir().expect("a folder");
+        let cut = dir.path().join("cut.jsonl");
+        fs::write(&cut, &lines[..end]).expect("a file");
+        for (recording, done) in
+            [(whole, ExitStatus::Ok), (cut.to_str().expect("a name"), ExitStatus::Incomplete)]
+        {
+            let snapshot = read(&["--recording", recording]).expect("what is whole");
+            assert_eq!((snapshot.done, snapshot.findings.len()), (done, 3));
+            assert_eq!(snapshot.caveats.is_empty(), done == ExitStatus::Ok, "{:?}", snapshot.caveats);
+        }
+    }
 }

@@ -50,7 +50,7 @@ impl PodStart {
             }
         };
         output::write(&mut bytes)?;
-        Ok(ExitStatus::Ok)
+        Ok(snapshot.done)
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     client::AgentArgs,
     output, say,
 };
-use crate::sink::escape::escaped;
+use crate::sink::{escape::escaped, file::not_plain};
 
 /// The longest line, bytes: node-problem-detector cuts off what is behind them.
 const LONGEST: usize = 80;
@@ -110,9 +110,12 @@ fn line(message: &str) -> anyhow::Result<()> {
     output::write(&mut format!("{short}\n").into_bytes()).map(drop)
 }
 
-/// A reader finds either no program or the whole one.
+/// A reader finds either no program or the whole one. What is there and is no plain file is left alone.
 fn copy_to(file: &Path) -> anyhow::Result<()> {
     let name = file.file_name().ok_or_else(|| anyhow!("{} names no file", file.display()))?;
+    if let Some(is) = not_plain(file) {
+        return Err(anyhow!("{} is {is}: give another name", file.display()));
+    }
     let own = env::current_exe().context("cannot find this program")?;
     let new = file.with_file_name(format!(".{}.{}", name.display(), process::id()));
     let done = fs::copy(&own, &new).and_then(|_| fs::rename(&new, file));
@@ -121,4 +124,38 @@ fn copy_to(file: &Path) -> anyhow::Result<()> {
         fs::remove_file(&new).ok();
     }
     done.with_context(|| format!("cannot copy {} to {}", own.display(), file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use nix::{sys::stat::Mode, unistd::mkfifo};
+
+    use super::copy_to;
+
+    /// By root's `rename` a device would become a program.
+    #[test]
+    fn what_is_no_plain_file_is_not_replaced_by_the_copy() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let [pipe, link, dangling, folder] =
+            ["pipe", "link", "dangling", "folder"].map(|name| dir.path().join(name));
+        mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
+        symlink("pipe", &link).expect("a link");
+        symlink("nothing", &dangling).expect("a link");
+        fs::create_dir(&folder).expect("a folder");
+        for (file, is) in [
+            (&pipe, "a device, a pipe or a socket"),
+            (&link, "a symbolic link"),
+            (&dangling, "a symbolic link"),
+            (&folder, "a directory"),
+        ] {
+            let kind = || fs::symlink_metadata(file).expect("it is there").file_type();
+            let before = kind();
+            let why = copy_to(file).expect_err("it is no plain file").to_string();
+            let said = format!("{} is {is}, not a plain file: give another name", file.display());
+            assert_eq!((why, kind()), (said, before));
+        }
+        assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 4, "nothing else is left");
+    }
 }

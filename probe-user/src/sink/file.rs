@@ -23,7 +23,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// What is at the path instead of a plain file. A link is not followed.
-fn not_plain(path: &Path) -> Option<&'static str> {
+pub(crate) fn not_plain(path: &Path) -> Option<&'static str> {
     let found = fs::symlink_metadata(path).ok()?.file_type();
     if found.is_file() {
         None

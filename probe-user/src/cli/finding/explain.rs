@@ -68,7 +68,7 @@ impl Explain {
             }
         };
         output::write(&mut bytes)?;
-        Ok(ExitStatus::Ok)
+        Ok(snapshot.done)
     }
 }
 

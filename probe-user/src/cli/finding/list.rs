@@ -56,7 +56,7 @@ impl Findings {
             }
         };
         output::write(&mut bytes)?;
-        Ok(ExitStatus::Ok)
+        Ok(snapshot.done)
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
 
     use super::{Findings, Incidents, Select, text};
     use crate::{
-        cli::snapshot::AgentSnapshot,
+        cli::{ExitStatus, snapshot::AgentSnapshot},
         model::{
             change::Finding,
             finding::{
@@ -244,6 +244,7 @@ mod tests {
             pods: Vec::new(),
             now: Timestamp(3_000_000_000),
             caveats: Vec::new(),
+            done: ExitStatus::Ok,
         };
         let Typed { select } = Typed::parse_from([&["findings"], typed].concat());
         let text = text(&Incidents::of(&snapshot.findings), &select, &snapshot);

@@ -11,7 +11,7 @@ use crate::{
         ExitStatus,
         on_node::node::{args::warn_of_absent, place::Place, scan::scan},
         say,
-        snapshot::NothingKept,
+        snapshot::{NothingKept, Nowhere},
     },
     engine::{Engine, Settings, view::PodView},
     model::{id::PodUid, phase::Start, time::Timestamp},
@@ -24,7 +24,7 @@ use crate::{
 
 /// Lists the pods from the files, with the starts that an agent has seen.
 pub(super) fn list(args: &Pods) -> anyhow::Result<Seen> {
-    let Seen { mut pods, mut ages, now, done, .. } = read_files(&args.node)?;
+    let Seen { mut pods, mut ages, now, mut done, .. } = read_files(&args.node)?;
     // Only an agent knows starts. Without one the pods are listed anyway.
     let wanted = args.slow || args.sort == Sort::Start || args.pictures.are_wanted();
     let mut told = None;
@@ -38,7 +38,13 @@ pub(super) fn list(args: &Pods) -> anyhow::Result<Seen> {
         Ok(_) if wanted => return Err(anyhow!("no start was seen in this boot: start sandprobe run")),
         Err(error) if wanted => return Err(error),
         // Then the list has no starts. The reason is printed only if an agent could have known some.
-        Err(error) if !error.is::<NothingKept>() => say(&format!("{error:#}")),
+        Err(error) if !error.is::<NothingKept>() => {
+            say(&format!("{error:#}"));
+            // Nobody is to be asked, so that nothing is missing.
+            if !error.is::<Nowhere>() {
+                done = ExitStatus::Incomplete;
+            }
+        }
         Ok(_) | Err(_) => {}
     }
     Ok(Seen { pods, ages, told, now, done })
@@ -104,5 +110,40 @@ fn older(ages: &mut Ages, starts: &[Start], now: Timestamp) {
     }
     for (uid, age) in seen {
         ages.entry(uid).or_insert(age);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+
+    use super::{ExitStatus, Pods, list};
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(flatten)]
+        pods: Pods,
+    }
+
+    /// A node without an agent is listed whole; one whose agent knows starts that cannot be read is not.
+    #[test]
+    fn starts_that_cannot_be_read_are_missing() {
+        let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/hosts/containerd-systemd");
+        let dir = tempfile::tempdir().expect("a folder");
+        let done = |state: &str| {
+            let Typed { pods } =
+                Typed::parse_from(["pods", "--host-root", host, "--socket", "none", "--state-dir", state]);
+            let seen = list(&pods).expect("a list");
+            assert!(!seen.pods.is_empty(), "the rows are shown all the same");
+            seen.done
+        };
+        let kept = dir.path().to_str().expect("a name");
+        assert_eq!((done(kept), done("none")), (ExitStatus::Ok, ExitStatus::Ok));
+        for what in ["nonsense", r#"{"schema":99}"#] {
+            fs::write(dir.path().join("findings.json"), what).expect("a file");
+            assert_eq!(done(kept), ExitStatus::Incomplete, "{what}");
+        }
     }
 }

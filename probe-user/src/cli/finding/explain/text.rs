@@ -299,7 +299,7 @@ mod tests {
 
     use super::text;
     use crate::{
-        cli::snapshot::AgentSnapshot,
+        cli::{ExitStatus, snapshot::AgentSnapshot},
         engine::incident::Incidents,
         model::{
             change::{ChangeKind, CniCall, End, Evidence, EvidenceEvent, Finding, Process},
@@ -325,6 +325,7 @@ mod tests {
             pods: Vec::new(),
             now: Timestamp(63_000_000_000),
             caveats: Vec::new(),
+            done: ExitStatus::Ok,
         }
     }
 
