@@ -168,6 +168,12 @@ fn until_told(place: &Place, own: &BTreeSet<String>) -> Result<()> {
         let lost: u64 = received.losses()?.values().sum();
         Ok((count(&received.events, own) + usize::try_from(lost)? >= 2 * own.len()).then_some(()))
     })
+    .with_context(|| {
+        let events = place.events().unwrap_or_default();
+        let gaps: Vec<_> =
+            events.iter().filter(|event| event["event"] == "gap").map(|event| &event["text"]).collect();
+        format!("{} events, {} of them of {} cgroups; {gaps:?}", events.len(), count(&events, own), own.len())
+    })
 }
 
 fn check(events: Vec<Value>, own: &BTreeSet<String>) -> Result<()> {
