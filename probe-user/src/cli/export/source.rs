@@ -23,7 +23,7 @@ use crate::{
         output,
         replay::unreadable,
         say,
-        snapshot::AgentSnapshot,
+        snapshot::{AgentSnapshot, STATE},
     },
     model::hash::fnv,
     recording::{ReadError, Reader},
@@ -48,6 +48,8 @@ const HEAD: usize = 64;
 const HEAD_BYTES: u64 = LONGEST;
 /// How long a pipe may have nobody who writes before that is told.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Where the agent tells the latest events that it has.
+const EVENTS: &str = "/v1/events?since=0&follow=false";
 /// How a recording begins.
 const RECORDING: &[u8] = br#"{"sandprobe_recording":"#;
 
@@ -194,14 +196,15 @@ impl Source {
             let nobody = || format!("{}; or give recordings or logs as FILE", agent.nobody());
             answer.map_err(|why| anyhow!("{}", why.unwrap_or_else(nobody)))
         };
-        let AgentSnapshot { label, findings, starts, now, .. } = AgentSnapshot::answered(&ask("/v1/state")?)?;
-        let records = this::answered(&ask(this::HISTORY)?)?.records.into_iter();
+        let AgentSnapshot { label, findings, starts, now, .. } =
+            AgentSnapshot::answered(agent, &ask(STATE)?)?;
+        let records = this::answered(agent, &ask(this::HISTORY)?)?.records.into_iter();
         let rows: Vec<_> = records.map(|record| boot::Row::new(record.node, record.recovery, now)).collect();
         let mut lines = of_boots(&rows);
-        let events = ask("/v1/events?since=0&follow=false")?;
+        let events = ask(EVENTS)?;
         let events = events.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         for event in events {
-            lines.push(serde_json::from_slice(event).context("what the agent answers")?);
+            lines.push(serde_json::from_slice(event).with_context(|| agent.answer_at(EVENTS))?);
         }
         let mut kept = Vec::new();
         starts.iter().for_each(|start| jsonl::started(start, &label, &mut kept));
