@@ -20,6 +20,9 @@ use crate::{
 };
 use scan::{LeakScan, ScanResult};
 
+/// Where the agent tells of its CNI plugins.
+const POOLS: &str = "/v1/pools";
+
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(in crate::cli) struct Leaks {
@@ -71,16 +74,19 @@ impl Leaks {
     /// network namespaces there are.
     fn beside(&self, result: &ScanResult) -> String {
         let Some(count) = result.netns else { return String::new() };
-        let balance = match self.agent.ask_or_why("/v1/pools") {
-            Ok(bytes) => agent::balance(&bytes).unwrap_or_default(),
-            Err(why) => {
-                if let Some(why) = why {
-                    say(&format!("the balance of the CNI plugins is not known: {why}"));
-                }
-                String::new()
+        let balance = self.balance().unwrap_or_else(|why| {
+            if let Some(why) = why {
+                say(&format!("the balance of the CNI plugins is not known: {why}"));
             }
-        };
+            String::new()
+        });
         balance + &report::namespaces(count, NetnsLimit::open().read())
+    }
+
+    /// The error has a reason if it is to be reported.
+    fn balance(&self) -> Result<String, Option<String>> {
+        let answer = self.agent.ask_or_why(POOLS)?;
+        agent::balance(&answer).map_err(|error| Some(format!("{}: {error}", self.agent.answer_at(POOLS))))
     }
 
     fn told(&self, result: &ScanResult, leaked: &[&Finding]) -> Vec<u8> {
