@@ -68,6 +68,15 @@ pub(in crate::cli) const STATE: &str = "/v1/state";
 const STALE: Duration = Duration::from_secs(60);
 
 impl SnapshotArgs {
+    /// Whether it was typed what is to be read.
+    pub(in crate::cli) fn is_typed(&self) -> bool {
+        #[cfg(unix)]
+        let is_agent = self.agent.is_typed();
+        #[cfg(not(unix))]
+        let is_agent = false;
+        is_agent || self.recording.is_some() || self.state.is_typed()
+    }
+
     pub(in crate::cli) fn recording(&self) -> Option<&Path> {
         self.recording.as_deref()
     }
