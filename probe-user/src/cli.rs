@@ -10,6 +10,7 @@ mod cluster;
 #[cfg(feature = "live")]
 mod export;
 mod finding;
+mod input;
 mod manual;
 #[cfg(feature = "live")]
 mod on_node;

@@ -180,9 +180,9 @@ fn a_history_that_cannot_be_read_is_no_missing_one() {
         (&newer, "line 1 is in format 99 of a newer sandprobe"),
         ("", "no boot, not even its own"),
     ] {
-        let said = format!("sandprobe: what the agent answers at /v1/history: {why}\n");
         let dir = tempfile::tempdir().expect("a folder");
         let socket = dir.path().join("agent.sock");
+        let said = format!("sandprobe: what the agent on {} answers at /v1/history: {why}\n", path(&socket));
         let agent = stand_in(&socket, "200 OK", body.as_bytes());
         let output = run(&["boot", "--socket", path(&socket), "--state-dir", path(dir.path())]);
         let told = (output.status.code(), text(&output.stdout), text(&output.stderr));

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::Read,
+    io::{BufRead as _, BufReader, Read},
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -163,6 +163,28 @@ fn what_is_no_recording_is_said_to_be_none() {
 
     complains(&run(&["replay", "/no/such/file"]), 2, &["/no/such/file", "No such file"]);
     complains(&run(&["replay", dir.path().to_str().expect("a name")]), 2, &["directory"]);
+}
+
+/// Nobody can tell a pipe that waits from a command that works.
+#[test]
+fn a_recording_from_a_pipe_is_waited_for() {
+    let dir = folder();
+    let mut runs = Vec::new();
+    for (name, command) in [("replay", &["replay"][..]), ("findings", &["findings", "--recording"])] {
+        let pipe = dir.path().join(name);
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+        let mut command = sandprobe(command);
+        let run = command.arg(&pipe).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        runs.push((pipe, run.expect("a run")));
+    }
+    for (pipe, mut run) in runs {
+        let mut said = String::new();
+        BufReader::new(run.stderr.take().expect("piped")).read_line(&mut said).expect("text");
+        let waits = format!("sandprobe: {} is a pipe that nobody writes to yet: waiting; ", pipe.display());
+        assert!(said.starts_with(&waits), "{said}");
+        fs::write(&pipe, whole(3)).expect("it is read");
+        assert_eq!(run.wait().expect("an end").code(), Some(0));
+    }
 }
 
 #[test]

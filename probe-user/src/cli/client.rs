@@ -27,7 +27,7 @@ pub(in crate::cli) const OK: [&str; 1] = ["200"];
 /// The status codes of a response that may say no.
 pub(in crate::cli) const OR_NOT: [&str; 2] = ["200", "503"];
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(in crate::cli) struct AgentArgs {
     /// The socket on which the running agent answers; "none" to ask no agent
     /// [default: /run/sandprobe/sandprobe.sock]
@@ -87,6 +87,12 @@ impl AgentArgs {
             }
             None => "no agent is asked: give its --socket".to_owned(),
         }
+    }
+
+    /// What an error in the agent's answer at `path` is of.
+    pub(in crate::cli) fn answer_at(&self, path: &str) -> String {
+        let socket = self.socket().unwrap_or(SOCKET.as_ref());
+        format!("what the agent on {} answers at {path}", socket.display())
     }
 
     fn answer(&self, path: &str, expected: &[&str], ask: Ask) -> anyhow::Result<Option<Vec<u8>>> {

@@ -1,8 +1,7 @@
 //! `sandprobe replay`: prints the events of a recording again, byte for byte.
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader},
+    io::{self, BufRead},
     path::{Path, PathBuf},
 };
 
@@ -12,6 +11,7 @@ use clap::Args;
 use super::{
     ExitStatus,
     args::Shown,
+    input::{self, packed},
     output::{self, Reader as Audience},
     say,
 };
@@ -87,16 +87,25 @@ pub(super) fn replayed(file: &Path) -> anyhow::Result<Replayed> {
 }
 
 fn open(file: &Path) -> anyhow::Result<Box<dyn BufRead>> {
-    if file == Path::new("-") {
-        return Ok(Box::new(io::stdin().lock()));
+    let mut reader: Box<dyn BufRead> = if file == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        let opened = input::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+        // Opening a directory works, reading it does not.
+        let about = opened.get_ref().metadata();
+        if about.with_context(|| format!("cannot read {}", file.display()))?.is_dir() {
+            return Err(anyhow!(
+                "{} is a directory: give the file that sandprobe record wrote",
+                file.display()
+            ));
+        }
+        Box::new(opened)
+    };
+    // What cannot be read is told by who reads the lines.
+    match reader.fill_buf().ok().and_then(|head| packed(file, head)) {
+        Some(error) => Err(error),
+        None => Ok(reader),
     }
-    let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-    // Opening a directory works, reading it does not.
-    let about = opened.metadata().with_context(|| format!("cannot read {}", file.display()))?;
-    if about.is_dir() {
-        return Err(anyhow!("{} is a directory: give the file that sandprobe record wrote", file.display()));
-    }
-    Ok(Box::new(BufReader::with_capacity(CHUNK, opened)))
 }
 
 pub(super) fn unreadable(file: &Path, error: &ReadError) -> anyhow::Error {
@@ -108,5 +117,24 @@ fn write(bytes: &mut Vec<u8>) -> Result<(), Stopped> {
         Ok(Audience::There) => Ok(()),
         Ok(Audience::Gone) => Err(Stopped::AudienceGone),
         Err(error) => Err(Stopped::Failed(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::replayed;
+
+    #[test]
+    fn a_compressed_recording_is_said_to_be_one() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("recording");
+        for head in [&b"\x1f\x8b\x08\0"[..], b"\x28\xb5\x2f\xfd\0"] {
+            fs::write(&file, head).expect("a file");
+            let why = replayed(&file).err().expect("it is none").to_string();
+            let said = " is compressed: give it as <(zcat FILE) or <(zstdcat FILE)";
+            assert_eq!(why, format!("{}{said}", file.display()));
+        }
     }
 }

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     engine::{share::Share, view::PodView},
     model::{change::Finding, phase::Start, time::Timestamp},
-    recording::state::{self, About, SavedState},
+    recording::state::{self, About, SavedState, StateError},
     replay::Replayed,
     sink::{Label, file, span::span},
 };
@@ -60,10 +60,23 @@ pub(in crate::cli) struct AgentSnapshot {
     pub(in crate::cli) done: ExitStatus,
 }
 
+/// Where the agent tells its findings and starts.
+#[cfg(unix)]
+pub(in crate::cli) const STATE: &str = "/v1/state";
+
 /// An agent that has not updated its file for this long is not working.
 const STALE: Duration = Duration::from_secs(60);
 
 impl SnapshotArgs {
+    /// Whether it was typed what is to be read.
+    pub(in crate::cli) fn is_typed(&self) -> bool {
+        #[cfg(unix)]
+        let is_agent = self.agent.is_typed();
+        #[cfg(not(unix))]
+        let is_agent = false;
+        is_agent || self.recording.is_some() || self.state.is_typed()
+    }
+
     pub(in crate::cli) fn recording(&self) -> Option<&Path> {
         self.recording.as_deref()
     }
@@ -86,12 +99,13 @@ impl SnapshotArgs {
         if self.state.is_typed() && !self.agent.is_typed() {
             return Ok(AgentAnswer::None(None));
         }
-        let bytes = match self.agent.ask_or_why("/v1/state") {
+        let bytes = match self.agent.ask_or_why(STATE) {
             Ok(bytes) => bytes,
             Err(why) => return Ok(AgentAnswer::None(why)),
         };
         let caveats = self.agent_caveats();
-        Ok(AgentAnswer::Snapshot(AgentSnapshot { caveats, ..AgentSnapshot::answered(&bytes)? }))
+        let snapshot = AgentSnapshot::answered(&self.agent, &bytes)?;
+        Ok(AgentAnswer::Snapshot(AgentSnapshot { caveats, ..snapshot }))
     }
 
     /// What the agent cannot see, in one line, and what it cannot save; empty if there is nothing, or if it does not
@@ -114,9 +128,9 @@ impl SnapshotArgs {
 
 #[cfg(unix)]
 impl AgentSnapshot {
-    /// The agent's answer at `/v1/state`, as of the time at which it was made.
-    pub(in crate::cli) fn answered(bytes: &[u8]) -> anyhow::Result<Self> {
-        let (about, kept) = state::read(bytes).context("what the agent answers")?;
+    /// The agent's answer at [`STATE`], as of the time at which it was made.
+    pub(in crate::cli) fn answered(agent: &AgentArgs, bytes: &[u8]) -> anyhow::Result<Self> {
+        let (about, kept) = state::read(bytes).with_context(|| agent.answer_at(STATE))?;
         let now = about.written_at;
         Ok(snapshot(about, kept, now, Vec::new()))
     }
@@ -190,9 +204,14 @@ fn read_saved(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Opti
         }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
-    let read = state::read(&bytes);
-    let (about, kept) =
-        read.with_context(|| format!("{} is damaged; an agent that runs writes it anew", path.display()))?;
+    let (about, kept) = state::read(&bytes).map_err(|error| {
+        let is = match error {
+            StateError::Foreign(_) => " is damaged; an agent that runs writes it anew",
+            // Nothing is wrong with the file.
+            StateError::Newer(_) | StateError::Older(_) => "",
+        };
+        anyhow!("{}{is}: {error}", path.display())
+    })?;
     let wall = SystemTime::now();
     let touched = fs::metadata(&path).and_then(|about| about.modified()).unwrap_or(UNIX_EPOCH);
     let quiet = wall.duration_since(touched).unwrap_or_default();
@@ -277,6 +296,22 @@ mod tests {
             let snapshot = read(&["--recording", recording]).expect("what is whole");
             assert_eq!((snapshot.done, snapshot.findings.len()), (done, 3));
             assert_eq!(snapshot.caveats.is_empty(), done == ExitStatus::Ok, "{:?}", snapshot.caveats);
+        }
+    }
+
+    #[test]
+    fn a_state_of_another_format_is_not_called_damaged() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("findings.json");
+        for (bytes, said) in [
+            (r#"{"schema":99}"#, ": written in format 99 by a newer sandprobe; "),
+            (r#"{"schema":1}"#, ": written in format 1 by an older sandprobe; "),
+            ("nonsense", " is damaged; an agent that runs writes it anew: "),
+        ] {
+            fs::write(&file, bytes).expect("a file");
+            let dir = dir.path().to_str().expect("a name");
+            let why = read(&["--socket", "none", "--state-dir", dir]).expect_err("no state").to_string();
+            assert!(why.starts_with(&format!("{}{said}", file.display())), "{why}");
         }
     }
 }

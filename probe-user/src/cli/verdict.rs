@@ -23,6 +23,9 @@ use crate::sink::{escape::escaped, file::not_plain};
 /// The longest line, bytes: node-problem-detector cuts off what is behind them.
 const LONGEST: usize = 80;
 
+/// Where the agent tells its verdict.
+const VERDICT: &str = "/v1/verdict";
+
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(super) struct Verdict {
@@ -68,7 +71,7 @@ impl Verdict {
         if let Some(file) = &self.copy_to {
             return copy_to(file).map(|()| ExitStatus::Ok);
         }
-        let body = match self.agent.ask_whether("/v1/verdict") {
+        let body = match self.agent.ask_whether(VERDICT) {
             Ok(Some(body)) => body,
             Ok(None) => return self.unknown("no agent answers on this node"),
             Err(error) => {
@@ -80,7 +83,10 @@ impl Verdict {
         let (status, message) = match answer {
             Ok(Answer { status: Some(status), message: Some(message), .. }) => (status, message),
             Ok(Answer { error: Some(error), .. }) => return self.unknown(&error),
-            Ok(_) | Err(_) => return self.unknown("the agent's answer is no verdict"),
+            Ok(_) | Err(_) => {
+                say(&format!("{} is no verdict", self.agent.answer_at(VERDICT)));
+                return self.unknown("the agent's answer is no verdict");
+            }
         };
         match self.output {
             Form::Text => line(&message)?,

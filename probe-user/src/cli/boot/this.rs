@@ -41,13 +41,13 @@ pub(super) struct HereArgs {
 pub(in crate::cli) const HISTORY: &str = "/v1/history";
 
 /// The agent's answer there, which has at least the boot that it is in.
-pub(in crate::cli) fn answered(answer: &[u8]) -> anyhow::Result<History> {
+pub(in crate::cli) fn answered(agent: &AgentArgs, answer: &[u8]) -> anyhow::Result<History> {
     let history = History::read(answer);
     if let Some((line, why)) = history.skipped.first() {
-        return Err(anyhow!("what the agent answers at {HISTORY}: line {line} {why}"));
+        return Err(anyhow!("{}: line {line} {why}", agent.answer_at(HISTORY)));
     }
     if history.records.is_empty() {
-        return Err(anyhow!("what the agent answers at {HISTORY}: no boot, not even its own"));
+        return Err(anyhow!("{}: no boot, not even its own", agent.answer_at(HISTORY)));
     }
     Ok(history)
 }
@@ -71,7 +71,7 @@ impl HereArgs {
                 return Ok(None);
             }
         };
-        let history = answered(&answer)?;
+        let history = answered(&self.agent, &answer)?;
         // Its answer shows that it is alive.
         let boot = history.records.last().and_then(|record| record.recovery.boot.as_ref());
         let Some(boot) = boot else { return Ok(None) };

@@ -2,13 +2,8 @@
 
 use std::{
     fmt::Display,
-    fs::{self, File as OpenFile},
-    io::{self, BufRead, BufReader, Cursor, Read as _},
-    os::unix::fs::FileTypeExt as _,
+    io::{self, BufRead, Cursor, Read as _},
     path::{Path, PathBuf},
-    sync::mpsc,
-    thread,
-    time::Duration,
 };
 
 use anyhow::{Context as _, anyhow};
@@ -20,10 +15,10 @@ use crate::{
         args::Form,
         boot::{self, this},
         client::AgentArgs,
+        input::{open, packed},
         output,
         replay::unreadable,
-        say,
-        snapshot::AgentSnapshot,
+        snapshot::{AgentSnapshot, STATE},
     },
     model::hash::fnv,
     recording::{ReadError, Reader},
@@ -46,13 +41,10 @@ const LONGEST: u64 = 64 << 20;
 const HEAD: usize = 64;
 /// How many bytes these lines may have together: they are kept until it is the file's turn.
 const HEAD_BYTES: u64 = LONGEST;
-/// How long a pipe may have nobody who writes before that is told.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Where the agent tells the latest events that it has.
+const EVENTS: &str = "/v1/events?since=0&follow=false";
 /// How a recording begins.
 const RECORDING: &[u8] = br#"{"sandprobe_recording":"#;
-
-/// How files of gzip and of zstd begin.
-const PACKED: [&[u8]; 2] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"];
 
 /// A source whose kind is known.
 pub(super) struct Source {
@@ -150,7 +142,7 @@ impl Source {
         let mut head = Vec::new();
         let kind = kind(&mut reader, &mut head).with_context(|| format!("cannot read {}", file.display()))?;
         let name = named(&head);
-        let is_packed = PACKED.iter().any(|magic| head.starts_with(magic));
+        let packed = packed(file, &head);
         let reader: Box<dyn BufRead> = Box::new(Cursor::new(head).chain(reader));
         let input = |reader| {
             let content = if is_plain { Content::File } else { Content::Once(reader) };
@@ -164,18 +156,14 @@ impl Source {
                 learn(contexts, &lines);
                 From::Read { said: file.display().to_string(), lines, left_out }
             }
-            None if is_packed => {
-                return Err(anyhow!(
-                    "{} is compressed: give it as <(zcat FILE) or <(zstdcat FILE)",
-                    file.display()
-                ));
-            }
             None => {
-                return Err(anyhow!(
-                    "{}: its first lines are none of a recording, of events or of boots: give what sandprobe record, \
-                     --log-file, -o json or sandprobe boot -o json has written",
-                    file.display()
-                ));
+                return Err(packed.unwrap_or_else(|| {
+                    anyhow!(
+                        "{}: its first lines are none of a recording, of events or of boots: give what sandprobe record, \
+                         --log-file, -o json or sandprobe boot -o json has written",
+                        file.display()
+                    )
+                }));
             }
         };
         Ok(Self { name, from })
@@ -194,14 +182,15 @@ impl Source {
             let nobody = || format!("{}; or give recordings or logs as FILE", agent.nobody());
             answer.map_err(|why| anyhow!("{}", why.unwrap_or_else(nobody)))
         };
-        let AgentSnapshot { label, findings, starts, now, .. } = AgentSnapshot::answered(&ask("/v1/state")?)?;
-        let records = this::answered(&ask(this::HISTORY)?)?.records.into_iter();
+        let AgentSnapshot { label, findings, starts, now, .. } =
+            AgentSnapshot::answered(agent, &ask(STATE)?)?;
+        let records = this::answered(agent, &ask(this::HISTORY)?)?.records.into_iter();
         let rows: Vec<_> = records.map(|record| boot::Row::new(record.node, record.recovery, now)).collect();
         let mut lines = of_boots(&rows);
-        let events = ask("/v1/events?since=0&follow=false")?;
+        let events = ask(EVENTS)?;
         let events = events.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         for event in events {
-            lines.push(serde_json::from_slice(event).context("what the agent answers")?);
+            lines.push(serde_json::from_slice(event).with_context(|| agent.answer_at(EVENTS))?);
         }
         let mut kept = Vec::new();
         starts.iter().for_each(|start| jsonl::started(start, &label, &mut kept));
@@ -350,24 +339,6 @@ impl LeftOut {
             count => format!("{said}: {count} lines were left out, first {first}"),
         })
     }
-}
-
-fn open(file: &Path) -> io::Result<BufReader<OpenFile>> {
-    let is_pipe = fs::metadata(file).is_ok_and(|about| about.file_type().is_fifo());
-    let opened = if is_pipe { open_pipe(file) } else { OpenFile::open(file) };
-    Ok(BufReader::with_capacity(64 << 10, opened?))
-}
-
-/// Opens a pipe, which takes until somebody opens it to write.
-fn open_pipe(file: &Path) -> io::Result<OpenFile> {
-    let (tell, opened) = mpsc::channel();
-    let path = file.to_owned();
-    thread::Builder::new().name("pipe".to_owned()).spawn(move || tell.send(OpenFile::open(path)))?;
-    let opened = opened.recv_timeout(PATIENCE).or_else(|_nobody| {
-        say(&format!("{} is a pipe that nobody writes to yet: waiting; ctrl-C ends this", file.display()));
-        opened.recv()
-    });
-    opened.map_err(io::Error::other)?
 }
 
 /// Reads a line, or nothing at the end.

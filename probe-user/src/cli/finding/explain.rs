@@ -2,7 +2,7 @@
 
 pub(in crate::cli) mod text;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use clap::{Args, Subcommand};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(subcommand_negates_reqs = true, override_usage = USAGE)]
 pub(in crate::cli) struct Explain {
     #[command(subcommand)]
     other: Option<Other>,
@@ -30,6 +30,11 @@ pub(in crate::cli) struct Explain {
     from: SnapshotArgs,
 }
 
+/// Flags of `pod` stand behind it.
+const USAGE: &str = "\
+sandprobe explain [OPTIONS] <KEY>
+       sandprobe explain pod [OPTIONS] <[NAMESPACE/]NAME>";
+
 /// What else can be explained.
 #[derive(Debug, Subcommand)]
 enum Other {
@@ -43,6 +48,9 @@ const LISTED: usize = 10;
 impl Explain {
     pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
         if let Some(Other::Pod(pod)) = &self.other {
+            ensure!(self.key.is_none(), "KEY and \"pod NAME\" exclude each other: give one of them");
+            let is_plain = self.output == Form::Text && !self.from.is_typed();
+            ensure!(is_plain, "put the flags behind \"pod NAME\": they are its own");
             return pod.run();
         }
         let asked = self.key.as_deref().unwrap_or_default();
@@ -79,4 +87,37 @@ fn ambiguous(asked: &str, many: &[&Finding]) -> anyhow::Error {
         n => format!(" and {n} more"),
     };
     anyhow!("{} findings have {asked:?} in their key: {}{more}", many.len(), keys.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Explain;
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(flatten)]
+        explain: Explain,
+    }
+
+    /// Why it is refused.
+    fn refused(typed: &[&str]) -> String {
+        let Typed { explain } =
+            Typed::try_parse_from([&["explain"], typed].concat()).expect("it is understood");
+        explain.run().expect_err("it is refused").to_string()
+    }
+
+    #[test]
+    fn flags_before_pod_are_not_taken_for_a_key() {
+        let behind = "put the flags behind \"pod NAME\": they are its own";
+        for flags in [["--recording", "x"], ["--socket", "x"], ["--state-dir", "x"], ["-o", "json"]] {
+            assert_eq!(refused(&[&flags[..], &["pod", "job"]].concat()), behind, "{flags:?}");
+        }
+        let both = "KEY and \"pod NAME\" exclude each other: give one of them";
+        assert_eq!(refused(&["leaked_address", "pod", "job"]), both);
+        // In its own place the flag is the pod's: this file is not there.
+        let absent = refused(&["pod", "job", "--recording", "/nowhere/recording"]);
+        assert!(absent.starts_with("cannot open /nowhere/recording"), "{absent}");
+    }
 }

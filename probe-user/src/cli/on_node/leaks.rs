@@ -20,6 +20,9 @@ use crate::{
 };
 use scan::{LeakScan, ScanResult};
 
+/// Where the agent tells of its CNI plugins.
+const POOLS: &str = "/v1/pools";
+
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(in crate::cli) struct Leaks {
@@ -41,11 +44,18 @@ pub(in crate::cli) struct Leaks {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  no address is leaked, as far as the grace goes: candidates alone are no leak yet
-  1  at least one address is leaked
+  1  at least one address is leaked, even if sandprobe could not look everywhere
   2  could not look, or not everywhere: nothing leaked was found, but it may be there";
 
 impl Leaks {
     pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
+        let (mut told, done) = self.look()?;
+        output::write(&mut told)?;
+        Ok(done)
+    }
+
+    /// What is found, as it is printed.
+    fn look(&self) -> anyhow::Result<(Vec<u8>, ExitStatus)> {
         let (config, stores) = self.node.config.load()?;
         let result =
             LeakScan { root: &self.node.host.host_root, stores: &stores, limits: config.limits() }.look()?;
@@ -53,42 +63,44 @@ impl Leaks {
             say(caveat);
         }
         let leaked: Vec<&Finding> = result.findings.iter().filter(|it| is_leaked(it)).collect();
-        let is_found = leaked.iter().any(|it| it.stage == Stage::Confirmed);
-        if let Some(why) = result.blind() {
-            say(&why);
-            if !is_found {
-                if matches!((self.repair_script, self.output), (false, Form::Text)) {
-                    output::write(&mut self.beside(&result).into_bytes())?;
-                }
-                return Ok(ExitStatus::CannotRun);
-            }
-        }
-        output::write(&mut self.told(&result, &leaked))?;
-        Ok(if is_found { ExitStatus::Incomplete } else { ExitStatus::Ok })
+        let blind = result.blind();
+        blind.iter().for_each(|why| say(why));
+        let done = match blind {
+            _ if leaked.iter().any(|it| it.stage == Stage::Confirmed) => ExitStatus::Incomplete,
+            Some(_) => ExitStatus::CannotRun,
+            None => ExitStatus::Ok,
+        };
+        Ok((self.told(&result, &leaked, done), done))
     }
 
     /// What is known without a store: what the agent of this node, if one runs, knows of each CNI plugin, and how many
     /// network namespaces there are.
     fn beside(&self, result: &ScanResult) -> String {
         let Some(count) = result.netns else { return String::new() };
-        let balance = match self.agent.ask_or_why("/v1/pools") {
-            Ok(bytes) => agent::balance(&bytes).unwrap_or_default(),
-            Err(why) => {
-                if let Some(why) = why {
-                    say(&format!("the balance of the CNI plugins is not known: {why}"));
-                }
-                String::new()
+        let balance = self.balance().unwrap_or_else(|why| {
+            if let Some(why) = why {
+                say(&format!("the balance of the CNI plugins is not known: {why}"));
             }
-        };
+            String::new()
+        });
         balance + &report::namespaces(count, NetnsLimit::open().read())
     }
 
-    fn told(&self, result: &ScanResult, leaked: &[&Finding]) -> Vec<u8> {
+    /// The error has a reason if it is to be reported.
+    fn balance(&self) -> Result<String, Option<String>> {
+        let answer = self.agent.ask_or_why(POOLS)?;
+        agent::balance(&answer).map_err(|error| Some(format!("{}: {error}", self.agent.answer_at(POOLS))))
+    }
+
+    fn told(&self, result: &ScanResult, leaked: &[&Finding], done: ExitStatus) -> Vec<u8> {
         if self.repair_script {
             return report::script(leaked).into_bytes();
         }
         match self.output {
-            Form::Text => (report::text(result, leaked) + &self.beside(result)).into_bytes(),
+            Form::Text => {
+                let is_sure = done != ExitStatus::CannotRun;
+                (report::text(result, leaked, is_sure) + &self.beside(result)).into_bytes()
+            }
             Form::Json => {
                 let mut bytes = Vec::new();
                 result.findings.iter().for_each(|it| jsonl::finding(it, &result.label, &mut bytes));
@@ -100,4 +112,64 @@ impl Leaks {
 
 fn is_leaked(finding: &Finding) -> bool {
     matches!(finding.kind, Kind::LeakedAddress(_) | Kind::OwnerlessReservation(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File},
+        path::Path,
+        time::{Duration, SystemTime},
+    };
+
+    use clap::Parser;
+
+    use super::{ExitStatus, Leaks};
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(flatten)]
+        leaks: Leaks,
+    }
+
+    fn look(root: &Path, more: &[&str]) -> (String, ExitStatus) {
+        let root = root.to_str().expect("a name");
+        let Typed { leaks } = Typed::parse_from([&["leaks", "--host-root", root], more].concat());
+        let (told, done) = leaks.look().expect("a look");
+        (String::from_utf8(told).expect("text"), done)
+    }
+
+    /// A disk of which one store can be read and another one cannot.
+    #[test]
+    fn what_was_read_is_told_though_not_all_could_be() {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = root.path();
+        let networks = root.join("var/lib/cni/networks");
+        let sandboxes = root.join("var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes");
+        for folder in [networks.join("podnet"), sandboxes] {
+            fs::create_dir_all(folder).expect("a folder");
+        }
+        fs::write(networks.join("broken"), "").expect("a file");
+        let record = networks.join("podnet/10.88.0.3");
+        fs::write(&record, format!("{:064x}\r\neth0", 1)).expect("a file");
+        let record = File::options().write(true).open(record).expect("a file");
+        record.set_modified(SystemTime::now() - Duration::from_secs(1800)).expect("a time");
+
+        let (told, done) = look(root, &["--leak-grace", "1h"]);
+        assert_eq!(done, ExitStatus::CannotRun);
+        assert!(told.starts_with("NETWORK ") && told.contains("candidate  podnet   10.88.0.3"), "{told}");
+        let (told, done) = look(root, &["--leak-grace", "1h", "-o", "json"]);
+        assert!(told.contains("10.88.0.3") && done == ExitStatus::CannotRun, "{told}");
+        // A leak is one wherever else nobody could look.
+        let (told, done) = look(root, &["--leak-grace", "10m"]);
+        assert!(told.contains("confirmed") && done == ExitStatus::Incomplete, "{told}");
+
+        fs::remove_file(networks.join("podnet/10.88.0.3")).expect("a file");
+        let (told, done) = look(root, &[]);
+        assert!(told.contains("\nno leaked addresses, as far as sandprobe can see\n"), "{told}");
+        assert_eq!(done, ExitStatus::CannotRun);
+        fs::remove_file(networks.join("broken")).expect("a file");
+        let (told, done) = look(root, &[]);
+        assert!(told.ends_with("\nno leaked addresses\n") && done == ExitStatus::Ok, "{told}");
+    }
 }

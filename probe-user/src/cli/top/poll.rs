@@ -18,7 +18,7 @@ use super::{
 };
 use crate::cli::{
     client::{AgentArgs, OK, OR_NOT},
-    snapshot::AgentSnapshot,
+    snapshot::{AgentSnapshot, STATE},
     verdict,
 };
 
@@ -69,14 +69,14 @@ impl Poller {
 
     fn state(&self) -> anyhow::Result<State> {
         let PodList { pods } = self.document("/v1/pods", &OK)?;
-        let snapshot = AgentSnapshot::answered(&self.read("/v1/state", &OK)?)?;
+        let snapshot = AgentSnapshot::answered(&self.agent, &self.read(STATE, &OK)?)?;
         Ok(State { snapshot, pods })
     }
 
     fn document<T: DeserializeOwned>(&self, path: &str, expected: &[&str]) -> anyhow::Result<T> {
         let bytes = self.read(path, expected)?;
         serde_json::from_slice(&bytes).with_context(|| {
-            format!("cannot read what the agent answers at {path}: it may be of another version")
+            format!("cannot read {}: it may be of another version", self.agent.answer_at(path))
         })
     }
 

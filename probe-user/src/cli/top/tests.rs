@@ -29,7 +29,7 @@ use super::{
     view::{Theme, View},
 };
 use crate::{
-    cli::snapshot::AgentSnapshot,
+    cli::{client::AgentArgs, snapshot::AgentSnapshot},
     golden,
     model::{change::Finding, finding::Key, id::ContainerId, time::Timestamp},
 };
@@ -48,7 +48,7 @@ fn answered(documents: &[(&str, u16, Value)]) -> Data {
         serde_json::from_slice(bytes).expect("a document")
     }
     let PodList { pods } = document(&body("/v1/pods"));
-    let snapshot = AgentSnapshot::answered(&body("/v1/state")).expect("a state");
+    let snapshot = AgentSnapshot::answered(&AgentArgs::default(), &body("/v1/state")).expect("a state");
     Data {
         doctor: document(&body("/v1/doctor")),
         verdict: document(&body("/v1/verdict")),

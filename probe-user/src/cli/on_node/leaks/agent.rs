@@ -25,9 +25,9 @@ struct Balance {
     unknown: u64,
 }
 
-/// A table of the plugins. None: the agent tells of none.
-pub(super) fn balance(bytes: &[u8]) -> Option<String> {
-    let Told { balance } = serde_json::from_slice(bytes).ok()?;
+/// A table of the plugins; empty if the agent tells of none.
+pub(super) fn balance(bytes: &[u8]) -> serde_json::Result<String> {
+    let Told { balance } = serde_json::from_slice(bytes)?;
     let row = |it: &Balance| {
         let name = |text: &str| escaped(text).into_owned();
         [
@@ -45,7 +45,7 @@ pub(super) fn balance(bytes: &[u8]) -> Option<String> {
     let headings =
         ["PLUGIN", "NETWORK", "ADDED", "RELEASED", "BLINDLY", "LIVE", "ENDED", "UNRELEASED", "UNKNOWN"];
     let rows: Vec<_> = balance.iter().map(row).collect();
-    (!rows.is_empty()).then(|| format!("\n{}", aligned(headings, &rows)))
+    Ok(if rows.is_empty() { String::new() } else { format!("\n{}", aligned(headings, &rows)) })
 }
 
 #[cfg(test)]
@@ -68,9 +68,16 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_without_plugins_or_of_another_version_has_no_table() {
-        for told in [&br#"{"pools":[]}"#[..], br#"{"balance":[]}"#, br#"{"balance":[{}]}"#, b"x"] {
-            assert_eq!(balance(told), None);
+    fn an_agent_without_plugins_has_no_table() {
+        for told in [&br#"{"pools":[]}"#[..], br#"{"balance":[]}"#] {
+            assert_eq!(balance(told).expect("an answer"), "");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_not_one_without_plugins() {
+        for told in [&br#"{"balance":[{}]}"#[..], b"[1]", b"x", b""] {
+            assert!(balance(told).is_err(), "{told:?}");
         }
     }
 }

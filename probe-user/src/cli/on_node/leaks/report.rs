@@ -37,14 +37,18 @@ struct Leak<'a> {
 /// Of so many addresses each gets its command in the text; of more only the script has them all.
 const COMMANDS: usize = 20;
 
-pub(super) fn text(result: &ScanResult, leaked: &[&Finding]) -> String {
+/// Without any store nothing is said of addresses: the reason was printed already.
+pub(super) fn text(result: &ScanResult, leaked: &[&Finding], is_sure: bool) -> String {
     let leaked = &leaks(leaked);
-    let mut text = networks(result, leaked);
-    if leaked.is_empty() {
-        text += "\nno leaked addresses\n";
-    } else {
+    let mut text = String::new();
+    if !result.stores.is_empty() {
+        text = networks(result, leaked);
         text.push('\n');
-        text += &addresses(result, leaked);
+        text += &match (leaked.is_empty(), is_sure) {
+            (false, _) => addresses(result, leaked),
+            (true, true) => "no leaked addresses\n".to_owned(),
+            (true, false) => "no leaked addresses, as far as sandprobe can see\n".to_owned(),
+        };
     }
     let others: Vec<_> = result.findings.iter().filter(|it| !super::is_leaked(it)).collect();
     if !others.is_empty() {

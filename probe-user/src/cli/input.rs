@@ -1,0 +1,72 @@
+//! Files that are read from their beginning to their end: a pipe that nobody writes to is waited for, and named.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader},
+    os::unix::fs::FileTypeExt as _,
+    path::Path,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use anyhow::anyhow;
+
+use super::say;
+
+/// How long a pipe may have nobody who writes before that is told.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How files of gzip and of zstd begin.
+const PACKED: [&[u8]; 2] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"];
+
+pub(super) fn open(file: &Path) -> io::Result<BufReader<File>> {
+    let is_pipe = fs::metadata(file).is_ok_and(|about| about.file_type().is_fifo());
+    let tell = || {
+        say(&format!("{} is a pipe that nobody writes to yet: waiting; ctrl-C ends this", file.display()));
+    };
+    let opened = if is_pipe { open_pipe(file, PATIENCE, tell) } else { File::open(file) };
+    Ok(BufReader::with_capacity(64 << 10, opened?))
+}
+
+/// Opens a pipe, which takes until somebody opens it to write. If that is longer than `patience`, calls `tell`.
+fn open_pipe(file: &Path, patience: Duration, tell: impl FnOnce()) -> io::Result<File> {
+    let (send, opened) = mpsc::channel();
+    let path = file.to_owned();
+    thread::Builder::new().name("pipe".to_owned()).spawn(move || send.send(File::open(path)))?;
+    let opened = opened.recv_timeout(patience).or_else(|_nobody| {
+        tell();
+        opened.recv()
+    });
+    opened.map_err(io::Error::other)?
+}
+
+/// The error of a file that begins so, if it is compressed.
+pub(super) fn packed(file: &Path, head: &[u8]) -> Option<anyhow::Error> {
+    let is_packed = PACKED.iter().any(|magic| head.starts_with(magic));
+    is_packed.then(|| anyhow!("{} is compressed: give it as <(zcat FILE) or <(zstdcat FILE)", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io, thread, time::Duration};
+
+    use nix::{sys::stat::Mode, unistd::mkfifo};
+
+    use super::open_pipe;
+
+    #[test]
+    fn a_pipe_that_nobody_writes_to_is_told_of_and_waited_for() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let pipe = dir.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
+        let mut writer = None;
+        let opened = open_pipe(&pipe, Duration::from_millis(20), || {
+            let pipe = pipe.clone();
+            writer = Some(thread::spawn(move || fs::write(pipe, "late")));
+        });
+        let read = io::read_to_string(opened.expect("it is opened")).expect("text");
+        writer.expect("it was told").join().expect("no panic").expect("it is read");
+        assert_eq!(read, "late");
+    }
+}
