@@ -252,3 +252,23 @@ fn versions_and_messages_that_the_last_agent_had_not_found_out_are_asked_for_aga
     }));
     assert_eq!(asked(&story), []);
 }
+
+/// A new agent reads at once what happened in the minutes before it. By then what was over at their beginning is forgotten.
+#[test]
+fn what_happened_in_minutes_that_are_read_at_once_is_told_with_all_that_is_known_of_it() {
+    let mut story = Story::new();
+    story.at(SECOND).mkdir(77, "/plain").at(2 * SECOND).rmdir(77, "/plain");
+    story.at(1000 * SECOND).mkdir(78, "/other");
+    let mut engine = Engine::new(Settings::default());
+    story.facts.into_iter().for_each(|seen| engine.observe(seen));
+    let at = ms(1001 * SECOND);
+    engine.observe(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
+    let mut told = Vec::new();
+    while let Some(output) = engine.poll() {
+        let Output::Change(change) = output else { continue };
+        told.push((change.at, change.context.cgroup.map(|it| it.path), change.late));
+    }
+    let path = |text: &str| Some(text.into());
+    let expected = [(SECOND, path("/plain")), (2 * SECOND, path("/plain")), (1000 * SECOND, path("/other"))];
+    assert_eq!(told, expected.map(|(at, path)| (ms(at), path, false)));
+}

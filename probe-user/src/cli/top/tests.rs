@@ -355,7 +355,7 @@ fn a_full_node_is_drawn_at_once() {
         assert!(shown.contains(" of 10001"), "{shown}");
         // Each key is drawn twice: the rows are made for the key and for the frame.
         let frames = u32::try_from(1 + 2 * presses).expect("few");
-        assert!(begun.elapsed() / frames < Duration::from_secs(2), "{presses}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() / frames < Duration::from_secs(10), "{presses}: {:?}", begun.elapsed());
     }
 }
 
