@@ -108,7 +108,7 @@ impl ContainerId {
 
     /// Whether it is one as every runtime of pods gives it: 64 hex digits.
     #[must_use]
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.as_str().len() == 64 && self.as_str().bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 

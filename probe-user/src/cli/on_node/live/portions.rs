@@ -48,11 +48,12 @@ pub(super) fn take(
     let records = portions.iter().flatten().filter(|seen| seen.origin != Origin::Agent);
     let first = records.map(|seen| seen.at).min();
     let seen_again = |since| first.map_or_else(clock::now, |first| first.max(since).max(unseen.hooks_since));
-    if let Some(since) = unseen.away_since {
+    let until = unseen.away_since.map(seen_again);
+    if let (Some(since), Some(until)) = (unseen.away_since, until) {
         // What waits for its order is of the time before the gap.
         let at = first.map_or(since, |first| first.min(since));
         session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact: Fact::Watermark }))?;
-        away(session, since, seen_again(since))?;
+        away(session, since, until)?;
     }
     for (portion, seen) in portions.into_iter().enumerate() {
         if portion > 0 && unseen.allows_files() {
@@ -65,7 +66,7 @@ pub(super) fn take(
     if let (Some(since), Some(first), true) = (unseen.away_since, first, unseen.is_partial) {
         away(session, first.max(since), clock::now())?;
     }
-    Ok(unseen.away_since.filter(|_| !unseen.is_partial).map(seen_again))
+    Ok(until.filter(|_| !unseen.is_partial))
 }
 
 /// Tells that nobody saw what happened from `since` until `at`.

@@ -63,16 +63,14 @@ fn store(data_dir: &Path, network: &str) -> Store {
     Store { kind: StoreKind::HostLocal, path, network: Some(network.to_owned()) }
 }
 
-/// The digits of the id that a runtime of pods gives.
-const ID: usize = 64;
-
 /// Parses `ID\r\nIFNAME`. Files of older versions have no interface. One that ends within the id is cut off, and names nobody.
 fn parse(bytes: &[u8]) -> Option<Holder> {
     let text = str::from_utf8(bytes).ok()?;
     let mut lines = text.lines().map(str::trim);
     let (id, ifname) = (lines.next()?, lines.next());
-    let is_cut_off = ifname.is_none() && id.len() < ID && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_cut_off { None } else { holder(id, ifname.unwrap_or_default()) }
+    let is_of_runtime = id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    holder(id, ifname.unwrap_or_default())
+        .filter(|it| ifname.is_some() || !is_of_runtime || it.container.is_full())
 }
 
 #[cfg(test)]
