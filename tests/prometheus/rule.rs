@@ -167,3 +167,21 @@ fn every_alert_has_a_severity_and_a_runbook() {
     let found = found.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
     assert_eq!(found.collect::<BTreeSet<_>>(), pages, "a page without an alert");
 }
+
+/// Whoever has a node and no alert finds the runbooks by their subject, and by the alert's name without the prefix.
+#[test]
+fn the_page_of_troubles_lists_each_runbook_once() {
+    let page = fs::read_to_string(root().join("docs/troubleshooting.md")).expect("the page");
+    let (_, after) = page.split_once("### Runbooks of alerts\n").expect("the list has a heading");
+    let list = after.split("\n#").next().unwrap_or_default();
+    let mut listed: Vec<&str> = list.split('[').skip(1).filter_map(|it| it.split(')').next()).collect();
+    listed.sort_unstable();
+    let link = |alert: String| {
+        let short = alert.strip_prefix("Sandprobe").expect("the prefix of each alert");
+        format!("{short}](runbooks/{alert}.md")
+    };
+    let mut alerts: Vec<String> = rules().into_iter().map(|rule| rule.alert).collect();
+    alerts.sort_unstable();
+    alerts.dedup();
+    assert_eq!(listed, alerts.into_iter().map(link).collect::<Vec<_>>());
+}

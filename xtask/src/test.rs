@@ -12,11 +12,12 @@ mod report;
 mod step;
 
 use crate::arch::Arch;
-use crate::program;
 use crate::setup::{self, Level};
+use crate::{build, program};
 use anyhow::{Result, ensure};
 use report::Report;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 /// If it is set, the tests do their long runs.
@@ -72,21 +73,14 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
                 fast::tier(tier);
             }
         });
-        report.tier("browser", |tier| {
-            if tier.attempt("setup", || setup::ensure(Level::Browser)).is_some() {
-                browser::tier(tier);
-            }
-        });
-        report.tier("prometheus", |tier| {
-            if tier.attempt("setup", || setup::ensure(Level::Prometheus)).is_some() {
-                prometheus::tier(tier);
-            }
-        });
     }
-    report.tier("fleet", |tier| {
-        if tier.attempt("setup", || setup::ensure(Level::Fleet)).is_some() {
-            fleet::tier(tier, depth.soak);
+    // Most of the agent's build keeps one processor busy, and what these tiers wait for keeps none.
+    thread::scope(|scope| {
+        // The tier before it has set up what a build needs.
+        if !depth.fast && !depth.soak {
+            scope.spawn(build_early);
         }
+        beside_the_build(&mut report, depth);
     });
     if !depth.fast {
         let mut built = None;
@@ -107,6 +101,32 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         }
     }
     Ok(closed(&report))
+}
+
+/// The tiers that need no agent as a program.
+fn beside_the_build(report: &mut Report, depth: &Depth) {
+    if !depth.soak {
+        report.tier("browser", |tier| {
+            if tier.attempt("setup", || setup::ensure(Level::Browser)).is_some() {
+                browser::tier(tier);
+            }
+        });
+        report.tier("prometheus", |tier| {
+            if tier.attempt("setup", || setup::ensure(Level::Prometheus)).is_some() {
+                prometheus::tier(tier);
+            }
+        });
+    }
+    report.tier("fleet", |tier| {
+        if tier.attempt("setup", || setup::ensure(Level::Fleet)).is_some() {
+            fleet::tier(tier, depth.soak);
+        }
+    });
+}
+
+/// Builds the agent. A failure is told by the tier that needs it, which builds what is not built.
+fn build_early() {
+    let _told_later = build::agent(&build::Args::default());
 }
 
 fn closed(report: &Report) -> ExitCode {
