@@ -50,9 +50,6 @@ use view::{BalanceView, ManyView, PodView, PoolView, ToldView};
 /// How long the outbox may hold a change whose pod is not yet named.
 pub(crate) const DEFAULT_HOLD: Duration = Duration::from_secs(1);
 
-/// What is older is told before more is taken in. What is over is remembered for longer.
-const OLD: Duration = Duration::from_secs(10);
-
 /// What the engine can be told to do differently; part of a recording's header, since replay needs the same.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,8 +120,9 @@ impl Engine {
     pub fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         self.catch_up();
-        self.world.tick(self.now);
+        // Nothing is forgotten before what needs it was judged and told.
         self.judge(self.timeline.settled(self.now));
+        self.flush();
         self.world.tick(self.now);
         self.flush();
     }
@@ -369,18 +367,9 @@ impl Engine {
         while let Some(seen) = self.timeline.pop(self.now) {
             // A verdict is of what had happened by its time.
             let before = seen.at.saturating_sub(Duration::from_nanos(1));
-            self.tell_what_is_old(before);
             self.judge(before.min(self.timeline.settled(self.now)));
             self.world.apply(seen, false);
             self.collect();
-        }
-    }
-
-    /// Tells what would have been told long before this time. A new agent takes minutes at once, in which what is over is
-    /// forgotten.
-    fn tell_what_is_old(&mut self, now: Timestamp) {
-        if self.world.outbox.first().is_some_and(|held| held.at + OLD <= now) {
-            self.tell(now);
         }
     }
 
@@ -419,12 +408,7 @@ impl Engine {
 
     fn flush(&mut self) {
         self.collect();
-        self.tell(self.now);
-    }
-
-    /// Tells the changes that wait no longer at this time.
-    fn tell(&mut self, now: Timestamp) {
-        while let Some(mut change) = self.world.next_change(now, self.settings.hold) {
+        while let Some(mut change) = self.world.next_change(self.now, self.settings.hold) {
             self.world.keep_evidence(&change);
             if let ChangeKind::FindingOpened(it)
             | ChangeKind::FindingConfirmed(it)

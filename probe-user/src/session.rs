@@ -137,16 +137,16 @@ impl Session {
         }
     }
 
-    /// Gives no later event a number that was given before.
-    pub(crate) fn number_from(&mut self, seq: u64) {
-        self.engine.number_from(seq);
+    /// Gives no later event a number up to `told`. It is no call: whoever writes down what this engine is does so after it.
+    pub(crate) fn number_after(&mut self, told: u64) {
+        self.engine.number_from(told.saturating_add(1));
+        self.last_seq = self.last_seq.max(told);
     }
 
     /// Begins without what earlier agents knew, after the last event that they told. That is a call, so that a recording and the
     /// state's file have it.
     pub(crate) fn begin_after(&mut self, told: u64) -> Result<(), WriteError> {
-        self.engine.number_from(told + 1);
-        self.last_seq = told;
+        self.number_after(told);
         let is_own = |entry: &CheckpointEntry| matches!(entry, CheckpointEntry::Engine(_));
         let own = self.engine.dump().into_iter().find(is_own);
         own.map_or(Ok(()), |own| self.call(Call::Restore(Box::new(own))))

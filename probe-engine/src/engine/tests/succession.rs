@@ -6,7 +6,7 @@ use super::story::{CONTAINERD, DAEMON, Story, UID, Who, address, call, id, leaf,
 use crate::{
     engine::{Engine, Settings},
     model::{
-        change::{Output, Question},
+        change::{Change, ChangeKind, Output, Question},
         fact::{
             CniCommand, Fact, List, Loss, Mechanism, MessageFound, Observation, Origin, ProgramFound, Role,
             Signal,
@@ -97,8 +97,8 @@ fn what_netlink_watched_for_the_last_agent_is_watched_again_and_the_time_between
                     10000 gap NetlinkSocket 0 Agent
                     ? watch 42
                     10102 netns.destroyed 41 Listed
-                    ? watch 43 ip
                     12000 address.added 10.0.0.1/24 eth0 42{by}
+                    ? watch 43 ip
                 "
             ),
         );
@@ -253,22 +253,65 @@ fn versions_and_messages_that_the_last_agent_had_not_found_out_are_asked_for_aga
     assert_eq!(asked(&story), []);
 }
 
-/// A new agent reads at once what happened in the minutes before it. By then what was over at their beginning is forgotten.
-#[test]
-fn what_happened_in_minutes_that_are_read_at_once_is_told_with_all_that_is_known_of_it() {
-    let mut story = Story::new();
-    story.at(SECOND).mkdir(77, "/plain").at(2 * SECOND).rmdir(77, "/plain");
-    story.at(1000 * SECOND).mkdir(78, "/other");
+/// What an agent tells that arrived at `until`, reads all of `left` at once, and gets these answers a second later.
+fn told_at_once(left: &Story, until: u64, answers: &Story) -> Vec<Change> {
     let mut engine = Engine::new(Settings::default());
-    story.facts.into_iter().for_each(|seen| engine.observe(seen));
-    let at = ms(1001 * SECOND);
-    engine.observe(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
+    let agent = |at, fact| Observation { at: ms(at), origin: Origin::Agent, fact };
+    engine.observe(agent(until, Fact::AgentArrived));
+    left.facts.iter().for_each(|seen| engine.observe(seen.clone()));
+    engine.observe(agent(until, Fact::Watermark));
+    answers.facts.iter().for_each(|seen| engine.observe(seen.clone()));
+    engine.observe(agent(until + 20 * SECOND, Fact::Watermark));
     let mut told = Vec::new();
     while let Some(output) = engine.poll() {
         let Output::Change(change) = output else { continue };
-        told.push((change.at, change.context.cgroup.map(|it| it.path), change.late));
+        told.push(change);
     }
+    told
+}
+
+/// A new agent reads at once what happened in the minutes before it. By then all that was over at their beginning would be
+/// forgotten.
+#[test]
+fn what_happened_in_minutes_that_are_read_at_once_is_told_with_all_that_is_known_of_it() {
     let path = |text: &str| Some(text.into());
-    let expected = [(SECOND, path("/plain")), (2 * SECOND, path("/plain")), (1000 * SECOND, path("/other"))];
-    assert_eq!(told, expected.map(|(at, path)| (ms(at), path, false)));
+    for is_silent_since in [true, false] {
+        let mut story = Story::new();
+        story.at(SECOND).mkdir(77, "/plain").at(2 * SECOND).rmdir(77, "/plain");
+        let mut expected = vec![(ms(SECOND), path("/plain"), false), (ms(2 * SECOND), path("/plain"), false)];
+        if !is_silent_since {
+            story.at(1000 * SECOND).mkdir(78, "/other");
+            expected.push((ms(1000 * SECOND), path("/other"), false));
+        }
+        let told = told_at_once(&story, 1001 * SECOND, &Story::new()).into_iter();
+        let told: Vec<_> = told.map(|it| (it.at, it.context.cgroup.map(|it| it.path), it.late)).collect();
+        assert_eq!(told, expected);
+    }
+}
+
+/// Whether a container is a sandbox is known only when a file is read. All that came after it waits for that.
+#[test]
+fn what_ended_in_minutes_that_are_read_at_once_is_told_with_the_pod_that_a_file_names() {
+    let pod = format!("/kubepods/besteffort/pod{UID}");
+    let mut story = Story::new();
+    story.at(SECOND).mkdir(20, &pod).mkdir(21, &leaf('a')).mkdir(77, "/plain");
+    story.at(20 * SECOND).rmdir(77, "/plain");
+    story.at(30 * SECOND).rmdir(21, &leaf('a')).rmdir(20, &pod);
+    story.at(1000 * SECOND).mkdir(78, "/other");
+    let mut answers = Story::new();
+    answers.at(1002 * SECOND).container('a', Role::Sandbox, 'a', "");
+    let told = told_at_once(&story, 1001 * SECOND, &answers);
+    let removed: Vec<_> = told
+        .iter()
+        .filter(|it| matches!(it.what, ChangeKind::CgroupRemoved { .. }))
+        .map(|it| {
+            let path = it.context.cgroup.as_ref().map(|it| it.path.to_string());
+            (path, it.context.pod.as_ref().and_then(|it| it.name.clone()))
+        })
+        .collect();
+    let named = Some("web-0".into());
+    assert_eq!(
+        removed,
+        [(Some("/plain".to_owned()), None), (Some(leaf('a')), named.clone()), (Some(pod), named)]
+    );
 }

@@ -45,16 +45,18 @@ const SETTLED: Duration = Duration::from_secs(3 * 60);
 
 impl World {
     pub(super) fn reap(&mut self, now: Timestamp) {
-        let old = now.saturating_sub(GRACE);
+        // What waits to be told needs the rows of its time. A new agent takes minutes at once, and tells them at their end.
+        let past = self.outbox.held().map(|held| held.at).fold(now, Timestamp::min);
+        let old = past.saturating_sub(GRACE);
         self.reap_processes(old);
-        self.reap_signals(now, old);
+        self.reap_signals(past, old);
         let end_told =
             self.coverage.attached.get(&Signal::NetnsFreed).is_none_or(|it| it.mechanism.is_some());
         self.netns.reap(old, end_told);
-        self.reap_containers(now, old);
+        self.reap_containers(past, old);
         self.cgroups.reap(old);
         self.judge_releases(now);
-        self.reap_remembered(now);
+        self.reap_remembered(past);
         self.hints.retain(|_, hint| hint.at > old);
         self.pods.names.retain(|_, name| name.at > old);
         if self.has_dead() {

@@ -65,6 +65,7 @@ pub(crate) struct Kept {
     settings: Settings,
     /// That of the last agent, which a later call may change. An event that is told again has the same time.
     boot_wall_ns: i64,
+    /// By the version alone: two builds of one count as the same.
     is_of_this_version: bool,
     calls: Receiver<Result<Option<Call>, ReadError>>,
 }
@@ -77,6 +78,8 @@ pub(crate) struct LeftHooks<'a> {
     pub(crate) last_told: Option<u64>,
     /// When one of them last read.
     pub(crate) read_at: Option<Timestamp>,
+    /// Whether the rings still have all that came after this position.
+    pub(crate) have_all_after: &'a dyn Fn(RingsRead) -> bool,
     /// From where this agent reads.
     pub(crate) begins: RingsRead,
     /// Notes for the next agent up to which event was told.
@@ -263,8 +266,9 @@ impl Last {
 impl Kept {
     /// Makes the calls of the last agent again, silently as far as it has told what they tell; all counts as told where no hooks
     /// show it. A state that is not whole or of the future is lost. So is one to which not all calls were added that led to what
-    /// was told: nobody knows what that agent told then, and this one would tell it again with other numbers. Calls of another
-    /// version may lead to fewer events by themselves, so such a state is kept, and no number is given twice.
+    /// was told: nobody knows what that agent told then, and this one would tell it again with other numbers. The calls of another
+    /// version may lead to fewer events by themselves, so its state is kept if the rings have all that came after these calls.
+    /// No number is given twice.
     pub(crate) fn resume(
         self,
         session: &mut Session,
@@ -304,7 +308,7 @@ impl Kept {
         let is_lost = end.is_some();
         // Until one of those agents last read, nothing was lost with it.
         let behind = last
-            .take_if(|_| is_behind(session, left) && self.is_of_this_version)
+            .take_if(|_| is_behind(session, left) && (self.is_of_this_version || !is_followed(session, left)))
             .map(|last| left.read_at.unwrap_or(last).max(last));
         if let Some(why) = end {
             let what = if last.is_some() { "going on with what was before" } else { "going on without it" };
@@ -324,10 +328,10 @@ impl Kept {
         let lost_since = behind.or(is_lost.then(|| last.or(self.written_at).unwrap_or(now)));
         match last {
             Some(_) => {
-                session.adopt(settings)?;
                 if let Some(told) = (left.told)(session.engine().rings_read()) {
-                    session.number_from(told + 1);
+                    session.number_after(told);
                 }
+                session.adopt(settings)?;
             }
             None => session.renew(settings),
         }
@@ -341,6 +345,11 @@ fn is_behind(session: &mut Session, left: &LeftHooks<'_>) -> bool {
     let Some(told) = (left.told)(session.engine().rings_read()) else { return false };
     session.resume(Call::Advance(session.engine().now()), told);
     told > session.engine().last_seq()
+}
+
+/// Whether this agent reads on where the calls in the file end.
+fn is_followed(session: &Session, left: &LeftHooks<'_>) -> bool {
+    session.engine().rings_read().is_some_and(left.have_all_after)
 }
 
 /// How far the calls were read.

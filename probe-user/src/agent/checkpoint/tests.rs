@@ -40,6 +40,7 @@ fn no_hooks() -> LeftHooks<'static> {
         told: &|_| None,
         last_told: None,
         read_at: None,
+        have_all_after: &|_| false,
         begins: RingsRead::default(),
         note_told: &|_| {},
     }
@@ -322,6 +323,18 @@ fn a_disk_that_hangs_does_not_let_calls_pile_up() {
     drop(reader);
 }
 
+/// What a replay of the session's recording makes of it.
+fn replayed(of: &mut Session) -> Session {
+    let mut recorded = of.recorded().map(std::mem::take).expect("a recording");
+    recorded.extend(of.end_recording().expect("an end"));
+    let mut reader = Reader::open(recorded.as_slice()).expect("a recording");
+    let mut again = session();
+    while let Some(next) = reader.next_call().expect("a whole recording") {
+        call(&mut again, [next]);
+    }
+    again
+}
+
 #[test]
 fn a_recording_of_a_resumed_agent_begins_with_the_state() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -331,13 +344,7 @@ fn a_recording_of_a_resumed_agent_begins_with_the_state() {
     after.record(&header("b")).expect("a header");
     kept.expect("a state").resume(&mut after, &no_hooks(), NOW).expect("it can be recorded");
     call(&mut after, made(8));
-    let mut recorded = after.recorded().map(std::mem::take).expect("a recording");
-    recorded.extend(after.end_recording().expect("an end"));
-    let mut reader = Reader::open(recorded.as_slice()).expect("a recording");
-    let mut again = session();
-    while let Some(next) = reader.next_call().expect("a whole recording") {
-        call(&mut again, [next]);
-    }
+    let mut again = replayed(&mut after);
     assert_eq!(again.output(), after.output());
     assert_eq!(again.engine().dump(), after.engine().dump());
 }
@@ -483,13 +490,7 @@ fn numbers_go_on_without_a_state() {
     assert_eq!((session.last_seq(), session.output().len()), (41, 0));
     call(&mut session, made(8));
     assert_eq!(session.last_seq(), 42);
-    let mut recorded = session.recorded().map(std::mem::take).expect("a recording");
-    recorded.extend(session.end_recording().expect("an end"));
-    let mut reader = Reader::open(recorded.as_slice()).expect("a recording");
-    let mut again = self::session();
-    while let Some(next) = reader.next_call().expect("a whole recording") {
-        call(&mut again, [next]);
-    }
+    let mut again = replayed(&mut session);
     assert_eq!(String::from_utf8_lossy(again.output()), String::from_utf8_lossy(session.output()));
 }
 

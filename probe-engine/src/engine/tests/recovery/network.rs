@@ -7,6 +7,7 @@ use crate::{
     engine::{
         boot::report::RecoveryReport,
         tests::story::{DAEMON, KUBELET, Story, Who, call},
+        world::recovery::TRIES,
     },
     model::{
         fact::{Fact, Network, NetworksRead, Origin},
@@ -129,6 +130,48 @@ fn the_first_success_is_noted_however_late_it_comes() {
     assert_eq!((cni.lost.as_secs() / 60, cni.first.is_some()), (20, true));
     let (_, engine) = story.judge(50 * MINUTE);
     assert_eq!(engine.recovery().tries.len(), 2, "the one that failed, and the first that succeeded");
+}
+
+/// Each try of a pod is a new sandbox, and there are many before the network comes back.
+#[test]
+fn the_first_success_is_noted_however_many_failed_before_it() {
+    let mut story = booted(rebooted(&[]));
+    let many = u32::try_from(TRIES).expect("few") + 50;
+    (0..many).for_each(|n| App(1).add(&mut story, MINUTE + u64::from(n) * 200, n, 0x100));
+    App(50).add(&mut story, 10 * MINUTE, 1, 0);
+    let (_, engine) = story.judge(11 * MINUTE);
+    let after = engine.recovery().clone();
+    let cni = RecoveryReport::of(&after, ms(11 * MINUTE)).cni;
+    assert_eq!((cni.lost.as_secs() / 60, cni.first.is_some()), (9, true));
+    assert_eq!((after.tries.len(), after.tries_left_out), (TRIES, 51));
+    // Long after the boot others are of no interest.
+    App(60).add(&mut story, 40 * MINUTE, 1, 0);
+    assert_eq!(story.judge(41 * MINUTE).1.recovery().tries_left_out, 51);
+}
+
+/// The plugins of a chain are called one after the other.
+#[test]
+fn a_chain_whose_second_plugin_fails_is_no_first_success() {
+    for second in [0, 0x100] {
+        let mut story = booted(rebooted(&[]));
+        App(1).add(&mut story, 20 * MINUTE, 1, 0x100);
+        App(2).add(&mut story, 40 * MINUTE, 1, 0);
+        let mut chained = call(6000, DAEMON.pid, "/usr/lib/cni/portmap", "ADD", "/run/netns/x", 'a');
+        chained.variables.container_id = Some(App(2).id(1).as_str().to_owned());
+        story.at(40 * MINUTE + 200).kernel(Fact::CniCalled(chained));
+        story.at(40 * MINUTE + 300).exit(Who::new(6000, DAEMON.pid, "portmap"), class::CNI, second);
+        assert_eq!(study(&story, 50 * MINUTE).cni.first.is_some(), second == 0);
+    }
+}
+
+/// No other has failed by then.
+#[test]
+fn the_first_success_is_noted_while_another_add_hangs() {
+    let mut story = booted(rebooted(&[]));
+    App(1).add(&mut story, 20 * MINUTE, 1, 0x100);
+    story.facts.pop().expect("the plugin's end");
+    App(2).add(&mut story, 40 * MINUTE, 1, 0);
+    assert!(study(&story, 50 * MINUTE).cni.first.is_some());
 }
 
 /// It counts by its beginning.

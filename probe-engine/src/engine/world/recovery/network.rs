@@ -12,7 +12,7 @@ use crate::{
     model::{
         fact::Reservation,
         id::ContainerId,
-        recovery::{KubeletListens, NetworkAttempt, OpenAttempt, Source, TimedSource},
+        recovery::{KubeletListens, NetworkAttempt, OpenAttempt, Recovery, Source, TimedSource},
         time::Timestamp,
     },
 };
@@ -67,23 +67,31 @@ impl World {
     pub(in crate::engine::world) fn network_tried(&mut self, at: Timestamp, call: &Call, succeeded: bool) {
         let Some(id) = &call.container else { return };
         self.network_not_trying(id, call.at);
+        let failed = (!succeeded).then(|| call.call.plugin.clone());
+        let recovery = &self.boot.recovery;
         // The first success ends the time without a network, whenever it comes.
-        let has_only_failed =
-            |tries: &[NetworkAttempt]| !tries.is_empty() && tries.iter().all(|it| it.failed.is_some());
-        let is_first = succeeded && has_only_failed(&self.boot.recovery.tries);
-        if is_loopback(call) || !is_first && !self.is_try(id, call) {
+        let has_waited = !recovery.tries.is_empty() || !recovery.trying.is_empty();
+        let is_first = succeeded && has_waited && recovery.tries.iter().all(|it| it.failed.is_some());
+        // The plugins of a chain are called one after the other, and the next may fail.
+        let same = |it: &NetworkAttempt| it.sandbox == *id && it.failed.is_none();
+        let known = recovery.tries.iter().rposition(same);
+        if is_loopback(call) || !is_first && known.is_none() && !self.is_try(id, call) {
             return;
         }
-        let failed = (!succeeded).then(|| call.call.plugin.clone());
-        let tries = &mut self.boot.recovery.tries;
-        let same = |it: &&mut NetworkAttempt| it.sandbox == *id && it.failed.is_none();
-        if let Some(known) = tries.iter_mut().rev().find(same) {
+        let Recovery { tries, tries_left_out, .. } = &mut self.boot.recovery;
+        if let Some(known) = known.and_then(|place| tries.get_mut(place)) {
             known.ended = known.ended.max(at);
             known.failed = failed;
-        } else if tries.len() < TRIES {
-            tries.push(NetworkAttempt { sandbox: id.clone(), began: call.at, ended: at, failed });
         } else {
-            self.boot.recovery.tries_left_out = self.boot.recovery.tries_left_out.saturating_add(1);
+            if is_first && tries.len() >= TRIES {
+                tries.pop();
+                *tries_left_out = tries_left_out.saturating_add(1);
+            }
+            if tries.len() < TRIES {
+                tries.push(NetworkAttempt { sandbox: id.clone(), began: call.at, ended: at, failed });
+            } else {
+                *tries_left_out = tries_left_out.saturating_add(1);
+            }
         }
         self.noted(at);
     }

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     FILE, GATHER, Last, NOW, SECOND, TRIES, Timestamp, block_on, call, files, header, kill, leave, made,
-    no_hooks, session, told_until,
+    no_hooks, replayed, session, told_until,
 };
 use crate::{
     agent::checkpoint::{
@@ -362,21 +362,38 @@ fn a_state_that_is_older_than_what_was_told_is_lost() {
     }
 }
 
-/// This version may tell fewer events of the same calls, if the last agent was killed.
+/// This version may tell fewer events of the same calls, if the last agent was killed. If more was read than the calls have, what
+/// was told of it would come twice.
 #[test]
-fn a_state_of_another_version_is_kept_though_more_was_told() {
-    let dir = tempfile::tempdir().expect("a folder");
-    drop(leave(dir.path(), 2, 3));
-    let header = Header { made_by: "1".to_owned(), ..of_boot() };
-    let (checkpoint, found) = resume::open(dir.path(), &header, StateWrites::default()).expect("a thread");
-    let left = LeftHooks { last_told: Some(7), ..told_until(&|_| Some(7)) };
-    let mut session = session();
-    let resumed = found.take_over(&mut session, &left, NOW).expect("it is not recorded");
-    assert_eq!(resumed, Resumed { last: Some(Timestamp(5 * SECOND)), lost_since: None });
-    call(&mut session, made(6));
-    let text = String::from_utf8(session.output().clone()).expect("text");
-    assert!(text.contains("\"seq\":8,") && text.lines().count() == 1, "{text}");
-    kill(checkpoint, &mut session);
+fn a_state_of_another_version_is_kept_if_the_rings_have_the_rest() {
+    for has_rest in [true, false] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (mut checkpoint, _) = super::open(dir.path());
+        let mut before = session();
+        checkpoint.update(Timestamp(1), &mut before, true);
+        let (at, fact) = (Timestamp(1), Fact::RingsRead(RingsRead::default()));
+        call(&mut before, [Call::Observe(Observation { at, origin: Origin::Agent, fact })]);
+        call(&mut before, (1..=5).flat_map(made));
+        kill(checkpoint, &mut before);
+
+        let header = Header { made_by: "1".to_owned(), ..of_boot() };
+        let (checkpoint, found) =
+            resume::open(dir.path(), &header, StateWrites::default()).expect("a thread");
+        let have_all_after = |read| has_rest && read == RingsRead::default();
+        let left =
+            LeftHooks { last_told: Some(7), have_all_after: &have_all_after, ..told_until(&|_| Some(7)) };
+        let mut after = session();
+        after.record(&header).expect("a header");
+        let resumed = found.take_over(&mut after, &left, NOW).expect("it can be recorded");
+        let last = Timestamp(5 * SECOND);
+        let lost_since = (!has_rest).then_some(last);
+        assert_eq!(resumed, Resumed { last: has_rest.then_some(last), lost_since });
+        call(&mut after, made(6));
+        let text = String::from_utf8(after.output().clone()).expect("text");
+        assert!(text.contains("\"seq\":8,") && !text.contains("\"seq\":7,"), "{text}");
+        assert_eq!(String::from_utf8_lossy(replayed(&mut after).output()), text);
+        kill(checkpoint, &mut after);
+    }
 }
 
 /// What is before the damage would tell again what was told behind it.

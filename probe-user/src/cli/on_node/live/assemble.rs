@@ -256,6 +256,7 @@ impl<'a> Assembly<'a> {
             told: &|read| told.of(read),
             last_told: told.last(),
             read_at: drain.read_before(earlier),
+            have_all_after: &|read| drain.have_all_after(&read, earlier),
             begins: drain.begins(),
             note_told: &|seq| drain.page().tell(seq),
         };

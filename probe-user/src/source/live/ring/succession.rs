@@ -94,16 +94,20 @@ impl RingReader {
 
     /// Whether nothing happened unseen after the last agent had read so far.
     pub(crate) fn goes_on_from(&self, before: &RingsRead, earlier: &[Earlier]) -> bool {
+        let is_pinned =
+            matches!(self.probe.pinning(), Pinning::Pinned { unpinned, .. } if unpinned.is_empty());
+        is_pinned && self.have_all_after(before, earlier)
+    }
+
+    /// Whether the rings still have all records behind this position.
+    pub(crate) fn have_all_after(&self, before: &RingsRead, earlier: &[Earlier]) -> bool {
         let hooks = earlier.iter().filter_map(|one| one.maps.as_ref());
-        let begins: Vec<RingsRead> = hooks.map(HookMaps::begins).chain([self.begins]).collect();
-        let is_before = |begin: &RingsRead| {
+        let mut begins = hooks.map(HookMaps::begins).chain([self.begins]);
+        begins.any(|begin| {
             begin.hooks == before.hooks
                 && begin.lifecycle.position <= before.lifecycle.position
                 && begin.bulk.position <= before.bulk.position
-        };
-        let is_pinned =
-            matches!(self.probe.pinning(), Pinning::Pinned { unpinned, .. } if unpinned.is_empty());
-        is_pinned && begins.iter().any(is_before)
+        })
     }
 
     /// Whether some hooks outlived the last agent, and others could not.
