@@ -68,23 +68,25 @@ impl Outlets {
 
     /// Waits until all calls are in the state's file, and lets everything go.
     pub(crate) async fn settle(&mut self, session: &mut Session, grace: Duration) -> Result<(), AgentError> {
+        self.store(session, grace).await?;
+        while let Some(lines) = self.delivery.next(u64::MAX, clock::now()) {
+            self.offer(session, lines)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all calls are in the state's file, or for so long. The rings have the room of these records again then.
+    pub(crate) async fn store(&mut self, session: &mut Session, grace: Duration) -> Result<(), AgentError> {
         let deadline = Instant::now() + grace;
         loop {
             if let Some(checkpoint) = &mut self.checkpoint {
                 checkpoint.hurry();
             }
             self.write(session, clock::now())?;
-            if self.delivery.is_empty() {
+            if self.delivery.is_empty() || time::timeout_at(deadline, self.written()).await.is_err() {
                 return Ok(());
             }
-            if time::timeout_at(deadline, self.written()).await.is_err() {
-                break;
-            }
         }
-        while let Some(lines) = self.delivery.next(u64::MAX, clock::now()) {
-            self.offer(session, lines)?;
-        }
-        Ok(())
     }
 
     fn offer(&mut self, session: &mut Session, mut lines: Lines) -> Result<(), AgentError> {

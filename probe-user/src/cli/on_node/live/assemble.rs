@@ -190,7 +190,7 @@ impl<'a> Assembly<'a> {
             checkpoint.begin(clock::now(), &mut session);
         }
         let mut outlets = Outlets::new(stream, recording, checkpoint, held);
-        let history = self.begin(&mut session, &mut outlets, resumed, &mut earlier)?;
+        let history = self.begin(&mut session, &mut outlets, resumed, &mut earlier).await?;
         let bell = self.opened.server.as_ref().map(|(listeners, _)| listeners.reload.bell());
         let exported = otlp.iter().flat_map(Otlp::figures).collect();
         let served = self.server(&mut session, history, &outlets.stream, exported)?;
@@ -265,7 +265,7 @@ impl<'a> Assembly<'a> {
 
     /// Tells the engine what the hooks have seen until now, how each signal is seen, which boot this is, and what was known of
     /// it before. Gives the boots before this one.
-    fn begin(
+    async fn begin(
         &mut self,
         session: &mut Session,
         outlets: &mut Outlets,
@@ -310,7 +310,7 @@ impl<'a> Assembly<'a> {
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         // All that had to be told first is told. To read the boot takes a while, and the rings need their room.
-        outlets.write(session, clock::now())?;
+        outlets.store(session, GRACE).await?;
         // What the last agent has heard of runtimes says nothing of now. Those that are found again answer anew.
         let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
         let followed: Vec<String> = session.engine().followed().map(str::to_owned).collect();
@@ -328,7 +328,8 @@ impl<'a> Assembly<'a> {
         let looked = self.confinement.start(Role::Files, || boot::look(header, root, past, labels))?;
         let (past, Beginning { earlier, boot }) = looked.context(THREAD)?;
         past.problems.iter().for_each(|problem| say(problem));
-        if let Some(earlier) = earlier.filter(|_| last.is_none()) {
+        // The last agent may have been killed before it came here.
+        if let Some(earlier) = earlier.filter(|_| session.recovery().boot.is_none()) {
             session.call(Call::Restore(Box::new(CheckpointEntry::Recovery(Box::new(earlier)))))?;
         }
         let fact = Fact::BootRead(Box::new(boot));
