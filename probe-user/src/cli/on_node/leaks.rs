@@ -10,7 +10,12 @@ use clap::Args;
 
 use super::node::args::NodeArgs;
 use crate::{
-    cli::{ExitStatus, args::Form, client::AgentArgs, output, say},
+    cli::{
+        ExitStatus,
+        args::Form,
+        client::{AgentArgs, POOLS, Unanswered},
+        output, say,
+    },
     model::{
         change::Finding,
         finding::{Kind, Stage},
@@ -19,9 +24,6 @@ use crate::{
     source::netns_limit::NetnsLimit,
 };
 use scan::{LeakScan, ScanResult};
-
-/// Where the agent tells of its CNI plugins.
-const POOLS: &str = "/v1/pools";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
@@ -88,7 +90,7 @@ impl Leaks {
 
     /// The error has a reason if it is to be reported.
     fn balance(&self) -> Result<String, Option<String>> {
-        let answer = self.agent.ask_or_why(POOLS)?;
+        let answer = self.agent.ask_or_why(POOLS).map_err(Unanswered::why)?;
         agent::balance(&answer).map_err(|error| Some(format!("{}: {error}", self.agent.answer_at(POOLS))))
     }
 
