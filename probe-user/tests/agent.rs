@@ -166,6 +166,24 @@ fn an_agent_that_cannot_answer_is_told_of() {
     agent.join().expect("no panic");
 }
 
+#[test]
+fn a_state_that_cannot_be_read_may_be_of_another_version() {
+    let whom = |socket: &Path| format!("what the agent on {} answers at /v1/state: ", path(socket));
+    for (body, before, why) in [
+        ("{}", "cannot read ", "it may be of another version: not a file of sandprobe's findings: "),
+        (r#"{"schema":99}"#, "", "written in format 99 by a newer sandprobe; "),
+    ] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let socket = dir.path().join("agent.sock");
+        let agent = stand_in(&socket, "200 OK", body.as_bytes());
+        let output = run(&["findings", "--socket", path(&socket)]);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.starts_with(&format!("sandprobe: {before}{}{why}", whom(&socket))), "{said}");
+        agent.join().expect("no panic");
+    }
+}
+
 /// Files would tell less than this agent knows, and nobody would see that.
 #[test]
 #[cfg(feature = "live")]

@@ -123,6 +123,11 @@ fn asked(socket: &Path) -> (Told, String) {
 
 /// What is made of this answer.
 fn answered(status: &str, body: &str) -> (Told, String) {
+    answering(status, body, asked)
+}
+
+/// What comes of a question to an agent with this answer.
+fn answering<T>(status: &str, body: &str, ask: impl FnOnce(&Path) -> T) -> T {
     let dir = tempfile::tempdir().expect("a folder");
     let socket = dir.path().join("agent.sock");
     let listener = UnixListener::bind(&socket).expect("a socket");
@@ -138,7 +143,7 @@ fn answered(status: &str, body: &str) -> (Told, String) {
         assert!(request.starts_with(b"GET /v1/verdict HTTP/1.0\r\n"));
         stream.write_all(answer.as_bytes()).expect("it listens");
     });
-    let told = asked(&socket);
+    let told = ask(&socket);
     agent.join().expect("no panic");
     told
 }
@@ -186,6 +191,28 @@ fn without_a_verdict_the_condition_is_unknown() {
     assert_eq!(older, (Told::Unknown, "the agent does not answer".to_owned()));
     for strange in ["", "[]", "nonsense", r#"{"status":"fine","message":"x"}"#, r#"{"status":"ok"}"#] {
         assert_eq!(answered("200 OK", strange).0, Told::Unknown, "{strange}");
+    }
+}
+
+#[test]
+fn a_fault_is_one_line_on_standard_error() {
+    for (status, body, words) in [
+        ("200 OK", "nonsense", "answers at /v1/verdict is no verdict: it may be of another version"),
+        ("404 Not Found", "", "it answers 404 without a reason"),
+        ("503 Service Unavailable", r#"{"error":"the agent did not answer within 3 s"}"#, "within 3 s"),
+    ] {
+        let output = answering(status, body, |socket| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_sandprobe"));
+            command.args(["verdict", "-o", "json", "--socket"]).arg(socket);
+            command.stdin(Stdio::null()).output().expect("the program was built")
+        });
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(
+            (output.status.code(), output.stdout.len(), said.lines().count()),
+            (Some(2), 0, 1),
+            "{said}"
+        );
+        assert!(said.contains(words), "no {words:?} in {said}");
     }
 }
 

@@ -54,7 +54,9 @@ pub enum StateError {
     Foreign(serde_json::Error),
     #[error("written in format {0} by a newer sandprobe; this one reads format {SCHEMA}: use that newer one")]
     Newer(u32),
-    #[error("written in format {0} by an older sandprobe; this one reads format {SCHEMA}")]
+    #[error(
+        "written in format {0} by an older sandprobe; this one reads format {SCHEMA}: an agent of this version writes it anew"
+    )]
     Older(u32),
 }
 

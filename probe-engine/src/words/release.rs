@@ -20,17 +20,18 @@ const RELEASE: &str = r#"release() {
     rm -- "$1/$2" && echo "$2 released"' release "$1" "$2" "$3" || return 1
 }"#;
 
-/// A function of the shell: `free_empty DIR ADDRESS`. A file that names nobody names no sandbox of which a runtime could be
-/// asked.
-const FREE_EMPTY: &str = r#"free_empty() {
+/// A function of the shell: `free_ownerless DIR ADDRESS`. A file that is empty or ends within the 64 digits of an id names no
+/// sandbox of which a runtime could be asked. Nobody writes it meanwhile: host-local holds the lock until it is written.
+const FREE_OWNERLESS: &str = r#"free_ownerless() {
   flock -w 10 -- "$1/lock" sh -c '
-    [ -f "$1/$2" ] && [ ! -s "$1/$2" ] || { echo "$2 kept: it is no empty file"; exit 1; }
-    rm -- "$1/$2" && echo "$2 freed"' free_empty "$1" "$2" || return 1
+    [ -f "$1/$2" ] && [ "$(wc -c <"$1/$2")" -lt 64 ] && [ "$(tr -d 0-9A-Fa-f <"$1/$2" | wc -c)" -eq 0 ] ||
+      { echo "$2 kept: its file is neither empty nor cut off within an id"; exit 1; }
+    rm -- "$1/$2" && echo "$2 freed"' free_ownerless "$1" "$2" || return 1
 }"#;
 
 /// The lines that define it.
-pub fn free_empty() -> impl Iterator<Item = String> {
-    FREE_EMPTY.lines().map(str::to_owned)
+pub fn free_ownerless() -> impl Iterator<Item = String> {
+    FREE_OWNERLESS.lines().map(str::to_owned)
 }
 
 /// The lines that define `release`, for a node whose runtimes answer on these sockets.
@@ -54,9 +55,9 @@ pub fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {
 
 /// The call of it; a comment if the directory's name cannot be printed.
 #[must_use]
-pub fn free_empty_of(dir: &str, address: IpAddr) -> String {
+pub fn free_ownerless_of(dir: &str, address: IpAddr) -> String {
     quoted(dir.trim_end_matches('/'))
-        .map_or_else(|| UNPRINTABLE.to_owned(), |dir| format!("free_empty {dir} {address}"))
+        .map_or_else(|| UNPRINTABLE.to_owned(), |dir| format!("free_ownerless {dir} {address}"))
 }
 
 /// How the AWS VPC CNI's ipamd is made to look again.
@@ -124,22 +125,28 @@ mod tests {
     }
 
     #[test]
-    fn only_an_empty_file_is_freed() {
+    fn only_a_file_that_is_empty_or_cut_off_within_an_id_is_freed() {
         let dir = tempfile::Builder::new().prefix("it's a net").tempdir().expect("a folder");
         let folder = dir.path().to_str().expect("a name");
         let free = |address: &str| {
-            let call = super::free_empty_of(folder, address.parse().expect("an address"));
-            let lines: Vec<String> = super::free_empty().chain([call]).collect();
+            let call = super::free_ownerless_of(folder, address.parse().expect("an address"));
+            let lines: Vec<String> = super::free_ownerless().chain([call]).collect();
             let output = Command::new("sh").args(["-c", &script(&lines)]).output().expect("a shell");
             String::from_utf8(output.stdout).expect("text")
         };
-        let (empty, held) = (dir.path().join("10.88.0.5"), dir.path().join("10.88.0.6"));
-        fs::write(&empty, "").expect("a file");
-        fs::write(&held, "e6f3\r\neth0").expect("a file");
-        assert_eq!(free("10.88.0.5"), "10.88.0.5 freed\n");
-        assert_eq!(free("10.88.0.5"), "10.88.0.5 kept: it is no empty file\n");
-        assert_eq!(free("10.88.0.6"), "10.88.0.6 kept: it is no empty file\n");
-        assert!(!empty.exists() && held.exists());
+        let id = "a1".repeat(32);
+        let kept = "10.88.0.5 kept: its file is neither empty nor cut off within an id\n";
+        let file = dir.path().join("10.88.0.5");
+        for ownerless in ["", "a", &id[..63]] {
+            fs::write(&file, ownerless).expect("a file");
+            assert_eq!(free("10.88.0.5"), "10.88.0.5 freed\n", "{ownerless:?}");
+            assert!(!file.exists());
+        }
+        assert_eq!(free("10.88.0.5"), kept, "no file");
+        for held in ["e6f3\r\neth0", "e6f3\n", &id, "cnitool-1", "\0"] {
+            fs::write(&file, held).expect("a file");
+            assert_eq!((free("10.88.0.5").as_str(), file.exists()), (kept, true), "{held:?}");
+        }
     }
 
     /// crictl's own default is another runtime's socket, or nobody's.

@@ -125,8 +125,8 @@ impl Boot {
     pub(super) fn run(&self, verbose: bool) -> anyhow::Result<ExitStatus> {
         if !self.replay.is_empty() {
             self.state.refuse_beside("--replay")?;
-            self.pictures.refuse_over(self.replay.iter().map(PathBuf::as_path))?;
         }
+        self.pictures.refuse_over(self.replay.iter().map(PathBuf::as_path))?;
         let (rows, is_whole) =
             if self.replay.is_empty() { self.kept()? } else { replayed::rows(&self.replay)? };
         let rules = self.here.rules()?;

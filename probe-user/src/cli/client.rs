@@ -22,6 +22,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: usize = 64;
 /// How much of a response is read at once, bytes.
 const PART: usize = 64 << 10;
+/// Where the agent tells what it can see, and its state.
+pub(in crate::cli) const DOCTOR: &str = "/v1/doctor";
+/// Where it tells its findings and starts.
+pub(in crate::cli) const STATE: &str = "/v1/state";
+/// Where it tells the boots that it has kept.
+#[cfg(feature = "live")]
+pub(in crate::cli) const HISTORY: &str = "/v1/history";
+/// Where it tells the pods of the node.
+#[cfg(feature = "live")]
+pub(in crate::cli) const PODS: &str = "/v1/pods";
+/// Where it tells of pools of addresses, and of its CNI plugins.
+#[cfg(feature = "live")]
+pub(in crate::cli) const POOLS: &str = "/v1/pools";
+/// Where it tells its verdict.
+pub(in crate::cli) const VERDICT: &str = "/v1/verdict";
+
 /// The status code of a response.
 pub(in crate::cli) const OK: [&str; 1] = ["200"];
 /// The status codes of a response that may say no.
@@ -35,6 +51,24 @@ pub(in crate::cli) struct AgentArgs {
     socket: Option<PathBuf>,
 }
 
+/// Why the agent has not answered.
+pub(in crate::cli) enum Unanswered {
+    /// Nobody listens. There is a reason if it is to be reported: the socket was given.
+    Nobody(Option<String>),
+    /// An agent listens, and cannot be asked.
+    Silent(String),
+}
+
+impl Unanswered {
+    /// The reason, if it is to be reported.
+    pub(in crate::cli) fn why(self) -> Option<String> {
+        match self {
+            Self::Nobody(why) => why,
+            Self::Silent(why) => Some(why),
+        }
+    }
+}
+
 impl AgentArgs {
     /// Whether the socket was typed.
     pub(in crate::cli) fn is_typed(&self) -> bool {
@@ -46,14 +80,15 @@ impl AgentArgs {
         Some(given).filter(|path| path.as_os_str() != "none")
     }
 
-    /// The agent's response. The error has a reason if it is to be reported: a given socket has no agent, or the
-    /// agent cannot be asked. The caller then reads files instead.
-    pub(in crate::cli) fn ask_or_why(&self, path: &str) -> Result<Vec<u8>, Option<String>> {
+    /// The agent's response. Without one the caller reads files instead.
+    pub(in crate::cli) fn ask_or_why(&self, path: &str) -> Result<Vec<u8>, Unanswered> {
         match self.ask(path) {
             Ok(Some(answer)) => Ok(answer),
-            Ok(None) if self.socket.is_some() && self.socket().is_some() => Err(Some(self.nobody())),
-            Ok(None) => Err(None),
-            Err(error) => Err(Some(format!("{error:#}"))),
+            Ok(None) => {
+                let is_given = self.socket.is_some() && self.socket().is_some();
+                Err(Unanswered::Nobody(is_given.then(|| self.nobody())))
+            }
+            Err(error) => Err(Unanswered::Silent(format!("{error:#}"))),
         }
     }
 
@@ -93,6 +128,11 @@ impl AgentArgs {
     pub(in crate::cli) fn answer_at(&self, path: &str) -> String {
         let socket = self.socket().unwrap_or(SOCKET.as_ref());
         format!("what the agent on {} answers at {path}", socket.display())
+    }
+
+    /// The message that the agent's answer at `path` cannot be read.
+    pub(in crate::cli) fn unreadable_at(&self, path: &str) -> String {
+        format!("cannot read {}: it may be of another version", self.answer_at(path))
     }
 
     fn answer(&self, path: &str, expected: &[&str], ask: Ask) -> anyhow::Result<Option<Vec<u8>>> {

@@ -4,15 +4,12 @@ mod clickhouse;
 mod folder;
 mod source;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 
-use super::{ExitStatus, args::made, client::AgentArgs, output, say};
+use super::{ExitStatus, args::made, client::AgentArgs, input::refuse_twice, output, say};
 use crate::{
     sink::fleet::{self, Context, File},
     words::count::counted,
@@ -84,9 +81,7 @@ impl Export {
                 "FILE and --socket exclude each other: export the agent's by a call of its own"
             ));
         }
-        if let Some(again) = twice(&self.files) {
-            return Err(anyhow!("{} is given twice", again.display()));
-        }
+        refuse_twice(&self.files)?;
         let mut contexts = Contexts::new();
         let sources = if self.files.is_empty() {
             vec![Source::of_agent(&self.agent, &mut contexts)?]
@@ -121,12 +116,6 @@ impl Export {
         to.report(count)?;
         Ok(done)
     }
-}
-
-/// A source that is given twice would be exported twice.
-fn twice(files: &[PathBuf]) -> Option<&PathBuf> {
-    let mut seen = BTreeSet::new();
-    files.iter().find(|file| !seen.insert(*file))
 }
 
 /// Two files of the same name of an export, such as a log and a copy of it.

@@ -1,10 +1,11 @@
 //! Files that are read from their beginning to their end: a pipe that nobody writes to is waited for, and named.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, BufReader},
-    os::unix::fs::FileTypeExt as _,
-    path::Path,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
     sync::mpsc,
     thread,
     time::Duration,
@@ -41,6 +42,27 @@ fn open_pipe(file: &Path, patience: Duration, tell: impl FnOnce()) -> io::Result
     opened.map_err(io::Error::other)?
 }
 
+/// The device and the inode of what is read by this name; "-" is standard input. A file may have several names.
+pub(super) fn identity(file: &Path) -> Option<(u64, u64)> {
+    let file = if file == Path::new("-") { Path::new("/dev/stdin") } else { file };
+    fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Refuses a file that is given twice, by whatever names: it would count twice, or be a pipe that is empty by then.
+pub(super) fn refuse_twice(files: &[PathBuf]) -> anyhow::Result<()> {
+    let (mut names, mut seen) = (BTreeSet::new(), BTreeMap::new());
+    for file in files {
+        if !names.insert(file) {
+            return Err(anyhow!("{} is given twice", file.display()));
+        }
+        if let Some(other) = identity(file).and_then(|it| seen.insert(it, file)) {
+            let (other, file) = (other.display(), file.display());
+            return Err(anyhow!("{other} and {file} are the same file: give one of them"));
+        }
+    }
+    Ok(())
+}
+
 /// The error of a file that begins so, if it is compressed.
 pub(super) fn packed(file: &Path, head: &[u8]) -> Option<anyhow::Error> {
     let is_packed = PACKED.iter().any(|magic| head.starts_with(magic));
@@ -49,11 +71,11 @@ pub(super) fn packed(file: &Path, head: &[u8]) -> Option<anyhow::Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, io, thread, time::Duration};
+    use std::{fs, io, os::unix::fs::symlink, path::PathBuf, thread, time::Duration};
 
     use nix::{sys::stat::Mode, unistd::mkfifo};
 
-    use super::open_pipe;
+    use super::{open_pipe, refuse_twice};
 
     #[test]
     fn a_pipe_that_nobody_writes_to_is_told_of_and_waited_for() {
@@ -68,5 +90,32 @@ mod tests {
         let read = io::read_to_string(opened.expect("it is opened")).expect("text");
         writer.expect("it was told").join().expect("no panic").expect("it is read");
         assert_eq!(read, "late");
+    }
+
+    /// Nothing is read: a pipe would be empty afterwards.
+    #[test]
+    fn a_file_that_is_given_twice_is_refused_by_whatever_names() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let [file, hard, soft, pipe, absent] =
+            ["file", "hard", "soft", "pipe", "absent"].map(|name| dir.path().join(name));
+        fs::write(&file, "").expect("a file");
+        fs::hard_link(&file, &hard).expect("a link");
+        mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
+        symlink("pipe", &soft).expect("a link");
+        let refused = |files: &[&PathBuf]| {
+            let files: Vec<PathBuf> = files.iter().map(|file| (*file).clone()).collect();
+            refuse_twice(&files).err().map(|why| why.to_string())
+        };
+        let input = PathBuf::from("-");
+        for twice in [&input, &pipe, &absent, &file] {
+            let said = format!("{} is given twice", twice.display());
+            assert_eq!(refused(&[twice, &dir.path().join("other"), twice]), Some(said));
+        }
+        for (one, other) in [(&file, &hard), (&pipe, &soft), (&input, &PathBuf::from("/dev/stdin"))] {
+            let said =
+                format!("{} and {} are the same file: give one of them", one.display(), other.display());
+            assert_eq!(refused(&[one, other]), Some(said));
+        }
+        assert_eq!(refused(&[&file, &pipe, &absent, &input]), None);
     }
 }

@@ -28,8 +28,13 @@ impl Pictures {
         self.html.is_some() || self.perfetto.is_some()
     }
 
-    /// Refuses a file that is read: the picture would take its place.
+    /// Refuses a file that is read, and one for both pictures: a picture would take the place of what is there.
     pub(super) fn refuse_over<'a>(&self, read: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+        if let (Some(html), Some(perfetto)) = (&self.html, &self.perfetto)
+            && place(html) == place(perfetto)
+        {
+            return Err(anyhow!("--html and --perfetto cannot both go to the same file"));
+        }
         let read: Vec<_> = read.into_iter().filter_map(input).collect();
         for (flag, file) in [("--html", &self.html), ("--perfetto", &self.perfetto)] {
             let Some(file) = file.as_deref().filter(|file| *file != Path::new("-")) else { continue };
@@ -44,9 +49,6 @@ impl Pictures {
     }
 
     pub(super) fn draw(&self, chart: &Chart) -> anyhow::Result<()> {
-        if self.html.is_some() && self.html == self.perfetto {
-            return Err(anyhow!("--html and --perfetto cannot both go to the same file"));
-        }
         if let Some(file) = &self.html {
             put(file, page::page(chart).into_bytes())?;
         }
@@ -67,6 +69,16 @@ fn plain(file: &Path) -> Option<(u64, u64)> {
     fs::metadata(file).ok().filter(Metadata::is_file).map(|found| (found.dev(), found.ino()))
 }
 
+/// Where the bytes go that are written to a file of this name, which may be a link or not be there yet.
+fn place(file: &Path) -> PathBuf {
+    let file = if file == Path::new("-") { Path::new("/dev/stdout") } else { file };
+    let new = || {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Some(fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?.join(file.file_name()?))
+    };
+    fs::canonicalize(file).ok().or_else(new).unwrap_or_else(|| file.to_owned())
+}
+
 fn put(file: &Path, mut bytes: Vec<u8>) -> anyhow::Result<()> {
     if file == Path::new("-") {
         output::write(&mut bytes)?;
@@ -82,7 +94,7 @@ mod tests {
     use super::Pictures;
 
     #[test]
-    fn what_is_read_is_not_replaced_by_whatever_name() {
+    fn nothing_that_is_wanted_is_replaced_by_whatever_name() {
         let dir = tempfile::tempdir().expect("a folder");
         let [recording, hard, soft, other, absent] =
             ["recording", "hard", "soft", "other", "absent"].map(|name| dir.path().join(name));
@@ -104,6 +116,20 @@ mod tests {
             assert_eq!(refused(Some(name), None), said("--html"));
             assert_eq!(refused(Some(&other), Some(name)), said("--perfetto"));
         }
+        let both = "--html and --perfetto cannot both go to the same file";
+        let other_link = dir.path().join("other_link");
+        symlink("other", &other_link).expect("a link");
+        let roundabout = |name: &str| dir.path().join(".").join(name);
+        for (html, perfetto) in [
+            (&*absent, &*roundabout("absent")),
+            (&*other, &*other_link),
+            (Path::new("absent"), Path::new("./absent")),
+            (Path::new("-"), Path::new("-")),
+            (Path::new("-"), Path::new("/dev/stdout")),
+        ] {
+            assert_eq!(refused(Some(html), Some(perfetto)).as_deref(), Some(both), "{}", html.display());
+        }
+        assert_eq!(refused(Some(&other), Some(&absent)), None);
         for fine in [&*other, &*absent, Path::new("-"), Path::new("/dev/null")] {
             assert_eq!(refused(Some(fine), None), None, "{}", fine.display());
         }

@@ -14,7 +14,7 @@ use clap::Args;
 use serde::Deserialize;
 
 #[cfg(unix)]
-use super::client::AgentArgs;
+use super::client::{AgentArgs, DOCTOR, STATE, Unanswered};
 use super::{
     ExitStatus,
     args::StateArgs,
@@ -60,10 +60,6 @@ pub(in crate::cli) struct AgentSnapshot {
     pub(in crate::cli) done: ExitStatus,
 }
 
-/// Where the agent tells its findings and starts.
-#[cfg(unix)]
-pub(in crate::cli) const STATE: &str = "/v1/state";
-
 /// An agent that has not updated its file for this long is not working.
 const STALE: Duration = Duration::from_secs(60);
 
@@ -82,14 +78,18 @@ impl SnapshotArgs {
     }
 
     pub(in crate::cli) fn read(&self) -> anyhow::Result<AgentSnapshot> {
-        match (&self.recording, self.state.dir()) {
-            (Some(file), _) => self.state.refuse_beside("--recording").and_then(|()| recorded(file)),
-            (None, dir) => match (self.ask_agent()?, dir) {
-                (AgentAnswer::Snapshot(snapshot), _) => Ok(snapshot),
-                (AgentAnswer::None(why), Some(dir)) => of_directory(dir, why),
-                (AgentAnswer::None(Some(why)), None) => Err(anyhow!("{why}")),
-                (AgentAnswer::None(None), None) => Err(Nowhere.into()),
-            },
+        if let Some(file) = &self.recording {
+            return self.state.refuse_beside("--recording").and_then(|()| recorded(file));
+        }
+        let (why, is_nobody) = match self.ask_agent()? {
+            AgentAnswer::Snapshot(snapshot) => return Ok(snapshot),
+            AgentAnswer::Nobody(why) => (why, true),
+            AgentAnswer::Silent(why) => (Some(why), false),
+        };
+        match (self.state.dir(), why) {
+            (Some(dir), why) => of_directory(dir, why, is_nobody),
+            (None, Some(why)) => Err(anyhow!("{why}")),
+            (None, None) => Err(Nowhere.into()),
         }
     }
 
@@ -97,11 +97,12 @@ impl SnapshotArgs {
     #[cfg(unix)]
     fn ask_agent(&self) -> anyhow::Result<AgentAnswer> {
         if self.state.is_typed() && !self.agent.is_typed() {
-            return Ok(AgentAnswer::None(None));
+            return Ok(AgentAnswer::Nobody(None));
         }
         let bytes = match self.agent.ask_or_why(STATE) {
             Ok(bytes) => bytes,
-            Err(why) => return Ok(AgentAnswer::None(why)),
+            Err(Unanswered::Nobody(why)) => return Ok(AgentAnswer::Nobody(why)),
+            Err(Unanswered::Silent(why)) => return Ok(AgentAnswer::Silent(why)),
         };
         let caveats = self.agent_caveats();
         let snapshot = AgentSnapshot::answered(&self.agent, &bytes)?;
@@ -112,7 +113,7 @@ impl SnapshotArgs {
     /// say.
     #[cfg(unix)]
     fn agent_caveats(&self) -> Vec<String> {
-        let Some(answer) = self.agent.ask("/v1/doctor").ok().flatten() else { return Vec::new() };
+        let Some(answer) = self.agent.ask(DOCTOR).ok().flatten() else { return Vec::new() };
         let Ok(Doctor { agent }) = serde_json::from_slice(&answer) else { return Vec::new() };
         let unseen =
             (!agent.reasons.is_empty()).then(|| format!("not all can be seen: {}", agent.reasons.join("; ")));
@@ -122,7 +123,7 @@ impl SnapshotArgs {
     #[cfg(not(unix))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the form of the other one")]
     fn ask_agent(&self) -> anyhow::Result<AgentAnswer> {
-        Ok(AgentAnswer::None(None))
+        Ok(AgentAnswer::Nobody(None))
     }
 }
 
@@ -130,7 +131,13 @@ impl SnapshotArgs {
 impl AgentSnapshot {
     /// The agent's answer at [`STATE`], as of the time at which it was made.
     pub(in crate::cli) fn answered(agent: &AgentArgs, bytes: &[u8]) -> anyhow::Result<Self> {
-        let (about, kept) = state::read(bytes).with_context(|| agent.answer_at(STATE))?;
+        let (about, kept) = state::read(bytes).map_err(|error| {
+            let what = match error {
+                StateError::Foreign(_) => agent.unreadable_at(STATE),
+                StateError::Newer(_) | StateError::Older(_) => agent.answer_at(STATE),
+            };
+            anyhow::Error::new(error).context(what)
+        })?;
         let now = about.written_at;
         Ok(snapshot(about, kept, now, Vec::new()))
     }
@@ -139,10 +146,15 @@ impl AgentSnapshot {
 /// The state directory has no findings: no agent has run.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "no findings are stored in {}: start sandprobe run on this node, or check once for leaks with sandprobe leaks",
-    .0.display()
+    "{}no findings are stored in {}: start sandprobe run on this node, or check once for leaks with sandprobe leaks",
+    .nobody.as_ref().map(|why| format!("{why}; ")).unwrap_or_default(),
+    .dir.display()
 )]
-pub(in crate::cli) struct NothingKept(PathBuf);
+pub(in crate::cli) struct NothingKept {
+    dir: PathBuf,
+    /// That nobody answers either, if it is to be reported.
+    pub(in crate::cli) nobody: Option<String>,
+}
 
 /// No agent answers, and there is to be no state directory.
 #[derive(Debug, thiserror::Error)]
@@ -168,8 +180,10 @@ struct Readiness {
 /// The answer of the agent.
 enum AgentAnswer {
     Snapshot(AgentSnapshot),
-    /// There is no answer. The reason is given if it is worth reporting.
-    None(Option<String>),
+    /// Nobody listens, or nobody is to be asked. The reason is given if it is worth reporting.
+    Nobody(Option<String>),
+    /// An agent listens, and cannot be asked.
+    Silent(String),
 }
 
 /// The note that the data is from the state directory, for this reason.
@@ -177,18 +191,20 @@ pub(in crate::cli) fn instead(why: &str) -> String {
     format!("{why}; reading the state directory instead")
 }
 
-/// Reads the state directory because the agent did not answer, for the reason in `silent`. The reason is reported
-/// with the data, or in one line with the error if that cannot be read either.
-fn of_directory(dir: &Path, silent: Option<String>) -> anyhow::Result<AgentSnapshot> {
-    let read = read_saved(dir);
-    match (read, silent) {
-        (Ok((about, kept, wall, caveat)), silent) => {
-            let caveats = silent.map(|why| instead(&why)).into_iter().chain(caveat).collect();
+/// Reads the state directory because the agent did not answer. The reason is reported with the data, or in one line with the
+/// error if that cannot be read either.
+fn of_directory(dir: &Path, why: Option<String>, is_nobody: bool) -> anyhow::Result<AgentSnapshot> {
+    match (read_saved(dir), why) {
+        (Ok((about, kept, wall, caveat)), why) => {
+            let caveats = why.map(|why| instead(&why)).into_iter().chain(caveat).collect();
             let now = boot_time(wall, about.boot_wall_ns);
             Ok(snapshot(about, kept, now, caveats))
         }
-        (Err(error), Some(why)) => Err(anyhow!("{why}; {error:#}")),
         (Err(error), None) => Err(error),
+        (Err(error), why) if is_nobody && error.is::<NothingKept>() => {
+            Err(NothingKept { dir: dir.to_owned(), nobody: why }.into())
+        }
+        (Err(error), Some(why)) => Err(anyhow!("{why}; {error:#}")),
     }
 }
 
@@ -197,7 +213,7 @@ fn read_saved(dir: &Path) -> anyhow::Result<(About, SavedState, SystemTime, Opti
     let bytes = match file::read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(NothingKept(dir.to_owned()).into());
+            return Err(NothingKept { dir: dir.to_owned(), nobody: None }.into());
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             return Err(anyhow!("cannot read {}: {error}; run as root", path.display()));
@@ -303,15 +319,20 @@ mod tests {
     fn a_state_of_another_format_is_not_called_damaged() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("findings.json");
-        for (bytes, said) in [
-            (r#"{"schema":99}"#, ": written in format 99 by a newer sandprobe; "),
-            (r#"{"schema":1}"#, ": written in format 1 by an older sandprobe; "),
-            ("nonsense", " is damaged; an agent that runs writes it anew: "),
+        for (bytes, said, what_to_do) in [
+            (r#"{"schema":99}"#, ": written in format 99 by a newer sandprobe; ", ": use that newer one"),
+            (
+                r#"{"schema":1}"#,
+                ": written in format 1 by an older sandprobe; ",
+                ": an agent of this version writes it anew",
+            ),
+            ("nonsense", " is damaged; an agent that runs writes it anew: ", ""),
         ] {
             fs::write(&file, bytes).expect("a file");
             let dir = dir.path().to_str().expect("a name");
             let why = read(&["--socket", "none", "--state-dir", dir]).expect_err("no state").to_string();
-            assert!(why.starts_with(&format!("{}{said}", file.display())), "{why}");
+            let is_said = why.starts_with(&format!("{}{said}", file.display()));
+            assert!(is_said && why.ends_with(what_to_do), "{why}");
         }
     }
 }

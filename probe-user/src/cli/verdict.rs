@@ -15,16 +15,13 @@ use serde::Deserialize;
 use super::{
     ExitStatus,
     args::{Form, made},
-    client::AgentArgs,
+    client::{AgentArgs, VERDICT},
     output, say,
 };
 use crate::sink::{escape::escaped, file::not_plain};
 
 /// The longest line, bytes: node-problem-detector cuts off what is behind them.
 const LONGEST: usize = 80;
-
-/// Where the agent tells its verdict.
-const VERDICT: &str = "/v1/verdict";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
@@ -73,19 +70,17 @@ impl Verdict {
         }
         let body = match self.agent.ask_whether(VERDICT) {
             Ok(Some(body)) => body,
-            Ok(None) => return self.unknown("no agent answers on this node"),
-            Err(error) => {
-                say(&format!("{error:#}"));
-                return self.unknown("the agent does not answer");
-            }
+            Ok(None) => return self.unknown("no agent answers on this node", None),
+            Err(error) => return self.unknown("the agent does not answer", Some(format!("{error:#}"))),
         };
         let answer: Result<Answer, _> = serde_json::from_slice(&body);
         let (status, message) = match answer {
             Ok(Answer { status: Some(status), message: Some(message), .. }) => (status, message),
-            Ok(Answer { error: Some(error), .. }) => return self.unknown(&error),
+            Ok(Answer { error: Some(error), .. }) => return self.unknown(&error, None),
             Ok(_) | Err(_) => {
-                say(&format!("{} is no verdict", self.agent.answer_at(VERDICT)));
-                return self.unknown("the agent's answer is no verdict");
+                let where_from = self.agent.answer_at(VERDICT);
+                let more = format!("{where_from} is no verdict: it may be of another version");
+                return self.unknown("the agent's answer is no verdict", Some(more));
             }
         };
         match self.output {
@@ -99,11 +94,16 @@ impl Verdict {
         })
     }
 
-    /// There is no verdict. As JSON there is no document either, and the reason is on standard error.
-    fn unknown(&self, why: &str) -> anyhow::Result<ExitStatus> {
-        match self.output {
-            Form::Text => line(why)?,
-            Form::Json => say(why),
+    /// There is no verdict, for the reason `why`; `more` is the same for a person. As JSON there is no document either, and the
+    /// reason is on standard error.
+    fn unknown(&self, why: &str, more: Option<String>) -> anyhow::Result<ExitStatus> {
+        if self.output == Form::Text {
+            line(why)?;
+        }
+        match more {
+            Some(more) => say(&more),
+            None if self.output == Form::Json => say(why),
+            None => {}
         }
         Ok(ExitStatus::CannotRun)
     }

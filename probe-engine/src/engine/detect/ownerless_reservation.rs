@@ -146,11 +146,12 @@ impl Explain for OwnerlessReservation {
         match self.kind {
             StoreKind::HostLocal => {
                 let mut all = lines(&[
-                    "# Each file is removed only if it is empty, under the plugin's own lock. If it is kept, look at what is in it:",
+                    "# Each file is removed only if it is empty or cut off within an id, under the plugin's own lock. If it is",
+                    "# kept, look at what is in it:",
                     "# head -- FILE",
                 ]);
-                all.extend(release::free_empty());
-                all.extend(self.first.iter().map(|address| release::free_empty_of(&self.path, *address)));
+                all.extend(release::free_ownerless());
+                all.extend(self.first.iter().map(|address| release::free_ownerless_of(&self.path, *address)));
                 all
             }
             StoreKind::Declared | StoreKind::AwsIpamd => {

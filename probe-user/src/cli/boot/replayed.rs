@@ -1,12 +1,13 @@
 //! Boots from recordings, on any machine.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{cmp::Ordering, collections::BTreeMap, path::PathBuf};
 
 use anyhow::anyhow;
 
 use super::Row;
 use crate::{
     cli::{
+        input::refuse_twice,
         replay::{replayed, unreadable},
         say,
     },
@@ -16,15 +17,31 @@ use crate::{
 
 /// A row for each file; false if a recording was cut off. A boot that is recorded twice would count twice.
 pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
+    refuse_twice(files)?;
     let mut rows: Vec<Row> = Vec::new();
-    let (mut is_whole, mut last) = (true, None);
+    let mut is_whole = true;
     let mut seen = BTreeMap::new();
+    // Of each node, its last row and that boot's last sign of life.
+    let mut last: BTreeMap<String, (usize, Alive)> = BTreeMap::new();
     for file in files {
         let Replayed { header, mut engine, until, cut_off, .. } = replayed(file)?;
         // Nodes that share a kernel share its boot id.
-        if let Some(other) = seen.insert((header.node.clone(), header.boot_id.clone()), file) {
+        if let Some((other, ended)) =
+            seen.insert((header.node.clone(), header.boot_id.clone()), (file, until))
+        {
+            let later = |file: &PathBuf| {
+                format!(
+                    "{}, the later one, which goes on with the state of the other if the state directory was kept",
+                    file.display()
+                )
+            };
+            let give = match until.cmp(&ended) {
+                Ordering::Less => later(other),
+                Ordering::Equal => "one of them".to_owned(),
+                Ordering::Greater => later(file),
+            };
             return Err(anyhow!(
-                "{} and {} are of the same boot ({}): give one of them",
+                "{} and {} are of the same boot ({}): give {give}",
                 other.display(),
                 file.display(),
                 header.boot_id
@@ -44,13 +61,16 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
         });
         // The history on the node is better than the recording before it.
         if boot.before == PreviousBoot::default() {
-            boot.before = PreviousBoot::of(rows.last().map(|row| &row.recovery), last.take());
+            let (row, alive) = last.remove(&header.node).unzip();
+            let row = row.and_then(|row| rows.get(row));
+            boot.before = PreviousBoot::of(row.map(|row| &row.recovery), alive);
         }
-        last = Some(Alive {
+        let alive = Alive {
             boot_id: boot.boot_id.clone(),
             wall_ns: boot.boot_wall_ns.saturating_add_unsigned(until.0),
             running: engine.running_pods(),
-        });
+        };
+        last.insert(header.node.clone(), (rows.len(), alive));
         rows.push(Row::new(header.node, recovery, until));
     }
     Ok((rows, is_whole))
@@ -63,10 +83,21 @@ mod tests {
         path::{Path, PathBuf},
     };
 
-    use super::{super::table, rows};
+    use super::{super::table, PreviousBoot, rows};
+
+    fn recording(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/boots").join(name)
+    }
 
     fn restart() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/boots/restart.jsonl")
+        recording("restart.jsonl")
+    }
+
+    /// The same recording of another node, as the file `to`.
+    fn of_other_node(recording: &Path, to: &Path) {
+        let whole = fs::read_to_string(recording).expect("a recording");
+        let node = "\"node\":\"edge-";
+        fs::write(to, whole.replacen(&format!("{node}1"), &format!("{node}2"), 1)).expect("a file");
     }
 
     /// The recording of a restart of a VM with systemd, containerd and ten service pods, without the facts that do
@@ -97,21 +128,59 @@ BOOT (UTC)           KERNEL          KUBELET  STATIC POD  FIRST SERVICE  LAST SE
     #[test]
     fn a_boot_is_not_counted_twice() {
         let dir = tempfile::tempdir().expect("a folder");
-        let [copy, other] = ["copy", "other"].map(|name| dir.path().join(name));
+        let [copy, earlier, other] = ["copy", "earlier", "other"].map(|name| dir.path().join(name));
         let recording = fs::read_to_string(restart()).expect("a recording");
         fs::write(&copy, &recording).expect("a file");
-        // Of another node on the same kernel.
-        let node = "\"node\":\"edge-";
-        fs::write(&other, recording.replacen(&format!("{node}1"), &format!("{node}2"), 1)).expect("a file");
-        for again in [&restart(), &copy] {
-            let why = rows(&[restart(), other.clone(), again.clone()]).err().expect("it is given twice");
-            let said = format!(
-                "{} and {} are of the same boot (920b4a12-4edc-4080-ae94-e42e1095f806): give one of them",
-                restart().display(),
-                again.display()
-            );
-            assert_eq!(why.to_string(), said);
-        }
+        // The agent was started again meanwhile.
+        let half = recording.split_inclusive('\n').take(recording.lines().count() / 2);
+        fs::write(&earlier, half.collect::<String>()).expect("a file");
+        // Another node on the same kernel.
+        of_other_node(&restart(), &other);
+        let refused = |files: &[&PathBuf]| {
+            let files: Vec<PathBuf> = files.iter().map(|file| (*file).clone()).collect();
+            rows(&files).err().expect("one boot twice").to_string()
+        };
+        let of_one = |one: &Path, other: &Path, give: &str| {
+            format!(
+                "{} and {} are of the same boot (920b4a12-4edc-4080-ae94-e42e1095f806): give {give}",
+                one.display(),
+                other.display()
+            )
+        };
+        let later = format!(
+            "{}, the later one, which goes on with the state of the other if the state directory was kept",
+            restart().display()
+        );
+        assert_eq!(refused(&[&restart(), &other, &copy]), of_one(&restart(), &copy, "one of them"));
+        assert_eq!(refused(&[&restart(), &earlier]), of_one(&restart(), &earlier, &later));
+        assert_eq!(refused(&[&earlier, &restart()]), of_one(&earlier, &restart(), &later));
         assert_eq!(rows(&[restart(), other]).expect("two boots").0.len(), 2);
+    }
+
+    #[test]
+    fn a_file_that_is_given_twice_is_refused_before_any_is_read() {
+        for file in ["-", "/absent"] {
+            let files = [PathBuf::from("/nothing"), PathBuf::from(file), PathBuf::from(file)];
+            let why = rows(&files).err().expect("it is given twice").to_string();
+            assert_eq!(why, format!("{file} is given twice"));
+        }
+    }
+
+    /// The recording of the later boot has nothing of the one before.
+    #[test]
+    fn the_boot_before_is_one_of_the_same_node() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let other = dir.path().join("other");
+        let later = recording("runtime-restart.jsonl");
+        of_other_node(&later, &other);
+        let (rows, _) = rows(&[restart(), other, later]).expect("three boots");
+        let before = rows.iter().map(|row| {
+            let boot = row.recovery.boot.as_ref().expect("what it is");
+            (row.node.as_str(), &boot.boot_id, &boot.before)
+        });
+        let [(_, first, _), (node, _, unknown), (_, _, known)] =
+            before.collect::<Vec<_>>().try_into().expect("three boots");
+        assert_eq!((node, unknown), ("edge-2", &PreviousBoot::default()));
+        assert_eq!(known.boot_id.as_ref(), Some(first));
     }
 }

@@ -7,7 +7,7 @@ use super::{Asked, Row};
 use crate::{
     cli::{
         args::StateArgs,
-        client::AgentArgs,
+        client::{AgentArgs, HISTORY},
         on_node::node::{args::NodeArgs, boot, identity, place::Place, scan::scan},
         say,
         snapshot::instead,
@@ -37,10 +37,7 @@ pub(super) struct HereArgs {
     node: NodeArgs,
 }
 
-/// Where the agent tells its history.
-pub(in crate::cli) const HISTORY: &str = "/v1/history";
-
-/// The agent's answer there, which has at least the boot that it is in.
+/// The agent's answer at [`HISTORY`], which has at least the boot that it is in.
 pub(in crate::cli) fn answered(agent: &AgentArgs, answer: &[u8]) -> anyhow::Result<History> {
     let history = History::read(answer);
     if let Some((line, why)) = history.skipped.first() {
@@ -67,7 +64,7 @@ impl HereArgs {
         let answer = match self.agent.ask_or_why(HISTORY) {
             Ok(answer) => answer,
             Err(why) => {
-                why.iter().for_each(|why| say(&instead(why)));
+                why.why().iter().for_each(|why| say(&instead(why)));
                 return Ok(None);
             }
         };

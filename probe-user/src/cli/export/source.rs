@@ -14,11 +14,11 @@ use crate::{
     cli::{
         args::Form,
         boot::{self, this},
-        client::AgentArgs,
+        client::{AgentArgs, HISTORY, STATE},
         input::{open, packed},
         output,
         replay::unreadable,
-        snapshot::{AgentSnapshot, STATE},
+        snapshot::AgentSnapshot,
     },
     model::hash::fnv,
     recording::{ReadError, Reader},
@@ -180,11 +180,11 @@ impl Source {
         let ask = |path: &str| {
             let answer = agent.ask_or_why(path);
             let nobody = || format!("{}; or give recordings or logs as FILE", agent.nobody());
-            answer.map_err(|why| anyhow!("{}", why.unwrap_or_else(nobody)))
+            answer.map_err(|why| anyhow!("{}", why.why().unwrap_or_else(nobody)))
         };
         let AgentSnapshot { label, findings, starts, now, .. } =
             AgentSnapshot::answered(agent, &ask(STATE)?)?;
-        let records = this::answered(agent, &ask(this::HISTORY)?)?.records.into_iter();
+        let records = this::answered(agent, &ask(HISTORY)?)?.records.into_iter();
         let rows: Vec<_> = records.map(|record| boot::Row::new(record.node, record.recovery, now)).collect();
         let mut lines = of_boots(&rows);
         let events = ask(EVENTS)?;

@@ -292,11 +292,105 @@ fn flags_are_found_whole() {
     assert_eq!(found, ["--all", "--event", "--leak-grace"].map(str::to_owned).into());
 }
 
+#[test]
+fn the_page_of_the_plugin_has_its_exit_codes() {
+    let spaced = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").replace('`', "");
+    let help = plugin().get_after_help().expect("its exit codes").to_string();
+    let (title, codes) = help.split_once('\n').expect("a line for each");
+    let codes = codes.replace("\n  1", ";\n  1").replace("\n  2", ";\n  2");
+    let page = fs::read_to_string(root().join("docs/kubectl.md")).expect("the page");
+    let told = spaced(&format!("{title} {codes}. "));
+    assert!(spaced(&page).contains(&told), "docs/kubectl.md lacks: {told}");
+}
+
 fn is_understood(arguments: Vec<&str>) {
     let typed = arguments.join(" ");
     if let Err(error) = Cli::try_parse_from([super::NAME].into_iter().chain(arguments)) {
         panic!("{typed}: {error}");
     }
+}
+
+/// The words of each command of a line for a shell. Quotes hold words together; what begins with `#` is left out.
+fn shell_commands(line: &str) -> Vec<Vec<String>> {
+    let mut commands = vec![vec![String::new()]];
+    let mut quote = None;
+    for c in line.chars() {
+        let words = commands.last_mut().expect("a command");
+        let word = words.last_mut().expect("a word");
+        match c {
+            '#' if quote.is_none() && word.is_empty() => break,
+            '|' | '>' | ';' | '&' if quote.is_none() => commands.push(vec![String::new()]),
+            ' ' if quote.is_none() => words.push(String::new()),
+            '\'' | '"' if quote.is_none_or(|open| open == c) => quote = quote.xor(Some(c)),
+            c => word.push(c),
+        }
+    }
+    commands.iter_mut().for_each(|words| words.retain(|word| !word.is_empty()));
+    commands
+}
+
+/// The arguments of each `sandprobe` in the lines for a shell of a document, and whether it is kubectl's plugin.
+fn own_commands(text: &str) -> Vec<(bool, Vec<String>)> {
+    let mut found = Vec::new();
+    let mut is_console = false;
+    // A line that ends so is continued by the next one.
+    for line in text.replace("\\\n", "").lines().map(str::trim) {
+        if line.starts_with("```") {
+            is_console = line == "```console";
+        }
+        let typed = line.strip_prefix("$ ").or(line.strip_prefix("# ")).filter(|_| is_console);
+        for words in typed.map(shell_commands).unwrap_or_default() {
+            let is_plugin = words.starts_with(&["kubectl".to_owned(), super::NAME.to_owned()]);
+            let is_first = words.first().is_some_and(|word| word.trim_start_matches("./") == super::NAME);
+            let in_pod = || words.iter().position(|word| word == "/sandprobe");
+            let program = if is_plugin { Some(1) } else { is_first.then_some(0).or_else(in_pod) };
+            found.extend(program.map(|at| (is_plugin, words[at + 1..].to_vec())));
+        }
+    }
+    found
+}
+
+#[test]
+fn commands_are_found_whole() {
+    let text = "\
+# sandprobe
+```console
+$ sandprobe findings --all | grep 'a | b' > file && ./sandprobe boot  # what it cost
+$ kubectl exec \"$(kubectl get pod \\
+    -o name)\" -- /sandprobe leaks
+$ kubectl sandprobe pods
+$ helm install sandprobe deploy
+sandprobe 0.1.0
+```
+$ sandprobe run
+";
+    let told: Vec<_> =
+        own_commands(text).into_iter().map(|(is_plugin, words)| (is_plugin, words.join(" "))).collect();
+    let own = |words: &str| (false, words.to_owned());
+    assert_eq!(told, [own("findings --all"), own("boot"), own("leaks"), (true, "pods".to_owned())]);
+}
+
+#[test]
+fn the_commands_of_the_documents_are_understood() {
+    let mut count = 0;
+    for (name, text) in documents() {
+        for (is_plugin, arguments) in own_commands(&text) {
+            // It stands for any of them.
+            if arguments == ["COMMAND"] {
+                continue;
+            }
+            let typed = [super::NAME].into_iter().chain(arguments.iter().map(String::as_str));
+            let parsed = match is_plugin {
+                true => Cluster::try_parse_from(typed).map(drop),
+                false => Cli::try_parse_from(typed).map(drop),
+            };
+            if let Err(error) = parsed {
+                panic!("{name}: {}: {error}", arguments.join(" "));
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count} commands were found");
 }
 
 #[test]

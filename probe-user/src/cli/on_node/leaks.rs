@@ -10,7 +10,12 @@ use clap::Args;
 
 use super::node::args::NodeArgs;
 use crate::{
-    cli::{ExitStatus, args::Form, client::AgentArgs, output, say},
+    cli::{
+        ExitStatus,
+        args::Form,
+        client::{AgentArgs, POOLS, Unanswered},
+        output, say,
+    },
     model::{
         change::Finding,
         finding::{Kind, Stage},
@@ -19,9 +24,6 @@ use crate::{
     source::netns_limit::NetnsLimit,
 };
 use scan::{LeakScan, ScanResult};
-
-/// Where the agent tells of its CNI plugins.
-const POOLS: &str = "/v1/pools";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
@@ -88,19 +90,18 @@ impl Leaks {
 
     /// The error has a reason if it is to be reported.
     fn balance(&self) -> Result<String, Option<String>> {
-        let answer = self.agent.ask_or_why(POOLS)?;
+        let answer = self.agent.ask_or_why(POOLS).map_err(Unanswered::why)?;
         agent::balance(&answer).map_err(|error| Some(format!("{}: {error}", self.agent.answer_at(POOLS))))
     }
 
     fn told(&self, result: &ScanResult, leaked: &[&Finding], done: ExitStatus) -> Vec<u8> {
+        let is_sure = done != ExitStatus::CannotRun;
         if self.repair_script {
-            return report::script(leaked).into_bytes();
+            // An empty file is not taken for a script that has nothing to free.
+            return if is_sure { report::script(leaked).into_bytes() } else { Vec::new() };
         }
         match self.output {
-            Form::Text => {
-                let is_sure = done != ExitStatus::CannotRun;
-                (report::text(result, leaked, is_sure) + &self.beside(result)).into_bytes()
-            }
+            Form::Text => (report::text(result, leaked, is_sure) + &self.beside(result)).into_bytes(),
             Form::Json => {
                 let mut bytes = Vec::new();
                 result.findings.iter().for_each(|it| jsonl::finding(it, &result.label, &mut bytes));
@@ -160,9 +161,13 @@ mod tests {
         assert!(told.starts_with("NETWORK ") && told.contains("candidate  podnet   10.88.0.3"), "{told}");
         let (told, done) = look(root, &["--leak-grace", "1h", "-o", "json"]);
         assert!(told.contains("10.88.0.3") && done == ExitStatus::CannotRun, "{told}");
+        let (script, done) = look(root, &["--leak-grace", "1h", "--repair-script"]);
+        assert_eq!((script.as_str(), done), ("", ExitStatus::CannotRun));
         // A leak is one wherever else nobody could look.
         let (told, done) = look(root, &["--leak-grace", "10m"]);
         assert!(told.contains("confirmed") && done == ExitStatus::Incomplete, "{told}");
+        let (script, done) = look(root, &["--leak-grace", "10m", "--repair-script"]);
+        assert!(script.contains("10.88.0.3") && done == ExitStatus::Incomplete, "{script}");
 
         fs::remove_file(networks.join("podnet/10.88.0.3")).expect("a file");
         let (told, done) = look(root, &[]);
@@ -171,5 +176,7 @@ mod tests {
         fs::remove_file(networks.join("broken")).expect("a file");
         let (told, done) = look(root, &[]);
         assert!(told.ends_with("\nno leaked addresses\n") && done == ExitStatus::Ok, "{told}");
+        let (script, done) = look(root, &["--repair-script"]);
+        assert!(script.starts_with("#!/bin/sh\n") && done == ExitStatus::Ok, "{script}");
     }
 }

@@ -37,15 +37,19 @@ pub(super) fn list(args: &Pods) -> anyhow::Result<Seen> {
         }
         Ok(_) if wanted => return Err(anyhow!("no start was seen in this boot: start sandprobe run")),
         Err(error) if wanted => return Err(error),
-        // Then the list has no starts. The reason is printed only if an agent could have known some.
-        Err(error) if !error.is::<NothingKept>() => {
-            say(&format!("{error:#}"));
-            // Nobody is to be asked, so that nothing is missing.
-            if !error.is::<Nowhere>() {
+        // Then the list has no starts.
+        Ok(_) => {}
+        Err(error) => {
+            let nothing = error.downcast_ref::<NothingKept>();
+            // Where no agent has run, nothing needs to be said unless one was named.
+            if nothing.is_none_or(|it| it.nobody.is_some()) {
+                say(&format!("{error:#}"));
+            }
+            // Nothing is missing if no agent has run, or none is to be asked.
+            if nothing.is_none() && !error.is::<Nowhere>() {
                 done = ExitStatus::Incomplete;
             }
         }
-        Ok(_) | Err(_) => {}
     }
     Ok(Seen { pods, ages, told, now, done })
 }
@@ -115,7 +119,7 @@ fn older(ages: &mut Ages, starts: &[Start], now: Timestamp) {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::net::UnixListener, thread};
 
     use clap::Parser;
 
@@ -132,15 +136,24 @@ mod tests {
     fn starts_that_cannot_be_read_are_missing() {
         let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/hosts/containerd-systemd");
         let dir = tempfile::tempdir().expect("a folder");
-        let done = |state: &str| {
+        let done_with = |socket: &str, state: &str| {
             let Typed { pods } =
-                Typed::parse_from(["pods", "--host-root", host, "--socket", "none", "--state-dir", state]);
+                Typed::parse_from(["pods", "--host-root", host, "--socket", socket, "--state-dir", state]);
             let seen = list(&pods).expect("a list");
             assert!(!seen.pods.is_empty(), "the rows are shown all the same");
             seen.done
         };
+        let done = |state: &str| done_with("none", state);
         let kept = dir.path().to_str().expect("a name");
         assert_eq!((done(kept), done("none")), (ExitStatus::Ok, ExitStatus::Ok));
+        // As in the pod of an agent, which names its socket.
+        let socket = dir.path().join("agent.sock");
+        let socket = socket.to_str().expect("a name");
+        assert_eq!(done_with(socket, kept), ExitStatus::Ok, "no agent has run");
+        let listener = UnixListener::bind(socket).expect("a socket");
+        let agent = thread::spawn(move || drop(listener.accept()));
+        assert_eq!(done_with(socket, kept), ExitStatus::Incomplete, "an agent listens, and does not answer");
+        agent.join().expect("it was asked");
         for what in ["nonsense", r#"{"schema":99}"#] {
             fs::write(dir.path().join("findings.json"), what).expect("a file");
             assert_eq!(done(kept), ExitStatus::Incomplete, "{what}");

@@ -17,8 +17,8 @@ use super::{
     model::{Addresses, Data, Doctor, PodList, State},
 };
 use crate::cli::{
-    client::{AgentArgs, OK, OR_NOT},
-    snapshot::{AgentSnapshot, STATE},
+    client::{AgentArgs, DOCTOR, OK, OR_NOT, PODS, POOLS, STATE, VERDICT},
+    snapshot::AgentSnapshot,
     verdict,
 };
 
@@ -55,9 +55,9 @@ impl Poller {
     }
 
     pub(super) fn ask(&mut self) -> anyhow::Result<Data> {
-        let doctor: Doctor = self.document("/v1/doctor", &OK)?;
-        let verdict: verdict::Answer = self.document("/v1/verdict", &OR_NOT)?;
-        let addresses: Addresses = self.document("/v1/pools", &OK)?;
+        let doctor: Doctor = self.document(DOCTOR, &OK)?;
+        let verdict: verdict::Answer = self.document(VERDICT, &OR_NOT)?;
+        let addresses: Addresses = self.document(POOLS, &OK)?;
         let state = match self.last.as_ref().filter(|last| last.is_fresh(&doctor)) {
             Some(last) => Arc::clone(&last.state),
             None => Arc::new(self.state()?),
@@ -68,16 +68,14 @@ impl Poller {
     }
 
     fn state(&self) -> anyhow::Result<State> {
-        let PodList { pods } = self.document("/v1/pods", &OK)?;
+        let PodList { pods } = self.document(PODS, &OK)?;
         let snapshot = AgentSnapshot::answered(&self.agent, &self.read(STATE, &OK)?)?;
         Ok(State { snapshot, pods })
     }
 
     fn document<T: DeserializeOwned>(&self, path: &str, expected: &[&str]) -> anyhow::Result<T> {
         let bytes = self.read(path, expected)?;
-        serde_json::from_slice(&bytes).with_context(|| {
-            format!("cannot read {}: it may be of another version", self.agent.answer_at(path))
-        })
+        serde_json::from_slice(&bytes).with_context(|| self.agent.unreadable_at(path))
     }
 
     fn read(&self, path: &str, expected: &[&str]) -> anyhow::Result<Vec<u8>> {

@@ -3,7 +3,10 @@
 use serde::Deserialize;
 
 use super::netns;
-use crate::{cli::client::AgentArgs, sink::doctor::Check};
+use crate::{
+    cli::client::{AgentArgs, DOCTOR},
+    sink::doctor::Check,
+};
 
 /// The needed part of `/v1/doctor`.
 #[derive(Deserialize)]
@@ -27,7 +30,7 @@ struct Agent {
 const NAME: &str = "agent";
 
 pub(super) fn checks(args: &AgentArgs) -> Vec<Check> {
-    match args.ask("/v1/doctor") {
+    match args.ask(DOCTOR) {
         Ok(None) => vec![Check::full(NAME, "none answers")],
         Ok(Some(bytes)) => told(&bytes),
         Err(error) => {

@@ -20,7 +20,7 @@ use crate::{
         phase::pod,
         span::span,
     },
-    words::release::{self, free_empty, function, restart_ipamd},
+    words::release::{self, free_ownerless, function, restart_ipamd},
 };
 
 /// A leaked address, with what its finding says of it.
@@ -243,14 +243,14 @@ fn lines(stores: &ByStore<'_>) -> Vec<String> {
         lines.extend(function(&it.finding.runtimes));
     }
     if host_local.any(|it| it.sandbox.is_none()) {
-        lines.extend(free_empty());
+        lines.extend(free_ownerless());
     }
     for ((kind, path), leaks) in stores {
         lines.push(format!("# {} {}: {} leaked", kind.into_str(), escaped(path), leaks.len()));
         match kind {
             StoreKind::HostLocal => lines.extend(leaks.iter().map(|it| match it.sandbox {
                 Some(sandbox) => release::release(path, it.address, sandbox),
-                None => release::free_empty_of(path, it.address),
+                None => release::free_ownerless_of(path, it.address),
             })),
             StoreKind::AwsIpamd => lines.extend(restart_ipamd()),
             StoreKind::Declared => {
