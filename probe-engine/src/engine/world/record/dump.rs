@@ -33,12 +33,34 @@ pub enum Record {
     /// The path of a plugin whose version was last asked for then.
     PluginAsked(String),
     Asked,
+    /// Since then no network's configuration could be decoded.
+    Unconfigured,
+    /// Since then no runtime's records were found.
+    WithoutRuntimes,
 }
 
 impl Records {
     pub(in crate::engine) fn dump(&self) -> impl Iterator<Item = (Timestamp, Record)> + '_ {
-        let stores = self.stores.values().map(|(at, read)| (*at, Record::Store(read.to_reading())));
-        let runtimes = self.runtimes.iter().map(|(place, row)| {
+        let Self {
+            stores,
+            runtimes,
+            // It follows from the runtimes.
+            on_record: _,
+            cache_read_at,
+            networks,
+            unconfigured_since,
+            without_runtimes_since,
+            kubelet_expected,
+            unread,
+            known_since,
+            programs,
+            plugins_asked,
+            asked_at,
+            // It only saves a search.
+            is_absence_noted: _,
+        } = self;
+        let stores = stores.values().map(|(at, read)| (*at, Record::Store(read.to_reading())));
+        let runtimes = runtimes.iter().map(|(place, row)| {
             let sandboxes = row.sandboxes.iter();
             let sandboxes = sandboxes.map(|(id, pod)| RuntimeSandbox { id: id.clone(), pod: pod.clone() });
             let read = RuntimeRead {
@@ -50,24 +72,27 @@ impl Records {
             };
             (row.read_at, Record::Runtime(read))
         });
-        let networks = self.networks.iter().map(|(at, read)| (*at, Record::Networks(read.clone())));
-        let unread = self
-            .unread
-            .iter()
-            .map(|(path, it)| (it.read_at, Record::Unread { path: path.clone(), since: it.since }));
-        let known = self.known_since.iter().map(|(id, since)| (*since, Record::KnownSince(id.clone())));
-        let kubelet = (Timestamp::ZERO, Record::Kubelet(self.kubelet_expected));
-        let programs = self.programs.iter().map(|(path, version)| {
+        let networks = networks.iter().map(|(at, read)| (*at, Record::Networks(read.clone())));
+        let unread = unread.iter();
+        let unread =
+            unread.map(|(path, it)| (it.read_at, Record::Unread { path: path.clone(), since: it.since }));
+        let known = known_since.iter().map(|(id, since)| (*since, Record::KnownSince(id.clone())));
+        let kubelet = (Timestamp::ZERO, Record::Kubelet(*kubelet_expected));
+        let programs = programs.iter().map(|(path, version)| {
             let it = ProgramFound { path: path.clone(), version: version.clone() };
             (Timestamp::ZERO, Record::Program(it))
         });
-        let plugins = self.plugins_asked.iter();
+        let plugins = plugins_asked.iter();
         let plugins = plugins.map(|(path, at)| (*at, Record::PluginAsked(path.clone())));
-        let asked = self.asked_at.map(|at| (at, Record::Asked));
-        let cache_read =
-            (self.cache_read_at > Timestamp::ZERO).then_some((self.cache_read_at, Record::CacheRead));
+        let times = [
+            (*asked_at, Record::Asked),
+            (Some(*cache_read_at).filter(|at| *at > Timestamp::ZERO), Record::CacheRead),
+            (*unconfigured_since, Record::Unconfigured),
+            (*without_runtimes_since, Record::WithoutRuntimes),
+        ];
+        let times = times.into_iter().filter_map(|(at, record)| Some((at?, record)));
         let read = stores.chain(runtimes).chain(networks).chain(unread).chain(known);
-        read.chain([kubelet]).chain(programs).chain(plugins).chain(asked).chain(cache_read)
+        read.chain([kubelet]).chain(programs).chain(plugins).chain(times)
     }
 
     pub(in crate::engine) fn restore(&mut self, at: Timestamp, record: Record) {
@@ -92,6 +117,8 @@ impl Records {
             }
             Record::Asked => self.asked_at = Some(at),
             Record::CacheRead => self.cache_read_at = at,
+            Record::Unconfigured => self.unconfigured_since = Some(at),
+            Record::WithoutRuntimes => self.without_runtimes_since = Some(at),
         }
     }
 }
