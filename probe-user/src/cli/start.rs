@@ -59,7 +59,7 @@ fn matching<'a>(snapshot: &'a AgentSnapshot, asked: &str) -> anyhow::Result<Vec<
     let starts: Vec<&Start> = snapshot.starts.iter().filter(|it| is_meant(it, asked)).collect();
     let Some(first) = starts.first() else {
         return Err(anyhow!(
-            "no start of a pod {asked:?} was seen: the agent must run before the pod does, and as long as its containers do; see sandprobe pods"
+            "no start of a pod {asked:?} is known: the agent must run before the pod does, and as long as its containers do, and a start that came to nothing is not kept; see sandprobe pods, and sandprobe findings for what failed"
         ));
     };
     if let Some(other) = starts.iter().find(|it| it.pod.namespace != first.pod.namespace) {

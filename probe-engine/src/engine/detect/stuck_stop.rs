@@ -101,11 +101,7 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
     if runs && !is_deleting {
         return None;
     }
-    let is_gapped = row.is_some_and(|row| row.gapped);
-    let held = |it: &&&Attachment| {
-        if is_gapped || it.gapped { ctx.world.cached_at(it).is_some() } else { !is_released(it) }
-    };
-    let held = all.iter().find(held);
+    let held = all.iter().find(|it| is_held(ctx, row, it));
     if held.is_none() && cached.is_none() {
         return None;
     }
@@ -148,6 +144,15 @@ fn is_read_since(ctx: &DetectContext<'_>, at: Timestamp) -> bool {
     ctx.world.records.runtimes.values().all(|row| row.read_at >= at)
 }
 
+/// Whether DEL is still to succeed.
+fn is_held(ctx: &DetectContext<'_>, row: Option<&Sandbox>, it: &Attachment) -> bool {
+    if it.gapped || row.is_some_and(|row| row.gapped) {
+        ctx.world.cached_at(it).is_some()
+    } else {
+        !is_released(it)
+    }
+}
+
 /// Whether DEL has gone through the chain: it has succeeded for the plugin that was called first with ADD. That plugin may
 /// no longer be configured. Then the DEL that was called last has succeeded, and libcni's cache has no result.
 fn is_released(row: &Attachment) -> bool {
@@ -172,6 +177,10 @@ fn unreleased(row: &Attachment) -> Option<&Plugin> {
 
 /// The step `unmount`.
 fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
+    let is_open = |it: &Attachment| it.is_being_deleted() || is_held(ctx, Some(row), it);
+    if row.up_since.is_none() || ctx.world.attachments_of(&row.id).any(is_open) {
+        return None;
+    }
     let all = || ctx.world.attachments_of(&row.id).flat_map(|it| &it.plugins).filter_map(Plugin::last_del);
     let since = all().map(|del| del.last_at).max()?.max(row.over_at()?);
     let netns = ctx.world.netns.get(row.network.netns?).filter(|it| it.is_live())?;

@@ -7,8 +7,9 @@ use super::{
     story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id},
 };
 use crate::model::{
-    fact::List,
+    fact::{Fact, List},
     finding::{Explain, Kind, StopStep, StuckStop},
+    id::NetnsKey,
 };
 
 const SLEEP: Who = Who::new(693, SHIM, "sleep").within(22, POD_NETNS);
@@ -84,6 +85,37 @@ fn a_chain_that_changed_since_add_is_released_by_what_is_called() {
         .on_record(&['a'])
         .until(310 * SECOND)
         .moment();
+    assert_eq!(told(&story), [""; 0]);
+}
+
+/// ADD hangs until it is killed, and so does the DEL of its plugin. That of the chain's next plugin succeeds.
+#[test]
+fn a_sandbox_whose_add_was_killed_is_released_by_no_plugin_of_its_chain() {
+    let mut story = Story::new();
+    story.at(1).list(List::Processes, true, |story| {
+        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+    });
+    story.at(10).netns(DAEMON, POD_NETNS, 7);
+    story.at(20).cni(701, CONTAINERD, BRIDGE, "ADD", PATH);
+    story.at(40 * SECOND).exit(plugin(701), class::CNI, 9).on_record(&['a']);
+    for (pid, at) in [(710, 41), (720, 90)] {
+        story.until(at * SECOND);
+        story.cni_done(pid, "/usr/lib/cni/portmap", "DEL", PATH);
+        story.cni(pid + 1, CONTAINERD, BRIDGE, "DEL", PATH);
+        story.until((at + 20) * SECOND).exit(plugin(pid + 1), class::CNI, 9);
+    }
+    // The kubelet tries again only after a while.
+    for at in [120, 231, 300, 360] {
+        let (netns, mounts) = (NetnsKey::new(POD_NETNS, 7), vec![PATH.to_owned()]);
+        story.until(at * SECOND).list(List::Netns, true, |story| {
+            story.listed(Fact::NetnsFound { netns, mounts, vacant: true });
+        });
+        story.on_record(&['a']);
+    }
+    story.until(400 * SECOND).moment();
+    let (all, _) = story.judge(400 * SECOND);
+    assert!(all.contains(" cni_failing/bridge/DEL"), "{all}");
     assert_eq!(told(&story), [""; 0]);
 }
 

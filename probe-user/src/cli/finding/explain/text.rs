@@ -42,7 +42,7 @@ pub(in crate::cli) fn text(it: &Finding, incidents: &Incidents<'_>, snapshot: &A
     incident(it, incidents, &mut text);
     let evidence = changes(it);
     timeline(&evidence, it, snapshot, &mut text);
-    calls(&evidence, &mut text);
+    calls(&evidence, it, &mut text);
     killer(&evidence, &mut text);
     versions(it, &mut text);
     fixed_in(it, &mut text);
@@ -187,8 +187,8 @@ fn offset(at: Timestamp, first: Timestamp) -> String {
     if at == first { "+0".to_owned() } else { format!("+{}", span(at.since(first))) }
 }
 
-/// Each call of a plugin, with all its arguments.
-fn calls(evidence: &[Change], text: &mut String) {
+/// Each call of a plugin, with all its arguments, as it was known when the finding was last told.
+fn calls(evidence: &[Change], it: &Finding, text: &mut String) {
     let Some(first) = evidence.first() else { return };
     let mut lines = String::new();
     for change in evidence {
@@ -200,7 +200,9 @@ fn calls(evidence: &[Change], text: &mut String) {
                 _ = writeln!(lines, "  {said}\n      ended at {at}: {how}, after {}", span(*duration));
             }
             ChangeKind::CniStarted { call } if !is_finished(call, evidence) => {
-                _ = writeln!(lines, "  {}\n      began at {at}: no end was seen", called(call));
+                let told_at = it.closed_at.or(it.confirmed_at).unwrap_or(it.opened_at);
+                let until = offset(told_at.max(change.at), first.at);
+                _ = writeln!(lines, "  {}\n      began at {at}: no end was seen by {until}", called(call));
             }
             _ => {}
         }
@@ -411,5 +413,18 @@ mod tests {
         assert_eq!(said.matches("DEL bridge: CNI_NETNS").count(), 1, "a call that ended is told once");
         assert_eq!(said.matches("pause[50]: killed").count(), 1, "a kill is told once");
         assert!(!said.contains('\x1b'));
+    }
+
+    /// The call may have ended since.
+    #[test]
+    fn a_call_without_an_end_is_told_with_the_time_up_to_which_it_had_none() {
+        let mut finding = finding();
+        finding.evidence.pop();
+        for (closed_at, until) in [(None, "+2.00 s"), (Some(Timestamp(5_000_000_000)), "+4.00 s")] {
+            finding.closed_at = closed_at;
+            let said = text(&finding, &Incidents::of([&finding]), &snapshot());
+            let part = format!("process 80\n      began at +300 ms: no end was seen by {until}\n");
+            assert!(said.contains(&part), "no {part:?} in\n{said}");
+        }
     }
 }
