@@ -68,7 +68,7 @@ fn is_held(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
     let lives = |row: &Attachment| {
         ctx.world.sandboxes.get(&row.container).is_some_and(|it| !it.is_stopped() && it.presence.is_alive())
     };
-    !row.gapped && !row.inferred && !row.is_being_deleted() && lives(row)
+    !row.gapped && !row.inferred && !row.has_begun_del() && lives(row)
 }
 
 /// libcni's cache has only the result of an ADD that succeeded.

@@ -124,7 +124,7 @@ fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> 
             Some(SandboxEnd { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: Some(at), unsure: false })
         }
         HasRecord::Unknown => {
-            let unsure = !row.is_being_deleted() || ended.is_none();
+            let unsure = !row.has_begun_del() || ended.is_none();
             Some(SandboxEnd { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: None, unsure })
         }
     }

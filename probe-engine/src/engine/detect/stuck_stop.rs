@@ -83,7 +83,7 @@ fn still_runs(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
 fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>) -> Option<Detection> {
     let cached = undecodable(ctx, id);
     let all: Vec<&Attachment> = ctx.world.attachments_of(id).collect();
-    let is_deleting = all.iter().any(|it| it.is_being_deleted());
+    let is_deleting = all.iter().any(|it| it.has_begun_del());
     if cached.is_none() && !is_deleting && !ctx.world.has_kubelet() {
         return None;
     }
@@ -177,7 +177,7 @@ fn unreleased(row: &Attachment) -> Option<&Plugin> {
 
 /// The step `unmount`.
 fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
-    let is_open = |it: &Attachment| it.is_being_deleted() || is_held(ctx, Some(row), it);
+    let is_open = |it: &Attachment| it.is_busy() || is_held(ctx, Some(row), it);
     if row.up_since.is_none() || ctx.world.attachments_of(&row.id).any(is_open) {
         return None;
     }

@@ -90,9 +90,10 @@ fn what_netlink_watched_for_the_last_agent_is_watched_again_and_the_time_between
         let origin = if addresses == Mechanism::Netlink { Origin::Netlink } else { Origin::Kernel };
         story.at(12 * SECOND).say(origin, Fact::AddressAdded(address(ADMIN, 42, "10.0.0.1/24", "eth0")));
         // What a hook says has its place in the order of the records, and comes before what is asked at that time.
-        let rest = match origin {
-            Origin::Netlink => "? watch 43 ip\n12000 address.added 10.0.0.1/24 eth0 42 Netlink",
-            _ => "12000 address.added 10.0.0.1/24 eth0 42\n? watch 43 ip",
+        let rest = if origin == Origin::Netlink {
+            "? watch 43 ip\n12000 address.added 10.0.0.1/24 eth0 42 Netlink"
+        } else {
+            "12000 address.added 10.0.0.1/24 eth0 42\n? watch 43 ip"
         };
         check_lines(
             &told(&story),

@@ -119,7 +119,7 @@ impl Attachment {
 
     /// Whether the runtime has begun a DEL.
     #[must_use]
-    pub(crate) fn is_being_deleted(&self) -> bool {
+    pub(crate) fn has_begun_del(&self) -> bool {
         self.plugins.iter().any(|plugin| plugin.del.begun > 0 || plugin.del_without_netns.begun > 0)
     }
 
