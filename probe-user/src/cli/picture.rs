@@ -1,15 +1,14 @@
 //! The flags of pictures, and the files they are written to.
 
 use std::{
-    fs::{self, Metadata},
-    os::unix::fs::MetadataExt as _,
+    fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::anyhow;
 use clap::Args;
 
-use super::output;
+use super::{input::identity, output};
 use crate::sink::{chart::Chart, page, perfetto};
 
 #[derive(Debug, Args)]
@@ -35,10 +34,11 @@ impl Pictures {
         {
             return Err(anyhow!("--html and --perfetto cannot both go to the same file"));
         }
-        let read: Vec<_> = read.into_iter().filter_map(input).collect();
+        let read: Vec<_> = read.into_iter().filter_map(identity).collect();
         for (flag, file) in [("--html", &self.html), ("--perfetto", &self.perfetto)] {
             let Some(file) = file.as_deref().filter(|file| *file != Path::new("-")) else { continue };
-            if plain(file).is_some_and(|it| read.contains(&it)) {
+            // Anything else, such as a pipe, is not replaced.
+            if file.is_file() && identity(file).is_some_and(|it| read.contains(&it)) {
                 return Err(anyhow!(
                     "{flag} {} would replace the recording that is read: give another file",
                     file.display()
@@ -57,16 +57,6 @@ impl Pictures {
         }
         Ok(())
     }
-}
-
-/// The plain file that is read by this name.
-fn input(file: &Path) -> Option<(u64, u64)> {
-    plain(if file == Path::new("-") { Path::new("/dev/stdin") } else { file })
-}
-
-/// The device and the inode of a plain file, which may have several names. Anything else is not replaced.
-fn plain(file: &Path) -> Option<(u64, u64)> {
-    fs::metadata(file).ok().filter(Metadata::is_file).map(|found| (found.dev(), found.ino()))
 }
 
 /// Where the bytes go that are written to a file of this name, which may be a link or not be there yet.
