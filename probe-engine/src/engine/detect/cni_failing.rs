@@ -95,22 +95,20 @@ impl Rule for CniFailing {
         &marks.names
     }
 
-    /// A pod that is gone no longer waits, so a change of a pod counts.
-    fn depends_on_others(marks: &Marks) -> bool {
-        !marks.pods.is_empty()
-    }
-
     fn judge(ctx: &DetectContext<'_>, pod: &PodName, found: &mut Vec<Waiting>) {
         if !pod.names_pod() {
             return;
         }
         let rows: Vec<&Attachment> =
             ctx.index.named.by(pod).filter_map(|key| ctx.world.attachments.get(key)).collect();
+        // In an outage these are few: a pod has many attachments then, and is judged often.
+        let mut connected: Vec<&Attachment> = rows.clone();
+        connected.retain(|row| row.plugins.iter().any(|it| it.add.succeeded > 0));
         let mut failed: BTreeMap<Calls<'_>, Vec<(&Attachment, Failures<'_>)>> = BTreeMap::new();
         for row in &rows {
             for (plugin, command, failures) in row.failures() {
                 let is_over = match command {
-                    CniCommand::Add => has_network(&rows, row, plugin),
+                    CniCommand::Add => has_network(&connected, row, plugin),
                     CniCommand::Del => matches!(ctx.has_record(&row.container), HasRecord::No { .. }),
                 };
                 if !is_over {
@@ -242,17 +240,18 @@ fn verdict(ctx: &DetectContext<'_>, waiting: &[&Waiting], since: Timestamp, atte
 
 /// Whether the pod got its network after this failure, in this sandbox or in another: by all plugins of a chain, or by
 /// this one.
-fn has_network(rows: &[&Attachment], row: &Attachment, failed: &Plugin) -> bool {
-    let later = |other: &&&Attachment| {
-        let whole =
-            other.is_added() || other.plugins.iter().any(|it| it.name == failed.name && it.add.succeeded > 0);
-        let last = other.plugins.iter().map(|it| it.add.last_at).max();
-        other.ifname == row.ifname
-            && whole
-            && other.plugins.iter().any(|it| it.add.succeeded > 0)
-            && last.is_some_and(|at| at > failed.add.last_at)
+///
+/// `connected`: the pod's attachments for which an ADD succeeded.
+fn has_network(connected: &[&Attachment], row: &Attachment, failed: &Plugin) -> bool {
+    let is_whole = |other: &Attachment| {
+        other.is_added() || other.plugins.iter().any(|it| it.name == failed.name && it.add.succeeded > 0)
     };
-    failed.add.succeeded > 0 || rows.iter().any(|other| later(&other))
+    let is_later = |other: &Attachment| {
+        let last = other.plugins.iter().map(|it| it.add.last_at).max();
+        last.is_some_and(|at| at > failed.add.last_at)
+    };
+    let is_after = |other: &&Attachment| other.ifname == row.ifname && is_later(other) && is_whole(other);
+    failed.add.succeeded > 0 || connected.iter().any(is_after)
 }
 
 /// Since when a pod is gone. Zero: the world has forgotten it.
