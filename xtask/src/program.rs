@@ -32,8 +32,12 @@ pub(crate) fn build_tests(arch: Arch) -> Result<()> {
     if arch.is_ours() {
         vm::add(arch, PACKAGE, &dist::debian_package_of(arch, &build::agent_path())?)?;
     }
-    let tests = TESTS.iter().flat_map(|name| ["--test", name]);
-    gather(arch, cargo(arch, "test")?.arg("--no-run").args(tests))
+    gather(arch, &mut tests(arch)?)
+}
+
+/// Compiles the test programs, so that `build_tests` need not. It needs no built agent.
+pub(crate) fn compile_tests(arch: Arch) -> Result<()> {
+    workspace::executables(&mut tests(arch)?).map(drop)
 }
 
 /// The command that runs one of these programs as root on this machine, with the others in its PATH.
@@ -43,6 +47,12 @@ pub(crate) fn as_root(name: &str, variables: &[(&str, String)]) -> Result<Comman
     let mut command = mounts::command([("PATH", path)].iter().chain(variables))?;
     command.arg(bin.join(name));
     Ok(command)
+}
+
+fn tests(arch: Arch) -> Result<Command> {
+    let mut cargo = cargo(arch, "test")?;
+    cargo.arg("--no-run").args(TESTS.iter().flat_map(|name| ["--test", name]));
+    Ok(cargo)
 }
 
 fn cargo(arch: Arch, verb: &str) -> Result<Command> {

@@ -13,7 +13,7 @@ mod step;
 
 use crate::arch::Arch;
 use crate::setup::{self, Level};
-use crate::{build, program};
+use crate::{build, cross, program};
 use anyhow::{Result, ensure};
 use report::Report;
 use std::process::ExitCode;
@@ -89,7 +89,7 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
                 .attempt("setup", || {
                     [Level::Node, Level::Browser, Level::Prometheus].into_iter().try_for_each(setup::ensure)
                 })
-                .and_then(|()| tier.attempt("build", || program::build(Arch::ours()?)))
+                .and_then(|()| tier.attempt("build", build_all))
                 .and_then(|()| tier.attempt("build tests", || program::build_tests(Arch::ours()?)));
             if built.is_some() {
                 native::tier(tier, depth.soak);
@@ -127,6 +127,19 @@ fn beside_the_build(report: &mut Report, depth: &Depth) {
 /// Builds the agent. A failure is told by the tier that needs it, which builds what is not built.
 fn build_early() {
     let _told_later = build::agent(&build::Args::default());
+}
+
+/// Builds the agent for the machines. The tests are compiled beside it, for the same reason; a failure of theirs is told
+/// by the step that follows.
+fn build_all() -> Result<()> {
+    let arch = Arch::ours()?;
+    cross::ensure(arch)?;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _told_later = program::compile_tests(arch);
+        });
+        program::build(arch)
+    })
 }
 
 fn closed(report: &Report) -> ExitCode {

@@ -3,6 +3,7 @@
 use super::report::Tier;
 use crate::{bench, helm, workspace, zizmor};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(20 * 60);
@@ -33,14 +34,18 @@ pub(super) fn tier(tier: &mut Tier) {
         workflows.args(["--offline", "--quiet"]).arg(workspace::root().join(".github"));
         tier.check("lints of the workflows", workflows, LIMIT);
     }
+    // The bench is one crate that takes minutes, on one processor.
+    thread::scope(|scope| {
+        scope.spawn(bench::build_early);
+        // Apart: what they deserialize takes a while to build, and helm renders it.
+        if let Some(tools) = tier.attempt("helm", helm::ensure) {
+            let mut deploy = cargo("test --package tests --features deploy --test deploy");
+            deploy.env(helm::VARIABLE, tools);
+            tier.tests("chart and manifests", deploy, LIMIT, 1);
+        }
+    });
     // Counted by valgrind, so that other work on the machine makes no difference.
     tier.attempt("instructions of the engine", bench::check);
-    // Apart: what they deserialize takes a while to build, and helm renders it.
-    if let Some(tools) = tier.attempt("helm", helm::ensure) {
-        let mut deploy = cargo("test --package tests --features deploy --test deploy");
-        deploy.env(helm::VARIABLE, tools);
-        tier.tests("chart and manifests", deploy, LIMIT, 1);
-    }
 }
 
 fn ebpf_clippy() -> Command {
