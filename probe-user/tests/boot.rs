@@ -219,6 +219,21 @@ fn the_history_gives_the_same_rows_whatever_a_power_cut_left_of_it() {
     );
 }
 
+/// An older boot does not stand in for the present one.
+#[test]
+fn without_the_present_boot_the_list_is_incomplete_and_no_target_is_met() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [(_, earlier), _] = boots();
+    write(&dir.path().join("boots.jsonl"), &history::line(&earlier).expect("JSON"));
+    let state = format!("--state-dir={}", dir.path().display());
+    let output = run(&["boot", &state, "--host-root", "/no/such/root"]);
+    assert_eq!((output.status.code(), rows(&output).len()), (Some(1), 1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("this boot is not told of: "), "{}", text(&output.stderr));
+    let output = run(&["boot", &state, "--host-root", "/no/such/root", "--target", "30m"]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
+    assert!(text(&output.stderr).contains("this boot cannot be judged: "), "{}", text(&output.stderr));
+}
+
 /// No file of a node tells of a restart of a daemon: where no agent has kept any, that is not "no restart".
 #[test]
 fn the_restarts_are_those_that_agents_have_kept() {

@@ -113,6 +113,23 @@ fn what_the_agent_has_is_exported_once() {
     assert_eq!(files(), first);
 }
 
+/// A log says itself that whoever wrote it did not keep up.
+#[test]
+fn events_that_a_log_misses_by_its_own_account_are_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+    let [_, _, (_, mut events)] = <[_; 3]>::try_from(documents()).expect("three");
+    let export = || run(&["export", &path("log.jsonl"), "--parquet", &path("tables")]);
+    fs::write(path("log.jsonl"), &events).expect("a log");
+    assert_eq!(export().status.code(), Some(0));
+    events.extend(br#"{"schema":1,"node":"n","boot_id":"b","event":"stream.missed","stream":{"why":"slow","missed":"50000"}}"#);
+    events.push(b'\n');
+    fs::write(path("log.jsonl"), &events).expect("a log");
+    let Output { status, stderr, .. } = export();
+    let said = format!("sandprobe: {} misses 50000 events, as it says itself\n", path("log.jsonl"));
+    assert_eq!((status.code(), text(&stderr)), (Some(1), &*said));
+}
+
 #[test]
 fn without_files_and_agent_it_says_what_to_give() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -6,6 +6,8 @@ use crate::arch::Arch;
 use crate::{build, cross, dist, mounts, vm, workspace};
 use anyhow::Result;
 use std::env;
+use std::ffi::OsStr;
+use std::fmt::Display;
 use std::process::Command;
 
 /// Test programs that need root: for hooks in a kernel, and for pods of a real container runtime.
@@ -42,10 +44,27 @@ pub(crate) fn compile_tests(arch: Arch) -> Result<()> {
 
 /// The command that runs one of these programs as root on this machine, with the others in its PATH.
 pub(crate) fn as_root(name: &str, variables: &[(&str, String)]) -> Result<Command> {
+    beside_the_others(vm::bin(Arch::ours()?)?.join(name), variables)
+}
+
+/// The same for a [`script`] of them.
+pub(crate) fn script_as_root(script: &str, variables: &[(&str, String)]) -> Result<Command> {
+    let mut command = beside_the_others("sh", variables)?;
+    command.args(["-c", script]);
+    Ok(command)
+}
+
+/// Shell commands that run test programs with these arguments, one test at a time. Each runs, even if the one before failed.
+pub(crate) fn script(programs: &[impl Display]) -> String {
+    let run = |program| format!("{program} --test-threads=1 || failed=1; ");
+    format!("{}exit ${{failed:-0}}", programs.iter().map(run).collect::<String>())
+}
+
+fn beside_the_others(program: impl AsRef<OsStr>, variables: &[(&str, String)]) -> Result<Command> {
     let bin = vm::bin(Arch::ours()?)?;
     let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default());
     let mut command = mounts::command([("PATH", path)].iter().chain(variables))?;
-    command.arg(bin.join(name));
+    command.arg(program);
     Ok(command)
 }
 

@@ -15,14 +15,15 @@ use crate::arch::Arch;
 use crate::setup::{self, Level};
 use crate::{build, cross, program};
 use anyhow::{Result, ensure};
-use report::Report;
+use report::{Report, Tier};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 /// If it is set, the tests do their long runs.
 const SOAK_VARIABLE: &str = "SANDPROBE_SOAK";
-const SOAK_LIMIT: Duration = Duration::from_secs(8 * 60 * 60);
+/// Of one step.
+const SOAK_LIMIT: Duration = Duration::from_secs(16 * 60 * 60);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -62,7 +63,7 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         );
         report.tier("aarch64", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
-                machine::tier(tier, machine::Pods::Aarch64);
+                machine::tier(tier, machine::Pods::Aarch64, None);
             }
         });
         return Ok(closed(&report));
@@ -84,20 +85,17 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
     });
     if !depth.fast {
         let mut built = None;
-        report.tier("this machine", |tier| {
+        report.tier("programs", |tier| {
             built = tier
                 .attempt("setup", || {
                     [Level::Node, Level::Browser, Level::Prometheus].into_iter().try_for_each(setup::ensure)
                 })
                 .and_then(|()| tier.attempt("build", build_all))
                 .and_then(|()| tier.attempt("build tests", || program::build_tests(Arch::ours()?)));
-            if built.is_some() {
-                native::tier(tier, depth.soak);
-            }
         });
         // Without the programs there is nothing to run, and that has been counted.
-        if built.is_some() && !depth.soak {
-            report.tier("virtual machines", |tier| machine::tier(tier, depth.pods()));
+        if built.is_some() {
+            report.tier("machines", |tier| machines(tier, depth));
         }
     }
     Ok(closed(&report))
@@ -122,6 +120,23 @@ fn beside_the_build(report: &mut Report, depth: &Depth) {
             fleet::tier(tier, depth.soak);
         }
     });
+}
+
+/// This machine's kernel, and those of the VMs.
+fn machines(tier: &mut Tier, depth: &Depth) {
+    let mut here = None;
+    if native::is_root(tier) {
+        here = tier.attempt("this machine's tests", || native::tests(depth.soak));
+    }
+    if depth.soak {
+        // Nothing is beside it, and it takes hours.
+        here.map(|step| tier.run(step));
+        return;
+    }
+    if here.is_some() {
+        native::demo(tier);
+    }
+    machine::tier(tier, depth.pods(), here);
 }
 
 /// Builds the agent. A failure is told by the tier that needs it, which builds what is not built.

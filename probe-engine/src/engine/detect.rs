@@ -287,11 +287,13 @@ impl<'a> DetectContext<'a> {
         if read_at < ready {
             return Some(Verdict::Unverified);
         }
-        let ready = ready.max(self.now.saturating_sub(FRESH));
-        if let Some(found_at) = found_at.filter(|at| *at >= ready) {
+        let is_fresh = |at: &Timestamp| *at >= ready.max(self.now.saturating_sub(FRESH));
+        if let Some(found_at) = found_at.filter(is_fresh) {
             return Some(Verdict::Passing { until: found_at + FRESH + Duration::from_nanos(1) });
         }
-        self.listed_since(ready)
+        // A listing that did not find it any more is not asked for again.
+        let last = found_at.map_or(ready, |at| at + Duration::from_nanos(1));
+        self.listed_since(ready.max(last))
     }
 
     /// Asks for a listing since `ready`, for a thing that no listing has found since. None: there was one, and it did

@@ -179,7 +179,7 @@ pub struct Finding {
     pub sandboxes: Vec<ContainerId>,
     /// Records were lost while what it is about was there: the cause may be another one.
     pub gapped: bool,
-    /// What was told of its sandboxes, in order of time.
+    /// What was told of its sandboxes, in order of time. Of a sandbox with very many events only the first and the last ones.
     pub evidence: Vec<Evidence>,
     /// The programs that had a part in it.
     pub programs: Vec<ProgramFound>,
@@ -212,6 +212,14 @@ pub struct EvidenceEvent {
     pub netns: Option<NetnsKey>,
     pub cgroup: Option<CgroupRef>,
     pub what: ChangeKind,
+    /// So many events of the sandbox came after this one and are not kept.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub left_out: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -150,6 +150,15 @@ impl Start {
         self.end.since(self.begin)
     }
 
+    /// What the objective of Kubernetes for starts of pods counts: all but pulls of images and init containers
+    /// (`pod_startup_latency`, kubernetes/community, sig-scalability/slos).
+    #[must_use]
+    pub fn without_pulls(&self) -> Duration {
+        let is_left_out = |phase: &&Phase| matches!(phase.kind, Kind::Image | Kind::Init);
+        let left_out = self.phases.iter().filter(is_left_out).map(Phase::took).sum();
+        self.total().saturating_sub(left_out)
+    }
+
     /// The first of the longest.
     #[must_use]
     pub fn slowest(&self) -> Option<&Phase> {

@@ -198,8 +198,12 @@ impl Checkpoint {
         let before = self.file.as_ref().and_then(|_| session.journal().map(mem::take));
         self.file = Some(Growing { added: 0, limit: ADDED.max(entries.len() * ADDED_FOR_ENTRY) });
         session.keep_journal(Some(Writer::without_header()));
-        let at = Some(session.engine().now()).filter(|at| *at > Timestamp::ZERO).unwrap_or(now);
-        room.send(Job::Begin { entries, at, boot_wall_ns: session.boot_wall_ns(), before });
+        room.send(Job::Begin {
+            entries,
+            at: seen_until(session, now),
+            boot_wall_ns: session.boot_wall_ns(),
+            before,
+        });
     }
 
     fn give_up(&mut self, now: Timestamp, session: &mut Session) {
@@ -208,12 +212,22 @@ impl Checkpoint {
         session.keep_journal(None);
     }
 
-    /// Writes the state for the last time; returns when that is done or has failed.
+    /// Writes the state for the last time; returns when that is done or has failed. Its time is not that of the write: all that
+    /// an agent does at its end can take many seconds, in which nobody sees what happens.
     pub(crate) async fn finish(self, now: Timestamp, session: &Session) {
         let size = session.engine().size();
         let (entries, boot_wall_ns) = (|| session.engine().dump(), session.boot_wall_ns());
-        let last =
-            (size <= ENTRIES).then(|| Job::Begin { entries: entries(), at: now, boot_wall_ns, before: None });
+        let last = (size <= ENTRIES).then(|| Job::Begin {
+            entries: entries(),
+            at: seen_until(session, now),
+            boot_wall_ns,
+            before: None,
+        });
         self.writer.finish(Some(last.unwrap_or(Job::Remove(size)))).await;
     }
+}
+
+/// The time up to which the engine has seen. At its end it is given a time in the future, so that it tells what it holds back.
+fn seen_until(session: &Session, now: Timestamp) -> Timestamp {
+    Some(session.engine().now()).filter(|at| *at > Timestamp::ZERO).unwrap_or(now).min(now)
 }

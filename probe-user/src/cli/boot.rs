@@ -165,7 +165,7 @@ impl Boot {
         let told = self.here.told(&self.state)?;
         let past = told.unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
         past.problems.iter().for_each(|problem| say(problem));
-        let is_whole = past.problems.is_empty();
+        let mut is_whole = past.problems.is_empty();
         let nothing = || {
             let place = dir.map_or_else(|| "--state-dir none".to_owned(), |dir| dir.display().to_string());
             anyhow!(
@@ -185,9 +185,18 @@ impl Boot {
         }
         let id = |row: &Row| row.recovery.boot.as_ref().map(|boot| boot.boot_id.clone());
         match this {
-            Some(Ok(row)) if !rows.iter().any(|known| id(known) == id(&row)) => rows.push(row),
-            Some(Err(error)) => say(&format!("this boot is not told of: {error:#}")),
-            Some(Ok(_)) | None => {}
+            Ok((row, is_read)) => {
+                is_whole &= is_read;
+                if !rows.iter().any(|known| id(known) == id(&row)) {
+                    rows.push(row);
+                }
+            }
+            // The last one of the history is not the one that is asked about.
+            Err(error) if self.target.is_some() => return Err(error.context("this boot cannot be judged")),
+            Err(error) => {
+                say(&format!("this boot is not told of: {error:#}"));
+                is_whole = false;
+            }
         }
         if rows.is_empty() {
             return Err(nothing());

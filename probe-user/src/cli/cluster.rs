@@ -135,7 +135,7 @@ enum Command {
     },
     /// List the pods of each node and how they started
     Pods {
-        /// List only pods whose start took more than 5 s without image pulls
+        /// List only pods whose start took more than 5 s without image pulls and init containers
         #[arg(long)]
         slow: bool,
 

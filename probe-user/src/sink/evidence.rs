@@ -12,10 +12,16 @@ pub(crate) fn changes(finding: &Finding) -> Vec<Change> {
         source: None,
     });
     let change = |it: &Evidence| {
-        let EvidenceEvent { at, origin, container, netns, cgroup, what } = it.event.clone();
+        let EvidenceEvent { at, origin, container, netns, cgroup, what, left_out: _ } = it.event.clone();
         let context =
             Context { pod: pod.clone(), sandbox: Some(it.sandbox.clone()), container, netns, cgroup };
         Change { seq: 0, at, origin, late: false, context, what }
     };
     finding.evidence.iter().map(change).collect()
+}
+
+/// How many events of its sandboxes are not kept, between their first and their last ones.
+#[must_use]
+pub(crate) fn left_out(finding: &Finding) -> u64 {
+    finding.evidence.iter().map(|it| u64::from(it.event.left_out)).sum()
 }

@@ -23,7 +23,7 @@ pub(crate) mod duckdb;
 
 pub(crate) use line::Context;
 pub(crate) use parquet::Unwritable;
-pub(crate) use rows::{File, Rows, Unusable, context, empty, is_of_boots};
+pub(crate) use rows::{File, Missed, Rows, Unusable, context, empty, is_of_boots};
 
 use std::fmt::Write as _;
 

@@ -95,8 +95,11 @@ pub(crate) struct Explained<'a> {
     /// Programs of which a later version does not have this problem.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     fixed_in: Vec<incident::FixedIn<'a>>,
-    /// In order of time.
+    /// In order of time. Of a sandbox with very many events only the first and the last ones are kept.
     evidence: Vec<Event<'a>>,
+    /// How many events are not kept, between the first and the last ones of their sandboxes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence_left_out: Option<u64>,
     cause: &'a str,
     /// Where others have met the same.
     known: &'a [&'a str],
@@ -122,6 +125,7 @@ pub fn explained<'a>(
         effects: place.iter().flat_map(|it| &it.effects).map(|it| &it.key).collect(),
         fixed_in: fix::fixes(it).map(incident::FixedIn::of).collect(),
         evidence: evidence.iter().map(|change| Event::of(change, label)).collect(),
+        evidence_left_out: Some(evidence::left_out(it)).filter(|count| *count > 0),
         cause: words.cause(),
         known: words.known(),
         repair: &words.repair(&it.sandboxes, &it.runtimes),

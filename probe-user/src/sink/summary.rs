@@ -22,6 +22,8 @@ pub(crate) struct Summary {
     events: BTreeMap<&'static str, u64>,
     pods: BTreeSet<PodUid>,
     lost: u64,
+    /// Gaps of which is known how long they were, and not how much was lost in them.
+    gaps: u64,
     /// Findings that were confirmed, by kind.
     confirmed: BTreeMap<&'static str, u64>,
 }
@@ -29,8 +31,9 @@ pub(crate) struct Summary {
 impl Sink for Summary {
     fn on_change(&mut self, change: &Change, _: &Label) {
         *self.events.entry(change.what.into_str()).or_default() += 1;
-        if let ChangeKind::Gap { count, .. } = change.what {
+        if let ChangeKind::Gap { count, lasted, .. } = change.what {
             self.lost = self.lost.saturating_add(count);
+            self.gaps += u64::from(lasted.is_some());
         }
         if let ChangeKind::FindingConfirmed(it) = &change.what {
             *self.confirmed.entry(it.kind.into_str()).or_default() += 1;
@@ -50,9 +53,12 @@ impl Summary {
     #[must_use]
     pub(crate) fn text(&self, ran: Duration) -> String {
         let events: u64 = self.events.values().sum();
-        let lost = match self.lost {
-            0 => "nothing lost".to_owned(),
-            n => format!("{n} lost"),
+        let gaps = format!("{} of unknown size", counted(self.gaps, "gap"));
+        let lost = match (self.lost, self.gaps) {
+            (0, 0) => "nothing lost".to_owned(),
+            (lost, 0) => format!("{lost} lost"),
+            (0, _) => gaps,
+            (lost, _) => format!("{lost} lost and {gaps}"),
         };
         let mut text = format!(
             "{}, {}, {lost}, in {:.1} s\n",
@@ -86,21 +92,38 @@ mod tests {
         time::Timestamp,
     };
 
+    fn take(summary: &mut Summary, what: ChangeKind) {
+        let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
+        let uid = PodUid::parse("11111111-2222-3333-4444-555555555555");
+        let context = Context { pod: Some(PodRef { uid, ..PodRef::default() }), ..Context::default() };
+        let at = Timestamp(1);
+        summary.on_change(&Change { seq: 1, at, origin: Origin::Kernel, late: false, context, what }, &label);
+    }
+
+    /// Nobody knows how much came in a time without an agent.
+    #[test]
+    fn a_gap_of_unknown_size_is_not_nothing() {
+        let mut summary = Summary::default();
+        let said =
+            |summary: &Summary| summary.text(Duration::ZERO).lines().next().unwrap_or_default().to_owned();
+        assert_eq!(said(&summary), "0 events, 0 pods, nothing lost, in 0.0 s");
+        let lasted = Some(Duration::from_secs(40));
+        take(&mut summary, ChangeKind::Gap { what: Loss::NoAgent, count: 0, lasted });
+        assert_eq!(said(&summary), "1 event, 1 pod, 1 gap of unknown size, in 0.0 s");
+        take(&mut summary, ChangeKind::Gap { what: Loss::BulkRing, count: 7, lasted: None });
+        take(&mut summary, ChangeKind::Gap { what: Loss::State, count: 0, lasted });
+        assert_eq!(said(&summary), "3 events, 1 pod, 7 lost and 2 gaps of unknown size, in 0.0 s");
+    }
+
     #[test]
     fn events_are_counted_by_name_and_pods_once() {
         let mut summary = Summary::default();
-        let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
-        let uid = PodUid::parse("11111111-2222-3333-4444-555555555555");
         for what in [
             ChangeKind::SandboxCreated,
             ChangeKind::PodFirstSeen,
             ChangeKind::Gap { what: Loss::BulkRing, count: 7, lasted: None },
         ] {
-            let pod = Some(PodRef { uid: uid.clone(), ..PodRef::default() });
-            let context = Context { pod, ..Context::default() };
-            let at = Timestamp(1);
-            let change = Change { seq: 1, at, origin: Origin::Kernel, late: false, context, what };
-            summary.on_change(&change, &label);
+            take(&mut summary, what);
         }
         assert_eq!(
             summary.text(Duration::from_millis(1_540)),

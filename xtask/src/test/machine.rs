@@ -1,9 +1,9 @@
-//! The privileged tests in virtual machines, with one kernel each.
+//! The privileged tests in virtual machines, with one kernel each, and beside them those on this machine's own.
 
 use super::report::Tier;
 use super::step::Step;
 use crate::arch::Arch;
-use crate::program;
+use crate::program::{self, script};
 use crate::vm::{self, Init, Kernel, Runtime};
 use std::cmp::Reverse;
 use std::num::NonZero;
@@ -189,7 +189,8 @@ impl fmt::Display for Machine {
     }
 }
 
-pub(super) fn tier(tier: &mut Tier, pods: Pods) {
+/// `here` are this machine's own tests, which take long and seldom keep its processors busy: they run beside VMs.
+pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
     let mut machines = match pods {
         Pods::None | Pods::Pairs => PAIRS.to_vec(),
         Pods::Matrix => {
@@ -225,7 +226,8 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods) {
         machines.flat_map(|machine| runs(machine, pods)).partition(|run| run.is_timed);
     // What takes longest is not to be the last, with a lane beside it empty.
     others.sort_by_key(|run| Reverse(run.limit));
-    tier.lanes(others.into_iter().map(|run| run.step(&xtask)).collect(), lanes());
+    let steps = here.into_iter().chain(others.into_iter().map(|run| run.step(&xtask)));
+    tier.lanes(steps.collect(), lanes());
     tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
 }
 
@@ -300,12 +302,6 @@ fn script_of_boots(boots: &[Boot]) -> String {
         format!("{boot}) {all} ;; ")
     });
     format!("case $BOOT in {}esac", cases.collect::<String>())
-}
-
-/// Each program runs, even if the one before failed.
-fn script(programs: &[&str]) -> String {
-    let run = |program: &&str| format!("{program} --test-threads=1 || failed=1; ");
-    format!("{}exit ${{failed:-0}}", programs.iter().map(run).collect::<String>())
 }
 
 /// Our own verb: a command that hangs in it is ended like any other.

@@ -98,13 +98,16 @@ impl Tier {
         done
     }
 
-    /// True when nothing of it failed.
     fn step(&mut self, name: &str, command: Command, limit: Duration, runners: usize) -> bool {
-        println!("-- {name}");
-        let mut step = Step { name: name.to_owned(), command, limit, runners };
+        self.run(Step { name: name.to_owned(), command, limit, runners })
+    }
+
+    /// Runs it and shows its lines as they come. True when nothing of it failed.
+    pub(super) fn run(&mut self, mut step: Step) -> bool {
+        println!("-- {}", step.name);
         let came = step.run(self.deadline, Output::Standard, |line| println!("{line}"));
-        self.took(name, came.took);
-        self.count(name, &came)
+        self.took(&step.name, came.took);
+        self.count(&step.name, &came)
     }
 
     /// Runs all of them, so many at a time; for each, in their order, whether nothing of it failed.

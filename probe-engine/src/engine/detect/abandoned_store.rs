@@ -24,7 +24,7 @@ use crate::{
     words::{
         count::counted,
         escape::escaped,
-        shell::{UNPRINTABLE, lines, quoted},
+        shell::{UNPRINTABLE, crictl, lines, quoted},
     },
 };
 
@@ -131,19 +131,20 @@ impl Explain for AbandonedStore {
 
     /// The commands only show the state. The operator must know whether the network will come back before removing the
     /// folder.
-    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+    fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         let (Some(network), Some(path)) = (quoted(&self.network), quoted(&self.path)) else {
             return lines(&[UNPRINTABLE]);
         };
         let mut all = lines(&[
             "# No pod needs these addresses. If the network will not come back, the folder can be removed, but only if the",
-            "# first command prints nothing (no configuration names the network), and the third command prints none of the",
-            "# sandbox ids that the second command prints:",
+            "# first command prints nothing (no configuration names the network), and the third command prints \"asked\" at the",
+            "# end, and before it none of the sandbox ids that the second command prints:",
         ]);
         let folders: Vec<&str> = runtime::of_distributions(|row| row.networks).copied().collect();
         all.push(format!("grep -rsF -- {network} {}", folders.join(" ")));
         all.push(format!("find {path} -type f -name '[0-9]*' -exec head -qn 1 {{}} +"));
-        all.push("crictl pods -q --no-trunc".to_owned());
+        let asked = crictl(runtimes).map(|crictl| format!("{crictl} pods -q --no-trunc && "));
+        all.push(format!("{}echo asked", asked.collect::<String>()));
         all
     }
 

@@ -435,6 +435,7 @@ mod tests {
     fn closed_findings_keep_a_bounded_number_of_events_as_evidence() {
         let (world, mut findings) = (World::default(), Findings::default());
         let event = EvidenceEvent {
+            left_out: 0,
             at: Timestamp(1),
             origin: Origin::Kernel,
             container: None,

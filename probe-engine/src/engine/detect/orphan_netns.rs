@@ -138,9 +138,11 @@ fn verdict(ctx: &DetectContext<'_>, row: &Netns, leftover: &Leftover) -> Option<
     if listed && row.vacant_since.is_none() || ctx.index.residents.is_named(&row.key.inode) {
         return None;
     }
-    match leftover.read_at {
-        Some(read_at) => ctx.left_over(leftover.since, read_at, row.found_at),
-        None => Some(Verdict::Unsure),
+    let Some(read_at) = leftover.read_at else { return Some(Verdict::Unsure) };
+    match ctx.left_over(leftover.since, read_at, row.found_at)? {
+        // The listing that found it is no longer enough. The one that confirms it shows whether it is there.
+        Verdict::Candidate { until } if row.may_be_over() => Some(Verdict::Watched { until }),
+        verdict => Some(verdict),
     }
 }
 

@@ -90,12 +90,47 @@ impl Explain for StuckCgroup {
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        let Some(at) = quoted(&format!("/sys/fs/cgroup{}", self.path)) else { return lines(&[UNPRINTABLE]) };
+        let Some(path) = quoted(&self.path) else { return lines(&[UNPRINTABLE]) };
+        // With cgroups v1 each controller has a hierarchy, and in a hybrid one the second version has one beside them.
+        let each = |does: &str| {
+            format!(
+                "for at in /sys/fs/cgroup{path} /sys/fs/cgroup/*{path}; do [ -d \"$at\" ] && find \"$at\" {does}; done"
+            )
+        };
         vec![
             "# The first command shows which processes are still in it. As long as there is one, rmdir fails and does no harm."
                 .to_owned(),
-            format!("find {at} -name cgroup.procs -exec cat {{}} +"),
-            format!("find {at} -depth -type d -exec rmdir {{}} +"),
+            each("-name cgroup.procs -exec cat {} +"),
+            each("-depth -type d -exec rmdir {} +"),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
+
+    use super::{Explain as _, StuckCgroup};
+
+    /// The second version of cgroups, a hierarchy of the first for each controller, and both beside each other.
+    #[test]
+    fn its_directories_are_removed_in_each_hierarchy() {
+        let path = "/kubepods/besteffort/pod1".to_owned();
+        for hierarchies in [&[""][..], &["memory", "cpu,cpuacct"], &["", "unified"]] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let root = folder.path();
+            for hierarchy in hierarchies {
+                fs::create_dir_all(root.join(hierarchy).join(&path[1..]).join("a")).expect("directories");
+            }
+            let stuck = StuckCgroup { path: path.clone(), populated: None };
+            for command in stuck.repair(&[], &[]).iter().filter(|line| !line.starts_with('#')) {
+                let command = command.replace("/sys/fs/cgroup", root.to_str().expect("text"));
+                let done = Command::new("sh").args(["-c", &command]).output().expect("a shell");
+                assert!(done.stderr.is_empty() && done.stdout.is_empty(), "{done:?}");
+            }
+            let left = hierarchies.iter().filter(|it| root.join(it).join(&path[1..]).exists()).count();
+            let parents = hierarchies.iter().all(|it| root.join(it).join("kubepods/besteffort").exists());
+            assert_eq!((left, parents), (0, true), "{hierarchies:?}");
+        }
     }
 }

@@ -75,6 +75,7 @@ fn blind_teardown(sandbox: &str, plugin: &str, since: u64) -> Finding {
         delegated: false,
     };
     let event = EvidenceEvent {
+        left_out: 0,
         at: at(since + 1),
         origin: Origin::Kernel,
         container: None,

@@ -106,6 +106,32 @@ fn a_pin_that_no_sandbox_has_is_an_orphan() {
     );
 }
 
+/// The agent starts while a namespace is removed: its first listing has it, and netlink does not find it any more. Without
+/// a hook at its end nobody tells that it is over, so it is no candidate until a listing has it again.
+#[test]
+fn one_that_ends_between_the_listing_and_its_watch_is_no_candidate() {
+    for is_there in [false, true] {
+        let mut story = Story::new();
+        daemons(story.at(1));
+        story.at(10).on_record(&[]);
+        netns(story.at(20), OTHER, &[PIN], true);
+        story.until(150).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(OTHER, 0) });
+        story.until(60_000).on_record(&[]);
+        story.until(126_000).on_record(&[]).until(128_000).moment();
+        story.list(List::Netns, true, |story| {
+            if is_there {
+                let mounts = vec![PIN.to_owned()];
+                story.listed(Fact::NetnsFound { netns: NetnsKey::new(OTHER, 0), mounts, vacant: true });
+            }
+        });
+        story.until(130_000).moment();
+        let confirmed = "
+            128099 finding.opened orphan_netns/cni-11111111-2222-3333-4444-000000000001 Agent
+            128099 finding.confirmed orphan_netns/cni-11111111-2222-3333-4444-000000000001 Agent";
+        story.check_findings(&format!("? relist{}", if is_there { confirmed } else { "" }));
+    }
+}
+
 /// The agent has listed the namespaces. Then somebody makes one.
 fn made_while_the_agent_runs() -> Story {
     let mut story = Story::new();

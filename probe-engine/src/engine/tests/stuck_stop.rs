@@ -180,3 +180,24 @@ fn what_is_open_is_said_in_a_line() {
             && last.ends_with(&format!("crictl stopp {}", id('a')))
     );
 }
+
+/// Of a stop that is tried for hours the first events and the last ones are kept, and how many came between them.
+#[test]
+fn evidence_that_is_not_kept_is_counted() {
+    let mut story = running();
+    story.at(200).exit(SLEEP, TOP, 0);
+    story.exit(containerd::PAUSE, TOP | class::PAUSE, 9);
+    for attempt in 0..60_u32 {
+        let pid = 2000 + attempt;
+        story.until((1 + u64::from(attempt)) * 10 * SECOND);
+        story.cni(pid, CONTAINERD, BRIDGE, "DEL", PATH).exit(plugin(pid), class::CNI, 0x100);
+    }
+    let (_, engine) = story.on_record(&['a']).judge(700 * SECOND);
+    let stuck = engine.findings().find(|it| matches!(it.kind, Kind::StuckStop(_))).expect("it is stuck");
+    let left_out: Vec<_> =
+        stuck.evidence.iter().enumerate().filter(|(_, it)| it.event.left_out > 0).collect();
+    let [(place, before)] = left_out[..] else { panic!("one hole: {left_out:?}") };
+    let all = usize::try_from(before.event.left_out).unwrap_or(0) + stuck.evidence.len();
+    assert_eq!((place, stuck.evidence.len()), (31, 96));
+    assert!(all > 130, "{all}");
+}

@@ -165,6 +165,12 @@ impl Netns {
         self.created_at.max(self.found_at)
     }
 
+    /// Whether it may have ended since it was last seen: netlink could not watch it since, which it cannot where there is
+    /// nothing left to watch.
+    pub(in crate::engine) fn may_be_over(&self) -> bool {
+        self.watch_failed.is_some_and(|failed| failed.is_after(self.seen_at()))
+    }
+
     /// When the namespace ended. While it lives: when a listing last had it.
     fn last_at(&self) -> Option<Timestamp> {
         match self.state {

@@ -213,6 +213,18 @@ fn an_agent_that_ends_in_order_was_there_until_its_end() {
     assert_eq!(after.engine().dump(), before.engine().dump());
 }
 
+/// Each of what it does at its end may wait for a slow disk or a silent receiver, while nobody reads the rings.
+#[test]
+fn an_agent_that_takes_long_to_end_was_there_until_it_read_no_more() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (checkpoint, _) = open(dir.path());
+    let mut before = session();
+    call(&mut before, (1..=3).flat_map(made));
+    call(&mut before, [Call::Advance(Timestamp(5 * SECOND))]);
+    block_on(checkpoint.finish(Timestamp(21 * SECOND), &before));
+    assert_eq!(resumed(dir.path()).1, Some(Timestamp(5 * SECOND)));
+}
+
 #[test]
 fn a_file_that_is_cut_off_loses_only_the_calls_behind_the_cut() {
     let dir = tempfile::tempdir().expect("a folder");

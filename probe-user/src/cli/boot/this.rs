@@ -8,7 +8,12 @@ use crate::{
     cli::{
         args::StateArgs,
         client::{AgentArgs, HISTORY},
-        on_node::node::{args::NodeArgs, boot, identity, place::Place, scan::scan},
+        on_node::node::{
+            args::NodeArgs,
+            boot, identity,
+            place::Place,
+            scan::{is_whole, scan},
+        },
         say,
         snapshot::instead,
     },
@@ -82,13 +87,9 @@ impl HereArgs {
         Ok(Some(SavedHistory { history, heartbeat: Some(heartbeat), problems: Vec::new() }))
     }
 
-    /// The row of the current boot. Of one that no agent has watched there is nothing to tell but its recovery.
-    pub(super) fn row(&self, past: &SavedHistory, is_for_restarts: bool) -> Option<anyhow::Result<Row>> {
-        Some(self.read(past, is_for_restarts))
-    }
-
-    /// The history's row of this boot is current only while an agent lives.
-    fn read(&self, past: &SavedHistory, is_for_restarts: bool) -> anyhow::Result<Row> {
+    /// The row of the current boot, and whether all that it is made of could be read. The history's row of this boot is
+    /// current only while an agent lives. Of a boot that no agent has watched there is nothing to tell but its recovery.
+    pub(super) fn row(&self, past: &SavedHistory, is_for_restarts: bool) -> anyhow::Result<(Row, bool)> {
         let (config, stores) = self.node.config.load()?;
         let settings = Settings { boot: config.boot(), ..Settings::default() };
         let header = identity::header(None, settings.clone());
@@ -98,11 +99,11 @@ impl HereArgs {
             if beat.is_none_or(|beat| beat.ended || now.since(beat.at) > SILENT) {
                 say("no agent is at work in this boot any more: what is told of it ends with the last one");
             }
-            return Ok(Row::new(record.node.clone(), record.recovery.clone(), now));
+            return Ok((Row::new(record.node.clone(), record.recovery.clone(), now), true));
         }
         if is_for_restarts {
             say("no agent has kept anything of this boot: its restarts are not known");
-            return Ok(Row::of_recording(header, Recovery::default(), now));
+            return Ok((Row::of_recording(header, Recovery::default(), now), true));
         }
         say("no agent has kept anything of this boot: its times are those of /proc and of files");
         let place = Place::find(HostRoot::open(&self.node.host.host_root)?)?;
@@ -116,9 +117,9 @@ impl HereArgs {
             boot_wall_ns: header.boot_wall_ns,
             stores: &stores,
         };
-        scan(&mut engine, node);
+        let is_whole = is_whole(&scan(&mut engine, node), "what is told of this boot may be incomplete");
         let now = clock::now() + SETTLED;
         engine.advance(now);
-        Ok(Row::new(header.node, engine.recovery().clone(), now))
+        Ok((Row::new(header.node, engine.recovery().clone(), now), is_whole))
     }
 }

@@ -27,12 +27,13 @@ use crate::{
     sink::{
         Label,
         filter::Filter,
-        fleet::{self, File, Rows, Unusable},
+        fleet::{self, File, Missed, Rows, Unusable},
         jsonl::{
             self,
             boot::{Boot, restarts},
         },
     },
+    words::count::counted,
 };
 
 /// The longest line that is read, bytes. A finding with all its evidence is far shorter.
@@ -120,11 +121,12 @@ pub(super) struct Exported {
     pub(super) problems: Vec<String>,
 }
 
-/// The lines of which no row could be made.
+/// The lines of which no row could be made, and those that were missing before.
 #[derive(Default)]
 struct LeftOut {
     count: u64,
     first: Option<String>,
+    missed: Missed,
 }
 
 impl Source {
@@ -279,6 +281,7 @@ fn lines(file: &Path, mut reader: Box<dyn BufRead>, contexts: &Contexts) -> anyh
         }
         left_out.take(&format_args!("line {number}"), rows.add_line(&text))?;
     }
+    left_out.missed = rows.missed();
     Ok((rows.finish()?, left_out, None))
 }
 
@@ -332,12 +335,17 @@ impl LeftOut {
         }
     }
 
-    fn told(&self, said: &str) -> Option<String> {
-        let first = self.first.as_ref()?;
-        Some(match self.count {
+    fn told(&self, said: &str) -> Vec<String> {
+        let lines = self.first.as_ref().map(|first| match self.count {
             1 => format!("{said}: one line was left out: {first}"),
             count => format!("{said}: {count} lines were left out, first {first}"),
-        })
+        });
+        let Missed { events, and_more } = self.missed;
+        let missed = (events > 0 || and_more).then(|| {
+            let more = if and_more { "at least " } else { "" };
+            format!("{said} misses {more}{}, as it says itself", counted(events, "event"))
+        });
+        lines.into_iter().chain(missed).collect()
     }
 }
 

@@ -9,7 +9,11 @@ pub(super) use crate::cli::on_node::node::args::NodeArgs;
 use crate::{
     cli::{
         ExitStatus,
-        on_node::node::{args::warn_of_absent, place::Place, scan::scan},
+        on_node::node::{
+            args::warn_of_absent,
+            place::Place,
+            scan::{is_whole, scan},
+        },
         say,
         snapshot::{NothingKept, Nowhere},
     },
@@ -66,18 +70,8 @@ fn read_files(args: &NodeArgs) -> anyhow::Result<Seen> {
         boot_wall_ns: clock::boot_wall_ns(),
         stores: &stores,
     };
-    let skipped = scan(&mut engine, node);
-    let done = match skipped.first {
-        None => ExitStatus::Ok,
-        Some((path, why)) => {
-            say(&format!(
-                "{} of the node's files could not be read, so the list may be incomplete; the first: {}: {why}",
-                skipped.count,
-                path.display()
-            ));
-            ExitStatus::Incomplete
-        }
-    };
+    let is_whole = is_whole(&scan(&mut engine, node), "the list may be incomplete");
+    let done = if is_whole { ExitStatus::Ok } else { ExitStatus::Incomplete };
     let (pods, now) = (engine.pods(), clock::now());
     let ages = ages(&place.root, &pods, clock::boot_wall_ns().saturating_add_unsigned(now.0));
     Ok(Seen { pods, ages, told: None, now, done })

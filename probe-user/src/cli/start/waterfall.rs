@@ -164,5 +164,11 @@ default/web-0 started in 4.00 s, slowest cgroup main\\u{1b}[2J (3.00 s)
   listening main\\u{1b}[2J   +4.00 s    350 ms  port 8080 (ipv6)
 "
         );
+        // The objective of Kubernetes leaves out images and init containers.
+        let mut pulled = start;
+        assert_eq!(pulled.without_pulls(), Duration::from_secs(4));
+        pulled.phases[0].kind = Kind::Init;
+        pulled.phases[1].kind = Kind::Image;
+        assert_eq!(pulled.without_pulls(), Duration::from_secs(3));
     }
 }

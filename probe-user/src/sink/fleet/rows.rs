@@ -44,18 +44,34 @@ pub(crate) struct File {
     pub(crate) bytes: Bytes,
 }
 
+/// Events that a stream left out, as it says itself (`stream.missed`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missed {
+    pub(crate) events: u64,
+    /// It also says that it does not know how many.
+    pub(crate) and_more: bool,
+}
+
+impl Missed {
+    fn add(&mut self, events: Option<u64>) {
+        self.events = self.events.saturating_add(events.unwrap_or_default());
+        self.and_more |= events.is_none();
+    }
+}
+
 /// The rows of a source.
 pub(crate) struct Rows<'a> {
     /// What other sources say of the boots: by node and boot.
     contexts: &'a BTreeMap<(String, String), Context>,
     files: BTreeMap<(&'static str, Date), Writer>,
+    missed: Missed,
     /// What is told several times has one row, as it was told last: by its key.
     latest: BTreeMap<(&'static str, Vec<Cell>), Vec<Cell>>,
 }
 
 impl<'a> Rows<'a> {
     pub(crate) fn new(contexts: &'a BTreeMap<(String, String), Context>) -> Self {
-        Self { contexts, files: BTreeMap::new(), latest: BTreeMap::new() }
+        Self { contexts, files: BTreeMap::new(), missed: Missed::default(), latest: BTreeMap::new() }
     }
 
     /// Adds what a line tells.
@@ -82,6 +98,9 @@ impl<'a> Rows<'a> {
         }
         let event = value.get("event").and_then(Value::as_str);
         if event.is_some_and(|event| event.starts_with("stream.")) {
+            if event == Some("stream.missed") {
+                self.missed.add(value["stream"]["missed"].as_str().and_then(|missed| missed.parse().ok()));
+            }
             return Ok(());
         }
         let tables = [
@@ -96,6 +115,11 @@ impl<'a> Rows<'a> {
         }
         // A line has all of its rows or none.
         rows.into_iter().try_for_each(|(table, row)| self.add_row(table, row)).map_err(Unusable::from)
+    }
+
+    /// What the source itself says is missing in it.
+    pub(crate) const fn missed(&self) -> Missed {
+        self.missed
     }
 
     fn row(&self, table: &'static Table, value: &Value) -> Result<Vec<Cell>, Unusable> {

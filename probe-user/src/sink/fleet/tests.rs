@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use strum::VariantNames as _;
 
 use super::{
-    BOOTS, Context, EVENTS, FINDINGS, RESTARTS, Rows, STARTS, TABLES, Table, cell::Cell, clickhouse,
+    BOOTS, Context, EVENTS, FINDINGS, Missed, RESTARTS, Rows, STARTS, TABLES, Table, cell::Cell, clickhouse,
     column::Column, columns, duckdb, line::Line,
 };
 use crate::{
@@ -299,7 +299,10 @@ fn a_line_that_is_none_of_ours_is_refused_with_the_reason() {
     );
     assert_eq!(why(r#"{"schema":1}"#), "it is none that sandprobe writes with -o json");
     // What tells of the stream itself has no row.
+    assert!(rows.add_line(br#"{"schema":1,"event":"stream.missed","stream":{"missed":"311"}}"#).is_ok());
+    assert_eq!(rows.missed(), Missed { events: 311, and_more: false });
     assert!(rows.add_line(br#"{"schema":1,"event":"stream.missed","stream":{}}"#).is_ok());
+    assert_eq!(rows.missed(), Missed { events: 311, and_more: true });
     assert!(rows.add_line(br#"{"average":{}}"#).is_ok());
     assert!(rows.add_line(br#"{"restart_statistics":{}}"#).is_ok());
     assert!(matches!(rows.finish(), Ok(files) if files.is_empty()));

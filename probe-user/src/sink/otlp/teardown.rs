@@ -207,7 +207,7 @@ mod tests {
 
     fn event(at: u64, what: ChangeKind) -> EvidenceEvent {
         let (container, netns, cgroup) = (None, None, None);
-        EvidenceEvent { at: ms(at), origin: Origin::Kernel, container, netns, cgroup, what }
+        EvidenceEvent { at: ms(at), origin: Origin::Kernel, container, netns, cgroup, what, left_out: 0 }
     }
 
     fn call(pid: u32, plugin: &str, called_by: Option<&str>) -> Arc<CniCall> {

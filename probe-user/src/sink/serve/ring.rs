@@ -98,11 +98,19 @@ impl Event {
 
 impl Default for Ring {
     fn default() -> Self {
-        Self { state: Mutex::default(), news: watch::Sender::new(0) }
+        Self::behind(0)
     }
 }
 
 impl Ring {
+    /// A ring for what comes after the event with this number, which an agent before this one told.
+    pub(crate) fn behind(newest: u64) -> Self {
+        Self {
+            state: Mutex::new(RingState { newest, ..RingState::default() }),
+            news: watch::Sender::new(newest),
+        }
+    }
+
     /// Changes when there is another event.
     pub(super) fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
@@ -220,6 +228,16 @@ pub(super) mod tests {
         assert_eq!(next.place, 10);
         let none = ring.after(10, &Filter::default(), usize::MAX);
         assert_eq!((none.missed, none.events.len(), none.place), (0, 0, 10));
+    }
+
+    /// The events before it are those of an agent before this one.
+    #[test]
+    fn who_follows_a_new_agent_misses_nothing() {
+        let mut ring = Arc::new(Ring::behind(41));
+        let missed = |ring: &Ring, place| ring.after(place, &Filter::default(), usize::MAX).missed;
+        assert_eq!((ring.newest(), missed(&ring, 41), missed(&ring, 0)), (41, 0, 41));
+        ring.on_change(&change(42, "x", ChangeKind::CgroupEmptied), &label());
+        assert_eq!((ring.newest(), missed(&ring, 41), missed(&ring, 0)), (42, 0, 41));
     }
 
     #[test]

@@ -8,7 +8,11 @@ use crate::{
         fact::{Loss, Origin},
         id::ContainerId,
     },
-    sink::{escape::escaped, phase, span::span},
+    sink::{
+        escape::{escaped, short_key},
+        phase,
+        span::span,
+    },
     words::name::signal_number,
 };
 
@@ -83,7 +87,7 @@ fn said(what: &ChangeKind, context: &Context) -> String {
         ChangeKind::PodStarted(start) => phase::summary(start),
         ChangeKind::PodGone { lived } => format!("lived {}", span(*lived)),
         ChangeKind::FindingOpened(it) | ChangeKind::FindingConfirmed(it) | ChangeKind::FindingClosed(it) => {
-            format!("{} ({})", it.kind.explain().summary(), it.key)
+            format!("{} ({})", it.kind.explain().summary(), short_key(&it.key))
         }
         // Nothing shows since when.
         ChangeKind::Gap { what: Loss::State, lasted: Some(Duration::ZERO), .. } => {

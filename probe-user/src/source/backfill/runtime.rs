@@ -155,8 +155,8 @@ fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
 
 /// Asks every runtime that has a known socket; gives each answer with the time of the question.
 fn ask(root: &HostRoot, daemons: &[Daemon], list: &Listing<'_>) -> Vec<(Timestamp, Records)> {
-    let sockets = cri::sockets(daemons).into_iter();
-    sockets.map(|(socket, asked)| (list.now(), asked.read(root, socket))).collect()
+    let all = cri::sockets(daemons);
+    all.iter().map(|(socket, asked)| (list.now(), asked.read(root, socket.clone(), &all))).collect()
 }
 
 /// The sandbox that a container's record tells of, if it is one.

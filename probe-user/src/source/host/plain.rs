@@ -26,6 +26,12 @@ const LINKS: u32 = 40;
 impl HostRoot {
     /// Opens a plain file by its path on the node. Links are resolved below the node's root.
     pub fn plain(&self, path: impl AsRef<Path>) -> Result<File, ReadError> {
+        let (folder, name) = self.behind_links(path)?;
+        folder.plain(&name)
+    }
+
+    /// The folder and the name of what is at this path of the node, or of what the links there lead to.
+    pub(crate) fn behind_links(&self, path: impl AsRef<Path>) -> Result<(Folder, String), ReadError> {
         let mut path: PathBuf = path.as_ref().to_owned();
         for _ in 0..=LINKS {
             let parent = path.parent().ok_or(ReadError::NotPlain)?;
@@ -35,7 +41,7 @@ impl HostRoot {
                 // The target is relative to the link's folder. The path is then resolved again from the start, links
                 // included.
                 Ok(target) => path = parent.join(target),
-                Err(ReadError::Unreadable(Errno::EINVAL)) => return folder.plain(name),
+                Err(ReadError::Unreadable(Errno::EINVAL)) => return Ok((folder, name.to_owned())),
                 Err(why) => return Err(why),
             }
         }

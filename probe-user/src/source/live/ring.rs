@@ -326,7 +326,9 @@ impl RingReader {
             self.probe.page().reads();
             self.read_due = Instant::now() + READ_PERIOD;
         }
-        if !self.records.is_empty() && self.tally_due.is_none() {
+        // While room is held, records may find none although none is left to read, and once more when it is given back.
+        let may_have_lost = !self.records.is_empty() || self.look_due.is_some();
+        if may_have_lost && self.tally_due.is_none() {
             self.tally_due = Some(Instant::now() + TALLY_PERIOD);
         }
         let mut batch = self.decode(before);

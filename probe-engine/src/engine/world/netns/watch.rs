@@ -65,6 +65,10 @@ impl Failed {
     fn is_due(self, at: Timestamp) -> bool {
         self.again_at().is_some_and(|again| again <= at)
     }
+
+    pub(super) fn is_after(self, at: Option<Timestamp>) -> bool {
+        Some(self.at) > at
+    }
 }
 
 impl Budget {

@@ -73,6 +73,9 @@ impl World {
         let reported = &mut row.reported;
         if reported.evidence.len() >= EVIDENCE {
             reported.evidence.remove(FIRST);
+            if let Some(before) = reported.evidence.get_mut(FIRST - 1) {
+                before.left_out = before.left_out.saturating_add(1);
+            }
         }
         let Context { container, netns, cgroup, .. } = &change.context;
         // Only events of a cgroup keep its path, to save memory.
@@ -92,6 +95,7 @@ impl World {
             netns: *netns,
             cgroup: cgroup.cloned(),
             what: change.what.clone(),
+            left_out: 0,
         });
     }
 }

@@ -12,13 +12,13 @@ use crate::{
     },
     sink::{
         escape::{brief, escaped, short_key},
-        evidence::changes,
+        evidence::{changes, left_out},
         phase::pod,
         span::span,
         text::{cut, detail},
         wall_clock::{Rfc3339, TimeOfDay},
     },
-    words::name::signal_number,
+    words::{count::counted, name::signal_number},
 };
 
 /// How many causes, and effects of one step, are named.
@@ -114,24 +114,19 @@ fn incident(it: &Finding, incidents: &Incidents<'_>, text: &mut String) {
         return;
     };
     let mut lines = String::new();
-    let mut told = |how: &str, other: &Finding, why: Option<&str>| {
-        let is_over = if other.stage == Stage::Closed { " (closed)" } else { "" };
-        _ = writeln!(lines, "  {how} {}{is_over}", short_key(&other.key));
-        _ = writeln!(lines, "      {}", brief(&other.kind.explain().summary()));
-        if let Some(why) = why {
-            _ = writeln!(lines, "      so: {why}");
-        }
-    };
-    place.causes.iter().take(SHOWN).for_each(|cause| told("caused by", cause.finding, Some(cause.why)));
+    for cause in place.causes.iter().take(SHOWN) {
+        related("caused by", cause.finding, Some(cause.why), &mut lines);
+    }
+    unnamed(place.causes.len(), &mut lines);
     if let Some(with) = place.with {
-        told("of the same sandbox as", with, None);
+        related("of the same sandbox as", with, None, &mut lines);
     }
     // The rest of the chain, up to its root.
     let mut above = place.causes.last().map(|cause| cause.finding).or(place.with);
     while let Some(place) = above.and_then(|it| incidents.place(&it.key)) {
         let cause = place.causes.last();
         if let Some(cause) = cause {
-            told("which was caused by", cause.finding, Some(cause.why));
+            related("which was caused by", cause.finding, Some(cause.why), &mut lines);
         }
         above = cause.map(|cause| cause.finding);
     }
@@ -141,15 +136,30 @@ fn incident(it: &Finding, incidents: &Incidents<'_>, text: &mut String) {
     let mut how = "led to";
     while !effects.is_empty() {
         effects.retain(|it| told_effects.insert(&it.key));
-        effects.iter().take(SHOWN).for_each(|effect| told(how, effect, None));
+        effects.iter().take(SHOWN).for_each(|effect| related(how, effect, None, &mut lines));
+        unnamed(effects.len(), &mut lines);
         effects =
             effects.iter().filter_map(|it| incidents.place(&it.key)).flat_map(|it| it.effects).collect();
         how = "which led to";
     }
-    if place.causes.len() > SHOWN {
-        _ = writeln!(lines, "  and by {} more", place.causes.len() - SHOWN);
-    }
     _ = write!(text, "\nIncident {}\n{lines}", short_key(&place.root.key));
+}
+
+/// A finding that led to another one, or came of it.
+fn related(how: &str, other: &Finding, why: Option<&str>, lines: &mut String) {
+    let is_over = if other.stage == Stage::Closed { " (closed)" } else { "" };
+    _ = writeln!(lines, "  {how} {}{is_over}", short_key(&other.key));
+    _ = writeln!(lines, "      {}", brief(&other.kind.explain().summary()));
+    if let Some(why) = why {
+        _ = writeln!(lines, "      so: {why}");
+    }
+}
+
+/// How many of so many are not named.
+fn unnamed(count: usize, lines: &mut String) {
+    if count > SHOWN {
+        _ = writeln!(lines, "      and {} more", count - SHOWN);
+    }
 }
 
 fn timeline(evidence: &[Change], it: &Finding, snapshot: &AgentSnapshot, text: &mut String) {
@@ -165,7 +175,11 @@ fn timeline(evidence: &[Change], it: &Finding, snapshot: &AgentSnapshot, text: &
         };
         return;
     };
-    _ = write!(text, "\nEvidence (+0 is {} UTC)\n", TimeOfDay(snapshot.label.wall_ns(first.at)));
+    let hole = match left_out(it) {
+        0 => String::new(),
+        count => format!("; {} between the first and the last ones are not kept", counted(count, "event")),
+    };
+    _ = write!(text, "\nEvidence (+0 is {} UTC{hole})\n", TimeOfDay(snapshot.label.wall_ns(first.at)));
     let several = evidence.iter().any(|it| it.context.sandbox != first.context.sandbox);
     let rows: Vec<_> = evidence.iter().map(|it| (offset(it.at, first.at), it)).collect();
     let width = rows.iter().map(|(offset, _)| offset.chars().count()).max().unwrap_or(0);
@@ -202,7 +216,11 @@ fn calls(evidence: &[Change], it: &Finding, text: &mut String) {
             ChangeKind::CniStarted { call } if !is_finished(call, evidence) => {
                 let told_at = it.closed_at.or(it.confirmed_at).unwrap_or(it.opened_at);
                 let until = offset(told_at.max(change.at), first.at);
-                _ = writeln!(lines, "  {}\n      began at {at}: no end was seen by {until}", called(call));
+                let how = match left_out(it) {
+                    0 => format!("no end was seen by {until}"),
+                    _ => "its end is not among the events that are kept".to_owned(),
+                };
+                _ = writeln!(lines, "  {}\n      began at {at}: {how}", called(call));
             }
             _ => {}
         }
@@ -367,6 +385,7 @@ mod tests {
                 netns: None,
                 cgroup: None,
                 what,
+                left_out: 0,
             },
         });
         Finding {
@@ -425,6 +444,21 @@ mod tests {
             let said = text(&finding, &Incidents::of([&finding]), &snapshot());
             let part = format!("process 80\n      began at +300 ms: no end was seen by {until}\n");
             assert!(said.contains(&part), "no {part:?} in\n{said}");
+        }
+    }
+
+    /// Its end may be one of the events that are not kept.
+    #[test]
+    fn beside_a_hole_in_the_evidence_no_call_is_told_to_have_no_end() {
+        let mut finding = finding();
+        finding.evidence.pop();
+        finding.evidence[0].event.left_out = 12;
+        let said = text(&finding, &Incidents::of([&finding]), &snapshot());
+        for part in [
+            "(+0 is 00:00:01.000000 UTC; 12 events between the first and the last ones are not kept)\n",
+            "process 80\n      began at +300 ms: its end is not among the events that are kept\n",
+        ] {
+            assert!(said.contains(part), "no {part:?} in\n{said}");
         }
     }
 }

@@ -191,7 +191,7 @@ pub(super) fn start(
     figures: StatsCollector,
     confinement: &Confinement,
 ) -> anyhow::Result<(Served, loop_queue::Client, Arc<Judge>)> {
-    let ring = Arc::new(Ring::default());
+    let ring = Arc::new(Ring::behind(session.last_seq()));
     session.add_sink(Box::new(Arc::clone(&ring)));
     session.add_sink(Box::new(metrics.clone()));
     let config = ServerConfig {

@@ -1,6 +1,7 @@
 //! One scan of the node's files into an engine, for commands that look once.
 
 use crate::{
+    cli::say,
     engine::Engine,
     model::{
         change::{Output, Question},
@@ -23,6 +24,14 @@ pub(in crate::cli) fn scan(engine: &mut Engine, node: Node<'_>) -> Skipped {
     let mut skipped = observe(engine, node, backfill::read, |_| ());
     skipped.append(answer(engine, node.root));
     skipped
+}
+
+/// Whether all of the node could be read. What could not is said, and what that may do.
+pub(in crate::cli) fn is_whole(skipped: &Skipped, so: &str) -> bool {
+    let Some((path, why)) = &skipped.first else { return true };
+    let (count, path) = (skipped.count, path.display());
+    say(&format!("{count} of the node's files could not be read, so {so}; the first: {path}: {why}"));
+    false
 }
 
 /// Makes one pass. `note` sees each fact before the engine does.

@@ -65,9 +65,10 @@ fn of_start(start: &Start, data: &Data) -> Sorted {
     let name = pod(&start.pod);
     let (ended, tone) = match start.waits {
         true => ("now".to_owned(), Tone::Live),
-        false => {
-            (age(data.now().since(start.end)), if start.total() > SLOW { Tone::Warning } else { Tone::Plain })
-        }
+        false => (
+            age(data.now().since(start.end)),
+            if start.without_pulls() > SLOW { Tone::Warning } else { Tone::Plain },
+        ),
     };
     let said = match (start.waits, phase) {
         (true, Some(phase)) => {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use probe_common::runtime::{self, RUNTIMES};
@@ -44,10 +44,45 @@ pub(super) fn sockets(daemons: &[Daemon]) -> BTreeMap<PathBuf, Asked<'_>> {
 }
 
 impl Asked<'_> {
-    pub(super) fn read(self, node: &HostRoot, socket: PathBuf) -> Records {
+    /// `all` are the sockets that are asked.
+    pub(super) fn read(self, node: &HostRoot, socket: PathBuf, all: &BTreeMap<PathBuf, Self>) -> Records {
         let files = self.daemon.map_or(node, |daemon| daemon.files(node));
-        let sandboxes = sandboxes(files, &socket);
-        Records::new(socket, self.kind, sandboxes)
+        let read = sandboxes(files, &socket);
+        if read != Err(ReadError::NotPlain) {
+            return Records::new(socket, self.kind, read);
+        }
+        let behind = files.behind_links(&socket).map(|(folder, name)| straight(&folder.path().join(name)));
+        match behind {
+            // Where no daemon says that this is its socket, none answers here: a container engine makes a directory for a mount
+            // of what does not exist.
+            Ok(path) if path == socket && self.daemon.is_none() => {
+                Records::new(socket, self.kind, Err(ReadError::Absent))
+            }
+            Ok(path) if path == socket => Records::new(socket, self.kind, read),
+            // It is asked by its own path.
+            Ok(path) if all.contains_key(&path) => Records::new(socket, self.kind, Err(ReadError::Absent)),
+            Ok(path) => {
+                let read = sandboxes(files, &path);
+                Records::new(path, self.kind, read)
+            }
+            Err(why) => Records::new(socket, self.kind, Err(why)),
+        }
+    }
+}
+
+/// The path without `..`, as the usual paths are spelled: `/var/run` is a link to `/run`.
+fn straight(path: &Path) -> PathBuf {
+    let mut straight = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(straight.pop()),
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => straight.push(part),
+        }
+    }
+    match straight.strip_prefix("/var/run") {
+        Ok(rest) => Path::new("/run").join(rest),
+        Err(_) => straight,
     }
 }
 
@@ -70,4 +105,54 @@ fn sandbox(Sandbox { id, metadata, .. }: Sandbox) -> Option<RuntimeSandbox> {
         named(PodName { namespace: Some(of.namespace), name: Some(of.name), uid })
     });
     Some(RuntimeSandbox { id: ContainerId::parse(&id)?, pod })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::{fs::symlink, net::UnixListener},
+        path::PathBuf,
+    };
+
+    use super::{HostRoot, ReadError, sockets};
+
+    /// A tool that knows only containerd's usual path was given a link there, a pod mounts CRI-O's socket, which made a directory
+    /// of it, and a link leads to a runtime that is gone.
+    #[test]
+    fn a_usual_path_that_is_no_socket_is_no_runtime() {
+        let root = tempfile::tempdir().expect("a folder");
+        let at = |path: &str| root.path().join(&path[1..]);
+        for folder in ["/run/containerd", "/run/crio/crio.sock", "/run/k3s/containerd", "/run/k0s"] {
+            fs::create_dir_all(at(folder)).expect("a folder");
+        }
+        symlink("../k3s/containerd/containerd.sock", at("/run/containerd/containerd.sock")).expect("a link");
+        symlink("/run/none.sock", at("/run/k0s/containerd.sock")).expect("a link");
+        fs::write(at("/run/cri-dockerd.sock"), "").expect("a file");
+        let listener = UnixListener::bind(at("/run/k3s/containerd/containerd.sock")).expect("a socket");
+        drop(listener);
+        let host = HostRoot::open(root.path()).expect("the root");
+        let all = sockets(&[]);
+        for (socket, asked) in &all {
+            let read = asked.read(&host, socket.clone(), &all);
+            assert_eq!(read.sandboxes, Err(ReadError::Absent), "{}", socket.display());
+        }
+    }
+
+    /// Its records may be a sandbox's, so what it says counts: here, that it does not answer.
+    #[test]
+    fn a_link_to_a_socket_that_is_not_asked_otherwise_is_followed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let at = |path: &str| root.path().join(&path[1..]);
+        fs::create_dir_all(at("/run/containerd")).expect("a folder");
+        fs::create_dir_all(at("/opt")).expect("a folder");
+        symlink("/opt/own.sock", at("/run/containerd/containerd.sock")).expect("a link");
+        let _listener = UnixListener::bind(at("/opt/own.sock")).expect("a socket");
+        let host = HostRoot::open(root.path()).expect("the root");
+        let all = sockets(&[]);
+        let socket = PathBuf::from("/run/containerd/containerd.sock");
+        let read = all[&socket].read(&host, socket, &all);
+        let expected = (PathBuf::from("/opt/own.sock"), Err(ReadError::Unanswered));
+        assert_eq!((read.place, read.sandboxes), expected);
+    }
 }
