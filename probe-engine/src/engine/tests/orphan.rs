@@ -8,8 +8,8 @@ use super::{
 };
 use crate::model::{
     fact::{
-        Fact, Holder, List, Loss, Origin, Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store,
-        StoreKind, StoreRead,
+        Fact, Holder, List, Loss, Mechanism, Origin, Reservation, Role, RuntimeKind, RuntimeRead,
+        RuntimeSandbox, Signal, Store, StoreKind, StoreRead,
     },
     id::NetnsKey,
     time::Timestamp,
@@ -112,10 +112,11 @@ fn a_pin_that_no_sandbox_has_is_an_orphan() {
 fn one_that_ends_between_the_listing_and_its_watch_is_no_candidate() {
     for is_there in [false, true] {
         let mut story = Story::new();
+        story.attached(Signal::NetnsDropped, Some(Mechanism::Netlink));
         daemons(story.at(1));
         story.at(10).on_record(&[]);
         netns(story.at(20), OTHER, &[PIN], true);
-        story.until(150).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(OTHER, 0) });
+        story.until(1000).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(OTHER, 0) });
         story.until(60_000).on_record(&[]);
         story.until(126_000).on_record(&[]).until(128_000).moment();
         story.list(List::Netns, true, |story| {
