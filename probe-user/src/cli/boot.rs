@@ -185,18 +185,21 @@ impl Boot {
         }
         let id = |row: &Row| row.recovery.boot.as_ref().map(|boot| boot.boot_id.clone());
         match this {
-            Ok((row, is_read)) => {
+            Some(Ok((row, is_read))) => {
                 is_whole &= is_read;
                 if !rows.iter().any(|known| id(known) == id(&row)) {
                     rows.push(row);
                 }
             }
             // The last one of the history is not the one that is asked about.
-            Err(error) if self.target.is_some() => return Err(error.context("this boot cannot be judged")),
-            Err(error) => {
+            Some(Err(error)) if self.target.is_some() => {
+                return Err(error.context("this boot cannot be judged"));
+            }
+            Some(Err(error)) => {
                 say(&format!("this boot is not told of: {error:#}"));
                 is_whole = false;
             }
+            None => {}
         }
         if rows.is_empty() {
             return Err(nothing());

@@ -139,11 +139,14 @@ fn verdict(ctx: &DetectContext<'_>, row: &Netns, leftover: &Leftover) -> Option<
         return None;
     }
     let Some(read_at) = leftover.read_at else { return Some(Verdict::Unsure) };
-    match ctx.left_over(leftover.since, read_at, row.found_at)? {
+    let verdict = ctx.left_over(leftover.since, read_at, row.found_at)?;
+    if let Verdict::Candidate { until } = verdict
+        && row.may_be_over()
+    {
         // The listing that found it is no longer enough. The one that confirms it shows whether it is there.
-        Verdict::Candidate { until } if row.may_be_over() => Some(Verdict::Watched { until }),
-        verdict => Some(verdict),
+        return Some(Verdict::Watched { until });
     }
+    Some(verdict)
 }
 
 fn lives(world: &World, id: &ContainerId) -> bool {

@@ -89,7 +89,15 @@ impl HereArgs {
 
     /// The row of the current boot, and whether all that it is made of could be read. The history's row of this boot is
     /// current only while an agent lives. Of a boot that no agent has watched there is nothing to tell but its recovery.
-    pub(super) fn row(&self, past: &SavedHistory, is_for_restarts: bool) -> anyhow::Result<(Row, bool)> {
+    pub(super) fn row(
+        &self,
+        past: &SavedHistory,
+        is_for_restarts: bool,
+    ) -> Option<anyhow::Result<(Row, bool)>> {
+        Some(self.read(past, is_for_restarts))
+    }
+
+    fn read(&self, past: &SavedHistory, is_for_restarts: bool) -> anyhow::Result<(Row, bool)> {
         let (config, stores) = self.node.config.load()?;
         let settings = Settings { boot: config.boot(), ..Settings::default() };
         let header = identity::header(None, settings.clone());

@@ -342,8 +342,12 @@ impl LeftOut {
         });
         let Missed { events, and_more } = self.missed;
         let missed = (events > 0 || and_more).then(|| {
-            let more = if and_more { "at least " } else { "" };
-            format!("{said} misses {more}{}, as it says itself", counted(events, "event"))
+            let misses = match (events, and_more) {
+                (0, _) => "events".to_owned(),
+                (_, true) => format!("at least {}", counted(events, "event")),
+                (_, false) => counted(events, "event"),
+            };
+            format!("{said} misses {misses}, as it says itself")
         });
         lines.into_iter().chain(missed).collect()
     }
