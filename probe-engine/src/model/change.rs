@@ -11,6 +11,7 @@ use crate::model::{
     finding::{Key, Kind, Severity, Stage},
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet},
     phase::Start,
+    scalar::is_default,
     time::{Nanoseconds, Timestamp},
 };
 
@@ -213,13 +214,8 @@ pub struct EvidenceEvent {
     pub cgroup: Option<CgroupRef>,
     pub what: ChangeKind,
     /// So many events of the sandbox came after this one and are not kept.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub left_out: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_none(count: &u32) -> bool {
-    *count == 0
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
