@@ -335,6 +335,7 @@ impl Engine {
             rings_read: self.rings_read,
             looks: self.finding_tracker.looks(),
             watches: self.world.netns.watches,
+            messages_asked: self.world.attachments.messages_asked(),
         };
         let mut rows = vec![CheckpointEntry::Engine(state)];
         rows.extend(self.world.dump());
@@ -441,6 +442,7 @@ impl Engine {
                 self.rings_read = at.rings_read;
                 self.finding_tracker.restore_looks(at.looks);
                 self.world.netns.watches = at.watches;
+                self.world.attachments.restore_messages_asked(at.messages_asked);
             }
             Some(CheckpointEntry::Pending(seen)) => self.timeline.keep(*seen),
             Some(CheckpointEntry::Held(held)) => self.world.outbox.push(*held),

@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use probe_common::runtime::CNI_CACHE;
 use serde_json::Value;
 use tests::{
     clock, command,
@@ -263,9 +264,12 @@ fn a_second_late_one_is_compared() -> Result<()> {
     leave()
 }
 
-/// Only the journal sees this boot.
+/// Only the journal sees this boot, and it leaves a file of libcni empty, as a power loss does.
 #[test]
 fn a_boot_is_seen_by_no_agent() -> Result<()> {
+    let torn = Path::new(CNI_CACHE).join(format!("cbr0-{}-eth0", "0123".repeat(16)));
+    let leave = || File::create(&torn)?.sync_all();
+    leave().with_context(|| format!("leave {} empty", torn.display()))?;
     fs::create_dir_all("/var/log/journal").context("make the journal's folder")?;
     command::run("systemctl", &["start", "systemd-journald.service"])?;
     command::run("journalctl", &["--flush"])?;

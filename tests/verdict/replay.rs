@@ -16,7 +16,8 @@ use proptest::prelude::*;
 
 use crate::{
     delivery::lossy,
-    model::{History, turns, without_restarts},
+    drive::Drive,
+    model::{AddTurn, DelTurn, History, Turn, turns, without_restarts},
 };
 
 fn header() -> Header {
@@ -68,30 +69,74 @@ fn findings(engine: &Engine) -> String {
     String::from_utf8(bytes).expect("JSON is text")
 }
 
+/// Makes all calls, and again with an engine that is restored after `cut` of them. Findings and outputs must be the same.
+fn ensure_same(drive: &Drive, cut: usize) {
+    let (calls, found) = (&drive.calls, findings(&drive.engine));
+
+    let mut replayed = Engine::new(Settings::default());
+    let outputs = run(&mut replayed, &through_file(calls));
+    assert_eq!(findings(&replayed), found);
+
+    let (before, after) = calls.split_at(cut);
+    let mut engine = Engine::new(Settings::default());
+    let mut restored_outputs = run(&mut engine, before);
+    let rows: Vec<Call> = engine.dump().into_iter().map(|entry| Call::Restore(Box::new(entry))).collect();
+    let mut restored = Engine::new(Settings::default());
+    restored_outputs.extend(run(&mut restored, &through_file(&rows)));
+    assert_eq!(findings(&restored), findings(&engine));
+    restored_outputs.extend(run(&mut restored, after));
+    assert_eq!(findings(&restored), found);
+    assert!(restored_outputs == outputs, "the outputs differ after the restore");
+}
+
+fn history(turns: &[Turn], seed: u64) -> History {
+    let mut history = History::new();
+    history.drive.delivery = Box::new(lossy(seed));
+    history.run(turns);
+    history.end();
+    history
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_replay_and_a_restored_engine_give_the_same_findings(turns in turns(), seed: u64, cut: prop::sample::Index) {
-        let mut history = History::new();
-        history.drive.delivery = Box::new(lossy(seed));
-        history.run(&without_restarts(&turns));
-        history.end();
-        let (calls, found) = (&history.drive.calls, findings(&history.drive.engine));
-
-        let mut replayed = Engine::new(Settings::default());
-        let outputs = run(&mut replayed, &through_file(calls));
-        prop_assert_eq!(findings(&replayed), found.as_str());
-
-        let (before, after) = calls.split_at(cut.index(calls.len()));
-        let mut engine = Engine::new(Settings::default());
-        let mut restored_outputs = run(&mut engine, before);
-        let rows: Vec<Call> = engine.dump().into_iter().map(|entry| Call::Restore(Box::new(entry))).collect();
-        let mut restored = Engine::new(Settings::default());
-        restored_outputs.extend(run(&mut restored, &through_file(&rows)));
-        prop_assert_eq!(findings(&restored), findings(&engine));
-        restored_outputs.extend(run(&mut restored, after));
-        prop_assert_eq!(findings(&restored), found);
-        prop_assert!(restored_outputs == outputs, "the outputs differ after the restore");
+        let history = history(&without_restarts(&turns), seed);
+        ensure_same(&history.drive, cut.index(history.drive.calls.len()));
     }
+}
+
+/// A plugin was asked for its message about a sandbox that is forgotten before the restart, which is call 116 in the case that
+/// was found.
+#[test]
+fn a_restored_engine_asks_no_sooner_for_the_next_message() {
+    let turns = [
+        begin(71),
+        Turn::Stop { which: 0, del: DelTurn::Fails },
+        Turn::RestartRuntime,
+        REMOVE,
+        Turn::RestartRuntime,
+        Turn::RestartRuntime,
+        begin(215),
+        begin(0),
+        begin(0),
+        Turn::Start { which: 0 },
+        REMOVE,
+        Turn::Kill { which: 0, by: 0 },
+        Turn::Stop { which: 0, del: DelTurn::Succeeds },
+        begin(0),
+        Turn::Exit { which: 13, code: 182 },
+        Turn::Remove { which: 71, del: DelTurn::Fails },
+    ];
+    let history = history(&without_restarts(&turns), 1_760_632_941_011_546_649);
+    for cut in (104..128).step_by(4) {
+        ensure_same(&history.drive, cut);
+    }
+}
+
+const REMOVE: Turn = Turn::Remove { which: 0, del: DelTurn::Succeeds };
+
+fn begin(network: u8) -> Turn {
+    Turn::Begin { pod: 0, network, add: AddTurn::Succeeds }
 }

@@ -61,7 +61,7 @@ use crate::{
     engine::held::{Held, Subject, Wait},
     model::{
         change::{self, ChangeKind, Finding, Question},
-        fact::{Attached, Fact, Loss, Observation, Origin, RingsRead, Task},
+        fact::{Attached, CniCommand, Fact, Loss, Observation, Origin, RingsRead, Task},
         id::{ContainerId, TaskKey},
         phase::Start,
         recovery::{Recovery, Rules},
@@ -122,7 +122,7 @@ pub enum CheckpointEntry {
 
 /// The engine's time, and the next value of each of its counters.
 #[serde_as]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineState {
     #[serde(deserialize_with = "on_the_clock")]
     pub now: Timestamp,
@@ -153,6 +153,16 @@ pub struct EngineState {
     /// How many of the watches that netlink may be asked for in the present second were asked for.
     #[serde(default)]
     pub watches: netns::watch::Budget,
+    /// When each plugin was last asked for its message about a command. The attachment that asked may be gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages_asked: Vec<MessageAsked>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageAsked {
+    pub plugin: String,
+    pub command: CniCommand,
+    pub at: Timestamp,
 }
 
 /// When the detectors judge the world.

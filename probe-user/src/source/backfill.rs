@@ -184,7 +184,7 @@ impl<'a> Listing<'a> {
     /// Notes a file that could not be read although the list stays complete: either its name is told with what is
     /// unknown, or its name shows that the list is not about it.
     fn set_aside(&mut self, path: impl Into<PathBuf>, why: ReadError) {
-        self.skipped.add(path, why);
+        self.skipped.set_aside(path, why);
     }
 
     /// The value that was read. A failure is noted; an absent file is no failure.

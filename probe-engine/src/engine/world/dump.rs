@@ -114,14 +114,7 @@ impl World {
             CheckpointEntry::Gap(list::Gap { list, at, doubt }) => {
                 self.lists.gaps.insert((doubt, list), at);
             }
-            CheckpointEntry::Attachment(row) => {
-                for (plugin, command, failures) in row.failures() {
-                    if let Some(at) = failures.asked_at {
-                        self.message_asked((plugin.name.clone(), command), at);
-                    }
-                }
-                self.attachments.insert(row);
-            }
+            CheckpointEntry::Attachment(row) => self.attachments.insert(row),
             CheckpointEntry::Starts(rows) => rows.into_iter().for_each(|row| self.starts.push(row)),
             CheckpointEntry::Record { at, record } => self.records.restore(at, record),
             row @ (CheckpointEntry::Engine(_)

@@ -113,7 +113,7 @@ fn older(ages: &mut Ages, starts: &[Start], now: Timestamp) {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::net::UnixListener, thread};
+    use std::{fs, os::unix::net::UnixListener, process::Command, thread};
 
     use clap::Parser;
 
@@ -123,6 +123,26 @@ mod tests {
     struct Typed {
         #[command(flatten)]
         pods: Pods,
+    }
+
+    /// After a power loss libcni's last files are empty. What they told is told by other files, too.
+    #[test]
+    fn a_list_is_whole_beside_a_torn_cache_and_not_without_a_folder() {
+        let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/hosts/containerd-systemd");
+        let root = tempfile::tempdir().expect("a folder");
+        let copied = Command::new("cp").args(["-a", &format!("{host}/.")]).arg(root.path()).status();
+        assert!(copied.expect("cp").success());
+        let typed = ["pods", "--socket", "none", "--state-dir", "none", "--host-root"];
+        let root_name = root.path().to_str().expect("a name");
+        let Typed { pods } = Typed::parse_from([&typed[..], &[root_name]].concat());
+        let cache = root.path().join("var/lib/cni/results");
+        fs::create_dir_all(&cache).expect("a folder");
+        let done = || list(&pods).expect("a list").done;
+        fs::write(cache.join(format!("podnet-{}-eth0", "0123".repeat(16))), "").expect("a file");
+        assert_eq!(done(), ExitStatus::Ok);
+        fs::remove_dir_all(&cache).expect("a folder");
+        fs::write(&cache, "").expect("a file");
+        assert_eq!(done(), ExitStatus::Incomplete);
     }
 
     /// A node without an agent is listed whole; one whose agent knows starts that cannot be read is not.

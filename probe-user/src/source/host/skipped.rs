@@ -10,6 +10,8 @@ pub struct Skipped {
     pub count: u64,
     /// The first one, as an example for the log.
     pub first: Option<(PathBuf, ReadError)>,
+    /// The first one that a list or an answer misses. None: all were set aside.
+    pub missed: Option<(PathBuf, ReadError)>,
     /// The names, to recognize them in the next pass, up to a limit.
     pub named: BTreeMap<PathBuf, ReadError>,
     /// The first failure of each list that is incomplete.
@@ -22,6 +24,15 @@ const NAMED: usize = 1024;
 impl Skipped {
     /// A file that does not exist was not skipped.
     pub(crate) fn add(&mut self, path: impl Into<PathBuf>, why: ReadError) {
+        if why != ReadError::Absent {
+            let path = path.into();
+            self.missed.get_or_insert_with(|| (path.clone(), why));
+            self.set_aside(path, why);
+        }
+    }
+
+    /// Adds a file that could not be read, and without which nothing is incomplete.
+    pub(crate) fn set_aside(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         if why == ReadError::Absent {
             return;
         }
@@ -34,6 +45,7 @@ impl Skipped {
     pub(crate) fn append(&mut self, other: Self) {
         self.count += other.count;
         self.first = self.first.take().or(other.first);
+        self.missed = self.missed.take().or(other.missed);
         other.named.into_iter().for_each(|(path, why)| self.name(path, why));
         for (list, first) in other.partial {
             self.partial.entry(list).or_insert(first);

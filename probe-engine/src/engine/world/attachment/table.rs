@@ -7,7 +7,7 @@ use std::{
 
 use super::{Attachment, Lease};
 use crate::{
-    engine::tracked::Tracked,
+    engine::{tracked::Tracked, world::MessageAsked},
     model::{fact::CniCommand, id::ContainerId, time::Timestamp},
 };
 
@@ -18,8 +18,8 @@ pub(in crate::engine) struct Table {
     /// A row has a place of its own: the map has room for up to twice as many rows as it holds, and there may be tens of
     /// thousands of them.
     pub(super) rows: Tracked<(ContainerId, String), Box<Attachment>>,
-    /// When each plugin, by name, was last asked for its message about a command. Entries live as long as the attachments that
-    /// asked.
+    /// When each plugin, by name, was last asked for its message about a command. The next question about any drops those that
+    /// were asked long ago.
     pub(super) messages_asked: BTreeMap<(String, CniCommand), Timestamp>,
     /// Sandboxes with an attachment that came since the runtimes' records were last looked through for its pod.
     pub(super) unnamed: BTreeSet<ContainerId>,
@@ -60,6 +60,16 @@ impl Table {
     pub(in crate::engine::world) fn insert(&mut self, row: Attachment) {
         self.unnamed.insert(row.container.clone());
         self.rows.insert((row.container.clone(), row.ifname.clone()), Box::new(row));
+    }
+
+    pub(in crate::engine) fn messages_asked(&self) -> Vec<MessageAsked> {
+        let all = self.messages_asked.iter();
+        all.map(|((plugin, command), at)| MessageAsked { plugin: plugin.clone(), command: *command, at: *at })
+            .collect()
+    }
+
+    pub(in crate::engine) fn restore_messages_asked(&mut self, all: Vec<MessageAsked>) {
+        self.messages_asked.extend(all.into_iter().map(|it| ((it.plugin, it.command), it.at)));
     }
 
     /// The attachment was counted: nothing shows that its addresses were freed.

@@ -181,7 +181,9 @@ impl World {
         let row = self.attachments.rows.get_mut(&key);
         if let Some(plugin) = row.and_then(|row| row.plugins.iter_mut().find(|plugin| plugin.name == name)) {
             plugin.set_asked(command, Some(at));
-            self.message_asked((name, command), at);
+            let asked = &mut self.attachments.messages_asked;
+            asked.retain(|_, asked| at < *asked + ASK_EVERY);
+            asked.insert((name, command), at);
             self.ask(Question::Message { container: key.0, command, since });
         }
     }
@@ -207,12 +209,5 @@ impl World {
                 }
             }
         }
-    }
-
-    /// Remembers when a plugin's message was asked for. Restoring an attachment calls this as well.
-    pub(in crate::engine::world) fn message_asked(&mut self, about: (String, CniCommand), at: Timestamp) {
-        self.attachments.messages_asked.retain(|_, asked| at < *asked + ASK_EVERY);
-        let asked = self.attachments.messages_asked.entry(about).or_insert(at);
-        *asked = at.max(*asked);
     }
 }

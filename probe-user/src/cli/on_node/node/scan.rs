@@ -26,12 +26,15 @@ pub(in crate::cli) fn scan(engine: &mut Engine, node: Node<'_>) -> Skipped {
     skipped
 }
 
-/// Whether all of the node could be read. What could not is said, and what that may do.
+/// Whether nothing is missing of what the node's files tell. What could not be read is said, and what that may do.
 pub(in crate::cli) fn is_whole(skipped: &Skipped, so: &str) -> bool {
-    let Some((path, why)) = &skipped.first else { return true };
-    let (count, path) = (skipped.count, path.display());
-    say(&format!("{count} of the node's files could not be read, so {so}; the first: {path}: {why}"));
-    false
+    let is_whole = skipped.missed.is_none();
+    if let Some((path, why)) = skipped.missed.as_ref().or(skipped.first.as_ref()) {
+        let (count, path) = (skipped.count, path.display());
+        let so = if is_whole { "and what is in them is left out".to_owned() } else { format!("so {so}") };
+        say(&format!("{count} of the node's files could not be read, {so}; the first: {path}: {why}"));
+    }
+    is_whole
 }
 
 /// Makes one pass. `note` sees each fact before the engine does.
