@@ -107,6 +107,8 @@ impl Agent {
         if result.is_ok() {
             result = self.drain(Instant::now() + GRACE).await;
         }
+        // All that follows can take long, while nobody sees what happens.
+        let seen_until = clock::now();
         // A source that still sends learns that the channel is closed.
         self.batches.close();
         result = result.and(self.outlets.settle(&mut self.session, GRACE).await);
@@ -125,7 +127,7 @@ impl Agent {
             time::timeout(GRACE, sent).await.ok();
         }
         time::timeout(GRACE, self.served.finish()).await.ok();
-        let closed = self.outlets.close(&mut self.session, GRACE).await;
+        let closed = self.outlets.close(&mut self.session, seen_until, GRACE).await;
         (self.session, result.and(closed))
     }
 

@@ -193,6 +193,34 @@ fn a_state_that_is_gone_or_damaged_is_told_as_a_gap() -> Result<()> {
     })
 }
 
+/// The chart and the unit print findings and gaps alone. An agent that printed nothing has told of all it saw over its server.
+#[test]
+fn a_state_that_is_gone_is_told_where_nothing_else_was_printed() -> Result<()> {
+    const ONLY_GAPS: [&str; 1] = ["--event=gap"];
+    without_skipped_runs(|| {
+        let mut place = Place::new()?;
+        let mut first = place.run(&ONLY_GAPS)?;
+        first.attached()?;
+        make_namespaces(NAMESPACES)?;
+        first.end(End::Stopped)?;
+        fs::remove_file(place.state().join("engine.jsonl"))?;
+        let mut last = place.run(&ONLY_GAPS)?;
+        last.attached()?;
+        let status = last.end(End::Stopped)?;
+        ensure!(status.success(), "{status}\n{}", place.errors());
+        let all = place.events()?;
+        if skipped::is_told(&all) {
+            return Ok(false);
+        }
+        let gaps = gaps(&all);
+        ensure!(gaps.len() == 1 && gaps[0]["gap"]["what"] == "state", "{gaps:#?}\n{}", place.errors());
+        // The numbers go on, though no line shows the last ones.
+        let seq = gaps[0]["seq"].as_u64().context("no seq")?;
+        ensure!(seq > u64::try_from(NAMESPACES)?, "{gaps:#?}");
+        Ok(true)
+    })
+}
+
 /// The directory is known, and no file in it can be read. Each is named by whoever wants it, and none is replaced unread.
 #[test]
 fn files_that_cannot_be_read_are_named() -> Result<()> {

@@ -124,17 +124,19 @@ fn beside_the_build(report: &mut Report, depth: &Depth) {
 
 /// This machine's kernel, and those of the VMs.
 fn machines(tier: &mut Tier, depth: &Depth) {
-    let mut here = None;
-    if native::is_root(tier) {
-        here = tier.attempt("this machine's tests", || native::tests(depth.soak));
-    }
+    let is_root = native::is_root(tier);
     if depth.soak {
-        // Nothing is beside it, and it takes hours.
-        here.map(|step| tier.run(step));
+        // Nothing is beside it.
+        if is_root && let Some(step) = tier.attempt("this machine's tests", native::soak) {
+            tier.run(step);
+        }
         return;
     }
-    if here.is_some() {
+    let mut here = None;
+    if is_root && let Some((alone, beside)) = tier.attempt("this machine's tests", native::tests) {
         native::demo(tier);
+        tier.run(alone);
+        here = Some(beside);
     }
     machine::tier(tier, depth.pods(), here);
 }

@@ -151,12 +151,25 @@ impl Start {
     }
 
     /// What the objective of Kubernetes for starts of pods counts: all but pulls of images and init containers
-    /// (`pod_startup_latency`, kubernetes/community, sig-scalability/slos).
+    /// (`pod_startup_latency`, kubernetes/community, sig-scalability/slos). An `image` phase without parts is left out whole.
     #[must_use]
     pub fn without_pulls(&self) -> Duration {
-        let is_left_out = |phase: &&Phase| matches!(phase.kind, Kind::Image | Kind::Init);
-        let left_out = self.phases.iter().filter(is_left_out).map(Phase::took).sum();
-        self.total().saturating_sub(left_out)
+        let left_out = self.phases.iter().map(|phase| match phase.kind {
+            Kind::Init => phase.took(),
+            Kind::Image if phase.parts.is_empty() => phase.took(),
+            Kind::Image => phase.parts.iter().filter(|part| part.is_of_pull()).map(Part::took).sum(),
+            Kind::Prepare
+            | Kind::Retry
+            | Kind::Netns
+            | Kind::Cni { .. }
+            | Kind::Between
+            | Kind::Pause
+            | Kind::Runtime
+            | Kind::Cgroup
+            | Kind::PostStart
+            | Kind::Listening => Duration::ZERO,
+        });
+        self.total().saturating_sub(left_out.sum())
     }
 
     /// The first of the longest.

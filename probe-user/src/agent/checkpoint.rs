@@ -212,14 +212,14 @@ impl Checkpoint {
         session.keep_journal(None);
     }
 
-    /// Writes the state for the last time; returns when that is done or has failed. Its time is not that of the write: all that
-    /// an agent does at its end can take many seconds, in which nobody sees what happens.
-    pub(crate) async fn finish(self, now: Timestamp, session: &Session) {
+    /// Writes the state for the last time; returns when that is done or has failed. `read_until` is when the agent read no
+    /// more: all that it does at its end can take many seconds, in which nobody sees what happens.
+    pub(crate) async fn finish(self, read_until: Timestamp, session: &Session) {
         let size = session.engine().size();
         let (entries, boot_wall_ns) = (|| session.engine().dump(), session.boot_wall_ns());
         let last = (size <= ENTRIES).then(|| Job::Begin {
             entries: entries(),
-            at: seen_until(session, now),
+            at: seen_until(session, read_until),
             boot_wall_ns,
             before: None,
         });

@@ -113,8 +113,13 @@ impl Outlets {
         }
     }
 
-    /// Ends all of them, even if one fails.
-    pub(super) async fn close(self, session: &mut Session, grace: Duration) -> Result<(), AgentError> {
+    /// Ends all of them, even if one fails. The agent has seen what was until `seen_until`.
+    pub(super) async fn close(
+        self,
+        session: &mut Session,
+        seen_until: Timestamp,
+        grace: Duration,
+    ) -> Result<(), AgentError> {
         let recorded = match self.recording {
             Some(recording) => recording.finish(session, grace).await,
             None => Ok(()),
@@ -127,7 +132,7 @@ impl Outlets {
         };
         // The last state leaves nothing out only after all was told.
         if let Some(checkpoint) = self.checkpoint {
-            time::timeout(grace, checkpoint.finish(clock::now(), session)).await.ok();
+            time::timeout(grace, checkpoint.finish(seen_until, session)).await.ok();
         }
         recorded.and(streamed)
     }

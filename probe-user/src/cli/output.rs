@@ -6,6 +6,7 @@ use std::{
     fs::{self, File},
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io::{self, IsTerminal, Write},
+    os::{fd::AsFd, unix::fs::FileTypeExt as _},
     path::Path,
 };
 
@@ -66,6 +67,12 @@ pub(super) fn reader(written: io::Result<()>) -> anyhow::Result<Reader> {
     }
 }
 
+/// Whether it is a socket, and not a pipe, whose reader may have seen enough.
+pub(super) fn is_socket(fd: impl AsFd) -> bool {
+    let about = fd.as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
+    about.is_ok_and(|about| about.file_type().is_socket())
+}
+
 /// Replaces `file` with `bytes`. A reader finds either the old content or the new one, complete.
 pub(super) fn replace(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put(file, bytes).with_context(|| format!("cannot write {}", file.display()))
@@ -97,4 +104,18 @@ fn put(file: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::remove_file(&new).ok();
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, os::unix::net::UnixStream};
+
+    use super::is_socket;
+
+    #[test]
+    fn a_pipe_is_no_socket() {
+        let (journal, _) = UnixStream::pair().expect("sockets");
+        let (_, pipe) = io::pipe().expect("a pipe");
+        assert!(is_socket(journal) && !is_socket(pipe));
+    }
 }

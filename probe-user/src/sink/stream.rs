@@ -7,7 +7,7 @@ mod retry;
 mod trouble;
 
 use std::{
-    io,
+    fmt, io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -35,6 +35,19 @@ pub(crate) struct Stream {
     destination: Destination,
     /// The terminal was closed.
     is_gone: bool,
+    /// The number of the last event that was accepted, or is not wanted here.
+    passed: Option<u64>,
+    told: Told,
+}
+
+/// Learns the number of the last event that needs no more telling.
+#[derive(Clone)]
+struct Told(Arc<dyn Fn(u64) + Send + Sync>);
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Told")
+    }
 }
 
 /// Where the stream goes.
@@ -73,11 +86,11 @@ pub(crate) struct Unwritten(pub(crate) u64);
 
 impl Stream {
     /// Starts a thread that writes to `to`, which is this destination.
-    /// `told` learns the number of the last event that was written.
+    /// `told` learns the number of the last event that was written, or that no filter lets through behind it.
     pub(crate) fn spawn(
         to: impl io::Write + Send + 'static,
         destination: Destination,
-        told: impl Fn(u64) + Send + 'static,
+        told: impl Fn(u64) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         Self::with_room(ROOM, to, destination, told)
     }
@@ -87,12 +100,25 @@ impl Stream {
         room: usize,
         to: impl io::Write + Send + 'static,
         destination: Destination,
-        told: impl Fn(u64) + Send + 'static,
+        told: impl Fn(u64) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let to = Retrying::new(to, destination.clone());
         let trouble = to.trouble();
-        let outlet = WriteQueue::spawn_marked(room, "stream", to, told)?;
-        Ok(Self { outlet, missed: 0, dropped: Arc::default(), trouble, destination, is_gone: false })
+        let told = Told(Arc::new(told));
+        let outlet = WriteQueue::spawn_marked(room, "stream", to, {
+            let told = told.clone();
+            move |seq| (told.0)(seq)
+        })?;
+        Ok(Self {
+            outlet,
+            missed: 0,
+            dropped: Arc::default(),
+            trouble,
+            destination,
+            is_gone: false,
+            passed: None,
+            told,
+        })
     }
 
     /// Where it goes, as messages call it.
@@ -117,8 +143,12 @@ impl Stream {
         self.outlet.waiting() == 0
     }
 
-    /// Looks whether all that waited was read. Then the next event is accepted, even if it does not come for hours.
+    /// Looks whether all that waited was read. Then the next event is accepted, even if it does not come for hours, and those that
+    /// are not wanted here need no more telling.
     pub(crate) fn look(&self) {
+        if let Some(passed) = self.passed.filter(|_| self.missed == 0 && self.is_idle()) {
+            (self.told.0)(passed);
+        }
         if self.missed > 0 && !self.is_gone && self.is_idle() {
             self.trouble.unread(None);
         }
@@ -134,7 +164,7 @@ impl Stream {
         time::timeout(grace, all).await.ok();
     }
 
-    /// Accepts or drops whole lines, one for each event. `seq` is the number of the last event. `say` makes the line that
+    /// Accepts or drops whole lines, one for each event that is wanted here. `seq` is the number of the last event. `say` makes the line that
     /// tells how many were dropped before.
     pub(crate) fn offer(
         &mut self,
@@ -143,6 +173,7 @@ impl Stream {
         say: impl FnOnce(u64) -> Vec<u8>,
     ) -> io::Result<()> {
         if told.is_empty() {
+            self.passed = Some(seq);
             return Ok(());
         }
         let count = lines(told);
@@ -158,6 +189,7 @@ impl Stream {
             match self.outlet.offer_marked(told, seq) {
                 Ok(true) => {
                     self.missed = 0;
+                    self.passed = Some(seq);
                     self.trouble.unread(None);
                     return Ok(());
                 }
@@ -214,7 +246,11 @@ fn is_hangup(to: Terminal, error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{self, BufRead, BufReader},
+        io::{self, BufRead, BufReader, Read},
+        sync::{
+            Arc,
+            atomic::{AtomicU64, Ordering},
+        },
         time::Duration,
     };
 
@@ -312,6 +348,29 @@ mod tests {
         let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("no error");
         assert!(unwritten.0 > 2, "they are counted: {unwritten:?}");
         assert!(ends_run(&mut Stream::spawn(closed(), to(Terminal::EndsRun), drop).expect("a thread")));
+    }
+
+    /// Else an agent whose stream has findings alone would leave no sign that it has told anything else, as over its server.
+    #[test]
+    fn events_that_are_not_wanted_here_are_told_behind_those_that_are() {
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let last = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&last);
+        let tell = move |seq| told.store(seq, Ordering::Relaxed);
+        let mut stream = Stream::with_room(10_000, writer, to(Terminal::None), tell).expect("a thread");
+        let mut offer = |lines: &[u8], seq| {
+            stream.offer(&mut lines.to_vec(), seq, say).expect("it is not closed");
+            stream.look();
+            (stream.missed > 0, last.load(Ordering::Relaxed))
+        };
+        assert_eq!(offer(b"", 7), (false, 7));
+        // More than the pipe holds.
+        assert_eq!(offer(&b"x\n".repeat(100_000), 8), (false, 7));
+        assert_eq!(offer(b"", 9), (false, 7));
+        reader.read_exact(&mut [0; 200_000]).expect("readable");
+        block_on(stream.idle(Duration::from_secs(20)));
+        stream.look();
+        assert_eq!(last.load(Ordering::Relaxed), 9);
     }
 
     /// The next event may not come for hours.

@@ -11,6 +11,8 @@ const LIMIT: Duration = Duration::from_secs(40 * 60);
 /// Pods and the grace of a leak take half a minute.
 const DEMO_LIMIT: Duration = Duration::from_secs(5 * 60);
 const NEED_A_VM: [&str; 3] = ["reboot::", "recovery::", "unit::"];
+/// The tests of each of [`program::TESTS`] that hold times against each other, which a VM beside them would change.
+const TIMED: [&[&str]; program::TESTS.len()] = [&["serve::"], &["phase::", "pull::"]];
 /// What a run this short can show of growth, others see on their way.
 const LONG: &str = "flat::";
 
@@ -27,13 +29,30 @@ pub(super) fn demo(tier: &mut Tier) {
     };
 }
 
-/// The test programs, one after the other: what a test makes in the kernel is seen by the hooks of every other.
-pub(super) fn tests(soak: bool) -> Result<Step> {
-    let variables = if soak { vec![(super::SOAK_VARIABLE, "1".to_owned())] } else { Vec::new() };
-    let skipped = NEED_A_VM.into_iter().chain((!soak).then_some(LONG));
-    let skips: String = skipped.map(|name| format!(" --skip {name}")).collect();
-    let programs = program::TESTS.map(|name| format!("{name}{skips}"));
-    let command = program::script_as_root(&program::script(&programs), &variables)?;
-    let limit = if soak { super::SOAK_LIMIT } else { LIMIT };
-    Ok(Step { name: "this machine".to_owned(), command, limit, runners: program::TESTS.len() })
+/// All tests, and they take hours.
+pub(super) fn soak() -> Result<Step> {
+    let programs = program::TESTS.map(|name| format!("{name}{}", skips(&NEED_A_VM)));
+    step("this machine", &programs, &[(super::SOAK_VARIABLE, "1".to_owned())], super::SOAK_LIMIT)
+}
+
+/// The tests that need the machine for themselves, and those that do not.
+pub(super) fn tests() -> Result<(Step, Step)> {
+    let all = program::TESTS.into_iter().zip(TIMED);
+    let (timed, rest): (Vec<_>, Vec<_>) = all
+        .map(|(program, timed)| {
+            let not_here = skips(&NEED_A_VM) + &skips(&[LONG]) + &skips(timed);
+            (format!("{program} {}", timed.join(" ")), format!("{program}{not_here}"))
+        })
+        .unzip();
+    Ok((step("this machine: alone", &timed, &[], LIMIT)?, step("this machine", &rest, &[], LIMIT)?))
+}
+
+fn skips(modules: &[&str]) -> String {
+    modules.iter().map(|name| format!(" --skip {name}")).collect()
+}
+
+/// The programs, one after the other: what a test makes in the kernel is seen by the hooks of every other.
+fn step(name: &str, programs: &[String], variables: &[(&str, String)], limit: Duration) -> Result<Step> {
+    let command = program::script_as_root(&program::script(programs), variables)?;
+    Ok(Step { name: name.to_owned(), command, limit, runners: programs.len() })
 }

@@ -56,6 +56,18 @@ impl Part {
         self.end.since(self.begin)
     }
 
+    /// Whether the objective of Kubernetes leaves it out: the kubelet counts a pull from its request on, with all waits for it.
+    pub(super) fn is_of_pull(&self) -> bool {
+        match self.kind {
+            PartKind::Pull | PartKind::Unpack => true,
+            PartKind::Wait => matches!(
+                self.waits,
+                Some(WaitsFor::Pulls { .. } | WaitsFor::Rate { .. } | WaitsFor::Retry { .. })
+            ),
+            PartKind::Unknown | PartKind::Create => false,
+        }
+    }
+
     /// What of it lies between these times.
     pub(crate) fn within(self, begin: Timestamp, end: Timestamp) -> Option<Self> {
         let part = Self { begin: self.begin.max(begin), end: self.end.min(end), ..self };

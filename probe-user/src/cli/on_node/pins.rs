@@ -123,8 +123,16 @@ impl Detach {
         };
         let of_doctor = of_doctor(dir);
         if of_doctor.try_exists()? {
-            Pins::open(&of_doctor)?.remove()?;
-            said += &format!("what an interrupted doctor left in {} is removed\n", of_doctor.display());
+            match Pins::open(&of_doctor) {
+                Ok(left) => {
+                    left.remove()?;
+                    said +=
+                        &format!("what an interrupted doctor left in {} is removed\n", of_doctor.display());
+                }
+                // One is at work, and removes them itself.
+                Err(PinError::Taken(..)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(said)
     }

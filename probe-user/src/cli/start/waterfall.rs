@@ -89,7 +89,7 @@ mod tests {
             change::ContainerRef,
             fact::{CpuUse, Family, Listener, PodName, Pressure},
             id::ContainerId,
-            phase::{Cause, Kind, Listening, Phase, Start},
+            phase::{Cause, Kind, Listening, Part, PartKind, Phase, Start},
             time::Timestamp,
         },
         sink::Label,
@@ -170,5 +170,12 @@ default/web-0 started in 4.00 s, slowest cgroup main\\u{1b}[2J (3.00 s)
         pulled.phases[0].kind = Kind::Init;
         pulled.phases[1].kind = Kind::Image;
         assert_eq!(pulled.without_pulls(), Duration::from_secs(3));
+        // Of an image whose parts are known, its creation counts.
+        let Phase { begin, end, .. } = pulled.phases[1];
+        let middle = begin + Duration::from_millis(499);
+        let part = |kind, begin, end| Part { kind, begin, end, waits: None };
+        pulled.phases[1].parts =
+            vec![part(PartKind::Pull, begin, middle), part(PartKind::Create, middle, end)];
+        assert_eq!(pulled.without_pulls(), Duration::from_millis(3500));
     }
 }

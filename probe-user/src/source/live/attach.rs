@@ -223,6 +223,11 @@ impl Earlier {
         }
     }
 
+    /// Whether they were all attached while no agent ran. The links of some programs cannot be pinned on some kernels.
+    pub(crate) fn outlived(&self) -> bool {
+        self.set.folder().has_all_links()
+    }
+
     /// What the hooks know, if they have worked until now.
     fn known(&self, patience: Duration) -> Option<Folder> {
         let maps = self.maps.as_ref()?;

@@ -317,11 +317,22 @@ impl Folder {
     pub(super) fn link(&self, name: &str) -> PathBuf {
         self.0.join(format!("link_{name}"))
     }
+
+    /// Whether each program has its link here. False if the folder cannot be read.
+    pub(super) fn has_all_links(&self) -> bool {
+        let Ok(entries) = fs::read_dir(&self.0) else { return false };
+        let names = entries.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok());
+        names
+            .filter_map(|name| name.strip_prefix("program_").map(|program| self.link(program)))
+            .all(|link| link.exists())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PinError, Pins, SetName};
+    use std::fs;
+
+    use super::{Folder, PinError, Pins, SetName};
 
     #[test]
     fn a_name_tells_what_it_was_made_of() {
@@ -331,6 +342,18 @@ mod tests {
         for other in ["", "incomplete", "v1", "v1-zz-1", "v1-00-1-2", "vx-00-1", "00000000000000ab"] {
             assert_eq!(SetName::parse(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_program_without_a_pinned_link_ended_with_its_agent() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = Folder(place.path().to_owned());
+        for made in [folder.map("A"), folder.program("a"), folder.link("a"), folder.program("b")] {
+            fs::write(made, "").expect("a file");
+        }
+        assert!(!folder.has_all_links());
+        fs::write(folder.link("b"), "").expect("a file");
+        assert!(folder.has_all_links());
     }
 
     #[test]

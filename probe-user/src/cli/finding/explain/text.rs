@@ -6,7 +6,7 @@ use crate::{
     cli::snapshot::AgentSnapshot,
     engine::incident::{Incidents, fix},
     model::{
-        change::{Change, ChangeKind, CniCall, End, Finding, Process},
+        change::{Change, ChangeKind, CniCall, End, Evidence, Finding, Process},
         finding::{Kind, LeakedAddress, Stage},
         time::Timestamp,
     },
@@ -205,7 +205,7 @@ fn offset(at: Timestamp, first: Timestamp) -> String {
 fn calls(evidence: &[Change], it: &Finding, text: &mut String) {
     let Some(first) = evidence.first() else { return };
     let mut lines = String::new();
-    for change in evidence {
+    for (place, change) in evidence.iter().enumerate() {
         let at = offset(change.at, first.at);
         match &change.what {
             ChangeKind::CniFinished { call, end, duration } => {
@@ -216,9 +216,12 @@ fn calls(evidence: &[Change], it: &Finding, text: &mut String) {
             ChangeKind::CniStarted { call } if !is_finished(call, evidence) => {
                 let told_at = it.closed_at.or(it.confirmed_at).unwrap_or(it.opened_at);
                 let until = offset(told_at.max(change.at), first.at);
-                let how = match left_out(it) {
-                    0 => format!("no end was seen by {until}"),
-                    _ => "its end is not among the events that are kept".to_owned(),
+                // A hole before it, or in what another sandbox did, has no end of it.
+                let may_be_left_out = of_sandbox(it, place).any(|later| later.event.left_out > 0);
+                let how = if may_be_left_out {
+                    "its end is not among the events that are kept".to_owned()
+                } else {
+                    format!("no end was seen by {until}")
                 };
                 _ = writeln!(lines, "  {}\n      began at {at}: {how}", called(call));
             }
@@ -229,6 +232,12 @@ fn calls(evidence: &[Change], it: &Finding, text: &mut String) {
         *text += "\nCNI calls\n";
         *text += &lines;
     }
+}
+
+/// The evidence from this place on that is about the same sandbox.
+fn of_sandbox(it: &Finding, place: usize) -> impl Iterator<Item = &Evidence> {
+    let all = it.evidence.get(place..).unwrap_or_default();
+    all.iter().filter(|later| later.sandbox == all[0].sandbox)
 }
 
 fn is_finished(of: &CniCall, evidence: &[Change]) -> bool {
@@ -452,7 +461,8 @@ mod tests {
     fn beside_a_hole_in_the_evidence_no_call_is_told_to_have_no_end() {
         let mut finding = finding();
         finding.evidence.pop();
-        finding.evidence[0].event.left_out = 12;
+        let last = finding.evidence.len() - 1;
+        finding.evidence[last].event.left_out = 12;
         let said = text(&finding, &Incidents::of([&finding]), &snapshot());
         for part in [
             "(+0 is 00:00:01.000000 UTC; 12 events between the first and the last ones are not kept)\n",
@@ -460,5 +470,10 @@ mod tests {
         ] {
             assert!(said.contains(part), "no {part:?} in\n{said}");
         }
+        // What began behind the hole has no end in it.
+        finding.evidence[last].event.left_out = 0;
+        finding.evidence[0].event.left_out = 12;
+        let said = text(&finding, &Incidents::of([&finding]), &snapshot());
+        assert!(said.contains("process 80\n      began at +300 ms: no end was seen by "), "{said}");
     }
 }

@@ -1,6 +1,6 @@
 //! One run of the agent, from its start to its exit status.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use anyhow::Context;
 use tokio::runtime;
@@ -52,7 +52,8 @@ impl Start<'_> {
                     say(
                         "nobody reads standard output any more, so the run has ended; redirect it to /dev/null to keep it running",
                     );
-                    Ok(ExitStatus::Ok)
+                    // A socket is the journal's. Its end is a failure, after which a supervisor starts the agent again.
+                    Ok(if output::is_socket(io::stdout()) { ExitStatus::Incomplete } else { ExitStatus::Ok })
                 }
                 Reader::There | Reader::Gone => Ok(ExitStatus::Ok),
             },

@@ -61,10 +61,12 @@ impl Asked<'_> {
             Ok(path) if path == socket => Records::new(socket, self.kind, read),
             // It is asked by its own path.
             Ok(path) if all.contains_key(&path) => Records::new(socket, self.kind, Err(ReadError::Absent)),
-            Ok(path) => {
-                let read = sandboxes(files, &path);
-                Records::new(path, self.kind, read)
-            }
+            Ok(path) => match sandboxes(files, &path) {
+                Err(ReadError::NotPlain) if self.daemon.is_none() => {
+                    Records::new(socket, self.kind, Err(ReadError::Absent))
+                }
+                read => Records::new(path, self.kind, read),
+            },
             Err(why) => Records::new(socket, self.kind, Err(why)),
         }
     }
@@ -128,6 +130,8 @@ mod tests {
         }
         symlink("../k3s/containerd/containerd.sock", at("/run/containerd/containerd.sock")).expect("a link");
         symlink("/run/none.sock", at("/run/k0s/containerd.sock")).expect("a link");
+        fs::create_dir_all(at("/opt/isulad.sock")).expect("a folder");
+        symlink("/opt/isulad.sock", at("/run/isulad.sock")).expect("a link");
         fs::write(at("/run/cri-dockerd.sock"), "").expect("a file");
         let listener = UnixListener::bind(at("/run/k3s/containerd/containerd.sock")).expect("a socket");
         drop(listener);

@@ -96,7 +96,9 @@ impl RingReader {
     pub(crate) fn goes_on_from(&self, before: &RingsRead, earlier: &[Earlier]) -> bool {
         let is_pinned =
             matches!(self.probe.pinning(), Pinning::Pinned { unpinned, .. } if unpinned.is_empty());
-        is_pinned && self.have_all_after(before, earlier)
+        let followed =
+            earlier.iter().find(|one| one.maps.as_ref().is_some_and(|maps| maps.hooks == before.hooks));
+        is_pinned && followed.is_none_or(Earlier::outlived) && self.have_all_after(before, earlier)
     }
 
     /// Whether the rings still have all records behind this position.
@@ -114,7 +116,8 @@ impl RingReader {
     pub(crate) fn is_partly_left(&self, earlier: &[Earlier]) -> bool {
         let is_partly =
             matches!(self.probe.pinning(), Pinning::Pinned { unpinned, .. } if !unpinned.is_empty());
-        is_partly && self.left(earlier).next().is_some()
+        let were_partly = earlier.iter().any(|one| one.maps.is_some() && !one.outlived());
+        (is_partly || were_partly) && self.left(earlier).next().is_some()
     }
 
     /// The first batches: what was read until now and is not among what the last agent had read, `before`. Records of hooks
