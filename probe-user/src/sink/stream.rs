@@ -276,7 +276,7 @@ mod tests {
         let mut stream = Stream::with_room(10_000, writer, to(Terminal::None), drop).expect("a thread");
         let mut sent = 0_u64;
         let dropped = stream.dropped();
-        let dropped = || dropped.load(std::sync::atomic::Ordering::Relaxed);
+        let dropped = || dropped.load(Ordering::Relaxed);
         // A pipe holds some thousand of these lines.
         while dropped() < 20_000 {
             stream.offer(&mut format!("event {sent}\n").into_bytes(), 0, say).expect("it is not closed");
@@ -397,7 +397,7 @@ mod tests {
         let full = Failing(|| io::ErrorKind::StorageFull.into());
         let mut stream = Stream::with_room(10_000, full, to(Terminal::None), drop).expect("a thread");
         assert!(!ends_run(&mut stream));
-        let dropped = stream.dropped().load(std::sync::atomic::Ordering::Relaxed);
+        let dropped = stream.dropped().load(Ordering::Relaxed);
         assert!(dropped > 0);
         let unwritten = block_on(stream.finish(Duration::from_millis(10))).expect("no error");
         assert!(unwritten.0 > dropped, "what waited is counted too: {unwritten:?}");

@@ -177,7 +177,7 @@ impl fmt::Display for Unreadable {
                 write!(f, "{}{}", if n == 0 { "" } else { ", " }, path.display())?;
             }
         }
-        if let Some((path, why)) = &self.skipped.first {
+        if let Some((path, why)) = self.skipped.first.as_deref() {
             write!(f, "; {} could not be read: {why}", path.display())?;
             if self.skipped.count > 1 {
                 write!(f, ", and {} more", self.skipped.count - 1)?;

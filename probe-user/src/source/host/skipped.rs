@@ -9,9 +9,9 @@ use crate::model::fact::List;
 pub struct Skipped {
     pub count: u64,
     /// The first one, as an example for the log.
-    pub first: Option<(PathBuf, ReadError)>,
+    pub first: Option<Box<(PathBuf, ReadError)>>,
     /// The first one that a list or an answer misses. None: all were set aside.
-    pub missed: Option<(PathBuf, ReadError)>,
+    pub missed: Option<Box<(PathBuf, ReadError)>>,
     /// The names, to recognize them in the next pass, up to a limit.
     pub named: BTreeMap<PathBuf, ReadError>,
     /// The first failure of each list that is incomplete.
@@ -26,7 +26,7 @@ impl Skipped {
     pub(crate) fn add(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         if why != ReadError::Absent {
             let path = path.into();
-            self.missed.get_or_insert_with(|| (path.clone(), why));
+            self.missed.get_or_insert_with(|| Box::new((path.clone(), why)));
             self.set_aside(path, why);
         }
     }
@@ -38,7 +38,7 @@ impl Skipped {
         }
         self.count += 1;
         let path = path.into();
-        self.first.get_or_insert_with(|| (path.clone(), why));
+        self.first.get_or_insert_with(|| Box::new((path.clone(), why)));
         self.name(path, why);
     }
 

@@ -140,7 +140,7 @@ impl ScanResult {
             return Some(self.unread(List::Ipam, what));
         }
         if self.stores.is_empty() {
-            let first = self.skipped.first.as_ref();
+            let first = self.skipped.first.as_deref();
             let first = first.map(|(path, why)| format!("; first {}: {why}", path.display()));
             return Some(format!(
                 "cannot look: no IPAM store was found, neither host-local's (/var/lib/cni/networks, or where \

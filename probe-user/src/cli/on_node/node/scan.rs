@@ -29,7 +29,7 @@ pub(in crate::cli) fn scan(engine: &mut Engine, node: Node<'_>) -> Skipped {
 /// Whether nothing is missing of what the node's files tell. What could not be read is said, and what that may do.
 pub(in crate::cli) fn is_whole(skipped: &Skipped, so: &str) -> bool {
     let is_whole = skipped.missed.is_none();
-    if let Some((path, why)) = skipped.missed.as_ref().or(skipped.first.as_ref()) {
+    if let Some((path, why)) = skipped.missed.as_deref().or(skipped.first.as_deref()) {
         let (count, path) = (skipped.count, path.display());
         let so = if is_whole { "and what is in them is left out".to_owned() } else { format!("so {so}") };
         say(&format!("{count} of the node's files could not be read, {so}; the first: {path}: {why}"));
