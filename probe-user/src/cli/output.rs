@@ -46,7 +46,7 @@ pub(super) fn is_dumb() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     There,
-    /// The pipe is closed: the reader has seen enough, which is no error.
+    /// The pipe or socket is closed: the reader has seen enough, which is no error.
     Gone,
 }
 
@@ -62,7 +62,10 @@ pub(super) fn write(bytes: &mut Vec<u8>) -> anyhow::Result<Reader> {
 pub(super) fn reader(written: io::Result<()>) -> anyhow::Result<Reader> {
     match written {
         Ok(()) => Ok(Reader::There),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        // A socket whose other end has not read all that was sent is reset.
+        Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+            Ok(Reader::Gone)
+        }
         Err(error) => Err(error).context("cannot write to standard output"),
     }
 }

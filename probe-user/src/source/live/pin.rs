@@ -176,8 +176,9 @@ impl Pins {
             other => return other,
         };
         holder.end().map_err(|why| PinError::Unending(holder, dir.to_owned(), why))?;
-        match Self::once_free(dir, PATIENCE, |_| true) {
-            Err(PinError::Taken(holder, _)) => Err(PinError::Stays(holder)),
+        // Another one may be quicker, and nobody has asked that one to end.
+        match Self::once_free(dir, PATIENCE, |now| now == holder || !now.is_seen()) {
+            Err(PinError::Taken(now, _)) if now == holder || !now.is_seen() => Err(PinError::Stays(now)),
             other => other,
         }
     }

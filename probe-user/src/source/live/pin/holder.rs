@@ -33,6 +33,10 @@ impl Holder {
         Self(found())
     }
 
+    pub(super) fn is_seen(self) -> bool {
+        self.0.is_some()
+    }
+
     /// Tells it to end, as `systemctl stop` does.
     pub(super) fn end(self) -> Result<(), String> {
         let pid = self.0.ok_or("it cannot be seen from here")?;

@@ -63,11 +63,13 @@ impl Netns {
             return None;
         }
         // The second creation with this inode is another namespace's.
-        self.over = self.over || self.key.is_some();
-        if self.over {
+        if self.key.is_some() {
+            self.over = true;
             return None;
         }
         self.key = Some(netns);
+        // What ended before was the namespace that had the inode until then.
+        (self.dropped, self.over) = (false, false);
         Some(Signal::NetnsCreated)
     }
 
@@ -160,6 +162,18 @@ mod tests {
         let mut own = own();
         assert!(!own.is(&created(7, 1)) && !own.is(&dropped(8, 1)) && !own.is(&freed(9)));
         assert!(own.is(&created(11, 2)) && own.is(&dropped(12, 2)) && own.is(&freed(13)));
+    }
+
+    /// The kernel frees an inode, and tells the end of its namespace only later.
+    #[test]
+    fn the_late_end_of_the_namespace_before_is_not_its_own() {
+        for before in [vec![freed(11)], vec![dropped(11, 1), freed(12)]] {
+            let mut own = own();
+            before.iter().for_each(|seen| drop(own.signal(seen)));
+            let told = [created(13, 2), dropped(14, 2), freed(15)].map(|seen| own.signal(&seen));
+            let all = [Signal::NetnsCreated, Signal::NetnsDropped, Signal::NetnsFreed];
+            assert_eq!(told, all.map(Some));
+        }
     }
 
     #[test]
