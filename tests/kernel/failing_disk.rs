@@ -57,6 +57,15 @@ fn own_namespaces(events: &[Value]) -> Result<usize> {
     Ok(told.len())
 }
 
+/// Runs an agent to its end in order, and gives all events until then.
+fn run_to_end(place: &mut Place, arguments: &[&str]) -> Result<Vec<Value>> {
+    let mut last = place.run(arguments)?;
+    last.attached()?;
+    let status = last.end(End::Stopped)?;
+    ensure!(status.success(), "{status}\n{}", place.errors());
+    place.events()
+}
+
 fn gaps(events: &[Value]) -> Vec<&Value> {
     events.iter().filter(|event| event["event"] == "gap" && !is_unheard(event)).collect()
 }
@@ -173,11 +182,7 @@ fn a_state_that_is_gone_or_damaged_is_told_as_a_gap() -> Result<()> {
             first.end(End::Killed)?;
             damage(place.state().join("engine.jsonl"))?;
             make_namespaces(NAMESPACES)?;
-            let mut last = place.run(&[])?;
-            last.attached()?;
-            let status = last.end(End::Stopped)?;
-            ensure!(status.success(), "{status}\n{}", place.errors());
-            let all = place.events()?;
+            let all = run_to_end(&mut place, &[])?;
             if skipped::is_told(&all) {
                 return Ok(false);
             }
@@ -204,11 +209,7 @@ fn a_state_that_is_gone_is_told_where_nothing_else_was_printed() -> Result<()> {
         make_namespaces(NAMESPACES)?;
         first.end(End::Stopped)?;
         fs::remove_file(place.state().join("engine.jsonl"))?;
-        let mut last = place.run(&ONLY_GAPS)?;
-        last.attached()?;
-        let status = last.end(End::Stopped)?;
-        ensure!(status.success(), "{status}\n{}", place.errors());
-        let all = place.events()?;
+        let all = run_to_end(&mut place, &ONLY_GAPS)?;
         if skipped::is_told(&all) {
             return Ok(false);
         }

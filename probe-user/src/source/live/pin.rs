@@ -177,8 +177,9 @@ impl Pins {
         };
         holder.end().map_err(|why| PinError::Unending(holder, dir.to_owned(), why))?;
         // Another one may be quicker, and nobody has asked that one to end.
-        match Self::once_free(dir, PATIENCE, |now| now == holder || !now.is_seen()) {
-            Err(PinError::Taken(now, _)) if now == holder || !now.is_seen() => Err(PinError::Stays(now)),
+        let may_be_it = |now: Holder| now == holder || !now.is_seen();
+        match Self::once_free(dir, PATIENCE, may_be_it) {
+            Err(PinError::Taken(now, _)) if may_be_it(now) => Err(PinError::Stays(now)),
             other => other,
         }
     }
