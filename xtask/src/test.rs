@@ -4,6 +4,8 @@
 
 mod browser;
 mod fast;
+#[cfg(test)]
+mod filter;
 mod fleet;
 mod machine;
 mod native;

@@ -293,6 +293,19 @@ fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
     runs
 }
 
+/// What is run of each program, on any machine.
+#[cfg(test)]
+pub(super) fn lines() -> Vec<&'static str> {
+    let machines = PAIRS.into_iter().chain([AARCH64]);
+    let all =
+        [Pods::Pairs, Pods::Matrix].map(|pods| machines.clone().flat_map(move |machine| runs(machine, pods)));
+    let of_run = |run: Run| match run.boots {
+        Boots::Saved(programs) => programs,
+        Boots::Fresh(boots) => boots.iter().flat_map(|boot| boot.programs).copied().collect(),
+    };
+    all.into_iter().flatten().flat_map(of_run).collect()
+}
+
 /// A script for each boot, which ends all boots but the last. The closing lines of the programs show the failures of
 /// a boot.
 fn script_of_boots(boots: &[Boot]) -> String {

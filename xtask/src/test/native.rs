@@ -37,14 +37,24 @@ pub(super) fn soak() -> Result<Step> {
 
 /// The tests that need the machine for themselves, and those that do not.
 pub(super) fn tests() -> Result<(Step, Step)> {
-    let all = program::TESTS.into_iter().zip(TIMED);
-    let (timed, rest): (Vec<_>, Vec<_>) = all
-        .map(|(program, timed)| {
-            let not_here = skips(&NEED_A_VM) + &skips(&[LONG]) + &skips(timed);
-            (format!("{program} {}", timed.join(" ")), format!("{program}{not_here}"))
-        })
-        .unzip();
+    let (timed, rest) = programs();
     Ok((step("this machine: alone", &timed, &[], LIMIT)?, step("this machine", &rest, &[], LIMIT)?))
+}
+
+fn programs() -> (Vec<String>, Vec<String>) {
+    let all = program::TESTS.into_iter().zip(TIMED);
+    all.map(|(program, timed)| {
+        let not_here = skips(&NEED_A_VM) + &skips(&[LONG]) + &skips(timed);
+        (format!("{program} {}", timed.join(" ")), format!("{program}{not_here}"))
+    })
+    .unzip()
+}
+
+/// What is run of each program.
+#[cfg(test)]
+pub(super) fn lines() -> Vec<String> {
+    let (timed, rest) = programs();
+    timed.into_iter().chain(rest).collect()
 }
 
 fn skips(modules: &[&str]) -> String {
