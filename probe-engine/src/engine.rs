@@ -404,6 +404,8 @@ impl Engine {
                 self.world.outbox.push(held);
             }
             self.world.tick(due);
+            // What a timer changed is looked at in its turn, however much later this is called.
+            self.collect();
         }
     }
 

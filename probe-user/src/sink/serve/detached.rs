@@ -129,6 +129,11 @@ impl DetachedServer {
                 take(&mut client, &mut answer).await;
             }
             drop(client);
+            for _ in 0..TURNS {
+                yield_now().await;
+            }
+            // A stream behind which more requests wait sees that its client left when it next says that it lives.
+            served.abort();
             if let Err(error) = served.await
                 && let Ok(panicked) = error.try_into_panic()
             {
