@@ -8,8 +8,8 @@ use crate::{
     model::{
         change::{Change, ChangeKind, Output, Question},
         fact::{
-            CniCommand, Fact, List, Loss, Mechanism, MessageFound, Observation, Origin, ProgramFound, Role,
-            Signal,
+            Attached, CniCommand, Fact, List, Loss, Mechanism, MessageFound, Observation, Origin,
+            ProgramFound, Role, Signal,
         },
         id::NetnsKey,
         time::Timestamp,
@@ -102,6 +102,27 @@ fn what_netlink_watched_for_the_last_agent_is_watched_again_and_the_time_between
         // Then nothing was seen in that time, by whatever means.
         assert!(!told(&next(&engine, false)).contains("gap"), "AgentAway tells it");
     }
+}
+
+/// The last agent could not read notifications any more when it ended. What it has not heard until then is of that time too.
+#[test]
+fn where_netlink_failed_when_the_last_agent_ended_there_is_a_gap_and_a_listing_shows_what_ended() {
+    let mut story = Story::new();
+    story.attached(Signal::NetnsDropped, Some(Mechanism::Netlink));
+    story.at(20).listed(found(41)).listed(found(42));
+    let missed = vec![(Mechanism::Netlink, "its notifications cannot be read: no memory".to_owned())];
+    let unseen = Attached { signal: Signal::NetnsDropped, mechanism: None, note: String::new(), missed };
+    story.at(4 * SECOND).say(Origin::Netlink, Fact::Attached(unseen));
+    let (_, engine) = story.judge(5 * SECOND);
+    let mut story = next(&engine, true);
+    story.at(10 * SECOND + 50).attached(Signal::NetnsDropped, Some(Mechanism::Netlink));
+    story.at(10 * SECOND + 100).list(List::Netns, true, |story| {
+        story.listed(found(42));
+    });
+    check_lines(
+        &told(&story),
+        "10000 gap NetlinkSocket 0 Agent\n? watch 42\n10102 netns.destroyed 41 Listed",
+    );
 }
 
 /// The hooks saw it begin, and tell of its end in their order. The kernel may take a while for that, and no listing has it

@@ -190,9 +190,13 @@ impl World {
         unseen || SIGNALS.iter().any(|signal| self.is_by_netlink(*signal))
     }
 
-    /// Whether anything is known by netlink alone: a signal of all namespaces, or the end of a living one.
+    /// Whether anything is known by netlink alone: a signal of all namespaces, also while netlink fails, or the end of a living one.
     pub(in crate::engine::world) fn hears_netlink(&self) -> bool {
-        SIGNALS.iter().any(|signal| self.is_by_netlink(*signal))
+        let fails = |signal: &Signal| {
+            let unseen = self.coverage.attached.get(signal).filter(|it| it.mechanism.is_none());
+            unseen.is_some_and(|it| it.missed.iter().any(|(mechanism, _)| *mechanism == Mechanism::Netlink))
+        };
+        SIGNALS.iter().any(|signal| self.is_by_netlink(*signal) || fails(signal))
             || self.netns.values().any(|row| row.is_live() && row.end_unseen)
     }
 
