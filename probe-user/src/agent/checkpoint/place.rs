@@ -181,7 +181,10 @@ impl Place {
         let file = self.file.as_ref().map_err(|failure| failure.again())?;
         if !folder::is_there(file, &path) {
             self.was_removed = true;
-            return Err(blame(&path, io::ErrorKind::NotFound.into()));
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "it was removed or replaced while sandprobe ran",
+            ));
         }
         (&**file).write_all(calls).map_err(|error| blame(&path, error))?;
         if let Some((next, _)) = &self.next {

@@ -98,6 +98,24 @@ fn a_file_that_the_disk_does_not_take_is_named_and_replaces_none() {
     }
 }
 
+#[test]
+fn a_file_that_somebody_removed_is_told_as_that_and_begins_anew() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let (mut place, end) = place(dir);
+    end.send(Ok(())).expect("it listens");
+    place.write(begin(1, None)).expect("a disk");
+    fs::remove_file(dir.join(FILE)).expect("it was there");
+    for _ in 0..2 {
+        let error = place.write(add("one\n")).expect_err("there is no file");
+        let told = "engine.jsonl: it was removed or replaced while sandprobe ran";
+        assert_eq!((error.to_string().as_str(), error.kind()), (told, io::ErrorKind::NotFound));
+    }
+    end.send(Ok(())).expect("it listens");
+    place.write(begin(2, None)).expect("a disk");
+    assert_eq!(calls(dir), ["{\"advance\":\"2\"}"]);
+}
+
 /// While a disk hangs, a file that grows too large waits for the one before it.
 #[test]
 fn no_more_than_one_file_waits_for_the_disk() {
