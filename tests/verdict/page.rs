@@ -10,8 +10,10 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(root().join(folder)).expect("the folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
+        let entry = entry.expect("an entry");
+        let path = entry.path();
+        // Copies of nodes have links that lead into this machine's own folders.
+        if entry.file_type().expect("its kind").is_dir() {
             files.extend(self::files(path.to_str().expect("a name of words"), ending));
             continue;
         }
