@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Judge {
     pub(super) index: Index,
-    node: Option<(Node, CleanupState)>,
+    node: Option<Node>,
     /// The pools are counted by these leaks as well.
     pub(super) leaks: Judged<LeakedAddress>,
     pub(super) pools: Pools,
@@ -60,11 +60,6 @@ struct Node {
     runtimes_since: Option<Timestamp>,
     stores: Vec<(String, Option<String>, StoreKind, bool)>,
     abandoned: Abandoned,
-}
-
-/// The state of the whole node that can change only the verdicts that have a detection.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct CleanupState {
     up: Option<Timestamp>,
     relisted_at: Option<Timestamp>,
     woke_at: Timestamp,
@@ -119,18 +114,8 @@ impl Judge {
         let abandoned = abandoned_store::abandoned(&DetectContext::of(it, &self.index, &none, &pods));
         let ctx = DetectContext::of(it, &self.index, &abandoned, &pods);
         let node = Node::of(&ctx, &abandoned);
-        let cleanup = CleanupState {
-            up: ctx.up,
-            relisted_at: it.world.lists.relisted_at,
-            woke_at: it.world.node.woke_at,
-        };
-        let before = self.node.as_ref();
-        let scope = Scope {
-            everything: before.is_none_or(|(before, _)| *before != node),
-            found: changed.records || before.is_none_or(|(_, before)| *before != cleanup),
-            marks,
-        };
-        self.node = Some((node, cleanup));
+        let scope = Scope { everything: self.node.as_ref() != Some(&node), found: changed.records, marks };
+        self.node = Some(node);
         let was_full = it.findings.is_some_and(|findings| findings.is_full());
         // How detections are put together depends on the open findings and on the time.
         let mut due = mem::take(&mut self.changed_kinds);
@@ -216,6 +201,9 @@ impl Node {
             runtimes_since: world.runtimes_since(),
             stores: stores.collect(),
             abandoned: abandoned.clone(),
+            up: ctx.up,
+            relisted_at: world.lists.relisted_at,
+            woke_at: world.node.woke_at,
         }
     }
 }

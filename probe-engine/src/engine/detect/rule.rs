@@ -176,7 +176,7 @@ pub(super) struct Scope {
     pub(super) marks: Marks,
     /// The state of the whole node changed on which any verdict may depend.
     pub(super) everything: bool,
-    /// The state of the whole node changed that can change only verdicts that have a detection.
+    /// Records were read, which can change only verdicts that have a detection.
     pub(super) found: bool,
 }
 

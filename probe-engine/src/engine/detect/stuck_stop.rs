@@ -46,7 +46,8 @@ impl Rule for StuckStop {
 
     fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
         let of_cached = ctx.world.records.unread.keys().filter_map(|path| sandbox_of_cached(path));
-        ctx.world.sandboxes.all().map(|row| row.id.clone()).chain(of_cached).collect()
+        let on_record = ctx.world.records.known_since.keys().cloned();
+        ctx.world.sandboxes.all().map(|row| row.id.clone()).chain(of_cached).chain(on_record).collect()
     }
 
     fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
