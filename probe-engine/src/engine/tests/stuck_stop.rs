@@ -7,7 +7,7 @@ use super::{
     story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id},
 };
 use crate::model::{
-    fact::{Fact, List},
+    fact::{Fact, List, Origin},
     finding::{Explain, Kind, StopStep, StuckStop},
     id::NetnsKey,
 };
@@ -146,6 +146,27 @@ fn the_exit_code_is_that_of_the_failure_and_not_of_the_call_that_a_restart_cut_o
         assert_eq!(codes(3, last_netns), [(4, Some(1))], "{last_netns:?}");
         assert_eq!(codes(0, last_netns), [(1, Some(137))], "there is no other");
     }
+}
+
+/// The last boot left it in the runtime's records, and nothing else of it is there. A new agent judges it with the others.
+#[test]
+fn a_stop_of_a_sandbox_that_only_the_records_have_is_open_over_a_restart_of_the_agent() {
+    let mut story = Story::new();
+    story.at(1).list(List::Processes, true, |story| {
+        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+    });
+    story.at(90).on_record(&['a']);
+    story.at(20 * SECOND).cni(701, CONTAINERD, BRIDGE, "DEL", "").exit(plugin(701), class::CNI, 0x100);
+    story.until(300 * SECOND).on_record(&['a']);
+    let (told, engine) = story.judge(310 * SECOND);
+    assert!(told.contains("finding.confirmed stuck_stop/"), "{told}");
+    let mut next = Story::new();
+    next.restored = engine.dump();
+    next.at(311 * SECOND).say(Origin::Agent, Fact::AgentBegan { unheard_since: None });
+    let (told, engine) = next.judge(320 * SECOND);
+    assert!(!told.contains("finding."), "{told}");
+    assert_eq!(engine.findings().filter(|it| matches!(it.kind, Kind::StuckStop(_))).count(), 1);
 }
 
 #[test]
