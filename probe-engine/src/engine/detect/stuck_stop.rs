@@ -93,6 +93,8 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
             row.over_at().or_else(|| found_dead(ctx, row))?
         }
         Some(_) => return None,
+        // Nothing of it is on the node, and nobody has begun to stop it.
+        None if cached.is_none() && !is_deleting => return None,
         // A listing of the node shows no sandbox, and a runtime has it on record.
         None => *ctx.world.records.known_since.get(id)?,
     };
