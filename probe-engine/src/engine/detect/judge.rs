@@ -114,7 +114,7 @@ impl Judge {
         let abandoned = abandoned_store::abandoned(&DetectContext::of(it, &self.index, &none, &pods));
         let ctx = DetectContext::of(it, &self.index, &abandoned, &pods);
         let node = Node::of(&ctx, &abandoned);
-        let scope = Scope { everything: self.node.as_ref() != Some(&node), found: changed.records, marks };
+        let scope = Scope { everything: self.node.as_ref() != Some(&node), records: changed.records, marks };
         self.node = Some(node);
         let was_full = it.findings.is_some_and(|findings| findings.is_full());
         // How detections are put together depends on the open findings and on the time.
@@ -138,7 +138,7 @@ impl Judge {
         }
         self.pools.update(&ctx, &scope, &self.leaks, is_leak_changed);
         // Pools are judged only if the use of an address may have changed.
-        let is_counted = is_leak_changed || scope.found || !scope.marks.addresses.is_empty();
+        let is_counted = is_leak_changed || scope.records || !scope.marks.addresses.is_empty();
         tell(FindingKind::PoolExhaustion, is_counted, &|all| {
             pool_exhaustion::detect(&ctx, &self.pools, all);
         });

@@ -104,7 +104,7 @@ impl Pools {
         leaks: &Judged<LeakedAddress>,
         is_leak_changed: bool,
     ) {
-        if scope.everything || scope.found && !self.are_of(ctx.world.records.networks()) {
+        if scope.everything || scope.records && !self.are_of(ctx.world.records.networks()) {
             *self = Self::count(ctx.world, leaks);
             return;
         }
@@ -113,7 +113,7 @@ impl Pools {
             if is_leak_changed {
                 addresses.extend(network.note_leaks(leaks));
             }
-            if scope.found {
+            if scope.records {
                 addresses.extend(network.note_nameless(ctx.world));
             }
             for address in addresses {

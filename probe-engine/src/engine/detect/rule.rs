@@ -177,7 +177,7 @@ pub(super) struct Scope {
     /// The state of the whole node changed on which any verdict may depend.
     pub(super) everything: bool,
     /// Records were read, which can change only verdicts that have a detection.
-    pub(super) found: bool,
+    pub(super) records: bool,
 }
 
 /// The results of a rule.
@@ -207,7 +207,7 @@ impl<R: Rule> Judged<R> {
     /// Judges the marked and due subjects. Returns whether the results may have changed.
     pub(super) fn update(&mut self, ctx: &DetectContext<'_>, scope: &Scope) -> bool {
         let mut subjects = if scope.everything { R::subjects(ctx) } else { R::marked(&scope.marks).clone() };
-        if scope.everything || scope.found || R::depends_on_others(&scope.marks) {
+        if scope.everything || scope.records || R::depends_on_others(&scope.marks) {
             subjects.extend(self.subjects.keys().cloned());
         }
         let due = self.due.iter().take_while(|(at, _)| *at <= ctx.now);

@@ -24,12 +24,18 @@ fn told(story: &Story) -> Vec<String> {
     story.run().into_iter().filter(|line| line.contains(" stuck_stop/")).collect()
 }
 
-fn running() -> Story {
+/// Runtime and kubelet are up.
+fn up() -> Story {
     let mut story = Story::new();
     story.at(1).list(List::Processes, true, |story| {
         story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
         story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
     });
+    story
+}
+
+fn running() -> Story {
+    let mut story = up();
     containerd::start(&mut story);
     story.at(90).on_record(&['a']);
     containerd::run(&mut story);
@@ -91,11 +97,7 @@ fn a_chain_that_changed_since_add_is_released_by_what_is_called() {
 /// ADD hangs until it is killed, and so does the DEL of its plugin. That of the chain's next plugin succeeds.
 #[test]
 fn a_sandbox_whose_add_was_killed_is_released_by_no_plugin_of_its_chain() {
-    let mut story = Story::new();
-    story.at(1).list(List::Processes, true, |story| {
-        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
-        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
-    });
+    let mut story = up();
     story.at(10).netns(DAEMON, POD_NETNS, 7);
     story.at(20).cni(701, CONTAINERD, BRIDGE, "ADD", PATH);
     story.at(40 * SECOND).exit(plugin(701), class::CNI, 9).on_record(&['a']);
@@ -151,11 +153,7 @@ fn the_exit_code_is_that_of_the_failure_and_not_of_the_call_that_a_restart_cut_o
 /// The last boot left it in the runtime's records, and nothing else of it is there. A new agent judges it with the others.
 #[test]
 fn a_stop_of_a_sandbox_that_only_the_records_have_is_open_over_a_restart_of_the_agent() {
-    let mut story = Story::new();
-    story.at(1).list(List::Processes, true, |story| {
-        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
-        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
-    });
+    let mut story = up();
     story.at(90).on_record(&['a']);
     story.at(20 * SECOND).cni(701, CONTAINERD, BRIDGE, "DEL", "").exit(plugin(701), class::CNI, 0x100);
     story.until(300 * SECOND).on_record(&['a']);
