@@ -26,7 +26,8 @@ const ENDED_DAEMONS: usize = 64;
 pub(in crate::engine) struct Table {
     /// The rows are boxed because a map whose keys only rise leaves its nodes half empty.
     rows: Tracked<TaskKey, Box<Process>>,
-    by_pid: BTreeMap<u32, TaskKey>,
+    /// The pids and starts of all rows.
+    by_pid: BTreeSet<(u32, u64)>,
     /// Root's processes that have the name of a runtime or a kubelet and have not ended. There are few, and every look of
     /// the detectors asks for them.
     daemons: BTreeSet<TaskKey>,
@@ -70,14 +71,14 @@ impl Table {
         }
     }
 
-    /// The process that last had this pid.
+    /// The process that last had this pid, of those that are still known.
     pub(in crate::engine) fn by_pid(&self, pid: u32) -> Option<&Process> {
-        self.get(*self.by_pid.get(&pid)?)
+        let (pid, start) = self.by_pid.range((pid, u64::MIN)..=(pid, u64::MAX)).next_back()?;
+        self.get(TaskKey::new(*pid, *start))
     }
 
     pub(in crate::engine) fn insert(&mut self, process: Process) {
-        let latest = self.by_pid.entry(process.key.pid).or_insert(process.key);
-        *latest = process.key.max(*latest);
+        self.by_pid.insert((process.key.pid, process.key.start));
         let (key, state) = (process.key, process.state);
         if self.rows.contains_key(&key) {
             self.forget_daemon(key);
@@ -137,9 +138,7 @@ impl Table {
         if let State::Exited { at } = row.state {
             self.over.remove(&(at, key));
         }
-        if self.by_pid.get(&key.pid) == Some(&key) {
-            self.by_pid.remove(&key.pid);
-        }
+        self.by_pid.remove(&(key.pid, key.start));
     }
 
     /// The processes that ended by this time.
@@ -179,6 +178,21 @@ mod tests {
             Process { key: TaskKey::new(pid, pid.into()), comm: comm.to_owned(), ..Process::default() };
         process.program.class = class;
         process
+    }
+
+    #[test]
+    fn the_process_of_a_pid_is_the_last_one_that_is_known() {
+        let (early, late) = (started(7, "keyed", 0), started(7, "runc", 0));
+        let early = Process { key: TaskKey::new(7, 1), ..early };
+        let mut table = Table::default();
+        // The record of the early one may come last.
+        table.insert(late.clone());
+        table.insert(early.clone());
+        assert_eq!(table.by_pid(7), Some(&late));
+        table.remove(late.key);
+        assert_eq!(table.by_pid(7), Some(&early));
+        table.remove(early.key);
+        assert_eq!(table.by_pid(7), None);
     }
 
     #[test]
