@@ -67,7 +67,7 @@ use super::world::{
 };
 use crate::model::{
     change::Finding,
-    fact::PodName,
+    fact::{List, PodName},
     finding::{
         AbandonedSandbox, CniWrongDel, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind,
         MissedRuntimeEvent, OrphanNetns, OrphanSandbox, PhantomSandbox, Severity, StaleRuntimeStatus,
@@ -260,11 +260,12 @@ impl<'a> DetectContext<'a> {
         }
     }
 
-    /// The same for a leftover. It is a candidate only if the records (`read_at`) and a listing (`found_at`) show it
-    /// after `since`. It is confirmed only if they still show it when the time is up. None: a listing does not find it
-    /// any more.
+    /// The same for a leftover. It is a candidate only if the records (`read_at`) and a listing of this list
+    /// (`found_at`) show it after `since`. It is confirmed only if they still show it when the time is up. None: a listing
+    /// does not find it any more.
     pub(super) fn left_over(
         &self,
+        list: List,
         since: Timestamp,
         read_at: Timestamp,
         found_at: Option<Timestamp>,
@@ -293,16 +294,20 @@ impl<'a> DetectContext<'a> {
         }
         // A listing that did not find it any more is not asked for again.
         let last = found_at.map_or(ready, |at| at + Duration::from_nanos(1));
-        self.listed_since(ready.max(last))
+        self.listed_since(&[list], ready.max(last))
     }
 
-    /// Asks for a listing since `ready`, for a thing that no listing has found since. None: there was one, and it did
-    /// not find the thing.
-    pub(super) fn listed_since(&self, ready: Timestamp) -> Option<Verdict> {
+    /// Asks for these lists since `ready`, for a thing that no listing has found since. None: they were read, and do not
+    /// have the thing.
+    pub(super) fn listed_since(&self, lists: &[List], ready: Timestamp) -> Option<Verdict> {
         match self.world.lists.relisted_at.filter(|asked| *asked >= ready) {
             None => Some(Verdict::Unlisted),
             Some(asked) if self.now < asked + ANSWER => {
                 Some(Verdict::Watched { until: Some(asked + ANSWER) })
+            }
+            // The thing may be what could not be read.
+            Some(_) if lists.iter().any(|list| self.world.lists.partial.contains_key(list)) => {
+                Some(Verdict::Unlisted)
             }
             Some(_) => None,
         }

@@ -48,12 +48,16 @@ pub(super) enum Want {
     Listing,
 }
 
+/// The lists on which any verdict may depend.
+const LISTS: [List; 3] = [List::Processes, List::Netns, List::Cgroups];
+
 /// The state of the whole node on which any verdict may depend.
 #[derive(Debug, PartialEq)]
 struct Node {
     unread: bool,
     records_whole: bool,
     gapped: [bool; 3],
+    partial: [bool; 3],
     kubelet: bool,
     crio: bool,
     host_netns: u32,
@@ -194,7 +198,8 @@ impl Node {
         Self {
             unread: ctx.unread,
             records_whole: world.records.absent() != HasRecord::Unknown,
-            gapped: [List::Processes, List::Netns, List::Cgroups].map(|list| world.is_gapped(list)),
+            gapped: LISTS.map(|list| world.is_gapped(list)),
+            partial: LISTS.map(|list| world.lists.partial.contains_key(&list)),
             kubelet: world.has_kubelet(),
             crio: world.has_crio(),
             host_netns: world.node.host_netns,

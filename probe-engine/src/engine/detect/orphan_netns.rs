@@ -18,7 +18,7 @@ use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::{World, netns::Netns, record::HasRecord},
     model::{
-        fact::PodName,
+        fact::{List, PodName},
         finding::{Explain, Key, Kind, OrphanNetns, Severity},
         id::ContainerId,
         time::Timestamp,
@@ -72,7 +72,9 @@ fn not_listed_yet(ctx: &DetectContext<'_>, row: &Netns) -> Option<Detection> {
         return None;
     }
     let verdict = match ctx.after_cleanup(made, ctx.limits.leak_grace / 4) {
-        Verdict::Confirmed => ctx.listed_since(made.max(ctx.up?) + ctx.limits.leak_grace / 4)?,
+        Verdict::Confirmed => {
+            ctx.listed_since(&[List::Netns], made.max(ctx.up?) + ctx.limits.leak_grace / 4)?
+        }
         early @ (Verdict::Watched { .. }
         | Verdict::Candidate { .. }
         | Verdict::Unsure
@@ -139,7 +141,7 @@ fn verdict(ctx: &DetectContext<'_>, row: &Netns, leftover: &Leftover) -> Option<
         return None;
     }
     let Some(read_at) = leftover.read_at else { return Some(Verdict::Unsure) };
-    let verdict = ctx.left_over(leftover.since, read_at, row.found_at)?;
+    let verdict = ctx.left_over(List::Netns, leftover.since, read_at, row.found_at)?;
     if let Verdict::Candidate { until } = verdict
         && row.may_be_over()
     {

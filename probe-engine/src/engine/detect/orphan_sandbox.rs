@@ -76,7 +76,9 @@ fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<D
         (HasRecord::Yes, _) | (_, HasRecord::Yes) => return None,
         (HasRecord::Unknown, _) | (_, HasRecord::Unknown) => Verdict::Unsure,
         _ if ctx.world.is_gapped(List::Processes) => Verdict::Unsure,
-        (HasRecord::No { at }, HasRecord::No { .. }) => ctx.left_over(since, at, process.found_at)?,
+        (HasRecord::No { at }, HasRecord::No { .. }) => {
+            ctx.left_over(List::Processes, since, at, process.found_at)?
+        }
     };
     let it = change::Process { key: process.key, parent: process.parent, comm: process.comm.clone() };
     let kind = Kind::from(OrphanSandbox { process: it });

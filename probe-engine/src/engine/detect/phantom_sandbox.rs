@@ -120,7 +120,7 @@ fn verdict(ctx: &DetectContext<'_>, row: &Belief, runtime: &Runtime, since: Time
     if is_known {
         Some(Verdict::Confirmed)
     } else {
-        Some(ctx.listed_since(ready).unwrap_or(Verdict::Confirmed))
+        Some(ctx.listed_since(&lists, ready).unwrap_or(Verdict::Confirmed))
     }
 }
 

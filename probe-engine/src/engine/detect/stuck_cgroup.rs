@@ -13,6 +13,7 @@ use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::{cgroup::Cgroup, pod::Pod, record::HasRecord},
     model::{
+        fact::List,
         finding::{Explain, Key, Kind, Severity, StuckCgroup},
         id::ContainerId,
     },
@@ -63,7 +64,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     let verdict = match ctx.pod_has_record(uid) {
         HasRecord::Yes => return None,
         HasRecord::Unknown => Verdict::Unsure,
-        HasRecord::No { at } => ctx.left_over(since, at, cgroup.found_at)?,
+        HasRecord::No { at } => ctx.left_over(List::Cgroups, since, at, cgroup.found_at)?,
     };
     let kind = Kind::from(StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated });
     let attempts = ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));

@@ -28,7 +28,7 @@ use crate::{
     },
     model::{
         change,
-        fact::{Origin, sandbox_of_cached},
+        fact::{List, Origin, sandbox_of_cached},
         finding::{Explain, Key, Kind, Severity, StopStep, StuckStop},
         id::ContainerId,
         time::Timestamp,
@@ -73,7 +73,7 @@ fn still_runs(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
     // The record of its end may be among the lost ones.
     let ready = since.max(ctx.up.unwrap_or(since)) + ctx.limits.leak_grace;
     if verdict == Verdict::Confirmed && row.gapped && process.found_at < Some(ready) {
-        verdict = ctx.listed_since(ready)?;
+        verdict = ctx.listed_since(&[List::Processes], ready)?;
     }
     let it = change::Process { key: process.key, parent: process.parent, comm: process.comm.clone() };
     let stop = StuckStop { process: Some(it), ..StuckStop::at(StopStep::Containers) };
@@ -192,7 +192,8 @@ fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
         HasRecord::No { .. } => return None,
         HasRecord::Unknown => Verdict::Unsure,
         HasRecord::Yes => {
-            quietly(ctx.left_over(since, since.max(ctx.up?) + ctx.limits.leak_grace, netns.found_at)?)
+            let ready = since.max(ctx.up?) + ctx.limits.leak_grace;
+            quietly(ctx.left_over(List::Netns, since, ready, netns.found_at)?)
         }
     };
     let stop = StuckStop { mount: Some(mount.clone()), ..StuckStop::at(StopStep::Unmount) };

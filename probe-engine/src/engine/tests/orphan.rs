@@ -85,6 +85,27 @@ fn one_that_no_file_holds_is_asked_for_once() {
     story.check_findings("? relist");
 }
 
+/// A listing that could not read everything proves nothing.
+#[test]
+fn one_that_a_listing_may_have_missed_is_asked_for_again() {
+    for is_there in [true, false] {
+        let mut story = over();
+        story.until(1000).on_record(&[]).until(126_000).on_record(&[]).until(127_500).moment();
+        story.until(128_000).list(List::Netns, false, |_| {}).until(200_000).list(List::Netns, false, |_| {});
+        story.until(230_000);
+        if is_there {
+            netns(&mut story, POD_NETNS, &[PATH], true);
+        } else {
+            story.list(List::Netns, true, |_| {});
+        }
+        story.until(600_000);
+        let told = story.run();
+        assert_eq!(told.iter().filter(|line| *line == "? relist").count(), 2, "{told:#?}");
+        let is_told = told.iter().any(|line| line.contains("finding.confirmed orphan_netns/"));
+        assert_eq!(is_told, is_there, "{told:#?}");
+    }
+}
+
 /// The namespace existed when the agent started, and only its name shows that it is a sandbox's. There are two
 /// listings, with the grace time between them.
 #[test]
