@@ -326,6 +326,7 @@ impl Engine {
             next_seq: self.world.outbox.next_seq,
             told_at: self.world.outbox.told_at,
             waits_since: self.world.outbox.waits_since,
+            aside: self.world.outbox.aside(),
             next_life: self.world.netns.next,
             next_pod: self.world.pods.next,
             host_netns: self.world.node.host_netns,
@@ -435,6 +436,7 @@ impl Engine {
                 self.world.outbox.next_seq = at.next_seq;
                 self.world.outbox.told_at = at.told_at;
                 self.world.outbox.waits_since = at.waits_since;
+                self.world.outbox.expect_aside(at.aside);
                 self.world.netns.next = at.next_life;
                 self.world.pods.next = at.next_pod;
                 self.world.node.host_netns = at.host_netns;
@@ -447,7 +449,7 @@ impl Engine {
                 self.world.attachments.restore_messages_asked(at.messages_asked);
             }
             Some(CheckpointEntry::Pending(seen)) => self.timeline.keep(*seen),
-            Some(CheckpointEntry::Held(held)) => self.world.outbox.push(*held),
+            Some(CheckpointEntry::Held(held)) => self.world.outbox.restore(*held),
             Some(CheckpointEntry::Finding(finding)) => self.finding_tracker.restore(*finding),
             Some(CheckpointEntry::Asked(question)) => self.world.outbox.ask(question),
             // The world has kept its own.

@@ -8,7 +8,6 @@ use std::{collections::VecDeque, time::Duration};
 use super::held::Held;
 use crate::model::{
     change::{Change, Context, Output, Question},
-    id::PodUid,
     time::Timestamp,
 };
 
@@ -24,7 +23,9 @@ pub(super) struct Outbox {
     /// Changes, in the order in which they came.
     waiting: VecDeque<Held>,
     /// Changes for which no other change waits: each waits until its pod has a name.
-    aside: VecDeque<(PodUid, Held)>,
+    aside: VecDeque<Held>,
+    /// How many of the changes that are restored next were put aside.
+    restored_aside: usize,
     /// What can be taken from the engine.
     ready: VecDeque<Output>,
     pub(super) next_seq: u64,
@@ -60,7 +61,28 @@ impl Outbox {
 
     /// The changes that wait.
     pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
-        self.aside.iter().map(|(_, held)| held).chain(&self.waiting)
+        self.aside.iter().chain(&self.waiting)
+    }
+
+    /// How many of them, the first ones, are put aside.
+    pub(super) fn aside(&self) -> usize {
+        self.aside.len()
+    }
+
+    /// So many of the changes that are restored next were put aside.
+    pub(super) fn expect_aside(&mut self, count: usize) {
+        self.restored_aside = count;
+    }
+
+    /// Takes back a change that waits, in the order of `held`.
+    pub(super) fn restore(&mut self, held: Held) {
+        match self.restored_aside.checked_sub(1) {
+            Some(others) => {
+                self.restored_aside = others;
+                self.aside.push_back(held);
+            }
+            None => self.waiting.push_back(held),
+        }
     }
 
     /// The questions that were not taken yet.
@@ -73,7 +95,7 @@ impl Outbox {
 
     /// When a change has waited long enough: the first in line, or one that was put aside.
     pub(super) fn deadline(&self, hold: Duration) -> Option<Timestamp> {
-        let aside = self.aside.iter().map(|(_, held)| self.is_over_at(held, PATIENCE)).min();
+        let aside = self.aside.iter().map(|held| self.is_over_at(held, PATIENCE)).min();
         self.waiting.front().map(|held| self.is_over_at(held, hold)).into_iter().chain(aside).min()
     }
 
@@ -96,23 +118,26 @@ impl Outbox {
         self.waiting.len() > CAPACITY
     }
 
-    /// Whether this change may wait aside for the name of its pod.
+    pub(super) fn has_room_aside(&self) -> bool {
+        self.aside.len() < ASIDE
+    }
+
+    /// Whether this change has not waited aside for long enough.
     pub(super) fn may_wait_aside(&self, held: &Held, now: Timestamp) -> bool {
-        self.aside.len() < ASIDE && now < self.is_over_at(held, PATIENCE)
+        now < self.is_over_at(held, PATIENCE)
     }
 
-    pub(super) fn put_aside(&mut self, uid: PodUid, held: Held) {
-        self.aside.push_back((uid, held));
+    pub(super) fn put_aside(&mut self, held: Held) {
+        self.aside.push_back(held);
     }
 
-    /// The place of the first change aside that waits no longer: nothing will name its pod, or it has waited long enough.
-    pub(super) fn due_aside(&self, now: Timestamp, may_be_named: impl Fn(&PodUid) -> bool) -> Option<usize> {
-        let is_over = |held| now >= self.is_over_at(held, PATIENCE);
-        self.aside.iter().position(|(uid, held)| is_over(held) || !may_be_named(uid))
+    /// The place of the first change aside that waits no longer.
+    pub(super) fn due_aside(&self, is_due: impl Fn(&Held) -> bool) -> Option<usize> {
+        self.aside.iter().position(is_due)
     }
 
     pub(super) fn take_aside(&mut self, place: usize) -> Option<Held> {
-        self.aside.remove(place).map(|(_, held)| held)
+        self.aside.remove(place)
     }
 
     /// Gives a change its sequence number and its context.

@@ -135,6 +135,9 @@ pub struct EngineState {
     /// When the last agent arrived.
     #[serde(default)]
     pub waits_since: Timestamp,
+    /// How many of the changes that wait, the first ones, let others go before them.
+    #[serde(default)]
+    pub aside: usize,
     #[serde_as(as = "DisplayFromStr")]
     pub next_life: u64,
     #[serde_as(as = "DisplayFromStr")]

@@ -82,6 +82,23 @@ fn a_pod_that_goes_without_a_name_is_told_of_when_it_goes() {
     );
 }
 
+/// What was put aside for a pod's name stays aside over a restart.
+#[test]
+fn nothing_waits_for_a_pod_without_a_name_after_a_restart() {
+    let mut story = Story::new();
+    story.listed(Fact::KubeletExpected(true));
+    story.at(100).mkdir(20, &format!("/kubepods/besteffort/pod{UID}")).until(3000);
+    let (told, engine) = story.judge(3000);
+    assert!(!told.contains("pod.first_seen"), "{told}");
+    let mut next = Engine::new(Settings::default());
+    engine.dump().into_iter().for_each(|entry| next.restore(entry));
+    assert_eq!((next.deadline(), next.dump()), (engine.deadline(), engine.dump()));
+    let mut story = Story::new();
+    story.at(3100).mkdir(30, "/system.slice/other.service").until(3300);
+    let lines = feed(&mut next, &story.facts, Timestamp::ZERO);
+    assert_eq!(lines, ["3100 cgroup.created other.se"]);
+}
+
 /// No agent runs from 2 s to 20 s, far longer than a name is waited for. The next one reads what the hooks kept of that time.
 #[test]
 fn a_name_that_came_while_no_agent_ran_is_waited_for_anew() {

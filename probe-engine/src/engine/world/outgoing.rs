@@ -18,7 +18,6 @@ use crate::{
     model::{
         change::{Change, Context},
         fact::Role,
-        id::PodUid,
         time::Timestamp,
     },
 };
@@ -28,14 +27,14 @@ enum Turn {
     Tell(Context),
     Drop,
     Hold,
-    PutAside(PodUid),
+    PutAside,
 }
 
 impl World {
     /// The next change whose event can be sent by `now`.
     pub(in crate::engine) fn next_change(&mut self, now: Timestamp, hold: Duration) -> Option<Change> {
         loop {
-            let place = self.outbox.due_aside(now, |uid| self.may_be_named(uid));
+            let place = self.outbox.due_aside(|held| !self.waits_aside(held, now));
             if let Some(held) = place.and_then(|place| self.outbox.take_aside(place)) {
                 let context = self.involved(&held.subject).context();
                 return Some(self.outbox.number(held, context));
@@ -53,7 +52,7 @@ impl World {
             }
             match turn {
                 Turn::Tell(context) => return Some(self.outbox.number(held, context)),
-                Turn::PutAside(uid) => self.outbox.put_aside(uid, held),
+                Turn::PutAside => self.outbox.put_aside(held),
                 Turn::Drop | Turn::Hold => {}
             }
         }
@@ -69,11 +68,8 @@ impl World {
             Wait::Name if involved.is_settled() => tell(),
             Wait::Name if !is_over => Turn::Hold,
             Wait::Name if hold.is_zero() => tell(),
-            Wait::Name => {
-                let may_wait = |uid: &PodUid| self.outbox.may_wait_aside(held, now) && self.may_be_named(uid);
-                let uid = involved.uid().filter(|uid| may_wait(uid)).cloned();
-                uid.map_or_else(tell, Turn::PutAside)
-            }
+            Wait::Name if self.outbox.has_room_aside() && self.waits_aside(held, now) => Turn::PutAside,
+            Wait::Name => tell(),
             Wait::Role(wanted) => {
                 let row = held.subject.container.as_ref().and_then(|id| self.containers.get(id));
                 match row.and_then(|row| row.role) {
@@ -87,5 +83,12 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Whether a change still waits aside: its pod may be named, and it has not waited long enough.
+    fn waits_aside(&self, held: &Held, now: Timestamp) -> bool {
+        let involved = self.involved(&held.subject);
+        let may_be_named = || involved.uid().is_some_and(|uid| self.may_be_named(uid));
+        self.outbox.may_wait_aside(held, now) && !involved.is_settled() && may_be_named()
     }
 }

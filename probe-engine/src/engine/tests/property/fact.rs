@@ -144,6 +144,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             }
         )),
         (0_u64..3).prop_map(|number| Fact::ContainerUnknown(id(digit(number)))),
+        any::<bool>().prop_map(Fact::KubeletExpected),
         prop_oneof![Just(vec!["main"]), Just(vec!["main", "side"])].prop_map(|names| {
             Fact::ContainersExpected { uid: uid(), names: names.into_iter().map(str::to_owned).collect() }
         }),
