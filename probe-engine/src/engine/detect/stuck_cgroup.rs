@@ -16,6 +16,7 @@ use crate::{
         fact::List,
         finding::{Explain, Key, Kind, Severity, StuckCgroup},
         id::ContainerId,
+        time::Timestamp,
     },
     words::{
         escape::escaped,
@@ -48,11 +49,11 @@ impl Rule for StuckCgroup {
 }
 
 fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
-    let since = pod.left_at?;
+    let left_at = pod.left_at?;
     let uid = pod.named.uid.as_ref()?;
     let rows = pod.cgroups.iter().filter_map(|key| ctx.world.cgroups.get(key));
     // A cgroup that was made later belongs to a pod that waits for its first sandbox.
-    let is_left = |row: &&Cgroup| row.is_live() && row.created_at.is_none_or(|made| made < since);
+    let is_left = |row: &&Cgroup| row.is_live() && row.created_at.is_none_or(|made| made < left_at);
     let cgroup = rows.filter(is_left).max_by_key(|row| row.found_at)?;
     let mut containers =
         ctx.index.pods_of_containers.by(&pod.id).filter_map(|id| ctx.world.containers.get(id));
@@ -61,14 +62,17 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     if runs {
         return None;
     }
+    // Its containers can outlive the pause process, and nobody cleans up before the runtime has forgotten it.
+    let attempts = || ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));
+    let ends = attempts().flat_map(|row| [row.emptied_at(), row.ending.forgotten_at]).flatten();
+    let since = ends.fold(left_at, Timestamp::max);
     let verdict = match ctx.pod_has_record(uid) {
         HasRecord::Yes => return None,
         HasRecord::Unknown => Verdict::Unsure,
         HasRecord::No { at } => ctx.left_over(List::Cgroups, since, at, cgroup.found_at)?,
     };
     let kind = Kind::from(StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated });
-    let attempts = ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));
-    let last = attempts.max_by_key(|row| row.first_at);
+    let last = attempts().max_by_key(|row| row.first_at);
     Some(Detection {
         key: Key::new(kind.into_str(), &[uid.as_str()]),
         kind,

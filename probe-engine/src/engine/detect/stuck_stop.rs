@@ -4,7 +4,8 @@
 //! attachments. `unmount`: every DEL has succeeded, and the sandbox's network namespace is still bound to a file.
 //!
 //! The grace begins with SIGKILL, and not with SIGTERM: between the two lies the pod's own
-//! `terminationGracePeriodSeconds`, which may be an hour. For the other steps it begins with the end of the sandbox.
+//! `terminationGracePeriodSeconds`, which may be an hour. For the other steps it begins with the end of the sandbox, or of
+//! the last of its containers: where only the pause process was killed, they run until somebody stops the sandbox.
 //!
 //! libcni before 1.2 reads the result of ADD from its cache before it calls DEL. If it cannot decode that file, it calls no
 //! plugin at all, and the runtime fails each time. Such a file counts even if the agent did not see the sandbox's life.
@@ -29,7 +30,7 @@ use crate::{
     model::{
         change,
         fact::{List, Origin, sandbox_of_cached},
-        finding::{Explain, Key, Kind, Severity, StopStep, StuckStop},
+        finding::{Explain, FindingKind, Key, Kind, Severity, StopStep, StuckStop},
         id::ContainerId,
         time::Timestamp,
     },
@@ -90,7 +91,8 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
     }
     let since = match row {
         Some(row) if cached.is_some() || row.up_since.is_some() => {
-            row.over_at().or_else(|| found_dead(ctx, row))?
+            let over_at = row.over_at().or_else(|| found_dead(ctx, row))?;
+            row.emptied_at().map_or(over_at, |emptied_at| emptied_at.max(over_at))
         }
         Some(_) => return None,
         // Nothing of it is on the node, and nobody has begun to stop it.
@@ -116,6 +118,11 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
     if verdict == Verdict::Confirmed && !is_read_since(ctx, since.max(ctx.up?) + ctx.limits.leak_grace) {
         verdict = Verdict::Unverified;
     }
+    // How a call ends that is under way is not known: until then the finding says what it said.
+    let is_under_way = all.iter().any(|it| it.is_busy());
+    if let Some(said) = said(ctx, id).filter(|_| is_under_way) {
+        return Some(detection(ctx, id, said.clone(), since, verdict));
+    }
     let failing = held.and_then(|it| unreleased(it));
     let stop = StuckStop {
         attempts: failing.map_or(0, Plugin::deletions),
@@ -125,6 +132,13 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
         ..StuckStop::at(StopStep::Del)
     };
     Some(detection(ctx, id, stop, since, verdict))
+}
+
+/// What the open finding of a sandbox says, if it is about its DEL.
+fn said<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a StuckStop> {
+    let open = ctx.findings?.get(&key(id)).filter(|it| it.closed_at.is_none())?;
+    let Kind::StuckStop(said) = &open.kind else { return None };
+    (said.step == StopStep::Del).then_some(said)
 }
 
 /// When a sandbox was found of which no process was ever seen, and which no runtime makes.
@@ -196,7 +210,10 @@ fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
             quietly(ctx.left_over(List::Netns, since, ready, netns.found_at)?)
         }
     };
-    let stop = StuckStop { mount: Some(mount.clone()), ..StuckStop::at(StopStep::Unmount) };
+    // The runtime unmounts it a moment after DEL: the finding about that is over then.
+    let said = said(ctx, &row.id).filter(|_| matches!(verdict, Verdict::Watched { .. })).cloned();
+    let stop =
+        said.unwrap_or_else(|| StuckStop { mount: Some(mount.clone()), ..StuckStop::at(StopStep::Unmount) });
     Some(detection(ctx, &row.id, stop, since, verdict))
 }
 
@@ -213,6 +230,10 @@ fn quietly(verdict: Verdict) -> Verdict {
     }
 }
 
+fn key(id: &ContainerId) -> Key {
+    Key::new(FindingKind::StuckStop.into(), &[id.as_str()])
+}
+
 fn detection(
     ctx: &DetectContext<'_>,
     id: &ContainerId,
@@ -223,7 +244,7 @@ fn detection(
     let row = ctx.world.sandboxes.recall(id);
     let kind = Kind::from(stop);
     Detection {
-        key: Key::new(kind.into_str(), &[id.as_str()]),
+        key: key(id),
         kind,
         severity: Severity::Warning,
         since,

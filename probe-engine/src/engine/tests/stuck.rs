@@ -136,6 +136,21 @@ fn the_directory_of_a_pod_that_is_gone_is_stuck() {
     ));
 }
 
+/// The runtime had it on record for ten minutes after its end. Nobody cleans up before.
+#[test]
+fn the_directory_of_a_pod_that_was_on_record_until_now_is_not_stuck() {
+    let mut story = ended(true);
+    story.until(600_000).on_record(&['a']).until(610_000).on_record(&[]);
+    directory(story.until(611_000));
+    story.until(720_000).on_record(&[]).until(729_000).moment();
+    let is_confirmed = |story: &Story| told(story).iter().any(|line| line.contains("finding.confirmed"));
+    assert!(!is_confirmed(&story), "{:?}", told(&story));
+    story.until(735_000).on_record(&[]);
+    directory(story.until(737_000));
+    story.until(738_000).moment();
+    assert!(is_confirmed(&story), "{:?}", told(&story));
+}
+
 #[test]
 fn a_kubelet_in_a_container_of_its_own_is_the_node_s() {
     let container = "e".repeat(64);

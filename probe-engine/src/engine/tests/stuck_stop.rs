@@ -75,6 +75,33 @@ fn a_kill_by_a_stranger_is_no_stop() {
     assert_eq!(told(&story), [""; 0]);
 }
 
+/// The grace begins with the end of the last container, not with that of pause.
+#[test]
+fn a_stop_long_after_the_pause_process_was_killed_is_not_stuck() {
+    let mut story = running();
+    story.at(200).exit(containerd::PAUSE, TOP | class::PAUSE, 9);
+    story.until(599 * SECOND).on_record(&['a']).until(600 * SECOND).exit(SLEEP, TOP, 9);
+    story.until(602 * SECOND).cni(784, CONTAINERD, BRIDGE, "DEL", PATH);
+    story.until(604 * SECOND).exit(plugin(784), class::CNI, 0x100).until(610 * SECOND).moment();
+    assert_eq!(told(&story), [""; 0]);
+
+    // From then on it counts as any other.
+    story.until(725 * SECOND).on_record(&['a']).until(730 * SECOND).moment();
+    assert!(told(&story).iter().any(|line| line.contains("finding.confirmed")), "{:?}", story.run());
+
+    // The call that succeeds is none of those that did not.
+    story.cni(785, CONTAINERD, BRIDGE, "DEL", PATH).until(733 * SECOND).exit(plugin(785), class::CNI, 0);
+    story.cni_done(786, "/usr/lib/cni/loopback", "DEL", PATH).until(736 * SECOND).moment();
+    story.dropped(POD_NETNS, 7).until(738 * SECOND).moment();
+    let (_, engine) = story.judge(739 * SECOND);
+    let closed = engine.findings().find(|it| matches!(it.kind, Kind::StuckStop(_))).expect("it is kept");
+    assert!(closed.closed_at.is_some(), "{closed:?}");
+    assert_eq!(
+        closed.kind.explain().summary(),
+        "DEL of bridge was called 1 time and did not succeed, last with exit 1"
+    );
+}
+
 /// A plugin that the chain has no more is not called with DEL.
 #[test]
 fn a_chain_that_changed_since_add_is_released_by_what_is_called() {

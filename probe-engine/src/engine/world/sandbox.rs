@@ -261,6 +261,13 @@ impl Sandbox {
         }
     }
 
+    /// When the last of its containers ended, of those whose end was seen. They can outlive the pause process for long.
+    #[must_use]
+    pub(crate) fn emptied_at(&self) -> Option<Timestamp> {
+        let ends = self.work.containers.iter().filter_map(|ran| ran.ended).map(|ended| ended.at);
+        ends.max().max(self.work.tried_at)
+    }
+
     /// Whether it is kept only for verdicts.
     #[must_use]
     pub(crate) fn is_remembered(&self) -> bool {
