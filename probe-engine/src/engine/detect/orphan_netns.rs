@@ -212,8 +212,10 @@ impl Explain for OrphanNetns {
             all.push(quoted(mount).map_or_else(
                 || UNPRINTABLE.to_owned(),
                 |at| {
+                    // `ip netns pids` knows only the files in /run/netns.
+                    let in_it = "find /proc/[0-9]*/ns/net -lname \"net:?$n?\" 2>/dev/null";
                     format!(
-                        "in=$(ip netns pids \"$(basename -- {at})\") && [ -z \"$in\" ] && umount -- {at} && rm -- {at}"
+                        "n=$(stat -Lc %i -- {at}) && [ -z \"$({in_it})\" ] && umount -- {at} && rm -- {at}"
                     )
                 },
             ));

@@ -305,6 +305,11 @@ impl Explain for StuckStart {
                 "The runtime has no CNI configuration that it can load, so it makes no network: the node is NotReady \
                  (NetworkReady=false), pods stay ContainerCreating or Pending, and pods that end stay Terminating."
             }
+            (None, StartStep::Sandbox) if self.sandboxes > 0 => {
+                "The runtime has begun sandboxes for the pod, and has given up each of them. An ADD that failed is told as \
+                 cni_failing. If none failed, the runtime ended meanwhile, or it refused what a plugin had printed: then \
+                 the plugin ended with 0, and only the log of the runtime says what was wrong."
+            }
             (None, StartStep::Sandbox) => {
                 "The kubelet has made the pod's cgroup, and the runtime has made no sandbox. The kubelet waits for volumes, \
                  or RunPodSandbox fails before it makes a network."
@@ -347,7 +352,12 @@ impl Explain for StuckStart {
                 "crictl ps --all",
             ]),
             (None, _) => {
-                lines(&["# The kubelet says what it waits for:", "journalctl -u kubelet --since -15min"])
+                let mut all =
+                    lines(&["# The kubelet says what it waits for:", "journalctl -u kubelet --since -15min"]);
+                if self.step == StartStep::Sandbox && self.sandboxes > 0 {
+                    all.extend(cni_in_journal());
+                }
+                all
             }
         }
     }

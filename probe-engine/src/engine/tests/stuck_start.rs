@@ -1,6 +1,9 @@
 //! Starts that do not end, of which the stories cannot tell.
 
-use super::story::{CONTAINERD, DAEMON, KUBELET, Story, UID};
+use super::{
+    containerd,
+    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, Story, UID},
+};
 use crate::model::{
     fact::{Fact, List, NetworksRead},
     finding::{Explain, Kind, StartCause, StartStep, StuckStart},
@@ -94,6 +97,23 @@ fn where_no_kubelet_runs_or_records_were_lost_no_start_is_stuck() {
     let mut story = waiting(true);
     story.until(400 * SECOND).moment();
     assert!(!told(&story).is_empty());
+}
+
+/// The plugin printed what the runtime cannot read, and ended with 0.
+#[test]
+fn what_waits_for_a_sandbox_that_is_given_up_is_said() {
+    let bridge = "/usr/lib/cni/bridge";
+    let mut story = waiting(true);
+    story.at(20 * SECOND).netns(DAEMON, POD_NETNS, 7);
+    story.cni_done(701, bridge, "ADD", containerd::PATH).cni_done(702, bridge, "DEL", containerd::PATH);
+    story.dropped(POD_NETNS, 7).freed(POD_NETNS).until(400 * SECOND).moment();
+    let (_, engine) = story.judge(401 * SECOND);
+    let told = engine.findings().find(|it| matches!(it.kind, Kind::StuckStart(_))).expect("it is told");
+    assert_eq!(
+        told.kind.explain().summary(),
+        "no container has run, and there is no sandbox after 1 sandbox"
+    );
+    assert!(told.kind.explain().cause().contains("it refused what a plugin had printed"), "{told:?}");
 }
 
 #[test]
