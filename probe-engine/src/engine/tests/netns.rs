@@ -401,6 +401,24 @@ fn what_is_known_is_watched_when_an_outage_of_netlink_is_over() {
     assert_eq!(asked_in(&story.run(), "41"), 1);
 }
 
+/// The record of its end may be among the lost ones, and only a listing can tell. It is in none unless a process is in it.
+#[test]
+fn one_that_may_have_ended_unseen_and_that_no_listing_shows_is_not_counted() {
+    let mut story = behind();
+    story.at(10).netns(DAEMON, 41, 1).at(20).netns(DAEMON, 42, 2).at(30).lost().until(2000).moment();
+    let (_, engine) = story.judge(2000);
+    assert_eq!(engine.netns_in_kernel(), 2);
+    story.until(40_000).list(List::Netns, true, |story| {
+        let netns = NetnsKey::new(42, 2);
+        story.listed(Fact::NetnsFound { netns, mounts: Vec::new(), vacant: false });
+    });
+    let (_, engine) = story.until(41_000).moment().judge(41_000);
+    assert_eq!(engine.netns_in_kernel(), 1);
+    // Something else held it: its end is told all the same.
+    story.dropped(41, 1).until(42_000).moment();
+    assert!(story.run().iter().any(|line| line.ends_with(" netns.destroyed 41")), "{:#?}", story.run());
+}
+
 /// Ten thousand namespaces a second for ten seconds. The ends of some are not reported, as when the bulk ring
 /// overflows.
 #[test]

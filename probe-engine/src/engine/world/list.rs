@@ -218,6 +218,7 @@ impl World {
         let since = self.coverage.losses.as_ref().map_or(Timestamp::ZERO, |losses| losses.last_at + QUIET);
         if list == List::Netns {
             self.netns.heal(since);
+            self.netns.forget_unseen();
         }
         if self.is_marked() {
             return;

@@ -133,6 +133,15 @@ impl Table {
         self.rows.update(|_, row| is_there(row) && mem::replace(&mut row.gapped, false));
     }
 
+    /// Forgets the namespaces that no listing shows, and whose end may be among lost records: after the quiet time that
+    /// follows a loss, a listing has those that a process is in. Of one that something else holds, its end is told.
+    pub(in crate::engine::world) fn forget_unseen(&mut self) {
+        let unlisted = self.rows.of(Group::Unlisted).filter(|row| row.is_live() && row.gapped);
+        for life in unlisted.map(|row| row.life).collect::<Vec<_>>() {
+            self.remove(life);
+        }
+    }
+
     /// Forgets the lives that were over by `old`. `end_told`: a hook reports the end of teardowns.
     pub(in crate::engine::world) fn reap(&mut self, old: Timestamp, end_told: bool) {
         // This must come before the rows that show the passed drop are forgotten.
