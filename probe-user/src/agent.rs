@@ -212,6 +212,7 @@ impl Agent {
                 Question::Container { .. }
                 | Question::Pod { .. }
                 | Question::Expected { .. }
+                | Question::Netns { .. }
                 | Question::Relist
                 | Question::Records
                 | Question::Program { .. }

@@ -62,6 +62,7 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
                 Question::Container { id } => Some(answerer.container(&id)),
                 Question::Pod { uid } => answerer.pod(&uid),
                 Question::Expected { uid } => answerer.expected(&uid, now.get()),
+                Question::Netns { path } => answerer.netns(&path),
                 Question::Watch { .. }
                 | Question::Statuses
                 | Question::Program { .. }

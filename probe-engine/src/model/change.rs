@@ -259,6 +259,9 @@ pub enum Question {
     Pod { uid: PodUid },
     /// Which containers is this pod to have? Answered by `ContainersExpected`, where a kubelet keeps that.
     Expected { uid: PodUid },
+    /// Which network namespace is bound to this file? Answered by `NetnsFound`, if one is; asked where a CNI call named the
+    /// file and several namespaces can be behind it.
+    Netns { path: String },
     /// Give this namespace an id in ours, so that netlink tells of its end; asked only where no hook does.
     Watch { netns: NetnsKey, by: Task },
     /// List the node again: something was lost.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::model::{
     fact::{CniCommand, Fact, MessageFound, PodName, ProgramFound},
-    id::{ContainerId, PodUid},
+    id::{ContainerId, NetnsKey, PodUid},
     time::Timestamp,
 };
 
@@ -98,6 +98,16 @@ impl<'a> Answerer<'a> {
             None
         });
         names.map(|names| Fact::ContainersExpected { uid: uid.clone(), names })
+    }
+
+    /// Finds the network namespace that is bound to this file: `NetnsFound`, as one that is not known to be vacant.
+    #[must_use]
+    pub fn netns(&self, path: &str) -> Option<Fact> {
+        let at = Path::new(path);
+        let (folder, name) = at.parent().zip(at.file_name()?.to_str())?;
+        let inode = self.root.folder(folder).and_then(|folder| folder.namespace(name)).ok()??;
+        let netns = NetnsKey::new(u32::try_from(inode).ok()?, 0);
+        Some(Fact::NetnsFound { netns, mounts: vec![path.to_owned()], vacant: false })
     }
 
     /// Finds the version that an executable reports: `ProgramFound`.

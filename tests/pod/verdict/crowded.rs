@@ -139,5 +139,11 @@ fn plugins_that_wait_for_each_other_are_found() -> Result<()> {
     let found = ensure_exactly(&received, &["cni_queue"])?;
     let it = &found["cni_queue"];
     ensure!(it["detail"]["waiting"] == PLUGINS && it["detail"]["plugin"] == "keyed", "{it:#}");
+    // No event waits for as long as these calls take, and the runtime made all namespaces at once.
+    for pod in &pods {
+        let of_pod = received.of_pod(&pod.pod.uid);
+        let made = of_pod.iter().filter(|event| event["event"] == "netns.created").count();
+        ensure!(made == 1, "{made} namespaces of {} are told with its name", pod.pod.name);
+    }
     node.stop()
 }

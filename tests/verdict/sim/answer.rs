@@ -34,6 +34,7 @@ impl Sim {
             | Question::Relist
             | Question::Pod { .. }
             | Question::Expected { .. }
+            | Question::Netns { .. }
             | Question::Watch { .. }
             | Question::ImageWork { .. }
             | Question::HeldRequests { .. }

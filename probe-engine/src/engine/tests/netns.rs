@@ -401,6 +401,36 @@ fn what_is_known_is_watched_when_an_outage_of_netlink_is_over() {
     assert_eq!(asked_in(&story.run(), "41"), 1);
 }
 
+/// The runtime makes the namespaces of many pods at once, and the CNI calls of each pod take longer than a change is held.
+#[test]
+fn which_of_several_is_a_sandboxs_is_asked_at_its_first_call() {
+    const PATH: &str = "/var/run/netns/cni-732a3502";
+    let made = |story: &mut Story| {
+        story.at(10).netns(DAEMON, 41, 1).at(11).netns(DAEMON, 42, 2);
+        story.at(20).cni(701, CONTAINERD, BRIDGE, "ADD", PATH);
+    };
+    let told = |story: &mut Story| {
+        story.until(3000).moment();
+        let lines = story.run().into_iter().filter(|line| line.contains("netns.created 41"));
+        lines.collect::<Vec<_>>()
+    };
+    let mut story = behind();
+    made(&mut story);
+    assert_eq!(told(&mut story), ["10 netns.created 41"]);
+
+    let mut story = behind();
+    made(&mut story);
+    story.at(25).listed(found_at(41, PATH));
+    assert_eq!(told(&mut story), ["10 netns.created 41 [default/web-0 a]"]);
+    assert!(story.run().contains(&format!("? netns {PATH}")), "{:#?}", story.run());
+
+    // Where there is one, nothing is asked.
+    let mut story = behind();
+    story.at(10).netns(DAEMON, 41, 1).at(20).cni(701, CONTAINERD, BRIDGE, "ADD", PATH);
+    assert_eq!(told(&mut story), ["10 netns.created 41 [default/web-0 a]"]);
+    assert!(!story.run().iter().any(|line| line.starts_with("? netns")), "{:#?}", story.run());
+}
+
 /// The record of its end may be among the lost ones, and only a listing can tell. It is in none unless a process is in it.
 #[test]
 fn one_that_may_have_ended_unseen_and_that_no_listing_shows_is_not_counted() {

@@ -286,6 +286,8 @@ fn of_two_namespaces_made_at_once_neither_is_guessed() {
     story.address(Who::new(587, CONTAINERD, "loopback"), POD_NETNS + 1, "127.0.0.1/8", "lo");
     story.check(
         "
+            ? netns /run/netns/other
+            ? netns /var/run/netns/cni-732a3502
             10 netns.created 4026532177 [default/web-0 a]
             11 netns.created 4026532178 [default/other b]
             20 pod.first_seen [default/other]

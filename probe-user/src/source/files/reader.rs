@@ -162,6 +162,7 @@ impl Files {
                 Question::Container { id } => Some(answerer.container(&id)),
                 Question::Pod { uid } => answerer.pod(&uid),
                 Question::Expected { uid } => answerer.expected(&uid, at),
+                Question::Netns { path } => answerer.netns(&path),
                 Question::Program { path } => Some(answerer.program(path)),
                 Question::Pressure { cgroup, path } => {
                     let read = gauges.read(root, &self.layout, &path, at);

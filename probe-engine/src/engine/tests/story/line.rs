@@ -17,6 +17,7 @@ pub(super) fn line(output: &Output) -> String {
             format!("? watch {} {}", netns.inode, by.comm).trim_end().to_owned()
         }
         Output::Question(Question::Relist) => "? relist".to_owned(),
+        Output::Question(Question::Netns { path }) => format!("? netns {path}"),
         Output::Question(Question::Records) => "? records".to_owned(),
         Output::Question(Question::Statuses) => "? statuses".to_owned(),
         Output::Question(Question::Program { path }) => format!("? program {path}"),

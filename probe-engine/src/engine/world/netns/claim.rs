@@ -1,6 +1,6 @@
 //! Finds the sandbox of a network namespace. `CNI_NETNS` is a path, and the engine cannot look up the file behind it.
-//! Three things show the namespace: the mount table, the namespaces that the caller made just before, and the plugin's
-//! own work in a namespace.
+//! Four things show the namespace: the mount table, the namespaces that the caller made just before, an answer about the
+//! file, which is asked for where those are several, and the plugin's own work in a namespace.
 
 use std::time::Duration;
 
@@ -12,7 +12,10 @@ use crate::{
         presence::Voucher,
         sandbox,
     },
-    model::id::{ContainerId, TaskKey},
+    model::{
+        change::Question,
+        id::{ContainerId, TaskKey},
+    },
 };
 
 /// A runtime makes a sandbox's namespace right before it calls the first plugin.
@@ -39,11 +42,16 @@ impl World {
                     .is_some_and(|created| created <= ctx.at && ctx.at.since(created) <= JUST_MADE)
         };
         let mut lately = self.netns.group(Group::Unclaimed).filter(made_by_caller);
-        // If the caller made two, it can be either. The plugin's work will show which.
         let found = (lately.next().map(|row| row.life), lately.next().is_some());
         drop(lately);
-        if let (Some(life), false) = found {
-            self.claim(ctx, life, sandbox, false);
+        match found {
+            (Some(life), false) => self.claim(ctx, life, sandbox, false),
+            // If the caller made several, as where many pods start at once, it can be any. The file shows which, and later
+            // the plugin's work.
+            (Some(_), true) if process_of(path).is_none() && !path.is_empty() => {
+                self.ask(Question::Netns { path: path.to_owned() });
+            }
+            (Some(_), true) | (None, _) => {}
         }
     }
 
