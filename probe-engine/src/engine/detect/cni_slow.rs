@@ -27,7 +27,11 @@ use crate::{
         id::ContainerId,
         time::Timestamp,
     },
-    words::{escape::escaped, shell::cni_in_journal, span::span},
+    words::{
+        escape::escaped,
+        shell::{cni_in_journal, lines},
+        span::span,
+    },
 };
 
 /// How many sandboxes, those whose calls took longest, are shown as evidence.
@@ -215,7 +219,13 @@ impl Explain for CniSlow {
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        cni_in_journal()
+        let mut all = lines(&[
+            "# Which process holds a lock that others wait for (host-local has one for each network). It may be a plugin that a",
+            "# runtime left behind when it ended: nobody waits for it any more, and it can be killed.",
+            "lslocks --output COMMAND,PID,BLOCKER,PATH | grep -e PATH -e /cni/",
+        ]);
+        all.extend(cni_in_journal());
+        all
     }
 
     fn forget_numbers(&mut self) {
