@@ -12,7 +12,7 @@ use super::{
 use crate::{
     engine::{Engine, Settings, world::sandbox::State},
     model::{
-        fact::{CacheFound, Fact, List, NameSource, Role},
+        fact::{CacheFound, Fact, List, Mechanism, NameSource, Role, Signal},
         id::NetnsKey,
     },
 };
@@ -175,6 +175,39 @@ fn a_sandbox_whose_making_was_not_seen_was_found_ready() {
     node(story.at(10), true);
     let told = story.run();
     assert!(told.iter().all(|line| !line.contains("sandbox.ready")), "{told:#?}");
+}
+
+/// Its image cannot be pulled, or its job is done: no container shows that it has its network.
+#[test]
+fn a_sandbox_without_containers_was_found_ready_if_libcni_has_the_result_of_its_adds() {
+    let state = |hooked: bool, cached_in: &[u64], adding: bool| {
+        let mut story = Story::new();
+        if hooked {
+            story.attached(Signal::Exec, Some(Mechanism::RawTracepoint));
+        }
+        story.at(10).list(List::Processes, true, |story| {
+            story.found(Who::new(1, 0, "systemd"), 1, "/init.scope", "/sbin/init");
+            story.found(PAUSE, 1, &leaf('a'), "/pause");
+        });
+        story.container('a', Role::Sandbox, 'a', "");
+        if adding {
+            story.cni_found(call(586, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a'));
+        }
+        for at in cached_in {
+            story.until(*at).list(List::CniCache, true, cached);
+        }
+        let until = cached_in.last().map_or(2000, |at| at + 1000);
+        let (told, engine) = story.until(until).moment().judge(until + 1);
+        assert!(!told.contains("sandbox.ready"), "{told}");
+        engine.pods().first().and_then(|pod| Some(pod.sandboxes.first()?.state))
+    };
+    let is_ready = |state| matches!(state, Some(State::Ready { .. }));
+    assert!(is_ready(state(false, &[400], false)));
+    assert!(!is_ready(state(false, &[], false)), "nothing shows its network");
+    assert!(!is_ready(state(false, &[400], true)), "an ADD runs");
+    // Records of its making may still come.
+    assert!(!is_ready(state(true, &[400], false)));
+    assert!(is_ready(state(true, &[400, 2000], false)));
 }
 
 /// No hook tells of addresses here, and the namespace was watched only when it had one already.

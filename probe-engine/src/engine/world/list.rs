@@ -122,7 +122,10 @@ impl World {
         let over = all.map(|doubt| (doubt, is_over(doubt)));
         // Changes of records only show when the records are read again.
         match list {
-            List::CniCache => self.cache_not_listed(begun, self.lists.is_cache_unchanged),
+            List::CniCache => {
+                self.cache_not_listed(begun, self.lists.is_cache_unchanged);
+                self.found_ready(ctx);
+            }
             List::Ipam => self.stores_not_listed(ctx, begun),
             List::Runtimes => self.runtimes_not_listed(ctx, begun),
             List::Processes

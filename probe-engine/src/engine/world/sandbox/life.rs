@@ -1,5 +1,7 @@
 //! The events that change a sandbox's state.
 
+use std::time::Duration;
+
 use super::{Group, Sandbox, State, Step};
 use crate::{
     engine::{
@@ -17,6 +19,9 @@ use crate::{
         time::Timestamp,
     },
 };
+
+/// Records that a listing overtook come within this time.
+const OVERTAKEN: Duration = Duration::from_millis(500);
 
 impl World {
     /// Evidence shows that this sandbox exists.
@@ -195,6 +200,32 @@ impl World {
                 Wait::Name,
                 ChangeKind::SandboxReady { since_created },
             );
+        }
+    }
+
+    /// libcni's cache was read. It has the result of a network's ADDs when the last of them has succeeded, so a sandbox of
+    /// which nothing but this and its pause process was found has its network. Where hooks are attached, records may still
+    /// come of what the listing overtook, so it counts only at a later reading.
+    pub(in crate::engine::world) fn found_ready(&mut self, ctx: EventContext) {
+        let is_hooked = !self.coverage.attached.is_empty();
+        let is_made = |row: &&Sandbox| {
+            let is_cached = |it: &Attachment| !it.is_loopback() && it.cached_at.is_some();
+            let is_found = row.state == State::Created && row.origin == Origin::Listed;
+            is_found
+                && self.attachments_of(&row.id).any(is_cached)
+                && !self.was_seen_made(&row.id)
+                && !self.has_found_add(&row.id)
+        };
+        let made = self.sandboxes.values().filter(is_made);
+        let made: Vec<_> = made.filter_map(|row| Some((row.id.clone(), row.up_since?))).collect();
+        for (id, up) in made {
+            if is_hooked && ctx.at < up + OVERTAKEN {
+                self.records_changed(ctx.at);
+            } else if let Some(row) = self.sandboxes.get_mut(&id)
+                && let Some(ready) = row.state.step(Step::Ready, up)
+            {
+                row.state = ready;
+            }
         }
     }
 
