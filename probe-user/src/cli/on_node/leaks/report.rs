@@ -20,7 +20,7 @@ use crate::{
         phase::pod,
         span::span,
     },
-    words::release::{self, free_ownerless, function, restart_ipamd},
+    words::release::{self, functions, restart_ipamd},
 };
 
 /// A leaked address, with what its finding says of it.
@@ -239,11 +239,10 @@ fn lines(stores: &ByStore<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let host_local = stores.iter().filter(|((kind, _), _)| *kind == StoreKind::HostLocal);
     let mut host_local = host_local.flat_map(|(_, leaks)| leaks);
-    if let Some(it) = host_local.clone().find(|it| it.sandbox.is_some()) {
-        lines.extend(function(&it.finding.runtimes));
-    }
-    if host_local.any(|it| it.sandbox.is_none()) {
-        lines.extend(free_ownerless());
+    let of_sandbox = host_local.clone().find(|it| it.sandbox.is_some());
+    let is_ownerless = host_local.any(|it| it.sandbox.is_none());
+    if of_sandbox.is_some() || is_ownerless {
+        lines.extend(functions(of_sandbox.map(|it| &*it.finding.runtimes), is_ownerless));
     }
     for ((kind, path), leaks) in stores {
         lines.push(format!("# {} {}: {} leaked", kind.into_str(), escaped(path), leaks.len()));
