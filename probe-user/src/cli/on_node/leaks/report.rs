@@ -7,7 +7,7 @@ use std::{
 
 use super::scan::ScanResult;
 use crate::{
-    cli::table::aligned,
+    cli::{finding::list::summary, table::aligned},
     model::{
         change::Finding,
         fact::{Network, Pool, Reservation, StoreKind, StoreRead},
@@ -16,7 +16,7 @@ use crate::{
         time::Timestamp,
     },
     sink::{
-        escape::{brief, escaped, short_key},
+        escape::{escaped, short_key},
         phase::pod,
         span::span,
     },
@@ -197,7 +197,7 @@ fn other(result: &ScanResult, others: &[&Finding]) -> String {
             it.kind.into_str().to_owned(),
             it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
             since(it.since, result),
-            brief(&it.kind.explain().summary()),
+            summary(it),
             short_key(&it.key),
         ]
     };
