@@ -221,7 +221,7 @@ fn a_key_is_found_by_any_part_that_no_other_has() {
         "sandbox    aaaaaaaaaaaa",
         "/usr/bin/containerd  version not known",
         "https://github.com/containernetworking/plugins/issues/252",
-        "flock -w 10",
+        "flock -w",
         "release '/var/lib/cni/networks/podnet' 10.88.0.5 aaaa",
         "docs/findings/leaked_address.md",
     ] {

@@ -119,9 +119,26 @@ fn scrape(address: SocketAddr, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
 
 /// The number of namespaces that were made.
 fn counter(text: &str) -> Result<u64> {
-    let line =
-        text.lines().find_map(|line| line.strip_prefix("sandprobe_events_total{kind=\"netns.created\"} "));
-    Ok(line.context("the counter is missing")?.parse()?)
+    events(text, "netns.created")
+}
+
+/// How many events of this kind were told.
+fn events(text: &str, kind: &str) -> Result<u64> {
+    let series = format!("sandprobe_events_total{{kind=\"{kind}\"}} ");
+    let count = text.lines().find_map(|line| line.strip_prefix(&series));
+    Ok(count.context("the counter is missing")?.parse()?)
+}
+
+/// The agent tells the time without one before its server is there.
+#[test]
+fn what_is_told_at_the_start_is_counted() -> Result<()> {
+    let state = tempfile::tempdir()?;
+    let state = state.path().to_str().context("the path is no text")?;
+    Agent::with_state(state)?.end()?;
+    let agent = Agent::with_state(state)?;
+    let text = get(agent.address, "/metrics")?;
+    ensure!(events(&text, "gap")? > 0, "{text}");
+    agent.end()
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use tests::{
     loaded::{programs, until_gone},
     succession::{End, Place},
@@ -54,4 +55,25 @@ fn each_node_is_done_when_its_agent_has_ended() -> Result<()> {
     stays.end(End::Killed)?;
     ensure!(said(of_orphaned)?.contains("hooks are detached") && !orphaned.pins.exists(), "it has ended");
     until_gone(&own)
+}
+
+/// Nothing can be pinned beside a folder that is in no BPF file system.
+#[test]
+fn doctor_pins_beside_the_agent_s_folder() -> Result<()> {
+    let restart = |place: &Place| -> Result<Value> {
+        let Output { stdout, stderr, .. } =
+            place.command("doctor")?.args(["-o", "json", "--socket", "none"]).output()?;
+        let said = || String::from_utf8_lossy(&stderr).into_owned();
+        let mut report: Value = serde_json::from_slice(&stdout).with_context(said)?;
+        let checks = report["checks"].as_array_mut().context("no checks")?;
+        checks.iter_mut().find(|it| it["name"] == "restart").map(Value::take).with_context(said)
+    };
+    let elsewhere = "is not in a BPF file system";
+    let mut place = Place::new()?;
+    ensure!(!restart(&place)?.to_string().contains(elsewhere), "{}", restart(&place)?);
+    let folder = tempfile::tempdir()?;
+    place.pins = folder.path().join("pins");
+    let told = restart(&place)?.to_string();
+    ensure!(told.contains(&format!("{}-doctor {elsewhere}", place.pins.display())), "{told}");
+    Ok(())
 }

@@ -6,41 +6,65 @@ use std::net::IpAddr;
 use super::shell::{UNPRINTABLE, crictl, lines, quoted};
 use crate::model::id::ContainerId;
 
+/// A function of the shell: `locked DIR ADDRESS COMMANDS MORE` runs commands of the shell under the lock of the store.
+///
+/// host-local locks `DIR/lock` with flock(2) for every ADD and DEL. Whoever holds it may never let go, so only the first
+/// address of a store waits for it, and those behind it look whether it is free. 1 is what flock alone returns, so the commands
+/// must not: it means that the lock was not free.
+const LOCKED: &str = r#"locked() {
+  seconds=10; [ "$1" != "$held" ] || seconds=0
+  flock -w "$seconds" -- "$1/lock" sh -c "$3" sh "$1" "$2" "$4"
+  code=$? held=
+  [ "$code" -ne 1 ] || { held=$1; echo "$2 kept: another process holds $1/lock (fuser on it shows which)"; }
+  return "$code"
+}"#;
+
 /// A function of the shell: `release DIR ADDRESS CONTAINER`.
 ///
-/// host-local locks `DIR/lock` with flock(2) for every ADD and DEL, and keeps a file for each address, with the
-/// container's id on the first line. What cannot be checked is kept. Each runtime is asked before the lock is taken,
-/// for an answer may take a while and pods must not wait for it: ids are never used again, so what it has forgotten
-/// by then stays forgotten.
+/// host-local keeps a file for each address, with the container's id on the first line. What cannot be checked is kept. Each
+/// runtime is asked before the lock is taken, for an answer may take a while and pods must not wait for it: ids are never used
+/// again, so what it has forgotten by then stays forgotten.
 const RELEASE: &str = r#"release() {
   known=$(known "$3") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
   [ -z "$known" ] || { echo "$2 kept: the runtime knows the sandbox"; return 1; }
-  flock -w 10 -- "$1/lock" sh -c '
-    [ "$(head -n 1 -- "$1/$2" | tr -d "\r")" = "$3" ] || { echo "$2 kept: it is not what it was"; exit 1; }
-    rm -- "$1/$2" && echo "$2 released"' release "$1" "$2" "$3" || return 1
+  locked "$1" "$2" '
+    [ "$(head -n 1 -- "$1/$2" | tr -d "\r")" = "$3" ] || { echo "$2 kept: it is not what it was"; exit 3; }
+    rm -- "$1/$2" || exit 3
+    echo "$2 released"' "$3" || return 1
 }"#;
 
 /// A function of the shell: `free_ownerless DIR ADDRESS`. A file that is empty or ends within the 64 digits of an id names no
 /// sandbox of which a runtime could be asked. Nobody writes it meanwhile: host-local holds the lock until it is written.
 const FREE_OWNERLESS: &str = r#"free_ownerless() {
-  flock -w 10 -- "$1/lock" sh -c '
+  locked "$1" "$2" '
     [ -f "$1/$2" ] && [ "$(wc -c <"$1/$2")" -lt 64 ] && [ "$(tr -d 0-9A-Fa-f <"$1/$2" | wc -c)" -eq 0 ] ||
-      { echo "$2 kept: its file is neither empty nor cut off within an id"; exit 1; }
-    rm -- "$1/$2" && echo "$2 freed"' free_ownerless "$1" "$2" || return 1
+      { echo "$2 kept: its file is neither empty nor cut off within an id"; exit 3; }
+    rm -- "$1/$2" || exit 3
+    echo "$2 freed"' || return 1
 }"#;
 
-/// The lines that define it.
+/// The lines that define `free_ownerless`.
 pub fn free_ownerless() -> impl Iterator<Item = String> {
-    FREE_OWNERLESS.lines().map(str::to_owned)
+    functions(None, true)
 }
 
 /// The lines that define `release`, for a node whose runtimes answer on these sockets.
 #[must_use]
 pub fn function(runtimes: &[String]) -> Vec<String> {
-    let ask: Vec<String> =
-        crictl(runtimes).map(|crictl| format!(r#"{crictl} pods -q --no-trunc --id "$1""#)).collect();
-    let known = format!("known() {{ {}; }}", ask.join(" && "));
-    [known].into_iter().chain(RELEASE.lines().map(str::to_owned)).collect()
+    functions(Some(runtimes), false).collect()
+}
+
+/// The lines that define what is wanted: `release` for a node whose runtimes answer on these sockets, and `free_ownerless`.
+pub fn functions(runtimes: Option<&[String]>, is_ownerless: bool) -> impl Iterator<Item = String> {
+    let known = runtimes.map(|runtimes| {
+        let ask: Vec<String> =
+            crictl(runtimes).map(|crictl| format!(r#"{crictl} pods -q --no-trunc --id "$1""#)).collect();
+        format!("known() {{ {}; }}", ask.join(" && "))
+    });
+    let release = known.is_some().then_some(RELEASE);
+    let free_ownerless = is_ownerless.then_some(FREE_OWNERLESS);
+    let fixed = [Some(LOCKED), release, free_ownerless].into_iter().flatten();
+    known.into_iter().chain(fixed.flat_map(str::lines).map(str::to_owned))
 }
 
 /// The call of it; a comment if the directory's name cannot be printed.
@@ -88,7 +112,7 @@ pub fn script(lines: &[String]) -> String {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-    use super::{function, release, script};
+    use super::{free_ownerless, free_ownerless_of, function, functions, release, script};
     use crate::model::id::ContainerId;
 
     /// Runs the script with a `crictl` that answers so; gives back what it says.
@@ -97,17 +121,22 @@ mod tests {
     }
 
     fn run_for(runtimes: &[String], dir: &Path, id: &str, crictl: &str) -> String {
+        let id = ContainerId::parse(id).expect("an id");
+        let call = release(dir.to_str().expect("a name"), [10, 88, 0, 5].into(), &id);
+        let lines: Vec<String> = function(runtimes).into_iter().chain([call]).collect();
+        told(&lines, crictl).0
+    }
+
+    /// What a script of these lines says with a `crictl` that answers so, and how it ends.
+    fn told(lines: &[String], crictl: &str) -> (String, Option<i32>) {
         let bin = tempfile::tempdir().expect("a folder");
         let tool = bin.path().join("crictl");
         fs::write(&tool, format!("#!/bin/sh\n{crictl}\n")).expect("a file");
         fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).expect("a program");
-        let id = ContainerId::parse(id).expect("an id");
-        let dir = dir.to_str().expect("a name");
-        let mut lines = function(runtimes);
-        lines.push(release(dir, [10, 88, 0, 5].into(), &id));
         let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").expect("a path"));
-        let output = Command::new("sh").args(["-c", &script(&lines)]).env("PATH", path).output();
-        String::from_utf8(output.expect("a shell").stdout).expect("text")
+        let output = Command::new("sh").args(["-c", &script(lines)]).env("PATH", path).output();
+        let output = output.expect("a shell");
+        (String::from_utf8(output.stdout).expect("text"), output.status.code())
     }
 
     #[test]
@@ -129,10 +158,8 @@ mod tests {
         let dir = tempfile::Builder::new().prefix("it's a net").tempdir().expect("a folder");
         let folder = dir.path().to_str().expect("a name");
         let free = |address: &str| {
-            let call = super::free_ownerless_of(folder, address.parse().expect("an address"));
-            let lines: Vec<String> = super::free_ownerless().chain([call]).collect();
-            let output = Command::new("sh").args(["-c", &script(&lines)]).output().expect("a shell");
-            String::from_utf8(output.stdout).expect("text")
+            let call = free_ownerless_of(folder, address.parse().expect("an address"));
+            told(&free_ownerless().chain([call]).collect::<Vec<_>>(), "exit 1").0
         };
         let id = "a1".repeat(32);
         let kept = "10.88.0.5 kept: its file is neither empty nor cut off within an id\n";
@@ -147,6 +174,37 @@ mod tests {
             fs::write(&file, held).expect("a file");
             assert_eq!((free("10.88.0.5").as_str(), file.exists()), (kept, true), "{held:?}");
         }
+    }
+
+    /// Another process may hold the lock for ever.
+    #[test]
+    fn a_lock_that_another_process_holds_is_told_of_each_address_and_waited_for_once() {
+        let dir = tempfile::Builder::new().prefix("it's a net").tempdir().expect("a folder");
+        let folder = dir.path().to_str().expect("a name");
+        let free = dir.path().join("free");
+        fs::create_dir(&free).expect("a folder");
+        fs::write(free.join("10.88.0.9"), "").expect("a file");
+        let lock = fs::File::create(dir.path().join("lock")).expect("a file");
+        lock.lock().expect("the lock");
+        let mut lines: Vec<String> = functions(Some(&[]), true).collect();
+        // The first one may wait as long as it likes.
+        lines.push("flock() { [ \"$2\" = 0 ] || echo waits; shift 2; command flock -n \"$@\"; }".to_owned());
+        let id = ContainerId::parse("e6f3").expect("an id");
+        for n in [5, 6] {
+            fs::write(dir.path().join(format!("10.88.0.{n}")), "e6f3\n").expect("a file");
+            lines.push(release(folder, [10, 88, 0, n].into(), &id));
+        }
+        fs::write(dir.path().join("10.88.0.7"), "").expect("a file");
+        lines.push(free_ownerless_of(folder, [10, 88, 0, 7].into()));
+        lines.push("ended=$?".to_owned());
+        lines.push(free_ownerless_of(free.to_str().expect("a name"), [10, 88, 0, 9].into()));
+        lines.push("exit $ended".to_owned());
+        let (told, code) = told(&lines, "exit 0");
+        let kept = format!("kept: another process holds {folder}/lock (fuser on it shows which)");
+        let expected =
+            format!("waits\n10.88.0.5 {kept}\n10.88.0.6 {kept}\n10.88.0.7 {kept}\nwaits\n10.88.0.9 freed\n");
+        assert_eq!((told, code), (expected, Some(1)));
+        assert_eq!([5, 6, 7].map(|n| dir.path().join(format!("10.88.0.{n}")).exists()), [true; 3]);
     }
 
     /// crictl's own default is another runtime's socket, or nobody's.

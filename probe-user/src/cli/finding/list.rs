@@ -14,13 +14,18 @@ use crate::{
         table::aligned,
     },
     engine::incident::{Incident, Incidents, Member},
-    model::{change::Finding, finding::Stage, time::Timestamp},
+    model::{
+        change::Finding,
+        finding::{CniFailing, Kind, Message, Stage},
+        time::Timestamp,
+    },
     sink::{
-        escape::{brief, short_key},
+        escape::{brief, escaped, short_key},
         jsonl,
         phase::pod,
         select,
         span::span,
+        text::cut,
     },
 };
 
@@ -141,9 +146,20 @@ pub(in crate::cli) fn row(Listed { member, depth, .. }: &Listed<'_, '_>, now: Ti
             Timestamp::ZERO => "before boot".to_owned(),
             since => span(now.since(since)),
         },
-        brief(&it.kind.explain().summary()),
+        summary(it),
         short_key(&it.key),
     ]
+}
+
+/// What is wrong, in a cell of a table. Of a plugin's own words, which may be garbage, it has the first.
+pub(in crate::cli) fn summary(it: &Finding) -> String {
+    const WORDS: usize = 120;
+    let mut kind = it.kind.clone();
+    if let Kind::CniFailing(CniFailing { message: Some(Message { text: Some(words), .. }), .. }) = &mut kind {
+        // An escape takes more columns than what it stands for.
+        *words = cut(&escaped(words), WORDS);
+    }
+    brief(&kind.explain().summary())
 }
 
 /// What led to it, in one line. A cause in the list is named by its kind, another one by its key.
@@ -166,13 +182,16 @@ pub(in crate::cli) fn because(Listed { member, follows, .. }: &Listed<'_, '_>) -
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::Parser;
 
-    use super::{Findings, Incidents, Select, text};
+    use super::{CniFailing, Findings, Incidents, Message, Select, summary, text};
     use crate::{
         cli::{ExitStatus, snapshot::AgentSnapshot},
         model::{
             change::Finding,
+            fact::CniCommand,
             finding::{
                 Cause, Duplicate, DuplicateSandbox, Key, Kind, LeakedAddress, OutOfOrder, Severity, Stage,
                 TeardownOutOfOrder,
@@ -309,6 +328,32 @@ mod tests {
         ] {
             assert!(page.contains(&format!("{shown}\n```\n")), "{name} does not show\n{shown}");
         }
+    }
+
+    /// What is behind them says whether they can be believed.
+    #[test]
+    fn the_words_of_a_plugin_do_not_fill_a_table() {
+        let summary = |words: &str| {
+            let message = Message { text: Some(words.to_owned()), source: "/var/log/syslog".to_owned() };
+            let kind = CniFailing {
+                plugin: "bridge".to_owned(),
+                command: CniCommand::Add,
+                attempts: 2,
+                pods: 1,
+                wasted: Duration::from_secs(3),
+                code: None,
+                message: Some(message),
+            };
+            summary(&finding("cni_failing/bridge/ADD", kind, Stage::Confirmed, &[]))
+        };
+        let told = |words: &str| {
+            format!(
+                "ADD of bridge failed 2 times, 1 pod waits, 3.00 s lost: {words} (as /var/log/syslog has it, where any \
+                 user can write)"
+            )
+        };
+        assert_eq!(summary("no route"), told("no route"));
+        assert_eq!(summary(&"\u{1}".repeat(60)), told(&("\\u{1}".repeat(23) + "\\u{1…")));
     }
 
     #[test]

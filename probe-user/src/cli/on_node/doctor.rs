@@ -17,7 +17,7 @@ use tracing::warn;
 
 use super::{
     node::{args::HostArgs, hooks::Hooks, place::Place},
-    pins,
+    pins::PinDirArgs,
 };
 use crate::{
     cli::{ExitStatus, args::Form, client::AgentArgs, output},
@@ -28,7 +28,7 @@ use crate::{
         lack::{Lack, Privileges},
         live::{
             attach::{OBJECT, Options, Probe},
-            pin::{PIN_DIR, PinError, Pins},
+            pin::{PinError, Pins},
         },
     },
 };
@@ -43,12 +43,15 @@ pub(in crate::cli) struct Doctor {
     host: HostArgs,
 
     #[command(flatten)]
+    pins: PinDirArgs,
+
+    #[command(flatten)]
     agent: AgentArgs,
 }
 
 impl Doctor {
     pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
-        let mut report = examine(&self.host.host_root);
+        let mut report = examine(&self.host.host_root, self.pins.of_doctor().as_deref());
         report.checks.extend(agent::checks(&self.agent));
         let mut text = match self.output {
             Form::Text => report::text(&report),
@@ -63,8 +66,8 @@ impl Doctor {
     }
 }
 
-/// Attaches the hooks for a moment: only that shows what this kernel allows.
-fn examine(host_root: &Path) -> Report {
+/// Attaches the hooks for a moment, pinned in this folder: only that shows what this kernel allows.
+fn examine(host_root: &Path, pin_dir: Option<&Path>) -> Report {
     let here = Privileges::find();
     let mut checks = machine(here);
     checks.push(node::confinement(confine::survey()));
@@ -78,7 +81,7 @@ fn examine(host_root: &Path) -> Report {
             Ok(place) => {
                 checks.push(node::cgroup(&place.layout, &place.hierarchy));
                 let before = cost::of_a_system_call();
-                match hooks(&place, host_root) {
+                match hooks(&place, host_root, pin_dir) {
                     Err(error) => checks.push(Check::cannot("hooks", format!("{error:#}"))),
                     Ok((restart, hooks)) => {
                         checks.extend([signal::check(&hooks), restart]);
@@ -129,22 +132,21 @@ pub(super) fn of_confined(confined: &confine::Confined) -> Check {
 }
 
 /// The hooks, and whether they could outlive an agent.
-fn hooks(place: &Place, host_root: &Path) -> anyhow::Result<(Check, Hooks)> {
-    // A folder of its own: an agent may have the other.
-    let dir = pins::of_doctor(PIN_DIR.as_ref());
-    let pins = Pins::open(&dir);
-    let unpinned = if let Ok(pins) = &pins {
-        // One that was interrupted has left its hooks, of which this one learns nothing.
-        pins.clear()?;
-        None
-    } else {
-        pins.as_ref().err()
+fn hooks(place: &Place, host_root: &Path, pin_dir: Option<&Path>) -> anyhow::Result<(Check, Hooks)> {
+    let (pins, unpinned) = match pin_dir.map(Pins::open) {
+        None => (None, None),
+        Some(Ok(pins)) => {
+            // One that was interrupted has left its hooks, of which this one learns nothing.
+            pins.clear()?;
+            (Some(pins), None)
+        }
+        Some(Err(error)) => (None, Some(error)),
     };
-    let options = Options { pins: pins.as_ref().ok(), ..Options::new(&place.root, &place.hierarchy) };
+    let options = Options { pins: pins.as_ref(), ..Options::new(&place.root, &place.hierarchy) };
     let probe = Probe::survey(&options);
-    let restart = probe.as_ref().ok().map(|probe| node::restart(unpinned, probe.pinning()));
+    let restart = probe.as_ref().ok().map(|probe| node::restart(unpinned.as_ref(), probe.pinning()));
     // The hooks themselves stay as long as they are tested.
-    if let Ok(pins) = pins
+    if let Some(pins) = pins
         && let Err(error) = pins.remove()
     {
         warn!(%error, "the pins of this test stay; sandprobe detach removes them");
@@ -152,4 +154,26 @@ fn hooks(place: &Place, host_root: &Path) -> anyhow::Result<(Check, Hooks)> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let hooks = runtime.block_on(Hooks::prove(probe?, host_root, &place.hierarchy))?;
     Ok((restart.context("no hooks")?, hooks))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::Parser;
+
+    use super::Doctor;
+
+    #[derive(Debug, Parser)]
+    struct Typed {
+        #[command(flatten)]
+        doctor: Doctor,
+    }
+
+    #[test]
+    fn hooks_are_pinned_beside_those_of_the_agent() {
+        let dir = |dir: &str| Typed::parse_from(["doctor", "--pin-dir", dir]).doctor.pins.of_doctor();
+        assert_eq!(dir("/run/bpf/agent").as_deref(), Some(Path::new("/run/bpf/agent-doctor")));
+        assert_eq!(dir("none"), None);
+    }
 }

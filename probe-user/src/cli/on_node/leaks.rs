@@ -98,7 +98,7 @@ impl Leaks {
         let is_sure = done != ExitStatus::CannotRun;
         if self.repair_script {
             // An empty file is not taken for a script that has nothing to free.
-            return if is_sure { report::script(leaked).into_bytes() } else { Vec::new() };
+            return if is_sure { report::script(result, leaked).into_bytes() } else { Vec::new() };
         }
         match self.output {
             Form::Text => (report::text(result, leaked, is_sure) + &self.beside(result)).into_bytes(),
@@ -119,11 +119,20 @@ fn is_leaked(finding: &Finding) -> bool {
 mod tests {
     use std::{
         fs::{self, File},
+        os::unix::fs::symlink,
         path::Path,
-        time::{Duration, SystemTime},
+        time::{Duration, SystemTime, UNIX_EPOCH},
     };
 
     use clap::Parser;
+    use nix::{
+        fcntl::AT_FDCWD,
+        sys::{
+            stat::{Mode, UtimensatFlags, utimensat},
+            time::TimeSpec,
+        },
+        unistd::mkfifo,
+    };
 
     use super::{ExitStatus, Leaks};
 
@@ -138,6 +147,35 @@ mod tests {
         let Typed { leaks } = Typed::parse_from([&["leaks", "--host-root", root], more].concat());
         let (told, done) = leaks.look().expect("a look");
         (String::from_utf8(told).expect("text"), done)
+    }
+
+    /// What has the name of an address keeps it from being given out, whatever it is.
+    #[test]
+    fn only_a_plain_file_that_names_nobody_is_freed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let store = root.path().join("var/lib/cni/networks/podnet");
+        let runtime = root.path().join("var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes");
+        for folder in [store.join("10.88.0.5"), runtime] {
+            fs::create_dir_all(folder).expect("a folder");
+        }
+        symlink("/dev/null", store.join("10.88.0.6")).expect("a link");
+        mkfifo(&store.join("10.88.0.7"), Mode::S_IRUSR).expect("a FIFO");
+        let past = TimeSpec::from_duration(UNIX_EPOCH.elapsed().expect("a time") - Duration::from_secs(1800));
+        for entry in fs::read_dir(&store).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            utimensat(AT_FDCWD, &path, &past, &past, UtimensatFlags::NoFollowSymlink).expect("a time");
+        }
+        let script = || look(root.path(), &["--leak-grace", "10m", "--repair-script"]).0;
+        let stays = script();
+        assert!(!stays.contains("free_ownerless"), "{stays}");
+        for address in ["10.88.0.5", "10.88.0.6", "10.88.0.7"] {
+            assert!(stays.contains(&format!("# {address} stays: a link, a directory or a FIFO")), "{stays}");
+        }
+        let plain = File::create(store.join("10.88.0.8")).expect("a file");
+        plain.set_modified(SystemTime::now() - Duration::from_secs(1800)).expect("a time");
+        let freed = script();
+        let calls: Vec<&str> = freed.lines().filter(|line| line.starts_with("free_ownerless ")).collect();
+        assert_eq!(calls, ["free_ownerless '/var/lib/cni/networks/podnet' 10.88.0.8"], "{freed}");
     }
 
     /// A disk of which one store can be read and another one cannot.

@@ -29,10 +29,14 @@ impl PinDirArgs {
         let dir = self.pin_dir.as_deref().unwrap_or(PIN_DIR.as_ref());
         Some(dir).filter(|dir| ![Path::new(""), Path::new("none")].contains(dir))
     }
+
+    /// The folder beside it in which `doctor` pins hooks for a moment: an agent may have the other.
+    pub(super) fn of_doctor(&self) -> Option<PathBuf> {
+        self.dir().map(of_doctor)
+    }
 }
 
-/// The folder in which `doctor` pins hooks for a moment.
-pub(super) fn of_doctor(dir: &Path) -> PathBuf {
+fn of_doctor(dir: &Path) -> PathBuf {
     let mut name = dir.as_os_str().to_owned();
     name.push("-doctor");
     name.into()

@@ -199,8 +199,10 @@ impl Counters {
                     self.kernel.cgroup_teardown.observe(&[], &[], change.at.since(since).as_secs_f64());
                 }
             }
-            // The rings' own counters give the lost records by kind.
-            ChangeKind::Gap { what, count, lasted: _ } if !set::RINGS.contains(&set::lost_in(*what)) => {
+            // The rings' own counters give the lost records by kind. What a time without an agent has hidden has no number.
+            ChangeKind::Gap { what, count, lasted: _ }
+                if *count > 0 && !set::RINGS.contains(&set::lost_in(*what)) =>
+            {
                 self.events.lost.add(&[set::lost_in(*what), set::UNKNOWN], &[], real(*count));
             }
             ChangeKind::FindingOpened(it) => {

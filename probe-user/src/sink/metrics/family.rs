@@ -118,7 +118,7 @@ pub(crate) const LATE: Family = counter(
 pub(crate) const LATENCY: Family = histogram(
     "sandprobe_event_latency_seconds",
     &[],
-    "From an event in the kernel until sandprobe counts it, including the wait for the pod's name.",
+    "From an event in the kernel until sandprobe counts it, including the wait for the pod's name, and for the next agent where none ran.",
 )
 .from("bpf_ktime_get_boot_ns in the hook");
 

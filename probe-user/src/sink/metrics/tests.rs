@@ -217,6 +217,14 @@ fn each_change_is_counted_where_it_belongs() {
         in_cgroup(9 * S, ChangeKind::CgroupRemoved { by: Process::default() }),
         of(None, S, ChangeKind::Gap { what: Loss::Record, count: 3, lasted: None }),
         of(None, S, ChangeKind::Gap { what: Loss::BulkRing, count: 3, lasted: None }),
+        Change {
+            origin: Origin::Agent,
+            ..of(
+                None,
+                S,
+                ChangeKind::Gap { what: Loss::NoAgent, count: 0, lasted: Some(Duration::from_secs(1)) },
+            )
+        },
         of(None, S, ChangeKind::FindingOpened(leak("web"))),
         of(None, S, ChangeKind::FindingConfirmed(leak("web"))),
         Change { late: true, ..of(None, S, ChangeKind::PodFirstSeen) },
@@ -228,6 +236,7 @@ fn each_change_is_counted_where_it_belongs() {
     for (sample, value) in [
         ("sandprobe_events_total{kind=\"cni.finished\"}", 3.0),
         ("sandprobe_events_total{kind=\"address.added\"}", 0.0),
+        ("sandprobe_events_total{kind=\"gap\"}", 3.0),
         ("sandprobe_events_late_total", 1.0),
         ("sandprobe_cni_operations_total{operation_type=\"ADD\",plugin=\"bridge\",result=\"success\"}", 1.0),
         ("sandprobe_cni_operations_total{operation_type=\"ADD\",plugin=\"bridge\",result=\"error\"}", 1.0),
@@ -258,6 +267,8 @@ fn each_change_is_counted_where_it_belongs() {
     ] {
         assert_eq!(found.get(sample), Some(&value), "{sample} of {found:#?}");
     }
+    let lost = found.keys().filter(|sample| sample.starts_with("sandprobe_events_lost_total{"));
+    assert!(!lost.clone().any(|sample| sample.contains("no_agent")), "{:?}", lost.collect::<Vec<_>>());
 }
 
 #[test]

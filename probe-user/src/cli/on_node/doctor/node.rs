@@ -119,7 +119,9 @@ pub(super) fn restart(unusable: Option<&PinError>, pinning: &Pinning) -> Check {
     match (unusable, pinning) {
         (Some(why), _) => Check::degraded(NAME, MISSED, why.to_string()),
         (None, Pinning::Failed(why)) => Check::degraded(NAME, MISSED, why.clone()),
-        (None, Pinning::Off) => Check::degraded(NAME, MISSED, "run it without --no-pin"),
+        (None, Pinning::Off) => {
+            Check::degraded(NAME, MISSED, "run it without --no-pin, and without --pin-dir none")
+        }
         (None, Pinning::Pinned { unpinned, .. }) if !unpinned.is_empty() => Check::degraded(
             NAME,
             format!("{MISSED} by {}: this kernel cannot pin them", unpinned.join(", ")),

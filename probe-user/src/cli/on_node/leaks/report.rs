@@ -7,7 +7,7 @@ use std::{
 
 use super::scan::ScanResult;
 use crate::{
-    cli::table::aligned,
+    cli::{finding::list::summary, table::aligned},
     model::{
         change::Finding,
         fact::{Network, Pool, Reservation, StoreKind, StoreRead},
@@ -16,11 +16,11 @@ use crate::{
         time::Timestamp,
     },
     sink::{
-        escape::{brief, escaped, short_key},
+        escape::{escaped, short_key},
         phase::pod,
         span::span,
     },
-    words::release::{self, free_ownerless, function, restart_ipamd},
+    words::release::{self, functions, restart_ipamd},
 };
 
 /// A leaked address, with what its finding says of it.
@@ -32,6 +32,8 @@ struct Leak<'a> {
     /// None: the store does not say whose it is.
     sandbox: Option<&'a ContainerId>,
     stores: Vec<(StoreKind, &'a str)>,
+    /// In place of its file is a link, a directory or a FIFO, which no command frees.
+    is_no_file: bool,
 }
 
 /// Of so many addresses each gets its command in the text; of more only the script has them all.
@@ -39,7 +41,7 @@ const COMMANDS: usize = 20;
 
 /// Without any store nothing is said of addresses: the reason was printed already.
 pub(super) fn text(result: &ScanResult, leaked: &[&Finding], is_sure: bool) -> String {
-    let leaked = &leaks(leaked);
+    let leaked = &leaks(result, leaked);
     let mut text = String::new();
     if !result.stores.is_empty() {
         text = networks(result, leaked);
@@ -122,8 +124,12 @@ fn is_in(address: IpAddr, pool: &Pool) -> bool {
 }
 
 /// The addresses of these findings.
-fn leaks<'a>(findings: &[&'a Finding]) -> Vec<Leak<'a>> {
-    findings.iter().flat_map(|it| Leak::of(it)).collect()
+fn leaks<'a>(result: &ScanResult, findings: &[&'a Finding]) -> Vec<Leak<'a>> {
+    let mut leaks: Vec<Leak<'_>> = findings.iter().flat_map(|it| Leak::of(it)).collect();
+    for it in leaks.iter_mut().filter(|it| it.sandbox.is_none()) {
+        it.is_no_file = it.stores.iter().any(|(_, path)| result.is_no_file(path, it.address));
+    }
+    leaks
 }
 
 impl<'a> Leak<'a> {
@@ -136,6 +142,7 @@ impl<'a> Leak<'a> {
                 cause: it.cause.into_str(),
                 sandbox: finding.sandboxes.first(),
                 stores: it.stores.iter().map(|store| (store.kind, store.path.as_str())).collect(),
+                is_no_file: false,
             }],
             Kind::OwnerlessReservation(it) => {
                 let leak = |address: &IpAddr| Self {
@@ -145,6 +152,7 @@ impl<'a> Leak<'a> {
                     cause: finding.kind.into_str(),
                     sandbox: None,
                     stores: vec![(it.kind, it.path.as_str())],
+                    is_no_file: false,
                 };
                 it.first.iter().map(leak).collect()
             }
@@ -189,7 +197,7 @@ fn other(result: &ScanResult, others: &[&Finding]) -> String {
             it.kind.into_str().to_owned(),
             it.pod.as_ref().map_or_else(|| "-".to_owned(), pod),
             since(it.since, result),
-            brief(&it.kind.explain().summary()),
+            summary(it),
             short_key(&it.key),
         ]
     };
@@ -218,8 +226,8 @@ fn commands(leaked: &[Leak<'_>]) -> String {
     text
 }
 
-pub(super) fn script(leaked: &[&Finding]) -> String {
-    release::script(&lines(&by_store(&leaks(leaked))))
+pub(super) fn script(result: &ScanResult, leaked: &[&Finding]) -> String {
+    release::script(&lines(&by_store(&leaks(result, leaked))))
 }
 
 /// Confirmed leaks, by the kind and the path of their store.
@@ -239,17 +247,20 @@ fn lines(stores: &ByStore<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let host_local = stores.iter().filter(|((kind, _), _)| *kind == StoreKind::HostLocal);
     let mut host_local = host_local.flat_map(|(_, leaks)| leaks);
-    if let Some(it) = host_local.clone().find(|it| it.sandbox.is_some()) {
-        lines.extend(function(&it.finding.runtimes));
-    }
-    if host_local.any(|it| it.sandbox.is_none()) {
-        lines.extend(free_ownerless());
+    let of_sandbox = host_local.clone().find(|it| it.sandbox.is_some());
+    let is_ownerless = host_local.any(|it| it.sandbox.is_none() && !it.is_no_file);
+    if of_sandbox.is_some() || is_ownerless {
+        lines.extend(functions(of_sandbox.map(|it| &*it.finding.runtimes), is_ownerless));
     }
     for ((kind, path), leaks) in stores {
         lines.push(format!("# {} {}: {} leaked", kind.into_str(), escaped(path), leaks.len()));
         match kind {
             StoreKind::HostLocal => lines.extend(leaks.iter().map(|it| match it.sandbox {
                 Some(sandbox) => release::release(path, it.address, sandbox),
+                None if it.is_no_file => format!(
+                    "# {} stays: a link, a directory or a FIFO has its name. Find out what made it, and remove it by hand",
+                    it.address
+                ),
                 None => release::free_ownerless_of(path, it.address),
             })),
             StoreKind::AwsIpamd => lines.extend(restart_ipamd()),

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    net::IpAddr,
     path::Path,
 };
 
@@ -161,6 +162,12 @@ impl ScanResult {
              still wanted"
                 .to_owned()
         })
+    }
+
+    /// Whether a link, a directory or a FIFO has the name of this address in the store.
+    pub(super) fn is_no_file(&self, store: &str, address: IpAddr) -> bool {
+        let path = Path::new(store).join(address.to_string());
+        self.skipped.named.get(&path) == Some(&ReadError::NotPlain)
     }
 
     /// Whether what could not be read is a network's configuration, which says where stores are, and no store itself.

@@ -63,6 +63,7 @@ use crate::{
         escape::escaped,
         findings_file::FindingsFile,
         history::writer::BootHistoryWriter,
+        metrics::Metrics,
         otlp::{Otlp, figures::Figures},
         serve::reload::Bell,
         state_writes::{StateFile, StateWrites},
@@ -236,7 +237,16 @@ impl<'a> Assembly<'a> {
         if let Some(rate) = shown.rate() {
             session.limit(rate);
         }
+        if let Some(metrics) = self.metrics() {
+            // They count also what is told before the server can start.
+            session.add_sink(Box::new(metrics.clone()));
+        }
         session
+    }
+
+    /// The metrics, until the server has them.
+    fn metrics(&self) -> Option<&Metrics> {
+        self.opened.server.as_ref().map(|(_, metrics)| metrics)
     }
 
     /// The recording, which begins before the first call.
@@ -311,6 +321,7 @@ impl<'a> Assembly<'a> {
         }
         // All that had to be told first is told. To read the boot takes a while, and the rings need their room.
         outlets.store(session, GRACE).await?;
+        self.metrics().into_iter().for_each(|metrics| metrics.timed(clock::now()));
         // What the last agent has heard of runtimes says nothing of now. Those that are found again answer anew.
         let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
         let followed: Vec<String> = session.engine().followed().map(str::to_owned).collect();
@@ -381,7 +392,7 @@ impl<'a> Assembly<'a> {
         Ok(Some(otlp))
     }
 
-    /// The server, which is given every change from here on.
+    /// The server, whose clients are given every change from here on.
     fn server(
         &mut self,
         session: &mut Session,

@@ -180,7 +180,7 @@ pub(super) fn said(doors: &Listeners) -> String {
     address.map_or_else(String::new, |address| format!("page, metrics and API: {scheme}://{address}/\n"))
 }
 
-/// Starts the server, which receives every change from now on. Also gives the way to ask the agent's loop, and who gives the
+/// Starts the server, whose clients receive every change from now on; the metrics are given them already. Also gives the way to ask the agent's loop, and who gives the
 /// verdict on the node.
 pub(super) fn start(
     (mut doors, metrics): (Listeners, Metrics),
@@ -193,7 +193,6 @@ pub(super) fn start(
 ) -> anyhow::Result<(Served, loop_queue::Client, Arc<Judge>)> {
     let ring = Arc::new(Ring::behind(session.last_seq()));
     session.add_sink(Box::new(Arc::clone(&ring)));
-    session.add_sink(Box::new(metrics.clone()));
     let config = ServerConfig {
         header: header.clone(),
         since: clock::now(),
