@@ -180,8 +180,8 @@ pub(super) fn said(doors: &Listeners) -> String {
     address.map_or_else(String::new, |address| format!("page, metrics and API: {scheme}://{address}/\n"))
 }
 
-/// Starts the server, whose clients receive every change from now on; the metrics are given them already. Also gives the way to ask the agent's loop, and who gives the
-/// verdict on the node.
+/// Starts the server, whose clients receive every change from now on; the metrics are given them already. Also gives the way
+/// to ask the agent's loop, and who gives the verdict on the node.
 pub(super) fn start(
     (mut doors, metrics): (Listeners, Metrics),
     session: &mut Session,
