@@ -189,6 +189,19 @@ fn nothing_leaked_is_said_only_by_who_could_look() {
     assert!(is_partly(&told), "{told}");
 }
 
+#[test]
+fn a_store_that_cannot_be_read_has_no_numbers() {
+    let root = disk([1].into_iter());
+    fs::remove_dir_all(root.path().join(STORE)).expect("a folder");
+    write(root.path(), STORE, "");
+    let output = run(root.path(), &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let row = said.lines().find(|line| line.ends_with(STORE)).expect("a row");
+    let row: Vec<&str> = row.split_whitespace().take(6).collect();
+    assert_eq!(row, ["podnet", "10.88.0.0/16", "65533", "?", "?", "?"], "{said}");
+}
+
 /// What is said of leaks where not all could be read.
 const AS_FAR: &str = "\nno leaked addresses, as far as sandprobe can see\n";
 
