@@ -295,6 +295,23 @@ fn what_cannot_be_a_pod_is_no_pod_without_findings() {
     }
 }
 
+#[test]
+fn a_replay_is_of_a_pod_by_either_name_and_says_that_nothing_matched() {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/demo.jsonl");
+    let demo = demo.to_str().expect("a name");
+    let replay = |more: &[&str]| {
+        let output = run(&[&["replay", demo, "-o", "json"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{more:?}");
+        (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let (by_name, _) = replay(&["--pod", "report"]);
+    assert!(by_name.lines().count() > 5, "{by_name}");
+    assert_eq!(replay(&["--pod", "default/report"]), (by_name, String::new()));
+    let (told, said) = replay(&["--pod", "other/report", "--event", "pod.gone"]);
+    assert_eq!((&*told, &*said), ("", "sandprobe: no event matched --pod other/report --event pod.gone\n"));
+    complains(&run(&["replay", demo, "--pod", "a/b/c"]), 2, &["NAME or NAMESPACE/NAME"]);
+}
+
 /// Numbers at their ends, as no agent writes them: nothing is counted beyond what there is room for.
 #[test]
 fn numbers_at_their_ends_do_no_harm() {

@@ -52,8 +52,10 @@ impl Replay {
             session.limit(rate);
         }
         let (pace, chunk) = if self.pace { (Pace::Then, 0) } else { (Pace::FlatOut, CHUNK) };
+        let mut has_told = false;
         let ended = replay(&mut reader, pace, |call| {
             session.call(call).map_err(|error| Stopped::Failed(error.into()))?;
+            has_told |= !session.output().is_empty();
             if session.output().len() > chunk { write(session.output()) } else { Ok(()) }
         });
         let cut_off = match ended {
@@ -68,6 +70,10 @@ impl Replay {
             Ok(()) => {}
             Err(Stopped::AudienceGone) => return Ok(ExitStatus::Ok),
             Err(Stopped::Failed(error)) => return Err(error),
+        }
+        let choice = self.shown.choice();
+        if !has_told && !choice.is_empty() {
+            say(&format!("no event matched {choice}"));
         }
         match cut_off {
             None => Ok(ExitStatus::Ok),
