@@ -3,8 +3,14 @@
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader, Read},
+    os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Command, Output, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
 };
 
 fn sandprobe(arguments: &[&str]) -> Command {
@@ -185,6 +191,21 @@ fn a_recording_from_a_pipe_is_waited_for() {
         fs::write(&pipe, whole(3)).expect("it is read");
         assert_eq!(run.wait().expect("an end").code(), Some(0));
     }
+}
+
+/// A shell that waits for it is to know that it was not done (143). SIGINT is left out: who runs the tests may ignore it.
+#[test]
+fn a_signal_kills_what_only_reads() {
+    let dir = folder();
+    let pipe = dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let mut child = sandprobe(&["replay"]).arg(&pipe).spawn().expect("a run");
+    let id = i32::try_from(child.id()).expect("an id");
+    kill(Pid::from_raw(id), Signal::SIGTERM).expect("it runs");
+    assert_eq!(child.wait().expect("an end").signal(), Some(Signal::SIGTERM as i32));
+    let help = run(&["--help"]);
+    let said = "run, watch, record and top: ended by ctrl-C or SIGTERM (other commands die of them)\n";
+    assert!(text(&help.stdout).contains(said), "{help:?}");
 }
 
 #[test]
