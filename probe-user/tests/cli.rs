@@ -155,7 +155,7 @@ fn what_is_no_recording_is_said_to_be_none() {
     let dir = folder();
     let file = |contents: &[u8]| file(&dir, contents);
     complains(&run(&["replay", &file(b"\x7fELF\x02\x01")]), 2, &["not a sandprobe recording"]);
-    complains(&run(&["replay", &file(b"")]), 2, &["not a sandprobe recording"]);
+    complains(&run(&["replay", &file(b"")]), 2, &["empty: no recording"]);
     complains(&run(&["replay", &file(&vec![0; 3 << 20])]), 2, &["not a sandprobe recording"]);
     let newer = HEADER.replacen(":1", ":999", 1);
     complains(&run(&["replay", &file(newer.as_bytes())]), 2, &["not a sandprobe recording"]);

@@ -136,10 +136,10 @@ mod tests {
     fn a_compressed_recording_is_said_to_be_one() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("recording");
-        for head in [&b"\x1f\x8b\x08\0"[..], b"\x28\xb5\x2f\xfd\0"] {
+        for head in [&b"\x1f\x8b\x08\0"[..], b"\x28\xb5\x2f\xfd\0", b"\xfd7zXZ\0\0"] {
             fs::write(&file, head).expect("a file");
             let why = replayed(&file).err().expect("it is none").to_string();
-            let said = " is compressed: give it as <(zcat FILE) or <(zstdcat FILE)";
+            let said = " is compressed: give it as <(zcat FILE), <(zstdcat FILE) or <(xzcat FILE)";
             assert_eq!(why, format!("{}{said}", file.display()));
         }
     }
