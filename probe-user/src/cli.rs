@@ -102,7 +102,7 @@ impl Command {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done, or ended by ctrl-C, SIGTERM or a closed pipe
+  0  done, or ended by a closed pipe; run, watch, record and top: ended by ctrl-C or SIGTERM (other commands die of them)
   1  done, but something is missing: doctor found a limit, a recording was cut off, a file ended early
   2  cannot run: wrong usage, unreadable input, a missing privilege or kernel feature";
 

@@ -3,8 +3,14 @@
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader, Read},
+    os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Command, Output, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
 };
 
 fn sandprobe(arguments: &[&str]) -> Command {
@@ -149,7 +155,7 @@ fn what_is_no_recording_is_said_to_be_none() {
     let dir = folder();
     let file = |contents: &[u8]| file(&dir, contents);
     complains(&run(&["replay", &file(b"\x7fELF\x02\x01")]), 2, &["not a sandprobe recording"]);
-    complains(&run(&["replay", &file(b"")]), 2, &["not a sandprobe recording"]);
+    complains(&run(&["replay", &file(b"")]), 2, &["empty: no recording"]);
     complains(&run(&["replay", &file(&vec![0; 3 << 20])]), 2, &["not a sandprobe recording"]);
     let newer = HEADER.replacen(":1", ":999", 1);
     complains(&run(&["replay", &file(newer.as_bytes())]), 2, &["not a sandprobe recording"]);
@@ -185,6 +191,21 @@ fn a_recording_from_a_pipe_is_waited_for() {
         fs::write(&pipe, whole(3)).expect("it is read");
         assert_eq!(run.wait().expect("an end").code(), Some(0));
     }
+}
+
+/// A shell that waits for it is to know that it was not done (143). SIGINT is left out: who runs the tests may ignore it.
+#[test]
+fn a_signal_kills_what_only_reads() {
+    let dir = folder();
+    let pipe = dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let mut child = sandprobe(&["replay"]).arg(&pipe).spawn().expect("a run");
+    let id = i32::try_from(child.id()).expect("an id");
+    kill(Pid::from_raw(id), Signal::SIGTERM).expect("it runs");
+    assert_eq!(child.wait().expect("an end").signal(), Some(Signal::SIGTERM as i32));
+    let help = run(&["--help"]);
+    let said = "run, watch, record and top: ended by ctrl-C or SIGTERM (other commands die of them)\n";
+    assert!(text(&help.stdout).contains(said), "{help:?}");
 }
 
 #[test]
@@ -293,6 +314,23 @@ fn what_cannot_be_a_pod_is_no_pod_without_findings() {
     for pod in ["b", "a/b"] {
         assert_eq!(run(&["findings", "--recording", &file, "--pod", pod]).status.code(), Some(0), "{pod}");
     }
+}
+
+#[test]
+fn a_replay_is_of_a_pod_by_either_name_and_says_that_nothing_matched() {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/demo.jsonl");
+    let demo = demo.to_str().expect("a name");
+    let replay = |more: &[&str]| {
+        let output = run(&[&["replay", demo, "-o", "json"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{more:?}");
+        (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let (by_name, _) = replay(&["--pod", "report"]);
+    assert!(by_name.lines().count() > 5, "{by_name}");
+    assert_eq!(replay(&["--pod", "default/report"]), (by_name, String::new()));
+    let (told, said) = replay(&["--pod", "other/report", "--event", "pod.gone"]);
+    assert_eq!((&*told, &*said), ("", "sandprobe: no event matched --pod other/report --event pod.gone\n"));
+    complains(&run(&["replay", demo, "--pod", "a/b/c"]), 2, &["NAME or NAMESPACE/NAME"]);
 }
 
 /// Numbers at their ends, as no agent writes them: nothing is counted beyond what there is room for.

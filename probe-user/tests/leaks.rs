@@ -6,7 +6,7 @@
 use std::{
     fs::{self, File},
     os::unix::fs::symlink,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -189,6 +189,19 @@ fn nothing_leaked_is_said_only_by_who_could_look() {
     assert!(is_partly(&told), "{told}");
 }
 
+#[test]
+fn a_store_that_cannot_be_read_has_no_numbers() {
+    let root = disk([1].into_iter());
+    fs::remove_dir_all(root.path().join(STORE)).expect("a folder");
+    write(root.path(), STORE, "");
+    let output = run(root.path(), &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let row = said.lines().find(|line| line.ends_with(STORE)).expect("a row");
+    let row: Vec<&str> = row.split_whitespace().take(6).collect();
+    assert_eq!(row, ["podnet", "10.88.0.0/16", "65533", "?", "?", "?"], "{said}");
+}
+
 /// What is said of leaks where not all could be read.
 const AS_FAR: &str = "\nno leaked addresses, as far as sandprobe can see\n";
 
@@ -280,14 +293,66 @@ fn a_frozen_node_is_looked_at_as_it_was() {
     for (host, leaked) in
         [("containerd-systemd", Some("10.88.0.2 ")), ("crio", None), ("docker", None), ("k3s", None)]
     {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/hosts").join(host);
-        let output = run(&root, &["--leak-grace", "0s"]);
+        let output = run(&frozen(host), &["--leak-grace", "0s"]);
         let said = text(&output.stdout);
         let code = i32::from(leaked.is_some());
         assert_eq!(output.status.code(), Some(code), "{host}: {said}{}", text(&output.stderr));
         assert!(said.contains(leaked.unwrap_or("no leaked addresses")), "{host}: {said}");
         assert_eq!(said.contains("confirmed"), leaked.is_some(), "{host}: {said}");
     }
+}
+
+/// Its records say which addresses are still wanted.
+#[test]
+fn a_runtime_that_runs_without_its_records_hides_no_leak() {
+    let sandboxes = "io.containerd.grpc.v1.cri/sandboxes";
+    for (host, folder, records) in [
+        ("containerd-systemd", "var/lib/containerd", sandboxes),
+        ("crio", "var/lib/containers/storage", ""),
+        ("docker", "var/lib/docker", "containers"),
+        ("isulad", "var/lib/isulad", "engines"),
+        ("k3s", "var/lib/rancher/k3s/agent/containerd", sandboxes),
+    ] {
+        let root = copied(host);
+        fs::remove_dir_all(root.path().join(folder)).expect("a folder");
+        let place = Path::new("/").join(folder).join(records);
+        let place = place.to_str().expect("text").trim_end_matches('/');
+        let why = format!(
+            "sandprobe: could not look everywhere: a runtime's records of sandboxes cannot be read: {place}: not there, and \
+             its runtime runs; mount the disk that has it\n"
+        );
+        for (form, told) in [(&[][..], AS_FAR), (&["-o", "json"], "blind_spot"), (&["--repair-script"], "")] {
+            let output = run(root.path(), form);
+            let (said, printed) = (text(&output.stderr), text(&output.stdout));
+            assert_eq!((output.status.code(), said), (Some(2), &*why), "{host} {form:?}");
+            assert!(printed.contains(told) && printed.is_empty() == told.is_empty(), "{host}: {printed}");
+        }
+    }
+}
+
+/// The container of the record may be a sandbox.
+#[test]
+fn a_container_of_which_docker_has_no_readable_record_is_named() {
+    let root = copied("docker");
+    let container = "23dce42f7b1cb6bbd5779d3b97b4f0972041d371a8dc7a8e16501b68406a7448";
+    let record = format!("var/lib/docker/containers/{container}/config.v2.json");
+    write(root.path(), &record, "{");
+    let output = run(root.path(), &[]);
+    let why =
+        format!("a runtime's records of sandboxes cannot be read: /{record}: not in a form that is known\n");
+    assert!(text(&output.stderr).ends_with(&why), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains(AS_FAR) && output.status.code() == Some(2));
+}
+
+fn frozen(host: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/hosts").join(host)
+}
+
+fn copied(host: &str) -> TempDir {
+    let root = tempfile::tempdir().expect("a folder");
+    let copied = Command::new("cp").arg("-a").arg(frozen(host).join(".")).arg(root.path()).status();
+    assert!(copied.expect("cp").success(), "{host}");
+    root
 }
 
 /// Every second of ten thousand is leaked, and each of these is found.

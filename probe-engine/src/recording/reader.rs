@@ -31,6 +31,8 @@ pub struct Reader<R> {
 pub enum ReadError {
     #[error("not a sandprobe recording")]
     Foreign,
+    #[error("empty: no recording was written to it")]
+    Empty,
     #[error(
         "made in format {version} by a newer sandprobe; this one reads up to format {VERSION}: use that newer one"
     )]
@@ -66,9 +68,8 @@ impl<R: BufRead> Reader<R> {
         let mut buffer = Vec::new();
         match read_line(&mut from, &mut buffer, 1, LONGEST_HEADER) {
             Ok(Piece::Whole) => {}
-            Ok(Piece::Part | Piece::Nothing) | Err(ReadError::TooLong { .. }) => {
-                return Err(ReadError::Foreign);
-            }
+            Ok(Piece::Nothing) => return Err(ReadError::Empty),
+            Ok(Piece::Part) | Err(ReadError::TooLong { .. }) => return Err(ReadError::Foreign),
             Err(error) => return Err(error),
         }
         let mark: Mark = serde_json::from_slice(&buffer).map_err(|_other| ReadError::Foreign)?;

@@ -55,8 +55,8 @@ pub(super) struct Shown {
     #[arg(long, value_name = "NAME")]
     namespace: Vec<String>,
 
-    /// Print only events of pods with this name; may be repeated
-    #[arg(long, value_name = "NAME")]
+    /// Print only events of this pod (NAME or NAMESPACE/NAME); may be repeated
+    #[arg(long, value_name = "POD", value_parser = pod)]
     pod: Vec<String>,
 
     /// Print only events of containers with this name; may be repeated
@@ -76,6 +76,15 @@ impl Shown {
     /// The limit of the stream, if there is one.
     pub(super) fn rate(&self) -> Option<Rate> {
         self.event_rate.map(Rate::new)
+    }
+
+    /// The flags that choose events, as they can be typed. Empty: all events are chosen.
+    pub(super) fn choice(&self) -> String {
+        let Self { namespace, pod, container, event, .. } = self;
+        let flags = [("namespace", namespace), ("pod", pod), ("container", container), ("event", event)];
+        let typed =
+            flags.iter().flat_map(|(flag, given)| given.iter().map(move |it| format!("--{flag} {it}")));
+        typed.collect::<Vec<_>>().join(" ")
     }
 
     pub(super) fn filter(&self) -> Filter {

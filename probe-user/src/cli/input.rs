@@ -18,8 +18,8 @@ use super::say;
 /// How long a pipe may have nobody who writes before that is told.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How files of gzip and of zstd begin.
-const PACKED: [&[u8]; 2] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"];
+/// How files of gzip, of zstd and of xz begin.
+const PACKED: [&[u8]; 3] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"];
 
 pub(super) fn open(file: &Path) -> io::Result<BufReader<File>> {
     let is_pipe = fs::metadata(file).is_ok_and(|about| about.file_type().is_fifo());
@@ -66,7 +66,9 @@ pub(super) fn refuse_twice(files: &[PathBuf]) -> anyhow::Result<()> {
 /// The error of a file that begins so, if it is compressed.
 pub(super) fn packed(file: &Path, head: &[u8]) -> Option<anyhow::Error> {
     let is_packed = PACKED.iter().any(|magic| head.starts_with(magic));
-    is_packed.then(|| anyhow!("{} is compressed: give it as <(zcat FILE) or <(zstdcat FILE)", file.display()))
+    is_packed.then(|| {
+        anyhow!("{} is compressed: give it as <(zcat FILE), <(zstdcat FILE) or <(xzcat FILE)", file.display())
+    })
 }
 
 #[cfg(test)]

@@ -52,8 +52,10 @@ impl Replay {
             session.limit(rate);
         }
         let (pace, chunk) = if self.pace { (Pace::Then, 0) } else { (Pace::FlatOut, CHUNK) };
+        let mut has_told = false;
         let ended = replay(&mut reader, pace, |call| {
             session.call(call).map_err(|error| Stopped::Failed(error.into()))?;
+            has_told |= !session.output().is_empty();
             if session.output().len() > chunk { write(session.output()) } else { Ok(()) }
         });
         let cut_off = match ended {
@@ -68,6 +70,10 @@ impl Replay {
             Ok(()) => {}
             Err(Stopped::AudienceGone) => return Ok(ExitStatus::Ok),
             Err(Stopped::Failed(error)) => return Err(error),
+        }
+        let choice = self.shown.choice();
+        if !has_told && !choice.is_empty() {
+            say(&format!("no event matched {choice}"));
         }
         match cut_off {
             None => Ok(ExitStatus::Ok),
@@ -130,10 +136,10 @@ mod tests {
     fn a_compressed_recording_is_said_to_be_one() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("recording");
-        for head in [&b"\x1f\x8b\x08\0"[..], b"\x28\xb5\x2f\xfd\0"] {
+        for head in [&b"\x1f\x8b\x08\0"[..], b"\x28\xb5\x2f\xfd\0", b"\xfd7zXZ\0\0"] {
             fs::write(&file, head).expect("a file");
             let why = replayed(&file).err().expect("it is none").to_string();
-            let said = " is compressed: give it as <(zcat FILE) or <(zstdcat FILE)";
+            let said = " is compressed: give it as <(zcat FILE), <(zstdcat FILE) or <(xzcat FILE)";
             assert_eq!(why, format!("{}{said}", file.display()));
         }
     }

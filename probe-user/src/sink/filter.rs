@@ -6,6 +6,7 @@ use crate::model::change::{Change, ChangeKind, PodRef};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     pub namespaces: Vec<String>,
+    /// Each is `NAME` or `NAMESPACE/NAME`.
     pub pods: Vec<String>,
     pub containers: Vec<String>,
     pub events: Vec<String>,
@@ -51,7 +52,8 @@ impl Filter {
         // A loss, or a fault of the node, may be about any pod, so every filter keeps it.
         marks.is_everyone_s
             || (has(&self.namespaces, marks.namespace)
-                && has(&self.pods, marks.pod)
+                && (self.pods.is_empty()
+                    || self.pods.iter().any(|asked| is_pod(marks.namespace, marks.pod, asked)))
                 && has(&self.containers, marks.container))
     }
 }
@@ -64,6 +66,16 @@ fn is_everyone_s(what: &ChangeKind) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the pod matches `NAME` or `NAMESPACE/NAME`.
+#[must_use]
+pub(crate) fn is_pod(namespace: Option<&str>, name: Option<&str>, asked: &str) -> bool {
+    let (in_namespace, named) = match asked.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, asked),
+    };
+    name == Some(named) && (in_namespace.is_none() || in_namespace == namespace)
 }
 
 fn has(names: &[String], name: Option<&str>) -> bool {
@@ -111,6 +123,8 @@ mod tests {
         assert!(filter(&["kube-system", "default"], &[], &[], &[]).keeps(&web));
         assert!(filter(&["default"], &["web-0"], &["nginx"], &["cgroup.emptied"]).keeps(&web));
         assert!(!filter(&["default"], &["web-1"], &[], &[]).keeps(&web));
+        assert!(filter(&[], &["other/web-0", "default/web-0"], &[], &[]).keeps(&web));
+        assert!(!filter(&[], &["other/web-0", "default/web-1"], &[], &[]).keeps(&web));
         assert!(!filter(&["default"], &["web"], &[], &[]).keeps(&web));
         assert!(!filter(&[], &[], &[], &["cgroup.removed"]).keeps(&web));
     }

@@ -2,22 +2,16 @@
 
 use std::cmp::Reverse;
 
-use super::escape::short_key;
+use super::{escape::short_key, filter::is_pod};
 use crate::{
     engine::incident::Incident,
     model::{change::Finding, finding::Stage},
 };
 
-/// Whether the pod matches `NAME` or `NAMESPACE/NAME`.
+/// Whether the finding is of the pod `asked`.
 #[must_use]
 pub(crate) fn is_of(finding: &Finding, asked: &str) -> bool {
-    let Some(pod) = &finding.pod else { return false };
-    let (namespace, name) = match asked.split_once('/') {
-        Some((namespace, name)) => (Some(namespace), name),
-        None => (None, asked),
-    };
-    pod.name.as_deref() == Some(name)
-        && namespace.is_none_or(|namespace| pod.namespace.as_deref() == Some(namespace))
+    finding.pod.as_ref().is_some_and(|pod| is_pod(pod.namespace.as_deref(), pod.name.as_deref(), asked))
 }
 
 /// Sorts the most severe first, then the most certain, then the oldest.

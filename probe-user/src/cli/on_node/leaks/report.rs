@@ -68,7 +68,8 @@ pub(super) fn namespaces(count: usize, limit: Option<u64>) -> String {
     }
 }
 
-/// A row for each range of each store's network, and one for what is in none.
+/// A row for each range of each store's network, and one for what is in none. What is not known is a question mark, as all
+/// that only a whole reading of the store tells.
 fn networks(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
     let mut rows = Vec::new();
     for store in &result.stores {
@@ -81,14 +82,15 @@ fn networks(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
             if given == 0 && size.is_none() && !pools.is_empty() {
                 return;
             }
-            let free = size.map(|size| size.saturating_sub(u64::try_from(given).unwrap_or(u64::MAX)));
+            let count = |n: usize| store.complete.then(|| u64::try_from(n).unwrap_or(u64::MAX));
+            let free = size.zip(count(given)).map(|(size, given)| size.saturating_sub(given));
             let number = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
             rows.push([
                 network.map_or_else(|| "?".to_owned(), |name| escaped(name).into_owned()),
                 pool,
                 number(size),
-                given.saturating_sub(leaked).to_string(),
-                leaked.to_string(),
+                number(count(given.saturating_sub(leaked))),
+                number(count(leaked)),
                 number(free),
                 format!("{} {}", store.store.kind.into_str(), escaped(&store.store.path)),
             ]);

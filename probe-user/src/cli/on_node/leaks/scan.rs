@@ -16,6 +16,7 @@ use crate::{
     model::{
         change::Finding,
         fact::{Fact, List, Network, StoreKind, StoreRead},
+        finding::{Blind, BlindSpot, Explain as _, FindingKind, Kind, Stage},
         time::Timestamp,
     },
     sink::Label,
@@ -50,6 +51,8 @@ pub(super) struct ScanResult {
     skipped: Skipped,
 }
 
+/// What the runtimes' list has, in a message.
+const RECORDS: &str = "a runtime's records of sandboxes";
 /// The file with the id of the boot.
 const BOOT_ID: &str = "sys/kernel/random/boot_id";
 
@@ -154,14 +157,36 @@ impl ScanResult {
             return None;
         }
         if self.partial.contains(&List::Runtimes) {
-            return Some(self.unread(List::Runtimes, "a runtime's records of sandboxes"));
+            return Some(self.unread(List::Runtimes, RECORDS));
         }
-        (self.runtimes == 0).then(|| {
-            "cannot look: no records of sandboxes were found, neither containerd's (/var/lib/containerd) nor \
-             CRI-O's (/var/lib/containers/storage) nor dockershim's; without them nothing says which addresses are \
-             still wanted"
-                .to_owned()
-        })
+        if self.runtimes == 0 {
+            return Some(
+                "cannot look: no records of sandboxes were found, neither containerd's (/var/lib/containerd) nor \
+                 CRI-O's (/var/lib/containers/storage) nor dockershim's; without them nothing says which addresses \
+                 are still wanted"
+                    .to_owned(),
+            );
+        }
+        self.findings.iter().find_map(blind_spot).map(|spot| self.unseen(spot))
+    }
+
+    /// The message that the engine cannot see something on which verdicts on leaks rest.
+    fn unseen(&self, spot: &BlindSpot) -> String {
+        let Blind::Runtime { place: Some(place) } = &spot.spot else {
+            return format!("could not look everywhere: {}", spot.summary());
+        };
+        match self.skipped.named.iter().find(|(path, _)| path.starts_with(place)) {
+            Some((path, why)) => unread(RECORDS, path, why, todo(why)),
+            None => {
+                let absent = ReadError::Absent;
+                unread(
+                    RECORDS,
+                    Path::new(place),
+                    &absent,
+                    ", and its runtime runs; mount the disk that has it",
+                )
+            }
+        }
     }
 
     /// Whether a link, a directory or a FIFO has the name of this address in the store.
@@ -186,17 +211,32 @@ impl ScanResult {
             it.store.kind == StoreKind::Declared && Path::new(&it.store.path) == path && !it.complete
         });
         let todo = match why {
-            ReadError::Unreadable(_) => "; run as root",
             ReadError::NotPlain if is_declared => {
                 "; --ipam-store takes the directory in which the plugin keeps a file for each address"
             }
             ReadError::NotPlain if list == List::Ipam && self.is_of_network() => {
                 "; make it a file, or remove it"
             }
-            _ => "",
+            why => todo(why),
         };
-        format!("could not look everywhere: {what} cannot be read: {}: {why}{todo}", path.display())
+        unread(what, path, why, todo)
     }
+}
+
+/// The message that something cannot be read: what, where, why, what to do.
+fn unread(what: &str, path: &Path, why: &ReadError, todo: &str) -> String {
+    format!("could not look everywhere: {what} cannot be read: {}: {why}{todo}", path.display())
+}
+
+fn todo(why: &ReadError) -> &'static str {
+    if matches!(why, ReadError::Unreadable(_)) { "; run as root" } else { "" }
+}
+
+/// What the finding says that sandprobe cannot see, if leaks may be missed for it.
+fn blind_spot(finding: &Finding) -> Option<&BlindSpot> {
+    let Kind::BlindSpot(spot) = &finding.kind else { return None };
+    let is_of_leaks = finding.stage == Stage::Confirmed && spot.weaker.contains(&FindingKind::LeakedAddress);
+    is_of_leaks.then_some(spot)
 }
 
 /// Whether the files below `root` are those of the running kernel.

@@ -40,8 +40,15 @@ pub(super) fn tell(
     match folder.and_then(|folder| Ok((folder.entries()?, folder))) {
         Ok((Entries { entries, not_utf8, left_out }, folder)) => {
             let mut files = memo.of(&folder);
-            let read = entries.iter().filter_map(|entry| one(node, list, &folder, &mut files, entry, parse));
-            reservations.extend(read);
+            for entry in &entries {
+                match one(node, list, &folder, &mut files, entry, parse) {
+                    Ok(read) => reservations.extend(read),
+                    Err(why) => {
+                        list.skip(folder.path().join(&entry.name), why);
+                        complete = false;
+                    }
+                }
+            }
             // No address is written so.
             for name in not_utf8 {
                 list.set_aside(folder.path().join(name), ReadError::NotUtf8);
@@ -60,6 +67,7 @@ pub(super) fn tell(
     list.found(at, Fact::StoreRead(StoreRead { store, reservations, complete }));
 }
 
+/// The reservation of one file, if it is one. The error is why its content is not known.
 fn one(
     node: Node<'_>,
     list: &mut Listing<'_>,
@@ -67,24 +75,26 @@ fn one(
     files: &mut Files<'_, Reserved>,
     entry: &Entry,
     parse: fn(&[u8]) -> Option<Holder>,
-) -> Option<Reservation> {
+) -> Result<Option<Reservation>, ReadError> {
     let name = &*entry.name;
     // Files that are not addresses: locks, temporary files, and the position of the search for a free address.
     if name == "lock" || name.starts_with('.') || name.starts_with("last_reserved_ip") {
-        return None;
+        return Ok(None);
     }
     let path = folder.path().join(name);
     let Ok(address) = name.parse::<IpAddr>() else {
         list.set_aside(path, ReadError::Malformed);
-        return None;
+        return Ok(None);
     };
     let read = files.read(name, RESERVATION, |bytes, written| {
         Some(Reserved { holder: parse(bytes), since: node.boot_time(written) })
     });
-    // The address is told even if its holder is unknown: it is in use.
-    match read {
+    // The address is told even if its file names nobody: it is in use.
+    Ok(match read {
         // The address was released since the folder was read.
         Err(ReadError::Absent) => None,
+        // The file may name a holder.
+        Err(why @ (ReadError::Unreadable(_) | ReadError::Unanswered)) => return Err(why),
         Err(why) => {
             list.set_aside(path, why);
             let since =
@@ -97,25 +107,36 @@ fn one(
             }
             Some(Reservation { address, holder, since })
         }
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt as _, path::Path};
-
-    use super::{Fact, Listing, Memo, Node, ReadError, Store, Timestamp, tell};
-    use crate::{
-        model::fact::{List, StoreKind},
-        source::{cgroup::Hierarchy, host::HostRoot},
+    use std::{
+        ffi::OsStr,
+        fs::{self, Permissions},
+        os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+        path::Path,
+        thread,
     };
 
-    #[test]
-    fn a_name_that_is_not_utf8_is_no_address_and_the_reading_is_whole() {
-        let root = tempfile::tempdir().expect("a directory");
-        fs::write(root.path().join("10.88.0.2"), "").expect("a file");
-        fs::write(root.path().join(OsStr::from_bytes(b"\xff\xfe")), "").expect("a file");
-        let host = HostRoot::open(root.path()).expect("the root");
+    use nix::{
+        errno::Errno,
+        unistd::{Uid, setfsuid},
+    };
+
+    use super::{Fact, Listing, Memo, Node, ReadError, Store, StoreRead, Timestamp, tell};
+    use crate::{
+        model::fact::{List, StoreKind},
+        source::{
+            cgroup::Hierarchy,
+            host::{HostRoot, skipped::Skipped},
+        },
+    };
+
+    /// What is told of the store that is this folder; no file names a holder.
+    fn read(root: &Path) -> (StoreRead, Skipped) {
+        let host = HostRoot::open(root).expect("the root");
         let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
         let clock = || Timestamp(1);
         let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
@@ -123,12 +144,41 @@ mod tests {
         let store = Store { kind: StoreKind::HostLocal, path: "/".to_owned(), network: None };
         tell(node, &mut list, store, host.folder("/"), &mut Memo::default(), |_| None);
         let (told, skipped) = list.end();
-        let read = told.iter().find_map(|it| match &it.fact {
-            Fact::StoreRead(read) => Some((read.reservations.len(), read.complete)),
+        let read = told.into_iter().find_map(|it| match it.fact {
+            Fact::StoreRead(read) => Some(read),
             _ => None,
         });
-        assert_eq!(read, Some((1, true)));
+        (read.expect("a reading"), skipped)
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf8_is_no_address_and_the_reading_is_whole() {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::write(root.path().join("10.88.0.2"), "").expect("a file");
+        fs::write(root.path().join(OsStr::from_bytes(b"\xff\xfe")), "").expect("a file");
+        let (read, skipped) = read(root.path());
+        assert_eq!((read.reservations.len(), read.complete), (1, true));
         assert!(skipped.partial.is_empty(), "{skipped:?}");
         assert_eq!(skipped.named.get(Path::new("/\u{fffd}\u{fffd}")), Some(&ReadError::NotUtf8));
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_read_is_no_reservation_of_nobody_and_the_reading_is_not_whole() {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(root.path(), Permissions::from_mode(0o755)).expect("a mode");
+        for name in ["10.88.0.2", "10.88.0.3"] {
+            fs::write(root.path().join(name), "").expect("a file");
+        }
+        fs::set_permissions(root.path().join("10.88.0.3"), Permissions::from_mode(0o0)).expect("a mode");
+        // The tests may run as root, which may read everything. This is of the thread alone.
+        let as_nobody = || {
+            setfsuid(Uid::from_raw(65534));
+            read(root.path())
+        };
+        let (read, skipped) = thread::scope(|scope| scope.spawn(as_nobody).join()).expect("no panic");
+        let addresses: Vec<_> = read.reservations.iter().map(|it| it.address.to_string()).collect();
+        assert_eq!((addresses, read.complete), (vec!["10.88.0.2".to_owned()], false));
+        let first = (Path::new("/10.88.0.3").to_owned(), ReadError::Unreadable(Errno::EACCES));
+        assert_eq!(skipped.partial.get(&List::Ipam), Some(&first));
     }
 }
