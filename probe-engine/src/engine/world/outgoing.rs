@@ -23,6 +23,7 @@ use crate::{
 };
 
 /// What to do with the first change in the queue.
+#[expect(clippy::large_enum_variant, reason = "it lives for one call")]
 enum Turn {
     Tell(Context),
     Drop,
