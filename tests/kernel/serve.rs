@@ -12,6 +12,7 @@ use std::{
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream},
     os::fd::{AsRawFd as _, OwnedFd},
+    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -134,8 +135,9 @@ fn events(text: &str, kind: &str) -> Result<u64> {
 fn what_is_told_at_the_start_is_counted() -> Result<()> {
     let state = tempfile::tempdir()?;
     let state = state.path().to_str().context("the path is no text")?;
-    Agent::with_state(state)?.end()?;
-    let agent = Agent::with_state(state)?;
+    let start = || Agent::start_with(state, &[], Stdio::null(), "/healthz");
+    start()?.end()?;
+    let agent = start()?;
     let text = get(agent.address, "/metrics")?;
     ensure!(events(&text, "gap")? > 0, "{text}");
     agent.end()

@@ -1,6 +1,6 @@
 //! **Rule:** a store that is a directory (host-local's, or a declared one) has a file for an address, and the file names no
-//! sandbox: it is empty, cut off, or cannot be read. DEL frees the address of the sandbox that it is called for, so no DEL
-//! frees this one, and ADD does not give it out again. Runtime and kubelet have been up for the grace since the file was
+//! sandbox: it is empty, cut off, too large, or no plain file. DEL frees the address of the sandbox that it is called for, so
+//! no DEL frees this one, and ADD does not give it out again. Runtime and kubelet have been up for the grace since the file was
 //! written, and the store was read again. All such addresses of a store are one finding.
 //!
 //! Not flagged: a file that is being written; an address that a sandbox's network namespace has, or that libcni's cache
