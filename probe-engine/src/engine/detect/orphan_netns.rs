@@ -212,10 +212,11 @@ impl Explain for OrphanNetns {
             all.push(quoted(mount).map_or_else(
                 || UNPRINTABLE.to_owned(),
                 |at| {
-                    // `ip netns pids` knows only the files in /run/netns.
-                    let in_it = "find /proc/[0-9]*/ns/net -lname \"net:?$n?\" 2>/dev/null";
+                    // `ip netns pids` knows only the files in /run/netns. Where nothing at all is found, nothing was looked at.
+                    let all = r"find /proc/[0-9]*/ns/net -printf '%l\n' 2>/dev/null || :";
+                    let is_empty = r#"case $in in "" | *"net:[$n]"*) false ;; esac"#;
                     format!(
-                        "n=$(stat -Lc %i -- {at}) && [ -z \"$({in_it})\" ] && umount -- {at} && rm -- {at}"
+                        "n=$(stat -Lc %i -- {at}) && in=$({all}) && {is_empty} && umount -- {at} && rm -- {at}"
                     )
                 },
             ));
@@ -226,7 +227,33 @@ impl Explain for OrphanNetns {
 
 #[cfg(test)]
 mod tests {
-    use super::is_uuid;
+    use std::process::Command;
+
+    use super::{Explain as _, OrphanNetns, is_uuid};
+    use crate::{model::id::NetnsKey, words::release::script};
+
+    /// What the commands do with the namespace at this file, of which `umount` and `rm` only say that they were called. `tools`
+    /// define what else differs.
+    fn repaired(at: &str, tools: &str) -> String {
+        let netns = NetnsKey::new(7, 0);
+        let commands = OrphanNetns { netns, mounts: vec![at.to_owned()] }.repair(&[], &[]);
+        let stubs = format!("umount() {{ echo umount $2; }}\nrm() {{ echo rm $2; }}\n{tools}");
+        let lines: Vec<String> = [stubs].into_iter().chain(commands).collect();
+        let output = Command::new("sh").args(["-c", &script(&lines)]).output().expect("a shell");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    #[test]
+    fn only_a_namespace_in_which_no_process_is_found_is_unmounted() {
+        let empty = tempfile::NamedTempFile::new().expect("a file");
+        let empty = empty.path().to_str().expect("a path");
+        assert_eq!(repaired(empty, ""), format!("umount {empty}\nrm {empty}\n"));
+        assert_eq!(repaired("/proc/self/ns/net", ""), "", "the shell is in it");
+        assert_eq!(repaired("/does/not/exist", ""), "");
+        for broken in ["find() { return 127; }", "stat() { return 127; }"] {
+            assert_eq!(repaired(empty, broken), "", "{broken}");
+        }
+    }
 
     #[test]
     fn a_uuid_is_known_by_its_form() {
