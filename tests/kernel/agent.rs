@@ -1,4 +1,4 @@
-//! The shipped agent: its size, its start time, and its memory after many pods.
+//! The agent as a program: its start time, and its memory after many pods.
 
 use std::{
     fs,
@@ -22,20 +22,14 @@ use crate::{
     container::{Container, actor, new_id},
 };
 
-/// Of it the client of the API server is about 4.2 MB, the writer of Parquet (`sandprobe export`) 1 MB, and the table of
-/// restarts (`sandprobe boot --restarts`) 0.4 MB. What a state, a netlink socket and a runtime need that fail or end in the middle of
-/// their work is 0.1 MB.
-const SIZE: u64 = 24_100_000;
 const START: Duration = Duration::from_secs(1);
 const MEMORY_KB: u64 = 30_000;
 /// The memory bound when the agent remembers as many namespaces as it may.
 const STORM_KB: u64 = 40_000;
 
 #[test]
-fn the_binary_and_its_memory_stay_small() -> Result<()> {
+fn its_memory_stays_small() -> Result<()> {
     let path = program::agent()?;
-    let size = fs::metadata(&path)?.len();
-    ensure!(size < SIZE, "{} has {size} bytes, and may have {SIZE}", path.display());
     let hierarchy = Shared::start()?.hierarchy().clone();
 
     let mut agent = Agent::start_in_time(&path)?;

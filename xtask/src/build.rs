@@ -1,49 +1,91 @@
 //! `cargo xtask build`: the static agent, with its eBPF object inside.
 
+use crate::building;
 use crate::setup::{self, Level};
 use crate::workspace;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-#[derive(clap::Args, Default)]
+/// The largest size of a release. The client of the API server has 4.2 MB of it, the writer of Parquet 1 MB.
+const MOST_BYTES: u64 = 24_100_000;
+
+#[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Build it fast rather than small
+    /// Build the program that `run` and the tests start, which is larger and slower, in half the time
     #[arg(long)]
-    debug: bool,
+    quick: bool,
     /// Build for this target instead of this machine's own with musl
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
 }
 
+/// How the agent is compiled. Each passes the same tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Small and fast: what is released and measured.
+    Release,
+    /// Built in half the time: for those who try the agent or test a change.
+    Quick,
+}
+
+impl Profile {
+    /// The name in Cargo.toml.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Quick => "quick",
+        }
+    }
+
+    /// The folder of the built agent, below the target folder.
+    const fn folder(self) -> &'static str {
+        match self {
+            Self::Release => "dist",
+            Self::Quick => "quick",
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     setup::ensure(Level::Build)?;
-    let path = agent(args)?;
+    let profile = if args.quick { Profile::Quick } else { Profile::Release };
+    let path = agent_for(profile, args.target.as_deref())?;
     let bytes = fs::metadata(&path)?.len();
     println!("{} ({}.{} MB)", path.display(), bytes / 1_000_000, bytes / 100_000 % 10);
     Ok(())
 }
 
 /// The place of the built agent.
-pub(crate) fn agent_path() -> PathBuf {
-    workspace::target_dir().join("dist/sandprobe")
+pub(crate) fn agent_path(profile: Profile) -> PathBuf {
+    workspace::target_dir().join(profile.folder()).join("sandprobe")
 }
 
-/// Builds the agent and puts it at `target/dist/sandprobe`.
-pub(crate) fn agent(args: &Args) -> Result<PathBuf> {
-    let target = args.target.clone().unwrap_or_else(workspace::static_target);
+/// Builds the agent for this machine, and puts it at [`agent_path`].
+pub(crate) fn agent(profile: Profile) -> Result<PathBuf> {
+    agent_for(profile, None)
+}
+
+/// Refuses a release that is larger than [`MOST_BYTES`].
+pub(crate) fn check_size(released: &Path) -> Result<()> {
+    let bytes =
+        fs::metadata(released).with_context(|| format!("cannot look at {}", released.display()))?.len();
+    ensure!(bytes < MOST_BYTES, "{} has {bytes} bytes, and may have {MOST_BYTES}", released.display());
+    Ok(())
+}
+
+fn agent_for(profile: Profile, target: Option<&str>) -> Result<PathBuf> {
+    let target = target.map_or_else(workspace::static_target, ToOwned::to_owned);
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--package", "probe-user", "--bin", "sandprobe", "--target", &target]);
-    if !args.debug {
-        cargo.arg("--release");
-    }
-    let built = workspace::executables(&mut cargo)?
+    cargo.args(["--profile", profile.name()]);
+    let built = building::executables("the agent", &mut cargo)?
         .into_iter()
         .find(|built| built.name == "sandprobe")
         .context("cargo built no sandprobe")?;
 
-    let path = agent_path();
-    fs::create_dir_all(workspace::target_dir().join("dist"))?;
+    let path = agent_path(profile);
+    fs::create_dir_all(workspace::target_dir().join(profile.folder()))?;
     // A new file in the old one's place, whole at once: the old one may be running.
     let fresh = path.with_extension("new");
     fs::copy(&built.path, &fresh).with_context(|| format!("cannot copy {}", built.path.display()))?;

@@ -2,6 +2,7 @@
 //! a recording of that.
 
 use crate::arch::Arch;
+use crate::build::Profile;
 use crate::setup::{self, Level};
 use crate::{program, root, workspace};
 use anyhow::{Context as _, Result};
@@ -52,7 +53,7 @@ fn sandprobe() -> Command {
 
 fn live() -> Result<Command> {
     setup::ensure(Level::Node)?;
-    program::build(Arch::ours()?)?;
+    program::build(Arch::ours()?, Profile::Quick)?;
     root::authorize()?;
     program::as_root("demo", &[])
 }

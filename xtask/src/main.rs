@@ -10,6 +10,7 @@
 mod arch;
 mod bench;
 mod build;
+mod building;
 mod cross;
 mod demo;
 mod dist;

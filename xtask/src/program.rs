@@ -3,7 +3,8 @@
 //! All are static, so that one build works on this machine and in every VM.
 
 use crate::arch::Arch;
-use crate::{build, cross, dist, mounts, vm, workspace};
+use crate::build::{self, Profile};
+use crate::{building, cross, dist, mounts, vm, workspace};
 use anyhow::Result;
 use std::env;
 use std::ffi::OsStr;
@@ -18,10 +19,10 @@ const IMAGE: &str = "sandprobe-image.tar";
 /// The agent as a Debian package, for the test that installs it.
 const PACKAGE: &str = "sandprobe.deb";
 
-/// Builds the agent and the programs that the tests, the demo and VMs start. For another architecture the agent is the
-/// one of a release.
-pub(crate) fn build(arch: Arch) -> Result<()> {
-    let agent = if arch.is_ours() { build::agent(&build::Args::default())? } else { dist::program(arch)? };
+/// Builds the agent and the programs that the tests, the demo and VMs start. For another architecture the agent is always
+/// the one of a release.
+pub(crate) fn build(arch: Arch, profile: Profile) -> Result<()> {
+    let agent = if arch.is_ours() { build::agent(profile)? } else { dist::program(arch)? };
     vm::add(arch, "sandprobe", &agent)?;
     let image = agent.with_file_name(IMAGE);
     dist::image_of(arch, &agent, &image)?;
@@ -30,16 +31,16 @@ pub(crate) fn build(arch: Arch) -> Result<()> {
 }
 
 /// Builds the test programs, and the package of the built agent where systemd can run it.
-pub(crate) fn build_tests(arch: Arch) -> Result<()> {
+pub(crate) fn build_tests(arch: Arch, profile: Profile) -> Result<()> {
     if arch.is_ours() {
-        vm::add(arch, PACKAGE, &dist::debian_package_of(arch, &build::agent_path())?)?;
+        vm::add(arch, PACKAGE, &dist::debian_package_of(arch, &build::agent_path(profile))?)?;
     }
     gather(arch, &mut tests(arch)?)
 }
 
 /// Compiles the test programs, so that `build_tests` need not. It needs no built agent.
 pub(crate) fn compile_tests(arch: Arch) -> Result<()> {
-    workspace::executables(&mut tests(arch)?).map(drop)
+    building::executables("the tests", &mut tests(arch)?).map(drop)
 }
 
 /// The command that runs one of these programs as root on this machine, with the others in its PATH.
@@ -83,7 +84,7 @@ fn cargo(arch: Arch, verb: &str) -> Result<Command> {
 }
 
 fn gather(arch: Arch, cargo: &mut Command) -> Result<()> {
-    for built in workspace::executables(cargo)? {
+    for built in building::executables("the tests' programs", cargo)? {
         vm::add(arch, &built.name, &built.path)?;
     }
     Ok(())

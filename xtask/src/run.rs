@@ -1,7 +1,8 @@
 //! `cargo xtask run`: from a fresh clone to the live stream of this node.
 
+use crate::build::{self, Profile};
 use crate::setup::{self, Level};
-use crate::{build, mounts, root};
+use crate::{mounts, root};
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -20,7 +21,7 @@ pub(crate) struct Args {
 /// Everything is built as the user; only the agent itself runs as root.
 pub(crate) fn run(args: &Args) -> Result<()> {
     setup::ensure(Level::Build)?;
-    let agent = build::agent(&build::Args::default())?;
+    let agent = build::agent(Profile::Quick)?;
     root::authorize()?;
     let mut command = mounts::agent()?;
     command.arg(&agent).arg("run").args((!args.pin).then_some("--no-pin")).args(&args.args);

@@ -123,7 +123,7 @@ fn bpf_linker() -> Result<()> {
         return Ok(());
     }
     let llvm = llvm()?;
-    println!("setup: building bpf-linker {BPF_LINKER}");
+    println!("setup: building bpf-linker {BPF_LINKER}, once: about 2 min on two cores");
     let path = env::join_paths(iter::once(llvm.join("bin")).chain(env::split_paths(&workspace::path())))
         .context("a folder in PATH has a colon in its name")?;
     workspace::run(
@@ -131,6 +131,11 @@ fn bpf_linker() -> Result<()> {
             .args(["install", "bpf-linker", "--version", BPF_LINKER, "--locked", "--force"])
             .args(["--no-default-features", "--features"])
             .arg(format!("llvm-{LLVM}"))
+            // Its own code has little to do beside LLVM's, and would take twice as long to build.
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
             .env("LLVM_PREFIX", &llvm)
             .env("PATH", path),
     )

@@ -14,8 +14,9 @@ mod report;
 mod step;
 
 use crate::arch::Arch;
+use crate::build::{self, Profile};
 use crate::setup::{self, Level};
-use crate::{build, cross, program};
+use crate::{cross, program};
 use anyhow::{Result, ensure};
 use report::{Report, Tier};
 use std::process::ExitCode;
@@ -81,7 +82,7 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
     thread::scope(|scope| {
         // The tier before it has set up what a build needs.
         if !depth.fast && !depth.soak {
-            scope.spawn(build_early);
+            scope.spawn(|| build_early(depth.profile()));
         }
         beside_the_build(&mut report, depth);
     });
@@ -92,8 +93,15 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
                 .attempt("setup", || {
                     [Level::Node, Level::Browser, Level::Prometheus].into_iter().try_for_each(setup::ensure)
                 })
-                .and_then(|()| tier.attempt("build", build_all))
-                .and_then(|()| tier.attempt("build tests", || program::build_tests(Arch::ours()?)));
+                .and_then(|()| tier.attempt("build", || build_all(depth.profile())))
+                .and_then(|()| {
+                    tier.attempt("build tests", || program::build_tests(Arch::ours()?, depth.profile()))
+                });
+            if built.is_some() && depth.profile() == Profile::Release {
+                tier.attempt("size of the program", || {
+                    build::check_size(&build::agent_path(Profile::Release))
+                });
+            }
         });
         // Without the programs there is nothing to run, and that has been counted.
         if built.is_some() {
@@ -144,20 +152,20 @@ fn machines(tier: &mut Tier, depth: &Depth) {
 }
 
 /// Builds the agent. A failure is told by the tier that needs it, which builds what is not built.
-fn build_early() {
-    let _told_later = build::agent(&build::Args::default());
+fn build_early(profile: Profile) {
+    let _told_later = build::agent(profile);
 }
 
 /// Builds the agent for the machines. The tests are compiled beside it, for the same reason; a failure of theirs is told
 /// by the step that follows.
-fn build_all() -> Result<()> {
+fn build_all(profile: Profile) -> Result<()> {
     let arch = Arch::ours()?;
     cross::ensure(arch)?;
     thread::scope(|scope| {
         scope.spawn(|| {
             let _told_later = program::compile_tests(arch);
         });
-        program::build(arch)
+        program::build(arch, profile)
     })
 }
 
@@ -166,6 +174,11 @@ fn closed(report: &Report) -> ExitCode {
 }
 
 impl Depth {
+    /// What is tested on the way to a release is the release.
+    fn profile(&self) -> Profile {
+        if self.full || self.matrix || self.soak { Profile::Release } else { Profile::Quick }
+    }
+
     fn pods(&self) -> machine::Pods {
         match (self.full, self.matrix) {
             (_, true) => machine::Pods::Matrix,

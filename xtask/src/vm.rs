@@ -23,6 +23,7 @@ mod store;
 pub(crate) use choice::{Init, Kernel, Runtime};
 
 use crate::arch::Arch;
+use crate::build::Profile;
 use crate::package::{self, Need};
 use crate::program;
 use crate::setup::{self, Level};
@@ -212,7 +213,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     ensure(arch)?;
     if !args.no_build {
         setup::ensure(Level::Build)?;
-        program::build(arch)?;
+        program::build(arch, Profile::Quick)?;
     }
     let mut worst = 0;
     for &kernel in &args.kernel.0 {

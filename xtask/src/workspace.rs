@@ -1,10 +1,9 @@
 //! Paths in this repository, and how its tools are run.
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::{env, iter};
 
 /// The repository's root folder.
@@ -32,28 +31,6 @@ pub(crate) fn path() -> OsString {
         return path;
     };
     env::join_paths(env::split_paths(&path).chain([home.join("bin")])).unwrap_or(path)
-}
-
-/// A program that cargo built.
-pub(crate) struct Executable {
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
-}
-
-/// Runs a `cargo build` or `cargo test --no-run`; the paths of the programs come from cargo's own messages.
-pub(crate) fn executables(cargo: &mut Command) -> Result<Vec<Executable>> {
-    cargo.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
-    let out = cargo.output().context("cannot run cargo")?;
-    ensure!(out.status.success(), "{} ended with {}", line(cargo), out.status);
-    let mut built = Vec::new();
-    for message in serde_json::Deserializer::from_slice(&out.stdout).into_iter::<Value>() {
-        let message = message.context("cargo's messages are not JSON")?;
-        if let (Some(path), Some(name)) = (message["executable"].as_str(), message["target"]["name"].as_str())
-        {
-            built.push(Executable { name: name.to_owned(), path: PathBuf::from(path) });
-        }
-    }
-    Ok(built)
 }
 
 /// This machine's architecture with musl, for the static agent.

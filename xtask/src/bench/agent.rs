@@ -6,6 +6,7 @@
 use super::comparison::{Comparison, Figures};
 use super::table;
 use crate::arch::Arch;
+use crate::build::Profile;
 use crate::package::Need;
 use crate::setup::{self, Level};
 use crate::{program, root, workspace};
@@ -43,7 +44,7 @@ impl Part {
 /// `containerd` is the folder of another containerd than the machine's own.
 pub(super) fn compare(part: Part, quick: bool, containerd: Option<&Path>) -> Result<Vec<Comparison>> {
     setup::ensure(Level::Node)?;
-    program::build(Arch::ours()?)?;
+    program::build(Arch::ours()?, Profile::Release)?;
     root::authorize()?;
     let mut churn = program::as_root("churn", &[])?;
     churn.args(part.words(quick));

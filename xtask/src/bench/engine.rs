@@ -2,7 +2,7 @@
 
 use super::comparison::{Comparison, Figures};
 use super::table;
-use crate::workspace;
+use crate::{building, workspace};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ const SHOWN_LONG: &[&str] = &["observations", "observations/s", "ns/event", "all
 pub(super) fn build() -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["bench", "--no-run", "--package", "probe-engine", "--bench", "engine"]);
-    let built = workspace::executables(&mut cargo)?;
+    let built = building::executables("the bench of the engine", &mut cargo)?;
     let program = built.into_iter().find(|it| it.name == "engine");
     program.map(|it| it.path).context("cargo built no bench of the engine")
 }

@@ -7,8 +7,9 @@ use super::comparison::{Comparison, Figures};
 use super::event::{EVENTS, Maker};
 use super::observer::{self, OURS, Observer, Run};
 use super::table;
+use crate::build::{self, Profile};
 use crate::package::Need;
-use crate::{build, root, workspace};
+use crate::{building, root, workspace};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,7 @@ const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 const ROUNDS: usize = 5;
 
 pub(super) fn compare(quick: bool) -> Result<Vec<Comparison>> {
-    let agent = build::agent(&build::Args::default())?;
+    let agent = build::agent(Profile::Release)?;
     let maker = Maker::new(actor()?, quick)?;
     root::authorize()?;
     let _counting = Statistics::on()?;
@@ -67,7 +68,7 @@ fn actor() -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--package", "tests", "--features", "kernel", "--bin", "actor", "--target"]);
     cargo.arg(workspace::static_target());
-    let built = workspace::executables(&mut cargo)?;
+    let built = building::executables("the programs of the bench", &mut cargo)?;
     built.into_iter().find(|it| it.name == "actor").map(|it| it.path).context("cargo built no actor")
 }
 

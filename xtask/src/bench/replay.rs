@@ -5,7 +5,8 @@
 
 use super::comparison::{Comparison, Figures};
 use super::{engine, table};
-use crate::{build, workspace};
+use crate::build::{self, Profile};
+use crate::workspace;
 use anyhow::Result;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
@@ -26,7 +27,7 @@ struct Recordings {
 
 pub(super) fn compare(quick: bool) -> Result<Vec<Comparison>> {
     let (pods, lives, rounds) = if quick { (PODS_QUICK, 10, 1) } else { (PODS, 600, ROUNDS) };
-    let agent = build::agent(&build::Args::default())?;
+    let agent = build::agent(Profile::Release)?;
     let bench = engine::build()?;
     let folder = tempfile::tempdir()?;
     let mut recordings = Vec::new();

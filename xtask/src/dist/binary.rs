@@ -1,6 +1,7 @@
 //! Builds the static agent for both architectures, from either, and runs it.
 
 use super::Arch;
+use crate::building;
 use crate::cross;
 use crate::package::{self, Need};
 use crate::setup::{self, Level};
@@ -21,7 +22,7 @@ pub(super) fn build(arch: Arch) -> Result<PathBuf> {
     cargo.arg("--target-dir").arg(workspace::target_dir().join("dist/build"));
     cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped()?.join("\x1f"));
     cross::cargo(&mut cargo, arch);
-    let built = workspace::executables(&mut cargo)?
+    let built = building::executables("the agent for its release", &mut cargo)?
         .into_iter()
         .find(|built| built.name == "sandprobe")
         .context("cargo built no sandprobe")?;

@@ -3,6 +3,7 @@
 use super::report::Tier;
 use super::step::Step;
 use crate::arch::Arch;
+use crate::build::Profile;
 use crate::program::{self, script};
 use crate::vm::{self, Init, Kernel, Runtime};
 use std::cmp::Reverse;
@@ -172,7 +173,7 @@ impl Run {
             }
         };
         let command = command(xtask, machine, kind, limit, &script);
-        Step { name: format!("{machine}{name}"), command, limit: limit + MARGIN, runners }
+        Step { name: format!("{machine}{name}"), command, limit: limit + MARGIN, runners, is_serial: true }
     }
 }
 
@@ -219,6 +220,7 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
         command: command(&xtask, machine, "--saved", LIMIT, "uname -a"),
         limit: MAKING,
         runners: 0,
+        is_serial: false,
     };
     let made = tier.lanes(machines.iter().map(warm).collect(), lanes());
     let machines = machines.into_iter().zip(made).filter_map(|(machine, made)| made.then_some(machine));
@@ -234,9 +236,12 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
 /// Whether what its VMs run is built. A failure is counted.
 fn has_programs(tier: &mut Tier, arch: Arch) -> bool {
     let setup = tier.attempt(&format!("{arch}: setup"), || vm::ensure(arch));
-    let built = setup.and_then(|()| tier.attempt(&format!("{arch}: build"), || program::build(arch)));
+    let built = setup
+        .and_then(|()| tier.attempt(&format!("{arch}: build"), || program::build(arch, Profile::Release)));
     built
-        .and_then(|()| tier.attempt(&format!("{arch}: build tests"), || program::build_tests(arch)))
+        .and_then(|()| {
+            tier.attempt(&format!("{arch}: build tests"), || program::build_tests(arch, Profile::Release))
+        })
         .is_some()
 }
 

@@ -64,5 +64,5 @@ fn skips(modules: &[&str]) -> String {
 /// The programs, one after the other: what a test makes in the kernel is seen by the hooks of every other.
 fn step(name: &str, programs: &[String], variables: &[(&str, String)], limit: Duration) -> Result<Step> {
     let command = program::script_as_root(&program::script(programs), variables)?;
-    Ok(Step { name: name.to_owned(), command, limit, runners: programs.len() })
+    Ok(Step { name: name.to_owned(), command, limit, runners: programs.len(), is_serial: true })
 }

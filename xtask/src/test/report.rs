@@ -3,6 +3,7 @@
 use super::step::{self, Came, Said, Step};
 use crate::watch::Output;
 use anyhow::Result;
+use std::cmp::Reverse;
 use std::fmt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,11 +22,22 @@ pub(super) struct Tier {
     took: Duration,
     /// The steps that took a minute or more, for whoever has to make a run shorter.
     long: Vec<String>,
+    /// The tests of steps that run one at a time, with their step and their time.
+    tests: Vec<TimedTest>,
     tally: Tally,
     /// What was said of each failure, for the end.
     failures: Vec<String>,
     deadline: Option<Instant>,
 }
+
+struct TimedTest {
+    name: String,
+    step: String,
+    took: Duration,
+}
+
+/// This many of the slowest tests are shown.
+const SLOWEST: usize = 20;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Tally {
@@ -45,6 +57,7 @@ impl Report {
             begun: Instant::now(),
             took: Duration::ZERO,
             long: Vec::new(),
+            tests: Vec::new(),
             tally: Tally::default(),
             failures: Vec::new(),
             deadline: self.deadline,
@@ -61,6 +74,7 @@ impl Report {
         for line in self.tiers.iter().flat_map(|tier| &tier.failures) {
             println!("{line}");
         }
+        self.show_slowest();
         println!();
         for tier in &self.tiers {
             tier.long.iter().for_each(|step| println!("  {step}"));
@@ -69,6 +83,21 @@ impl Report {
         let total = self.tiers.iter().fold(Tally::default(), |sum, tier| sum.plus(tier.tally));
         println!("{total}");
         total.failed == 0 && total.passed > 0
+    }
+}
+
+impl Report {
+    /// Prints the tests that take longest, for whoever has to make a run shorter.
+    fn show_slowest(&self) {
+        let mut tests: Vec<&TimedTest> = self.tiers.iter().flat_map(|tier| &tier.tests).collect();
+        tests.sort_by_key(|test| Reverse(test.took));
+        tests.truncate(SLOWEST);
+        if !tests.is_empty() {
+            println!("\nslowest tests of those that run one at a time:");
+        }
+        for test in tests {
+            println!("{:>8}  {} ({})", Seconds(test.took).to_string(), test.name, test.step);
+        }
     }
 }
 
@@ -99,7 +128,7 @@ impl Tier {
     }
 
     fn step(&mut self, name: &str, command: Command, limit: Duration, runners: usize) -> bool {
-        self.run(Step { name: name.to_owned(), command, limit, runners })
+        self.run(Step { name: name.to_owned(), command, limit, runners, is_serial: false })
     }
 
     /// Runs it and shows its lines as they come. True when nothing of it failed.
@@ -139,6 +168,9 @@ impl Tier {
 
     fn count(&mut self, name: &str, came: &Came) -> bool {
         self.tally = self.tally.plus(came.tally);
+        for (test, took) in &came.tests {
+            self.tests.push(TimedTest { name: test.clone(), step: name.to_owned(), took: *took });
+        }
         if came.tally.failed > 0 {
             self.failures.push(format!("\n-- failed in {name}"));
             self.failures.extend_from_slice(&came.failures);

@@ -18,6 +18,8 @@ pub(super) struct Step {
     pub(super) command: Command,
     pub(super) limit: Duration,
     pub(super) runners: usize,
+    /// Its programs run one test at a time, so that the time between two of their lines is that of a test.
+    pub(super) is_serial: bool,
 }
 
 /// The result of a step.
@@ -29,6 +31,8 @@ pub(super) struct Came {
     /// A failure that no test case stands for.
     pub(super) trouble: Option<String>,
     pub(super) took: Duration,
+    /// The time of each test, if one runs at a time.
+    pub(super) tests: Vec<(String, Duration)>,
 }
 
 impl Came {
@@ -57,11 +61,25 @@ impl Step {
         let (mut seen, mut tally, mut failures) = (0, Tally::default(), Failures::default());
         if limit.is_zero() {
             let trouble = Some("no time was left for it".to_owned());
-            return Came { tally, failures: failures.lines, trouble, took: Duration::ZERO };
+            return Came {
+                tally,
+                failures: failures.lines,
+                trouble,
+                took: Duration::ZERO,
+                tests: Vec::new(),
+            };
         }
+        let mut tests = Vec::new();
+        let mut last = begun;
         let status = watch::run(&mut self.command, limit, output, |line| {
             show(line);
             failures.read(line);
+            if let Some(name) = ended_test(line) {
+                tests.push((name.to_owned(), last.elapsed()));
+                last = Instant::now();
+            } else if line.starts_with("running ") {
+                last = Instant::now();
+            }
             if let Some(counted) = closing_line(line) {
                 seen += 1;
                 tally = tally.plus(counted);
@@ -76,7 +94,10 @@ impl Step {
             Ok(_) if seen < self.runners => Some(format!("{seen} of {} test programs closed", self.runners)),
             Ok(_) => None,
         };
-        Came { tally, failures: failures.lines, trouble, took: begun.elapsed() }
+        if !self.is_serial {
+            tests.clear();
+        }
+        Came { tally, failures: failures.lines, trouble, took: begun.elapsed(), tests }
     }
 }
 
@@ -152,6 +173,13 @@ impl Failures {
     }
 }
 
+/// The name in libtest's line `test pod::life ... ok`. What the test printed may stand before the result.
+fn ended_test(line: &str) -> Option<&str> {
+    let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let last = result.split_whitespace().next_back();
+    matches!(last, Some("ok" | "FAILED")).then_some(name)
+}
+
 /// Parses libtest's `test result: ok. 3 passed; 0 failed; 0 ignored; …`. An ignored test counts as failed, because it
 /// should have run.
 fn closing_line(line: &str) -> Option<Tally> {
@@ -170,9 +198,37 @@ fn closing_line(line: &str) -> Option<Tally> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failures, Said, Step, closing_line, side_by_side};
+    use super::{Failures, Said, Step, closing_line, ended_test, side_by_side};
+    use crate::watch::Output;
     use std::process::Command;
     use std::time::Duration;
+
+    #[test]
+    fn the_end_of_a_test_is_told_by_its_line() {
+        assert_eq!(ended_test("test pod::life ... ok"), Some("pod::life"));
+        assert_eq!(ended_test("test pod::life ... 12 pods FAILED"), Some("pod::life"));
+        assert_eq!(ended_test("test pod::life ... 12 pods"), None);
+        assert_eq!(ended_test("test result: ok. 1 passed; 0 failed"), None);
+    }
+
+    /// The time of a test is that until its line.
+    #[test]
+    fn tests_that_run_one_at_a_time_are_timed() {
+        let run = |is_serial| {
+            let mut command = Command::new("sh");
+            command.args([
+                "-c",
+                "echo 'running 2 tests'; echo 'test a ... ok'; sleep 0.2; echo 'test b ... ok'",
+            ]);
+            let limit = Duration::from_secs(60);
+            let mut step = Step { name: String::new(), command, limit, runners: 0, is_serial };
+            step.run(None, Output::Standard, |_line| {}).tests
+        };
+        let tests = run(true);
+        assert_eq!(tests.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(tests[1].1 >= Duration::from_millis(200) && tests[0].1 < tests[1].1, "{tests:?}");
+        assert!(run(false).is_empty());
+    }
 
     #[test]
     fn closing_lines_are_counted() {
@@ -214,7 +270,13 @@ mod tests {
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]).current_dir(folder.path());
-            Step { name: script.to_owned(), command, limit: Duration::from_secs(60), runners: 0 }
+            Step {
+                name: script.to_owned(),
+                command,
+                limit: Duration::from_secs(60),
+                runners: 0,
+                is_serial: false,
+            }
         };
         let first = shell("mkfifo pipe; : > open; echo out; echo err >&2; cat pipe");
         let second = shell("until [ -e open ]; do :; done; echo through > pipe");
