@@ -27,6 +27,7 @@ use crate::{
         fact::{Fact, Observation, Origin},
         time::Timestamp,
     },
+    program_pages,
     recording::WriteError,
     session::Session,
     sink::{
@@ -45,6 +46,9 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// How often the wall clock is read, while anything happens.
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
+
+/// By then the node has been read, and code that only the start needs is used no more.
+const START: Duration = Duration::from_secs(10);
 
 /// The smallest change of the wall clock that counts. A smaller one is slewing, or the error of the reading.
 const CLOCK_STEP_NS: u64 = 1_000_000;
@@ -135,6 +139,7 @@ impl Agent {
         let mut end = std::pin::pin!(end);
         let mut clock_due = clock::now();
         let mut asleep = clock::asleep();
+        let mut start_over_at = Some(clock::now() + START);
         loop {
             let due = until(self.session.deadline());
             let shown = until(self.history.as_ref().map(|it| it.due(self.session.recovery())));
@@ -166,6 +171,10 @@ impl Agent {
                 clock_due = now + CLOCK_PERIOD;
                 self.look_at_the_clock(now)?;
                 self.session.say_left_out(now, false);
+                if start_over_at.is_some_and(|at| now >= at) {
+                    start_over_at = None;
+                    program_pages::unmap_unused();
+                }
             }
             self.update_files(now);
             self.write(now)?;

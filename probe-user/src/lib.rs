@@ -16,6 +16,8 @@ mod duration;
 mod given;
 #[cfg(feature = "live")]
 mod grpc;
+#[cfg(feature = "live")]
+mod program_pages;
 mod replay;
 mod size;
 

@@ -11,6 +11,7 @@ mod harness;
 mod life;
 mod listening;
 mod many;
+mod ordinary;
 mod page;
 mod phase;
 mod pull;

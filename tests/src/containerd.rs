@@ -65,7 +65,10 @@ pub struct Options {
     /// Use a CNI plugin that finds addresses through the network namespace, and so leaks some
     #[arg(long, conflicts_with = "dual_stack")]
     pub keyed: bool,
-    /// The faults of that plugin.
+    /// Give pods two networks, by a plugin that calls other plugins as Multus does
+    #[arg(long, conflicts_with_all = ["dual_stack", "keyed"])]
+    pub broker: bool,
+    /// The faults of the plugin of `keyed`.
     #[arg(skip)]
     pub faults: Faults,
     /// The faults of that plugin for pods of these names.
@@ -176,6 +179,11 @@ impl Containerd {
                 pod_faults: options.pod_faults.clone(),
             });
             network.make_store()?;
+        }
+        if options.broker {
+            plugins = plugin::gather(&plugins, place.plugins())?;
+            plugin::add_broker(&plugins, &network, &place.root.join("second"))?;
+            network.has_broker = true;
         }
         let version = config::Version::of(&program(options, "containerd"))?;
         Before::take()?.save(&place.before())?;

@@ -10,8 +10,11 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 
+use super::plugin;
 use crate::keyed::{self, Faults, Settings};
 
+/// The version of the CNI specification in each configuration.
+const VERSION: &str = "0.4.0";
 /// The directory of host-local's addresses of every network.
 const HOST_LOCAL: &str = "/var/lib/cni/networks";
 
@@ -25,6 +28,8 @@ pub struct Network {
     pub subnets: Vec<String>,
     /// The settings of the tests' own plugin, which has no bridge.
     pub keyed: Option<Keyed>,
+    /// The runtime calls a broker, and that calls the plugins of this network and of a second one for each pod.
+    pub has_broker: bool,
 }
 
 /// The settings of the tests' own plugin.
@@ -52,7 +57,7 @@ impl Network {
             let [_, _, high, low] = free.octets();
             subnets.push(format!("fd5a:{high:x}{low:02x}::/64"));
         }
-        Ok(Self { name, bridge, subnets, keyed: None })
+        Ok(Self { name, bridge, subnets, keyed: None, has_broker: false })
     }
 
     /// The directory with a file for each allocated address.
@@ -71,7 +76,6 @@ impl Network {
 
     /// The configuration for CNI.
     pub fn conflist(&self) -> Value {
-        const VERSION: &str = "0.4.0";
         let plugins = match &self.keyed {
             Some(keyed) => {
                 let range = self.subnets.first().map_or("", String::as_str);
@@ -81,9 +85,25 @@ impl Network {
                 plugin["type"] = json!(keyed::TYPE);
                 json!([plugin])
             }
+            None if self.has_broker => json!([{ "type": plugin::BROKER }]),
             None => self.bridged(),
         };
         json!({ "cniVersion": VERSION, "name": self.name, "plugins": plugins })
+    }
+
+    /// The configurations that the broker gives to bridge and to ptp, for `eth0` and for `net1`. The second network
+    /// has a store of its own.
+    pub(super) fn brokered(&self, second_store: &Path) -> [Value; 2] {
+        let mut first = self.bridged()[0].take();
+        first["cniVersion"] = json!(VERSION);
+        first["name"] = json!(self.name);
+        let second = json!({
+            "cniVersion": VERSION,
+            "name": format!("{}-second", self.name),
+            "type": "ptp",
+            "ipam": { "type": "host-local", "subnet": "198.18.0.0/22", "dataDir": second_store },
+        });
+        [first, second]
     }
 
     fn bridged(&self) -> Value {
@@ -156,6 +176,7 @@ eth0\t0004E70A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0";
             bridge: "b".to_owned(),
             subnets: vec!["10.231.4.0/22".to_owned(), "fd5a:400::/64".to_owned()],
             keyed: None,
+            has_broker: false,
         };
         let ipam = &network.conflist()["plugins"][0]["ipam"];
         assert_eq!(ipam["ranges"], json!([[{ "subnet": "10.231.4.0/22" }], [{ "subnet": "fd5a:400::/64" }]]));
@@ -173,6 +194,7 @@ eth0\t0004E70A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0";
                 faults: Faults::default(),
                 pod_faults: BTreeMap::new(),
             }),
+            has_broker: false,
         };
         let conflist = network.conflist();
         let plugin = &conflist["plugins"][0];

@@ -57,6 +57,7 @@ impl Vm {
             bridge: if keyed.is_some() { String::new() } else { "cni0".to_owned() },
             subnets: vec![subnet.to_owned()],
             keyed,
+            has_broker: false,
         };
         let mut vm = Self { driver, network, conflist: None };
         vm.start_runtime()?;

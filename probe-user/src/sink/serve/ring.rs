@@ -47,7 +47,7 @@ struct RingState {
 pub(super) struct Event {
     pub(super) seq: u64,
     /// With its newline.
-    pub(super) line: Vec<u8>,
+    pub(super) line: Box<[u8]>,
     event: &'static str,
     is_everyone_s: bool,
     namespace: Option<Box<str>>,
@@ -72,7 +72,7 @@ impl Event {
         let marks = Marks::of(change);
         Self {
             seq: change.seq,
-            line,
+            line: line.into_boxed_slice(),
             event: change.what.into_str(),
             is_everyone_s: marks.is_everyone_s,
             namespace: marks.namespace.map(Box::from),

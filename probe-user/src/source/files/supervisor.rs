@@ -1,7 +1,11 @@
 //! Gives out files to read, and supervises the reader. A reader that hangs at a file is abandoned, and another one
 //! goes on without that file. So names, records and confirmations do not wait for it.
 //!
+//! Only time in which this process could run counts ([`AtOneFile`]).
+//!
 //! **Invariant:** at most [`Limits::spare`] readers are abandoned, whatever hangs.
+
+mod at_one_file;
 
 use std::{
     future,
@@ -11,12 +15,13 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::time;
 use tracing::warn;
 
+use self::at_one_file::AtOneFile;
 use super::{
     queue::{self, Queue},
     reader::{Job, Read, Report, Worker},
@@ -114,6 +119,7 @@ pub(super) struct Supervisor<R> {
     /// The current job, and since when it has waited.
     job: Option<(Job, Timestamp)>,
     left: Vec<Left>,
+    at_one_file: AtOneFile,
     /// The file at which the current reader hangs, if no more readers can be abandoned.
     stands: Option<(PathBuf, Timestamp)>,
     queue: Queue,
@@ -146,6 +152,7 @@ impl<R: Read> Supervisor<R> {
             worker: None,
             job: None,
             left: Vec::new(),
+            at_one_file: AtOneFile::new(Instant::now()),
             stands: None,
             queue,
             later: RetryQueue::default(),
@@ -329,7 +336,9 @@ impl<R: Read> Supervisor<R> {
             self.queue.ask(Question::Relist, clock::now());
         }
         let at = self.worker.as_ref().and_then(|worker| worker.reader.at());
-        let hangs = at.filter(|(_, since)| since.elapsed() >= self.limits.hung);
+        let seen_at = at.as_ref().map(|(path, since)| (path.as_path(), *since));
+        let counted = self.at_one_file.look(seen_at, Instant::now(), self.limits.hung / 5);
+        let hangs = if counted >= self.limits.hung { at } else { None };
         if let Some((path, since)) =
             self.stands.take_if(|(path, _)| hangs.as_ref().is_none_or(|it| it.0 != *path))
         {
