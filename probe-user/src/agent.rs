@@ -231,6 +231,7 @@ impl Agent {
                 | Question::Relist
                 | Question::Records
                 | Question::Program { .. }
+                | Question::Process { .. }
                 | Question::Message { .. }
                 | Question::Pressure { .. }
                 | Question::ImageWork { .. }

@@ -264,7 +264,7 @@ mod tests {
         let told = async {
             while !batches.recv().await.expect("the source goes on").iter().any(|seen| is_it(&seen.fact)) {}
         };
-        let told = runtime.block_on(async { time::timeout(time::Duration::from_secs(30), told).await });
+        let told = runtime.block_on(async { time::timeout(Duration::from_secs(30), told).await });
         assert!(told.is_ok(), "{what} is not told");
     }
 

@@ -3,11 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    sync::{Notify, watch},
-    time,
-};
+use tokio::sync::{Notify, watch};
 
+use super::patience;
 use crate::model::time::Timestamp;
 
 /// A reader of records that is behind for longer does not hold a listing back.
@@ -55,7 +53,7 @@ impl RecordsFirst {
                 self.tells_more().await;
             }
         };
-        time::timeout(PATIENCE, told).await.ok();
+        patience::within(PATIENCE, told).await;
     }
 
     /// Whether the records of what happened until `at` are told, or nobody reads records any more.

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time;
+use tokio::time::{self, Instant};
 use tracing::warn;
 
 use super::{
@@ -120,6 +120,10 @@ pub(super) struct Supervisor<R> {
     later: RetryQueue,
     /// Whether a pass goes before questions: true for the first pass and after each batch of questions.
     passes_first: bool,
+    /// When the reader was last looked at.
+    looked: Instant,
+    /// Since when this program has run without a pause, as far as the looks show. A file hangs in no time before it.
+    runs_since: Instant,
     present: UnreadableFiles,
     records: UnreadableFiles,
     answered: Skipped,
@@ -137,6 +141,7 @@ impl<R: Read> Supervisor<R> {
     ) -> Self {
         let mut queue = Queue::default();
         queue.ask(Question::Relist, clock::now());
+        let now = Instant::now();
         let [present, records] = [(); 2].map(|()| UnreadableFiles::new(Arc::clone(unreadable)));
         Self {
             read: Arc::new(read),
@@ -150,6 +155,8 @@ impl<R: Read> Supervisor<R> {
             queue,
             later: RetryQueue::default(),
             passes_first: true,
+            looked: now,
+            runs_since: now,
             present,
             records,
             answered: Skipped::default(),
@@ -328,8 +335,14 @@ impl<R: Read> Supervisor<R> {
             // List again what was listed without this file.
             self.queue.ask(Question::Relist, clock::now());
         }
+        let last = std::mem::replace(&mut self.looked, Instant::now());
+        if last.elapsed() >= self.limits.hung / 2 {
+            // The reader did not run either, unless it had nothing to read.
+            self.runs_since = self.looked;
+        }
+        let runs_for = self.runs_since.elapsed();
         let at = self.worker.as_ref().and_then(|worker| worker.reader.at());
-        let hangs = at.filter(|(_, since)| since.elapsed() >= self.limits.hung);
+        let hangs = at.filter(|(_, since)| since.elapsed().min(runs_for) >= self.limits.hung);
         if let Some((path, since)) =
             self.stands.take_if(|(path, _)| hangs.as_ref().is_none_or(|it| it.0 != *path))
         {

@@ -339,7 +339,8 @@ impl<'a> Assembly<'a> {
         let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
         let followed: Vec<String> = session.engine().followed().map(str::to_owned).collect();
         for socket in followed {
-            let fact = Fact::RuntimeLink(RuntimeLink { socket, answer, events: EventStream::Closed });
+            let fact =
+                Fact::RuntimeLink(RuntimeLink { socket, answer, events: EventStream::Closed, since: None });
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         for report in &self.hooks.reports {
