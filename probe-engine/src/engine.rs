@@ -141,6 +141,12 @@ impl Engine {
         held.into_iter().chain(self.world.timers.next()).chain(self.timeline.deadline()).chain(verdict).min()
     }
 
+    /// Up to when it judges if it is told this time: what happened later may still come.
+    #[must_use]
+    pub fn settled(&self, now: Timestamp) -> Timestamp {
+        self.timeline.settled(self.now.max(now))
+    }
+
     /// The next thing to say, if any.
     pub fn poll(&mut self) -> Option<Output> {
         self.world.outbox.take()

@@ -11,15 +11,20 @@ pub(crate) mod outlets;
 pub(crate) mod record;
 pub(crate) mod served;
 pub(crate) mod stats;
+pub(crate) mod timer;
 
-use std::{future, io, time::Duration};
+use std::{io, time::Duration};
 
 use tokio::{
     sync::mpsc,
     time::{self, Instant},
 };
 
-use self::{outlets::Outlets, served::Served};
+use self::{
+    outlets::Outlets,
+    served::Served,
+    timer::{Timer, until},
+};
 use crate::{
     engine::Call,
     model::{
@@ -59,6 +64,7 @@ const SLEPT: Duration = Duration::from_millis(100);
 /// The parts of one run.
 pub(crate) struct Agent {
     pub(crate) session: Session,
+    pub(crate) timer: Timer,
     pub(crate) batches: mpsc::Receiver<Batch>,
     pub(crate) stopper: CancellationSource,
     pub(crate) routes: Routes,
@@ -141,7 +147,6 @@ impl Agent {
         let mut asleep = clock::asleep();
         let mut start_over_at = Some(clock::now() + START);
         loop {
-            let due = until(self.session.deadline());
             let shown = until(self.history.as_ref().map(|it| it.due(self.session.recovery())));
             let kept = until(self.findings_file.as_ref().map(|it| it.due(self.session.revision())));
             let delivered = until(self.outlets.due());
@@ -155,9 +160,10 @@ impl Agent {
                     }
                     None => return Ok(()),
                 },
-                () = due => {
+                now = self.timer.due(&self.session) => {
                     self.wake(&mut asleep)?;
-                    self.call(Call::Advance(clock::now()))?;
+                    self.take_waiting()?;
+                    self.call(Call::Advance(now))?;
                 }
                 () = kept => {}
                 () = delivered => {}
@@ -212,6 +218,15 @@ impl Agent {
         batch.into_iter().try_for_each(|seen| self.call(Call::Observe(seen)))
     }
 
+    /// Takes what the sources have sent until now.
+    fn take_waiting(&mut self) -> Result<(), AgentError> {
+        for _ in 0..self.batches.len() {
+            let Ok(batch) = self.batches.try_recv() else { break };
+            self.take(batch)?;
+        }
+        Ok(())
+    }
+
     fn call(&mut self, call: Call) -> Result<(), AgentError> {
         self.session.call(call)?;
         self.served.written(clock::now());
@@ -225,6 +240,7 @@ impl Agent {
                 | Question::Relist
                 | Question::Records
                 | Question::Program { .. }
+                | Question::Process { .. }
                 | Question::Message { .. }
                 | Question::Pressure { .. }
                 | Question::ImageWork { .. }
@@ -279,15 +295,6 @@ fn current_boot(session: &Session) -> CurrentBoot<'_> {
         recovery: session.recovery(),
         boot_wall_ns: session.boot_wall_ns(),
         running: session.running_pods(),
-    }
-}
-
-/// Waits until this time since boot; for ever if there is none. The timer stops while the machine is suspended: after a
-/// resume it is late by the rest of its wait, which is short.
-async fn until(deadline: Option<Timestamp>) {
-    match deadline {
-        Some(deadline) => time::sleep(deadline.since(clock::now())).await,
-        None => future::pending().await,
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) mod machine_id;
 pub(crate) mod name;
 pub mod netlink;
 pub(crate) mod netns_limit;
+pub(crate) mod patience;
 pub(crate) mod plugin_log;
 pub(crate) mod pressure;
 pub(crate) mod ready;

@@ -65,6 +65,7 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
                 Question::Netns { path } => answerer.netns(&path),
                 Question::Watch { .. }
                 | Question::Statuses
+                | Question::Process { .. }
                 | Question::Program { .. }
                 | Question::Message { .. }
                 | Question::Pressure { .. }

@@ -23,6 +23,7 @@ mod pinned;
 mod process;
 mod selftest;
 mod serve;
+mod stalled;
 mod storm;
 mod uninstall;
 mod wakeup;

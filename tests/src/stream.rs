@@ -193,6 +193,11 @@ impl Stream {
         format!("{state}\n{}\nthe last of {} lines:\n{last}", self.said.text(), lines.len())
     }
 
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What the agent holds now.
     pub fn held(&self) -> Result<Held> {
         Held::of(self.child.id())

@@ -287,6 +287,7 @@ impl History {
                 | Kind::PhantomSandbox(_)
                 | Kind::StaleRuntimeStatus(_)
                 | Kind::MissedRuntimeEvent(_)
+                | Kind::RuntimeUnresponsive(_)
                 | Kind::DuplicateContainer(_)
                 | Kind::DuplicateAddress(_)
                 | Kind::CniSlow(_)

@@ -7,6 +7,9 @@
 //! 0s    crio starts                            | dies: a second runtime, which nobody uses
 //! 0s    runtime is followed                    over CRI, with its events, from now on
 //! 1m    runtime lists                          what it has, without being asked
+//! 5s    runtime hangs                          its process is stopped | goes on
+//! 5s    runtime is slow                        it answers, and its list comes too late | is quick
+//! 5s    runtime is closed to us                its socket may not be used | is open to us
 //! 1s    pod NAME [goes]                        its cgroup is made, or removed
 //! 1s    pod NAME has NAME[,NAME]               the kubelet's record names its containers
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     the whole RunPodSandbox
@@ -54,7 +57,7 @@ use probe_user::{
     engine::incident::{Incident, Incidents, Member},
     model::{
         change::Finding,
-        fact::{CniCommand, Loss},
+        fact::{Answer, CniCommand, Loss},
         finding::{
             AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, CniWrongDel, DuplicateAddress,
             DuplicateContainer, DuplicateSandbox, Kind, OwnerlessReservation, SandboxesReplaced, Stage,
@@ -139,6 +142,12 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["kubelet", "dies"] => sim.kubelet_dies(),
         ["runtime", "is", "followed"] => sim.follow(),
         ["runtime", "lists"] => sim.list_statuses(),
+        ["runtime", "hangs"] => sim.runtime_answers(Answer::Hangs),
+        ["runtime", "is", "slow"] => sim.runtime_answers(Answer::Slow),
+        ["runtime", "is", "closed", "to", "us"] => sim.runtime_answers(Answer::Unreachable),
+        ["runtime", "goes", "on"] | ["runtime", "is", "quick"] | ["runtime", "is", "open", "to", "us"] => {
+            sim.runtime_answers(Answer::Answers);
+        }
         ["crio", "starts"] => sim.crio_starts(),
         ["crio", "dies"] => sim.crio_dies(),
         ["pod", name] => sim.pod(name),
@@ -330,6 +339,18 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
         }
         Kind::StaleRuntimeStatus(it) => (format!("{:?}", it.how), String::new()),
         Kind::MissedRuntimeEvent(it) => (format!("{:?}", it.event), String::new()),
+        Kind::RuntimeUnresponsive(it) => {
+            let state = it.state.map(|state| format!("{state:?}")).unwrap_or_default();
+            (
+                state,
+                format!(
+                    "{} x{} {}",
+                    it.process.iter().map(|it| it.comm.as_str()).collect::<String>(),
+                    it.pods,
+                    it.first.join(" ")
+                ),
+            )
+        }
         Kind::OrphanNetns(_)
         | Kind::PhantomSandbox(_)
         | Kind::StuckNetnsTeardown(_)

@@ -19,7 +19,7 @@ use std::{
 };
 
 use probe_user::model::{
-    fact::{Fact, Loss, Observation, Origin, Task},
+    fact::{Answer, Fact, Loss, Observation, Origin, Task},
     id::{ContainerId, PodUid},
     time::Timestamp,
 };
@@ -125,6 +125,10 @@ pub(crate) struct Sim {
     half_written: Option<((ContainerId, String), Cached)>,
     /// Whether the runtime is followed over CRI.
     followed: bool,
+    /// How it answers while it runs.
+    answer: Answer,
+    /// When it was last found not to answer, and since when it does not.
+    unanswered: Option<(Timestamp, Timestamp)>,
     /// Containers of no pod by name: their id and their monitor's pid.
     plain: BTreeMap<String, (ContainerId, u32)>,
 }
@@ -177,6 +181,8 @@ impl Sim {
             torn: None,
             half_written: None,
             followed: false,
+            answer: Answer::Answers,
+            unanswered: None,
             plain: BTreeMap::new(),
         }
     }
@@ -188,6 +194,7 @@ impl Sim {
 
     /// Lets time pass. Time does not go back.
     pub(crate) fn pass_to(&mut self, at: Timestamp) {
+        self.ask_again(at);
         self.now = self.now.max(at);
     }
 

@@ -112,6 +112,7 @@ impl Node {
             }),
             Question::Watch { .. }
             | Question::Statuses
+            | Question::Process { .. }
             | Question::ImageWork { .. }
             | Question::HeldRequests { .. } => Vec::new(),
             Question::Relist => {

@@ -36,6 +36,7 @@ mod phantom_sandbox;
 mod pool;
 mod pool_exhaustion;
 mod rule;
+mod runtime_unresponsive;
 mod sandboxes_replaced;
 mod stale_runtime_status;
 mod stuck_cgroup;
@@ -173,6 +174,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         BySubject::<PhantomSandbox>::each(FindingKind::PhantomSandbox),
         BySubject::<StaleRuntimeStatus>::each(FindingKind::StaleRuntimeStatus),
         BySubject::<MissedRuntimeEvent>::each(FindingKind::MissedRuntimeEvent),
+        ByScan::detector(FindingKind::RuntimeUnresponsive, runtime_unresponsive::detect),
         ByScan::detector(FindingKind::StuckNetnsTeardown, stuck_netns_teardown::detect),
         BySubject::<StuckCgroup>::each(FindingKind::StuckCgroup),
         BySubject::<StuckStop>::each(FindingKind::StuckStop),

@@ -15,10 +15,13 @@ pub mod fix;
 mod relation;
 mod thing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use fix::FixedIn;
-use relation::{RELATIONS, Relation};
+use relation::{By, RELATIONS, Relation};
 use thing::Thing;
 
 use crate::model::{
@@ -27,6 +30,9 @@ use crate::model::{
     finding::{FindingKind, Key, Severity, Stage},
     id::ContainerId,
 };
+
+/// So long before something that serves all of the node failed, what it held up may have begun.
+const MOMENT: Duration = Duration::from_secs(60);
 
 /// All findings as incidents.
 #[derive(Debug)]
@@ -285,7 +291,11 @@ impl Relation {
     fn leads(&self, cause: &Finding, effect: &Finding) -> bool {
         let began_before = cause.since <= effect.opened_at;
         let lasted = cause.closed_at.is_none_or(|closed| effect.since <= closed);
-        began_before && (lasted || self.by.is_unique()) && (self.holds)(&cause.kind, &effect.kind)
+        // What began long before, or was found long after, waited for something else.
+        let is_near = self.by != By::Node
+            || cause.since <= effect.since + MOMENT
+                && cause.closed_at.is_none_or(|closed| effect.opened_at <= closed);
+        began_before && is_near && (lasted || self.by.is_unique()) && (self.holds)(&cause.kind, &effect.kind)
     }
 }
 

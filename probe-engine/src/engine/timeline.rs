@@ -283,6 +283,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::PressureRead(_)
         | Fact::ImageWork(_)
         | Fact::HeldRequests(_)
+        | Fact::ProcessState(_)
         | Fact::RuntimeLink(_)
         | Fact::RuntimeStatus(_)
         | Fact::RuntimeEvent(_)

@@ -290,6 +290,7 @@ impl World {
             Fact::PressureRead(it) => self.pressure_read(ctx, it),
             Fact::ImageWork(it) => self.image_work(&it),
             Fact::HeldRequests(it) => self.held_requests(it),
+            Fact::ProcessState(it) => self.beliefs.process_state(&it),
             Fact::RuntimeLink(it) => self.runtime_linked(ctx, it),
             Fact::RuntimeStatus(it) => self.runtime_stated(ctx, it),
             Fact::RuntimeEvent(it) => self.runtime_told(ctx, &it),

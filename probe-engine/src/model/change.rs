@@ -9,7 +9,7 @@ use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 use crate::model::{
     fact::{CniCommand, Listener, Loss, Origin, PodName, ProgramFound, Task},
     finding::{Key, Kind, Severity, Stage},
-    id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet},
+    id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     phase::Start,
     scalar::is_default,
     time::{Nanoseconds, Timestamp},
@@ -280,6 +280,8 @@ pub enum Question {
     /// Which requests did the kubelet hold back while it prepared this sandbox, from then until the sandbox's first sign?
     /// Answered by `HeldRequests`, if its log tells.
     HeldRequests { sandbox: ContainerId, from: Timestamp, until: Timestamp },
+    /// What does this process do? Answered by `ProcessState`, if it is there.
+    Process { process: TaskKey },
     /// Which states do the runtimes list now? Answered by `RuntimeStatus`, where a runtime is followed.
     Statuses,
 }

@@ -11,6 +11,7 @@ mod image;
 mod ledger;
 mod listening;
 mod pressure;
+mod process_state;
 mod records_diff;
 mod runtime;
 
@@ -38,6 +39,7 @@ pub use ledger::{
 };
 pub use listening::{Family, Listened, Listener};
 pub use pressure::{CpuUse, MemoryEvents, Pressure, PressureRead, Stall};
+pub use process_state::{ProcessState, RunState, ThreadState};
 pub use records_diff::RecordsDiff;
 pub use runtime::{
     Answer, Believed, Described, EventStream, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus,
@@ -187,6 +189,8 @@ pub enum Fact {
     ImageWork(Box<ImageWork>),
     /// When the kubelet held requests back while it prepared a sandbox, as its log tells.
     HeldRequests(HeldRequests),
+    /// What a process does that was asked for.
+    ProcessState(ProcessState),
 
     // What a runtime says over CRI.
     RuntimeLink(RuntimeLink),

@@ -65,7 +65,7 @@ pub struct Phase {
     /// Something was lost meanwhile: an event that would have ended it, or begun it, may be missing.
     pub gapped: bool,
     pub cause: Cause,
-    /// Of `prepare` and `image`: what it consists of; empty where nothing tells.
+    /// What it consists of; empty where nothing tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
 }

@@ -1,5 +1,7 @@
 //! Tests with a scripted source, and with a replay of the recording of the same run.
 
+mod stalled;
+
 use std::{
     fs::File,
     io::{self, Read, Seek},
@@ -13,7 +15,7 @@ use std::{
 use probe_common::event::class;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
-use super::{Agent, AgentError, Outlets, Routes, Served, record::Record};
+use super::{Agent, AgentError, Outlets, Routes, Served, record::Record, timer::Timer};
 use crate::{
     engine::Settings,
     model::{
@@ -130,6 +132,7 @@ fn live() -> (Vec<u8>, Vec<u8>) {
         let (stopper, mut stop) = stop();
         let agent = Agent {
             session: session(),
+            timer: Timer::default(),
             batches,
             stopper,
             routes: Routes::default(),
@@ -183,6 +186,7 @@ fn a_namespace_that_finds_no_room_to_be_asked_about_counts_as_unwatched() {
             while !has_room && netlink.ask(Question::Relist).is_none() {}
             let agent = Agent {
                 session: session(),
+                timer: Timer::default(),
                 batches,
                 stopper,
                 routes: Routes { netlink: Some(netlink), ..Routes::default() },
@@ -222,6 +226,7 @@ fn the_history_has_the_order_that_ended_the_run() {
         let (stopper, _stop) = stop();
         let agent = Agent {
             session: session(),
+            timer: Timer::default(),
             batches,
             stopper,
             routes: Routes::default(),
@@ -282,6 +287,7 @@ fn a_wall_clock_that_was_set_is_noticed() {
         let boot_wall_ns = clock::boot_wall_ns() - 3_600_000_000_000;
         let agent = Agent {
             session: session_of(Header { boot_wall_ns, ..header() }),
+            timer: Timer::default(),
             batches,
             stopper,
             routes: Routes::default(),
@@ -319,6 +325,7 @@ fn run_with(stream: Stream, recording: Option<Record>) -> Result<(), AgentError>
         let (session, routes) = (session(), Routes::default());
         let agent = Agent {
             session,
+            timer: Timer::default(),
             batches,
             stopper,
             routes,
@@ -371,6 +378,7 @@ fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64,
         let routes = Routes::default();
         let agent = Agent {
             session,
+            timer: Timer::default(),
             batches,
             stopper,
             routes,

@@ -12,8 +12,16 @@ use super::{
     snapshot::{AgentSnapshot, SnapshotArgs},
 };
 use crate::{
-    model::phase::Start,
-    sink::{jsonl, phase::pod},
+    model::{
+        finding::{Kind, Stage},
+        phase::Start,
+    },
+    sink::{
+        escape::{escaped, short_key},
+        jsonl,
+        phase::pod,
+        span::span,
+    },
 };
 
 #[derive(Debug, Args)]
@@ -58,6 +66,9 @@ impl PodStart {
 fn matching<'a>(snapshot: &'a AgentSnapshot, asked: &str) -> anyhow::Result<Vec<&'a Start>> {
     let starts: Vec<&Start> = snapshot.starts.iter().filter(|it| is_meant(it, asked)).collect();
     let Some(first) = starts.first() else {
+        if let Some(waiting) = waits_for_runtime(snapshot, asked) {
+            return Err(waiting);
+        }
         return Err(anyhow!(
             "no start of a pod {asked:?} is known: the agent must run before the pod does, and as long as its containers do, and a start that came to nothing is not kept; see sandprobe pods, and sandprobe findings for what failed"
         ));
@@ -67,6 +78,28 @@ fn matching<'a>(snapshot: &'a AgentSnapshot, asked: &str) -> anyhow::Result<Vec<
         return Err(anyhow!("{asked:?} may be {one} or {other}: give the namespace too"));
     }
     Ok(starts)
+}
+
+/// Why a pod has no sandbox whose start could be shown, if it waits for its runtime in its first phase.
+fn waits_for_runtime(snapshot: &AgentSnapshot, asked: &str) -> Option<anyhow::Error> {
+    for finding in snapshot.findings.iter().filter(|it| it.stage != Stage::Closed) {
+        let Kind::RuntimeUnresponsive(it) = &finding.kind else { continue };
+        if let Some(pod) = it.first.iter().find(|pod| is_pod(pod, asked)) {
+            return Some(anyhow!(
+                "{} has no sandbox yet: it waits in the phase prepare, for the runtime at {}, which has answered nothing for {}; see sandprobe explain {}",
+                escaped(pod),
+                escaped(&it.runtime),
+                span(snapshot.now.since(finding.since)),
+                short_key(&finding.key)
+            ));
+        }
+    }
+    None
+}
+
+/// Whether a pod, as NAMESPACE/NAME, is the one that is asked for.
+fn is_pod(pod: &str, asked: &str) -> bool {
+    pod == asked || pod.split_once('/').is_some_and(|(_, name)| name == asked)
 }
 
 fn is_meant(start: &Start, asked: &str) -> bool {

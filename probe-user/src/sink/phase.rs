@@ -190,6 +190,9 @@ fn held_up(waits: WaitsFor) -> String {
                  kubeAPIBurst)"
             )
         }
+        WaitsFor::Runtime {} => {
+            "for the runtime, which answered nothing (docs/findings/runtime_unresponsive.md)".to_owned()
+        }
         WaitsFor::Retry { failed } => {
             format!("from {} to the next try that did not fail", counted(failed.into(), "failed pull"))
         }
@@ -304,6 +307,10 @@ mod tests {
                 waited(WaitsFor::ApiRate { held_back: 3 }),
                 "waited 8.20 s for the kubelet's own rate of requests to the API server, 3 requests in its log (its \
                  kubeAPIQPS and kubeAPIBurst)",
+            ),
+            (
+                waited(WaitsFor::Runtime {}),
+                "waited 8.20 s for the runtime, which answered nothing (docs/findings/runtime_unresponsive.md)",
             ),
             (
                 waited(WaitsFor::Retry { failed: 1 }),

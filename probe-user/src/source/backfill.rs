@@ -20,6 +20,7 @@ mod netns;
 mod network;
 mod proc;
 mod process;
+mod process_state;
 mod records;
 mod runtime;
 mod spec;
@@ -35,6 +36,7 @@ use crate::model::{
     fact::{Fact, List, Observation, Origin},
     time::Timestamp,
 };
+pub(crate) use process_state::process_state;
 pub(crate) use records::Records;
 pub(crate) use runtime::containerd_roots;
 use store::Declared;

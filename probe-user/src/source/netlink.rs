@@ -37,6 +37,7 @@ use std::{
     os::fd::AsFd as _,
     path::PathBuf,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use tokio::{runtime, time};
@@ -51,8 +52,10 @@ use crate::{
     model::{change::Question, fact::Attached},
     source::{
         channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
+        clock,
         lack::Lack,
         ready::Ready,
+        records_first::{RecordsFirst, Teller, records_first},
     },
 };
 
@@ -67,6 +70,9 @@ pub struct Netlink {
     root: PathBuf,
     /// The signals that it reports.
     signals: Vec<Attached>,
+    /// How far the notifications are told.
+    teller: Teller,
+    told: RecordsFirst,
 }
 
 /// Why there is no netlink source here.
@@ -102,7 +108,14 @@ impl Netlink {
         // Without the right to give a namespace an id, nothing would be reported.
         let mut client = KernelClient::new(socket);
         client.may_name().map_err(|error| Unavailable::new("give other namespaces an id", error))?;
-        Ok(Self { listener, client, root, signals: Vec::new() })
+        let (teller, told) = records_first(Duration::ZERO);
+        Ok(Self { listener, client, root, signals: Vec::new(), teller, told })
+    }
+
+    /// By which the agent waits for the notifications.
+    #[must_use]
+    pub(crate) fn told(&self) -> RecordsFirst {
+        self.told.clone()
     }
 
     /// These signals are seen by netlink. If it cannot be read any more, that is told of them.
@@ -136,15 +149,19 @@ impl Netlink {
         mut questions: QuestionReceiver,
         mut stop: CancellationToken,
     ) -> Result<(), Closed> {
-        let Self { mut listener, client, root, signals } = self;
+        let Self { mut listener, client, root, signals, teller, told: _ } = self;
         let mut watch = Watch::new(client, root);
         let mut outage = Outage::new(signals);
         loop {
+            let before = clock::now();
             // If some is left, it is read in the next turn.
             let is_all_read = outage.may_read() && read(&mut watch, &mut listener, &mut outage);
             // Only then does it wait for the next notification, and so knows its time.
             let is_idle = is_all_read && watch.has_nothing_to_say();
             let is_in_outage = outage.again().is_some();
+            if is_idle || is_in_outage {
+                teller.told(before);
+            }
             let (resync, look) = (watch.resync_due(), watch.look_due());
             tokio::select! {
                 () = stop.requested() => break,
@@ -167,6 +184,7 @@ impl Netlink {
                     }
                 }
                 () = sleep_until(outage.again()) => {}
+                () = teller.wanted() => {}
                 readable = ready.wait(), if is_idle => match readable {
                     Ok(mut readable) => {
                         watch.woke();
@@ -222,7 +240,9 @@ mod tests {
 
     use tokio::{sync::mpsc, time};
 
-    use super::{Attached, KernelClient, Listener, Netlink, Question, RequestSocket};
+    use super::{
+        Attached, Duration, KernelClient, Listener, Netlink, Question, RequestSocket, records_first,
+    };
     use crate::{
         model::{
             fact::{Fact, Loss, Mechanism, Signal, Task},
@@ -244,7 +264,7 @@ mod tests {
         let told = async {
             while !batches.recv().await.expect("the source goes on").iter().any(|seen| is_it(&seen.fact)) {}
         };
-        let told = runtime.block_on(async { time::timeout(time::Duration::from_secs(30), told).await });
+        let told = runtime.block_on(async { time::timeout(Duration::from_secs(30), told).await });
         assert!(told.is_ok(), "{what} is not told");
     }
 
@@ -262,11 +282,14 @@ mod tests {
         let sender = failing.try_clone().expect("a descriptor");
         // It is connected to nothing, so every request fails.
         let mute = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let (teller, told) = records_first(Duration::ZERO);
         let netlink = Netlink {
             listener: Listener::of(failing.into()),
             client: KernelClient::new(RequestSocket::of(mute.into())),
             root: "/proc/self/fdinfo".into(),
             signals: vec![attached()],
+            teller,
+            told,
         };
         let (feed, mut batches) = channel::feed();
         let (asker, questions) = channel::questions();

@@ -3,11 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    sync::{Notify, watch},
-    time,
-};
+use tokio::sync::{Notify, watch};
 
+use super::patience;
 use crate::model::time::Timestamp;
 
 /// A reader of records that is behind for longer does not hold a listing back.
@@ -50,17 +48,25 @@ impl Teller {
 impl RecordsFirst {
     /// Waits until the records of what happened until `at` are told.
     pub(crate) async fn wait(&mut self, at: Timestamp) {
-        let enough = at + self.slack;
         let told = async {
-            while *self.up_to.borrow_and_update() < enough {
-                self.wanted.notify_one();
-                if self.up_to.changed().await.is_err() {
-                    // Nobody reads records any more.
-                    return;
-                }
+            while !self.has_told(at) {
+                self.tells_more().await;
             }
         };
-        time::timeout(PATIENCE, told).await.ok();
+        patience::within(PATIENCE, told).await;
+    }
+
+    /// Whether the records of what happened until `at` are told, or nobody reads records any more.
+    pub(crate) fn has_told(&self, at: Timestamp) -> bool {
+        *self.up_to.borrow() >= at + self.slack || self.up_to.has_changed().is_err()
+    }
+
+    /// Asks for the records, and returns when more of them are told.
+    pub(crate) async fn tells_more(&mut self) {
+        self.up_to.mark_unchanged();
+        self.wanted.notify_one();
+        // The caller looks whether anybody reads records.
+        self.up_to.changed().await.ok();
     }
 }
 

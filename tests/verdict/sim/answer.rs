@@ -45,6 +45,7 @@ impl Sim {
                 text: Some("no route to the daemon".to_owned()),
                 source: "journal".to_owned(),
             })],
+            Question::Process { process } => self.process_state(*process).into_iter().collect(),
             Question::Statuses => return self.statuses().into_iter().collect(),
             Question::Pressure { cgroup, .. } => vec![self.pressure(*cgroup)],
         };

@@ -1,17 +1,21 @@
 //! What the runtime says over CRI once it is followed: its list, and its events as they come.
 
+use std::time::Duration;
+
 use probe_user::model::{
     fact::{
-        Answer, Believed, Described, EventStream, Fact, Observation, Origin, Role, RuntimeEvent,
-        RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated,
+        Answer, Believed, Described, EventStream, Fact, Observation, Origin, ProcessState, Role, RunState,
+        RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated, ThreadState,
     },
-    id::ContainerId,
+    id::{ContainerId, TaskKey},
     time::Timestamp,
 };
 
 use super::{Container, Sandbox, Sim};
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
+/// How long it takes to be asked once more in vain.
+const AGAIN: Duration = Duration::from_secs(15);
 /// All that it has was made after the boot.
 const MADE: Timestamp = Timestamp(1);
 
@@ -28,11 +32,40 @@ impl Sim {
             return;
         }
         let (answer, events) = match self.runtime {
-            Some(_) => (Answer::Answers, EventStream::Open),
+            Some(_) => (self.answer, EventStream::Open),
             None => (Answer::Gone, EventStream::Closed),
         };
-        self.emit(Origin::Cri, Fact::RuntimeLink(RuntimeLink { socket: SOCKET.to_owned(), answer, events }));
+        let since = self.unanswered.filter(|_| answer == Answer::Hangs).map(|(_, since)| since);
+        let link = RuntimeLink { socket: SOCKET.to_owned(), answer, events, since };
+        self.emit(Origin::Cri, Fact::RuntimeLink(link));
         self.list_statuses();
+    }
+
+    /// From now on the runtime answers like this.
+    pub(crate) fn runtime_answers(&mut self, answer: Answer) {
+        self.answer = answer;
+        self.unanswered = (answer == Answer::Hangs).then_some((self.now, self.now));
+        self.link();
+    }
+
+    /// While it does not answer, it is asked again until `at`, and each time it is told that it does not.
+    pub(super) fn ask_again(&mut self, at: Timestamp) {
+        while let Some((asked, since)) = self.unanswered.filter(|(asked, _)| *asked + AGAIN <= at) {
+            self.now = self.now.max(asked + AGAIN);
+            self.unanswered = Some((asked + AGAIN, since));
+            self.link();
+        }
+    }
+
+    /// What the runtime's process does.
+    pub(super) fn process_state(&self, process: TaskKey) -> Option<Fact> {
+        self.runtime.as_ref().filter(|task| task.key == process)?;
+        let (state, function) = match self.answer {
+            Answer::Hangs => (RunState::Stopped, "do_signal_stop"),
+            _ => (RunState::Sleeping, "futex_wait_queue"),
+        };
+        let threads = vec![ThreadState { state, function: Some(function.to_owned()), count: 12 }];
+        Some(Fact::ProcessState(ProcessState { process, state, threads }))
     }
 
     /// The list is read, as it is each minute.
@@ -44,7 +77,7 @@ impl Sim {
 
     /// The runtime's list, if it is followed and answers.
     pub(super) fn statuses(&self) -> Option<Observation> {
-        if !self.followed || self.runtime.is_none() {
+        if !self.followed || self.runtime.is_none() || self.answer != Answer::Answers {
             return None;
         }
         let is_recorded = |row: &&Sandbox| self.recorded.contains(&row.id);
@@ -60,7 +93,7 @@ impl Sim {
 
     /// The runtime tells an event.
     pub(super) fn tells(&mut self, id: &ContainerId, what: RuntimeEventKind) {
-        if self.followed && self.runtime.is_some() {
+        if self.followed && self.runtime.is_some() && self.answer != Answer::Hangs {
             let event = RuntimeEvent { socket: SOCKET.to_owned(), id: id.clone(), what };
             self.emit(Origin::Cri, Fact::RuntimeEvent(event));
         }

@@ -1,13 +1,14 @@
 //! **Rule:** the agent cannot see something on which verdicts depend: a kernel signal that no mechanism reports;
 //! records, or the state of the agent before, that were lost in the last ten minutes; a store, a runtime's records or a
-//! file of libcni's cache that could not be read; a runtime that does not answer over CRI; a file at which reading hangs; network namespaces of which the listing was incomplete; a kubelet that
+//! file of libcni's cache that could not be read; a runtime whose list could not be read over CRI;
+//! a file at which reading hangs; network namespaces of which the listing was incomplete; a kubelet that
 //! was not found although there are pods; or so many findings are open that further ones are left out.
 //!
 //! Not flagged: a signal that is seen by a worse mechanism than the best one (`doctor` says what that costs); a signal
 //! without any report of how it is seen, as in a scan, which has no hooks; a store or a runtime that does not exist;
 //! missing runtime records while no sandbox is known, as on a node that only runs Docker's containers; a file of
 //! libcni's cache that could not be read once, since libcni may have been writing it; a kubelet or a runtime that
-//! restarts; a node without pods of a kubelet.
+//! restarts; a runtime that answers nothing (`runtime_unresponsive`); a node without pods of a kubelet.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -72,6 +73,10 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
     let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox, FindingKind::StuckStop];
     for (place, row) in records.runtimes.iter().filter(|(_, row)| !row.complete || row.unread > 0) {
+        // Of a runtime that answers nothing `runtime_unresponsive` tells.
+        if hangs(ctx, place) {
+            continue;
+        }
         let spot = Blind::Runtime { place: Some(place.clone()) };
         let key = ["runtime", place];
         found.push(detection(&key, spot, &weaker, Severity::Info, row.read_at, Verdict::Confirmed));
@@ -124,11 +129,11 @@ pub(super) fn left_out_key() -> Key {
     Key::new(FindingKind::BlindSpot.into(), &["left_out"])
 }
 
-/// The runtimes that do not answer.
+/// The runtimes whose lists could not be read. Of those that answer nothing, `runtime_unresponsive` tells.
 fn silent(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let weaker =
         [FindingKind::StaleRuntimeStatus, FindingKind::PhantomSandbox, FindingKind::MissedRuntimeEvent];
-    for row in ctx.world.beliefs.runtimes().filter(|row| !row.answers()) {
+    for row in ctx.world.beliefs.runtimes().filter(|row| !row.answers() && row.hang.is_none()) {
         let ready = ctx.awake(row.answer_since) + READ;
         let is_ready = ctx.now >= ready;
         let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
@@ -136,6 +141,11 @@ fn silent(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let key = ["cri", &row.socket];
         found.push(detection(&key, spot, &weaker, Severity::Info, row.answer_since, verdict));
     }
+}
+
+/// Whether a runtime answers nothing at this socket.
+fn hangs(ctx: &DetectContext<'_>, socket: &str) -> bool {
+    ctx.world.beliefs.runtimes().any(|row| row.hang.is_some() && row.socket == socket)
 }
 
 /// One finding for all files of libcni's cache that cannot be read: after a power cut there may be many.
@@ -264,7 +274,7 @@ impl Explain for BlindSpot {
                 format!("the runtime's records in {} cannot be read whole", escaped(place))
             }
             Blind::Runtime { place: None } => "no runtime's records were found".to_owned(),
-            Blind::Cri { socket } => format!("the runtime at {} does not answer", escaped(socket)),
+            Blind::Cri { socket } => format!("no list can be read from the runtime at {}", escaped(socket)),
             Blind::File { path } => format!("reading {} hangs", escaped(path)),
             Blind::Listing { list } => format!("{} cannot be listed whole", plural(*list)),
             Blind::LeftOut { count: 1 } => "too many findings are open, and 1 more is left out".to_owned(),

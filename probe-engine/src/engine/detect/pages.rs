@@ -12,8 +12,8 @@ use super::{
     duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
-    missed_runtime_event, ownerless_reservation, pool_exhaustion, sandboxes_replaced, stuck_start,
-    teardown_out_of_order,
+    missed_runtime_event, ownerless_reservation, pool_exhaustion, runtime_unresponsive, sandboxes_replaced,
+    stuck_start, teardown_out_of_order,
 };
 use crate::engine::world::{
     abandoned,
@@ -116,6 +116,16 @@ fn pages() -> Vec<Page> {
             []
         ),
         page!("missed_runtime_event", [belief::GRACE, missed_runtime_event::AFTERWARDS, belief::OPENED], []),
+        page!(
+            "runtime_unresponsive",
+            [
+                runtime_unresponsive::SILENT,
+                POLLED,
+                runtime_unresponsive::STARTING,
+                runtime_unresponsive::WAITING
+            ],
+            [runtime_unresponsive::FIRST]
+        ),
         page!(
             "pool_exhaustion",
             [pool_exhaustion::MOMENT, pool_exhaustion::DAY, pool_exhaustion::HOUR, pool_exhaustion::MOMENT],

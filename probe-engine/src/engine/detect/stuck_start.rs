@@ -147,7 +147,7 @@ fn made_without_process(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timest
 }
 
 /// Whether a container of the pod has run, or may have.
-fn has_run(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) -> bool {
+pub(super) fn has_run(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) -> bool {
     let containers = ctx.index.pods_of_containers.by(&pod.id);
     let mut containers = containers.filter_map(|id| ctx.world.containers.get(id));
     tries.iter().any(|row| !row.containers().is_empty())

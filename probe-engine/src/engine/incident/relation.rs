@@ -10,7 +10,7 @@ use crate::model::{
     fact::CniCommand,
     finding::{
         Cause, CniFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind, LeakedAddress,
-        OwnerlessReservation, PoolExhaustion, StopStep, StuckStop,
+        OwnerlessReservation, PoolExhaustion, StartStep, StopStep, StuckStop,
     },
     id::Subnet,
     time::Timestamp,
@@ -37,6 +37,8 @@ pub(super) enum By {
     Address,
     /// What the effect says names the cause.
     Words,
+    /// What the cause is about serves every pod of the node.
+    Node,
 }
 
 impl By {
@@ -45,13 +47,23 @@ impl By {
     pub(super) fn is_unique(self) -> bool {
         match self {
             Self::Sandbox | Self::Address => true,
-            Self::Plugin | Self::Network | Self::Words => false,
+            Self::Plugin | Self::Network | Self::Words | Self::Node => false,
         }
     }
 }
 
 /// If two rows fit the same findings, the first one counts.
 pub(super) const RELATIONS: &[Relation] = &[
+    row(Of::RuntimeUnresponsive, Of::StuckStart, By::Node, "the start waits for the runtime")
+        .when(|_, effect| waits_for_runtime(effect)),
+    row(Of::RuntimeUnresponsive, Of::StuckStop, By::Node, "the stop waits for the runtime")
+        .when(|_, effect| waits_for_runtime(effect)),
+    row(
+        Of::RuntimeUnresponsive,
+        Of::AbandonedSandbox,
+        By::Node,
+        "the runtime is asked to stop the sandbox, and does not answer",
+    ),
     row(Of::CniQueue, Of::CniSlow, By::Sandbox, "each call waits for the ones before it"),
     row(Of::CniQueue, Of::CniSlow, By::Plugin, "each call waits for the ones before it"),
     row(Of::CniSlow, Of::CniFailing, By::Sandbox, SLOW).when(is_same_command),
@@ -142,7 +154,7 @@ const FAILING: &str = "the runtime stops a sandbox only when DEL has succeeded";
 /// rank, and among them only what began earlier can be the cause.
 pub(super) fn order(it: &Finding) -> (u8, Timestamp, u8, &Key) {
     let (rank, inner) = match &it.kind {
-        Kind::BlindSpot(_) | Kind::AbandonedStore(_) => (0, 0),
+        Kind::BlindSpot(_) | Kind::AbandonedStore(_) | Kind::RuntimeUnresponsive(_) => (0, 0),
         Kind::CniQueue(_) => (1, 0),
         Kind::CniSlow(_) => (2, 0),
         Kind::SandboxesReplaced(_) => (3, 0),
@@ -179,6 +191,15 @@ impl Relation {
     const fn when(self, holds: fn(&Kind, &Kind) -> bool) -> Self {
         Self { holds, ..self }
     }
+}
+
+/// Whether the runtime is what a start or a stop may wait for: no plugin runs or has failed, and no process holds it up.
+fn waits_for_runtime(effect: &Kind) -> bool {
+    if let Kind::StuckStart(start) = effect {
+        return start.cause.is_none() && (start.step != StartStep::Network || start.plugin.is_none());
+    }
+    let Kind::StuckStop(stop) = effect else { return false };
+    stop.step != StopStep::Containers && stop.exit_code.is_none() && stop.cache_file.is_none()
 }
 
 fn is_same_command(cause: &Kind, effect: &Kind) -> bool {

@@ -15,7 +15,7 @@ pub(super) enum Thing<'a> {
     Plugin(&'a str),
     Network(&'a str),
     Address(IpAddr),
-    /// The node, for the few findings of which the words of another one tell whether it is meant.
+    /// The node, for the few findings that lead to others on all of it.
     Node,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn led_by(finding: &Finding) -> BTreeSet<Thing<'_>> {
         Kind::TeardownOutOfOrder(_) => {
             sandboxes(finding).chain(blind_plugins(finding).map(Thing::Plugin)).collect()
         }
-        Kind::PoolExhaustion(_) => BTreeSet::from([Thing::Node]),
+        Kind::PoolExhaustion(_) | Kind::RuntimeUnresponsive(_) => BTreeSet::from([Thing::Node]),
         Kind::DuplicateSandbox(_)
         | Kind::LeakedAddress(_)
         | Kind::AbandonedStore(_)
@@ -60,7 +60,7 @@ pub(super) fn led_by(finding: &Finding) -> BTreeSet<Thing<'_>> {
 pub(super) fn met_by(finding: &Finding, by: By) -> Vec<Thing<'_>> {
     match by {
         By::Sandbox => sandboxes(finding).collect(),
-        By::Words => vec![Thing::Node],
+        By::Words | By::Node => vec![Thing::Node],
         By::Plugin => named(finding).filter(|it| matches!(it, Thing::Plugin(_))).collect(),
         By::Network => named(finding).filter(|it| matches!(it, Thing::Network(_))).collect(),
         By::Address => named(finding).filter(|it| matches!(it, Thing::Address(_))).collect(),
@@ -94,6 +94,7 @@ pub(super) fn only_sandbox(finding: &Finding) -> Option<&ContainerId> {
         | Kind::CniSlow(_)
         | Kind::CniQueue(_)
         | Kind::PoolExhaustion(_)
+        | Kind::RuntimeUnresponsive(_)
         | Kind::BlindSpot(_) => false,
     };
     match finding.sandboxes.as_slice() {
@@ -123,6 +124,7 @@ fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
         Kind::CniQueue(it) => (Some(it.plugin.as_str()), None, Vec::new()),
         Kind::PoolExhaustion(it) => (None, Some(it.network.as_str()), Vec::new()),
         Kind::AbandonedStore(_)
+        | Kind::RuntimeUnresponsive(_)
         | Kind::DuplicateSandbox(_)
         | Kind::TeardownOutOfOrder(_)
         | Kind::OrphanNetns(_)

@@ -18,9 +18,10 @@ use crate::{
     engine::{Engine, LagBy, LagOf, Settings, world::CheckpointEntry},
     model::{
         fact::{
-            Answer, Believed, Described, EventStream, Fact, List, Origin, Role, RuntimeEvent,
-            RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated,
+            Answer, Believed, Described, EventStream, Fact, List, Origin, ProcessState, Role, RunState,
+            RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated, ThreadState,
         },
+        finding::{Explain, Kind, Severity, Stage},
         time::Timestamp,
     },
 };
@@ -31,7 +32,7 @@ const SOCKET: &str = "/run/containerd/containerd.sock";
 
 impl Story {
     fn link(&mut self, answer: Answer, events: EventStream) -> &mut Self {
-        let it = RuntimeLink { socket: SOCKET.to_owned(), answer, events };
+        let it = RuntimeLink { socket: SOCKET.to_owned(), answer, events, since: None };
         self.say(Origin::Cri, Fact::RuntimeLink(it))
     }
 
@@ -83,8 +84,13 @@ const BOTH: [(char, Believed); 2] = [('a', Believed::Running), ('c', Believed::R
 const ENDED: [(char, Believed); 2] = [('a', Believed::Running), ('c', Believed::Exited)];
 
 fn told(story: &Story) -> Vec<String> {
-    const KINDS: [&str; 4] =
-        ["stale_runtime_status/", "phantom_sandbox/", "missed_runtime_event/", "blind_spot/cri"];
+    const KINDS: [&str; 5] = [
+        "stale_runtime_status/",
+        "phantom_sandbox/",
+        "missed_runtime_event/",
+        "runtime_unresponsive/",
+        "blind_spot/cri",
+    ];
     let is_told = |line: &String| KINDS.iter().any(|kind| line.contains(kind)) || line == "? statuses";
     let lines = story.run().into_iter().filter(is_told);
     let mut engine = Engine::new(Settings::default());
@@ -191,9 +197,9 @@ fn another_exit_code_is_told_and_the_same_is_not() {
     }
 }
 
-/// SIGSTOP of the runtime for 20 s, with a death in it: a blind spot, and nothing else.
+/// SIGSTOP of the runtime for 20 s, with a death in it.
 #[test]
-fn a_runtime_that_hangs_costs_a_blind_spot_and_nothing_else() {
+fn a_runtime_that_hangs_for_a_moment_costs_nothing() {
     for events in [EventStream::None, EventStream::Open] {
         let mut story = running(events);
         dies(&mut story, 9);
@@ -204,15 +210,80 @@ fn a_runtime_that_hangs_costs_a_blind_spot_and_nothing_else() {
         }
         story.until(60 * SECOND).states(&ENDED).until(70 * SECOND).moment();
         let findings: Vec<_> = told(&story).into_iter().filter(|line| line != "? statuses").collect();
+        assert_eq!(findings, [""; 0]);
+    }
+}
+
+/// A runtime that answers too slowly, or whose socket the agent may not use, may serve its kubelet well.
+#[test]
+fn a_runtime_whose_list_cannot_be_read_is_a_blind_spot() {
+    for answer in [Answer::Slow, Answer::Unreachable, Answer::Gone] {
+        let mut story = running(EventStream::Open);
+        story.until(200 * SECOND).link(answer, EventStream::Open).until(260 * SECOND);
+        story.link(Answer::Answers, EventStream::Open).states(&BOTH).until(270 * SECOND).moment();
+        let findings: Vec<_> = told(&story).into_iter().filter(|line| line != "? statuses").collect();
         assert_eq!(
             findings,
             [
-                "18000 finding.opened blind_spot/cri/:run:containerd:containerd.sock Agent",
-                "18000 finding.confirmed blind_spot/cri/:run:containerd:containerd.sock Agent",
-                "26099 finding.closed blind_spot/cri/:run:containerd:containerd.sock Agent",
+                "210000 finding.opened blind_spot/cri/:run:containerd:containerd.sock Agent",
+                "210000 finding.confirmed blind_spot/cri/:run:containerd:containerd.sock Agent",
+                "260099 finding.closed blind_spot/cri/:run:containerd:containerd.sock Agent",
             ]
         );
     }
+}
+
+/// SIGSTOP of the runtime. It is asked again every 15 s, and a pod is to start meanwhile.
+fn stopped_runtime() -> Story {
+    let mut story = running(EventStream::Open);
+    story.until(200 * SECOND).link(Answer::Hangs, EventStream::Open);
+    let threads = vec![ThreadState {
+        state: RunState::Stopped,
+        function: Some("do_signal_stop".to_owned()),
+        count: 12,
+    }];
+    let process = DAEMON.task().key;
+    story.listed(Fact::ProcessState(ProcessState { process, state: RunState::Stopped, threads }));
+    story.until(212 * SECOND).mkdir(77, "/kubepods/pod99999999-2222-3333-4444-555555555555");
+    for again in [215, 231, 246] {
+        story.until(again * SECOND).link(Answer::Hangs, EventStream::Open);
+    }
+    story
+}
+
+#[test]
+fn a_runtime_that_answers_nothing_is_told_with_what_its_process_does() {
+    let mut story = stopped_runtime();
+    let (lines, engine) = story.judge(250 * SECOND);
+    let key = "runtime_unresponsive/:run:containerd:containerd.sock";
+    let finding = engine.findings().find(|it| it.key.as_str() == key).expect(&lines);
+    let Kind::RuntimeUnresponsive(it) = &finding.kind else { panic!("{lines}") };
+    assert_eq!((finding.stage, finding.severity), (Stage::Confirmed, Severity::Critical));
+    assert_eq!((finding.since, it.pods), (ms(200 * SECOND), 1));
+    assert_eq!(
+        it.summary(),
+        "the runtime at /run/containerd/containerd.sock answers nothing: its process containerd[564] is stopped by a \
+         signal, 12 threads stopped in do_signal_stop; 1 pod waits for it: 99999999-2222-3333-4444-555555555555"
+    );
+    assert!(it.repair(&[], &[]).contains(&"kill -CONT 564".to_owned()));
+
+    story.until(250 * SECOND).link(Answer::Answers, EventStream::Open).states(&BOTH);
+    story.until(260 * SECOND).moment();
+    let lines = told(&story);
+    let told: Vec<&str> =
+        lines.iter().filter_map(|line| line.split_once(' ')).map(|(_, what)| what).collect();
+    let expected = ["opened", "confirmed", "closed"].map(|what| format!("finding.{what} {key} Agent"));
+    assert_eq!(told.into_iter().filter(|what| *what != "statuses").collect::<Vec<_>>(), expected);
+}
+
+/// The agent did not run, so nothing shows that the runtime still hung when the limit was over.
+#[test]
+fn a_runtime_that_was_not_asked_again_is_not_told() {
+    let mut story = running(EventStream::Open);
+    story.until(200 * SECOND).link(Answer::Hangs, EventStream::Open).until(300 * SECOND);
+    story.link(Answer::Answers, EventStream::Open).states(&BOTH).until(310 * SECOND).moment();
+    let findings: Vec<_> = told(&story).into_iter().filter(|line| line != "? statuses").collect();
+    assert_eq!(findings, [""; 0]);
 }
 
 /// A restart: nobody listens for a moment, and the events of that time are never told.
@@ -376,8 +447,12 @@ fn beliefs_outlive_the_agent_and_not_the_runtime() {
     let mut other = Engine::new(Settings::default());
     rows.iter().cloned().for_each(|row| other.restore(row));
     assert_eq!(other.dump(), rows);
-    let link =
-        RuntimeLink { socket: SOCKET.to_owned(), answer: Answer::GivenUp, events: EventStream::Closed };
+    let link = RuntimeLink {
+        socket: SOCKET.to_owned(),
+        answer: Answer::GivenUp,
+        events: EventStream::Closed,
+        since: None,
+    };
     let mut story = Story::new();
     story.at(20 * SECOND).say(Origin::Cri, Fact::RuntimeLink(link)).moment();
     story.facts.iter().for_each(|seen| other.observe(seen.clone()));

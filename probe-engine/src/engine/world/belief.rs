@@ -18,13 +18,15 @@ pub(in crate::engine) use table::Beliefs;
 use crate::{
     engine::{
         timer,
-        world::{EventContext, World, attachment::LATELY, hint::Hint, restart::at_socket},
+        world::{
+            EventContext, World, attachment::LATELY, daemon::is_runtime, hint::Hint, restart::at_socket,
+        },
     },
     model::{
-        change::Question,
+        change::{self, Question},
         fact::{
-            Answer, Believed, Described, EventStream, List, NameSource, Role, RuntimeEvent, RuntimeEventKind,
-            RuntimeLink, RuntimeStatus, Stated,
+            Answer, Believed, Described, EventStream, List, NameSource, ProcessState, Role, RuntimeEvent,
+            RuntimeEventKind, RuntimeLink, RuntimeStatus, Span, Stated,
         },
         id::ContainerId,
         recovery::{Source, TimedSource},
@@ -46,6 +48,23 @@ pub struct Runtime {
     pub(crate) read_at: Timestamp,
     /// When it was last to be asked for its list.
     pub(crate) asked_at: Timestamp,
+    /// If it answers nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hang: Option<Hang>,
+    /// When it answered nothing before, the latest times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hung: Vec<Span>,
+}
+
+/// A runtime answers nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hang {
+    /// When it last did not answer.
+    pub(crate) told_at: Timestamp,
+    /// The process that serves its socket.
+    pub(crate) process: Option<change::Process>,
+    /// What that process did, by the last answer.
+    pub(crate) state: Option<ProcessState>,
 }
 
 /// What is said of one sandbox or container.
@@ -115,7 +134,7 @@ impl Runtime {
     pub(crate) fn answers(&self) -> bool {
         match self.answer {
             Answer::Answers => true,
-            Answer::Hangs | Answer::Gone | Answer::GivenUp => false,
+            Answer::Slow | Answer::Hangs | Answer::Unreachable | Answer::Gone | Answer::GivenUp => false,
         }
     }
 
@@ -223,9 +242,27 @@ impl World {
         if it.answer == Answer::Answers {
             self.runtime_works(TimedSource { at: ctx.at, source: Source::Cri }, at_socket(&it.socket));
         }
-        self.beliefs.link(ctx.at, it);
+        let process = if it.answer == Answer::Hangs { self.server_of(&it.socket) } else { None };
+        if let Some(process) = &process {
+            self.ask(Question::Process { process: process.key });
+        }
+        self.beliefs.link(ctx.at, it, process);
         // What happened while it did not answer is to be asked for.
         self.timers.arm_earlier(timer::Name::Statuses, ctx.at + GRACE);
+    }
+
+    /// The process that serves a runtime's socket, by its name. None: it is none of those that are known, or may be one of
+    /// several.
+    fn server_of(&self, socket: &str) -> Option<change::Process> {
+        let runtime = at_socket(socket);
+        let serves = |comm: &str| match runtime {
+            Some(row) => comm == row.cri_server.unwrap_or(row.daemon),
+            None => is_runtime(comm),
+        };
+        let mut all = self.daemons_named(serves);
+        let row = all.next()?;
+        let is_only = all.next().is_none();
+        is_only.then(|| change::Process { key: row.key, parent: row.parent, comm: row.comm.clone() })
     }
 
     /// A runtime's list was read.

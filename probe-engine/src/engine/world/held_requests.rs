@@ -27,8 +27,9 @@ impl World {
     pub(super) fn held_requests(&mut self, it: HeldRequests) {
         self.sandboxes.waited(&it.sandbox, it.held.clone());
         self.starts.divide(&it.sandbox, |phase| {
-            if phase.kind == Kind::Prepare {
-                phase.parts = phase::held::parts(&it.held, phase.begin, phase.end);
+            let parts = phase::held::parts(&it.held, phase.begin, phase.end);
+            if phase.kind == Kind::Prepare && !parts.is_empty() {
+                phase.parts = parts;
             }
         });
     }

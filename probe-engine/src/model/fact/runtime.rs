@@ -16,13 +16,20 @@ pub struct RuntimeLink {
     pub socket: String,
     pub answer: Answer,
     pub events: EventStream,
+    /// When it was asked what it has not answered since. None: at the time of this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 closed_set! {
     pub enum Answer {
         Answers,
-        /// It accepts connections and does not answer in time.
+        /// It answers, and its list could not be read in time.
+        Slow,
+        /// It accepts connections and answers nothing. That is told again each time.
         Hangs,
+        /// It cannot be asked by this program, and may answer others.
+        Unreachable,
         /// Nobody listens at its socket.
         Gone,
         /// It was gone for so long that nobody tries to reach it any more.

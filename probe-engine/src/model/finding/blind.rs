@@ -27,7 +27,7 @@ pub enum Blind {
     Store { path: String },
     /// No runtime's records could be read whole.
     Runtime { place: Option<String> },
-    /// A runtime does not answer over CRI.
+    /// A runtime's list could not be read over CRI.
     Cri { socket: String },
     /// So many files of libcni's cache could not be read, this one among them.
     CniCache { path: String, count: u64 },

@@ -20,7 +20,7 @@ use super::{
     blind::{Blind, BlindJson},
 };
 use crate::model::{
-    fact::{CniCommand, RuntimeEventKind},
+    fact::{CniCommand, RunState, RuntimeEventKind, ThreadState},
     id::{ContainerId, NetnsKey},
     json::{NetnsJson, ProcessJson},
     process::Process,
@@ -120,6 +120,7 @@ kinds! {
     PhantomSandbox,
     StaleRuntimeStatus,
     MissedRuntimeEvent,
+    RuntimeUnresponsive,
     DuplicateContainer,
     DuplicateAddress,
     CniFailing,
@@ -378,6 +379,30 @@ pub struct MissedRuntimeEvent {
     pub container: Option<String>,
     /// The runtime's socket.
     pub runtime: String,
+}
+
+/// A runtime accepts connections and answers nothing.
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RuntimeUnresponsive {
+    /// The runtime's socket.
+    pub runtime: String,
+    /// How many pods wait for it to start them.
+    pub pods: u32,
+    /// The first of them, as NAMESPACE/NAME.
+    #[serde(rename = "first_pods", default, skip_serializing_if = "Vec::is_empty")]
+    pub first: Vec<String>,
+    /// The process that serves the socket.
+    #[serde_as(as = "Option<FromInto<ProcessJson<'static>>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<ProcessJson<'static>>")]
+    pub process: Option<Process>,
+    /// What it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<RunState>,
+    /// What its threads do, most of them first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<ThreadState>,
 }
 
 /// Two containers of the same name run in one sandbox.

@@ -48,6 +48,8 @@ pub enum WaitsFor {
     Retry { failed: u32 },
     /// The kubelet held back requests to the API server for exceeding its rate of them; it logged so many.
     ApiRate { held_back: u32 },
+    /// The runtime, which answered nothing.
+    Runtime {},
 }
 
 impl Part {

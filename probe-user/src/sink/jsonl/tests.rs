@@ -104,6 +104,7 @@ pub(super) fn start() -> Start {
         WaitsFor::Rate { refused: 2 },
         WaitsFor::Retry { failed: 1 },
         WaitsFor::ApiRate { held_back: 3 },
+        WaitsFor::Runtime {},
     ]
     .map(Some)
     .into_iter()

@@ -7,7 +7,7 @@ use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
 use nix::errno::Errno;
 use prost::Message;
-use tokio::{net::UnixStream, time::timeout};
+use tokio::net::UnixStream;
 use tonic::{
     Code, Request, Status, Streaming,
     body::Body,
@@ -17,7 +17,10 @@ use tonic::{
 use tower::util::MapResponse;
 
 use super::message::{Empty, Event};
-use crate::grpc::{Checked, Raw, checked};
+use crate::{
+    grpc::{Checked, Raw, checked},
+    source::patience,
+};
 
 /// A runtime answers in milliseconds. After this time a question is given up.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
@@ -68,7 +71,7 @@ pub(super) struct Client(Grpc<CheckedChannel>);
 
 impl Client {
     pub(super) async fn connect(socket: &Path) -> Result<Self, ListError> {
-        in_time(async {
+        in_time(DEADLINE, async {
             let stream = UnixStream::connect(socket).await.map_err(|why| refusal(&why))?;
             // The one connection, which is open already: whichever address tonic asks for, it gets this one, once.
             let mut stream = Some(TokioIo::new(stream));
@@ -90,12 +93,22 @@ impl Client {
         call: Call,
         question: impl Message,
     ) -> Result<A, ListError> {
-        let answer = self.unary(call, question.encode_to_vec()).await?;
+        self.ask_for(DEADLINE, call, question).await
+    }
+
+    /// Gives the runtime so long to answer.
+    pub(super) async fn ask_for<A: Message + Default>(
+        &mut self,
+        deadline: Duration,
+        call: Call,
+        question: impl Message,
+    ) -> Result<A, ListError> {
+        let answer = self.unary(deadline, call, question.encode_to_vec()).await?;
         A::decode(answer).map_err(|_error| ListError::Unanswered)
     }
 
-    async fn unary(&mut self, call: Call, question: Vec<u8>) -> Result<Bytes, ListError> {
-        in_time(async {
+    async fn unary(&mut self, deadline: Duration, call: Call, question: Vec<u8>) -> Result<Bytes, ListError> {
+        in_time(deadline, async {
             self.0.ready().await.map_err(|_error| ListError::Unanswered)?;
             let answer = self.0.unary(Request::new(question), call.path(), Raw).await;
             answer.map(tonic::Response::into_inner).map_err(|status| refused(&status))
@@ -127,8 +140,11 @@ impl Events {
     }
 }
 
-async fn in_time<A>(answer: impl Future<Output = Result<A, ListError>>) -> Result<A, ListError> {
-    timeout(DEADLINE, answer).await.map_err(|_elapsed| ListError::Unanswered)?
+async fn in_time<A>(
+    deadline: Duration,
+    answer: impl Future<Output = Result<A, ListError>>,
+) -> Result<A, ListError> {
+    patience::within(deadline, answer).await.unwrap_or(Err(ListError::Unanswered))
 }
 
 pub(super) fn refused(status: &Status) -> ListError {

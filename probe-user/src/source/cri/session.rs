@@ -15,7 +15,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    client::{Call, Client, ListError},
+    client::{Call, Client, DEADLINE, ListError},
     message::{Containers, Empty, Sandboxes, StatusRequest, StatusResponse, Version},
     statuses::{Changed, Statuses, container, stated},
 };
@@ -37,6 +37,10 @@ use crate::{
 
 /// The list is read this often if nobody asks.
 const PERIOD: Duration = Duration::from_secs(60);
+/// And in between the runtime is asked for its version this often, which costs it nothing.
+const ALIVE: Duration = Duration::from_secs(15);
+/// A runtime that does not answer this for so long answers nothing. A slow one does.
+const SILENT: Duration = Duration::from_secs(10);
 /// A runtime that does not answer is asked again after this time.
 const AGAIN: Duration = Duration::from_secs(3);
 /// A runtime that is not there is tried again after this time at first, and after twice the time before that at last.
@@ -59,6 +63,8 @@ pub(super) struct Session {
     /// Changes when the list is asked for.
     pub(super) asked: watch::Receiver<u64>,
     told: Option<RuntimeLink>,
+    /// When it was asked what it has not answered since.
+    unanswered: Option<Timestamp>,
     has_events: bool,
     statuses: Statuses,
 }
@@ -85,14 +91,16 @@ impl Session {
         feed: BatchSender,
         asked: watch::Receiver<u64>,
     ) -> Self {
-        Self { root, socket, feed, asked, told: None, has_events: true, statuses: Statuses::default() }
+        let statuses = Statuses::default();
+        Self { root, socket, feed, asked, told: None, unanswered: None, has_events: true, statuses }
     }
 
     /// Follows the runtime until it is given up, or nobody listens.
     pub(super) async fn run(mut self) -> Result<(), Closed> {
         let mut wait = RETRY;
-        let mut since = Instant::now();
+        let mut there_at = Instant::now();
         loop {
+            let asked_at = clock::now();
             let link = match self.connect().await {
                 Ok(client) => {
                     let began = Instant::now();
@@ -100,17 +108,21 @@ impl Session {
                     if began.elapsed() > SELDOM {
                         wait = RETRY;
                     }
-                    since = Instant::now();
+                    there_at = Instant::now();
                     link
                 }
                 Err(ListError::Nobody) => Answer::Gone,
-                Err(ListError::Unreachable(_) | ListError::OtherService | ListError::Unanswered) => {
+                Err(ListError::Unreachable(_) | ListError::OtherService) => Answer::Unreachable,
+                // It takes no more connections: those before this one wait for it.
+                Err(ListError::Unanswered) => {
+                    self.unanswered.get_or_insert(asked_at);
+                    there_at = Instant::now();
                     Answer::Hangs
                 }
             };
             // What it says after this is told whole.
             self.statuses = Statuses::default();
-            if since.elapsed() > GIVE_UP {
+            if there_at.elapsed() > GIVE_UP {
                 info!(socket = ?self.socket, "this runtime was not there for long: it is not followed any more");
                 return self.link(Answer::GivenUp, EventStream::Closed).await;
             }
@@ -130,9 +142,9 @@ impl Session {
 
     /// Follows it until the connection breaks. Returns how it was left.
     async fn follow(&mut self, mut client: Client) -> Result<Answer, Closed> {
-        let version = match client.ask::<Version>(Call::Version, Empty {}).await {
+        let version = match self.version(&mut client, SILENT).await {
             Ok(version) => version,
-            Err(_) => return Ok(Answer::Hangs),
+            Err(answer) => return Ok(answer),
         };
         // It may be another version than the last time, or have been on its way out.
         self.has_events = has_own_events(&version);
@@ -146,6 +158,7 @@ impl Session {
         let mut events = self.has_events.then(|| Events::open(client.clone()));
         self.link(Answer::Answers, self.stream(events.as_ref())).await?;
         let mut due = Instant::now();
+        let mut alive_due = due + ALIVE;
         let mut asked = self.asked.clone();
         asked.mark_unchanged();
         loop {
@@ -175,24 +188,56 @@ impl Session {
                     due = Instant::now();
                 }
                 () = time::sleep_until(due) => {
+                    let asked_at = clock::now();
                     match self.list(&mut client).await? {
                         Ok(()) => {
+                            self.unanswered = None;
                             self.link(Answer::Answers, self.stream(events.as_ref())).await?;
                             due = Instant::now() + PERIOD;
                         }
                         Err(ListError::Unanswered) => {
+                            self.unanswered.get_or_insert(asked_at);
                             // The connection stays, since each new one takes room that the kubelet's may need.
-                            if is_broken(&mut client).await {
-                                return Ok(Answer::Gone);
-                            }
-                            self.link(Answer::Hangs, self.stream(events.as_ref())).await?;
+                            let answer = match self.version(&mut client, SILENT).await {
+                                Ok(_) => Answer::Slow,
+                                Err(Answer::Hangs) => Answer::Hangs,
+                                Err(answer) => return Ok(answer),
+                            };
+                            self.link(answer, self.stream(events.as_ref())).await?;
                             due = Instant::now() + AGAIN;
                         }
-                        Err(ListError::Nobody | ListError::Unreachable(_) | ListError::OtherService) => {
-                            return Ok(Answer::Hangs);
+                        Err(ListError::Nobody) => return Ok(Answer::Gone),
+                        Err(ListError::Unreachable(_) | ListError::OtherService) => {
+                            return Ok(Answer::Unreachable);
                         }
                     }
+                    alive_due = Instant::now() + ALIVE;
                 }
+                () = time::sleep_until(alive_due) => {
+                    if self.version(&mut client, DEADLINE).await.is_err() {
+                        due = Instant::now();
+                    }
+                    alive_due = Instant::now() + ALIVE;
+                }
+            }
+        }
+    }
+
+    /// Asks for its version. An error is how it is, if it does not say.
+    async fn version(&mut self, client: &mut Client, deadline: Duration) -> Result<Version, Answer> {
+        let (asked_at, began) = (clock::now(), Instant::now());
+        match client.ask_for(deadline, Call::Version, Empty {}).await {
+            Ok(version) => {
+                self.unanswered = None;
+                Ok(version)
+            }
+            Err(ListError::Nobody) => Err(Answer::Gone),
+            Err(ListError::Unreachable(_) | ListError::OtherService) => Err(Answer::Unreachable),
+            // The connection is broken.
+            Err(ListError::Unanswered) if began.elapsed() < deadline / 2 => Err(Answer::Gone),
+            Err(ListError::Unanswered) => {
+                self.unanswered.get_or_insert(asked_at);
+                Err(Answer::Hangs)
             }
         }
     }
@@ -246,15 +291,18 @@ impl Session {
 
     /// Tells how the runtime can be asked, if that changed.
     async fn link(&mut self, answer: Answer, events: EventStream) -> Result<(), Closed> {
-        let link = RuntimeLink { socket: self.name(), answer, events };
+        let hangs = answer == Answer::Hangs;
+        let since = self.unanswered.filter(|_| hangs);
+        let link = RuntimeLink { socket: self.name(), answer, events, since };
         // One that was found as another process sees the node, and is not there for this one, is none of this node's.
         let was_never_there = self.told.is_none() && answer == Answer::Gone;
-        if self.told.as_ref() == Some(&link) || was_never_there {
+        let is_same = self.told.as_ref() == Some(&link);
+        // That it still hangs is news.
+        if is_same && !hangs || was_never_there {
             return Ok(());
         }
-        match answer {
-            Answer::Hangs => warn!(socket = ?self.socket, "this runtime does not answer"),
-            Answer::Answers | Answer::Gone | Answer::GivenUp => {}
+        if hangs && !is_same {
+            warn!(socket = ?self.socket, "this runtime does not answer");
         }
         self.told = Some(link.clone());
         self.tell(clock::now(), Fact::RuntimeLink(link)).await
@@ -338,13 +386,6 @@ fn has_own_events(it: &Version) -> bool {
         "cri-o" => version >= (1, 30),
         _ => false,
     }
-}
-
-/// Whether the connection is broken: a question fails at once, and not by its deadline.
-async fn is_broken(client: &mut Client) -> bool {
-    let began = Instant::now();
-    let answer = client.ask::<Version>(Call::Version, Empty {}).await;
-    answer.is_err() && began.elapsed() < super::client::DEADLINE / 2
 }
 
 #[cfg(test)]

@@ -164,6 +164,9 @@ impl Files {
                 Question::Expected { uid } => answerer.expected(&uid, at),
                 Question::Netns { path } => answerer.netns(&path),
                 Question::Program { path } => Some(answerer.program(path)),
+                Question::Process { process } => {
+                    backfill::process_state(root, process).map(Fact::ProcessState)
+                }
                 Question::Pressure { cgroup, path } => {
                     let read = gauges.read(root, &self.layout, &path, at);
                     read.map(|pressure| Fact::PressureRead(PressureRead { cgroup, pressure }))

@@ -1,11 +1,7 @@
 //! Gives out files to read, and supervises the reader. A reader that hangs at a file is abandoned, and another one
 //! goes on without that file. So names, records and confirmations do not wait for it.
 //!
-//! Only time in which this process could run counts ([`AtOneFile`]).
-//!
 //! **Invariant:** at most [`Limits::spare`] readers are abandoned, whatever hangs.
-
-mod at_one_file;
 
 use std::{
     future,
@@ -15,13 +11,12 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::time;
+use tokio::time::{self, Instant};
 use tracing::warn;
 
-use self::at_one_file::AtOneFile;
 use super::{
     queue::{self, Queue},
     reader::{Job, Read, Report, Worker},
@@ -119,13 +114,16 @@ pub(super) struct Supervisor<R> {
     /// The current job, and since when it has waited.
     job: Option<(Job, Timestamp)>,
     left: Vec<Left>,
-    at_one_file: AtOneFile,
     /// The file at which the current reader hangs, if no more readers can be abandoned.
     stands: Option<(PathBuf, Timestamp)>,
     queue: Queue,
     later: RetryQueue,
     /// Whether a pass goes before questions: true for the first pass and after each batch of questions.
     passes_first: bool,
+    /// When the reader was last looked at.
+    looked: Instant,
+    /// Since when this program has run without a pause, as far as the looks show. A file hangs in no time before it.
+    runs_since: Instant,
     present: UnreadableFiles,
     records: UnreadableFiles,
     answered: Skipped,
@@ -143,6 +141,7 @@ impl<R: Read> Supervisor<R> {
     ) -> Self {
         let mut queue = Queue::default();
         queue.ask(Question::Relist, clock::now());
+        let now = Instant::now();
         let [present, records] = [(); 2].map(|()| UnreadableFiles::new(Arc::clone(unreadable)));
         Self {
             read: Arc::new(read),
@@ -152,11 +151,12 @@ impl<R: Read> Supervisor<R> {
             worker: None,
             job: None,
             left: Vec::new(),
-            at_one_file: AtOneFile::new(Instant::now()),
             stands: None,
             queue,
             later: RetryQueue::default(),
             passes_first: true,
+            looked: now,
+            runs_since: now,
             present,
             records,
             answered: Skipped::default(),
@@ -335,10 +335,14 @@ impl<R: Read> Supervisor<R> {
             // List again what was listed without this file.
             self.queue.ask(Question::Relist, clock::now());
         }
+        let last = std::mem::replace(&mut self.looked, Instant::now());
+        if last.elapsed() >= self.limits.hung / 2 {
+            // The reader did not run either, unless it had nothing to read.
+            self.runs_since = self.looked;
+        }
+        let runs_for = self.runs_since.elapsed();
         let at = self.worker.as_ref().and_then(|worker| worker.reader.at());
-        let seen_at = at.as_ref().map(|(path, since)| (path.as_path(), *since));
-        let counted = self.at_one_file.look(seen_at, Instant::now(), self.limits.hung / 5);
-        let hangs = if counted >= self.limits.hung { at } else { None };
+        let hangs = at.filter(|(_, since)| since.elapsed().min(runs_for) >= self.limits.hung);
         if let Some((path, since)) =
             self.stands.take_if(|(path, _)| hangs.as_ref().is_none_or(|it| it.0 != *path))
         {

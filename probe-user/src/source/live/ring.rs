@@ -6,8 +6,9 @@
 //! stamp first, then gathers its record, and only then reserves room in a ring. A record that is reserved but not yet
 //! submitted makes a ring look empty.
 //!
-//! **Invariant:** without records there is a wakeup every five minutes. After the last record there are only the wakeups that
-//! move the watermark past it and read the counters once more, and those until its room is given back.
+//! **Invariant:** without records there is a wakeup every five minutes, beside those of whoever asks for the records of before
+//! (`records_first`). After the last record there are only the wakeups that move the watermark past it and read the counters
+//! once more, and those until its room is given back.
 
 mod earlier;
 mod poll;

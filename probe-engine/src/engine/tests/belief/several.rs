@@ -27,7 +27,10 @@ impl Story {
     /// CRI-O answers too, and has nothing.
     fn crio(&mut self) -> &mut Self {
         let (answer, events) = (Answer::Answers, EventStream::None);
-        self.say(Origin::Cri, Fact::RuntimeLink(RuntimeLink { socket: OTHER.to_owned(), answer, events }));
+        self.say(
+            Origin::Cri,
+            Fact::RuntimeLink(RuntimeLink { socket: OTHER.to_owned(), answer, events, since: None }),
+        );
         let (whole, came, gone) = (true, Vec::new(), Vec::new());
         let it = RuntimeStatus { socket: OTHER.to_owned(), whole, came, gone };
         self.say(Origin::Cri, Fact::RuntimeStatus(it))

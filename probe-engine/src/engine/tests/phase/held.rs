@@ -1,4 +1,5 @@
-//! What the kubelet's log tells of the requests that it held back before a sandbox.
+//! What a start waited for, beside its own work: the requests that the kubelet held back before a sandbox, as its log tells, and a
+//! runtime that answered nothing.
 
 use super::{DAEMON, MINUTE, POD_NETNS, SECOND, add, begin, container, pause, play};
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
     },
     model::{
         change::{Output, Question},
-        fact::{Fact, HeldRequests, Span},
+        fact::{Answer, EventStream, Fact, HeldRequests, Origin, RuntimeLink, Span},
         phase::{Kind, PartKind, Start, WaitsFor},
         time::Timestamp,
     },
@@ -118,4 +119,42 @@ fn each_step_of_the_staircase_is_told_with_its_own_height() {
         parts.iter().filter(|(_, _, waits)| waits.is_some()).map(|(_, took, _)| *took).sum::<u128>()
     });
     assert_eq!(heights, [1300, 2300, 3300]);
+}
+
+fn link(answer: Answer, since: Option<u64>) -> Fact {
+    let socket = "/run/containerd/containerd.sock".to_owned();
+    Fact::RuntimeLink(RuntimeLink { socket, answer, events: EventStream::None, since: since.map(ms) })
+}
+
+/// It was asked in vain from 500 on, and answers again at 3000.
+#[test]
+fn a_runtime_that_answered_nothing_is_a_wait_also_after_the_start_is_told() {
+    let mut story = Story::new();
+    begin(&mut story);
+    story.at(2500).say(Origin::Cri, link(Answer::Hangs, Some(500)));
+    story.at(3000).say(Origin::Cri, link(Answer::Answers, None));
+    story.at(4100).netns(DAEMON, POD_NETNS, 7);
+    add(&mut story, 'a', 585, "bridge", (4110, 4310), 0);
+    pause(&mut story, 'a', 4450, POD_NETNS);
+    container(&mut story, 'c', "main", 5 * SECOND);
+    let runtime = Some(WaitsFor::Runtime {});
+    let parts_of_it = vec![
+        (PartKind::Unknown.into(), 400, None),
+        (PartKind::Wait.into(), 2500, runtime),
+        (PartKind::Unknown.into(), 1100, None),
+    ];
+    assert_eq!(parts(&play(&story, MINUTE).starts()[0]), vec![(Kind::Prepare, parts_of_it)]);
+}
+
+/// The sandbox is up, and the runtime does not start its container.
+#[test]
+fn a_start_that_goes_on_waits_for_a_runtime_that_answers_nothing() {
+    let mut story = Story::new();
+    sandbox(&mut story, 200);
+    story.at(8 * SECOND).say(Origin::Cri, link(Answer::Hangs, Some(6000)));
+    let engine = play(&story, 20 * SECOND);
+    let told = parts(&engine.starts()[0]);
+    let [(Kind::Image, parts)] = &told[..] else { panic!("{told:?}") };
+    let waits: Vec<_> = parts.iter().map(|(_, _, waits)| *waits).collect();
+    assert_eq!(waits, [None, Some(WaitsFor::Runtime {})]);
 }

@@ -11,8 +11,8 @@ use crate::{
         fact::{
             Answer, Attached, Believed, CacheFound, CniCalled, ContainerFound, Described, EventStream,
             Exited, Fact, Family, List, Listened, Listener, Loss, Mechanism, NameSource, Origin,
-            ProcessFound, Role, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Signal, Signaled,
-            Stated, Task,
+            ProcessFound, ProcessState, Role, RunState, RuntimeEvent, RuntimeEventKind, RuntimeLink,
+            RuntimeStatus, Signal, Signaled, Stated, Task,
         },
         id::NetnsKey,
         time::Timestamp,
@@ -192,6 +192,12 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             socket: "/x.sock".to_owned(),
             answer: [Answer::Answers, Answer::Hangs, Answer::GivenUp][answer],
             events: [EventStream::Open, EventStream::Closed, EventStream::None][events],
+            since: (answer == 1).then_some(Timestamp(1)),
+        })),
+        Just(Fact::ProcessState(ProcessState {
+            process: story::key(story::CONTAINERD),
+            state: RunState::Stopped,
+            threads: Vec::new(),
         })),
         (any::<bool>(), 0_u64..3, 0_usize..3, any::<bool>(), any::<bool>()).prop_map(
             |(whole, number, state, made, code)| {

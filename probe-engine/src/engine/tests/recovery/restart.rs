@@ -79,7 +79,10 @@ fn restarted(story: &mut Story, old: Who, began: u64) -> Who {
 
 fn answers(story: &mut Story, socket: &str) {
     let (answer, events) = (Answer::Answers, EventStream::Open);
-    story.say(Origin::Cri, Fact::RuntimeLink(RuntimeLink { socket: socket.to_owned(), answer, events }));
+    story.say(
+        Origin::Cri,
+        Fact::RuntimeLink(RuntimeLink { socket: socket.to_owned(), answer, events, since: None }),
+    );
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(super) fn line(output: &Output) -> String {
         Output::Question(Question::Netns { path }) => format!("? netns {path}"),
         Output::Question(Question::Records) => "? records".to_owned(),
         Output::Question(Question::Statuses) => "? statuses".to_owned(),
+        Output::Question(Question::Process { process }) => format!("? process {}", process.pid),
         Output::Question(Question::Program { path }) => format!("? program {path}"),
         Output::Question(Question::Message { container, .. }) => {
             format!("? message {}", &container.as_str()[..1])

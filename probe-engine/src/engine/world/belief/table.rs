@@ -6,13 +6,14 @@ use std::{
 };
 
 use super::{
-    BETWEEN, Belief, Runtime,
+    BETWEEN, Belief, Hang, Runtime,
     lag::{Lag, LagBy, LagOf, Lags},
 };
 use crate::{
     engine::{tracked::Tracked, world::reap::MEMORY},
     model::{
-        fact::{Answer, Believed, RuntimeEventKind, RuntimeLink},
+        change::Process,
+        fact::{Answer, Believed, ProcessState, RuntimeEventKind, RuntimeLink, Span},
         id::ContainerId,
         time::Timestamp,
     },
@@ -20,6 +21,9 @@ use crate::{
 
 /// At most this many sandboxes and containers have a row. A runtime's list that is longer is not taken.
 const MOST: usize = 1 << 16;
+
+/// So many times in which a runtime answered nothing are kept.
+const HUNG: usize = 4;
 
 /// What the followed runtimes say.
 #[derive(Debug, Default)]
@@ -93,9 +97,28 @@ impl Beliefs {
         all.next().is_none().then_some(only)
     }
 
-    pub(super) fn link(&mut self, at: Timestamp, it: RuntimeLink) {
+    /// When the only runtime answered nothing, until now. None of several: which one a pod waits for is not known.
+    pub(in crate::engine) fn hung(&self, now: Timestamp) -> Vec<Span> {
+        let mut all = self.runtimes.values();
+        let Some(row) = all.next().filter(|_| self.runtimes.len() == 1) else { return Vec::new() };
+        let open = row.hang.as_ref().map(|_| Span { began: row.answer_since, ended: now });
+        row.hung.iter().copied().chain(open).collect()
+    }
+
+    /// What a process does that serves a runtime's socket.
+    pub(in crate::engine::world) fn process_state(&mut self, it: &ProcessState) {
+        for hang in self.runtimes.values_mut().filter_map(|row| row.hang.as_mut()) {
+            if hang.process.as_ref().is_some_and(|process| process.key == it.process) {
+                hang.state = Some(it.clone());
+                self.is_changed = true;
+            }
+        }
+    }
+
+    /// How a runtime can be asked from now on. `process` serves the socket of one that hangs.
+    pub(super) fn link(&mut self, at: Timestamp, it: RuntimeLink, process: Option<Process>) {
         self.is_changed = true;
-        let RuntimeLink { socket, answer, events } = it;
+        let RuntimeLink { socket, answer, events, since } = it;
         if answer == Answer::GivenUp {
             self.runtimes.remove(&socket);
             self.rows.retain(|_, row| row.socket.as_ref() != Some(&socket));
@@ -109,9 +132,22 @@ impl Beliefs {
             events_since: at,
             read_at: Timestamp::ZERO,
             asked_at: Timestamp::ZERO,
+            hang: None,
+            hung: Vec::new(),
         });
-        if row.answer != answer {
-            (row.answer, row.answer_since) = (answer, at);
+        let before = row.hang.take();
+        if before.is_some() && answer != Answer::Hangs {
+            row.hung.push(Span { began: row.answer_since, ended: at });
+            let too_many = row.hung.len().saturating_sub(HUNG);
+            row.hung.drain(..too_many);
+        }
+        if row.answer != answer || answer == Answer::Hangs && before.is_none() {
+            (row.answer, row.answer_since) = (answer, since.unwrap_or(at).min(at));
+        }
+        if answer == Answer::Hangs {
+            let state = before.and_then(|before| before.state);
+            let state = state.filter(|it| process.as_ref().is_some_and(|process| process.key == it.process));
+            row.hang = Some(Hang { told_at: at, process, state });
         }
         if row.events != events {
             (row.events, row.events_since) = (events, at);

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::held;
 use crate::{
     engine::world::{World, netns, sandbox::Sandbox},
     model::{
         fact::{Pressure, Signal},
-        phase::{Kind, Phase, Start},
+        phase::{Kind, Phase, Start, WaitsFor},
         time::Timestamp,
     },
 };
@@ -16,6 +17,7 @@ const NOTICED: Duration = Duration::from_secs(1);
 
 pub(super) fn attribute(world: &World, pod: Option<u64>, row: &Sandbox, start: &mut Start) {
     losses(world, start);
+    silences(world, start);
     teardowns(world, row, start);
     if let Some(pod) = pod {
         pressure(world, pod, start);
@@ -32,6 +34,28 @@ fn losses(world: &World, start: &mut Start) {
 pub(super) fn is_gapped(world: &World, begin: Timestamp, end: Timestamp) -> bool {
     let mut spans = world.coverage.losses.iter().flat_map(|losses| &losses.spans);
     spans.any(|(first, last)| first.saturating_sub(NOTICED) <= end && *last >= begin)
+}
+
+/// Divides the phases in which the runtime was to do something by when it answered nothing. That is told of an `image` phase
+/// only while the start goes on: of a complete start, all of that phase counts as the image's where nothing tells more.
+fn silences(world: &World, start: &mut Start) {
+    let hung = world.beliefs.hung(start.end);
+    let is_open = start.waits;
+    for phase in start.phases.iter_mut().filter(|phase| phase.parts.is_empty()) {
+        let is_runtimes = match phase.kind {
+            Kind::Prepare | Kind::Netns | Kind::Between | Kind::Pause | Kind::Runtime => true,
+            Kind::Image => is_open,
+            Kind::Retry
+            | Kind::Cni { .. }
+            | Kind::Cgroup
+            | Kind::PostStart
+            | Kind::Init
+            | Kind::Listening => false,
+        };
+        if is_runtimes {
+            phase.parts = held::waits(&hung, phase.begin, phase.end, |_| WaitsFor::Runtime {});
+        }
+    }
 }
 
 /// How much of each phase was spent while another network namespace was torn down. The kernel makes and tears down

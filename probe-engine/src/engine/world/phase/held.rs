@@ -1,4 +1,5 @@
-//! Divides the time before a sandbox's first sign by when the kubelet held requests back.
+//! Divides a time by when something was waited for: the kubelet, which held requests back before a sandbox's first sign, or
+//! a runtime that did not answer.
 
 use super::cut::Cut;
 use crate::model::{
@@ -10,6 +11,11 @@ use crate::model::{
 /// The parts of the time from `begin` to `end`. Requests that were held back at the same time make one wait. None, if none
 /// was held back.
 pub(in crate::engine::world) fn parts(held: &[Span], begin: Timestamp, end: Timestamp) -> Vec<Part> {
+    waits(held, begin, end, |held_back| WaitsFor::ApiRate { held_back })
+}
+
+/// The same of waits for something else, which is named by how many of these times make one wait.
+pub(super) fn waits(held: &[Span], begin: Timestamp, end: Timestamp, what: fn(u32) -> WaitsFor) -> Vec<Part> {
     let within = held.iter().map(|it| Span { began: it.began.max(begin), ended: it.ended.min(end) });
     let mut within: Vec<Span> = within.filter(|it| it.began < it.ended).collect();
     within.sort_unstable();
@@ -25,7 +31,7 @@ pub(in crate::engine::world) fn parts(held: &[Span], begin: Timestamp, end: Time
     }
     let mut cut = Cut::new(begin, end);
     for (wait, held_back) in &waits {
-        cut.wait_until(wait.ended, Some((wait.began, WaitsFor::ApiRate { held_back: *held_back })));
+        cut.wait_until(wait.ended, Some((wait.began, what(*held_back))));
     }
     if !waits.is_empty() {
         cut.until(end, PartKind::Unknown);

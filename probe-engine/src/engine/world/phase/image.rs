@@ -147,6 +147,7 @@ mod tests {
                 Some(WaitsFor::Rate { refused }) => format!("({refused} refused)"),
                 Some(WaitsFor::Retry { failed }) => format!("({failed} failed)"),
                 Some(WaitsFor::ApiRate { held_back }) => format!("({held_back} held back)"),
+                Some(WaitsFor::Runtime {}) => "(the runtime)".to_owned(),
             };
             format!("{}{waits} {}", part.kind.into_str(), part.took().as_millis())
         });

@@ -5,7 +5,7 @@
 use std::{
     fs::File,
     io::{self, IsTerminal as _},
-    mem,
+    iter, mem,
     os::fd::AsFd,
     path::{Path, PathBuf},
     process,
@@ -40,6 +40,7 @@ use crate::{
         record::{self, Record},
         served::Served,
         stats::{self, StatsCollector},
+        timer::Timer,
     },
     cli::{
         args::Form,
@@ -208,14 +209,26 @@ impl<'a> Assembly<'a> {
         let runtimes = followed.as_ref().map(|(finder, _)| finder.clone());
         let followed = followed.zip(root.again().ok());
         let records_first = drain.listings();
+        let telling = iter::once(records_first.clone()).chain(netlink.as_ref().map(Netlink::told));
+        let timer = Timer::new(telling.collect());
         let stores = opened.stores;
         let files = Files { root, hierarchy, layout, stores, unreadable, reading, records_first, runtimes };
         let routes = sources.routes(netlink, files, followed)?;
         if let Some(logger) = logger {
             tokio::spawn(diagnostics(logger, stop.clone()));
         }
-        let mut agent =
-            Agent { session, batches, stopper, routes, outlets, findings_file, history: boots, otlp, served };
+        let mut agent = Agent {
+            session,
+            timer,
+            batches,
+            stopper,
+            routes,
+            outlets,
+            findings_file,
+            history: boots,
+            otlp,
+            served,
+        };
         if !earlier.is_empty() {
             // What they have left is safe before they end.
             agent.outlets.settle(&mut agent.session, GRACE).await?;
@@ -326,7 +339,8 @@ impl<'a> Assembly<'a> {
         let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
         let followed: Vec<String> = session.engine().followed().map(str::to_owned).collect();
         for socket in followed {
-            let fact = Fact::RuntimeLink(RuntimeLink { socket, answer, events: EventStream::Closed });
+            let fact =
+                Fact::RuntimeLink(RuntimeLink { socket, answer, events: EventStream::Closed, since: None });
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         for report in &self.hooks.reports {

@@ -9,15 +9,18 @@ use super::Finding;
 use crate::{
     model::{
         change::{self, Process},
-        fact::{CniCommand, List, PodName, ProgramFound, RuntimeEventKind, Signal, StoreKind},
+        fact::{
+            CniCommand, List, PodName, ProgramFound, RunState, RuntimeEventKind, Signal, StoreKind,
+            ThreadState,
+        },
         finding::{
             AbandonedSandbox, AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow,
             CniWrongDel, Contradiction, Duplicate, DuplicateAddress, DuplicateContainer, DuplicateSandbox,
             FindingKind, Key, Kind, LeakedAddress, Many, Message, MissedRuntimeEvent, OrphanNetns,
             OrphanSandbox, OutOfOrder, OwnerlessReservation, PhantomSandbox, PoolExhaustion,
-            SandboxesReplaced, Severity, Stage, StaleRuntimeStatus, StartCause, StartStep, StopStep,
-            StoreRef, StuckCgroup, StuckNetnsTeardown, StuckStart, StuckStop, TeardownOutOfOrder,
-            UnverifiedRelease, WrongDelForm,
+            RuntimeUnresponsive, SandboxesReplaced, Severity, Stage, StaleRuntimeStatus, StartCause,
+            StartStep, StopStep, StoreRef, StuckCgroup, StuckNetnsTeardown, StuckStart, StuckStop,
+            TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         time::Timestamp,
@@ -115,6 +118,18 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             is_sandbox: false,
             container: Some(name()),
             runtime: "/run/containerd/containerd.sock".to_owned(),
+        }),
+        Kind::RuntimeUnresponsive(RuntimeUnresponsive {
+            runtime: "/run/containerd/containerd.sock".to_owned(),
+            pods: 1,
+            first: vec!["default/web-0".to_owned()],
+            process: Some(process()),
+            state: Some(RunState::Stopped),
+            threads: vec![ThreadState {
+                state: RunState::Stopped,
+                function: Some("do_signal_stop".to_owned()),
+                count: 12,
+            }],
         }),
         Kind::DuplicateContainer(DuplicateContainer {
             name: name(),

@@ -215,6 +215,23 @@ fn a_file_that_hangs_is_told_of_and_the_rest_goes_on_without_it() {
     });
 }
 
+/// Neither the reader nor its supervisor runs for longer than a file may take.
+#[test]
+fn a_reader_that_did_not_run_hangs_at_no_file() {
+    const PATH: &str = "/proc/7/cmdline";
+    block_on(async {
+        let hanging = Paths::of(&[PATH]);
+        let mut work = Work::start(Node { all: vec![PATH], hanging: hanging.clone() });
+        tokio::time::sleep(LIMITS.hung / 5).await;
+        std::thread::sleep(LIMITS.hung * 4);
+        // The supervisor looks before the reader has come further.
+        tokio::time::sleep(LIMITS.hung / 5).await;
+        hanging.release(PATH);
+        work.until(ended(List::Processes, true)).await;
+        assert!(!work.facts.iter().any(hangs(PATH, true)), "{:?}", work.facts);
+    });
+}
+
 /// The number of threads and of questions is bounded, and stopping waits for no reader that hangs.
 #[test]
 fn only_so_many_readers_are_left_and_only_so_many_questions_wait() {

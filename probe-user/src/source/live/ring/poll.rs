@@ -59,21 +59,27 @@ impl Emptied {
 /// the lifecycle ring tells; what is read of it later is told late instead.
 const BULK_PATIENCE: Duration = Duration::from_secs(1);
 
+/// The longest time between two polls that counts. In a longer one this program mostly did not run, and read nothing.
+const BETWEEN_POLLS: Duration = Duration::from_millis(100);
+
 /// For how long the bulk ring was not read to its end.
 #[derive(Debug, Default)]
 pub(super) struct BulkPatience {
-    behind_since: Option<Instant>,
+    behind: Duration,
+    /// The last poll, if it left records in the bulk ring.
+    polled: Option<Instant>,
 }
 
 impl BulkPatience {
     /// Whether the watermark may move to the time before a poll that ended so at `now`.
     pub(super) fn lets_pass(&mut self, emptied: Emptied, now: Instant) -> bool {
         if emptied.bulk {
-            self.behind_since = None;
+            *self = Self::default();
             return emptied.lifecycle;
         }
-        let since = *self.behind_since.get_or_insert(now);
-        emptied.lifecycle && now - since >= BULK_PATIENCE
+        let last = self.polled.replace(now).unwrap_or(now);
+        self.behind += (now - last).min(BETWEEN_POLLS);
+        emptied.lifecycle && self.behind >= BULK_PATIENCE
     }
 }
 
@@ -108,7 +114,10 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{BULK, BULK_PATIENCE, BulkPatience, Emptied, LIFECYCLE, RecordBuffer, Records, poll_batch};
+    use super::{
+        BETWEEN_POLLS, BULK, BULK_PATIENCE, BulkPatience, Emptied, LIFECYCLE, RecordBuffer, Records,
+        poll_batch,
+    };
 
     impl Records for VecDeque<Vec<u8>> {
         fn next(&mut self) -> Option<impl Deref<Target = [u8]>> {
@@ -154,11 +163,23 @@ mod tests {
             |lifecycle, bulk, after: Duration| patience.lets_pass(Emptied { lifecycle, bulk }, begin + after);
         let moment = Duration::from_millis(1);
         assert!(lets_pass(true, true, Duration::ZERO));
-        assert!(!lets_pass(true, false, moment));
-        assert!(!lets_pass(true, false, BULK_PATIENCE));
+        for polls in 0..10 {
+            assert!(!lets_pass(true, false, moment + polls * BETWEEN_POLLS), "{polls}");
+        }
         assert!(lets_pass(true, false, BULK_PATIENCE + moment));
         assert!(!lets_pass(false, false, BULK_PATIENCE * 2), "lifecycle records are always waited for");
         assert!(!lets_pass(false, true, BULK_PATIENCE * 3));
         assert!(!lets_pass(true, false, BULK_PATIENCE * 4), "it was empty in between");
+    }
+
+    #[test]
+    fn a_program_that_does_not_run_waits_for_nothing() {
+        let (mut patience, begin) = (BulkPatience::default(), Instant::now());
+        for after in [Duration::ZERO, BULK_PATIENCE * 10, BULK_PATIENCE * 20] {
+            assert!(
+                !patience.lets_pass(Emptied { lifecycle: true, bulk: false }, begin + after),
+                "{after:?}"
+            );
+        }
     }
 }

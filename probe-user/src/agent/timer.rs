@@ -1,0 +1,67 @@
+//! The engine's timer. It fires late if the agent did not run for a while: it was stopped, frozen, swapped out or held back by
+//! its CPU limit. What happened meanwhile is still to be read then, and time must not pass before it: a call that ended
+//! seconds ago would seem to run on.
+//!
+//! **Invariant:** the timer takes the engine to no time of which a source may still tell, unless that source did not
+//! answer for [`PATIENCE`]. A time in which the agent did not run counts as one turn of it, however long it was.
+
+use std::{future, time::Duration};
+
+use tokio::time::{self, Instant};
+
+use crate::{
+    model::time::Timestamp,
+    session::Session,
+    source::{clock, records_first::RecordsFirst},
+};
+
+/// How long a source may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A turn of waiting.
+const TURN: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Default)]
+pub(crate) struct Timer {
+    /// The sources that tell what happens, and not what is found.
+    sources: Vec<RecordsFirst>,
+    /// When the turn ends that goes on.
+    turn_ends: Option<Instant>,
+    /// How long they were waited for.
+    waited: Duration,
+}
+
+impl Timer {
+    pub(crate) fn new(sources: Vec<RecordsFirst>) -> Self {
+        Self { sources, ..Self::default() }
+    }
+
+    /// Waits until the engine wants to be called with the time, and until the sources have sent what it is to know by then.
+    /// Gives the time for the call. May be dropped and called again.
+    pub(super) async fn due(&mut self, session: &Session) -> Timestamp {
+        until(session.deadline()).await;
+        loop {
+            let now = clock::now();
+            let judged = session.engine().settled(now);
+            let behind = self.sources.iter_mut().find(|source| !source.has_told(judged));
+            let Some(behind) = behind.filter(|_| self.waited < PATIENCE) else {
+                (self.turn_ends, self.waited) = (None, Duration::ZERO);
+                return now;
+            };
+            let ends = *self.turn_ends.get_or_insert_with(|| Instant::now() + TURN);
+            if time::timeout_at(ends, behind.tells_more()).await.is_err() {
+                self.turn_ends = None;
+                self.waited += TURN;
+            }
+        }
+    }
+}
+
+/// Waits until this time since boot; for ever if there is none. The timer stops while the machine is suspended: after a
+/// resume it is late by the rest of its wait, which is short.
+pub(super) async fn until(deadline: Option<Timestamp>) {
+    match deadline {
+        Some(deadline) => time::sleep(deadline.since(clock::now())).await,
+        None => future::pending().await,
+    }
+}

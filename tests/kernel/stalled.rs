@@ -1,0 +1,113 @@
+//! An agent that does not run for a while, in the middle of calls that a runtime makes one after the other. Each of them is
+//! well within the limit, and the agent is stopped for longer than that.
+
+use std::{
+    process::Stdio,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tests::{machine, stream::Stream};
+
+use crate::{
+    cni::call::{Environment, Runtime},
+    container::new_id,
+};
+
+/// How long a call may take.
+const LIMIT: u32 = 3;
+/// How long each takes.
+const CALL: u32 = 1;
+/// How long the agent is stopped, and how often.
+const STOPPED: u32 = 5;
+const STOPS: u32 = 6;
+/// Calls at a time.
+const LANES: usize = 6;
+
+/// The unit of these times.
+fn unit() -> Duration {
+    // An emulated machine may need seconds to start a program.
+    Duration::from_secs(if machine::is_emulated() { 10 } else { 1 })
+}
+
+/// An agent that is stopped. It goes on when this is dropped.
+struct Stop(Pid);
+
+impl Stop {
+    fn of(pid: u32) -> Result<Self> {
+        let pid = Pid::from_raw(i32::try_from(pid)?);
+        kill(pid, Signal::SIGSTOP).context("stop the agent")?;
+        Ok(Self(pid))
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        // It may have ended, with the test.
+        kill(self.0, Signal::SIGCONT).ok();
+    }
+}
+
+#[test]
+fn an_agent_that_is_stopped_finds_nothing_wrong_with_healthy_calls() -> Result<()> {
+    let limit = format!("{}s", (unit() * LIMIT).as_secs());
+    let mut stream = Stream::start(&["watch", "--cni-slow", &limit])?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| -> Result<()> {
+        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(|| calls(&is_over))).collect();
+        let stopped = stop_again_and_again(stream.pid());
+        is_over.store(true, Ordering::Relaxed);
+        for lane in lanes {
+            lane.join().map_err(|_panic| anyhow!("a lane panicked"))??;
+        }
+        stopped
+    })?;
+    stream.until("the end of a call", |event| event["event"] == "cni.finished")?;
+    let (received, _) = stream.end()?;
+    let mut found = Vec::new();
+    for event in &received.events {
+        let key = event["finding"]["key"].as_str().unwrap_or_default();
+        if !key.is_empty() && !key.starts_with("blind_spot/") {
+            found.push(key);
+        }
+    }
+    let made = received.named("cni.finished").count();
+    ensure!(found.is_empty(), "of {made} calls: {found:?}");
+    Ok(())
+}
+
+fn stop_again_and_again(pid: u32) -> Result<()> {
+    for number in 0..STOPS {
+        // Another moment of the calls each time.
+        thread::sleep(unit() * CALL + unit() * CALL * number / STOPS);
+        let stop = Stop::of(pid)?;
+        thread::sleep(unit() * STOPPED);
+        drop(stop);
+    }
+    thread::sleep(unit() * CALL);
+    Ok(())
+}
+
+/// Has plugins called one after the other, each for as long as a call takes.
+fn calls(is_over: &AtomicBool) -> Result<()> {
+    let runtime = Runtime::start()?;
+    while !is_over.load(Ordering::Relaxed) {
+        let add = Environment::of_add(&new_id()?);
+        for environment in [add.clone(), add.with("CNI_COMMAND", "DEL")] {
+            let mut command = runtime.command(&environment, &[], &["wait".to_owned()])?;
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+            thread::sleep(unit() * CALL);
+            // The plugin waits for the end of its input.
+            drop(child.stdin.take());
+            let status = child.wait()?;
+            ensure!(status.success(), "a plugin ended with {status}");
+        }
+    }
+    Ok(())
+}
