@@ -105,7 +105,7 @@ impl Node {
         let facts = match question {
             Question::Container { id } => vec![self.container(id)],
             Question::Pod { uid } => self.of_uid(uid, found),
-            Question::Netns { .. } => Vec::new(),
+            Question::Netns { .. } | Question::ProcessNetns { .. } => Vec::new(),
             Question::Expected { uid } => self.of_uid(uid, |pod| Fact::ContainersExpected {
                 uid: pod.uid(),
                 names: vec!["main".to_owned()],

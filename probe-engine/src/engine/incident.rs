@@ -285,7 +285,7 @@ impl Relation {
     fn leads(&self, cause: &Finding, effect: &Finding) -> bool {
         let began_before = cause.since <= effect.opened_at;
         let lasted = cause.closed_at.is_none_or(|closed| effect.since <= closed);
-        began_before && (lasted || self.by.is_unique()) && (self.holds)(&cause.kind, &effect.kind)
+        began_before && (lasted || !self.lasts) && (self.holds)(cause, effect)
     }
 }
 

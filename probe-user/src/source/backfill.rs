@@ -35,6 +35,7 @@ use crate::model::{
     fact::{Fact, List, Observation, Origin},
     time::Timestamp,
 };
+pub(crate) use process::netns_of;
 pub(crate) use records::Records;
 pub(crate) use runtime::containerd_roots;
 use store::Declared;

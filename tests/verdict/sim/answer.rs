@@ -14,7 +14,7 @@ use probe_user::model::{
 };
 
 use super::{
-    Ipam, Net, Pod, Sandbox, Sim,
+    HOST, Ipam, NODES, Net, Pod, Sandbox, Sim,
     plain::monitored,
     process::{cgroup, pod_path, task},
 };
@@ -28,6 +28,9 @@ impl Sim {
     pub(crate) fn answer(&mut self, question: &Question) -> Vec<Observation> {
         let facts = match question {
             Question::Container { id } => vec![self.container(id)],
+            Question::ProcessNetns { pid: NODES } => {
+                vec![Fact::ProcessNetns { process: task(NODES, 1, "sshd").key, netns: HOST }]
+            }
             Question::Records if self.readable => self.records(),
             Question::Relist if self.readable => self.node(),
             Question::Records
@@ -35,6 +38,7 @@ impl Sim {
             | Question::Pod { .. }
             | Question::Expected { .. }
             | Question::Netns { .. }
+            | Question::ProcessNetns { .. }
             | Question::Watch { .. }
             | Question::ImageWork { .. }
             | Question::HeldRequests { .. }

@@ -128,7 +128,7 @@ fn worth(question: &Question) -> u8 {
         Question::Program { .. } => 1,
         Question::Message { .. } => 2,
         Question::Pod { .. } | Question::Expected { .. } => 3,
-        Question::Container { .. } | Question::Netns { .. } => 4,
+        Question::Container { .. } | Question::Netns { .. } | Question::ProcessNetns { .. } => 4,
         Question::Relist
         | Question::Records
         | Question::Watch { .. }

@@ -125,7 +125,9 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             how: WrongDelForm::ForeignNetns,
             plugin: plugin(),
             ifname: name(),
+            count: 1,
             netns: Some("/proc/5/ns/net".to_owned()),
+            addresses: vec![address()],
         }),
         Kind::CniFailing(CniFailing {
             plugin: plugin(),
