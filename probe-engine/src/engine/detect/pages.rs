@@ -12,7 +12,7 @@ use super::{
     duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
-    missed_runtime_event, ownerless_reservation, pool_exhaustion, sandboxes_replaced, stuck_start,
+    missed_runtime_event, orphan_netns, ownerless_reservation, pool_exhaustion, sandboxes_replaced, stuck_start,
     teardown_out_of_order,
 };
 use crate::engine::world::{
@@ -107,7 +107,7 @@ fn pages() -> Vec<Page> {
             [duplicate_sandbox::REBUILDS, burst::BURST]
         ),
         page!("leaked_address", [grace, abandoned::ANSWERS], [many::MANY, many::FIRST, many::MANY]),
-        page!("orphan_netns", [grace, FRESH, record::MAKING], []),
+        page!("orphan_netns", [grace, orphan_netns::HELD, FRESH, record::MAKING], []),
         page!("orphan_sandbox", [grace], []),
         page!("phantom_sandbox", [grace, belief::GRACE], []),
         page!(

@@ -194,11 +194,15 @@ impl World {
                 && row.key.inode != self.node.host_netns
                 && row.seen_at() < Some(begun)
                 && row.is_listable()
-                && (row.gapped || !self.sees_end(row))
         };
-        let gone: Vec<_> = self.netns.values().filter(missing).map(|row| row.life).collect();
-        for life in gone {
-            self.drop_life(ctx, life, None);
+        let missing: Vec<_> = self.netns.values().filter(missing).map(|row| row.life).collect();
+        for life in missing {
+            let Some(row) = self.netns.get(life) else { continue };
+            if row.gapped || !self.sees_end(row) {
+                self.drop_life(ctx, life, None);
+            } else {
+                self.netns_unlisted(ctx, life);
+            }
         }
     }
 
