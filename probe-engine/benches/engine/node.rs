@@ -231,6 +231,7 @@ impl Node {
             address,
             holder: Some(Holder { container, ifname: "eth0".to_owned() }),
             since: Timestamp(1),
+            in_words: false,
         };
         let of_pods = self.pods.values().map(|pod| reserved(pod.address, pod.sandbox()));
         let others =

@@ -269,6 +269,7 @@ impl Sim {
             address,
             holder: Some(Holder { container: container.clone(), ifname: ifname.clone() }),
             since: Timestamp(1),
+            in_words: false,
         };
         let kind = if net.ipam == Ipam::Keyed { StoreKind::Declared } else { StoreKind::HostLocal };
         Fact::StoreRead(StoreRead {
@@ -283,6 +284,7 @@ impl Sim {
                     address: *address,
                     holder: None,
                     since: *since,
+                    in_words: false,
                 }))
                 .collect(),
             complete: true,

@@ -6,7 +6,7 @@
 //! Not flagged: a dead sandbox that its runtime still has on record (its DEL is still to come); a DEL with an empty
 //! `CNI_NETNS` by itself (containerd calls one on every RemovePodSandbox); an address that another sandbox got
 //! meanwhile; a container without a pod, as podman and nerdctl run them; an address in the store of a network that no
-//! configuration names any more (`abandoned_store`). No finding opens while runtime or kubelet is down, or while the
+//! configuration names any more (`abandoned_store`), unless the agent saw how it leaked or had confirmed it before. No finding opens while runtime or kubelet is down, or while the
 //! runtime's records cannot be read and no DEL was seen, or by a record that the last reading of its store does not show;
 //! an open finding stays open then.
 //!
@@ -31,7 +31,7 @@ use crate::{
     },
     model::{
         fact::PodName,
-        finding::{Cause, Key, Kind, LeakedAddress, Severity, StoreRef},
+        finding::{Cause, FindingKind, Key, Kind, LeakedAddress, Severity, Stage, StoreRef},
         id::ContainerId,
         time::Timestamp,
     },
@@ -78,7 +78,8 @@ impl Rule for LeakedAddress {
                 .iter()
                 .filter(|lease| is_held_by_records_only(lease, &end) && !is_reassigned(ctx, row, lease))
             {
-                match is_in_abandoned_stores(ctx.abandoned, lease) {
+                let abandoned = is_in_abandoned_stores(ctx.abandoned, lease);
+                match abandoned.filter(|_| !is_leak_by_itself(ctx, row, lease)) {
                     Some(true) => {}
                     Some(false) => {
                         let unsure = leak(ctx, row, lease, &end);
@@ -154,6 +155,29 @@ fn is_in_abandoned_stores(abandoned: &Abandoned, lease: &Lease) -> Option<bool> 
         is_sure &= *abandoned.get(path.as_str())?;
     }
     (!lease.stores.is_empty()).then_some(is_sure)
+}
+
+/// Whether an address in the store of a network that is configured no more is still a leak: the agent saw how it leaked, or
+/// it was confirmed as one while the network was configured.
+fn is_leak_by_itself(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
+    let cause = cause(ctx, row, lease);
+    let network = row.network.as_deref().unwrap_or_default();
+    let address = lease.address.to_string();
+    let keys = [&[network, &address, row.container.as_str()][..], &[network, cause.into_str()]];
+    let is_confirmed = |parts: &&[&str]| {
+        let known = ctx.findings.and_then(|all| all.get(&Key::new(FindingKind::LeakedAddress.into_str(), parts)));
+        known.is_some_and(|it| it.stage == Stage::Confirmed)
+    };
+    cause != Cause::StaleRecord || keys.iter().any(is_confirmed)
+}
+
+/// Whether an abandoned store's address is told as a leak of its own.
+pub(super) fn is_told(ctx: &DetectContext<'_>, container: &ContainerId, address: IpAddr) -> bool {
+    let mut rows = ctx.world.attachments_of(container);
+    rows.any(|row| {
+        let lease = row.leases.iter().find(|lease| lease.address == address);
+        lease.is_some_and(|lease| may_be_of_pod(ctx, row) && is_leak_by_itself(ctx, row, lease))
+    })
 }
 
 /// Whether another sandbox got the address later and has it in its namespace.

@@ -224,6 +224,7 @@ fn store() -> StoreRead {
         address: "10.1.0.2".parse().expect("an address"),
         holder: Some(Holder { container: id('a'), ifname: "eth0".to_owned() }),
         since: Timestamp::ZERO,
+        in_words: false,
     };
     StoreRead {
         store: Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) },

@@ -29,6 +29,7 @@ fn read(story: &mut Story, at: u64, kind: StoreKind, empty: &[(u8, u64)], comple
         address: [10, 1, 0, *part].into(),
         holder: None,
         since: ms(*since),
+        in_words: false,
     };
     let path = "/var/lib/cni/networks/podnet".to_owned();
     let store = Store { kind, path, network: Some("podnet".to_owned()) };
