@@ -1,5 +1,4 @@
-# Leaks of before the agent were confirmed, and then the network is renamed. They stay told, and what leaks unseen under the
-# old name is one finding beside them.
+# A leak of before the agent was confirmed, and then the network is renamed. It stays told.
 0s    runtime starts
 0s    kubelet starts
 1s    sandbox a of web-0 on podnet 10.88.0.2

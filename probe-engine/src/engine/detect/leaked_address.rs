@@ -79,13 +79,14 @@ impl Rule for LeakedAddress {
                 .filter(|lease| is_held_by_records_only(lease, &end) && !is_reassigned(ctx, row, lease))
             {
                 let abandoned = is_in_abandoned_stores(ctx.abandoned, lease);
-                match abandoned.filter(|_| !is_leak_by_itself(ctx, row, lease)) {
-                    Some(true) => {}
-                    Some(false) => {
+                let is_own = abandoned.is_some() && is_leak_by_itself(ctx, row, lease);
+                match abandoned {
+                    Some(true) if !is_own => {}
+                    Some(false) if !is_own => {
                         let unsure = leak(ctx, row, lease, &end);
                         found.extend(unsure.map(|it| Leak { verdict: Verdict::Unsure, ..it }));
                     }
-                    None => found.extend(leak(ctx, row, lease, &end)),
+                    Some(_) | None => found.extend(leak(ctx, row, lease, &end)),
                 }
             }
         }
@@ -163,12 +164,15 @@ fn is_leak_by_itself(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -
     let cause = cause(ctx, row, lease);
     let network = row.network.as_deref().unwrap_or_default();
     let address = lease.address.to_string();
-    let keys = [&[network, &address, row.container.as_str()][..], &[network, cause.into_str()]];
-    let is_confirmed = |parts: &&[&str]| {
-        let known = ctx.findings.and_then(|all| all.get(&Key::new(FindingKind::LeakedAddress.into_str(), parts)));
-        known.is_some_and(|it| it.stage == Stage::Confirmed)
-    };
-    cause != Cause::StaleRecord || keys.iter().any(is_confirmed)
+    let own = [network, &address, row.container.as_str()];
+    let many = [network, cause.into_str()];
+    cause != Cause::StaleRecord || is_confirmed(ctx, &own) || is_confirmed(ctx, &many)
+}
+
+/// Whether the finding with these parts in its key is open and confirmed.
+fn is_confirmed(ctx: &DetectContext<'_>, parts: &[&str]) -> bool {
+    let key = Key::new(FindingKind::LeakedAddress.into_str(), parts);
+    ctx.findings.and_then(|all| all.get(&key)).is_some_and(|it| it.stage == Stage::Confirmed)
 }
 
 /// Whether an abandoned store's address is told as a leak of its own.

@@ -218,7 +218,9 @@ impl Explain for OrphanNetns {
             Some(mount) => {
                 format!("netns {} is unused and kept by the mount {}", self.netns.inode, escaped(mount))
             }
-            None => format!("netns {} outlives its sandbox, and no file and no process has it", self.netns.inode),
+            None => {
+                format!("netns {} outlives its sandbox, and no file and no process has it", self.netns.inode)
+            }
         }
     }
 
@@ -234,7 +236,9 @@ impl Explain for OrphanNetns {
 
     fn known(&self) -> &'static [&'static str] {
         if self.mounts.is_empty() {
-            &["a plugin that leaves a pinned namespace: https://github.com/containernetworking/plugins/pull/1282"]
+            &[
+                "a plugin that leaves a pinned namespace: https://github.com/containernetworking/plugins/pull/1282",
+            ]
         } else {
             &[]
         }

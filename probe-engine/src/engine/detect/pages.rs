@@ -12,8 +12,8 @@ use super::{
     duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
-    missed_runtime_event, orphan_netns, ownerless_reservation, pool_exhaustion, sandboxes_replaced, stuck_start,
-    teardown_out_of_order,
+    missed_runtime_event, orphan_netns, ownerless_reservation, pool_exhaustion, sandboxes_replaced,
+    stuck_start, teardown_out_of_order,
 };
 use crate::engine::world::{
     abandoned,
@@ -82,10 +82,14 @@ fn pages() -> Vec<Page> {
                 reap::STOPPING,
                 cni_failing::ABSENT
             ],
-            [cni_failing::MANY, tries::TRIES]
+            [cni_failing::MANY, cni_failing::MESSAGES, tries::TRIES]
         ),
         page!("cni_queue", [cni_queue::OLD], [queue]),
-        page!("cni_wrong_del", [cni_wrong_del::SETTLE, cni_wrong_del::AFTERWARDS], []),
+        page!(
+            "cni_wrong_del",
+            [cni_wrong_del::SETTLE, cni_wrong_del::AFTERWARDS, cni_wrong_del::AFTERWARDS],
+            []
+        ),
         page!("cni_slow", [cni_slow, LATELY], []),
         page!("duplicate_address", [duplicate_address::SETTLE / EARLY, duplicate_address::SETTLE], []),
         page!(

@@ -123,6 +123,7 @@ fn failing(command: CniCommand, said: Option<&str>, sandboxes: &[&str], since: u
         wasted: Duration::from_secs(30),
         code: Some(1),
         message: said.map(|text| Message { text: Some(text.to_owned()), source: "journal".to_owned() }),
+        messages: Vec::new(),
     };
     finding(it, &["bridge", &command.to_string()], sandboxes, since)
 }

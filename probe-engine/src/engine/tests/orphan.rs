@@ -93,7 +93,9 @@ fn one_that_something_pins_outlives_its_pod_and_is_told() {
         story.until(1_929_000).moment().until(1_930_000).list(List::Netns, true, |_| {});
         story.until(2_000_000).on_record(&[]).moment();
         let told = story.run();
-        let is_told = told.iter().any(|line| line.contains("finding.confirmed orphan_netns/") && line.contains("web-0"));
+        let is_told = told
+            .iter()
+            .any(|line| line.contains("finding.confirmed orphan_netns/") && line.contains("web-0"));
         assert_eq!(is_told, !is_freed, "{told:#?}");
     }
 }

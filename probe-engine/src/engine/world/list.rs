@@ -142,6 +142,7 @@ impl World {
             self.not_listed(ctx, list, begun);
         }
         if list == List::Netns {
+            self.netns_outlive(ctx, begun);
             self.watch_rest(ctx.at);
         }
         if over.contains(&(Doubt::Marked, true)) {
@@ -194,15 +195,11 @@ impl World {
                 && row.key.inode != self.node.host_netns
                 && row.seen_at() < Some(begun)
                 && row.is_listable()
+                && (row.gapped || !self.sees_end(row))
         };
-        let missing: Vec<_> = self.netns.values().filter(missing).map(|row| row.life).collect();
-        for life in missing {
-            let Some(row) = self.netns.get(life) else { continue };
-            if row.gapped || !self.sees_end(row) {
-                self.drop_life(ctx, life, None);
-            } else {
-                self.netns_unlisted(ctx, life);
-            }
+        let gone: Vec<_> = self.netns.values().filter(missing).map(|row| row.life).collect();
+        for life in gone {
+            self.drop_life(ctx, life, None);
         }
     }
 

@@ -19,6 +19,7 @@ use crate::{
             netns::table::same,
             netns_path::{is_same, plain},
             process, process_of,
+            sandbox::Sandbox,
         },
     },
     model::{
@@ -60,8 +61,8 @@ pub struct Netns {
     pub(crate) end_unseen: bool,
     /// The end of the namespace may have been among lost records.
     pub(crate) gapped: bool,
-    /// Since when no complete listing has had it, although a hook would report its end: no process is in it, no file that a
-    /// listing looks at is bound to it, and something keeps it.
+    /// Since when no complete listing has had it although its sandbox is over and a hook would report its end: no process is in
+    /// it, no file that a listing looks at is bound to it, and something keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unlisted_since: Option<Timestamp>,
     /// Netlink was asked to watch the namespace.
@@ -396,17 +397,27 @@ impl World {
         Some(life)
     }
 
-    /// A complete listing does not have a namespace whose end a hook would report: something else keeps it. No sandbox and no
-    /// pod lives by that.
-    pub(super) fn netns_unlisted(&mut self, ctx: EventContext, life: u64) {
-        let Some(row) = self.netns.rows.get_mut(&life).filter(|row| row.unlisted_since.is_none()) else {
-            return;
+    /// A complete listing that began at `begun` does not have these namespaces of sandboxes that are over, and a hook would have
+    /// reported their ends: something else keeps them. No sandbox and no pod lives by that.
+    pub(super) fn netns_outlive(&mut self, ctx: EventContext, begun: Timestamp) {
+        let is_over = |id: &ContainerId| self.sandboxes.recall(id).is_none_or(Sandbox::is_stopped);
+        let outlives = |row: &&Netns| {
+            row.may_be_used()
+                && row.key.inode != self.node.host_netns
+                && row.seen_at() < Some(begun)
+                && row.sandbox.as_ref().is_some_and(is_over)
+                && !row.gapped
+                && self.sees_end(row)
         };
-        row.unlisted_since = Some(ctx.at);
-        let pod = row.sandbox.as_ref().and_then(|id| self.sandboxes.get(id)?.pod);
-        self.schedule_reap(ctx.at);
-        if let Some(pod) = pod {
-            self.pod_may_be_gone(ctx, pod);
+        let all: Vec<u64> = self.netns.values().filter(outlives).map(|row| row.life).collect();
+        for life in all {
+            let Some(row) = self.netns.rows.get_mut(&life) else { continue };
+            row.unlisted_since = Some(ctx.at);
+            let pod = row.sandbox.as_ref().and_then(|id| self.sandboxes.get(id)?.pod);
+            self.schedule_reap(ctx.at);
+            if let Some(pod) = pod {
+                self.pod_may_be_gone(ctx, pod);
+            }
         }
     }
 

@@ -405,8 +405,19 @@ pub struct CniFailing {
     pub wasted: Duration,
     #[serde(rename = "exit_code")]
     pub code: Option<u32>,
+    /// The latest message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
+    /// If the pods' messages differ: each of them, the most frequent first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<SaidOften>,
+}
+
+/// A message of a plugin, and for how many pods it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SaidOften {
+    pub text: String,
+    pub pods: u32,
 }
 
 /// The runtime called a DEL that cannot be right.

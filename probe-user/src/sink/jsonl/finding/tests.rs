@@ -140,6 +140,7 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
                 text: Some("no address is free".to_owned()),
                 source: "journal".to_owned(),
             }),
+            messages: Vec::new(),
         }),
         Kind::CniSlow(CniSlow { plugin: plugin(), command: "ADD".to_owned(), took: second, open: true }),
         Kind::CniQueue(CniQueue { waiting: 20, oldest: second, plugin: plugin() }),

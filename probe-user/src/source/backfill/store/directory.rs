@@ -23,6 +23,8 @@ pub(super) struct Reserved {
     /// `None` if the file does not name one.
     holder: Option<Holder>,
     since: Timestamp,
+    /// It names no holder, and says something in words.
+    in_words: bool,
 }
 
 /// Tells the contents of `folder`; `parse` reads the holder from a file. A folder that does not exist is empty.
@@ -121,6 +123,17 @@ fn has_words(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    /// A power loss leaves nothing, zeros, or the beginning of an id.
+    #[test]
+    fn what_a_person_wrote_is_told_from_what_a_plugin_left() {
+        for words in ["reserved for the gateway\n", "printer", "r\u{e9}serv\u{e9}", "do not use!"] {
+            assert!(super::has_words(words.as_bytes()), "{words:?}");
+        }
+        for left in [&b""[..], b"\n", b"a1b2", b"\0\0\0", b"zz\0", b"\xff\xfe", b"0123456789"] {
+            assert!(!super::has_words(left), "{left:?}");
+        }
+    }
+
     use std::{
         ffi::OsStr,
         fs::{self, Permissions},
