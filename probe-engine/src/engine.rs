@@ -274,6 +274,13 @@ impl Engine {
         detect::survey(&self.world, &self.settings.limits, now, cleaners)
     }
 
+    /// The same, without a grace in which the runtime and the kubelet may clean up.
+    #[must_use]
+    pub fn survey_at_once(&self, now: Timestamp, cleaners: Daemons) -> Vec<Finding> {
+        let limits = Limits { leak_grace: Duration::ZERO, ..self.settings.limits };
+        detect::survey(&self.world, &limits, now, cleaners)
+    }
+
     /// Numbers that change whenever a finding changes.
     #[must_use]
     pub fn findings_revision(&self) -> Revision {

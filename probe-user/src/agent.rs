@@ -237,6 +237,7 @@ impl Agent {
                 | Question::Pod { .. }
                 | Question::Expected { .. }
                 | Question::Netns { .. }
+                | Question::ProcessNetns { .. }
                 | Question::Relist
                 | Question::Records
                 | Question::Program { .. }

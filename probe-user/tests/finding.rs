@@ -61,6 +61,7 @@ fn calls() -> Vec<Call> {
         address: [10, 88, 0, last].into(),
         holder: Some(Holder { container: id(digit), ifname: "eth0".to_owned() }),
         since: seconds(5),
+        in_words: false,
     };
     let runtime = Fact::RuntimeRead(RuntimeRead {
         place: "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes".to_owned(),

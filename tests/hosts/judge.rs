@@ -63,6 +63,7 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
                 Question::Pod { uid } => answerer.pod(&uid),
                 Question::Expected { uid } => answerer.expected(&uid, now.get()),
                 Question::Netns { path } => answerer.netns(&path),
+                Question::ProcessNetns { pid } => answerer.process_netns(pid),
                 Question::Watch { .. }
                 | Question::Statuses
                 | Question::Process { .. }

@@ -14,9 +14,11 @@
 //! 1s    pod NAME has NAME[,NAME]               the kubelet's record names its containers
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     the whole RunPodSandbox
 //! 2s    sandbox S of POD begins                RunPodSandbox up to its network namespace
+//! 2s    sandbox S of POD before boot           only the runtime's record is left of it
 //! 2s    add S NET ADDR[,ADDR] [fails|fails-holding|stops]     stops: only the first plugin is called
 //! 2s    add S NET overtaken|killed             a DEL of S begins before the ADD ends, or after it was killed
 //! 2s    del S NET in T                         a DEL of S is given the namespace of T
+//! 2s    del S NET in process of T              the same by the pid of T's pause | node: by that of a program of the node
 //! 2s    record S                               the runtime makes its record before the network
 //! 2s    sandbox S runs                         the rest of RunPodSandbox
 //! 3s    container NAME in S starts             | fails: its program cannot be run
@@ -154,6 +156,7 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["pod", name, "goes"] => sim.pod_goes(name),
         ["pod", name, "has", names] => sim.pod_has(name, names),
         ["sandbox", name, "of", pod, "begins"] => sim.sandbox_begins(name, pod),
+        ["sandbox", name, "of", pod, "before", "boot"] => sim.sandbox_before_boot(name, pod),
         ["sandbox", name, "runs"] => sim.sandbox_runs(name),
         ["sandbox", name, "of", pod, "on", networks @ ..] => {
             sim.sandbox_begins(name, pod);
@@ -181,6 +184,7 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
             sim.container_exits(name, sandbox, code.parse().map_err(|_error| "an exit code")?);
         }
         ["container", name, "in", sandbox, "is", "stopped"] => sim.container_stops(name, sandbox),
+        ["del", name, network, "in", "process", "of", other] => sim.del_in_process(name, network, other),
         ["del", name, network, "in", other] => sim.del_in(name, network, other),
         ["stop", name, how @ ..] => sim.stop(name, del(how)?),
         ["remove", name, how @ ..] => sim.remove(name, del(how)?),
@@ -308,7 +312,9 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
         Kind::SandboxesReplaced(SandboxesReplaced { daemon, count, .. }) => {
             (String::new(), format!("{daemon} x{count}"))
         }
-        Kind::CniWrongDel(CniWrongDel { how, plugin, .. }) => (format!("{how:?}"), plugin.clone()),
+        Kind::CniWrongDel(CniWrongDel { how, plugin, count, .. }) => {
+            (format!("{how:?}"), format!("{plugin} x{count}"))
+        }
         Kind::CniFailing(failing) => {
             let form = if failing.command == CniCommand::Del { "del" } else { "" };
             (form.to_owned(), format!("{} x{}", failing.plugin, failing.attempts))

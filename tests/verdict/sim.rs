@@ -135,6 +135,8 @@ pub(crate) struct Sim {
 
 /// The node's own network namespace.
 const HOST: u32 = 4_026_531_833;
+/// The pid of a program of the node that the agent does not follow.
+const NODES: u32 = 7;
 /// When a simulation begins.
 pub(crate) const BEGIN: Timestamp = Timestamp(1_000_000_000);
 /// The time from one fact to the next.

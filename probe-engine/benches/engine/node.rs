@@ -105,7 +105,7 @@ impl Node {
         let facts = match question {
             Question::Container { id } => vec![self.container(id)],
             Question::Pod { uid } => self.of_uid(uid, found),
-            Question::Netns { .. } => Vec::new(),
+            Question::Netns { .. } | Question::ProcessNetns { .. } => Vec::new(),
             Question::Expected { uid } => self.of_uid(uid, |pod| Fact::ContainersExpected {
                 uid: pod.uid(),
                 names: vec!["main".to_owned()],
@@ -232,6 +232,7 @@ impl Node {
             address,
             holder: Some(Holder { container, ifname: "eth0".to_owned() }),
             since: Timestamp(1),
+            in_words: false,
         };
         let of_pods = self.pods.values().map(|pod| reserved(pod.address, pod.sandbox()));
         let others =

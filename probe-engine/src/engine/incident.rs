@@ -295,7 +295,7 @@ impl Relation {
         let is_near = self.by != By::Node
             || cause.since <= effect.since + MOMENT
                 && cause.closed_at.is_none_or(|closed| effect.opened_at <= closed);
-        began_before && is_near && (lasted || self.by.is_unique()) && (self.holds)(&cause.kind, &effect.kind)
+        began_before && is_near && (lasted || !self.lasts) && (self.holds)(cause, effect)
     }
 }
 

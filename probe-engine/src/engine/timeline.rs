@@ -262,6 +262,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::ListEnded { .. }
         | Fact::ProcessFound(_)
         | Fact::NetnsFound { .. }
+        | Fact::ProcessNetns { .. }
         | Fact::AddressFound(_)
         | Fact::CgroupFound { .. }
         | Fact::ContainerFound(_)

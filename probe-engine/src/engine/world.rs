@@ -266,6 +266,7 @@ impl World {
             Fact::ListEnded { list, complete } => self.list_ended(ctx, list, complete),
             Fact::ProcessFound(it) => self.process_found(ctx, it),
             Fact::NetnsFound { netns, mounts, vacant } => self.netns_found(ctx, netns, mounts, vacant),
+            Fact::ProcessNetns { process, netns } => self.process_netns_found(ctx, process, netns),
             Fact::AddressFound(it) => self.address_found(ctx, it),
             Fact::CgroupFound { cgroup, populated } => self.cgroup_found(ctx, cgroup, populated),
             Fact::ContainerFound(it) => self.container_found(ctx, it),

@@ -262,6 +262,9 @@ pub enum Question {
     /// Which network namespace is bound to this file? Answered by `NetnsFound`, if one is; asked where a CNI call named the
     /// file and several namespaces can be behind it.
     Netns { path: String },
+    /// In which network namespace is the process with this pid? Answered by `ProcessNetns`, if it runs; asked where a DEL
+    /// named the process and the process is not known.
+    ProcessNetns { pid: u32 },
     /// Give this namespace an id in ours, so that netlink tells of its end; asked only where no hook does.
     Watch { netns: NetnsKey, by: Task },
     /// List the node again: something was lost.

@@ -137,6 +137,11 @@ pub enum Fact {
         /// No process is in it; false also where not every process could be looked at.
         vacant: bool,
     },
+    /// The inode of the network namespace that a process is in, as it was asked for.
+    ProcessNetns {
+        process: TaskKey,
+        netns: u32,
+    },
     AddressFound(Address),
     CgroupFound {
         cgroup: Cgroup,

@@ -273,6 +273,7 @@ fn the_largest_reading_of_a_store_is_one_line() {
         holder: ContainerId::parse(&"c".repeat(256))
             .map(|container| Holder { container, ifname: "\u{1}".repeat(15) }),
         since: Timestamp(u64::MAX),
+        in_words: false,
     };
     let reading = StoreRead {
         store: Store { kind: StoreKind::Declared, path: "/x".to_owned(), network: None },

@@ -32,6 +32,9 @@ pub(in crate::cli) const HISTORY: &str = "/v1/history";
 /// Where it tells the pods of the node.
 #[cfg(feature = "live")]
 pub(in crate::cli) const PODS: &str = "/v1/pods";
+/// Where it tells its open findings.
+#[cfg(feature = "live")]
+pub(in crate::cli) const FINDINGS: &str = "/v1/findings";
 /// Where it tells of pools of addresses, and of its CNI plugins.
 #[cfg(feature = "live")]
 pub(in crate::cli) const POOLS: &str = "/v1/pools";

@@ -6,7 +6,7 @@ use super::{
     backfill::{
         allocation::{self, Allocation},
         bundle::Places,
-        containerd_roots, log,
+        containerd_roots, log, netns_of,
     },
     host::{HostRoot, ReadError, skipped::Skipped},
     image_work,
@@ -108,6 +108,12 @@ impl<'a> Answerer<'a> {
         let inode = self.root.folder(folder).and_then(|folder| folder.namespace(name)).ok()??;
         let netns = NetnsKey::new(u32::try_from(inode).ok()?, 0);
         Some(Fact::NetnsFound { netns, mounts: vec![path.to_owned()], vacant: false })
+    }
+
+    /// Finds the network namespace of a process: `ProcessNetns`, if it runs and may be looked at.
+    #[must_use]
+    pub fn process_netns(&self, pid: u32) -> Option<Fact> {
+        netns_of(self.root, pid)
     }
 
     /// Finds the version that an executable reports: `ProgramFound`.

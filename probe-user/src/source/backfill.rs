@@ -36,6 +36,7 @@ use crate::model::{
     fact::{Fact, List, Observation, Origin},
     time::Timestamp,
 };
+pub(crate) use process::netns_of;
 pub(crate) use process_state::process_state;
 pub(crate) use records::Records;
 pub(crate) use runtime::containerd_roots;

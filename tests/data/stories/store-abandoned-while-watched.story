@@ -1,4 +1,4 @@
-# The same under the eyes of the agent: what was told as leaks is one finding from then on.
+# The same under the eyes of the agent, which saw that no DEL was called: what leaked stays told.
 0s    runtime starts
 0s    kubelet starts
 1s    sandbox a of web-0 on podnet 10.88.0.2
@@ -9,6 +9,5 @@
 10s   remove b no-del
 5m    network podnet unconfigured
 9m    end
-expect closed leaked_address/del_missing 10.88.0.2 web-0 a
-expect closed leaked_address/del_missing 10.88.0.3 web-1 b
-expect confirmed abandoned_store podnet x2
+expect confirmed leaked_address/del_missing 10.88.0.2 web-0 a
+expect confirmed leaked_address/del_missing 10.88.0.3 web-1 b

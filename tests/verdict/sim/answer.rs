@@ -14,7 +14,7 @@ use probe_user::model::{
 };
 
 use super::{
-    Ipam, Net, Pod, Sandbox, Sim,
+    HOST, Ipam, NODES, Net, Pod, Sandbox, Sim,
     plain::monitored,
     process::{cgroup, pod_path, task},
 };
@@ -28,6 +28,9 @@ impl Sim {
     pub(crate) fn answer(&mut self, question: &Question) -> Vec<Observation> {
         let facts = match question {
             Question::Container { id } => vec![self.container(id)],
+            Question::ProcessNetns { pid: NODES } => {
+                vec![Fact::ProcessNetns { process: task(NODES, 1, "sshd").key, netns: HOST }]
+            }
             Question::Records if self.readable => self.records(),
             Question::Relist if self.readable => self.node(),
             Question::Records
@@ -35,6 +38,7 @@ impl Sim {
             | Question::Pod { .. }
             | Question::Expected { .. }
             | Question::Netns { .. }
+            | Question::ProcessNetns { .. }
             | Question::Watch { .. }
             | Question::ImageWork { .. }
             | Question::HeldRequests { .. }
@@ -266,6 +270,7 @@ impl Sim {
             address,
             holder: Some(Holder { container: container.clone(), ifname: ifname.clone() }),
             since: Timestamp(1),
+            in_words: false,
         };
         let kind = if net.ipam == Ipam::Keyed { StoreKind::Declared } else { StoreKind::HostLocal };
         Fact::StoreRead(StoreRead {
@@ -280,6 +285,7 @@ impl Sim {
                     address: *address,
                     holder: None,
                     since: *since,
+                    in_words: false,
                 }))
                 .collect(),
             complete: true,

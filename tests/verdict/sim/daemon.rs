@@ -58,18 +58,25 @@ impl Sim {
 
     /// The kubelet makes the pod's cgroup if it does not exist.
     pub(crate) fn pod(&mut self, name: &str) {
-        let number = u64::from(self.number());
-        let pod = self.pods.entry(name.to_owned()).or_insert_with(|| Pod {
-            name: name.to_owned(),
-            uid: PodUid::parse(&format!("11111111-2222-3333-4444-{number:012}")).expect("a UID"),
-            cgroup: None,
-        });
+        let number = self.bound_pod(name);
+        let pod = self.pods.get_mut(name).expect("the pod is known");
         if pod.cgroup.is_none() {
             pod.cgroup = Some(number);
             let cgroup = cgroup(number, &pod_path(pod));
             let by = self.by_kubelet();
             self.kernel(Fact::CgroupCreated { cgroup, by });
         }
+    }
+
+    /// The API server binds the pod to the node. Gives a number for the pod.
+    pub(super) fn bound_pod(&mut self, name: &str) -> u64 {
+        let number = u64::from(self.number());
+        self.pods.entry(name.to_owned()).or_insert_with(|| Pod {
+            name: name.to_owned(),
+            uid: PodUid::parse(&format!("11111111-2222-3333-4444-{number:012}")).expect("a UID"),
+            cgroup: None,
+        });
+        number
     }
 
     /// The kubelet's record of the pod's containers is read.

@@ -8,7 +8,7 @@ use probe_user::model::{
     id::{NetnsKey, Subnet},
 };
 
-use super::{Ipam, Net, Sandbox, Sim};
+use super::{Ipam, NODES, Net, Sandbox, Sim};
 
 /// How an ADD ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,16 @@ impl Sim {
         let (row, net) = (self.sandboxes[name].clone(), self.net(network));
         let path = self.sandboxes[other].path.clone();
         let del = self.call(&row, &net.plugin, "DEL", &net.ifname, path.as_deref());
+        self.end(del, 0);
+    }
+
+    /// The runtime calls DEL for a sandbox with the path of a process's namespace: that of another sandbox's pause, or of a
+    /// program of the node.
+    pub(crate) fn del_in_process(&mut self, name: &str, network: &str, other: &str) {
+        let (row, net) = (self.sandboxes[name].clone(), self.net(network));
+        let pid = if other == "node" { NODES } else { self.sandboxes[other].pause.expect("it runs") };
+        let path = format!("/proc/{pid}/ns/net");
+        let del = self.call(&row, &net.plugin, "DEL", &net.ifname, Some(&path));
         self.end(del, 0);
     }
 

@@ -40,6 +40,26 @@ impl Sim {
         self.sandboxes.insert(name.to_owned(), row);
     }
 
+    /// A sandbox from before the node's boot: the runtime has it on record, and nothing else is left of it.
+    pub(crate) fn sandbox_before_boot(&mut self, name: &str, pod: &str) {
+        self.bound_pod(pod);
+        let number = self.number();
+        let id = ContainerId::parse(&format!("{number:064x}")).expect("an id");
+        self.recorded.insert(id.clone());
+        let row = Sandbox {
+            id,
+            pod: pod.to_owned(),
+            inode: 0,
+            path: None,
+            netns_lives: false,
+            pause: None,
+            cgroup: None,
+            addresses: BTreeMap::new(),
+            containers: Vec::new(),
+        };
+        self.sandboxes.insert(name.to_owned(), row);
+    }
+
     /// RunPodSandbox of a host-network pod: no namespace and no CNI call.
     pub(crate) fn host_sandbox(&mut self, name: &str, pod: &str) {
         self.pod(pod);

@@ -2,7 +2,8 @@
 //! read whole and names other networks, but not this one. No sandbox that the folder names runs or is on record.
 //!
 //! Such a folder stays after another network plugin was installed. No pod needs its addresses, so the folder is one
-//! finding of severity info, and its addresses are not reported as leaks.
+//! finding of severity info. Its addresses are not reported as leaks, but for those that the agent saw leak, or had confirmed
+//! as leaks before: a network that is renamed does not mend them.
 //!
 //! Not flagged: a network of which a sandbox runs or is on record; any network while none is configured, or while a
 //! plugin is configured that takes networks from elsewhere (multus: from the API). While the configuration or the
@@ -12,11 +13,11 @@ use std::collections::BTreeMap;
 
 use probe_common::runtime;
 
-use super::{DetectContext, Detection, Verdict};
+use super::{DetectContext, Detection, Verdict, leaked_address};
 use crate::{
     engine::world::{ipam_store::IpamStore, record::HasRecord},
     model::{
-        fact::StoreKind,
+        fact::{Reservation, StoreKind},
         finding::{AbandonedStore, Explain, Key, Kind, Severity},
         id::ContainerId,
         time::Timestamp,
@@ -99,7 +100,13 @@ fn detection(
             verdict = Verdict::Unverified;
         }
     }
-    let count = u32::try_from(read.reservations().len()).unwrap_or(u32::MAX);
+    let is_told = |it: &Reservation| {
+        it.holder.as_ref().is_some_and(|holder| leaked_address::is_told(ctx, &holder.container, it.address))
+    };
+    let count = u32::try_from(read.reservations().filter(|it| !is_told(it)).count()).unwrap_or(u32::MAX);
+    if count == 0 {
+        return None;
+    }
     let kind = Kind::from(AbandonedStore { path: read.store.path.clone(), network, count });
     Some(Detection {
         key: Key::new(kind.into_str(), &[&read.store.path]),
@@ -126,7 +133,9 @@ impl Explain for AbandonedStore {
 
     fn cause(&self) -> &'static str {
         "No CNI configuration names the network of this store any more, and no running sandbox has an address of \
-         it. The addresses that the store still counts as allocated do no harm."
+         it. That the store still counts them as allocated takes them from nobody. But a sandbox whose DEL was never \
+         called may have left more than its address: where portmap was in the chain, a rule that sends a port of the node \
+         to that address, before the rule of a pod that has the port now."
     }
 
     /// The commands only show the state. The operator must know whether the network will come back before removing the
@@ -145,6 +154,12 @@ impl Explain for AbandonedStore {
         all.push(format!("find {path} -type f -name '[0-9]*' -exec head -qn 1 {{}} +"));
         let asked = crictl(runtimes).map(|crictl| format!("{crictl} pods -q --no-trunc && "));
         all.push(format!("{}echo asked", asked.collect::<String>()));
+        let Some(rule) = quoted(&format!("dnat name: \\\"{}\\\"", self.network)) else { return all };
+        all.extend(lines(&[
+            "# Whether portmap left rules for ports of the node. Each is removed by the same line with -D in place of -A, after",
+            "# \"iptables -t nat\" (or ip6tables):",
+        ]));
+        all.push(format!("for it in iptables ip6tables; do $it -t nat -S CNI-HOSTPORT-DNAT 2>/dev/null | grep -F -- {rule}; done"));
         all
     }
 

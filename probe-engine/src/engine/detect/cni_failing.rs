@@ -34,11 +34,16 @@ use crate::{
     },
     model::{
         fact::{CniCommand, MessageFound, PodName},
-        finding::{CniFailing, Explain, Key, Kind, Message, Severity},
+        finding::{CniFailing, Explain, Key, Kind, Message, SaidOften, Severity},
         id::ContainerId,
         time::Timestamp,
     },
-    words::{count::counted, escape::escaped, shell::cni_in_journal, span::span},
+    words::{
+        count::counted,
+        escape::escaped,
+        shell::{UNPRINTABLE, cni_in_journal, crictl, quoted},
+        span::span,
+    },
 };
 
 /// Failures of two pods within this time count as one problem.
@@ -52,6 +57,10 @@ pub(super) const MANY: u32 = 3;
 pub(super) const ABSENT: Duration = Duration::from_secs(30);
 /// How many sandboxes, the latest ones, are shown as evidence.
 const SHOWN: usize = 16;
+/// Words, in small letters, of a plugin that does not reach the daemon that it asks.
+const DAEMON_WORDS: [&str; 5] = ["connect", "dial ", "socket", "timed out", "deadline exceeded"];
+/// At most this many different messages are told, the most frequent ones.
+pub(super) const MESSAGES: usize = 8;
 
 /// A pod that waits for its network, or for the end of it, because calls of this plugin failed.
 pub(super) struct Waiting {
@@ -198,6 +207,7 @@ fn detection(ctx: &DetectContext<'_>, (name, command): Calls<'_>, waiting: &[&Wa
         wasted: waiting.iter().map(|it| it.wasted).fold(Duration::ZERO, Duration::saturating_add),
         code: last.code,
         message: said.map(|(_, it)| Message { text: it.text.clone(), source: it.source.clone() }),
+        messages: messages(waiting),
     });
     let mut shown: Vec<&Try> = waiting.iter().flat_map(|it| &it.shown).collect();
     shown.sort_unstable();
@@ -219,6 +229,42 @@ fn detection(ctx: &DetectContext<'_>, (name, command): Calls<'_>, waiting: &[&Wa
         gapped: waiting.iter().any(|it| it.gapped),
         verdict: verdict(ctx, waiting, since, attempts),
     })
+}
+
+/// The messages of the pods, if they differ: one plugin can fail for several reasons at once.
+fn messages(waiting: &[&Waiting]) -> Vec<SaidOften> {
+    let mut forms: BTreeMap<String, (u32, &Try, &str)> = BTreeMap::new();
+    for it in waiting {
+        let Some((at, said)) = &it.said else { continue };
+        let Some(text) = said.text.as_deref() else { continue };
+        let (pods, latest, shown) = forms.entry(form(text, &it.pod)).or_insert((0, at, text));
+        *pods += 1;
+        if at > *latest {
+            (*latest, *shown) = (at, text);
+        }
+    }
+    if forms.len() < 2 {
+        return Vec::new();
+    }
+    let mut all: Vec<SaidOften> =
+        forms.into_values().map(|(pods, _, text)| SaidOften { text: text.to_owned(), pods }).collect();
+    all.sort_by(|one, other| other.pods.cmp(&one.pods).then_with(|| one.text.cmp(&other.text)));
+    all.truncate(MESSAGES);
+    all
+}
+
+/// The words of a message without those that differ from pod to pod: those of the pod's name, and all with a digit in them, such as
+/// parts of ids, addresses and paths.
+fn form(text: &str, pod: &PodName) -> String {
+    let names = [&pod.name, &pod.namespace].into_iter().flatten();
+    let own: BTreeSet<&str> = names.flat_map(|name| words(name)).collect();
+    let common =
+        words(text).filter(|word| !own.contains(word) && !word.contains(|it: char| it.is_ascii_digit()));
+    common.collect::<Vec<_>>().join(" ")
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
 fn verdict(ctx: &DetectContext<'_>, waiting: &[&Waiting], since: Timestamp, attempts: u32) -> Verdict {
@@ -267,9 +313,15 @@ fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
     }
 }
 
+/// Whether a plugin says that it does not reach the daemon that it asks.
+fn names_daemon(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    DAEMON_WORDS.iter().any(|word| text.contains(word))
+}
+
 impl Explain for CniFailing {
     fn summary(&self) -> String {
-        let Self { plugin, command, attempts, pods, wasted, code, message } = self;
+        let Self { plugin, command, attempts, pods, wasted, code, message, messages } = self;
         let times = counted((*attempts).into(), "time");
         let mut text = format!("{command} of {} failed {times}", escaped(plugin));
         if let Some(code) = code {
@@ -283,7 +335,13 @@ impl Explain for CniFailing {
         let pods = counted((*pods).into(), "pod");
         _ = write!(text, ", {pods} {wait}, {} lost", span(*wasted));
         if let Some(Message { text: Some(said), source }) = message {
-            _ = write!(text, ": {}", escaped(said));
+            if messages.is_empty() {
+                _ = write!(text, ": {}", escaped(said));
+            }
+            for (place, it) in messages.iter().enumerate() {
+                let sign = if place == 0 { ':' } else { ';' };
+                _ = write!(text, "{sign} {} ({})", escaped(&it.text), counted(it.pods.into(), "pod"));
+            }
             if SYSLOG.contains(&source.as_str()) {
                 _ = write!(text, " (as {source} has it, where any user can write)");
             }
@@ -304,12 +362,32 @@ impl Explain for CniFailing {
         }
     }
 
-    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        cni_in_journal()
+    fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        let Some(said) = self.message.as_ref().and_then(|it| it.text.as_deref()) else {
+            return cni_in_journal();
+        };
+        let mut all = self.messages.iter().map(|it| it.text.as_str()).chain([said]);
+        if !all.any(names_daemon) {
+            return vec![
+                "# Repair what the plugin names. The kubelet has the call tried again by itself.".to_owned(),
+            ];
+        }
+        let stem = self.plugin.split('-').next().unwrap_or_default();
+        let Some(stem) = quoted(stem) else { return vec![UNPRINTABLE.to_owned()] };
+        let mut lines = vec![
+            "# The plugin asks a daemon. Whether its container runs, and how often it was started:"
+                .to_owned(),
+        ];
+        lines.extend(
+            crictl(runtimes).map(|crictl| format!("{crictl} ps -a | grep -i -e CONTAINER -e {stem}")),
+        );
+        lines
     }
 
     fn forget_numbers(&mut self) {
         (self.attempts, self.pods, self.wasted) = (0, 0, Duration::ZERO);
+        self.messages.iter_mut().for_each(|it| it.pods = 0);
+        self.messages.sort_by(|one, other| one.text.cmp(&other.text));
         // The sandbox whose message is shown can change. Only the text of the message counts, not its source.
         let said = self.message.take().and_then(|it| it.text);
         self.message = said.map(|text| Message { text: Some(text), source: String::new() });
@@ -322,7 +400,7 @@ impl Explain for CniFailing {
 
 #[cfg(test)]
 mod tests {
-    use super::{CniCommand, CniFailing, Duration, Explain as _, Message};
+    use super::{CniCommand, CniFailing, Duration, Explain as _, Message, PodName, form};
 
     #[test]
     fn words_that_any_user_can_have_written_are_told_as_such() {
@@ -336,6 +414,7 @@ mod tests {
                 wasted: Duration::from_secs(3),
                 code: None,
                 message: Some(message),
+                messages: Vec::new(),
             };
             it.summary()
         };
@@ -343,5 +422,47 @@ mod tests {
         assert_eq!(told("/var/log/journal/1/system.journal"), failed);
         let syslog = format!("{failed} (as /var/log/syslog has it, where any user can write)");
         assert_eq!(told("/var/log/syslog"), syslog);
+    }
+
+    /// What the finding quotes is not searched for again.
+    #[test]
+    fn the_repair_begins_where_the_plugins_words_end() {
+        let repair = |text: Option<&str>| {
+            let message = Some(Message { text: text.map(str::to_owned), source: "journal".to_owned() });
+            let it = CniFailing {
+                plugin: "calico-ipam".to_owned(),
+                command: CniCommand::Add,
+                attempts: 2,
+                pods: 1,
+                wasted: Duration::from_secs(3),
+                code: None,
+                message,
+                messages: Vec::new(),
+            };
+            it.repair(&[], &["/run/x.sock".to_owned()]).join("\n")
+        };
+        assert!(repair(None).contains("journalctl"));
+        let refused = repair(Some("dial tcp 10.96.0.1:443: connect: connection refused"));
+        let ask = "crictl --runtime-endpoint 'unix:///run/x.sock' ps -a | grep -i -e CONTAINER -e 'calico'";
+        assert!(refused.contains(ask) && !refused.contains("journalctl"), "{refused}");
+        let full = repair(Some("no IP addresses available in range set"));
+        assert!(!full.contains("journalctl") && !full.contains("crictl"), "{full}");
+    }
+
+    #[test]
+    fn a_message_keeps_its_form_from_pod_to_pod() {
+        let pod = |name: &str| PodName {
+            namespace: Some("default".to_owned()),
+            name: Some(name.to_owned()),
+            uid: None,
+        };
+        let refused = |name: &str, id: &str| {
+            form(
+                &format!("failed to set up default/{name} in {id}: dial tcp 10.96.0.1:443: refused"),
+                &pod(name),
+            )
+        };
+        assert_eq!(refused("web-0", "a1b2c3d4"), refused("api", "00ff00ff11"));
+        assert_ne!(refused("web-0", "a1"), form("missing server_socket", &pod("web-0")));
     }
 }

@@ -11,6 +11,8 @@ use std::{
     time::Duration,
 };
 
+use probe_common::runtime::HOST_LOCAL;
+
 use super::{
     DetectContext, Detection, Verdict,
     index::Marks,
@@ -208,6 +210,18 @@ fn watched(until: Timestamp) -> Detection {
     }
 }
 
+/// Prints the processes that hold the lock of a network of host-local, each with the path of the lock.
+///
+/// The file is compared, and not its path: a process may see it at another path, in a mount namespace of its own. Only the
+/// file descriptors that have the lock say so in `fdinfo`, and those that wait for it do not.
+fn lock_holders(networks: &str) -> String {
+    format!(
+        "for lock in {networks}/*/lock; do find -L /proc/[0-9]*/fd -maxdepth 1 -samefile \"$lock\" 2>/dev/null | \
+         while read -r fd; do of=${{fd%/fd/*}}; grep -qs FLOCK \"$of/fdinfo/${{fd##*/}}\" && \
+         echo \"$lock is held by ${{of#/proc/}}: $(tr '\\0' ' ' <\"$of/cmdline\")\"; done; done"
+    )
+}
+
 impl Explain for CniSlow {
     fn summary(&self) -> String {
         let verb = if self.open { "has been running for" } else { "took" };
@@ -222,8 +236,8 @@ impl Explain for CniSlow {
         let mut all = lines(&[
             "# Which process holds a lock that others wait for (host-local has one for each network). It may be a plugin that a",
             "# runtime left behind when it ended: nobody waits for it any more, and it can be killed.",
-            "lslocks --output COMMAND,PID,BLOCKER,PATH | grep -e PATH -e /cni/",
         ]);
+        all.push(lock_holders(HOST_LOCAL));
         all.extend(cni_in_journal());
         all
     }
@@ -234,5 +248,34 @@ impl Explain for CniSlow {
 
     fn shows_some(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File},
+        process::Command,
+    };
+
+    use super::lock_holders;
+
+    /// A process that only has the file open, as one that waits for the lock, is not shown.
+    #[test]
+    fn the_process_that_holds_the_lock_is_shown() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let network = folder.path().join("podnet");
+        fs::create_dir(&network).expect("a folder");
+        let lock = File::create(network.join("lock")).expect("a file");
+        let shown = || {
+            let command = lock_holders(folder.path().to_str().expect("a path"));
+            let output = Command::new("sh").args(["-c", &command]).output().expect("a shell");
+            String::from_utf8(output.stdout).expect("text")
+        };
+        assert_eq!(shown(), "", "nobody holds it");
+        lock.lock().expect("the lock");
+        let own = format!("/podnet/lock is held by {}: ", std::process::id());
+        let told = shown();
+        assert!(told.contains(&own), "{told}");
     }
 }

@@ -1,5 +1,8 @@
 //! **Rule:** the runtime called DEL for a sandbox and an interface while an ADD of both was still running; or after the
-//! last ADD of both was killed before it could answer; or with a network namespace that is another living sandbox's.
+//! last ADD of both was killed before it could answer; or with the node's own network namespace, or one that is another
+//! living sandbox's.
+//!
+//! While a plugin hangs, the ADD of each try is killed. So DELs after such an ADD are one finding for each plugin.
 //!
 //! Not flagged: a DEL after an ADD that failed by itself, which cleans up; a DEL while the ADD of another interface or
 //! sandbox runs; a DEL without a namespace; a call that a plugin makes or that was found running; a sandbox about which
@@ -7,77 +10,173 @@
 //!
 //! It is about the past, and closes after a while.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use super::{
+    DetectContext, Detection, Verdict,
+    index::Marks,
+    rule::{Judged, Part, Rule},
+};
 use crate::{
+    engine::world::attachment::Attachment,
     model::{
+        fact::PodName,
         finding::{CniWrongDel, Explain, Key, Kind, Severity, WrongDelForm},
         id::ContainerId,
+        time::Timestamp,
     },
-    words::{escape::escaped, shell::cni_in_journal},
+    words::{
+        count::counted,
+        escape::escaped,
+        shell::{UNPRINTABLE, cni_in_journal, quoted},
+    },
 };
 
 /// By then the agent knows whether records of that time were lost.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 /// How long the finding stays open.
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
+/// How many sandboxes, the latest ones, are named.
+const SHOWN: usize = 16;
+
+/// A DEL that cannot be right.
+#[derive(PartialEq)]
+pub(super) struct Wrong {
+    at: Timestamp,
+    sandbox: ContainerId,
+    pod: PodName,
+    finding: CniWrongDel,
+    /// The sandbox whose network namespace the DEL was given.
+    other: Option<ContainerId>,
+    severity: Severity,
+    verdict: Verdict,
+}
 
 impl Rule for CniWrongDel {
     type Subject = ContainerId;
-    type Part = Detection;
+    type Part = Wrong;
 
     fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
-        ctx.world.sandboxes.all().map(|row| row.id.clone()).collect()
+        let rows = ctx.world.attachments.values().filter(|row| row.wrong_del.is_some());
+        rows.map(|row| row.container.clone()).collect()
     }
 
     fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
         &marks.sandboxes
     }
 
-    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
-        let Some(row) = ctx.world.sandboxes.recall(id) else { return };
-        let Some(wrong) = &row.ending.wrong_del else { return };
-        if ctx.now >= wrong.at + AFTERWARDS {
-            return;
+    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Wrong>) {
+        found.extend(ctx.world.attachments_of(id).filter_map(|row| wrong(ctx, row)));
+    }
+}
+
+impl Part for Wrong {
+    fn due_at(&self) -> Option<Timestamp> {
+        self.verdict.due_at()
+    }
+
+    fn makes_same(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+fn wrong(ctx: &DetectContext<'_>, row: &Attachment) -> Option<Wrong> {
+    let wrong = row.wrong_del.as_ref()?;
+    if ctx.now >= wrong.at + AFTERWARDS {
+        return None;
+    }
+    // After a reboot the sandbox has no row.
+    let sandbox = ctx.world.sandboxes.recall(&row.container);
+    let is_known = sandbox.map_or(!row.gapped, |sandbox| sandbox.is_known_until(wrong.at));
+    let settled = wrong.at + SETTLE;
+    let verdict = if !is_known {
+        Verdict::Unsure
+    } else if ctx.now < settled {
+        Verdict::Watched { until: Some(settled) }
+    } else {
+        Verdict::Passing { until: wrong.at + AFTERWARDS }
+    };
+    Some(Wrong {
+        at: wrong.at,
+        sandbox: row.container.clone(),
+        pod: sandbox.map_or(&row.pod, |sandbox| &sandbox.reported.pod).clone(),
+        finding: wrong.finding.clone(),
+        other: wrong.other.clone(),
+        severity: if wrong.by_restart { Severity::Info } else { Severity::Warning },
+        verdict,
+    })
+}
+
+pub(super) fn gather(_ctx: &DetectContext<'_>, judged: &Judged<CniWrongDel>, found: &mut Vec<Detection>) {
+    let mut killed: BTreeMap<&str, Vec<&Wrong>> = BTreeMap::new();
+    for it in judged.parts() {
+        match it.finding.how {
+            WrongDelForm::AddKilled => killed.entry(&it.finding.plugin).or_default().push(it),
+            WrongDelForm::AddOpen | WrongDelForm::ForeignNetns | WrongDelForm::NodeNetns => {
+                let kind = Kind::from(it.finding.clone());
+                let key = Key::new(kind.into_str(), &[it.sandbox.as_str(), &it.finding.ifname]);
+                found.push(detection(key, kind, it.severity, &[it]));
+            }
         }
-        let settled = wrong.at + SETTLE;
-        let verdict = if !row.is_known_until(wrong.at) {
-            Verdict::Unsure
-        } else if ctx.now < settled {
-            Verdict::Watched { until: Some(settled) }
-        } else {
-            Verdict::Passing { until: wrong.at + AFTERWARDS }
-        };
-        let it = wrong.finding.clone();
-        let severity = match it.how {
-            WrongDelForm::AddKilled => Severity::Info,
-            WrongDelForm::AddOpen | WrongDelForm::ForeignNetns => Severity::Warning,
-        };
-        let ifname = it.ifname.clone();
-        let kind = Kind::from(it);
-        found.push(Detection {
-            key: Key::new(kind.into_str(), &[row.id.as_str(), &ifname]),
-            kind,
-            severity,
-            since: wrong.at,
-            pod: Some(row.reported.pod.clone()),
-            sandboxes: vec![row.id.clone()],
-            gapped: false,
-            verdict,
-        });
+    }
+    for (plugin, mut all) in killed {
+        all.sort_by_key(|it| (it.at, &it.sandbox));
+        found.extend(after_killed(plugin, &all));
+    }
+}
+
+/// The DELs after the ADDs of one plugin that were killed, the oldest first.
+fn after_killed(plugin: &str, all: &[&Wrong]) -> Option<Detection> {
+    // Those that nothing is known of yet are not counted beside others.
+    let mut told = all.to_vec();
+    told.retain(|it| matches!(it.verdict, Verdict::Passing { .. }));
+    if told.is_empty() {
+        told = all.to_vec();
+    }
+    let last = told.last()?;
+    let count = u32::try_from(told.len()).unwrap_or(u32::MAX);
+    let addresses = told.iter().rev().flat_map(|it| &it.finding.addresses).take(SHOWN).copied().collect();
+    let kind = Kind::from(CniWrongDel { count, addresses, ..last.finding.clone() });
+    let key = Key::new(kind.into_str(), &[plugin, WrongDelForm::AddKilled.into_str()]);
+    let severity = told.iter().map(|it| it.severity).max()?;
+    Some(detection(key, kind, severity, &told))
+}
+
+/// One finding of these DELs, the oldest first.
+fn detection(key: Key, kind: Kind, severity: Severity, all: &[&Wrong]) -> Detection {
+    let shown = all.get(all.len().saturating_sub(SHOWN)..).unwrap_or_default();
+    let verdicts = || all.iter().map(|it| it.verdict);
+    let first = all.first();
+    Detection {
+        key,
+        kind,
+        severity,
+        since: first.map_or(Timestamp::ZERO, |it| it.at),
+        pod: first.filter(|_| all.len() == 1).map(|it| it.pod.clone()),
+        sandboxes: shown.iter().flat_map(|it| [&it.sandbox].into_iter().chain(&it.other)).cloned().collect(),
+        gapped: false,
+        verdict: verdicts().min_by_key(|it| it.due_at()).unwrap_or(Verdict::Unsure),
     }
 }
 
 impl Explain for CniWrongDel {
     fn summary(&self) -> String {
         let (plugin, ifname) = (escaped(&self.plugin), escaped(&self.ifname));
+        let netns = escaped(self.netns.as_deref().unwrap_or_default());
         match self.how {
             WrongDelForm::AddOpen => format!("DEL of {plugin} began while the ADD of {ifname} was running"),
-            WrongDelForm::AddKilled => format!("DEL of {plugin} after the ADD of {ifname} was killed"),
+            WrongDelForm::AddKilled => {
+                let sandboxes = counted(self.count.into(), "sandbox");
+                format!("ADD of {plugin} was killed before it answered, and DEL followed, for {sandboxes}")
+            }
             WrongDelForm::ForeignNetns => {
-                let netns = escaped(self.netns.as_deref().unwrap_or_default());
                 format!("DEL of {plugin} was given the network namespace of another sandbox, {netns}")
+            }
+            WrongDelForm::NodeNetns => {
+                format!("DEL of {plugin} was given the node's own network namespace, {netns}")
             }
         }
     }
@@ -90,26 +189,62 @@ impl Explain for CniWrongDel {
             }
             WrongDelForm::AddKilled => {
                 "The ADD was killed before it could answer, most often when the time of the kubelet's request \
-                 (RunPodSandbox) was over, and the runtime then called DEL. The plugin may have left what DEL does not \
-                 know of."
+                 (RunPodSandbox) was over, and the runtime then called DEL. A kill ends the plugin alone: a program that \
+                 it runs, or the daemon that it asked, can go on after the DEL, and then an address stays allocated or an \
+                 interface stays. Each further try can leave one more."
             }
             WrongDelForm::ForeignNetns => {
                 "The runtime called DEL with a network namespace that belongs to another sandbox, as when the pid in \
                  /proc/PID/ns/net was used again. The plugin may have taken that sandbox's interface away."
             }
+            WrongDelForm::NodeNetns => {
+                "The runtime called DEL with a path that leads to the node's own network namespace, as when the pid in \
+                 /proc/PID/ns/net was used again after a reboot. The plugin may have removed an interface, an address or a \
+                 route of the node."
+            }
         }
     }
 
     fn known(&self) -> &'static [&'static str] {
-        &["the order of ADD and DEL for one container: https://www.cni.dev/docs/spec/#cni-operations"]
+        match self.how {
+            WrongDelForm::AddOpen | WrongDelForm::AddKilled => {
+                &["the order of ADD and DEL for one container: https://www.cni.dev/docs/spec/#cni-operations"]
+            }
+            WrongDelForm::ForeignNetns | WrongDelForm::NodeNetns => {
+                &["the namespace of a pid that was used again after a reboot: \
+                 https://github.com/cri-o/cri-o/issues/2849"]
+            }
+        }
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        let mut all = vec![
-            "# What may be left of it, and which address it had:".to_owned(),
-            "sandprobe findings --kind leaked_address".to_owned(),
-        ];
+        let mut all = match self.how {
+            WrongDelForm::AddOpen | WrongDelForm::AddKilled => vec![
+                "# What may be left of it, and which address it had:".to_owned(),
+                "sandprobe findings --kind leaked_address --kind orphan_netns".to_owned(),
+            ],
+            WrongDelForm::ForeignNetns => vec![
+                "# Whether the other pod still has its interface, its address and its routes:".to_owned(),
+                self.netns.as_deref().and_then(quoted).map_or_else(
+                    || UNPRINTABLE.to_owned(),
+                    |netns| format!("nsenter --net={netns} sh -c 'ip address; ip route'"),
+                ),
+            ],
+            WrongDelForm::NodeNetns => vec![
+                "# Whether the node still has its interfaces, addresses and routes:".to_owned(),
+                "ip address; ip route".to_owned(),
+            ],
+        };
         all.extend(cni_in_journal());
         all
+    }
+
+    fn forget_numbers(&mut self) {
+        self.count = 1;
+        self.addresses = Vec::new();
+    }
+
+    fn shows_some(&self) -> bool {
+        self.how == WrongDelForm::AddKilled
     }
 }

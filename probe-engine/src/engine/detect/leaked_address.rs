@@ -6,7 +6,7 @@
 //! Not flagged: a dead sandbox that its runtime still has on record (its DEL is still to come); a DEL with an empty
 //! `CNI_NETNS` by itself (containerd calls one on every RemovePodSandbox); an address that another sandbox got
 //! meanwhile; a container without a pod, as podman and nerdctl run them; an address in the store of a network that no
-//! configuration names any more (`abandoned_store`). No finding opens while runtime or kubelet is down, or while the
+//! configuration names any more (`abandoned_store`), unless the agent saw how it leaked or had confirmed it before. No finding opens while runtime or kubelet is down, or while the
 //! runtime's records cannot be read and no DEL was seen, or by a record that the last reading of its store does not show;
 //! an open finding stays open then.
 //!
@@ -31,7 +31,7 @@ use crate::{
     },
     model::{
         fact::PodName,
-        finding::{Cause, Key, Kind, LeakedAddress, Severity, StoreRef},
+        finding::{Cause, FindingKind, Key, Kind, LeakedAddress, Severity, Stage, StoreRef},
         id::ContainerId,
         time::Timestamp,
     },
@@ -78,13 +78,15 @@ impl Rule for LeakedAddress {
                 .iter()
                 .filter(|lease| is_held_by_records_only(lease, &end) && !is_reassigned(ctx, row, lease))
             {
-                match is_in_abandoned_stores(ctx.abandoned, lease) {
-                    Some(true) => {}
-                    Some(false) => {
+                let abandoned = is_in_abandoned_stores(ctx.abandoned, lease);
+                let is_own = abandoned.is_some() && is_leak_by_itself(ctx, row, lease);
+                match abandoned {
+                    Some(true) if !is_own => {}
+                    Some(false) if !is_own => {
                         let unsure = leak(ctx, row, lease, &end);
                         found.extend(unsure.map(|it| Leak { verdict: Verdict::Unsure, ..it }));
                     }
-                    None => found.extend(leak(ctx, row, lease, &end)),
+                    Some(_) | None => found.extend(leak(ctx, row, lease, &end)),
                 }
             }
         }
@@ -154,6 +156,32 @@ fn is_in_abandoned_stores(abandoned: &Abandoned, lease: &Lease) -> Option<bool> 
         is_sure &= *abandoned.get(path.as_str())?;
     }
     (!lease.stores.is_empty()).then_some(is_sure)
+}
+
+/// Whether an address in the store of a network that is configured no more is still a leak: the agent saw how it leaked, or
+/// it was confirmed as one while the network was configured.
+fn is_leak_by_itself(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
+    let cause = cause(ctx, row, lease);
+    let network = row.network.as_deref().unwrap_or_default();
+    let address = lease.address.to_string();
+    let own = [network, &address, row.container.as_str()];
+    let many = [network, cause.into_str()];
+    cause != Cause::StaleRecord || is_confirmed(ctx, &own) || is_confirmed(ctx, &many)
+}
+
+/// Whether the finding with these parts in its key is open and confirmed.
+fn is_confirmed(ctx: &DetectContext<'_>, parts: &[&str]) -> bool {
+    let key = Key::new(FindingKind::LeakedAddress.into_str(), parts);
+    ctx.findings.and_then(|all| all.get(&key)).is_some_and(|it| it.stage == Stage::Confirmed)
+}
+
+/// Whether an abandoned store's address is told as a leak of its own.
+pub(super) fn is_told(ctx: &DetectContext<'_>, container: &ContainerId, address: IpAddr) -> bool {
+    let mut rows = ctx.world.attachments_of(container);
+    rows.any(|row| {
+        let lease = row.leases.iter().find(|lease| lease.address == address);
+        lease.is_some_and(|lease| may_be_of_pod(ctx, row) && is_leak_by_itself(ctx, row, lease))
+    })
 }
 
 /// Whether another sandbox got the address later and has it in its namespace.

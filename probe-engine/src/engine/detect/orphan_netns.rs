@@ -3,8 +3,11 @@
 //! the namespace. A listing of the node must show it when the time is up. If the namespace was made while the agent
 //! ran, the agent also asks for a listing when a quarter of the time is up.
 //!
-//! Not flagged: namespaces of other programs (`ip netns add`, `qrouter-*`, Docker); a namespace that only a descriptor
-//! or a socket holds, since no listing has it; a namespace of a dead sandbox that its runtime has not cleaned up yet; a
+//! Or it belonged to such a sandbox, no listing has it for half an hour, and no hook reported its end: an interface in another
+//! namespace holds it (a macvlan, a VRF), or a descriptor, or a socket.
+//!
+//! Not flagged: namespaces of other programs (`ip netns add`, `qrouter-*`, Docker); a namespace that a socket holds for a
+//! while, as one that sends its last bytes to a peer that does not answer; a namespace of a dead sandbox that its runtime has not cleaned up yet; a
 //! namespace without a known owner that can be that of a sandbox on record whose namespace is not known. It cannot be
 //! if it was made long after that sandbox came on record. Nothing is flagged while the listing of processes is
 //! incomplete.
@@ -12,7 +15,7 @@
 //! A runtime that restarts cleans nothing up, and only the file holds the namespaces of its sandboxes without a
 //! process. No finding opens or closes then.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
@@ -28,6 +31,9 @@ use crate::{
         shell::{UNPRINTABLE, lines, quoted},
     },
 };
+
+/// A socket that sends its last bytes to a peer that does not answer holds its namespace for up to a quarter of an hour.
+pub(super) const HELD: Duration = Duration::from_secs(30 * 60);
 
 impl Rule for OrphanNetns {
     type Subject = u64;
@@ -52,13 +58,16 @@ impl Rule for OrphanNetns {
         if !row.is_live() || row.key.inode == ctx.world.node.host_netns {
             return;
         }
-        if row.mounts.is_empty() {
+        if row.mounts.is_empty() && row.sandbox.is_none() {
             found.extend(not_listed_yet(ctx, row));
             return;
         }
-        if let Some(leftover) = leftover(ctx, row)
-            && let Some(verdict) = verdict(ctx, row, &leftover)
-        {
+        let Some(leftover) = leftover(ctx, row) else { return };
+        let verdict = match row.unlisted_since {
+            Some(since) => unlisted(ctx, &leftover, since),
+            None => verdict(ctx, row, &leftover),
+        };
+        if let Some(verdict) = verdict {
             found.push(detection(ctx, row, leftover, verdict));
         }
     }
@@ -151,6 +160,18 @@ fn verdict(ctx: &DetectContext<'_>, row: &Netns, leftover: &Leftover) -> Option<
     Some(verdict)
 }
 
+/// Judges a namespace that no listing has had since `since`.
+fn unlisted(ctx: &DetectContext<'_>, leftover: &Leftover, since: Timestamp) -> Option<Verdict> {
+    let ready = ctx.awake(since) + HELD;
+    if leftover.read_at.is_none() {
+        return Some(Verdict::Unsure);
+    }
+    if ctx.now < ready {
+        return Some(Verdict::Watched { until: Some(ready) });
+    }
+    Some(ctx.listed_since(&[List::Netns], ready).unwrap_or(Verdict::Confirmed))
+}
+
 fn lives(world: &World, id: &ContainerId) -> bool {
     world.sandboxes.get(id).is_some_and(|row| !row.is_stopped())
 }
@@ -173,7 +194,9 @@ fn is_uuid(text: &str) -> bool {
 
 fn detection(ctx: &DetectContext<'_>, row: &Netns, leftover: Leftover, verdict: Verdict) -> Detection {
     let sandbox = leftover.owners.last().and_then(|id| ctx.world.sandboxes.recall(id));
-    let kind = Kind::from(OrphanNetns { netns: row.key, mounts: row.mounts.clone() });
+    // No listing has the files any more.
+    let mounts = if row.unlisted_since.is_some() { Vec::new() } else { row.mounts.clone() };
+    let kind = Kind::from(OrphanNetns { netns: row.key, mounts });
     let inode = row.key.inode.to_string();
     let name =
         runtime_mount(ctx.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or(&inode);
@@ -195,15 +218,36 @@ impl Explain for OrphanNetns {
             Some(mount) => {
                 format!("netns {} is unused and kept by the mount {}", self.netns.inode, escaped(mount))
             }
-            None => format!("netns {} is unused and kept by a mount", self.netns.inode),
+            None => {
+                format!("netns {} outlives its sandbox, and no file and no process has it", self.netns.inode)
+            }
         }
     }
 
     fn cause(&self) -> &'static str {
-        "The network namespace belonged to a sandbox. No process and no sandbox uses it any more, and a mount keeps it."
+        if self.mounts.is_empty() {
+            "The network namespace belonged to a sandbox that is over. It is bound to no file and no process is in it, and the \
+             kernel has not ended it: an interface in another namespace holds it (a macvlan, a VRF), or an open \
+             descriptor, a socket, or a mount in a container."
+        } else {
+            "The network namespace belonged to a sandbox. No process and no sandbox uses it any more, and a mount keeps it."
+        }
+    }
+
+    fn known(&self) -> &'static [&'static str] {
+        if self.mounts.is_empty() {
+            &[
+                "a plugin that leaves a pinned namespace: https://github.com/containernetworking/plugins/pull/1282",
+            ]
+        } else {
+            &[]
+        }
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+        if self.mounts.is_empty() {
+            return self.find_holder();
+        }
         let mut all = lines(&[
             "# Each command does nothing if a process is in the network namespace. umount removes the mount that keeps the",
             "# namespace. rm removes the empty file beneath, and fails as long as something is mounted there.",
@@ -225,9 +269,27 @@ impl Explain for OrphanNetns {
     }
 }
 
+impl OrphanNetns {
+    /// What may hold a namespace that is in no list.
+    fn find_holder(&self) -> Vec<String> {
+        let name = format!(r"'net:\[{}\]'", self.netns.inode);
+        vec![
+            "# A process that has it open, a thread that is in it, a container that has it mounted: end the process or restart the"
+                .to_owned(),
+            "# container.".to_owned(),
+            format!("find /proc/[0-9]*/fd /proc/[0-9]*/task/[0-9]*/ns/net -lname {name} 2>/dev/null"),
+            format!("grep -l {name} /proc/[0-9]*/mountinfo 2>/dev/null"),
+            "# If these print nothing: an interface of the node whose other side is in it, as \"link-netnsid\" shows. Delete that"
+                .to_owned(),
+            "# interface. If there is none, only a reboot ends the namespace.".to_owned(),
+            "ip -d link | grep -B1 -A2 link-netnsid".to_owned(),
+        ]
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{fs::File, os::unix::fs::MetadataExt as _, process::Command};
 
     use super::{Explain as _, OrphanNetns, is_uuid};
     use crate::{model::id::NetnsKey, words::release::script};
@@ -253,6 +315,20 @@ mod tests {
         for broken in ["find() { return 127; }", "stat() { return 127; }"] {
             assert_eq!(repaired(empty, broken), "", "{broken}");
         }
+    }
+
+    /// This test has its own network namespace open.
+    #[test]
+    fn a_process_that_has_an_unlisted_namespace_open_is_found() {
+        let open = File::open("/proc/self/ns/net").expect("the namespace");
+        let inode = open.metadata().expect("its inode").ino();
+        let netns = NetnsKey::new(u32::try_from(inode).expect("an inode of a namespace"), 0);
+        let repair = OrphanNetns { netns, mounts: Vec::new() }.repair(&[], &[]);
+        let find = repair.iter().find(|line| line.starts_with("find ")).expect("the command");
+        let output = Command::new("sh").args(["-c", find]).output().expect("a shell");
+        let found = String::from_utf8(output.stdout).expect("text");
+        let own = format!("/proc/{}/fd/", std::process::id());
+        assert!(found.lines().any(|line| line.starts_with(&own)), "{found}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! no DEL frees this one, and ADD does not give it out again. Runtime and kubelet have been up for the grace since the file was
 //! written, and the store was read again. All such addresses of a store are one finding.
 //!
-//! Not flagged: a file that is being written; an address that a sandbox's network namespace has, or that libcni's cache
+//! Not flagged: a file that says something in words, by which somebody reserved the address; a file that is being written; an address that a sandbox's network namespace has, or that libcni's cache
 //! names; the store of a network that no configuration names any more (`abandoned_store`). While records were lost, a
 //! sandbox may have an address unseen: no such finding opens or closes. One stays open while its store cannot be read
 //! whole.

@@ -12,7 +12,8 @@ use super::{
     duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
-    missed_runtime_event, ownerless_reservation, pool_exhaustion, runtime_unresponsive, sandboxes_replaced,
+    missed_runtime_event, orphan_netns, ownerless_reservation, pool_exhaustion, runtime_unresponsive,
+    sandboxes_replaced,
     stuck_start, teardown_out_of_order,
 };
 use crate::engine::world::{
@@ -82,10 +83,14 @@ fn pages() -> Vec<Page> {
                 reap::STOPPING,
                 cni_failing::ABSENT
             ],
-            [cni_failing::MANY, tries::TRIES]
+            [cni_failing::MANY, cni_failing::MESSAGES, tries::TRIES]
         ),
         page!("cni_queue", [cni_queue::OLD], [queue]),
-        page!("cni_wrong_del", [cni_wrong_del::SETTLE, cni_wrong_del::AFTERWARDS], []),
+        page!(
+            "cni_wrong_del",
+            [cni_wrong_del::SETTLE, cni_wrong_del::AFTERWARDS, cni_wrong_del::AFTERWARDS],
+            []
+        ),
         page!("cni_slow", [cni_slow, LATELY], []),
         page!("duplicate_address", [duplicate_address::SETTLE / EARLY, duplicate_address::SETTLE], []),
         page!(
@@ -107,7 +112,7 @@ fn pages() -> Vec<Page> {
             [duplicate_sandbox::REBUILDS, burst::BURST]
         ),
         page!("leaked_address", [grace, abandoned::ANSWERS], [many::MANY, many::FIRST, many::MANY]),
-        page!("orphan_netns", [grace, FRESH, record::MAKING], []),
+        page!("orphan_netns", [grace, orphan_netns::HELD, FRESH, record::MAKING], []),
         page!("orphan_sandbox", [grace], []),
         page!("phantom_sandbox", [grace, belief::GRACE], []),
         page!(

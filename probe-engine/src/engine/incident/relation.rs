@@ -5,12 +5,13 @@
 
 use std::net::IpAddr;
 
+use super::thing::blind_plugins;
 use crate::model::{
     change::Finding,
     fact::CniCommand,
     finding::{
         Cause, CniFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind, LeakedAddress,
-        OwnerlessReservation, PoolExhaustion, StartStep, StopStep, StuckStop,
+        OwnerlessReservation, PoolExhaustion, StartStep, StopStep, WrongDelForm,
     },
     id::Subnet,
     time::Timestamp,
@@ -22,8 +23,10 @@ pub(super) struct Relation {
     pub(super) cause: Of,
     pub(super) effect: Of,
     pub(super) by: By,
-    /// What else must hold.
-    pub(super) holds: fn(&Kind, &Kind) -> bool,
+    /// What the cause and the effect must show beside that.
+    pub(super) holds: fn(&Finding, &Finding) -> bool,
+    /// The effect began while the cause lasted.
+    pub(super) lasts: bool,
     /// How the cause led to the effect: a clause behind the cause's summary.
     pub(super) why: &'static str,
 }
@@ -44,15 +47,17 @@ pub(super) enum By {
 impl By {
     /// Whether there is one such thing ever. What happens again and again, such as calls of a plugin, is shared only as
     /// long as the cause lasts.
-    pub(super) fn is_unique(self) -> bool {
+    const fn is_unique(self) -> bool {
         match self {
-            Self::Sandbox | Self::Address => true,
-            Self::Plugin | Self::Network | Self::Words | Self::Node => false,
+            Self::Sandbox => true,
+            Self::Address | Self::Plugin | Self::Network | Self::Words | Self::Node => false,
         }
     }
 }
 
 /// If two rows fit the same findings, the first one counts.
+///
+/// The effect itself must show that it came about so. That both are there at the same time is not enough.
 pub(super) const RELATIONS: &[Relation] = &[
     row(Of::RuntimeUnresponsive, Of::StuckStart, By::Node, "the start waits for the runtime")
         .when(|_, effect| waits_for_runtime(effect)),
@@ -64,11 +69,14 @@ pub(super) const RELATIONS: &[Relation] = &[
         By::Node,
         "the runtime is asked to stop the sandbox, and does not answer",
     ),
-    row(Of::CniQueue, Of::CniSlow, By::Sandbox, "each call waits for the ones before it"),
+    row(Of::CniQueue, Of::CniSlow, By::Sandbox, "each call waits for the ones before it").while_it_lasts(),
     row(Of::CniQueue, Of::CniSlow, By::Plugin, "each call waits for the ones before it"),
-    row(Of::CniSlow, Of::CniFailing, By::Sandbox, SLOW).when(is_same_command),
-    row(Of::CniSlow, Of::CniFailing, By::Plugin, SLOW).when(is_same_command),
-    row(Of::CniSlow, Of::StuckStart, By::Sandbox, "the start waits for this call").when(is_slow_add),
+    row(Of::CniSlow, Of::CniFailing, By::Sandbox, SLOW).while_it_lasts().when(is_given_up),
+    row(Of::CniSlow, Of::CniFailing, By::Plugin, SLOW).when(is_given_up),
+    row(Of::CniSlow, Of::StuckStart, By::Sandbox, "the start waits for this call")
+        .while_it_lasts()
+        .when(is_slow_add),
+    row(Of::CniSlow, Of::CniWrongDel, By::Plugin, SLOW).when(is_killed_add),
     row(
         Of::PoolExhaustion,
         Of::CniFailing,
@@ -76,7 +84,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         "the plugin found no free address in this range, and said so",
     )
     .when(is_out_of_addresses),
-    row(Of::CniFailing, Of::StuckStop, By::Sandbox, FAILING).when(fails_del_of_stop),
+    row(Of::CniFailing, Of::StuckStop, By::Sandbox, FAILING).while_it_lasts().when(fails_del_of_stop),
     row(Of::CniFailing, Of::StuckStop, By::Plugin, FAILING).when(fails_del_of_stop),
     row(Of::CniFailing, Of::LeakedAddress, By::Sandbox, "no call of the plugin gave the address back")
         .when(fails_as_leaked),
@@ -109,7 +117,7 @@ pub(super) const RELATIONS: &[Relation] = &[
         By::Sandbox,
         "the network namespace was gone by the time of DEL, and with it what the plugin looks the address up in",
     )
-    .when(|_, effect| is_leak(effect, &[Cause::DelBlind, Cause::DelFailed])),
+    .when(|_, effect| is_leak(effect, &[Cause::DelBlind]) || is_leaked_by_blind_del(effect)),
     row(
         Of::TeardownOutOfOrder,
         Of::UnverifiedRelease,
@@ -122,24 +130,30 @@ pub(super) const RELATIONS: &[Relation] = &[
         Of::LeakedAddress,
         By::Sandbox,
         "no runtime had the sandbox on record any more, so none calls DEL",
-    ),
+    )
+    .when(|_, effect| is_leak(effect, &[Cause::DelMissing, Cause::RuntimeEnded, Cause::StaleRecord])),
     row(
         Of::OrphanSandbox,
         Of::OrphanNetns,
         By::Sandbox,
         "no runtime had the sandbox on record any more, so none removes its namespace",
     ),
-    row(Of::OrphanSandbox, Of::StuckCgroup, By::Sandbox, "its process is in the pod's cgroup"),
-    row(Of::CniWrongDel, Of::LeakedAddress, By::Sandbox, "the DEL came before the address was given"),
-    row(Of::CniWrongDel, Of::OrphanNetns, By::Sandbox, "the DEL was not the last call for this namespace"),
-    row(Of::CniWrongDel, Of::DuplicateAddress, By::Sandbox, "the DEL freed an address that is in use"),
+    row(Of::OrphanSandbox, Of::StuckCgroup, By::Sandbox, "its process is in the pod's cgroup")
+        .when(|_, effect| may_be_populated(effect)),
+    row(Of::CniWrongDel, Of::LeakedAddress, By::Sandbox, "the DEL came before the address was given")
+        .when(is_given_after_del),
+    row(Of::CniWrongDel, Of::OrphanNetns, By::Sandbox, "the DEL was not the last call for this namespace")
+        .when(|cause, _| is_wrong_del(cause, &[WrongDelForm::AddOpen, WrongDelForm::AddKilled])),
+    row(Of::CniWrongDel, Of::DuplicateAddress, By::Address, "the DEL freed an address that is in use")
+        .whenever()
+        .when(|cause, effect| effect.sandboxes.iter().any(|id| cause.sandboxes.contains(id))),
     row(Of::StuckStart, Of::LeakedAddress, By::Address, "the earlier plugins of the chain had given this address")
         .when(|_, effect| is_leak(effect, &[Cause::AddFailed, Cause::DelMissing, Cause::DelFailed])),
     row(Of::StuckStop, Of::LeakedAddress, By::Sandbox, "the stop of the sandbox never came to an end")
         .when(|_, effect| is_leak(effect, &[Cause::DelMissing, Cause::DelBlind, Cause::DelFailed])),
     row(Of::StuckStop, Of::OrphanNetns, By::Sandbox, "the stop of the sandbox never came to an end"),
     row(Of::StuckStop, Of::StuckCgroup, By::Sandbox, "the process that does not end is in the pod's cgroup")
-        .when(|cause, _| matches!(cause, Kind::StuckStop(StuckStop { step: StopStep::Containers, .. }))),
+        .when(|cause, effect| is_stuck_at(cause, StopStep::Containers) && may_be_populated(effect)),
     row(Of::LeakedAddress, Of::PoolExhaustion, By::Network, "the address counts as used").when(is_in_range),
     row(Of::OwnerlessReservation, Of::PoolExhaustion, By::Network, "its addresses count as used")
         .when(is_in_range),
@@ -147,6 +161,18 @@ pub(super) const RELATIONS: &[Relation] = &[
 
 const SLOW: &str = "the call was given up before it ended";
 const FAILING: &str = "the runtime stops a sandbox only when DEL has succeeded";
+
+/// What IPAM plugins say, in small letters, when they have no free address: host-local, whereabouts, Calico, the clouds'.
+const OUT_OF_ADDRESSES: [&str; 8] = [
+    "no ip addresses available",
+    "no addresses available",
+    "no available ip",
+    "no available address",
+    "no free ip",
+    "no free address",
+    "could not allocate ip",
+    "exhausted",
+];
 
 /// The order of all findings in which causes come before effects: by rank, then by time.
 ///
@@ -184,43 +210,72 @@ pub(super) fn order(it: &Finding) -> (u8, Timestamp, u8, &Key) {
 }
 
 const fn row(cause: Of, effect: Of, by: By, why: &'static str) -> Relation {
-    Relation { cause, effect, by, holds: |_, _| true, why }
+    Relation { cause, effect, by, holds: |_, _| true, lasts: !by.is_unique(), why }
 }
 
 impl Relation {
-    const fn when(self, holds: fn(&Kind, &Kind) -> bool) -> Self {
+    const fn when(self, holds: fn(&Finding, &Finding) -> bool) -> Self {
         Self { holds, ..self }
+    }
+
+    /// Whatever they share, the effect began while the cause lasted.
+    const fn while_it_lasts(self) -> Self {
+        Self { lasts: true, ..self }
+    }
+
+    /// The effect may have begun when the cause was over.
+    const fn whenever(self) -> Self {
+        Self { lasts: false, ..self }
     }
 }
 
 /// Whether the runtime is what a start or a stop may wait for: no plugin runs or has failed, and no process holds it up.
-fn waits_for_runtime(effect: &Kind) -> bool {
-    if let Kind::StuckStart(start) = effect {
+fn waits_for_runtime(effect: &Finding) -> bool {
+    if let Kind::StuckStart(start) = &effect.kind {
         return start.cause.is_none() && (start.step != StartStep::Network || start.plugin.is_none());
     }
-    let Kind::StuckStop(stop) = effect else { return false };
+    let Kind::StuckStop(stop) = &effect.kind else { return false };
     stop.step != StopStep::Containers && stop.exit_code.is_none() && stop.cache_file.is_none()
 }
 
-fn is_same_command(cause: &Kind, effect: &Kind) -> bool {
-    let (Kind::CniSlow(slow), Kind::CniFailing(failing)) = (cause, effect) else { return false };
+/// Whether calls of the same plugin and command failed after they had run as long as the slow one.
+fn is_given_up(cause: &Finding, effect: &Finding) -> bool {
+    let (Kind::CniSlow(slow), Kind::CniFailing(failing)) = (&cause.kind, &effect.kind) else { return false };
     slow.command == failing.command.to_string()
+        && slow.plugin == failing.plugin
+        && failing.wasted >= slow.took
 }
 
-fn is_slow_add(cause: &Kind, effect: &Kind) -> bool {
-    let (Kind::CniSlow(slow), Kind::StuckStart(start)) = (cause, effect) else { return false };
-    slow.open && slow.command == "ADD" && start.plugin.as_ref() == Some(&slow.plugin)
+/// Whether the start waits for an ADD of the slow plugin that has begun.
+fn is_slow_add(cause: &Finding, effect: &Finding) -> bool {
+    let (Kind::CniSlow(slow), Kind::StuckStart(start)) = (&cause.kind, &effect.kind) else { return false };
+    slow.open
+        && slow.command == "ADD"
+        && start.step == StartStep::Network
+        && start.cause.is_none()
+        && start.plugin.as_ref() == Some(&slow.plugin)
 }
 
-fn fails_del_of_stop(cause: &Kind, effect: &Kind) -> bool {
-    let (Kind::CniFailing(failing), Kind::StuckStop(stop)) = (cause, effect) else { return false };
+fn is_killed_add(cause: &Finding, effect: &Finding) -> bool {
+    let Kind::CniSlow(slow) = &cause.kind else { return false };
+    slow.command == "ADD" && is_wrong_del(effect, &[WrongDelForm::AddKilled])
+}
+
+/// Whether the stop waits for a DEL of this plugin that was called for it and failed.
+fn fails_del_of_stop(cause: &Finding, effect: &Finding) -> bool {
+    let (Kind::CniFailing(failing), Kind::StuckStop(stop)) = (&cause.kind, &effect.kind) else {
+        return false;
+    };
     failing.command == CniCommand::Del
         && stop.step == StopStep::Del
         && stop.plugin.as_ref() == Some(&failing.plugin)
+        && stop.cache_file.is_none()
+        && stop.attempts > 0
+        && stop.exit_code.is_some()
 }
 
-fn fails_as_leaked(cause: &Kind, effect: &Kind) -> bool {
-    let Kind::CniFailing(failing) = cause else { return false };
+fn fails_as_leaked(cause: &Finding, effect: &Finding) -> bool {
+    let Kind::CniFailing(failing) = &cause.kind else { return false };
     let leaked = match failing.command {
         CniCommand::Add => Cause::AddFailed,
         CniCommand::Del => Cause::DelFailed,
@@ -228,34 +283,69 @@ fn fails_as_leaked(cause: &Kind, effect: &Kind) -> bool {
     is_leak(effect, &[leaked])
 }
 
-/// Whether the plugin's message names an address of a range that has none left.
-fn is_out_of_addresses(cause: &Kind, effect: &Kind) -> bool {
-    let (Kind::PoolExhaustion(pool), Kind::CniFailing(failing)) = (cause, effect) else { return false };
+/// Whether the plugin's message says that it found no free address, and names one of a range that has none left.
+fn is_out_of_addresses(cause: &Finding, effect: &Finding) -> bool {
+    let (Kind::PoolExhaustion(pool), Kind::CniFailing(failing)) = (&cause.kind, &effect.kind) else {
+        return false;
+    };
     let text = failing.message.as_ref().and_then(|it| it.text.as_deref()).unwrap_or_default();
     let parts = text.split(|letter: char| !letter.is_ascii_hexdigit() && !matches!(letter, '.' | ':'));
     let mut addresses = parts.filter_map(|part| part.trim_end_matches([':', '.']).parse::<IpAddr>().ok());
-    failing.command == CniCommand::Add && pool.free == 0 && addresses.any(|it| contains(pool.subnet, it))
+    let said = text.to_ascii_lowercase();
+    failing.command == CniCommand::Add
+        && pool.free == 0
+        && OUT_OF_ADDRESSES.iter().any(|words| said.contains(words))
+        && addresses.any(|it| contains(pool.subnet, it))
 }
 
-fn is_in_range(cause: &Kind, effect: &Kind) -> bool {
-    let Kind::PoolExhaustion(PoolExhaustion { subnet, .. }) = effect else { return false };
+fn is_in_range(cause: &Finding, effect: &Finding) -> bool {
+    let Kind::PoolExhaustion(PoolExhaustion { subnet, .. }) = &effect.kind else { return false };
     let is_in = |address: &IpAddr| contains(*subnet, *address);
-    if let Kind::LeakedAddress(LeakedAddress { address, many, .. }) = cause {
+    if let Kind::LeakedAddress(LeakedAddress { address, many, .. }) = &cause.kind {
         return is_in(address) || many.iter().flat_map(|many| &many.first).any(is_in);
     }
-    matches!(cause, Kind::OwnerlessReservation(OwnerlessReservation { first, .. }) if first.iter().any(is_in))
+    matches!(&cause.kind, Kind::OwnerlessReservation(OwnerlessReservation { first, .. }) if first.iter().any(is_in))
 }
 
-fn is_leak(it: &Kind, causes: &[Cause]) -> bool {
-    matches!(it, Kind::LeakedAddress(leaked) if causes.contains(&leaked.cause))
+fn is_leak(it: &Finding, causes: &[Cause]) -> bool {
+    matches!(&it.kind, Kind::LeakedAddress(leaked) if causes.contains(&leaked.cause))
 }
 
-fn has_blind_dels(it: &Kind) -> bool {
-    matches!(it, Kind::UnverifiedRelease(release) if release.count > release.without_del)
+/// Whether the address leaked since its DEL failed, and a DEL came without a namespace.
+fn is_leaked_by_blind_del(it: &Finding) -> bool {
+    is_leak(it, &[Cause::DelFailed]) && blind_plugins(it).next().is_some()
 }
 
-fn is_duplicate(it: &Kind, form: Duplicate) -> bool {
-    matches!(it, Kind::DuplicateSandbox(DuplicateSandbox { form: it, .. }) if *it == form)
+/// Whether the address of an interface is still held although its DEL succeeded, since that DEL had come before the
+/// ADD had ended.
+fn is_given_after_del(cause: &Finding, effect: &Finding) -> bool {
+    let (Kind::CniWrongDel(wrong), Kind::LeakedAddress(leaked)) = (&cause.kind, &effect.kind) else {
+        return false;
+    };
+    is_wrong_del(cause, &[WrongDelForm::AddOpen, WrongDelForm::AddKilled])
+        && leaked.cause == Cause::StaleRecord
+        && leaked.ifname == wrong.ifname
+}
+
+fn is_wrong_del(it: &Finding, forms: &[WrongDelForm]) -> bool {
+    matches!(&it.kind, Kind::CniWrongDel(wrong) if forms.contains(&wrong.how))
+}
+
+fn is_stuck_at(it: &Finding, step: StopStep) -> bool {
+    matches!(&it.kind, Kind::StuckStop(stop) if stop.step == step)
+}
+
+/// Whether a process may be in the cgroup that stays.
+fn may_be_populated(it: &Finding) -> bool {
+    matches!(&it.kind, Kind::StuckCgroup(cgroup) if cgroup.populated != Some(false))
+}
+
+fn has_blind_dels(it: &Finding) -> bool {
+    matches!(&it.kind, Kind::UnverifiedRelease(release) if release.count > release.without_del)
+}
+
+fn is_duplicate(it: &Finding, form: Duplicate) -> bool {
+    matches!(&it.kind, Kind::DuplicateSandbox(DuplicateSandbox { form: it, .. }) if *it == form)
 }
 
 fn contains(subnet: Subnet, address: IpAddr) -> bool {

@@ -8,11 +8,12 @@ use strum::VariantNames;
 use super::{Incidents, RELATIONS};
 use crate::model::{
     change::{ChangeKind, CniCall, Evidence, EvidenceEvent, Finding, Process},
-    fact::{CniCommand, Origin, ProgramFound},
+    fact::{CniCommand, Origin, ProgramFound, StoreKind},
     finding::{
-        Cause, CniFailing, CniQueue, CniSlow, CniWrongDel, Duplicate, DuplicateSandbox, Key, Kind,
-        LeakedAddress, Message, OrphanNetns, OrphanSandbox, OutOfOrder, PoolExhaustion, Severity, Stage,
-        StopStep, StuckCgroup, StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
+        Cause, CniFailing, CniQueue, CniSlow, CniWrongDel, Duplicate, DuplicateAddress, DuplicateSandbox,
+        Key, Kind, LeakedAddress, Message, OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation,
+        PoolExhaustion, SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep, StuckCgroup,
+        StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
     },
     id::{ContainerId, NetnsKey, TaskKey},
     time::Timestamp,
@@ -119,9 +120,10 @@ fn failing(command: CniCommand, said: Option<&str>, sandboxes: &[&str], since: u
         command,
         attempts: 3,
         pods: 1,
-        wasted: Duration::from_secs(1),
+        wasted: Duration::from_secs(30),
         code: Some(1),
         message: said.map(|text| Message { text: Some(text.to_owned()), source: "journal".to_owned() }),
+        messages: Vec::new(),
     };
     finding(it, &["bridge", &command.to_string()], sandboxes, since)
 }
@@ -288,28 +290,257 @@ fn a_release_without_a_namespace_comes_of_the_teardown_before_it() {
 
 #[test]
 fn what_an_unknown_process_keeps_is_its_effect() {
-    let process = Process { key: TaskKey::new(9, 9), parent: TaskKey::new(1, 1), comm: "pause".to_owned() };
-    let orphan = finding(OrphanSandbox { process }, &["a"], &["a"], 5);
-    let cgroup = StuckCgroup { path: "/kubepods/x".to_owned(), populated: Some(true) };
-    let findings =
-        [finding(cgroup, &["uid"], &["a"], 5), orphan, leak(Cause::DelMissing, "10.0.0.2", "a", 500)];
+    let findings = [cgroup(Some(true)), orphan(), leak(Cause::DelMissing, "10.0.0.2", "a", 500)];
     assert_eq!(told(&findings), ["orphan_sandbox .leaked_address .stuck_cgroup"]);
 }
 
-#[test]
-fn a_del_before_its_add_leaks_the_address() {
-    let wrong = |sandbox: &str| {
-        let it = CniWrongDel {
-            how: WrongDelForm::AddOpen,
-            plugin: "bridge".to_owned(),
-            ifname: "eth0".to_owned(),
-            netns: None,
-        };
-        finding(it, &[sandbox, "eth0"], &[sandbox], 5)
+fn slow(command: &str, open: bool, sandbox: &str, since: u64) -> Finding {
+    let it = CniSlow {
+        plugin: "bridge".to_owned(),
+        command: command.to_owned(),
+        took: Duration::from_secs(20),
+        open,
     };
-    let leaked = leak(Cause::DelMissing, "10.0.0.2", "a", 30);
-    assert_eq!(told(&[leaked.clone(), wrong("a")]), ["cni_wrong_del .leaked_address"]);
-    assert_eq!(told(&[leaked, wrong("b")]).len(), 2);
+    finding(it, &["bridge", command], &[sandbox], since)
+}
+
+fn wrong_del(how: WrongDelForm, sandboxes: &[&str], addresses: &[&str]) -> Finding {
+    let it = CniWrongDel {
+        how,
+        plugin: "bridge".to_owned(),
+        ifname: "eth0".to_owned(),
+        count: 1,
+        netns: None,
+        addresses: addresses.iter().map(|address| address.parse().expect("an address")).collect(),
+    };
+    finding(it, &[sandboxes[0], "eth0"], sandboxes, 5)
+}
+
+fn duplicate_address(address: &str, sandboxes: &[&str], since: u64) -> Finding {
+    let address = address.parse().expect("an address");
+    let it = DuplicateAddress { network: Some("podnet".to_owned()), address };
+    finding(it, &["podnet", &format!("{address}")], sandboxes, since)
+}
+
+fn stuck_start(step: StartStep, cause: Option<StartCause>, since: u64) -> Finding {
+    let it = StuckStart {
+        step,
+        sandboxes: 1,
+        cause,
+        plugin: Some("bridge".to_owned()),
+        network: None,
+        config_file: None,
+        addresses: vec!["10.0.0.2".parse().expect("an address")],
+    };
+    finding(it, &["uid"], &["a"], since)
+}
+
+fn cgroup(populated: Option<bool>) -> Finding {
+    finding(StuckCgroup { path: "/kubepods/x".to_owned(), populated }, &["uid"], &["a"], 5)
+}
+
+fn replaced() -> Finding {
+    let it = SandboxesReplaced { daemon: "containerd".to_owned(), count: 1, first: Vec::new() };
+    finding(it, &["containerd"], &["a"], 5)
+}
+
+fn orphan() -> Finding {
+    let process = Process { key: TaskKey::new(9, 9), parent: TaskKey::new(1, 1), comm: "pause".to_owned() };
+    finding(OrphanSandbox { process }, &["a"], &["a"], 5)
+}
+
+/// Whether the one led to the other.
+fn leads(cause: &Finding, effect: &Finding) -> bool {
+    let both = [cause.clone(), effect.clone()];
+    let place = Incidents::of(&both).place(&effect.key).expect("it is one of these");
+    place.causes.iter().any(|it| it.finding.key == cause.key)
+}
+
+/// For each relation what it leads to, and beside that its nearest twins: the same two findings, of which the effect shows
+/// that it came about in another way, or the cause is none of it.
+#[test]
+fn an_effect_itself_shows_that_it_came_of_its_cause() {
+    let queue = || {
+        let waiting = CniQueue { waiting: 30, oldest: Duration::from_secs(20), plugin: "bridge".to_owned() };
+        finding(waiting, &["node"], &["a"], 5)
+    };
+    let full = "no IP addresses available in range set: 10.0.0.1-10.0.0.254";
+    let unreachable = "dial tcp 10.0.0.1:443: connection refused";
+    let add = |said: Option<&str>| failing(CniCommand::Add, said, &["a"], 30);
+    let del = || failing(CniCommand::Del, None, &["x"], 20);
+    let quick = |it: Finding| {
+        let Kind::CniFailing(failing) = it.kind.clone() else { return it };
+        Finding { kind: CniFailing { wasted: Duration::from_secs(1), ..failing }.into(), ..it }
+    };
+    let stopped = |attempts: u32, exit_code: Option<u32>, cache_file: Option<&str>| {
+        let it = stop(StopStep::Del, Some("bridge"), "a", 21);
+        let Kind::StuckStop(stop) = it.kind.clone() else { return it };
+        let cache_file = cache_file.map(str::to_owned);
+        Finding { kind: StuckStop { attempts, exit_code, cache_file, ..stop }.into(), ..it }
+    };
+    let of = |cause: Cause| leak(cause, "10.0.0.2", "a", 30);
+    let with_blind_del =
+        |cause: Cause| Finding { evidence: blind_teardown("a", "bridge", 5).evidence, ..of(cause) };
+    let released = |count: u32, without_del: u32| {
+        finding(UnverifiedRelease { plugin: "bridge".to_owned(), count, without_del }, &["bridge"], &[], 70)
+    };
+    let needless = || duplicate(Duplicate::AfterCompletion, &["x", "a"], 5);
+    let twins = || duplicate(Duplicate::Concurrent, &["x", "a"], 5);
+    let ownerless = |address: &str| {
+        let first = vec![address.parse().expect("an address")];
+        let network = Some("podnet".to_owned());
+        let kind = StoreKind::HostLocal;
+        let it = OwnerlessReservation { kind, network, path: "/x".to_owned(), count: 1, first };
+        finding(it, &["podnet"], &[], 5)
+    };
+    let range = || pool("10.0.0.0/24", 0, 100);
+    let later_address = |it: Finding| Finding { since: at(7200), opened_at: at(7260), ..it };
+    let rows: Vec<(Finding, Finding, Vec<(Finding, Finding)>)> = vec![
+        (queue(), slow("ADD", true, "a", 6), vec![(closed(queue(), 90), slow("DEL", true, "a", 7200))]),
+        (
+            slow("ADD", true, "a", 6),
+            add(None),
+            vec![
+                (slow("DEL", true, "a", 6), add(None)),
+                (slow("ADD", true, "a", 6), quick(add(None))),
+                (closed(slow("ADD", true, "a", 6), 20), add(None)),
+            ],
+        ),
+        (
+            slow("ADD", true, "a", 6),
+            stuck_start(StartStep::Network, None, 5),
+            vec![
+                (slow("ADD", false, "a", 6), stuck_start(StartStep::Network, None, 5)),
+                (slow("ADD", true, "a", 6), stuck_start(StartStep::Container, None, 5)),
+                (
+                    slow("ADD", true, "a", 6),
+                    stuck_start(StartStep::Network, Some(StartCause::PluginNotCalled), 5),
+                ),
+            ],
+        ),
+        (
+            slow("ADD", true, "x", 2),
+            wrong_del(WrongDelForm::AddKilled, &["a"], &[]),
+            vec![
+                (slow("DEL", true, "x", 2), wrong_del(WrongDelForm::AddKilled, &["a"], &[])),
+                (slow("ADD", true, "x", 2), wrong_del(WrongDelForm::ForeignNetns, &["a"], &[])),
+            ],
+        ),
+        (
+            range(),
+            failing(CniCommand::Add, Some(full), &["a"], 200),
+            vec![
+                (range(), failing(CniCommand::Add, Some(unreachable), &["a"], 200)),
+                (pool("10.0.0.0/24", 3, 100), failing(CniCommand::Add, Some(full), &["a"], 200)),
+            ],
+        ),
+        (
+            del(),
+            stopped(3, Some(1), None),
+            vec![
+                (del(), stopped(0, None, Some("/var/lib/cni/results/podnet-a-eth0"))),
+                (del(), stopped(3, Some(1), Some("/var/lib/cni/results/podnet-a-eth0"))),
+                (del(), stopped(0, None, None)),
+                (del(), stopped(1, None, None)),
+            ],
+        ),
+        (del(), of(Cause::DelFailed), vec![(del(), of(Cause::DelMissing)), (del(), of(Cause::AddFailed))]),
+        (replaced(), twins(), vec![(replaced(), duplicate(Duplicate::AfterCompletion, &["a", "x"], 6))]),
+        (replaced(), stopped(0, None, None), vec![(replaced(), stop(StopStep::Del, None, "x", 21))]),
+        (replaced(), of(Cause::DelMissing), vec![(replaced(), leak(Cause::DelMissing, "10.0.0.2", "x", 30))]),
+        (replaced(), orphan_netns("a", 10), vec![(replaced(), orphan_netns("x", 10))]),
+        (needless(), teardown("a", 7), vec![(twins(), teardown("a", 7)), (needless(), teardown("x", 7))]),
+        (needless(), of(Cause::DelBlind), vec![(twins(), of(Cause::DelBlind))]),
+        (needless(), orphan_netns("a", 10), vec![(twins(), orphan_netns("a", 10))]),
+        (teardown("a", 5), of(Cause::DelBlind), vec![(teardown("a", 5), of(Cause::DelMissing))]),
+        (
+            blind_teardown("a", "bridge", 5),
+            with_blind_del(Cause::DelFailed),
+            vec![(teardown("a", 5), of(Cause::DelFailed))],
+        ),
+        (
+            blind_teardown("a", "bridge", 5),
+            released(3, 2),
+            vec![(blind_teardown("a", "bridge", 5), released(3, 3))],
+        ),
+        (
+            orphan(),
+            of(Cause::DelMissing),
+            vec![(orphan(), of(Cause::DelBlind)), (orphan(), of(Cause::DelFailed))],
+        ),
+        (orphan(), orphan_netns("a", 10), vec![(orphan(), orphan_netns("x", 10))]),
+        (orphan(), cgroup(Some(true)), vec![(orphan(), cgroup(Some(false)))]),
+        (
+            wrong_del(WrongDelForm::AddOpen, &["a"], &[]),
+            of(Cause::StaleRecord),
+            vec![
+                (wrong_del(WrongDelForm::AddOpen, &["a"], &[]), of(Cause::DelMissing)),
+                (wrong_del(WrongDelForm::NodeNetns, &["a"], &[]), of(Cause::StaleRecord)),
+            ],
+        ),
+        (
+            wrong_del(WrongDelForm::AddKilled, &["a"], &[]),
+            orphan_netns("a", 10),
+            vec![(wrong_del(WrongDelForm::NodeNetns, &["a"], &[]), orphan_netns("a", 10))],
+        ),
+        (
+            closed(wrong_del(WrongDelForm::ForeignNetns, &["a", "b"], &["10.0.0.3"]), 605),
+            duplicate_address("10.0.0.3", &["b", "c"], 7200),
+            vec![
+                (
+                    wrong_del(WrongDelForm::ForeignNetns, &["a", "b"], &["10.0.0.3"]),
+                    duplicate_address("10.0.0.4", &["b", "c"], 60),
+                ),
+                // The one that had it is over by then.
+                (
+                    wrong_del(WrongDelForm::ForeignNetns, &["a", "b"], &["10.0.0.3"]),
+                    duplicate_address("10.0.0.3", &["c", "d"], 60),
+                ),
+            ],
+        ),
+        (
+            stuck_start(StartStep::Network, Some(StartCause::PluginNotCalled), 5),
+            of(Cause::DelMissing),
+            vec![
+                (stuck_start(StartStep::Network, None, 5), of(Cause::DelBlind)),
+                // The address was given back, and then to others.
+                (
+                    closed(stuck_start(StartStep::Network, Some(StartCause::PluginNotCalled), 5), 600),
+                    later_address(leak(Cause::DelMissing, "10.0.0.2", "z", 7200)),
+                ),
+            ],
+        ),
+        (
+            stop(StopStep::Del, None, "a", 5),
+            of(Cause::DelMissing),
+            vec![(stop(StopStep::Del, None, "a", 5), of(Cause::RuntimeEnded))],
+        ),
+        (
+            stop(StopStep::Unmount, None, "a", 5),
+            orphan_netns("a", 10),
+            vec![(stop(StopStep::Unmount, None, "x", 5), orphan_netns("a", 10))],
+        ),
+        (
+            stop(StopStep::Containers, None, "a", 5),
+            cgroup(Some(true)),
+            vec![
+                (stop(StopStep::Containers, None, "a", 5), cgroup(Some(false))),
+                (stop(StopStep::Del, None, "a", 5), cgroup(Some(true))),
+            ],
+        ),
+        (of(Cause::DelMissing), range(), vec![(leak(Cause::DelMissing, "10.0.1.2", "a", 30), range())]),
+        (ownerless("10.0.0.9"), range(), vec![(ownerless("10.0.1.9"), range())]),
+    ];
+    let kinds = |cause: &Finding, effect: &Finding| (cause.kind.into_str(), effect.kind.into_str());
+    for (cause, effect, twins) in &rows {
+        assert!(leads(cause, effect), "{:?} and {:?}", cause.kind, effect.kind);
+        for (cause, effect) in twins {
+            assert!(!leads(cause, effect), "{:?} and {:?}", cause.kind, effect.kind);
+        }
+    }
+    let tried: BTreeSet<_> = rows.iter().map(|(cause, effect, _)| kinds(cause, effect)).collect();
+    let known: BTreeSet<_> = RELATIONS.iter().map(|it| (it.cause.into_str(), it.effect.into_str())).collect();
+    assert_eq!(tried, known);
 }
 
 #[test]

@@ -120,6 +120,8 @@ fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
         Kind::StuckStop(it) => (it.plugin.as_deref(), None, Vec::new()),
         Kind::UnverifiedRelease(it) => (Some(it.plugin.as_str()), None, Vec::new()),
         Kind::CniFailing(it) => (Some(it.plugin.as_str()), None, Vec::new()),
+        Kind::CniWrongDel(it) => (Some(it.plugin.as_str()), None, it.addresses.clone()),
+        Kind::DuplicateAddress(it) => (None, it.network.as_deref(), vec![it.address]),
         Kind::CniSlow(it) => (Some(it.plugin.as_str()), None, Vec::new()),
         Kind::CniQueue(it) => (Some(it.plugin.as_str()), None, Vec::new()),
         Kind::PoolExhaustion(it) => (None, Some(it.network.as_str()), Vec::new()),
@@ -134,8 +136,6 @@ fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
         | Kind::AbandonedSandbox(_)
         | Kind::SandboxesReplaced(_)
         | Kind::DuplicateContainer(_)
-        | Kind::DuplicateAddress(_)
-        | Kind::CniWrongDel(_)
         | Kind::PhantomSandbox(_)
         | Kind::StaleRuntimeStatus(_)
         | Kind::MissedRuntimeEvent(_)
@@ -146,7 +146,7 @@ fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
 }
 
 /// The plugins of which the evidence has a DEL without a network namespace.
-fn blind_plugins(finding: &Finding) -> impl Iterator<Item = &str> {
+pub(super) fn blind_plugins(finding: &Finding) -> impl Iterator<Item = &str> {
     finding.evidence.iter().filter_map(|it| {
         let ChangeKind::CniStarted { call } = &it.event.what else { return None };
         let is_blind = call.netns.as_deref().unwrap_or_default().is_empty();

@@ -215,6 +215,37 @@ fn what_fails_with_both_commands_is_counted_apart() {
     }
 }
 
+/// One plugin fails for several pods, and not for the same reason.
+#[test]
+fn each_reason_of_a_plugin_is_told_with_its_pods() {
+    let told = |texts: [&str; 3]| {
+        let mut story = Story::new();
+        for (n, (digit, pod)) in (0_u32..).zip([('a', '1'), ('b', '2'), ('c', '3')]) {
+            add(&mut story, (1 + u64::from(n)) * SECOND, 100 + n, digit, pod, FAILED);
+        }
+        for (digit, text) in ['a', 'b', 'c'].into_iter().zip(texts) {
+            story.listed(Fact::MessageFound(MessageFound {
+                container: id(digit),
+                command: CniCommand::Add,
+                text: Some(text.to_owned()),
+                source: "journal".to_owned(),
+            }));
+        }
+        let (_, engine) = story.judge(30 * SECOND);
+        failing(&engine).0.kind.explain().summary()
+    };
+    let missing = "missing server_socket";
+    let summary = told([missing, missing, "dial unix /run/x: connection refused"]);
+    let both = ": missing server_socket (2 pods); dial unix /run/x: connection refused (1 pod)";
+    assert!(summary.ends_with(both), "{summary}");
+    let summary = told([
+        "sandbox a1 of web-1: refused",
+        "sandbox b2 of web-2: refused",
+        "sandbox c3 of web-3: refused",
+    ]);
+    assert!(summary.ends_with(": sandbox c3 of web-3: refused"), "{summary}");
+}
+
 #[test]
 fn one_pod_waits_and_two_pods_wait() {
     let summary = |attempts, pods| {
@@ -226,6 +257,7 @@ fn one_pod_waits_and_two_pods_wait() {
             wasted: Duration::from_secs(1),
             code: None,
             message: None,
+            messages: Vec::new(),
         };
         kind.summary()
     };

@@ -10,7 +10,7 @@ use crate::{
     engine::world::CheckpointEntry,
     model::{
         fact::{Fact, List, Origin, SIGKILL},
-        finding::{Kind, Stage, WrongDelForm},
+        finding::{Kind, Severity, Stage, WrongDelForm},
     },
 };
 
@@ -190,9 +190,11 @@ fn a_failure_keeps_its_exit_code_and_the_latest_run_is_the_one_that_was_killed()
     assert_eq!(codes.collect::<Vec<_>>(), [Some(5)]);
     let wrong = engine.findings().filter_map(|it| {
         let Kind::CniWrongDel(wrong) = &it.kind else { return None };
-        Some(wrong.how)
+        Some((wrong.how, wrong.count, it.sandboxes.len(), it.severity))
     });
-    assert_eq!(wrong.collect::<Vec<_>>(), [WrongDelForm::AddKilled; 3]);
+    // The runtime itself ended, so that is no outage of the plugin.
+    let expected = (WrongDelForm::AddKilled, 3, 3, Severity::Info);
+    assert_eq!(wrong.collect::<Vec<_>>(), [expected]);
 }
 
 /// Nobody waits for it any more, and until then it was not slow.

@@ -76,6 +76,30 @@ fn one_that_its_runtime_is_still_to_clean_up_or_somebody_is_in_is_none() {
     }
 }
 
+/// An interface in another namespace holds it: no list has it, and the kernel does not end it. Its pod is gone.
+#[test]
+fn one_that_something_pins_outlives_its_pod_and_is_told() {
+    for is_freed in [false, true] {
+        let mut story = over();
+        story.rmdir(20, &format!("/kubepods/besteffort/pod{UID}"));
+        story.until(1000).on_record(&[]).until(126_000).on_record(&[]).until(127_500).moment();
+        story.until(128_000).list(List::Netns, true, |_| {});
+        story.until(300_000).moment();
+        let engine = story.judge(300_500).1;
+        assert!(!engine.world.pods.values().any(|row| row.is_present()), "the namespace is no pod");
+        if is_freed {
+            story.until(600_000).dropped(POD_NETNS, 7);
+        }
+        story.until(1_929_000).moment().until(1_930_000).list(List::Netns, true, |_| {});
+        story.until(2_000_000).on_record(&[]).moment();
+        let told = story.run();
+        let is_told = told
+            .iter()
+            .any(|line| line.contains("finding.confirmed orphan_netns/") && line.contains("web-0"));
+        assert_eq!(is_told, !is_freed, "{told:#?}");
+    }
+}
+
 /// If a listing that was asked for does not find the namespace, no further listing is asked for.
 #[test]
 fn one_that_no_file_holds_is_asked_for_once() {
@@ -202,6 +226,7 @@ fn store() -> StoreRead {
         address: "10.1.0.2".parse().expect("an address"),
         holder: Some(Holder { container: id('a'), ifname: "eth0".to_owned() }),
         since: Timestamp::ZERO,
+        in_words: false,
     };
     StoreRead {
         store: Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) },

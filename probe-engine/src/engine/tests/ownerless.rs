@@ -29,6 +29,7 @@ fn read(story: &mut Story, at: u64, kind: StoreKind, empty: &[(u8, u64)], comple
         address: [10, 1, 0, *part].into(),
         holder: None,
         since: ms(*since),
+        in_words: false,
     };
     let path = "/var/lib/cni/networks/podnet".to_owned();
     let store = Store { kind, path, network: Some("podnet".to_owned()) };
@@ -98,4 +99,25 @@ fn only_stores_with_a_file_for_each_address_count() {
         read(&mut story, at, StoreKind::AwsIpamd, &[(8, 5 * SECOND)], true);
     }
     assert_eq!(told(&story, 20 * MINUTE).0, "");
+}
+
+/// Somebody wrote into the file why the address must not be given out.
+#[test]
+fn an_address_that_is_reserved_in_words_is_not_told() {
+    for in_words in [false, true] {
+        let mut story = node();
+        for at in [10 * SECOND, 3 * MINUTE] {
+            let address = [10, 1, 0, 8].into();
+            let it = Reservation { address, holder: None, since: ms(5 * SECOND), in_words };
+            let store = Store {
+                kind: StoreKind::HostLocal,
+                path: "/var/lib/cni/networks/podnet".to_owned(),
+                network: Some("podnet".to_owned()),
+            };
+            story.at(at).list(List::Ipam, true, |story| {
+                story.listed(Fact::StoreRead(StoreRead { store, reservations: vec![it], complete: true }));
+            });
+        }
+        assert_eq!(told(&story, 20 * MINUTE).0.is_empty(), in_words);
+    }
 }

@@ -64,8 +64,12 @@ fn runtime(story: &mut Story, at: u64, sandboxes: &[u8]) {
 
 /// A reading of the store that shows these addresses; of those in `torn` it shows no holder.
 fn store(story: &mut Story, shown: &[u8], torn: &[u8], complete: bool) {
-    let reservation =
-        |n: &u8, holder| Reservation { address: [10, 1, 0, *n].into(), holder, since: Timestamp(1) };
+    let reservation = |n: &u8, holder| Reservation {
+        address: [10, 1, 0, *n].into(),
+        holder,
+        since: Timestamp(1),
+        in_words: false,
+    };
     let holder = |n: &u8| Some(Holder { container: sandbox(*n), ifname: "eth0".to_owned() });
     let held = shown.iter().map(|n| reservation(n, holder(n)));
     let path = "/var/lib/cni/networks/podnet".to_owned();

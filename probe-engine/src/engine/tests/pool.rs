@@ -75,6 +75,7 @@ fn records_since(story: &mut Story, at: u64, store: &[u8], runtime: &[u8], since
         address: format!("10.1.0.{n}").parse().expect("an address"),
         holder: Some(Holder { container: sandbox(*n), ifname: "eth0".to_owned() }),
         since,
+        in_words: false,
     };
     let path = "/var/lib/cni/networks/podnet".to_owned();
     let read = StoreRead {
@@ -282,6 +283,7 @@ fn each_address_of_one_sandbox_leaks() {
             address: [10, 1, 0, n].into(),
             holder: Some(Holder { container: sandbox(2), ifname: "eth0".to_owned() }),
             since: Timestamp::ZERO,
+            in_words: false,
         };
         let path = "/var/lib/cni/networks/podnet".to_owned();
         let read = StoreRead {

@@ -22,7 +22,11 @@ pub(crate) use plugin::{Failures, Outcome, Plugin, Runs};
 pub(in crate::engine) use table::Table;
 
 use crate::{
-    engine::world::{EventContext, World, call::Call},
+    engine::world::{
+        EventContext, World,
+        call::Call,
+        wrong_del::{DelIn, WrongDel},
+    },
     model::{
         change::End,
         fact::{CniCommand, MessageFound, Network, Origin, PodName},
@@ -56,6 +60,12 @@ pub struct Attachment {
     pub(crate) unverified: bool,
     /// Records were lost while the attachment existed, so a DEL may have been missed.
     pub(crate) gapped: bool,
+    /// The first DEL that cannot be right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) wrong_del: Option<Box<WrongDel>>,
+    /// A DEL that named a process whose network namespace was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::engine::world) del_in_process: Option<Box<DelIn>>,
 }
 
 /// At most this many plugins of one chain have a row.
@@ -77,6 +87,8 @@ impl Attachment {
             message: None,
             unverified: false,
             gapped: false,
+            wrong_del: None,
+            del_in_process: None,
         }
     }
 

@@ -46,7 +46,7 @@ impl IpamStore {
         self.reservations.values()
     }
 
-    /// The reservations that name no holder, by address.
+    /// The reservations that name no holder and that nobody reserved in words, by address.
     pub(in crate::engine) fn ownerless(&self) -> impl Iterator<Item = &Reservation> {
         self.ownerless.iter().filter_map(|key| self.reservations.get(key))
     }
@@ -78,7 +78,7 @@ impl IpamStore {
         let same = self.reservations.range((it.address, 0)..=(it.address, u32::MAX));
         let number = same.last().map_or(0, |((_, number), _)| number.saturating_add(1));
         let key = (it.address, number);
-        if it.holder.is_none() {
+        if it.holder.is_none() && !it.in_words {
             self.ownerless.insert(key);
         }
         self.reservations.insert(key, it);

@@ -142,6 +142,7 @@ impl World {
             self.not_listed(ctx, list, begun);
         }
         if list == List::Netns {
+            self.netns_outlive(ctx, begun);
             self.watch_rest(ctx.at);
         }
         if over.contains(&(Doubt::Marked, true)) {

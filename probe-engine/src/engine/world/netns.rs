@@ -19,6 +19,7 @@ use crate::{
             netns::table::same,
             netns_path::{is_same, plain},
             process, process_of,
+            sandbox::Sandbox,
         },
     },
     model::{
@@ -60,6 +61,10 @@ pub struct Netns {
     pub(crate) end_unseen: bool,
     /// The end of the namespace may have been among lost records.
     pub(crate) gapped: bool,
+    /// Since when no complete listing has had it although its sandbox is over and a hook would report its end: no process is in
+    /// it, no file that a listing looks at is bound to it, and something keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unlisted_since: Option<Timestamp>,
     /// Netlink was asked to watch the namespace.
     #[serde(default)]
     pub(crate) watched: bool,
@@ -158,6 +163,12 @@ impl Netns {
     /// sandbox is in it. A namespace that only a descriptor, a socket or a thread holds is in no listing.
     pub(super) fn is_listable(&self) -> bool {
         self.found_at.is_some() || !self.mounts.is_empty() || self.sandbox.is_some()
+    }
+
+    /// Whether a sandbox may still be in it: it lives, and listings have it.
+    #[must_use]
+    pub(in crate::engine) fn may_be_used(&self) -> bool {
+        self.is_live() && self.unlisted_since.is_none()
     }
 
     /// When a record or a listing last showed that it exists.
@@ -355,6 +366,7 @@ impl World {
         let Some(life) = life else { return };
         let Some(row) = self.netns.rows.get_mut(&life) else { return };
         row.found_at = Some(ctx.at);
+        row.unlisted_since = None;
         row.vacant_since = vacant.then(|| row.vacant_since.unwrap_or(ctx.at));
         row.mounts = mounts;
         self.watch_soon(ctx.at, life);
@@ -383,6 +395,30 @@ impl World {
         let life = self.netns.begin(Netns { key, found_at: Some(ctx.at), ..Netns::default() });
         self.watch_soon(ctx.at, life);
         Some(life)
+    }
+
+    /// A complete listing that began at `begun` does not have these namespaces of sandboxes that are over, and a hook would have
+    /// reported their ends: something else keeps them. No sandbox and no pod lives by that.
+    pub(super) fn netns_outlive(&mut self, ctx: EventContext, begun: Timestamp) {
+        let is_over = |id: &ContainerId| self.sandboxes.recall(id).is_none_or(Sandbox::is_stopped);
+        let outlives = |row: &&Netns| {
+            row.may_be_used()
+                && row.key.inode != self.node.host_netns
+                && row.seen_at() < Some(begun)
+                && row.sandbox.as_ref().is_some_and(is_over)
+                && !row.gapped
+                && self.sees_end(row)
+        };
+        let all: Vec<u64> = self.netns.values().filter(outlives).map(|row| row.life).collect();
+        for life in all {
+            let Some(row) = self.netns.rows.get_mut(&life) else { continue };
+            row.unlisted_since = Some(ctx.at);
+            let pod = row.sandbox.as_ref().and_then(|id| self.sandboxes.get(id)?.pod);
+            self.schedule_reap(ctx.at);
+            if let Some(pod) = pod {
+                self.pod_may_be_gone(ctx, pod);
+            }
+        }
     }
 
     /// Records of the bulk ring were lost. Ends of namespaces that containers made may be among them.

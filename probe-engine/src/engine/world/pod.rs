@@ -17,6 +17,7 @@ use crate::{
         world::{
             EventContext, World,
             container::{self, Container},
+            netns::Netns,
             sandbox,
         },
     },
@@ -237,7 +238,7 @@ impl World {
             || self.containers.group(container::Group::Pod(id)).any(Container::is_running)
             || self.sandboxes.group(sandbox::Group::Pod(id)).any(|row| {
                 let netns = row.network.netns.and_then(|life| self.netns.get(life));
-                !row.is_stopped() || netns.is_some_and(|netns| netns.is_live())
+                !row.is_stopped() || netns.is_some_and(Netns::may_be_used)
             });
         if lives {
             return;

@@ -100,12 +100,13 @@ impl World {
         };
         let sandboxes = &self.sandboxes;
         self.containers.reap(old, has_cgroup, |id| sandboxes.get(id).is_some_and(|row| !row.is_stopped()));
-        // A namespace that outlives its sandbox still belongs to it.
+        // A namespace that outlives its sandbox still belongs to it, unless no listing has it.
         let (containers, netns) = (&self.containers, &self.netns);
+        let is_unlisted = |life: u64| netns.get(life).is_none_or(|row| row.is_live() && !row.may_be_used());
         self.sandboxes.remember(now, |row| {
             row.over_at().is_some_and(|at| at <= old)
                 && !containers.contains_key(&row.id)
-                && row.network.netns.is_none_or(|life| netns.get(life).is_none())
+                && row.network.netns.is_none_or(is_unlisted)
         });
         let is_named = |id: u64| {
             self.containers.group(container::Group::Pod(id)).next().is_some()
@@ -156,8 +157,17 @@ impl World {
             let old = if row.containers().is_empty() { now.saturating_sub(UNUSED) } else { old };
             row.over_at().is_some_and(|at| at <= old)
         };
-        let is_done =
-            |row: &&Sandbox| row.is_remembered() && is_old(row) && !lives(&row.id) && !leased(&row.id);
+        // What outlives its sandbox is told with the name of its pod.
+        let kept: BTreeSet<&ContainerId> = self
+            .netns
+            .values()
+            .filter(|row| row.unlisted_since.is_some() && row.is_live())
+            .filter_map(|row| row.sandbox.as_ref())
+            .collect();
+        let is_done = |row: &&Sandbox| {
+            let is_needed = lives(&row.id) || leased(&row.id) || kept.contains(&row.id);
+            row.is_remembered() && is_old(row) && !is_needed
+        };
         let mut done: BTreeSet<ContainerId> =
             self.sandboxes.all().filter(is_done).map(|row| row.id.clone()).collect();
         // This set is made only if it is needed, because there are many processes.

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 pub(in crate::engine) use ending::MOMENTS;
-pub use ending::{Death, LastStarted, NetnsGone, WrongDel};
+pub use ending::{Death, LastStarted, NetnsGone};
 pub use run::{ContainerRun, Ended};
 pub(in crate::engine) use table::Table;
 
@@ -159,9 +159,6 @@ pub(crate) struct Ending {
     /// The daemon that had started last by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_started: Option<LastStarted>,
-    /// The first DEL for it that cannot be right.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) wrong_del: Option<WrongDel>,
     /// How the pause process ended, if that was before the runtime's stop or was not the runtime's doing.
     pub(crate) death: Option<Death>,
     /// When its namespace was dropped, and by whom.

@@ -1,50 +1,200 @@
 //! Notices DELs that cannot be right when the runtime begins them: later nothing shows which ADD was open by then.
+//!
+//! What is noticed is kept with the attachment. After a reboot the sandbox itself has no row any more.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::world::{
         EventContext, World,
-        attachment::{Outcome, Runs},
+        attachment::{Attachment, Outcome, Runs},
         call::Call,
-        netns_path::plain,
+        netns_path::{plain, process_of},
+        process::State,
         sandbox::{Group, run::SIGNALLED},
     },
     model::{
+        change::Question,
         finding::{CniWrongDel, WrongDelForm},
-        id::ContainerId,
+        id::{ContainerId, TaskKey},
+        time::Timestamp,
     },
 };
 
+/// A DEL that cannot be right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WrongDel {
+    pub(crate) at: Timestamp,
+    pub(crate) finding: CniWrongDel,
+    /// The sandbox whose network namespace the DEL was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) other: Option<ContainerId>,
+    /// The ADD was killed because its runtime ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_restart: bool,
+}
+
+/// A DEL, and the path of the network namespace that it was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::engine::world) struct DelIn {
+    at: Timestamp,
+    plugin: String,
+    path: String,
+}
+
+/// Whose network namespace a DEL was given.
+enum Owner {
+    /// The sandbox's own, or that of no living sandbox.
+    Right,
+    Node,
+    Other(ContainerId),
+    /// That of a process which is not known.
+    Process(u32),
+}
+
+/// At most this many addresses are named that the DEL may have freed.
+const ADDRESSES: usize = 16;
+
+impl WrongDel {
+    /// The sandbox was given an address after the DEL. Only an ADD that the DEL did not end gives one.
+    pub(super) fn address_given(&mut self, address: IpAddr) {
+        let all = &mut self.finding.addresses;
+        if self.finding.how == WrongDelForm::AddOpen && !all.contains(&address) && all.len() < ADDRESSES {
+            all.push(address);
+        }
+    }
+}
+
 impl World {
-    /// Keeps a DEL that cannot be right with its sandbox. It begins now, and the attachment does not count it yet.
+    /// Keeps a DEL that cannot be right. It begins now, and the attachment does not count it yet.
     pub(super) fn note_wrong_del(&mut self, ctx: EventContext, call: &Call, id: &ContainerId, ifname: &str) {
         if call.call.command != "DEL" {
             return;
         }
-        let netns = call.call.netns.as_ref().filter(|path| self.is_netns_of_another(path, id));
-        let row = self.attachments.get(&(id.clone(), ifname.to_owned()));
-        let adds = || row.into_iter().flat_map(|row| row.adds());
-        let how = if netns.is_some() {
-            WrongDelForm::ForeignNetns
-        } else if adds().any(Runs::is_open) {
+        let (plugin, netns) = (&call.call.plugin, call.call.netns.as_deref().unwrap_or_default());
+        let owner = self.owner_of(netns, id);
+        let del = DelIn { at: ctx.at, plugin: plugin.clone(), path: netns.to_owned() };
+        if let Owner::Process(pid) = owner {
+            self.attachment(ctx, id, ifname).del_in_process = Some(Box::new(del.clone()));
+            self.ask(Question::ProcessNetns { pid });
+        }
+        if self.wrong_netns(ctx, (id, ifname), del, owner) {
+            return;
+        }
+        let Some(row) = self.attachments.get(&(id.clone(), ifname.to_owned())) else { return };
+        let how = if row.is_adding() {
             WrongDelForm::AddOpen
-        } else if adds().any(was_killed) {
+        } else if row.adds().any(was_killed) {
             WrongDelForm::AddKilled
         } else {
             return;
         };
-        let plugin = call.call.plugin.clone();
-        let it = CniWrongDel { how, plugin, ifname: ifname.to_owned(), netns: netns.cloned() };
-        self.sandbox_wrongly_deleted(ctx, id, it);
+        let finding = CniWrongDel {
+            how,
+            plugin: plugin.clone(),
+            ifname: ifname.to_owned(),
+            count: 1,
+            netns: None,
+            addresses: addresses(std::iter::once(row)),
+        };
+        let by_restart = row.adds().filter(|runs| was_killed(runs)).all(Runs::was_cut_off);
+        let by_restart = how == WrongDelForm::AddKilled && by_restart;
+        let wrong = WrongDel { at: ctx.at, finding, other: None, by_restart };
+        self.attachment(ctx, id, ifname).wrong_del.get_or_insert_with(|| Box::new(wrong));
     }
 
-    /// Whether this path is that of another sandbox that lives, and not of this one.
-    fn is_netns_of_another(&self, path: &str, id: &ContainerId) -> bool {
+    /// The network namespace of a process became known that a DEL named.
+    pub(super) fn process_netns_found(&mut self, ctx: EventContext, process: TaskKey, inode: u32) {
+        let is_named = |row: &Attachment| {
+            let asked = row.del_in_process.as_ref();
+            asked.is_some_and(|asked| process_of(&asked.path) == Some(process.pid))
+        };
+        let waiting: Vec<(ContainerId, String)> = self
+            .attachments
+            .values()
+            .filter(|row| is_named(row))
+            .map(|row| (row.container.clone(), row.ifname.clone()))
+            .collect();
+        for (id, ifname) in waiting {
+            let Some(asked) = self.attachment(ctx, &id, &ifname).del_in_process.take() else { continue };
+            // A process that began after the DEL is another one.
+            if process.start <= asked.at.0 {
+                let owner = self.owner_of_inode(inode, &id);
+                self.wrong_netns(ctx, (&id, &ifname), *asked, owner);
+            }
+        }
+    }
+
+    /// Keeps a DEL if its namespace is wrong. Returns whether it is.
+    fn wrong_netns(
+        &mut self,
+        ctx: EventContext,
+        (id, ifname): (&ContainerId, &str),
+        del: DelIn,
+        owner: Owner,
+    ) -> bool {
+        let (how, other) = match owner {
+            Owner::Right | Owner::Process(_) => return false,
+            Owner::Node => (WrongDelForm::NodeNetns, None),
+            Owner::Other(other) => (WrongDelForm::ForeignNetns, Some(other)),
+        };
+        let addresses = other.as_ref().map(|other| addresses(self.attachments_of(other))).unwrap_or_default();
+        let finding = CniWrongDel {
+            how,
+            plugin: del.plugin,
+            ifname: ifname.to_owned(),
+            count: 1,
+            netns: Some(del.path),
+            addresses,
+        };
+        let wrong = WrongDel { at: del.at, finding, other, by_restart: false };
+        self.attachment(ctx, id, ifname).wrong_del.get_or_insert_with(|| Box::new(wrong));
+        true
+    }
+
+    /// Whose namespace is at this path.
+    fn owner_of(&self, path: &str, id: &ContainerId) -> Owner {
+        if let Some(pid) = process_of(path) {
+            let process = self.processes.by_pid(pid);
+            let process = process.filter(|row| row.state == State::Running && row.netns != 0);
+            return process.map_or(Owner::Process(pid), |row| self.owner_of_inode(row.netns, id));
+        }
+        let bound = self.netns_at(path).and_then(|life| self.netns.get(life));
+        let owner = bound.map_or(Owner::Right, |row| self.owner_of_inode(row.key.inode, id));
+        if !matches!(owner, Owner::Right) || path.is_empty() {
+            return owner;
+        }
+        // The namespace may not be known. Then the names of the files count.
         let at_path = || self.sandboxes.group(Group::NetnsPath(plain(path).into_owned()));
-        at_path().all(|row| row.id != *id) && at_path().any(|row| !row.is_stopped())
+        let other = at_path().find(|row| !row.is_stopped()).filter(|_| at_path().all(|row| row.id != *id));
+        other.map_or(Owner::Right, |row| Owner::Other(row.id.clone()))
+    }
+
+    fn owner_of_inode(&self, inode: u32, id: &ContainerId) -> Owner {
+        let own = self.sandboxes.get(id);
+        if inode == 0 || own.is_some_and(|row| row.network.is_host) {
+            return Owner::Right;
+        }
+        if inode == self.node.host_netns {
+            return Owner::Node;
+        }
+        let Some(netns) = self.netns.live(inode).filter(|row| row.proven) else { return Owner::Right };
+        let is_own = own.is_some_and(|row| row.network.netns == Some(netns.life));
+        let owner = netns.sandbox.as_ref().filter(|owner| *owner != id && !is_own);
+        let lives = |owner: &&ContainerId| self.sandboxes.get(owner).is_some_and(|row| !row.is_stopped());
+        owner.filter(lives).map_or(Owner::Right, |owner| Owner::Other(owner.clone()))
     }
 }
 
 /// Whether a signal ended the latest of these runs.
 fn was_killed(runs: &Runs) -> bool {
-    runs.outcome == Some(Outcome::Failed) && runs.code.is_some_and(|code| code >= SIGNALLED)
+    let is_failed = matches!(runs.outcome, Some(Outcome::Failed | Outcome::CutOff));
+    is_failed && runs.code.is_some_and(|code| code >= SIGNALLED)
+}
+
+/// The addresses that these attachments were given.
+fn addresses<'a>(rows: impl Iterator<Item = &'a Attachment>) -> Vec<IpAddr> {
+    rows.flat_map(|row| &row.leases).map(|lease| lease.address).take(ADDRESSES).collect()
 }

@@ -84,6 +84,9 @@ pub struct Reservation {
     pub holder: Option<Holder>,
     /// When the record was written; zero if that was before this boot.
     pub since: Timestamp,
+    /// The record names no holder and has words in its place: somebody reserved the address by hand.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_words: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -430,8 +430,19 @@ pub struct CniFailing {
     pub wasted: Duration,
     #[serde(rename = "exit_code")]
     pub code: Option<u32>,
+    /// The latest message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
+    /// If the pods' messages differ: each of them, the most frequent first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<SaidOften>,
+}
+
+/// A message of a plugin, and for how many pods it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SaidOften {
+    pub text: String,
+    pub pods: u32,
 }
 
 /// The runtime called a DEL that cannot be right.
@@ -441,9 +452,19 @@ pub struct CniWrongDel {
     /// The plugin whose DEL was called first.
     pub plugin: String,
     pub ifname: String,
-    /// The namespace that the DEL was given, if it is another sandbox's.
+    /// To how many sandboxes it happened within ten minutes. DELs after an ADD that was killed are one finding.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// The namespace that the DEL was given, if it is not the sandbox's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<String>,
+    /// The addresses that the DEL may have freed, and that may be in use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpAddr>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 closed_set! {
@@ -454,6 +475,8 @@ closed_set! {
         AddKilled,
         /// The network namespace is that of another sandbox that lives.
         ForeignNetns,
+        /// The network namespace is the node's own.
+        NodeNetns,
     }
 }
 

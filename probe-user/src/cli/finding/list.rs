@@ -16,7 +16,7 @@ use crate::{
     engine::incident::{Incident, Incidents, Member},
     model::{
         change::Finding,
-        finding::{CniFailing, Kind, Message, Stage},
+        finding::{Kind, Stage},
         time::Timestamp,
     },
     sink::{
@@ -155,9 +155,14 @@ pub(in crate::cli) fn row(Listed { member, depth, .. }: &Listed<'_, '_>, now: Ti
 pub(in crate::cli) fn summary(it: &Finding) -> String {
     const WORDS: usize = 120;
     let mut kind = it.kind.clone();
-    if let Kind::CniFailing(CniFailing { message: Some(Message { text: Some(words), .. }), .. }) = &mut kind {
-        // An escape takes more columns than what it stands for.
-        *words = cut(&escaped(words), WORDS);
+    if let Kind::CniFailing(failing) = &mut kind {
+        let said = failing.message.iter_mut().filter_map(|it| it.text.as_mut());
+        for words in said.chain(failing.messages.iter_mut().map(|it| &mut it.text)) {
+            // An escape takes more columns than what it stands for.
+            *words = cut(&escaped(words), WORDS);
+        }
+        // Two have room in a cell.
+        failing.messages.truncate(2);
     }
     brief(&kind.explain().summary())
 }
@@ -186,15 +191,15 @@ mod tests {
 
     use clap::Parser;
 
-    use super::{CniFailing, Findings, Incidents, Message, Select, summary, text};
+    use super::{Findings, Incidents, Select, summary, text};
     use crate::{
         cli::{ExitStatus, snapshot::AgentSnapshot},
         model::{
             change::Finding,
             fact::CniCommand,
             finding::{
-                Cause, Duplicate, DuplicateSandbox, Key, Kind, LeakedAddress, OutOfOrder, Severity, Stage,
-                TeardownOutOfOrder,
+                Cause, CniFailing, Duplicate, DuplicateSandbox, Key, Kind, LeakedAddress, Message,
+                OutOfOrder, Severity, Stage, TeardownOutOfOrder,
             },
             id::ContainerId,
             time::Timestamp,
@@ -343,6 +348,7 @@ mod tests {
                 wasted: Duration::from_secs(3),
                 code: None,
                 message: Some(message),
+                messages: Vec::new(),
             };
             summary(&finding("cni_failing/bridge/ADD", kind, Stage::Confirmed, &[]))
         };

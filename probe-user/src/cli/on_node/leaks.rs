@@ -6,6 +6,8 @@ mod agent;
 mod report;
 mod scan;
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 
 use super::node::args::NodeArgs;
@@ -13,7 +15,7 @@ use crate::{
     cli::{
         ExitStatus,
         args::Form,
-        client::{AgentArgs, POOLS, Unanswered},
+        client::{AgentArgs, FINDINGS, POOLS, Unanswered},
         output, say,
     },
     model::{
@@ -59,8 +61,13 @@ impl Leaks {
     /// What is found, as it is printed.
     fn look(&self) -> anyhow::Result<(Vec<u8>, ExitStatus)> {
         let (config, stores) = self.node.config.load()?;
-        let result =
-            LeakScan { root: &self.node.host.host_root, stores: &stores, limits: config.limits() }.look()?;
+        let result = LeakScan {
+            root: &self.node.host.host_root,
+            stores: &stores,
+            limits: config.limits(),
+            confirmed: self.confirmed(),
+        }
+        .look()?;
         for caveat in &result.caveats {
             say(caveat);
         }
@@ -86,6 +93,23 @@ impl Leaks {
             String::new()
         });
         balance + &report::namespaces(count, NetnsLimit::open().read())
+    }
+
+    /// The keys of what the agent of this node has confirmed, if one runs.
+    fn confirmed(&self) -> BTreeSet<String> {
+        let answer = match self.agent.ask_or_why(FINDINGS) {
+            Ok(answer) => answer,
+            Err(why) => {
+                if let Some(why) = why.why() {
+                    say(&format!("what the agent has found is not known: {why}"));
+                }
+                return BTreeSet::new();
+            }
+        };
+        agent::confirmed(&answer).unwrap_or_else(|error| {
+            say(&format!("{}: {error}", self.agent.answer_at(FINDINGS)));
+            BTreeSet::new()
+        })
     }
 
     /// The error has a reason if it is to be reported.

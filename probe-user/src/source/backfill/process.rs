@@ -23,7 +23,7 @@ use crate::{
     },
     source::{
         cgroup,
-        host::{Folder, ReadError},
+        host::{Folder, HostRoot, ReadError},
     },
 };
 
@@ -317,6 +317,14 @@ impl Cgroups<'_> {
     }
 }
 
+/// The network namespace of one process: `ProcessNetns`. `None`: it has ended, or may not be looked at.
+pub(crate) fn netns_of(root: &HostRoot, pid: u32) -> Option<Fact> {
+    let folder = root.folder(format!("/proc/{pid}")).ok()?;
+    let stat = proc::stat(&folder.head("stat", 4096).ok()?)?;
+    let netns = namespace(&folder, "net").ok()?;
+    Some(Fact::ProcessNetns { process: TaskKey::new(pid, stat.start), netns })
+}
+
 /// The key of a namespace in a listing. It has no cookie, because no file shows it.
 pub(super) fn netns_key(inode: u32) -> NetnsKey {
     NetnsKey::new(inode, 0)
@@ -332,7 +340,7 @@ mod tests {
         sync::Arc,
     };
 
-    use super::{Node, list};
+    use super::{Node, list, netns_of};
     use crate::{
         engine::{Engine, Settings},
         model::{
@@ -452,6 +460,17 @@ mod tests {
         let is_end = |output: &Output| matches!(output, Output::Change(it) if matches!(it.what, ChangeKind::ContainerExited { .. }));
         assert!(!told.iter().any(is_end), "{told:?}");
         assert_eq!(pid(&engine), Some(MAIN), "it runs on");
+    }
+
+    #[test]
+    fn one_process_is_asked_for_its_network_namespace() {
+        let root = tempfile::tempdir().expect("a directory");
+        process(root.path(), SHIM, 1, "sshd", (400, SHIM), "/system.slice/sshd.service");
+        let host = HostRoot::open(root.path()).expect("the root");
+        let found = netns_of(&host, SHIM).expect("it runs");
+        let Fact::ProcessNetns { process, netns } = found else { panic!("{found:?}") };
+        assert_eq!((process.pid, process.start, netns), (SHIM, 4_000_000_000, 4_026_532_177));
+        assert_eq!(netns_of(&host, PROBE), None, "there is none");
     }
 
     /// A link in an unknown form stands for one that may not be read. The clock is looked at before each process is read.

@@ -128,7 +128,10 @@ fn worth(question: &Question) -> u8 {
         Question::Program { .. } => 1,
         Question::Message { .. } => 2,
         Question::Pod { .. } | Question::Expected { .. } => 3,
-        Question::Container { .. } | Question::Netns { .. } | Question::Process { .. } => 4,
+        Question::Container { .. }
+        | Question::Netns { .. }
+        | Question::Process { .. }
+        | Question::ProcessNetns { .. } => 4,
         Question::Relist
         | Question::Records
         | Question::Watch { .. }

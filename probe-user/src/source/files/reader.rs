@@ -163,6 +163,7 @@ impl Files {
                 Question::Pod { uid } => answerer.pod(&uid),
                 Question::Expected { uid } => answerer.expected(&uid, at),
                 Question::Netns { path } => answerer.netns(&path),
+                Question::ProcessNetns { pid } => answerer.process_netns(pid),
                 Question::Program { path } => Some(answerer.program(path)),
                 Question::Process { process } => {
                     backfill::process_state(root, process).map(Fact::ProcessState)

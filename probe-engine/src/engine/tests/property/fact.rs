@@ -123,6 +123,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             mounts: vec!["/run/netns/x".to_owned()],
             vacant: true
         }),
+        (who(), 40_u32..43).prop_map(|(who, netns)| Fact::ProcessNetns { process: who.task().key, netns }),
         (who(), 40_u32..43).prop_map(|(who, inode)| Fact::AddressFound(address(
             who,
             inode,

@@ -113,6 +113,7 @@ impl Reading {
                     ifname: if has_ifname { "eth0" } else { "" }.to_owned(),
                 }),
                 since: ms(1),
+                in_words: false,
             };
             Some(Fact::StoreRead(StoreRead {
                 store: Store {

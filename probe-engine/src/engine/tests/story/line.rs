@@ -18,6 +18,7 @@ pub(super) fn line(output: &Output) -> String {
         }
         Output::Question(Question::Relist) => "? relist".to_owned(),
         Output::Question(Question::Netns { path }) => format!("? netns {path}"),
+        Output::Question(Question::ProcessNetns { pid }) => format!("? netns of process {pid}"),
         Output::Question(Question::Records) => "? records".to_owned(),
         Output::Question(Question::Statuses) => "? statuses".to_owned(),
         Output::Question(Question::Process { process }) => format!("? process {}", process.pid),

@@ -143,6 +143,9 @@ impl Attachment {
                 doubts: Vec::new(),
                 stored: false,
             });
+            if let Some(wrong) = &mut self.wrong_del {
+                wrong.address_given(address);
+            }
             self.leases.len() - 1
         });
         let lease = &mut self.leases[place];

@@ -97,6 +97,8 @@ pub(crate) enum Outcome {
     Succeeded,
     /// It failed, or nobody saw its end.
     Failed,
+    /// It did not succeed after its caller, the runtime, had ended or was told to end.
+    CutOff,
 }
 
 /// The runs of a plugin with one command.
@@ -258,6 +260,12 @@ impl Runs {
         self.begun > over.into_iter().fold(0, u32::saturating_add)
     }
 
+    /// Whether the latest run did not succeed because its caller ended.
+    #[must_use]
+    pub(crate) fn was_cut_off(&self) -> bool {
+        self.outcome == Some(Outcome::CutOff)
+    }
+
     /// Whether a run did not do its work, by its own failure or because its caller ended.
     #[must_use]
     pub(crate) fn has_broken_off(&self) -> bool {
@@ -276,7 +284,11 @@ impl Runs {
     pub(super) fn end(&mut self, at: Timestamp, end: Option<&End>, took: Duration, is_cut_off: bool) {
         self.last_at = self.last_at.max(at);
         let is_success = end.is_some_and(|end| end.code == 0);
-        self.outcome = Some(if is_success { Outcome::Succeeded } else { Outcome::Failed });
+        self.outcome = Some(match is_success {
+            true => Outcome::Succeeded,
+            false if is_cut_off => Outcome::CutOff,
+            false => Outcome::Failed,
+        });
         match end {
             None => self.unseen = self.unseen.saturating_add(1),
             Some(end) if end.code == 0 => self.succeeded = self.succeeded.saturating_add(1),

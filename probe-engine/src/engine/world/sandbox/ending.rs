@@ -13,7 +13,6 @@ use crate::{
     model::{
         change::{self, End},
         fact::SIGKILL,
-        finding::CniWrongDel,
         id::{ContainerId, TaskKey},
         time::Timestamp,
     },
@@ -38,13 +37,6 @@ pub struct NetnsGone {
 pub struct LastStarted {
     pub(crate) comm: String,
     pub(crate) at: Timestamp,
-}
-
-/// A DEL that cannot be right.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WrongDel {
-    pub(crate) at: Timestamp,
-    pub(crate) finding: CniWrongDel,
 }
 
 /// A daemon that starts looks at every pod of the node within this time.
@@ -100,18 +92,6 @@ impl World {
         let last_started = self.last_started(ctx.at);
         if let Some(row) = self.sandboxes.recall_mut(id) {
             row.ending.last_started = last_started;
-        }
-    }
-
-    /// The runtime began a DEL that cannot be right.
-    pub(in crate::engine::world) fn sandbox_wrongly_deleted(
-        &mut self,
-        ctx: EventContext,
-        id: &ContainerId,
-        finding: CniWrongDel,
-    ) {
-        if let Some(row) = self.sandboxes.recall_mut(id) {
-            row.ending.wrong_del.get_or_insert(WrongDel { at: ctx.at, finding });
         }
     }
 

@@ -1,8 +1,10 @@
 //! What the agent of this node tells of each CNI plugin, with or without a store.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
-use crate::{cli::table::aligned, sink::escape::escaped};
+use crate::{cli::table::aligned, model::finding::Stage, sink::escape::escaped};
 
 /// The needed part of `/v1/pools`.
 #[derive(Deserialize)]
@@ -23,6 +25,25 @@ struct Balance {
     ended: u64,
     unreleased: u64,
     unknown: u64,
+}
+
+/// The needed part of `/v1/findings`.
+#[derive(Deserialize)]
+struct ToldFindings {
+    findings: Vec<ToldFinding>,
+}
+
+#[derive(Deserialize)]
+struct ToldFinding {
+    key: String,
+    stage: String,
+}
+
+/// The keys of the confirmed findings.
+pub(super) fn confirmed(bytes: &[u8]) -> serde_json::Result<BTreeSet<String>> {
+    let ToldFindings { findings } = serde_json::from_slice(bytes)?;
+    let confirmed = findings.into_iter().filter(|it| it.stage == Stage::Confirmed.into_str());
+    Ok(confirmed.map(|it| it.key).collect())
 }
 
 /// A table of the plugins; empty if the agent tells of none.
@@ -50,7 +71,17 @@ pub(super) fn balance(bytes: &[u8]) -> serde_json::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::balance;
+    use super::{balance, confirmed};
+
+    #[test]
+    fn only_what_is_confirmed_needs_no_further_grace() {
+        let told =
+            br#"{"schema":1,"findings":[{"key":"leaked_address/n/10.1.0.2/a","stage":"confirmed","kind":"x"},
+            {"key":"leaked_address/n/10.1.0.3/b","stage":"candidate"}]}"#;
+        let keys: Vec<String> = confirmed(told).expect("JSON").into_iter().collect();
+        assert_eq!(keys, ["leaked_address/n/10.1.0.2/a"]);
+        assert!(confirmed(b"{}").is_err());
+    }
 
     #[test]
     fn each_plugin_has_a_row() {

@@ -298,6 +298,7 @@ mod tests {
             address: address(n),
             holder: Some(Holder { container: container.clone(), ifname: "eth0".to_owned() }),
             since: Timestamp::ZERO,
+            in_words: false,
         };
         let store = Store { kind: StoreKind::HostLocal, path: path.to_owned(), network: None };
         let stores = vec![StoreRef { kind: store.kind, path: store.path.clone() }];

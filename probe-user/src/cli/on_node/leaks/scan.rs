@@ -33,6 +33,8 @@ pub(super) struct LeakScan<'a> {
     pub(super) root: &'a Path,
     pub(super) stores: &'a [Declared],
     pub(super) limits: Limits,
+    /// The findings that the agent of this node has confirmed. It has waited for their grace.
+    pub(super) confirmed: BTreeSet<String>,
 }
 
 /// The result of a scan.
@@ -86,11 +88,14 @@ impl LeakScan<'_> {
         let cleaners = if frozen { Daemons::Assumed } else { Daemons::Observed };
         let mut now = clock::now();
         let mut findings = engine.survey(now, cleaners);
-        if !findings.is_empty() {
+        if !findings.is_empty() || !self.confirmed.is_empty() {
             seen.forget();
             skipped = scan::observe(&mut engine, node, backfill::records, |fact| seen.note(fact));
             now = clock::now();
             findings = engine.survey(now, cleaners);
+        }
+        if !frozen {
+            findings = with_confirmed(findings, engine.survey_at_once(now, cleaners), &self.confirmed);
         }
         Ok(ScanResult {
             findings,
@@ -105,6 +110,23 @@ impl LeakScan<'_> {
             skipped,
         })
     }
+}
+
+/// The findings of a look, and those that are still so and that the agent has confirmed: their grace is over, whatever this
+/// look can know of it.
+fn with_confirmed(
+    mut findings: Vec<Finding>,
+    at_once: Vec<Finding>,
+    confirmed: &BTreeSet<String>,
+) -> Vec<Finding> {
+    let is_confirmed = |it: &Finding| it.stage == Stage::Confirmed;
+    for it in at_once.into_iter().filter(|it| is_confirmed(it) && confirmed.contains(it.key.as_str())) {
+        if !findings.iter().any(|known| known.key == it.key && is_confirmed(known)) {
+            findings.retain(|known| known.key != it.key);
+            findings.push(it);
+        }
+    }
+    findings
 }
 
 /// Watches the facts on their way to the engine.

@@ -140,7 +140,9 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             how: WrongDelForm::ForeignNetns,
             plugin: plugin(),
             ifname: name(),
+            count: 1,
             netns: Some("/proc/5/ns/net".to_owned()),
+            addresses: vec![address()],
         }),
         Kind::CniFailing(CniFailing {
             plugin: plugin(),
@@ -153,6 +155,7 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
                 text: Some("no address is free".to_owned()),
                 source: "journal".to_owned(),
             }),
+            messages: Vec::new(),
         }),
         Kind::CniSlow(CniSlow { plugin: plugin(), command: "ADD".to_owned(), took: second, open: true }),
         Kind::CniQueue(CniQueue { waiting: 20, oldest: second, plugin: plugin() }),

@@ -100,6 +100,7 @@ impl Allocation {
             address,
             holder: holder(&self.container_id, ifname),
             since: node.boot_time(self.allocation_timestamp),
+            in_words: false,
         })
     }
 }

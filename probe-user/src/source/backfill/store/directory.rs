@@ -23,6 +23,8 @@ pub(super) struct Reserved {
     /// `None` if the file does not name one.
     holder: Option<Holder>,
     since: Timestamp,
+    /// It names no holder, and says something in words.
+    in_words: bool,
 }
 
 /// Tells the contents of `folder`; `parse` reads the holder from a file. A folder that does not exist is empty.
@@ -87,7 +89,9 @@ fn one(
         return Ok(None);
     };
     let read = files.read(name, RESERVATION, |bytes, written| {
-        Some(Reserved { holder: parse(bytes), since: node.boot_time(written) })
+        let holder = parse(bytes);
+        let in_words = holder.is_none() && has_words(bytes);
+        Some(Reserved { holder, since: node.boot_time(written), in_words })
     });
     // The address is told even if its file names nobody: it is in use.
     Ok(match read {
@@ -99,19 +103,37 @@ fn one(
             list.set_aside(path, why);
             let since =
                 folder.edition(name).map_or(Timestamp::ZERO, |it| node.boot_time(it.written_wall_ns()));
-            Some(Reservation { address, holder: None, since })
+            Some(Reservation { address, holder: None, since, in_words: false })
         }
-        Ok(Reserved { holder, since }) => {
-            if holder.is_none() {
+        Ok(Reserved { holder, since, in_words }) => {
+            if holder.is_none() && !in_words {
                 list.set_aside(path, ReadError::Malformed);
             }
-            Some(Reservation { address, holder, since })
+            Some(Reservation { address, holder, since, in_words })
         }
     })
 }
 
+/// Whether a person wrote this: it is text, and not what is left of an id.
+fn has_words(bytes: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(bytes) else { return false };
+    let is_text = text.chars().all(|letter| letter.is_whitespace() || !letter.is_control());
+    is_text && text.chars().any(|letter| letter.is_alphabetic() && !letter.is_ascii_hexdigit())
+}
+
 #[cfg(test)]
 mod tests {
+    /// A power loss leaves nothing, zeros, or the beginning of an id.
+    #[test]
+    fn what_a_person_wrote_is_told_from_what_a_plugin_left() {
+        for words in ["reserved for the gateway\n", "printer", "r\u{e9}serv\u{e9}", "do not use!"] {
+            assert!(super::has_words(words.as_bytes()), "{words:?}");
+        }
+        for left in [&b""[..], b"\n", b"a1b2", b"\0\0\0", b"zz\0", b"\xff\xfe", b"0123456789"] {
+            assert!(!super::has_words(left), "{left:?}");
+        }
+    }
+
     use std::{
         ffi::OsStr,
         fs::{self, Permissions},
