@@ -50,8 +50,10 @@ use crate::sink::{loop_queue::Client, verdict::Judge};
 
 /// The most connections at one time over the network and over the socket. The two limits are separate, so that
 /// neither can use up the other's.
-const NETWORK: seats::Limits = seats::Limits { total: 256, reserved: 32, per_address: 64 };
-const SOCKET: seats::Limits = seats::Limits { total: 64, reserved: 0, per_address: 64 };
+const NETWORK: seats::Limits =
+    seats::Limits { total: 256, reserved: 32, per_address: 64, followers: 32, followers_per_client: 8 };
+const SOCKET: seats::Limits =
+    seats::Limits { total: 64, reserved: 0, per_address: 64, followers: 32, followers_per_client: 32 };
 /// How long to wait if the process cannot accept another connection.
 const BREATH: Duration = Duration::from_millis(100);
 /// How long a TLS handshake may take.
@@ -116,11 +118,7 @@ fn run(runtime: &Runtime, listeners: Listeners, app: Arc<AppState>, mut end: wat
         }
         let listener = socket.as_mut().and_then(Socket::take);
         if let Some(listener) = listener.and_then(|it| taken(net::UnixListener::from_std(it))) {
-            let accept = async move || listener.accept().await.map(|(stream, _)| (stream, Origin::SOCKET));
-            let serve = |stream, seat, context: ConnectionContext| -> Serving {
-                Box::pin(context.connection(stream, seat, Peer::Socket))
-            };
-            tokio::spawn(context.clone().serve(accept, Seats::new(SOCKET), serve));
+            tokio::spawn(over_socket(listener, Seats::new(SOCKET), context.clone()));
         }
         drop(context);
         over(&mut end).await;
@@ -151,6 +149,14 @@ async fn over_tcp(
     };
     let serve = move |stream, seat, context| -> Serving {
         Box::pin(over_network(stream, tls.clone(), seat, context))
+    };
+    context.serve(accept, seats, serve).await;
+}
+
+async fn over_socket(listener: net::UnixListener, seats: Arc<Seats>, context: ConnectionContext) {
+    let accept = async move || listener.accept().await.map(|(stream, _)| (stream, Origin::SOCKET));
+    let serve = |stream, seat, context: ConnectionContext| -> Serving {
+        Box::pin(context.connection(stream, seat, Peer::Socket))
     };
     context.serve(accept, seats, serve).await;
 }
