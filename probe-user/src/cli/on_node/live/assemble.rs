@@ -421,7 +421,8 @@ impl<'a> Assembly<'a> {
         let (mut served, client, judge) =
             serve::start((listeners, metrics), session, header, past, report, figures, confinement)?;
         if let Some((target, stats)) = target {
-            served.ends(target.start(header.node.clone(), &client, judge, stats, confinement)?);
+            let state = self.start.state_dir.map(|dir| (dir, state_writes.clone()));
+            served.ends(target.start(header, state, &client, judge, stats, confinement)?);
         }
         Ok(served)
     }
