@@ -53,7 +53,7 @@ use crate::{
         },
         output, say,
     },
-    confine::{Confinement, Mode, Needs, refusal, role::Role},
+    confine::{Confinement, Later, Mode, Needs, refusal, role::Role},
     engine::{Call, world::CheckpointEntry},
     model::fact::{Answer, EventStream, Fact, Observation, Origin, RuntimeLink},
     recording::history::History,
@@ -65,7 +65,7 @@ use crate::{
         history::writer::BootHistoryWriter,
         metrics::Metrics,
         otlp::{Otlp, figures::Figures},
-        serve::reload::Bell,
+        serve::{listen::Socket, reload::Bell, shut::ShutSocket},
         state_writes::{StateFile, StateWrites},
         stream::{Destination, Stream, Terminal},
         write_queue::WriteQueue,
@@ -149,7 +149,14 @@ impl<'a> Assembly<'a> {
             state_dir: start.state_dir.map(Path::to_owned),
             log_dir: start.log.map(LogArgs::dir),
             export_port: opened.otlp.as_ref().map(|it| it.export.target.port()),
-            socket: listeners.and_then(|it| Some(it.socket.as_ref()?.path().to_owned())),
+            socket: listeners.and_then(|it| {
+                let socket = it.socket.as_ref().map(Socket::path);
+                socket.or(it.shut.socket.as_ref().map(ShutSocket::path)).map(Path::to_owned)
+            }),
+            later: listeners.map_or_else(Later::default, |it| Later {
+                port: it.shut.port.as_ref().map(|shut| shut.address().port()),
+                socket: it.shut.socket.is_some(),
+            }),
             netlink: hooks.netlink.is_some(),
             kubernetes: opened.kubernetes.as_ref().map(Target::remote).unwrap_or_default(),
         };
