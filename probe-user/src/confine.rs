@@ -80,12 +80,23 @@ pub struct Needs {
     pub log_dir: Option<PathBuf>,
     /// The path of the server's socket, which is removed at the end.
     pub socket: Option<PathBuf>,
+    /// What the server is to open when the process that has it now is gone.
+    pub later: Later,
     /// The port of the receiver to which traces and log records are sent.
     pub export_port: Option<u16>,
     /// Whether rtnetlink is asked about other network namespaces.
     pub netlink: bool,
     /// The API server of the cluster.
     pub kubernetes: Remote,
+}
+
+/// What another process has at the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Later {
+    /// The port to listen on.
+    pub port: Option<u16>,
+    /// Whether the socket's path is to be taken.
+    pub socket: bool,
 }
 
 /// A server to which the agent connects, possibly on another machine.
@@ -158,7 +169,9 @@ impl Confinement {
         landlock::enter(role, &self.needs)?;
         // seccomp is last, because it forbids the other calls.
         let removes = self.needs.socket.is_some() && self.removes(role);
-        if self.calls { seccomp::enter(role, removes) } else { Ok(()) }
+        let Later { port, socket } = if role == Role::Server { self.needs.later } else { Later::default() };
+        let more = seccomp::More { removes, opens: port.is_some(), takes: removes && socket };
+        if self.calls { seccomp::enter(role, &more) } else { Ok(()) }
     }
 
     #[must_use]

@@ -18,6 +18,7 @@ here=$(dirname "$0")
 echo "begin $*" >> "$here/calls"
 case " $* " in
 *" get pods "*) cat "$here/pods.json" ;;
+*" get daemonsets "*) cat "$here/sets.json" ;;
 *) pod=$(echo " $* " | sed 's/.* exec \([^ ]*\) .*/\1/'); . "$here/$pod" ;;
 esac
 code=$?
@@ -34,15 +35,18 @@ impl Cluster {
         let items: Vec<Value> = pods
             .iter()
             .map(|(node, _)| {
+                let owners = json!([{ "kind": "DaemonSet", "uid": "u1", "controller": true }]);
                 json!({
-                    "metadata": { "name": format!("agent-{node}") },
-                    "spec": { "nodeName": node },
+                    "metadata": { "name": format!("agent-{node}"), "ownerReferences": owners },
+                    "spec": { "nodeName": node, "containers": [{ "name": "sandprobe" }, { "name": "agent" }] },
                     "status": { "phase": "Running" },
                 })
             })
             .collect();
         let path = |name: &str| dir.path().join(name);
         fs::write(path("pods.json"), json!({ "items": items }).to_string()).expect("a file");
+        let set = json!({ "metadata": { "name": "sandprobe", "uid": "u1" } });
+        fs::write(path("sets.json"), json!({ "items": [set] }).to_string()).expect("a file");
         for (node, script) in pods {
             fs::write(path(&format!("agent-{node}")), script).expect("a file");
         }
@@ -149,6 +153,7 @@ fn kubectl_gets_its_flags_and_only_the_wanted_nodes_are_asked() {
         begun,
         [
             format!("begin {own} get pods --selector app=x --output json"),
+            format!("begin {own} get daemonsets --output json"),
             format!("begin {own} exec agent-b -c agent -- /sandprobe findings --kind=cni_slow"),
         ]
     );
@@ -157,12 +162,26 @@ fn kubectl_gets_its_flags_and_only_the_wanted_nodes_are_asked() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+/// Whoever may make a pod in the namespace can give it the labels.
+#[test]
+fn a_pod_that_no_daemon_set_made_is_not_asked() {
+    let cluster = Cluster::new(&[("a", NONE), ("b", LEAK)]);
+    let file = cluster.0.path().join("pods.json");
+    let mut pods: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
+    pods["items"][1]["metadata"]["ownerReferences"] = json!([]);
+    fs::write(&file, pods.to_string()).expect("a file");
+    let output = cluster.run("findings");
+    assert_eq!(text(&output.stdout), "== a\nno findings\n");
+    let said = "sandprobe: agent-b: it has an agent's labels, and no DaemonSet made it: it is not asked\n";
+    assert_eq!((text(&output.stderr), output.status.code()), (said, Some(0)));
+}
+
 #[test]
 fn no_more_nodes_are_asked_at_once_than_wanted() {
     let cluster = Cluster::new(&[("a", "sleep 0.1"), ("b", "sleep 0.1"), ("c", "sleep 0.1")]);
     assert_eq!(cluster.run("boot --parallel 1").status.code(), Some(0));
     let calls = cluster.calls();
-    assert_eq!(calls.len(), 8, "{calls:?}");
+    assert_eq!(calls.len(), 10, "{calls:?}");
     for pair in calls.chunks(2) {
         assert_eq!(pair[0].strip_prefix("begin"), pair[1].strip_prefix("end"), "{calls:?}");
     }

@@ -300,6 +300,29 @@ fn silent_connections_do_not_keep_probes_out() -> Result<()> {
     agent.end()
 }
 
+/// A user of the node follows the events on as many connections as are answered, from many addresses.
+#[test]
+fn users_of_the_node_leave_root_its_streams() -> Result<()> {
+    const FOLLOW: &[u8] = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let agent = Agent::start()?;
+    let mut streams = Vec::new();
+    loop {
+        let mut stream = connect(agent.address, 2 + u8::try_from(streams.len())?)?;
+        stream.write_all(FOLLOW)?;
+        let mut begun = [0; 12];
+        stream.read_exact(&mut begun)?;
+        if &begun == b"HTTP/1.1 503" {
+            break;
+        }
+        ensure!(&begun == b"HTTP/1.1 200", "{}", String::from_utf8_lossy(&begun));
+        streams.push(stream);
+    }
+    ensure!(streams.len() == 8, "{} streams", streams.len());
+    let events = agent.ask("/v1/events?since=0&follow=false")?;
+    ensure!(events.contains("stream.opened"), "{events}");
+    agent.end()
+}
+
 /// A connection from `127.0.0.LAST`.
 fn connect(to: SocketAddr, last: u8) -> Result<TcpStream> {
     let SocketAddr::V4(to) = to else { return Err(anyhow!("{to} is not an IPv4 address")) };

@@ -19,6 +19,13 @@ const LOCKED: &str = r#"locked() {
   return "$code"
 }"#;
 
+/// A function of the shell: `known CONTAINER`, where no runtime's socket is known. crictl's own default may be that of
+/// another runtime, which knows no sandbox of this node. So whoever runs it has to say which one to ask.
+const KNOWN_OF_NONE: &str = r#"known() {
+  socket=${CONTAINER_RUNTIME_ENDPOINT:?is not set, and no socket of a runtime is known: set it to unix:///PATH}
+  crictl --runtime-endpoint "$socket" pods -q --no-trunc --id "$1"
+}"#;
+
 /// A function of the shell: `release DIR ADDRESS CONTAINER`.
 ///
 /// host-local keeps a file for each address, with the container's id on the first line. What cannot be checked is kept. Each
@@ -57,6 +64,9 @@ pub fn function(runtimes: &[String]) -> Vec<String> {
 /// The lines that define what is wanted: `release` for a node whose runtimes answer on these sockets, and `free_ownerless`.
 pub fn functions(runtimes: Option<&[String]>, is_ownerless: bool) -> impl Iterator<Item = String> {
     let known = runtimes.map(|runtimes| {
+        if runtimes.is_empty() {
+            return KNOWN_OF_NONE.to_owned();
+        }
         let ask: Vec<String> =
             crictl(runtimes).map(|crictl| format!(r#"{crictl} pods -q --no-trunc --id "$1""#)).collect();
         format!("known() {{ {}; }}", ask.join(" && "))
@@ -64,7 +74,8 @@ pub fn functions(runtimes: Option<&[String]>, is_ownerless: bool) -> impl Iterat
     let release = known.is_some().then_some(RELEASE);
     let free_ownerless = is_ownerless.then_some(FREE_OWNERLESS);
     let fixed = [Some(LOCKED), release, free_ownerless].into_iter().flatten();
-    known.into_iter().chain(fixed.flat_map(str::lines).map(str::to_owned))
+    let known = known.map(|known| known.lines().map(str::to_owned).collect::<Vec<_>>());
+    known.into_iter().flatten().chain(fixed.flat_map(str::lines).map(str::to_owned))
 }
 
 /// The call of it; a comment if the directory's name cannot be printed.
@@ -115,9 +126,12 @@ mod tests {
     use super::{free_ownerless, free_ownerless_of, function, functions, release, script};
     use crate::model::id::ContainerId;
 
-    /// Runs the script with a `crictl` that answers so; gives back what it says.
+    const SOCKET: &str = "/run/containerd/containerd.sock";
+    const ENDPOINT: &str = "CONTAINER_RUNTIME_ENDPOINT";
+
+    /// Runs the script for a runtime with a `crictl` that answers so; gives back what it says.
     fn run(dir: &Path, id: &str, crictl: &str) -> String {
-        run_for(&[], dir, id, crictl)
+        run_for(&[SOCKET.to_owned()], dir, id, crictl)
     }
 
     fn run_for(runtimes: &[String], dir: &Path, id: &str, crictl: &str) -> String {
@@ -129,14 +143,49 @@ mod tests {
 
     /// What a script of these lines says with a `crictl` that answers so, and how it ends.
     fn told(lines: &[String], crictl: &str) -> (String, Option<i32>) {
+        let (said, _, code) = run_in("sh", lines, crictl, None);
+        (said, code)
+    }
+
+    /// The same in this shell, for whoever names this runtime. Also gives what it says of errors.
+    fn run_in(
+        shell: &str,
+        lines: &[String],
+        crictl: &str,
+        endpoint: Option<&str>,
+    ) -> (String, String, Option<i32>) {
         let bin = tempfile::tempdir().expect("a folder");
         let tool = bin.path().join("crictl");
         fs::write(&tool, format!("#!/bin/sh\n{crictl}\n")).expect("a file");
         fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).expect("a program");
         let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").expect("a path"));
-        let output = Command::new("sh").args(["-c", &script(lines)]).env("PATH", path).output();
-        let output = output.expect("a shell");
-        (String::from_utf8(output.stdout).expect("text"), output.status.code())
+        let mut command = Command::new(shell);
+        command.args(["-c", &script(lines)]).env("PATH", path).env_remove(ENDPOINT);
+        let output = command.envs(endpoint.map(|it| (ENDPOINT, it))).output().expect("a shell");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (text(output.stdout), text(output.stderr), output.status.code())
+    }
+
+    /// Whoever runs the script knows which runtime is meant, or nothing is freed.
+    #[test]
+    fn where_no_runtime_is_known_crictl_s_own_default_is_not_asked() {
+        let of_other = "[ \"$1\" = --runtime-endpoint ] && [ \"$2\" != unix:///run/own.sock ] || echo e6f3";
+        for shell in ["dash", "bash"] {
+            let dir = tempfile::tempdir().expect("a folder");
+            let file = dir.path().join("10.88.0.5");
+            fs::write(&file, "e6f3\neth0").expect("a file");
+            let id = ContainerId::parse("e6f3").expect("an id");
+            let mut lines = function(&[]);
+            lines.push(release(dir.path().to_str().expect("a name"), [10, 88, 0, 5].into(), &id));
+            let (said, why, code) = run_in(shell, &lines, "exit 0", None);
+            assert_eq!((&*said, code), ("10.88.0.5 kept: the runtime cannot be asked\n", Some(1)), "{shell}");
+            assert!(why.contains("no socket of a runtime is known"), "{shell}: {why}");
+            let (said, ..) = run_in(shell, &lines, of_other, Some("unix:///run/own.sock"));
+            assert_eq!(said, "10.88.0.5 kept: the runtime knows the sandbox\n", "{shell}");
+            assert!(file.exists());
+            let (said, ..) = run_in(shell, &lines, "exit 0", Some("unix:///run/own.sock"));
+            assert_eq!(said, "10.88.0.5 released\n", "{shell}");
+        }
     }
 
     #[test]
@@ -186,7 +235,7 @@ mod tests {
         fs::write(free.join("10.88.0.9"), "").expect("a file");
         let lock = fs::File::create(dir.path().join("lock")).expect("a file");
         lock.lock().expect("the lock");
-        let mut lines: Vec<String> = functions(Some(&[]), true).collect();
+        let mut lines: Vec<String> = functions(Some(&[SOCKET.to_owned()]), true).collect();
         // The first one may wait as long as it likes.
         lines.push("flock() { [ \"$2\" = 0 ] || echo waits; shift 2; command flock -n \"$@\"; }".to_owned());
         let id = ContainerId::parse("e6f3").expect("an id");

@@ -24,7 +24,7 @@ use clap::{Args, Parser, Subcommand, builder::PossibleValuesParser};
 use strum::VariantNames as _;
 
 use self::{
-    agents::Agent,
+    agents::{Agent, Found},
     kubectl::{Ended, Kubectl},
     together::Answer,
 };
@@ -211,12 +211,18 @@ impl Cluster {
             kubeconfig: self.which.kubeconfig.clone(),
             namespace: self.which.namespace.clone(),
         };
-        let agents = agents::list(&kubectl, &self.which.selector, patience)?;
+        let Found { agents, strangers } =
+            agents::list(&kubectl, &self.which.selector, &self.which.container, patience)?;
+        for pod in &strangers {
+            say(&format!("{pod}: it has an agent's labels, and no DaemonSet made it: it is not asked"));
+        }
         if agents.is_empty() {
             bail!(
-                "no pod in the namespace {} has the labels {}: name those of the agents by --namespace and --selector",
+                "no DaemonSet's pod in the namespace {} has the labels {} and a container {}: name those of the agents by \
+                 --namespace, --selector and --container",
                 self.which.namespace,
-                self.which.selector
+                self.which.selector,
+                self.which.container
             );
         }
         let is_wanted = |agent: &Agent| self.which.node.is_empty() || self.which.node.contains(&agent.node);

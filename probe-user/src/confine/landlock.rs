@@ -15,7 +15,7 @@ use landlock::{
     Scope, make_bitflags,
 };
 
-use super::{ConfineError, Needs, Remote, State, role::Role};
+use super::{ConfineError, Later, Needs, Remote, State, role::Role};
 
 /// The newest set of rights. The kernel applies those that it knows.
 const NEWEST: ABI = ABI::V9;
@@ -40,6 +40,9 @@ const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
 const KEEP: BitFlags<AccessFs> =
     make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile | Truncate | MakeReg | RemoveFile});
 
+/// Taking the path of a socket: asking whether somebody listens there, and renaming another one.
+const TAKE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{RemoveFile | MakeSock | ResolveUnix});
+
 /// From now on the calling thread can open only the files of its role.
 pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
     let state_dir = needs.state_dir.as_deref().into_iter();
@@ -49,7 +52,7 @@ pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
         let files = NAMES.map(Path::new).into_iter().chain(resolver.as_deref());
         files.map(|path| (path, BitFlags::from(AccessFs::ReadFile)))
     };
-    let mut ports = Vec::new();
+    let (mut ports, mut own_port) = (Vec::new(), None);
     let rules: Vec<(&Path, BitFlags<AccessFs>)> = match role {
         Role::Netlink | Role::Files => return Ok(State::Full),
         Role::Store => state_dir.map(|dir| (dir, KEEP)).collect(),
@@ -67,11 +70,15 @@ pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
         Role::Agent => own.chain(state_dir).map(|path| (path, READ)).collect(),
         Role::Server => {
             let socket = needs.socket.as_deref().and_then(Path::parent);
-            let removed = socket.map(|dir| (dir, BitFlags::from(AccessFs::RemoveFile)));
+            let Later { port, socket: takes } = needs.later;
+            own_port = port;
+            let access = if takes { TAKE } else { AccessFs::RemoveFile.into() };
+            let removed = socket.map(|dir| (dir, access));
             own.chain(state_dir).map(|path| (path, READ)).chain(removed).collect()
         }
     };
-    restrict(&rules, &ports)
+    let ports = ports.into_iter().map(|port| (port, AccessNet::ConnectTcp));
+    restrict(&rules, ports.chain(own_port.map(|port| (port, AccessNet::BindTcp))))
         .map(|status| state(&status))
         .map_err(|why| ConfineError::new("confine to files", why))
 }
@@ -82,7 +89,10 @@ fn resolver() -> Option<PathBuf> {
     file.parent().filter(|dir| !["/", "/etc", "/run"].map(Path::new).contains(dir)).map(Path::to_owned)
 }
 
-fn restrict(rules: &[(&Path, BitFlags<AccessFs>)], ports: &[u16]) -> Result<RestrictionStatus, RulesetError> {
+fn restrict(
+    rules: &[(&Path, BitFlags<AccessFs>)],
+    ports: impl Iterator<Item = (u16, AccessNet)>,
+) -> Result<RestrictionStatus, RulesetError> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::from_all(NEWEST))?
@@ -94,8 +104,8 @@ fn restrict(rules: &[(&Path, BitFlags<AccessFs>)], ports: &[u16]) -> Result<Rest
             ruleset = ruleset.add_rule(PathBeneath::new(fd, *access))?;
         }
     }
-    for port in ports {
-        ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
+    for (port, access) in ports {
+        ruleset = ruleset.add_rule(NetPort::new(port, access))?;
     }
     ruleset.restrict_self()
 }

@@ -32,15 +32,26 @@ pub(super) fn begin() -> Result<State, ConfineError> {
     }
 }
 
+/// What a thread needs beside the calls of its role.
+pub(super) struct More {
+    /// It removes the socket at the end.
+    pub(super) removes: bool,
+    /// It listens on a port later.
+    pub(super) opens: bool,
+    /// It takes the socket's path later.
+    pub(super) takes: bool,
+}
+
 /// From now on the calling thread can make only the calls of its role.
-pub(super) fn enter(role: Role, removes: bool) -> Result<(), ConfineError> {
+pub(super) fn enter(role: Role, more: &More) -> Result<(), ConfineError> {
     let hidden = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let mut groups = list::of(role).to_vec();
     // Of two filters a trap wins over an error, so the second filter allows what the first hides.
     groups.push(&list::ENOSYS);
     let mut absent = vec![&list::ENOSYS];
     absent.extend(matches!(role, Role::Export | Role::Kubernetes).then_some(&list::NO_LOCAL));
-    groups.extend(removes.then_some(&list::REMOVE));
+    let more = [(more.removes, &list::REMOVE), (more.opens, &list::OPEN), (more.takes, &list::TAKE)];
+    groups.extend(more.into_iter().filter(|(is_needed, _)| *is_needed).map(|(_, group)| group));
     install(&absent, hidden, SeccompAction::Allow)
         .and_then(|()| install(&groups, SeccompAction::Allow, SeccompAction::Trap))
         .map_err(|why| error(&why))

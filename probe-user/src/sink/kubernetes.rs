@@ -14,6 +14,7 @@ mod link;
 mod plan;
 mod rest;
 mod stats;
+mod store;
 mod text;
 mod token;
 
@@ -38,6 +39,7 @@ use self::{
 pub(crate) use self::{
     condition::CONDITION,
     stats::KubernetesStats,
+    store::Store,
     token::{TokenFile, check as check_token},
 };
 use crate::{
@@ -53,7 +55,7 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(5);
 /// How often all is looked at again because findings mean something else, as with other counts, and none came or went.
 const MEANING: Duration = Duration::from_secs(60);
-/// How many Events are begun in a minute, at most.
+/// How many Events begin in a minute, at most, and how many end.
 const RATE: NonZero<u32> = NonZero::new(10).expect("it is not 0");
 /// So many requests may fail in one look.
 const FAILURES: usize = 3;
@@ -71,6 +73,8 @@ pub(crate) struct Settings {
     pub(crate) node: String,
     pub(crate) events: bool,
     pub(crate) condition: bool,
+    /// Where it is kept which Events were told.
+    pub(crate) store: Option<Store>,
 }
 
 /// The running thread.
@@ -97,6 +101,7 @@ impl Reporter {
                     () = teller.run() => {}
                     _ = ending.wait_for(|end| *end) => {}
                 }
+                teller.finish().await;
             });
             runtime.shutdown_background();
             done.send(()).ok();
@@ -124,7 +129,11 @@ struct Teller {
 
 struct Events {
     ledger: Ledger,
-    rate: Rate,
+    store: Option<Store>,
+    /// Whether the store has what the ledger has.
+    is_kept: bool,
+    begins: Rate,
+    ends: Rate,
     link: Link,
     planned: Option<Planned>,
 }
@@ -145,13 +154,16 @@ impl Planned {
 
 impl Teller {
     fn new(settings: Settings, client: &Client, judge: Arc<Judge>, stats: Arc<KubernetesStats>) -> Self {
-        let Settings { config, token_file, node, events, condition } = settings;
+        let Settings { config, token_file, node, events, condition, store } = settings;
         let url = config.cluster_url.to_string();
         let link = |what| Link::new(what, url.clone());
         Self {
             events: events.then(|| Events {
                 ledger: Ledger::default(),
-                rate: Rate::new(RATE),
+                store,
+                is_kept: true,
+                begins: Rate::new(RATE),
+                ends: Rate::new(RATE),
                 link: link("Events"),
                 planned: None,
             }),
@@ -201,25 +213,45 @@ impl Teller {
         if !has_listed {
             return;
         }
+        if let Some(last) = events.store.as_mut().and_then(Store::last) {
+            events.ledger = last.await;
+        }
         if !events.planned.as_ref().is_some_and(|it| it.holds(revision)) {
             let Ok(findings) = self.findings.ask().await else { return };
-            let Plan { steps, withheld } = events.ledger.plan(&findings.value, findings.now);
+            let Plan { steps, withheld } = events.ledger.plan(&findings.value);
             events.planned = Some(Planned { revision, at: Instant::now(), steps: steps.into(), withheld });
         }
         self.stats.wait(events.go_on(&mut self.server, &self.node, look.now).await);
+        events.keep();
+    }
+
+    /// Keeps what was told since it was last kept.
+    async fn finish(self) {
+        let Some(Events { ledger, store: Some(store), is_kept, .. }) = self.events else { return };
+        store.finish(Some(ledger).filter(|_| !is_kept)).await;
     }
 }
 
 impl Events {
+    fn keep(&mut self) {
+        let Some(store) = &self.store else { return };
+        self.is_kept &= !store.has_failed();
+        if !self.is_kept {
+            self.is_kept = store.keep(&self.ledger);
+        }
+    }
+
     /// Does as many of the planned steps as it may. Gives how many findings wait for their Event then.
     async fn go_on(&mut self, server: &mut ApiServer, node: &str, now: Timestamp) -> usize {
         let Some(planned) = &mut self.planned else { return 0 };
         let (mut failures, mut is_done) = (Vec::new(), false);
+        let mut later = VecDeque::new();
         while failures.len() < FAILURES && server.may_be_asked() {
             let Some(step) = planned.steps.pop_front() else { break };
-            if step.deed != Deed::End && !self.rate.take(now) {
-                planned.steps.push_front(step);
-                break;
+            let rate = if step.deed == Deed::End { &mut self.ends } else { &mut self.begins };
+            if !rate.take(now) {
+                later.push_back(step);
+                continue;
             }
             match tell(server, &step, node).await {
                 Ok(count) => {
@@ -241,21 +273,21 @@ impl Events {
                 }
             }
         }
-        let waiting = planned.withheld + planned.steps.len() + failures.len();
+        later.append(&mut planned.steps);
+        planned.steps = later;
+        let lacking = planned.steps.iter().filter(|it| it.deed != Deed::End).count();
+        let waiting = planned.withheld + lacking + failures.len();
+        if is_done {
+            self.is_kept = false;
+        }
         match failures.first() {
             Some(failure) => {
                 self.link.fails(failure);
                 // The next look plans anew, with what failed behind the others.
                 self.planned = None;
             }
-            None => {
-                if is_done {
-                    self.link.works();
-                }
-                if planned.steps.is_empty() {
-                    self.ledger.begun();
-                }
-            }
+            None if is_done => self.link.works(),
+            None => {}
         }
         waiting
     }

@@ -23,6 +23,7 @@ mod response_budget;
 pub(crate) mod ring;
 mod route;
 mod seats;
+pub(crate) mod shut;
 mod stream;
 pub(crate) mod tls;
 
@@ -44,14 +45,17 @@ use self::{
     listen::Socket,
     reload::Reload,
     seats::{Origin, Seat, Seats},
+    shut::{AGAIN, Shut, ShutPort, ShutSocket},
     tls::Tls,
 };
 use crate::sink::{loop_queue::Client, verdict::Judge};
 
 /// The most connections at one time over the network and over the socket. The two limits are separate, so that
 /// neither can use up the other's.
-const NETWORK: seats::Limits = seats::Limits { total: 256, reserved: 32, per_address: 64 };
-const SOCKET: seats::Limits = seats::Limits { total: 64, reserved: 0, per_address: 64 };
+const NETWORK: seats::Limits =
+    seats::Limits { total: 256, reserved: 32, per_address: 64, followers: 32, followers_per_client: 8 };
+const SOCKET: seats::Limits =
+    seats::Limits { total: 64, reserved: 0, per_address: 64, followers: 32, followers_per_client: 32 };
 /// How long to wait if the process cannot accept another connection.
 const BREATH: Duration = Duration::from_millis(100);
 /// How long a TLS handshake may take.
@@ -66,6 +70,8 @@ pub(crate) struct Listeners {
     /// TLS for the network, if it is configured.
     pub(crate) tls: Option<Tls>,
     pub(crate) socket: Option<Socket>,
+    /// What another process had, which is tried again.
+    pub(crate) shut: Shut,
     pub(crate) guard: Guard,
     /// Reads the certificate, the key and the token again when their files change.
     pub(crate) reload: Reload,
@@ -106,21 +112,34 @@ impl Server {
 }
 
 fn run(runtime: &Runtime, listeners: Listeners, app: Arc<AppState>, mut end: watch::Receiver<bool>) {
-    let Listeners { network, tls, mut socket, guard, reload: _ } = listeners;
+    let Listeners { network, tls, mut socket, mut shut, guard, reload: _ } = listeners;
     let guard = Arc::new(guard);
     let (busy, mut idle) = watch::channel(());
     runtime.block_on(async {
         let context = ConnectionContext { app, guard, busy };
-        if let Some(listener) = network.and_then(|it| taken(net::TcpListener::from_std(it))) {
-            tokio::spawn(over_tcp(listener, tls, Seats::new(NETWORK), context.clone()));
+        if let Some(listener) = network {
+            context.clone().serve_port(listener, tls.clone());
         }
-        let listener = socket.as_mut().and_then(Socket::take);
-        if let Some(listener) = listener.and_then(|it| taken(net::UnixListener::from_std(it))) {
-            let accept = async move || listener.accept().await.map(|(stream, _)| (stream, Origin::SOCKET));
-            let serve = |stream, seat, context: ConnectionContext| -> Serving {
-                Box::pin(context.connection(stream, seat, Peer::Socket))
-            };
-            tokio::spawn(context.clone().serve(accept, Seats::new(SOCKET), serve));
+        if let Some(socket) = &mut socket {
+            context.clone().serve_socket(socket);
+        }
+        while !shut.is_empty() && time::timeout(AGAIN, over(&mut end)).await.is_err() {
+            match shut.port.take().map(ShutPort::open) {
+                Some(Ok(listener)) => {
+                    warn!("listening on the port now, which another process had");
+                    context.clone().serve_port(listener, tls.clone());
+                }
+                Some(Err(taken)) => shut.port = Some(taken),
+                None => {}
+            }
+            match shut.socket.take().map(ShutSocket::open) {
+                Some(Ok(opened)) => {
+                    warn!("listening on the socket now, which another process had");
+                    context.clone().serve_socket(socket.insert(opened));
+                }
+                Some(Err(taken)) => shut.socket = Some(taken),
+                None => {}
+            }
         }
         drop(context);
         over(&mut end).await;
@@ -155,6 +174,14 @@ async fn over_tcp(
     context.serve(accept, seats, serve).await;
 }
 
+async fn over_socket(listener: net::UnixListener, seats: Arc<Seats>, context: ConnectionContext) {
+    let accept = async move || listener.accept().await.map(|(stream, _)| (stream, Origin::SOCKET));
+    let serve = |stream, seat, context: ConnectionContext| -> Serving {
+        Box::pin(context.connection(stream, seat, Peer::Socket))
+    };
+    context.serve(accept, seats, serve).await;
+}
+
 /// Serves one connection of the network. Each has a task of its own, so that a slow handshake delays nobody else.
 async fn over_network(stream: net::TcpStream, tls: Option<Tls>, seat: Seat, context: ConnectionContext) {
     let is_loopback = stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
@@ -176,6 +203,18 @@ struct ConnectionContext {
 }
 
 impl ConnectionContext {
+    fn serve_port(self, listener: TcpListener, tls: Option<Tls>) {
+        if let Some(listener) = taken(net::TcpListener::from_std(listener)) {
+            tokio::spawn(over_tcp(listener, tls, Seats::new(NETWORK), self));
+        }
+    }
+
+    fn serve_socket(self, socket: &mut Socket) {
+        if let Some(listener) = socket.take().and_then(|it| taken(net::UnixListener::from_std(it))) {
+            tokio::spawn(over_socket(listener, Seats::new(SOCKET), self));
+        }
+    }
+
     /// Accepts until the agent ends. When there is no seat left, another connection is closed for the new one.
     async fn serve<S: Send + 'static>(
         self,

@@ -14,6 +14,8 @@ pub(crate) enum StateFile {
     Findings,
     Checkpoint,
     History,
+    /// Which Events the API server was told.
+    Events,
 }
 
 impl StateFile {
@@ -24,6 +26,7 @@ impl StateFile {
             Self::Findings => "findings",
             Self::Checkpoint => "checkpoint",
             Self::History => "history",
+            Self::Events => "events",
         }
     }
 
@@ -32,6 +35,7 @@ impl StateFile {
             Self::Findings => "findings",
             Self::Checkpoint => "the engine's state",
             Self::History => "the history of boots",
+            Self::Events => "which Events were told",
         }
     }
 }

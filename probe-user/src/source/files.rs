@@ -6,6 +6,7 @@
 mod queue;
 mod reader;
 mod retry_queue;
+mod search_pace;
 mod supervisor;
 mod unreadable;
 

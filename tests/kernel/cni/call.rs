@@ -109,6 +109,7 @@ pub(crate) struct Runtime {
     name: &'static str,
     /// The actor's role for calling a plugin.
     role: &'static str,
+    plugin: &'static str,
 }
 
 /// The rights of a runtime that a user other than root starts.
@@ -131,7 +132,7 @@ impl Runtime {
         // Users other than root must be able to start it.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         program::alias("actor", folder.path(), name)?;
-        Ok(Self { folder, by: Vec::new(), name, role: "run" })
+        Ok(Self { folder, by: Vec::new(), name, role: "run", plugin: "bridge" })
     }
 
     /// Started by a user of the node who is not root.
@@ -153,6 +154,11 @@ impl Runtime {
     /// A runtime that another command executes. The runtime is the end of that command's arguments.
     pub(crate) fn start_by(command: &[String]) -> Result<Self> {
         Ok(Self { by: command.to_owned(), ..Self::start()? })
+    }
+
+    /// The same runtime, whose plugin has this name.
+    pub(crate) fn calling(self, plugin: &'static str) -> Self {
+        Self { plugin, ..self }
     }
 
     /// Makes it call the plugin, through another command if one is given, and waits until the plugin ends. Returns
@@ -185,7 +191,7 @@ impl Runtime {
         let mut words = self.by.clone();
         words.extend([text(&self.folder.path().join(self.name))?, self.role.to_owned()]);
         words.extend(through.iter().cloned());
-        words.extend(self.plugin("bridge", environment)?);
+        words.extend(self.plugin(self.plugin, environment)?);
         words.extend(plugin_does.iter().cloned());
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);

@@ -258,6 +258,7 @@ fn confined(role: Role, operation: Operation, dir: &Path) -> Result<i32> {
         socket: None,
         netlink: true,
         kubernetes: Remote { port: RECEIVER, dirs: Vec::new() },
+        ..Needs::default()
     };
     let confinement = Confinement::begin(Mode::Full, needs, || Operation::BpfLookup.attempt(dir).is_ok())?;
     let _refusals = receive(SignalKind::from_raw(refusal::SIGNAL))?;

@@ -249,7 +249,7 @@ impl Explain for OrphanNetns {
             return self.find_holder();
         }
         let mut all = lines(&[
-            "# Each command does nothing if a process is in the network namespace. umount removes the mount that keeps the",
+            "# Each command does nothing if a thread is in the network namespace. umount removes the mount that keeps the",
             "# namespace. rm removes the empty file beneath, and fails as long as something is mounted there.",
         ]);
         for mount in &self.mounts {
@@ -257,7 +257,11 @@ impl Explain for OrphanNetns {
                 || UNPRINTABLE.to_owned(),
                 |at| {
                     // `ip netns pids` knows only the files in /run/netns. Where nothing at all is found, nothing was looked at.
-                    let all = r"find /proc/[0-9]*/ns/net -printf '%l\n' 2>/dev/null || :";
+                    // A thread may be in another one than its process.
+                    let each = r"-path '*/ns/net' -printf '%l\n' -o ! -name ns -prune";
+                    let all = format!(
+                        r"find /proc/[0-9]*/task -mindepth 2 -maxdepth 3 \( {each} \) 2>/dev/null || :"
+                    );
                     let is_empty = r#"case $in in "" | *"net:[$n]"*) false ;; esac"#;
                     format!(
                         "n=$(stat -Lc %i -- {at}) && in=$({all}) && {is_empty} && umount -- {at} && rm -- {at}"
@@ -289,7 +293,11 @@ impl OrphanNetns {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, os::unix::fs::MetadataExt as _, process::Command};
+    use std::{
+        fs::{self, File},
+        os::unix::fs::{MetadataExt as _, symlink},
+        process::Command,
+    };
 
     use super::{Explain as _, OrphanNetns, is_uuid};
     use crate::{model::id::NetnsKey, words::release::script};
@@ -297,12 +305,22 @@ mod tests {
     /// What the commands do with the namespace at this file, of which `umount` and `rm` only say that they were called. `tools`
     /// define what else differs.
     fn repaired(at: &str, tools: &str) -> String {
+        repaired_of("/proc/", at, tools)
+    }
+
+    /// The same, with another folder of processes.
+    fn repaired_of(proc: &str, at: &str, tools: &str) -> String {
         let netns = NetnsKey::new(7, 0);
         let commands = OrphanNetns { netns, mounts: vec![at.to_owned()] }.repair(&[], &[]);
         let stubs = format!("umount() {{ echo umount $2; }}\nrm() {{ echo rm $2; }}\n{tools}");
         let lines: Vec<String> = [stubs].into_iter().chain(commands).collect();
-        let output = Command::new("sh").args(["-c", &script(&lines)]).output().expect("a shell");
-        String::from_utf8(output.stdout).expect("text")
+        let script = script(&lines).replace("/proc/[0-9]", &format!("{proc}[0-9]"));
+        let said = ["dash", "bash"].map(|shell| {
+            let output = Command::new(shell).args(["-c", &script]).output().expect("a shell");
+            String::from_utf8(output.stdout).expect("text")
+        });
+        assert_eq!(said[0], said[1]);
+        said.into_iter().next().expect("one")
     }
 
     #[test]
@@ -329,6 +347,28 @@ mod tests {
         let found = String::from_utf8(output.stdout).expect("text");
         let own = format!("/proc/{}/fd/", std::process::id());
         assert!(found.lines().any(|line| line.starts_with(&own)), "{found}");
+    }
+
+    /// A runtime's thread may be in a namespace of which its process is no part.
+    #[test]
+    fn a_namespace_in_which_a_thread_is_found_stays() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let inode = file.as_file().metadata().expect("a file").ino();
+        let at = file.path().to_str().expect("a path");
+        let processes = tempfile::tempdir().expect("a folder");
+        let thread = |process: u32, thread: u32, netns: u64| {
+            let folder = processes.path().join(format!("{process}/task/{thread}/ns"));
+            fs::create_dir_all(&folder).expect("a folder");
+            fs::remove_file(folder.join("net")).ok();
+            symlink(format!("net:[{netns}]"), folder.join("net")).expect("a link");
+        };
+        let proc = format!("{}/", processes.path().display());
+        for (process, of) in [(1, 1), (20, 20), (20, 21)] {
+            thread(process, of, 4_026_531_840);
+        }
+        assert_eq!(repaired_of(&proc, at, ""), format!("umount {at}\nrm {at}\n"));
+        thread(20, 21, inode);
+        assert_eq!(repaired_of(&proc, at, ""), "");
     }
 
     #[test]

@@ -13,8 +13,7 @@ use super::{
     duplicate_sandbox::{self, burst},
     leaked_address::many,
     missed_runtime_event, orphan_netns, ownerless_reservation, pool_exhaustion, runtime_unresponsive,
-    sandboxes_replaced,
-    stuck_start, teardown_out_of_order,
+    sandboxes_replaced, stuck_start, teardown_out_of_order,
 };
 use crate::engine::world::{
     abandoned,

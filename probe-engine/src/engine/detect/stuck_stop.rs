@@ -16,7 +16,7 @@
 //! keeps that of a completed pod until the pod is deleted. If records were lost, DEL counts as open only while
 //! libcni's cache has the result of ADD.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use super::{DetectContext, Detection, Verdict, blind_spot::READ, index::Marks, rule::Rule};
 use crate::{
@@ -347,12 +347,16 @@ impl Explain for StuckStop {
                 all
             }
             (StopStep::Del, Some(path)) => {
-                let Some(path) = quoted(path) else { return lines(&[UNPRINTABLE]) };
+                let folder = Path::new(path).ancestors().nth(2).and_then(Path::to_str).unwrap_or("/");
+                let (Some(path), Some(folder)) = (quoted(path), quoted(folder)) else {
+                    return lines(&[UNPRINTABLE]);
+                };
                 let mut all = lines(&[
                     "# Without the file the runtime calls DEL, and the kubelet's next try succeeds. A plugin that needs the result of",
                     "# ADD may leave the address allocated; sandprobe reports that as leaked_address.",
                 ]);
-                all.push(format!("mv -- {path} /var/tmp/"));
+                // Only root writes to the folder, and libcni does not read it.
+                all.push(format!("mv -- {path} {folder}/"));
                 all
             }
             (StopStep::Del, None) => {

@@ -1,5 +1,7 @@
 //! Stops that do not end, of which the stories cannot tell.
 
+use std::{fs, process::Command};
+
 use probe_common::event::class;
 
 use super::{
@@ -215,7 +217,7 @@ fn what_is_open_is_said_in_a_line() {
     );
     assert_eq!(
         repair.last().map(String::as_str),
-        Some("mv -- '/var/lib/cni/results/podnet-a-eth0' /var/tmp/")
+        Some("mv -- '/var/lib/cni/results/podnet-a-eth0' '/var/lib/cni'/")
     );
     assert_eq!(del(0, Some("bridge"), None, None).0, "DEL of bridge is not called");
     let (summary, repair) = del(3, Some("bridge"), Some(1), None);
@@ -225,6 +227,31 @@ fn what_is_open_is_said_in_a_line() {
         last.starts_with("running=$(crictl ps -q --pod ")
             && last.ends_with(&format!("crictl stopp {}", id('a')))
     );
+}
+
+#[test]
+fn a_torn_file_is_moved_to_where_only_root_writes_and_libcni_does_not_read() {
+    for shell in ["dash", "bash"] {
+        let cni = tempfile::Builder::new().prefix("it's cni").tempdir().expect("a folder");
+        let results = cni.path().join("results");
+        fs::create_dir(&results).expect("a folder");
+        let torn = results.join("podnet-a-eth0");
+        fs::write(&torn, "{").expect("a file");
+        let it = StuckStop {
+            step: StopStep::Del,
+            process: None,
+            attempts: 0,
+            plugin: None,
+            exit_code: None,
+            cache_file: Some(torn.to_str().expect("a path").to_owned()),
+            mount: None,
+        };
+        let repair = it.repair(&[id('a')], &[]).join("\n");
+        let done = Command::new(shell).args(["-c", &repair]).output().expect("a shell");
+        assert!(done.status.success(), "{done:?}");
+        assert_eq!(fs::read_dir(&results).expect("a folder").count(), 0);
+        assert_eq!(fs::read_to_string(cni.path().join("podnet-a-eth0")).expect("a file"), "{");
+    }
 }
 
 /// Of a stop that is tried for hours the first events and the last ones are kept, and how many came between them.

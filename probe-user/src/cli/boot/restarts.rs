@@ -25,9 +25,7 @@ pub(super) fn text(rows: &[Row]) -> String {
         return "no restart of a runtime or of the kubelet alone was seen\n".to_owned();
     }
     let mut cells: Vec<[String; CELLS]> = all.iter().map(cells).collect();
-    let below =
-        restart::rows(&all).into_iter().map(|(name, numbers)| line(escaped(&name).into_owned(), numbers));
-    cells.extend(below);
+    cells.extend(restart::rows(&all).into_iter().map(|(name, numbers)| line(name, numbers)));
     let mut text = format!("{CAPTION}\n{}", aligned(HEADINGS, &cells));
     let statistics = statistics(all.iter().map(|it| it.restart));
     let mut notes: Vec<String> = statistics.iter().filter_map(restart::composition).collect();
@@ -48,7 +46,7 @@ pub(super) fn text(rows: &[Row]) -> String {
 
 fn cells(it: &Placed<'_>) -> [String; CELLS] {
     let mut cells = line(it.title(), restart::cells(&RestartReport::of(it.restart)));
-    cells[1] = escaped(&it.restart.comm).into_owned();
+    cells[1] = it.restart.comm.clone();
     cells
 }
 

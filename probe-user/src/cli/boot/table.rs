@@ -40,7 +40,7 @@ pub(super) fn text(rows: &[Row], grouping: Option<&Grouping>, verbose: bool) -> 
         rows.iter().flat_map(|row| gap(row).into_iter().chain([cells(row)])).collect();
     let boots = rows.iter().map(|row| (&row.recovery, &row.study));
     for (name, numbers) in summary::rows(boots.clone(), grouping) {
-        cells.push(line(escaped(&name).into_owned(), numbers));
+        cells.push(line(name, numbers));
     }
     let listening = rows.iter().any(|row| row.study.recovered == Recovered::Listening);
     let missed = rows.iter().any(|row| recovery::has_missed(&row.study));
@@ -77,7 +77,7 @@ fn cells(row: &Row) -> [String; CELLS] {
     let RecoveryReport { columns, periods, whole, inexact, .. } = &row.study;
     let numbers = recovery::numbers(columns, periods, *whole, *inexact);
     let mut cells = line(summary::name(&row.recovery, &row.study), numbers);
-    cells[1] = row.recovery.boot.as_ref().map(|boot| escaped(&boot.kernel).into_owned()).unwrap_or_default();
+    cells[1] = row.recovery.boot.as_ref().map(|boot| boot.kernel.clone()).unwrap_or_default();
     cells
 }
 
@@ -95,7 +95,7 @@ fn title(row: &Row) -> String {
 fn milestones(row: &Row) -> Vec<[String; 5]> {
     let cells = |name: &str, when: String, source: Source, detail: String| {
         let (precision, source) = (recovery::precision(source), recovery::source(source));
-        [name.to_owned(), when, precision.to_owned(), source.to_owned(), escaped(&detail).into_owned()]
+        [name.to_owned(), when, precision.to_owned(), source.to_owned(), detail]
     };
     let order = match &row.study.zero {
         Zero::Order { ordered, before_ns } => {

@@ -1,9 +1,15 @@
 //! The agents' pods, and the node of each.
+//!
+//! Whoever may make a pod in the namespace can give it the agents' labels. So the labels alone are not believed: a pod is
+//! an agent's only if a DaemonSet made it, and all agents are of one DaemonSet.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use anyhow::{Context as _, anyhow};
-use serde::Deserialize;
+use anyhow::{Context as _, anyhow, bail};
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::kubectl::Kubectl;
@@ -15,13 +21,27 @@ pub(super) struct Agent {
     pub(super) pod: Result<String, String>,
 }
 
+/// What there is in the namespace.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// By the names of their nodes.
+    pub(super) agents: Vec<Agent>,
+    /// Pods that no DaemonSet made, with the labels and the container of an agent.
+    pub(super) strangers: Vec<String>,
+}
+
 /// Where the controller of DaemonSets names the node for which it made a pod.
 const MADE_FOR: &str =
     "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
 
 #[derive(Deserialize)]
-struct List {
-    items: Vec<Pod>,
+struct List<T> {
+    items: Vec<T>,
+}
+
+#[derive(Deserialize)]
+struct DaemonSet {
+    metadata: Metadata,
 }
 
 #[derive(Deserialize)]
@@ -38,7 +58,19 @@ struct Pod {
 struct Metadata {
     name: String,
     #[serde(default)]
+    uid: String,
+    #[serde(default)]
     deletion_timestamp: Option<String>,
+    #[serde(default)]
+    owner_references: Vec<Owner>,
+}
+
+#[derive(Deserialize)]
+struct Owner {
+    uid: String,
+    /// Only one owner is the controller, which made the object.
+    #[serde(default)]
+    controller: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -48,6 +80,13 @@ struct Spec {
     node_name: Option<String>,
     #[serde(default)]
     affinity: Value,
+    #[serde(default)]
+    containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+struct Container {
+    name: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -62,15 +101,58 @@ impl Pod {
         let made_for = || self.spec.affinity.pointer(MADE_FOR)?.as_str().map(str::to_owned);
         self.spec.node_name.clone().or_else(made_for)
     }
+
+    fn made_by(&self) -> Option<&str> {
+        let made_it = self.metadata.owner_references.iter().find(|it| it.controller)?;
+        Some(&made_it.uid)
+    }
 }
 
-/// The agents by the names of their nodes.
-pub(super) fn list(kubectl: &Kubectl, selector: &str, patience: Duration) -> anyhow::Result<Vec<Agent>> {
+/// The agents that have this container and these labels.
+pub(super) fn list(
+    kubectl: &Kubectl,
+    selector: &str,
+    container: &str,
+    patience: Duration,
+) -> anyhow::Result<Found> {
     let words = ["get", "pods", "--selector", selector, "--output", "json"];
-    let text =
-        kubectl.output(&words, patience).map_err(|why| anyhow!("cannot list the agents' pods: {why}"))?;
-    let List { items } = serde_json::from_str(&text).context("what kubectl lists is no list of pods")?;
-    Ok(agents(items))
+    let mut pods: Vec<Pod> = listed(kubectl, "the agents' pods", &words, patience)?;
+    // Pods of the chart that detach hooks have the labels too.
+    pods.retain(|pod| pod.spec.containers.iter().any(|it| it.name == container));
+    if pods.is_empty() {
+        return Ok(Found::default());
+    }
+    let words = ["get", "daemonsets", "--output", "json"];
+    let sets: Vec<DaemonSet> = listed(kubectl, "whose pods they are", &words, patience)?;
+    found(pods, &sets)
+}
+
+fn listed<T: DeserializeOwned>(
+    kubectl: &Kubectl,
+    what: &str,
+    words: &[&str],
+    patience: Duration,
+) -> anyhow::Result<Vec<T>> {
+    let text = kubectl.output(words, patience).map_err(|why| anyhow!("cannot list {what}: {why}"))?;
+    let List { items } = serde_json::from_str(&text)
+        .with_context(|| format!("what kubectl lists is no list of {}", words[1]))?;
+    Ok(items)
+}
+
+fn found(pods: Vec<Pod>, sets: &[DaemonSet]) -> anyhow::Result<Found> {
+    let names: BTreeMap<&str, &str> =
+        sets.iter().map(|it| (it.metadata.uid.as_str(), it.metadata.name.as_str())).collect();
+    let set_of = |pod: &Pod| pod.made_by().and_then(|uid| names.get(uid)).copied();
+    let of: BTreeSet<&str> = pods.iter().filter_map(set_of).collect();
+    if of.len() > 1 {
+        let of: Vec<&str> = of.into_iter().collect();
+        bail!(
+            "pods of several DaemonSets have the labels: {}; name those of the agents by --selector",
+            of.join(", ")
+        );
+    }
+    let (own, strangers): (Vec<Pod>, Vec<Pod>) = pods.into_iter().partition(|pod| set_of(pod).is_some());
+    Ok(Found { agents: agents(own), strangers: strangers.into_iter().map(|pod| pod.metadata.name).collect() })
 }
 
 /// One for each node: while a pod is replaced there are two, and the one that stays is asked.
@@ -112,7 +194,40 @@ fn name(pod: Pod) -> Result<String, String> {
 mod tests {
     use serde_json::json;
 
-    use super::{Agent, List, agents};
+    use super::{Agent, List, agents, found};
+
+    fn pods(list: serde_json::Value) -> Vec<super::Pod> {
+        serde_json::from_value(list).expect("pods")
+    }
+
+    #[test]
+    fn a_pod_that_no_daemon_set_made_is_no_agent() {
+        let pod = |name: &str, node: &str, owners: serde_json::Value| {
+            json!({
+                "metadata": { "name": name, "ownerReferences": owners },
+                "spec": { "nodeName": node, "containers": [{ "name": "sandprobe" }] },
+                "status": { "phase": "Running" },
+            })
+        };
+        let by = |uid: &str| json!([{ "kind": "DaemonSet", "uid": uid, "controller": true }]);
+        let sets = serde_json::from_value::<Vec<super::DaemonSet>>(json!([
+            { "metadata": { "name": "sandprobe", "uid": "u1" } },
+            { "metadata": { "name": "other", "uid": "u2" } },
+        ]));
+        let sets = sets.expect("DaemonSets");
+        let all = json!([
+            pod("agent", "a", by("u1")),
+            pod("alone", "b", json!([])),
+            pod("of-replicas", "c", by("u9")),
+            pod("named", "d", json!([{ "kind": "DaemonSet", "uid": "u1", "controller": false }])),
+        ]);
+        let found_all = found(pods(all), &sets).expect("one DaemonSet");
+        assert_eq!(found_all.strangers, ["alone", "of-replicas", "named"]);
+        assert_eq!(found_all.agents, [Agent { node: "a".to_owned(), pod: Ok("agent".to_owned()) }]);
+        let two = json!([pod("agent", "a", by("u1")), pod("agent-2", "a", by("u2"))]);
+        let why = found(pods(two), &sets).expect_err("two DaemonSets").to_string();
+        assert!(why.contains("several DaemonSets have the labels: other, sandprobe;"), "{why}");
+    }
 
     #[test]
     fn each_node_has_the_pod_that_runs_and_stays() {

@@ -11,7 +11,6 @@ use crate::{
     },
     model::{phase::Start, time::Timestamp},
     sink::{
-        escape::escaped,
         jsonl::{self, pod::state},
         phase,
         span::span,
@@ -38,8 +37,7 @@ pub(super) fn text(pods: &[PodView], ages: &Ages, now: Timestamp) -> Vec<u8> {
 }
 
 fn cells(pod: &PodView, age: Option<Duration>) -> [String; 11] {
-    let name =
-        |name: &Option<String>| name.as_deref().map_or_else(|| "-".to_owned(), |it| escaped(it).into_owned());
+    let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
     let running =
         pod.containers.iter().filter(|it| matches!(it.state, container::State::Running { .. })).count();
     let addresses: Vec<String> =

@@ -320,6 +320,22 @@ const OLD_REMOVE: &[Call] = calls![unlink SYS_unlink];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_REMOVE: &[Call] = &[];
 
+/// Listening on a port that another process had at the start. The socket was made before.
+pub(super) const OPEN: Group = Group {
+    purpose: "listening where another process did",
+    calls: &[calls![bind SYS_bind, listen SYS_listen]],
+};
+
+/// Taking the path of a socket that another process had, if Landlock limits that to the socket's folder.
+pub(super) const TAKE: Group = Group {
+    purpose: "taking the path of another's socket, where there is Landlock",
+    calls: &[calls![connect SYS_connect, renameat SYS_renameat], OLD_TAKE],
+};
+#[cfg(target_arch = "x86_64")]
+const OLD_TAKE: &[Call] = calls![rename SYS_rename];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_TAKE: &[Call] = &[];
+
 /// Reading counters.
 const COUNT: Group = Group { purpose: "reading counters", calls: &[calls![bpf SYS_bpf: COUNTERS]] };
 

@@ -7,13 +7,15 @@
 //! What gets none: candidates, which may come right by themselves, and findings to be merely known (severity `info`).
 //!
 //! **Invariant:** what is to be told follows from the findings and from what was told. So nothing is queued while the API
-//! server is away: once it is back, what is wrong by then is told, and what came and went meanwhile is not.
+//! server is away: once it is back, what is wrong by then is told, and what came and went meanwhile is not. An Event ends only
+//! if it was told.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
 };
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::incident::{Incident, Incidents},
@@ -30,13 +32,10 @@ use crate::{
 const ON_NODE: usize = 10;
 /// The same on one pod.
 const ON_POD: usize = 3;
-/// An Event of the last agent is there for an hour, unless the API server is told otherwise.
-const KEPT: Duration = Duration::from_secs(60 * 60);
-/// So many findings that closed of late are ended in the first look, the latest of them.
-const CLOSED: usize = 50;
 
 /// What an Event is about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Object {
     Node,
     Pod { namespace: String, name: String, uid: PodUid },
@@ -68,16 +67,23 @@ pub(super) enum Deed {
 }
 
 /// What was told.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     told: BTreeMap<Subject, Told>,
     /// What failed when it was last tried. It is tried after the others, so that it does not keep them from being told.
     failed: BTreeSet<Subject>,
-    /// The first look is over.
-    began: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An Event that was told, as the next agent of the same boot reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    object: Object,
+    key: Key,
+    #[serde(flatten)]
+    told: Told,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Told {
     opened_at: Timestamp,
     reason: FindingKind,
@@ -95,9 +101,23 @@ pub(super) struct Plan {
 }
 
 impl Ledger {
-    /// What is to be done, in order. The first time, what closed of late is ended too: the last agent may have told it, and
-    /// may not have ended it.
-    pub(super) fn plan(&mut self, findings: &[Finding], now: Timestamp) -> Plan {
+    /// What the last agent told.
+    pub(super) fn of(entries: Vec<Entry>) -> Self {
+        let told = entries.into_iter().map(|Entry { object, key, told }| ((object, key), told)).collect();
+        Self { told, failed: BTreeSet::new() }
+    }
+
+    pub(super) fn entries(&self) -> Vec<Entry> {
+        let entry = |((object, key), told): (&Subject, &Told)| Entry {
+            object: object.clone(),
+            key: key.clone(),
+            told: told.clone(),
+        };
+        self.told.iter().map(entry).collect()
+    }
+
+    /// What is to be done, in order.
+    pub(super) fn plan(&mut self, findings: &[Finding]) -> Plan {
         let by_key: BTreeMap<&Key, &Finding> = findings.iter().map(|it| (&it.key, it)).collect();
         self.told.retain(|(_, key), told| !told.is_over || by_key.contains_key(key));
         self.failed.retain(|(_, key)| by_key.contains_key(key));
@@ -108,15 +128,6 @@ impl Ledger {
             .partition(|((_, key), _)| by_key.get(key).is_some_and(|it| is_open(it)));
         let mut steps: Vec<Step> =
             over.into_iter().map(|(subject, told)| told.end(subject.clone())).collect();
-        if !self.began {
-            let mut closed: Vec<&Finding> =
-                findings.iter().filter(|it| is_worthy(it) && closed_of_late(it, now)).collect();
-            closed.sort_by_key(|it| Reverse(it.closed_at));
-            closed.truncate(CLOSED);
-            let ends =
-                closed.into_iter().flat_map(|it| objects(it).map(|object| Step::of(object, it, Deed::End)));
-            steps.extend(ends.filter(|step| !self.told.contains_key(&step.subject)));
-        }
         let mut stand: BTreeMap<(Object, FindingKind), usize> = BTreeMap::new();
         for ((object, _), told) in standing {
             *stand.entry((object.clone(), told.reason)).or_default() += 1;
@@ -170,11 +181,6 @@ impl Ledger {
         lacking
     }
 
-    /// All steps of the first plan were tried.
-    pub(super) fn begun(&mut self) {
-        self.began = true;
-    }
-
     /// The step was done, or can never be. `count` is that of the Event, if the API server said it.
     pub(super) fn done(&mut self, step: Step, count: Option<i32>) {
         let Step { subject, reason, text, opened_at, deed } = step;
@@ -216,10 +222,6 @@ impl Step {
 
 fn is_open(finding: &Finding) -> bool {
     finding.stage == Stage::Confirmed && is_worthy(finding)
-}
-
-fn closed_of_late(finding: &Finding, now: Timestamp) -> bool {
-    finding.closed_at.is_some_and(|at| now.since(at) < KEPT)
 }
 
 fn is_worthy(finding: &Finding) -> bool {

@@ -66,22 +66,43 @@ fn server(address: SocketAddr) -> ApiServer {
     ApiServer::new(Config::new(url), None, Arc::new(KubernetesStats::default()))
 }
 
-fn step(number: usize) -> Step {
+fn step(number: usize, deed: Deed) -> Step {
     let key = Key::parse(&format!("leaked_address/net/10.0.0.{number}")).expect("a key");
-    Step::new((Object::Node, key), FindingKind::LeakedAddress, "it leaked".to_owned(), Deed::Begin)
+    Step::new((Object::Node, key), FindingKind::LeakedAddress, "it leaked".to_owned(), deed)
+}
+
+fn events(steps: impl Iterator<Item = Step>) -> Events {
+    let steps = steps.collect();
+    Events {
+        ledger: Ledger::default(),
+        store: None,
+        is_kept: true,
+        begins: Rate::new(super::RATE),
+        ends: Rate::new(super::RATE),
+        link: Link::new("Events", String::new()),
+        planned: Some(Planned { revision: Revision::default(), at: Instant::now(), steps, withheld: 0 }),
+    }
 }
 
 /// Tries to tell three findings.
 async fn tell(server: &mut ApiServer) -> usize {
-    let steps = (0..3).map(step).collect();
-    let planned = Planned { revision: Revision::default(), at: Instant::now(), steps, withheld: 0 };
-    let mut events = Events {
-        ledger: Ledger::default(),
-        rate: Rate::new(super::RATE),
-        link: Link::new("Events", String::new()),
-        planned: Some(planned),
-    };
-    events.go_on(server, "node-1", Timestamp::ZERO).await
+    events((0..3).map(|number| step(number, Deed::Begin))).go_on(server, "node-1", Timestamp::ZERO).await
+}
+
+#[tokio::test]
+async fn so_many_end_in_a_minute_and_keep_none_from_beginning() {
+    let (address, asked) = start("422 Unprocessable Entity", "");
+    let mut server = server(address);
+    let mut events =
+        events((0..50).map(|n| step(n, Deed::End)).chain((50..53).map(|n| step(n, Deed::Begin))));
+    let rate = usize::try_from(super::RATE.get()).expect("a small number");
+    let mut before = 0;
+    for (second, wanted) in [(0, rate + 3), (1, 0), (7, 1), (120, rate)] {
+        let waiting = events.go_on(&mut server, "node-1", Timestamp(second * 1_000_000_000)).await;
+        let asked = asked.load(Ordering::SeqCst);
+        assert_eq!((asked - before, waiting), (wanted, 0), "after {second} s");
+        before = asked;
+    }
 }
 
 #[tokio::test]

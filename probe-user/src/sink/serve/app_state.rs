@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::{guard::Peer, response_budget::ResponseBudget, ring::Ring};
 use crate::{
@@ -23,8 +23,6 @@ use crate::{
     },
 };
 
-/// How many clients may follow the events at one time.
-const STREAMS: usize = 32;
 /// How many starts of removed pods the saved state has; the agent keeps as many for its own percentiles.
 const STARTS: usize = 1024;
 
@@ -81,8 +79,6 @@ pub(super) struct AppState {
     pub(super) instance: String,
     pub(super) views: Views,
     pub(super) judge: Arc<Judge>,
-    /// One permit for each client that may follow the events.
-    pub(super) streams: Arc<Semaphore>,
     budgets: Budgets,
     /// True once the agent ends.
     pub(super) end: watch::Receiver<bool>,
@@ -152,7 +148,6 @@ impl AppState {
             instance: format!("{boot}-{:x}", config.since.0),
             config,
             views: Views::new(client),
-            streams: Arc::new(Semaphore::new(STREAMS)),
             budgets: Budgets::default(),
             end,
         }

@@ -71,9 +71,10 @@ pub(super) async fn serve(
     let mut end = app.end.clone();
     let seat = Arc::new(seat);
     let service = service_fn(|request: Request<Incoming>| {
-        let (app, guard, answering) = (Arc::clone(&app), Arc::clone(&guard), seat.answers());
+        let (app, guard, seat) = (Arc::clone(&app), Arc::clone(&guard), Arc::clone(&seat));
         async move {
-            let response = respond(&app, &guard, peer, &request).await;
+            let answering = seat.answers();
+            let response = respond(&app, &guard, (peer, &seat), &request).await;
             Ok::<_, Infallible>(response.map(|reply| Held { reply, _answering: answering }))
         }
     });
@@ -97,14 +98,14 @@ pub(super) async fn serve(
 async fn respond(
     app: &Arc<AppState>,
     guard: &Guard,
-    peer: Peer,
+    (peer, seat): (Peer, &Arc<Seat>),
     request: &Request<Incoming>,
 ) -> Response<Reply> {
     let answered = async {
         let path = request.uri().path();
         let route = route::check(request.method(), request.headers(), path)?;
         guard.admits(peer, route, request.uri(), request.headers())?;
-        let answer = time::timeout(ANSWER_TIME, handler::answer(app, route, request)).await;
+        let answer = time::timeout(ANSWER_TIME, handler::answer(app, seat, route, request)).await;
         let answer = answer.unwrap_or(Err(ApiError::Timeout))?;
         // A response that is built into the program takes no memory of its own.
         if route.is_fixed() { Ok(answer) } else { app.budget(peer).hold(answer) }

@@ -115,8 +115,7 @@ impl DetachedServer {
     fn answer(&self, peer: Peer, bytes: &[u8]) -> Vec<u8> {
         self.runtime.block_on(async {
             let (mut client, server) = duplex(BUFFER);
-            let limits = seats::Limits { total: 1, reserved: 0, per_address: 1 };
-            let Some((seat, _left)) = Seats::new(limits).take(seats::Origin::SOCKET) else {
+            let Some((seat, _left)) = Seats::new(seats::Limits::ONE).take(seats::Origin::SOCKET) else {
                 return Vec::new();
             };
             let (app, guard) = (Arc::clone(&self.app), Arc::clone(&self.guard));

@@ -17,6 +17,7 @@ use super::{
     query::{EVENTS, Findings, Query},
     reply::{ApiError, JSON, Reply, TEXT, json, json_with, stream, whole},
     route::{FINDINGS, Route},
+    seats::Seat,
     stream::{Form, Since, Source, Subscription, run},
 };
 use crate::sink::metrics::TEXT_FORMAT;
@@ -24,6 +25,7 @@ use crate::sink::metrics::TEXT_FORMAT;
 /// Answers a request of a client that may ask it.
 pub(super) async fn answer<B: Body>(
     app: &Arc<AppState>,
+    seat: &Arc<Seat>,
     route: Route,
     request: &Request<B>,
 ) -> Result<Response<Reply>, ApiError> {
@@ -72,7 +74,7 @@ pub(super) async fn answer<B: Body>(
                 &verdict,
             )
         }
-        Route::Events => events(app, request.headers(), &query(&EVENTS)?)?,
+        Route::Events => events(app, seat, request.headers(), &query(&EVENTS)?)?,
         Route::State => api::state(app, &*app.views.saved.get().await?),
         Route::History => api::history(app, &*app.views.recovery.get().await?),
         Route::OpenApi => whole(StatusCode::OK, JSON, openapi::DOCUMENT.as_str()),
@@ -80,7 +82,12 @@ pub(super) async fn answer<B: Body>(
 }
 
 /// The parameters of the stream of events.
-fn events(app: &Arc<AppState>, headers: &HeaderMap, query: &Query) -> Result<Response<Reply>, ApiError> {
+fn events(
+    app: &Arc<AppState>,
+    seat: &Arc<Seat>,
+    headers: &HeaderMap,
+    query: &Query,
+) -> Result<Response<Reply>, ApiError> {
     let asked = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let form = if asked(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/event-stream")) {
         Form::SentEvents
@@ -97,7 +104,7 @@ fn events(app: &Arc<AppState>, headers: &HeaderMap, query: &Query) -> Result<Res
     };
     let subscription =
         Subscription { since, filter: query.filter()?, form, follow: query.flag("follow", true)? };
-    let permit = Arc::clone(&app.streams).try_acquire_owned().map_err(|_full| ApiError::TooManyStreams)?;
+    let following = seat.follow().ok_or(ApiError::TooManyFollowers)?;
     let source = Source {
         ring: Arc::clone(&app.config.ring),
         instance: app.instance.clone(),
@@ -105,7 +112,7 @@ fn events(app: &Arc<AppState>, headers: &HeaderMap, query: &Query) -> Result<Res
         boot_id: app.config.header.boot_id.clone(),
     };
     let (chunks, taken) = mpsc::channel(1);
-    tokio::spawn(run(source, subscription, chunks, app.end.clone(), permit));
+    tokio::spawn(run(source, subscription, chunks, app.end.clone(), following));
     Ok(match form {
         Form::Lines => stream("application/x-ndjson", taken),
         Form::SentEvents => stream("text/event-stream", taken),

@@ -25,6 +25,17 @@ pub(crate) enum ListenError {
     Foreign { path: PathBuf },
 }
 
+impl ListenError {
+    /// Whether another process has it, which may end.
+    pub(crate) fn is_taken(&self) -> bool {
+        match self {
+            Self::Address { why, .. } => why.kind() == io::ErrorKind::AddrInUse,
+            Self::Taken { .. } => true,
+            Self::Socket { .. } | Self::Foreign { .. } => false,
+        }
+    }
+}
+
 /// Binds an address.
 pub(crate) fn address(address: SocketAddr) -> Result<TcpListener, ListenError> {
     let bind = || {
@@ -60,29 +71,7 @@ impl Socket {
             }
             Ok(_) | Err(_) => {}
         }
-        // The file never has another mode, and a client finds the old socket or the new one.
-        let name = path.file_name().ok_or_else(|| failed(io::Error::other("it has no name")))?;
-        let new = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
-        let bind = || {
-            fs::remove_file(&new).or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            })?;
-            let listener = UnixListener::bind(&new)?;
-            let placed = listener.set_nonblocking(true).and_then(|()| {
-                fs::set_permissions(&new, Permissions::from_mode(0o600))?;
-                let found = fs::symlink_metadata(&new)?;
-                fs::rename(&new, path)?;
-                Ok((found.dev(), found.ino()))
-            });
-            if placed.is_err() {
-                // This temporary file is ours and is not needed.
-                fs::remove_file(&new).ok();
-            }
-            placed.map(|file| (listener, file))
-        };
-        let (listener, file) = bind().map_err(failed)?;
-        Ok(Self { listener: Some(listener), path: path.to_owned(), file: Some(file) })
+        Beside::bind(path).and_then(|mut beside| beside.place()).map_err(failed)
     }
 
     /// The path of the socket.
@@ -99,6 +88,60 @@ impl Socket {
     /// The listener; `None` once it was taken.
     pub(super) fn take(&mut self) -> Option<UnixListener> {
         self.listener.take()
+    }
+}
+
+/// A socket that only its owner may use, under a name beside its own. So the file at its path never has another mode, and a
+/// client finds the old socket or the new one.
+#[derive(Debug)]
+pub(super) struct Beside {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+    /// Its file, until that has its name.
+    new: PathBuf,
+    file: (u64, u64),
+}
+
+impl Beside {
+    pub(super) fn bind(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
+        let new = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
+        fs::remove_file(&new).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })?;
+        let listener = UnixListener::bind(&new)?;
+        let mut beside = Self { listener: Some(listener), path: path.to_owned(), new, file: (0, 0) };
+        beside.prepare()?;
+        Ok(beside)
+    }
+
+    fn prepare(&mut self) -> io::Result<()> {
+        self.listener.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+        fs::set_permissions(&self.new, Permissions::from_mode(0o600))?;
+        let found = fs::symlink_metadata(&self.new)?;
+        self.file = (found.dev(), found.ino());
+        Ok(())
+    }
+
+    /// The path that it is to have.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives it its path.
+    pub(super) fn place(&mut self) -> io::Result<Socket> {
+        fs::rename(&self.new, &self.path)?;
+        Ok(Socket { listener: self.listener.take(), path: self.path.clone(), file: Some(self.file) })
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if self.listener.is_some() {
+            // This file is ours and is not needed.
+            fs::remove_file(&self.new).ok();
+        }
     }
 }
 

@@ -113,7 +113,7 @@ pub(super) enum ApiError {
     Body,
     Host,
     Unauthorized,
-    TooManyStreams,
+    TooManyFollowers,
     Overloaded,
     Unanswered,
     Timeout,
@@ -141,7 +141,7 @@ impl ApiError {
             Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Host => StatusCode::MISDIRECTED_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::TooManyStreams | Self::Overloaded | Self::Unanswered | Self::Timeout => {
+            Self::TooManyFollowers | Self::Overloaded | Self::Unanswered | Self::Timeout => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
         }
@@ -161,7 +161,10 @@ impl ApiError {
                 "this needs the token (Authorization: Bearer TOKEN) or a certificate of the client authority"
                     .to_owned()
             }
-            Self::TooManyStreams => "too many follow the events already: end one of those".to_owned(),
+            Self::TooManyFollowers => {
+                "too many follow the events over this port or socket, or from this address: end one of those"
+                    .to_owned()
+            }
             Self::Overloaded => "too much waits for clients that do not take it: ask again".to_owned(),
             Self::Unanswered => Unanswered.to_string(),
             Self::Timeout => "this took too long: ask again".to_owned(),

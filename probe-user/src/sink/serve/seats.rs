@@ -4,6 +4,8 @@
 //! Instead, the connection that has been idle longest is closed for the new one. (tower's limits count requests, make
 //! the new client wait, and know neither idle connections nor addresses.)
 //!
+//! A client that follows the events keeps its seat for as long as it likes, so there is a smaller limit for those.
+//!
 //! **Invariant:** a client that connects and sends its request at once is answered, unless all seats have clients
 //! that read their responses.
 
@@ -30,6 +32,17 @@ pub(super) struct Limits {
     pub(super) reserved: usize,
     /// How many each other address may have.
     pub(super) per_address: usize,
+    /// How many clients may follow the events.
+    pub(super) followers: usize,
+    /// How many of them one client may have: an address, or all clients on the node itself. These count as one because
+    /// each user of the node has all its loopback addresses.
+    pub(super) followers_per_client: usize,
+}
+
+impl Limits {
+    /// For a connection that comes from no listener.
+    pub(super) const ONE: Self =
+        Self { total: 1, reserved: 0, per_address: 1, followers: 1, followers_per_client: 1 };
 }
 
 /// Where a connection comes from.
@@ -56,6 +69,10 @@ impl Origin {
         };
         Self { address: Some(address), is_own }
     }
+
+    fn is_same_client(self, other: Self) -> bool {
+        self == other || self.is_own && other.is_own
+    }
 }
 
 /// All connections of one listener.
@@ -77,6 +94,8 @@ struct Table {
 struct Taken {
     origin: Origin,
     is_answered: bool,
+    /// Whether it follows the events.
+    follows: bool,
     /// When it last became busy or idle, or when its client last read.
     since: Instant,
     /// Dropped with the seat, which tells the connection to close.
@@ -102,7 +121,7 @@ impl Seats {
 
 impl Table {
     fn take(&mut self, limits: Limits, origin: Origin, now: Instant) -> Option<(u64, oneshot::Receiver<()>)> {
-        let Limits { total, reserved, per_address } = limits;
+        let Limits { total, reserved, per_address, .. } = limits;
         let others = self.taken.values().filter(|it| !it.origin.is_own).count();
         if !origin.is_own && self.count(origin) >= per_address {
             self.free(now, |it| it == origin)?;
@@ -114,7 +133,8 @@ impl Table {
         let (leave, left) = oneshot::channel();
         let id = self.next;
         self.next += 1;
-        self.taken.insert(id, Taken { origin, is_answered: false, since: now, _leave: leave });
+        let taken = Taken { origin, is_answered: false, follows: false, since: now, _leave: leave };
+        self.taken.insert(id, taken);
         *self.addresses.entry(origin.address).or_default() += 1;
         Some((id, left))
     }
@@ -128,6 +148,26 @@ impl Table {
     fn has_taken(&mut self, id: u64, now: Instant) {
         if let Some(taken) = self.taken.get_mut(&id).filter(|it| it.is_answered) {
             taken.since = now;
+        }
+    }
+
+    /// Whether this connection may follow the events, which it then does.
+    fn follow(&mut self, id: u64, limits: Limits) -> bool {
+        let Some(origin) = self.taken.get(&id).map(|it| it.origin) else { return false };
+        let followers = || self.taken.values().filter(|it| it.follows);
+        let of_client = followers().filter(|it| it.origin.is_same_client(origin)).count();
+        if followers().count() >= limits.followers || of_client >= limits.followers_per_client {
+            return false;
+        }
+        if let Some(taken) = self.taken.get_mut(&id) {
+            taken.follows = true;
+        }
+        true
+    }
+
+    fn leave(&mut self, id: u64) {
+        if let Some(taken) = self.taken.get_mut(&id) {
+            taken.follows = false;
         }
     }
 
@@ -172,6 +212,12 @@ impl Seat {
         Answering(Arc::clone(self))
     }
 
+    /// Lets the client follow the events for as long as the result lives; `None` if too many do.
+    pub(super) fn follow(self: &Arc<Self>) -> Option<Following> {
+        let may = self.seats.table().follow(self.id, self.seats.limits);
+        may.then(|| Following(Arc::clone(self)))
+    }
+
     /// The client has read a part of its response.
     pub(super) fn has_taken(&self) {
         self.seats.table().has_taken(self.id, Instant::now());
@@ -194,6 +240,16 @@ impl Drop for Answering {
     }
 }
 
+/// Marks a connection as one that follows the events.
+#[derive(Debug)]
+pub(super) struct Following(Arc<Seat>);
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.0.seats.table().leave(self.0.id);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
@@ -202,7 +258,8 @@ mod tests {
 
     use super::{Limits, Origin, STALLED, Table};
 
-    const LIMITS: Limits = Limits { total: 8, reserved: 2, per_address: 4 };
+    const LIMITS: Limits =
+        Limits { total: 8, reserved: 2, per_address: 4, followers: 4, followers_per_client: 2 };
     const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
     fn from(last: u8) -> Origin {
@@ -266,7 +323,7 @@ mod tests {
 
     #[test]
     fn who_is_answered_stays_unless_it_takes_nothing() {
-        let mut room = Room::new(Limits { total: 2, reserved: 0, per_address: 2 });
+        let mut room = Room::new(Limits { total: 2, reserved: 0, per_address: 2, ..LIMITS });
         let mut asking = room.taken(2);
         room.0.answers(asking.0, true, room.2);
         let mut silent = room.taken(3);
@@ -289,7 +346,7 @@ mod tests {
 
     #[test]
     fn one_of_many_goes_before_the_only_one() {
-        let mut room = Room::new(Limits { total: 4, reserved: 0, per_address: 4 });
+        let mut room = Room::new(Limits { total: 4, reserved: 0, per_address: 4, ..LIMITS });
         let mut only = room.taken(2);
         let mut many: Vec<Client> = (0..3).map(|_| room.taken(3)).collect();
         let mut probe = room.taken(4);
@@ -299,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_place_is_free_again() {
-        let mut room = Room::new(Limits { total: 1, reserved: 0, per_address: 1 });
+        let mut room = Room::new(Limits::ONE);
         for _ in 0..3 {
             let client = room.taken(2);
             room.0.answers(client.0, true, room.2);
@@ -307,6 +364,45 @@ mod tests {
             room.0.remove(client.0);
             assert!(room.0.addresses.is_empty() && room.0.taken.is_empty());
         }
+    }
+
+    #[test]
+    fn a_client_follows_with_a_few_connections_and_all_with_so_many() {
+        let mut room = Room::new(LIMITS);
+        let mut follows = |last| {
+            let client = room.taken(last);
+            room.0.follow(client.0, LIMITS).then_some(client)
+        };
+        let clients = [follows(2), follows(2), follows(2), follows(3), follows(4), follows(5)];
+        let may = clients.each_ref().map(Option::is_some);
+        assert_eq!(may, [true, true, false, true, true, false]);
+        // Who leaves makes room, and so does who is closed.
+        let [first, ..] = clients.map(|it| it.map(|it| it.0));
+        let first = first.expect("it follows");
+        room.0.leave(first);
+        let next = room.taken(5);
+        assert!(room.0.follow(next.0, LIMITS));
+        room.0.remove(next.0);
+        let last = room.taken(6);
+        assert!(room.0.follow(last.0, LIMITS) && !room.0.follow(next.0, LIMITS));
+    }
+
+    /// Each user of the node has all addresses of the node.
+    #[test]
+    fn all_clients_on_the_node_itself_follow_as_one() {
+        let mut room = Room::new(LIMITS);
+        let mut follows = |peer: IpAddr, reached: IpAddr| {
+            let (id, left) = room.0.take(LIMITS, Origin::new(peer, reached), room.2).expect("there is room");
+            room.0.follow(id, LIMITS).then_some(left)
+        };
+        let loopback = |last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
+        let clients = [
+            follows(loopback(2), loopback(1)),
+            follows(NODE, NODE),
+            follows(loopback(3), loopback(1)),
+            follows(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), NODE),
+        ];
+        assert_eq!(clients.map(|it| it.is_some()), [true, true, false, true]);
     }
 
     #[test]

@@ -5,13 +5,14 @@ use std::{sync::Arc, time::Duration};
 
 use hyper::body::Bytes;
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc, watch},
+    sync::{mpsc, watch},
     time::{Instant, sleep_until},
 };
 
 use super::{
     over,
     ring::{Next, Ring},
+    seats::Following,
 };
 use crate::sink::{
     filter::Filter,
@@ -77,7 +78,7 @@ pub(super) async fn run(
     subscription: Subscription,
     chunks: mpsc::Sender<Bytes>,
     mut end: watch::Receiver<bool>,
-    _permit: OwnedSemaphorePermit,
+    _following: Following,
 ) {
     let mut news = source.ring.news();
     let newest = source.ring.newest();

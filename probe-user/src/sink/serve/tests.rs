@@ -1,6 +1,7 @@
 //! Responses, permissions and limits, over in-memory streams, with the demo's recording as the node.
 
 mod degraded;
+mod follower;
 mod head;
 mod idler;
 mod verdict;
@@ -204,8 +205,7 @@ impl Bench {
 
 /// A seat of a small table.
 fn seat() -> Seat {
-    let limits = seats::Limits { total: 1, reserved: 0, per_address: 1 };
-    Seats::new(limits).take(seats::Origin::SOCKET).expect("it is the first").0
+    Seats::new(seats::Limits::ONE).take(seats::Origin::SOCKET).expect("it is the first").0
 }
 
 /// Reads until the server closes.
@@ -465,33 +465,6 @@ fn who_follows_has_each_event_as_it_comes_and_the_end() {
         let text = String::from_utf8(seen).expect("text");
         assert!(!text.contains(&format!("\"seq\":{},", newest + 2)), "{text}");
         assert!(text.ends_with("0\r\n\r\n"), "the last chunk is told: {text}");
-    });
-}
-
-#[test]
-fn only_so_many_may_follow() {
-    block_on(async {
-        let bench = Bench::new();
-        let mut clients = Vec::new();
-        for _ in 0..32 {
-            let mut client = bench.connect(NETWORK);
-            client
-                .write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                .await
-                .expect("it listens");
-            let mut begun = [0; 15];
-            client.read_exact(&mut begun).await.expect("readable");
-            assert_eq!(&begun, b"HTTP/1.1 200 OK");
-            clients.push(client);
-        }
-        assert_eq!(bench.get("/v1/events").await.status, 503);
-        clients.pop();
-        let again = async {
-            while bench.get("/v1/events?follow=false").await.status != 200 {
-                tokio::task::yield_now().await;
-            }
-        };
-        timeout(PATIENCE, again).await.expect("there is room again");
     });
 }
 

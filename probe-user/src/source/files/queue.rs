@@ -78,6 +78,10 @@ impl Queue {
         std::mem::take(&mut self.slow)
     }
 
+    pub(super) fn has_slow(&self) -> bool {
+        !self.slow.is_empty()
+    }
+
     /// Puts back what could not be searched for; of too many the newest go.
     pub(super) fn put_back_slow(&mut self, mut slow: Vec<SlowPhase>) {
         slow.append(&mut self.slow);

@@ -21,6 +21,7 @@ use super::{
     queue::{self, Queue},
     reader::{Job, Read, Report, Worker},
     retry_queue::RetryQueue,
+    search_pace::SearchPace,
     unreadable::UnreadableFiles,
 };
 use crate::{
@@ -118,6 +119,7 @@ pub(super) struct Supervisor<R> {
     stands: Option<(PathBuf, Timestamp)>,
     queue: Queue,
     later: RetryQueue,
+    pace: SearchPace,
     /// Whether a pass goes before questions: true for the first pass and after each batch of questions.
     passes_first: bool,
     /// When the reader was last looked at.
@@ -154,6 +156,7 @@ impl<R: Read> Supervisor<R> {
             stands: None,
             queue,
             later: RetryQueue::default(),
+            pace: SearchPace::default(),
             passes_first: true,
             looked: now,
             runs_since: now,
@@ -255,16 +258,19 @@ impl<R: Read> Supervisor<R> {
             self.passes_first = true;
             return Some((Job::Questions(self.queue.take()), oldest));
         }
-        let now = clock::now();
+        self.next_search(clock::now()).or_else(|| self.next_pass())
+    }
+
+    fn next_search(&mut self, now: Timestamp) -> Option<(Job, Timestamp)> {
+        if !self.pace.wait(now).is_zero() {
+            return None;
+        }
         let slow = self.queue.take_slow();
         if !slow.is_empty() {
             return Some((Job::SlowPhases(slow), now));
         }
         let due = self.later.due(now);
-        if !due.is_empty() {
-            return Some((Job::Messages(due), now));
-        }
-        self.next_pass()
+        (!due.is_empty()).then_some((Job::Messages(due), now))
     }
 
     fn next_pass(&mut self) -> Option<(Job, Timestamp)> {
@@ -299,9 +305,11 @@ impl<R: Read> Supervisor<R> {
                 match self.job.take() {
                     Some((Job::Present, _)) => self.present.tell(skipped),
                     Some((Job::Records, _)) => self.records.tell(skipped),
-                    Some((Job::Questions(_) | Job::Messages(_) | Job::SlowPhases(_), _)) | None => {
-                        self.answered.append(skipped)
+                    Some((Job::Messages(_) | Job::SlowPhases(_), began)) => {
+                        self.pace.ended(began, clock::now());
+                        self.answered.append(skipped);
                     }
+                    Some((Job::Questions(_), _)) | None => self.answered.append(skipped),
                 }
                 early.into_iter().for_each(|wanted| self.later.again(wanted));
                 feed.send(facts).await
@@ -391,8 +399,16 @@ impl<R: Read> Supervisor<R> {
         } else {
             Duration::MAX
         };
-        let due = if self.job.is_some() { None } else { self.later.wait(clock::now()) };
-        due.map_or(longest, |due| due.min(longest)).min(Duration::from_secs(3600))
+        longest.min(self.until_search(clock::now())).min(Duration::from_secs(3600))
+    }
+
+    /// How long until a search may begin; for ever if none is wanted, or while the reader has a job.
+    fn until_search(&self, now: Timestamp) -> Duration {
+        if self.job.is_some() {
+            return Duration::MAX;
+        }
+        let wanted = if self.queue.has_slow() { Some(Duration::ZERO) } else { self.later.wait(now) };
+        wanted.map_or(Duration::MAX, |due| due.max(self.pace.wait(now)))
     }
 
     fn show(&self) {

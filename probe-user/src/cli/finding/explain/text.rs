@@ -304,10 +304,11 @@ fn versions(it: &Finding, text: &mut String) {
         return;
     }
     *text += "\nPrograms\n";
-    let width = it.programs.iter().map(|it| it.path.chars().count()).max().unwrap_or(0);
-    for program in &it.programs {
+    let paths: Vec<_> = it.programs.iter().map(|it| escaped(&it.path)).collect();
+    let width = paths.iter().map(|path| path.chars().count()).max().unwrap_or(0);
+    for (program, path) in it.programs.iter().zip(&paths) {
         let version = program.version.as_deref().unwrap_or("version not known");
-        _ = writeln!(text, "  {:width$}  {}", escaped(&program.path), escaped(version));
+        _ = writeln!(text, "  {path:width$}  {}", escaped(version));
     }
 }
 
@@ -332,7 +333,7 @@ mod tests {
         engine::incident::Incidents,
         model::{
             change::{ChangeKind, CniCall, End, Evidence, EvidenceEvent, Finding, Process},
-            fact::{Origin, PodName},
+            fact::{Origin, PodName, ProgramFound},
             finding::{Key, Kind, OutOfOrder, Severity, Stage, TeardownOutOfOrder},
             id::{ContainerId, TaskKey},
             time::Timestamp,
@@ -441,6 +442,16 @@ mod tests {
         assert_eq!(said.matches("DEL bridge: CNI_NETNS").count(), 1, "a call that ended is told once");
         assert_eq!(said.matches("pause[50]: killed").count(), 1, "a kill is told once");
         assert!(!said.contains('\x1b'));
+    }
+
+    #[test]
+    fn versions_stand_in_one_column_behind_paths_that_are_escaped() {
+        let program = |path: &str| ProgramFound { path: path.to_owned(), version: Some("v1".to_owned()) };
+        let programs = vec![program("/opt/cni/bin/a\u{202e}\n"), program("/opt/cni/bin/bridge")];
+        let finding = Finding { programs, ..finding() };
+        let said = text(&finding, &Incidents::of([&finding]), &snapshot());
+        let part = "\nPrograms\n  /opt/cni/bin/a\\u{202e}\\n  v1\n  /opt/cni/bin/bridge       v1\n";
+        assert!(said.contains(part), "no {part:?} in\n{said}");
     }
 
     /// The call may have ended since.

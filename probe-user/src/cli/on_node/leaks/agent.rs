@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use crate::{cli::table::aligned, model::finding::Stage, sink::escape::escaped};
+use crate::{cli::table::aligned, model::finding::Stage};
 
 /// The needed part of `/v1/pools`.
 #[derive(Deserialize)]
@@ -50,10 +50,9 @@ pub(super) fn confirmed(bytes: &[u8]) -> serde_json::Result<BTreeSet<String>> {
 pub(super) fn balance(bytes: &[u8]) -> serde_json::Result<String> {
     let Told { balance } = serde_json::from_slice(bytes)?;
     let row = |it: &Balance| {
-        let name = |text: &str| escaped(text).into_owned();
         [
-            name(&it.plugin),
-            it.network.as_deref().map_or_else(|| "?".to_owned(), name),
+            it.plugin.clone(),
+            it.network.clone().unwrap_or_else(|| "?".to_owned()),
             it.added.to_string(),
             it.released.to_string(),
             it.released_without_netns.to_string(),

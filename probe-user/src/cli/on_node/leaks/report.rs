@@ -86,13 +86,13 @@ fn networks(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
             let free = size.zip(count(given)).map(|(size, given)| size.saturating_sub(given));
             let number = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
             rows.push([
-                network.map_or_else(|| "?".to_owned(), |name| escaped(name).into_owned()),
+                network.unwrap_or("?").to_owned(),
                 pool,
                 number(size),
                 number(count(given.saturating_sub(leaked))),
                 number(count(leaked)),
                 number(free),
-                format!("{} {}", store.store.kind.into_str(), escaped(&store.store.path)),
+                format!("{} {}", store.store.kind.into_str(), store.store.path),
             ]);
         };
         for pool in pools {
@@ -169,10 +169,10 @@ impl<'a> Leak<'a> {
 
 fn addresses(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
     let row = |it: &Leak<'_>| {
-        let stores: Vec<_> = it.stores.iter().map(|(_, path)| escaped(path)).collect();
+        let stores: Vec<_> = it.stores.iter().map(|(_, path)| *path).collect();
         [
             it.finding.stage.into_str().to_owned(),
-            it.network.map_or_else(|| "?".to_owned(), |name| escaped(name).into_owned()),
+            it.network.unwrap_or("?").to_owned(),
             it.address.to_string(),
             it.cause.to_owned(),
             it.finding.pod.as_ref().map_or_else(|| "-".to_owned(), pod),

@@ -54,7 +54,7 @@ use crate::{
         },
         output, say,
     },
-    confine::{Confinement, Mode, Needs, refusal, role::Role},
+    confine::{Confinement, Later, Mode, Needs, refusal, role::Role},
     engine::{Call, world::CheckpointEntry},
     model::fact::{Answer, EventStream, Fact, Observation, Origin, RuntimeLink},
     recording::history::History,
@@ -66,7 +66,7 @@ use crate::{
         history::writer::BootHistoryWriter,
         metrics::Metrics,
         otlp::{Otlp, figures::Figures},
-        serve::reload::Bell,
+        serve::{listen::Socket, reload::Bell, shut::ShutSocket},
         state_writes::{StateFile, StateWrites},
         stream::{Destination, Stream, Terminal},
         write_queue::WriteQueue,
@@ -150,7 +150,14 @@ impl<'a> Assembly<'a> {
             state_dir: start.state_dir.map(Path::to_owned),
             log_dir: start.log.map(LogArgs::dir),
             export_port: opened.otlp.as_ref().map(|it| it.export.target.port()),
-            socket: listeners.and_then(|it| Some(it.socket.as_ref()?.path().to_owned())),
+            socket: listeners.and_then(|it| {
+                let socket = it.socket.as_ref().map(Socket::path);
+                socket.or(it.shut.socket.as_ref().map(ShutSocket::path)).map(Path::to_owned)
+            }),
+            later: listeners.map_or_else(Later::default, |it| Later {
+                port: it.shut.port.as_ref().map(|shut| shut.address().port()),
+                socket: it.shut.socket.is_some(),
+            }),
             netlink: hooks.netlink.is_some(),
             kubernetes: opened.kubernetes.as_ref().map(Target::remote).unwrap_or_default(),
         };
@@ -435,7 +442,8 @@ impl<'a> Assembly<'a> {
         let (mut served, client, judge) =
             serve::start((listeners, metrics), session, header, past, report, figures, confinement)?;
         if let Some((target, stats)) = target {
-            served.ends(target.start(header.node.clone(), &client, judge, stats, confinement)?);
+            let state = self.start.state_dir.map(|dir| (dir, state_writes.clone()));
+            served.ends(target.start(header, state, &client, judge, stats, confinement)?);
         }
         Ok(served)
     }

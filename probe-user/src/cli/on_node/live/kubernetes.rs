@@ -17,9 +17,11 @@ use tokio::runtime;
 use crate::{
     confine::{Confinement, Remote, role::Role},
     given,
+    recording::Header,
     sink::{
-        kubernetes::{CONDITION, KubernetesStats, Reporter, Settings, TokenFile, check_token},
+        kubernetes::{CONDITION, KubernetesStats, Reporter, Settings, Store, TokenFile, check_token},
         loop_queue,
+        state_writes::StateWrites,
         url::{self, is_loopback},
         verdict::Judge,
     },
@@ -27,6 +29,8 @@ use crate::{
 
 /// Where systems have their certificate authorities, which count if a kubeconfig names none.
 const SYSTEM: [&str; 4] = ["/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/usr/share/ca-certificates"];
+
+const THREAD: &str = "cannot start a thread";
 
 /// The longest name of an object, bytes.
 const LONGEST: usize = 253;
@@ -191,16 +195,20 @@ impl Target {
 
     pub(super) fn start(
         self,
-        node: String,
+        header: &Header,
+        state: Option<(&Path, StateWrites)>,
         client: &loop_queue::Client,
         judge: Arc<Judge>,
         stats: Arc<KubernetesStats>,
         confinement: &Confinement,
     ) -> anyhow::Result<Reporter> {
         let Self { config, port: _, token_file, events, condition } = self;
-        let settings = Settings { config, token_file, node, events, condition };
+        let open = |(dir, writes)| confinement.start(Role::Store, || Store::open(dir, header, writes));
+        let store = state.filter(|_| events).map(open).transpose()?;
+        let store = store.transpose().context(THREAD)?;
+        let settings = Settings { config, token_file, node: header.node.clone(), events, condition, store };
         let start = || Reporter::start(settings, client, judge, stats);
-        confinement.start(Role::Kubernetes, start)?.context("cannot start a thread")
+        confinement.start(Role::Kubernetes, start)?.context(THREAD)
     }
 }
 

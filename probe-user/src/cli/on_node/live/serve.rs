@@ -1,7 +1,7 @@
 //! The listeners of `run`, and the start of its server.
 
 use std::{
-    fs, mem,
+    fs, io, mem,
     net::SocketAddr,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -33,6 +33,7 @@ use crate::{
             listen::{self, ListenError, Socket},
             reload::Reload,
             ring::Ring,
+            shut::{Shut, ShutPort, ShutSocket},
             tls::{self, Paths, Tls},
         },
         verdict::Judge,
@@ -88,7 +89,7 @@ fn listen(text: &str) -> Result<Listen, String> {
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9477);
 
 impl ServeArgs {
-    /// An address that was given and cannot be used is an error. A default one is skipped.
+    /// An address that was given and cannot be used is an error. A default one is skipped, or opened later.
     pub(super) fn open(&self, config: &Config) -> anyhow::Result<(Listeners, Metrics)> {
         let tls = self.tls(config)?;
         let token_file = pick(&self.token_file, &config.token_file);
@@ -108,22 +109,26 @@ impl ServeArgs {
                  --insecure-listen"
             ));
         }
+        let mut shut = Shut::default();
         let network = match listen {
             Some(Listen::Nowhere) => None,
             Some(Listen::At(address)) => Some(listen::address(address)?),
-            None => or_without(listen::address(LISTEN)),
+            None => or_later(listen::address(LISTEN), || ShutPort::new(LISTEN), &mut shut.port),
         };
         let socket = match pick(&self.socket, &config.socket) {
             Some(path) if path.as_os_str() == "none" => None,
             Some(path) => Some(Socket::bind(path)?),
-            None => or_without(Socket::bind(SOCKET.as_ref())),
+            None => {
+                let path = Path::new(SOCKET);
+                or_later(Socket::bind(path), || ShutSocket::new(path), &mut shut.socket)
+            }
         };
         let guard = Guard { own_names_only: is_local && !is_guarded, token, by_certificate };
         let metrics = Metrics::new(&self.labels(config)?);
         let token = token_file.map(Path::to_owned).zip(guard.token.clone());
         let reload = Reload::new(tls.clone(), token);
         let tls = tls.map(|(_, tls)| tls);
-        Ok((Listeners { network, tls, socket, guard, reload }, metrics))
+        Ok((Listeners { network, tls, socket, shut, guard, reload }, metrics))
     }
 
     fn labels(&self, config: &Config) -> anyhow::Result<Vec<PodLabel>> {
@@ -169,8 +174,25 @@ fn token(path: &Path) -> anyhow::Result<Token> {
     Token::new(&text).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 
-fn or_without<T>(opened: Result<T, ListenError>) -> Option<T> {
-    opened.map_err(|error| say(&format!("{error}; going on without"))).ok()
+/// What another process has is opened later.
+fn or_later<T, S>(
+    opened: Result<T, ListenError>,
+    prepare: impl FnOnce() -> io::Result<S>,
+    shut: &mut Option<S>,
+) -> Option<T> {
+    let error = match opened {
+        Ok(opened) => return Some(opened),
+        Err(error) => error,
+    };
+    if error.is_taken()
+        && let Ok(prepared) = prepare()
+    {
+        say(&format!("{error}; going on without, and trying again each minute"));
+        *shut = Some(prepared);
+    } else {
+        say(&format!("{error}; going on without"));
+    }
+    None
 }
 
 /// The URL for a browser; empty if there is none.
@@ -205,6 +227,8 @@ pub(super) fn start(
     };
     if !confinement.removes(Role::Server) {
         doors.socket.iter_mut().for_each(Socket::leave);
+        // It could rename no file either.
+        doors.shut.socket = None;
     }
     // The files may be readable only with the rights of the thread that reads the node's files, and not with the
     // server's.

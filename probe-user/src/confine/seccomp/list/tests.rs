@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Call, ENOSYS, Group, KILL, NO_LOCAL, Only, REMOVE, of};
+use super::{Call, ENOSYS, Group, KILL, NO_LOCAL, OPEN, Only, REMOVE, TAKE, of};
 use crate::confine::role::Role;
 
 /// A group as a row of the documentation: its roles and calls, marked if a call has conditions.
@@ -38,6 +38,8 @@ fn the_documentation_has_every_call_and_capability() {
         .collect();
     rows.extend([
         row(&REMOVE, "server"),
+        row(&OPEN, "server"),
+        row(&TAKE, "server"),
         row(&ENOSYS, "none: `ENOSYS`"),
         row(&NO_LOCAL, "none: `ENOSYS`"),
         row(&KILL, "none: it ends the agent"),

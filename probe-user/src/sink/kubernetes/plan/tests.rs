@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::{CLOSED, Deed, Ledger, ON_NODE, ON_POD, Object, Plan, Step};
+use super::{Deed, Ledger, ON_NODE, ON_POD, Object, Plan, Step};
 use crate::{
     model::{
         change::Finding,
@@ -15,9 +15,6 @@ use crate::{
     },
     sink::verdict,
 };
-
-/// Of the look.
-const NOW: Timestamp = Timestamp(4_000_000_000_000);
 
 /// A confirmed warning about a sandbox of a pod.
 fn finding(kind: Kind, name: &str, pod: Option<&str>) -> Finding {
@@ -66,14 +63,13 @@ struct Cluster {
 
 impl Cluster {
     fn plan(&mut self, findings: &[Finding]) -> Plan {
-        self.ledger.plan(findings, NOW)
+        self.ledger.plan(findings)
     }
 
     /// Does every step. Gives how many were withheld.
     fn tell(&mut self, findings: &[Finding]) -> usize {
         let Plan { steps, withheld } = self.plan(findings);
         steps.into_iter().for_each(|step| self.take(step));
-        self.ledger.begun();
         withheld
     }
 
@@ -187,14 +183,30 @@ fn many_of_a_kind_are_withheld_until_others_end() {
 #[test]
 fn what_ended_while_no_agent_ran_is_ended_by_the_next_one() {
     let mut cluster = Cluster::default();
-    let long_ago = closed(&killed("a1", None), Timestamp(3_000));
-    // While no agent ran, or before that, when the API server was away.
-    let of_late = closed(&killed("a2", None), Timestamp(NOW.0 - 60_000_000_000));
-    let plan = cluster.plan(&[long_ago.clone(), of_late.clone()]);
-    let ends: Vec<_> = plan.steps.iter().map(|it| (it.subject.1.as_str(), it.deed)).collect();
-    assert_eq!(ends, [("teardown_out_of_order/a2", Deed::End)]);
-    cluster.tell(&[long_ago.clone(), of_late.clone()]);
-    assert_eq!(cluster.plan(&[long_ago, of_late]), Plan::default());
+    let (goes_on, ends) = (killed("a1", None), killed("a2", Some("web")));
+    cluster.tell(&[goes_on.clone(), ends.clone()]);
+    cluster.ledger = Ledger::of(cluster.ledger.entries());
+    let over = closed(&ends, Timestamp(3_000));
+    let plan = cluster.plan(&[goes_on.clone(), over.clone()]);
+    let steps: Vec<_> =
+        plan.steps.iter().map(|it| (name(&it.subject.0), it.subject.1.as_str(), it.deed)).collect();
+    let key = "teardown_out_of_order/a2";
+    assert_eq!(steps, [("node", key, Deed::End), ("web", key, Deed::End)]);
+    cluster.tell(&[goes_on.clone(), over.clone()]);
+    assert_eq!(cluster.plan(&[goes_on, over]), Plan::default());
+}
+
+/// It closed before it was told, it was withheld, or the last agent told nothing.
+#[test]
+fn what_was_not_told_is_not_ended() {
+    let mut cluster = Cluster::default();
+    let all: Vec<Finding> =
+        (0..200).map(|n| closed(&killed(&format!("a{n:03}"), Some("web")), Timestamp(3_000))).collect();
+    assert_eq!(cluster.plan(&all), Plan::default());
+    let withheld: Vec<Finding> = (0..ON_NODE + 5).map(|n| killed(&format!("b{n:02}"), None)).collect();
+    assert_eq!(cluster.tell(&withheld), 5);
+    let over: Vec<Finding> = withheld.iter().map(|it| closed(it, Timestamp(3_000))).collect();
+    assert_eq!(cluster.plan(&over).steps.len(), ON_NODE);
 }
 
 /// A namespace in which nothing can be written does not keep other things from being told, and what is done is not tried
@@ -202,7 +214,8 @@ fn what_ended_while_no_agent_ran_is_ended_by_the_next_one() {
 #[test]
 fn what_fails_is_tried_after_the_others() {
     let mut cluster = Cluster::default();
-    let over = closed(&killed("a1", None), Timestamp(NOW.0 - 1));
+    let over = closed(&killed("a1", None), Timestamp(3_000));
+    cluster.tell(&[killed("a1", None)]);
     let (first, second) = (killed("a2", Some("web")), killed("a3", None));
     let all = [over, first, second];
     let order = |plan: &Plan| -> Vec<String> {
@@ -218,16 +231,6 @@ fn what_fails_is_tried_after_the_others() {
     cluster.ledger.failed(steps.next().expect("a step"));
     let after = order(&cluster.plan(&all));
     assert_eq!(after, [&before[2..], &before[1..2]].concat());
-}
-
-#[test]
-fn of_many_that_closed_of_late_the_last_are_ended() {
-    let mut cluster = Cluster::default();
-    let close = |n: u64| closed(&killed(&format!("a{n:03}"), None), Timestamp(NOW.0 - n));
-    let all: Vec<Finding> = (1..=200).map(close).collect();
-    let plan = cluster.plan(&all);
-    assert_eq!(plan.steps.len(), CLOSED);
-    assert_eq!(plan.steps[0].subject.1.as_str(), "teardown_out_of_order/a001");
 }
 
 #[test]

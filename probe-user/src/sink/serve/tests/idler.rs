@@ -104,7 +104,8 @@ fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
         let address = listener.local_addr().expect("an address");
         let (busy, _idle) = watch::channel(());
         let (app, guard) = (Arc::clone(&bench.app), Arc::new(Guard::default()));
-        let seats = Seats::new(Limits { total: MOST, reserved: 0, per_address: MOST });
+        let seats =
+            Seats::new(Limits { total: MOST, reserved: 0, per_address: MOST, ..crate::sink::serve::NETWORK });
         tokio::spawn(over_tcp(
             listener,
             Some(tls::Tls::new(loaded)),

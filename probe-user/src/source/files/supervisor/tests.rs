@@ -17,6 +17,7 @@ use crate::{
     model::{
         fact::{Fact, List, Observation, Origin},
         id::ContainerId,
+        time::Timestamp,
     },
     source::{
         channel::{self, Batch, CancellationSource, QuestionSender},
@@ -50,10 +51,18 @@ impl Paths {
 }
 
 /// The list of processes reads all of those paths, and the list of the runtimes' records reads the last one.
+#[derive(Default)]
 struct Node {
     all: Vec<&'static str>,
     hanging: Paths,
+    searches: Searches,
 }
+
+/// Each search of the logs: when it began and ended, and for how many phases it was.
+type Searches = Arc<Mutex<Vec<(Instant, Instant, usize)>>>;
+
+/// How long a search takes.
+const SEARCH: Duration = Duration::from_millis(30);
 
 impl Node {
     fn read(&self, reader: &Reader, path: &'static str) -> bool {
@@ -95,7 +104,14 @@ impl Read for Node {
                     });
                     ids.map(|id| found(Fact::ContainerUnknown(id))).collect()
                 }
-                Job::Messages(_) | Job::SlowPhases(_) => Batch::new(),
+                Job::SlowPhases(slow) => {
+                    let began = Instant::now();
+                    std::thread::sleep(SEARCH);
+                    let search = (began, Instant::now(), slow.len());
+                    self.searches.lock().expect("held well").push(search);
+                    Batch::new()
+                }
+                Job::Messages(_) => Batch::new(),
             };
             if !say(Report::Done { facts, skipped: Skipped::default(), early: Vec::new() }) {
                 return;
@@ -178,7 +194,7 @@ fn ended(wanted: List, is: bool) -> impl Fn(&Fact) -> bool {
 fn a_list_of_what_exists_comes_after_the_records_of_before() {
     block_on(async {
         let (mut work, teller) =
-            Work::beside_records(Node { all: vec!["/proc/6/cmdline"], hanging: Paths::default() });
+            Work::beside_records(Node { all: vec!["/proc/6/cmdline"], ..Node::default() });
         timeout(PATIENCE, teller.wanted()).await.expect("the list waits");
         assert!(work.batches.try_recv().is_err(), "and is not told before");
         teller.told(clock::now());
@@ -193,7 +209,11 @@ fn a_file_that_hangs_is_told_of_and_the_rest_goes_on_without_it() {
     const PATH: &str = "/proc/7/cmdline";
     block_on(async {
         let hanging = Paths::of(&[PATH]);
-        let mut work = Work::start(Node { all: vec!["/proc/6/cmdline", PATH], hanging: hanging.clone() });
+        let mut work = Work::start(Node {
+            all: vec!["/proc/6/cmdline", PATH],
+            hanging: hanging.clone(),
+            ..Node::default()
+        });
         work.until(hangs(PATH, true)).await;
         work.shows(1).await;
         work.answered("c1").await;
@@ -238,7 +258,7 @@ fn only_so_many_readers_are_left_and_only_so_many_questions_wait() {
     const ALL: [&str; 3] = ["/var/a", "/var/b", "/var/c"];
     block_on(async {
         let hanging = Paths::of(&ALL);
-        let mut work = Work::start(Node { all: ALL.to_vec(), hanging: hanging.clone() });
+        let mut work = Work::start(Node { all: ALL.to_vec(), hanging: hanging.clone(), ..Node::default() });
         for path in ALL {
             work.until(hangs(path, true)).await;
         }
@@ -265,6 +285,33 @@ fn only_so_many_readers_are_left_and_only_so_many_questions_wait() {
         timeout(PATIENCE, async { while work.batches.recv().await.is_some() {} }).await.expect("it ends");
         assert!(started.elapsed() < PATIENCE);
         ALL.iter().for_each(|path| hanging.release(path));
+    });
+}
+
+/// Pods that wait ask again and again.
+#[test]
+fn one_search_serves_all_that_wait_and_a_longer_rest_follows() {
+    block_on(async {
+        let searches = Searches::default();
+        let mut work = Work::start(Node { searches: Arc::clone(&searches), ..Node::default() });
+        work.until(ended(List::Runtimes, true)).await;
+        let mut asked = 0;
+        let many = async {
+            while searches.lock().expect("held well").len() < 3 {
+                let container = ContainerId::parse(&format!("c{asked}")).expect("an id");
+                let (from, until) = (Timestamp(1), Timestamp(2));
+                work.asker.ask(Question::ImageWork { container, from, until });
+                asked += 1;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, many).await.expect("it searches");
+        let searches = searches.lock().expect("held well").clone();
+        for pair in searches.windows(2) {
+            let rest = pair[1].0.duration_since(pair[0].1);
+            assert!(rest >= 8 * SEARCH, "{rest:?}");
+            assert!(pair[1].2 > 1, "{searches:?}");
+        }
     });
 }
 

@@ -1,0 +1,50 @@
+//! How often the node's logs are searched. A search reads megabytes, and while many pods wait or fail there is always
+//! something to search for.
+//!
+//! **Invariant:** the searches of a minute take [`SHARE`] of it at most, and one search more.
+
+use std::time::Duration;
+
+use crate::model::time::Timestamp;
+
+/// One part in so many of the time may be spent on searches: 6 s of a minute.
+const SHARE: u32 = 10;
+/// The longest rest after a search.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// When the next search may begin. What is asked meanwhile waits for it, and is searched for together.
+#[derive(Debug, Default)]
+pub(super) struct SearchPace {
+    next: Timestamp,
+}
+
+impl SearchPace {
+    /// A search began at this time and has ended.
+    pub(super) fn ended(&mut self, began: Timestamp, now: Timestamp) {
+        self.next = now + (now.since(began) * (SHARE - 1)).min(LONGEST);
+    }
+
+    /// How long until the next search may begin.
+    pub(super) fn wait(&self, now: Timestamp) -> Duration {
+        self.next.since(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{SearchPace, Timestamp};
+
+    #[test]
+    fn a_search_is_followed_by_a_rest_that_is_longer_than_itself() {
+        let at = |ms: u64| Timestamp(ms * 1_000_000);
+        let mut pace = SearchPace::default();
+        assert_eq!(pace.wait(at(0)), Duration::ZERO);
+        pace.ended(at(1_000), at(1_200));
+        assert_eq!(pace.wait(at(1_200)), Duration::from_millis(1_800));
+        assert_eq!(pace.wait(at(3_000)), Duration::ZERO);
+        pace.ended(at(10_000), at(40_000));
+        assert_eq!(pace.wait(at(40_000)), Duration::from_secs(60));
+    }
+}
