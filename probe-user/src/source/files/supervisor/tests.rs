@@ -241,7 +241,7 @@ fn a_reader_that_did_not_run_hangs_at_no_file() {
     const PATH: &str = "/proc/7/cmdline";
     block_on(async {
         let hanging = Paths::of(&[PATH]);
-        let mut work = Work::start(Node { all: vec![PATH], hanging: hanging.clone() });
+        let mut work = Work::start(Node { all: vec![PATH], hanging: hanging.clone(), ..Node::default() });
         tokio::time::sleep(LIMITS.hung / 5).await;
         std::thread::sleep(LIMITS.hung * 4);
         // The supervisor looks before the reader has come further.
