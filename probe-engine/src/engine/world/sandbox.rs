@@ -49,6 +49,9 @@ pub struct Sandbox {
     /// The `world::pod::Pod::id` of its pod. None once the sandbox is only remembered.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub(crate) pod: Option<u64>,
+    /// When its pod was made, as far as that was known at its end. The pod's own row may be forgotten before this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_made_at: Option<Timestamp>,
     /// The time and the origin of its first sign.
     pub(crate) first_at: Timestamp,
     pub(crate) origin: Origin,
@@ -218,6 +221,7 @@ impl Sandbox {
             origin: ctx.origin,
             state: State::Created,
             presence: Presence::default(),
+            pod_made_at: None,
             network: Network::default(),
             up_since: None,
             work: Work::default(),

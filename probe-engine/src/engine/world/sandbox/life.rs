@@ -244,6 +244,7 @@ impl World {
         let pod = row.pod;
         if let Some(pod) = pod.filter(|_| was_ready) {
             self.pods.left(pod, ctx.at);
+        row.pod_made_at = pod.and_then(|pod| self.pods.get(&pod)?.made_at());
         }
         self.records_changed(ctx.at);
         self.start_over(ctx, id);
