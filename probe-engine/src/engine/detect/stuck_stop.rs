@@ -144,7 +144,8 @@ fn said<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a StuckStop> 
 /// When a sandbox was found of which no process was ever seen, and which no runtime makes.
 fn found_dead(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
     let is_being_made = || ctx.world.attachments_of(&row.id).any(Attachment::is_adding);
-    let is_dead = row.origin == Origin::Listed && row.up_since.is_none() && !is_being_made();
+    let is_dead =
+        row.origin == Origin::Listed && row.up_since.is_none() && !row.hides_programs && !is_being_made();
     is_dead.then_some(row.first_at)
 }
 

@@ -60,6 +60,10 @@ pub struct Sandbox {
     pub(crate) network: Network,
     /// Since when its pause process or one of its containers has run.
     pub(crate) up_since: Option<Timestamp>,
+    /// The programs of its containers are no processes of the node: a virtual machine runs them, or a kernel that is a
+    /// process itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) hides_programs: bool,
     pub(crate) work: Work,
     pub(crate) ending: Ending,
     /// A record was lost while it existed.
@@ -217,13 +221,14 @@ impl Sandbox {
         Self {
             id,
             pod: None,
+            pod_made_at: None,
             first_at: ctx.at,
             origin: ctx.origin,
             state: State::Created,
             presence: Presence::default(),
-            pod_made_at: None,
             network: Network::default(),
             up_since: None,
+            hides_programs: false,
             work: Work::default(),
             ending: Ending::default(),
             gapped: false,
