@@ -87,7 +87,11 @@ fn pages() -> Vec<Page> {
         page!("cni_queue", [cni_queue::OLD], [queue]),
         page!("cni_wrong_del", [cni_wrong_del::SETTLE, cni_wrong_del::AFTERWARDS], []),
         page!("cni_slow", [cni_slow, LATELY], []),
-        page!("duplicate_address", [duplicate_address::SETTLE / EARLY, duplicate_address::SETTLE], []),
+        page!(
+            "duplicate_address",
+            [duplicate_address::SETTLE / EARLY, duplicate_address::SETTLE, duplicate_address::REMOVED],
+            []
+        ),
         page!(
             "duplicate_container",
             [duplicate_container::OVERLAP / EARLY, duplicate_container::OVERLAP],
