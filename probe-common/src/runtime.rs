@@ -89,6 +89,11 @@ pub struct Helper {
     pub stays: bool,
     /// The names by which it is a container's first program, before it executes the container's own.
     pub inits: &'static [&'static str],
+    /// The programs of its containers are no processes of the node: a virtual machine runs them, or a kernel that is a
+    /// process itself.
+    pub hides_programs: bool,
+    /// The names by which it stays as a container's first process, and hides the container's programs.
+    pub hiders: &'static [&'static str],
     /// The Debian packages that bring it.
     pub packages: &'static [&'static str],
 }
@@ -154,7 +159,15 @@ const RUNTIME: Runtime = Runtime {
     units: &[],
     packages: &[],
 };
-const HELPER: Helper = Helper { name: "", form: None, stays: false, inits: &[], packages: &[] };
+const HELPER: Helper = Helper {
+    name: "",
+    form: None,
+    stays: false,
+    inits: &[],
+    hides_programs: false,
+    hiders: &[],
+    packages: &[],
+};
 const DISTRIBUTION: Distribution = Distribution {
     name: "",
     kubelets: &[],
@@ -265,6 +278,11 @@ pub const RUNTIMES: [Runtime; 6] = [
 
 /// containerd's shims, by the beginning of their name: the kernel cuts a comm there too.
 pub const SHIM: Helper = Helper { name: "containerd-shim", form: Some(Form::Shim), stays: true, ..HELPER };
+/// The shims whose containers' programs are processes of the node. Those of any other shim's containers are not, or it is
+/// not known: Kata Containers (`containerd-shim-kata-v2`), firecracker-containerd (`containerd-shim-aws-firecracker`),
+/// gVisor (`containerd-shim-runsc-v1`), WebAssembly that runs in its shim (`containerd-shim-wasmtime-v1`).
+pub const PROCESS_SHIMS: [&str; 3] =
+    ["containerd-shim", "containerd-shim-runc-v1", "containerd-shim-runc-v2"];
 pub const CONMON: Helper = Helper { name: "conmon", form: Some(Form::Conmon), stays: true, ..HELPER };
 
 pub const HELPERS: [Helper; 10] = [
@@ -279,8 +297,16 @@ pub const HELPERS: [Helper; 10] = [
     Helper { name: "runc", form: Some(Form::Oci), inits: &["runc", "exe"], packages: &["runc"], ..HELPER },
     Helper { name: "crun", form: Some(Form::Oci), inits: &["crun"], ..HELPER },
     Helper { name: "youki", form: Some(Form::Oci), inits: &["youki"], ..HELPER },
-    Helper { name: "runsc", form: Some(Form::Oci), ..HELPER },
-    Helper { name: "kata-runtime", form: Some(Form::Oci), ..HELPER },
+    // gVisor's. Its kernel and its file server are processes of its own program under other names (`runsc/sandbox`,
+    // `runsc/container`).
+    Helper {
+        name: "runsc",
+        form: Some(Form::Oci),
+        hides_programs: true,
+        hiders: &["runsc-sandbox", "runsc-gofer"],
+        ..HELPER
+    },
+    Helper { name: "kata-runtime", form: Some(Form::Oci), hides_programs: true, ..HELPER },
 ];
 
 pub const DISTRIBUTIONS: [Distribution; 5] = [
@@ -400,6 +426,17 @@ impl Helper {
     #[must_use]
     pub fn is_init(file: &str) -> bool {
         HELPERS.iter().any(|row| row.inits.contains(&file))
+    }
+
+    /// Whether the programs of a container are no processes of the node if a helper of this name made it, holds it, or is
+    /// its first process.
+    #[must_use]
+    pub fn hides(file: &str) -> bool {
+        match Self::of(file) {
+            Some(Self { form: Some(Form::Shim), .. }) => !PROCESS_SHIMS.contains(&file),
+            Some(row) => row.hides_programs,
+            None => HELPERS.iter().any(|row| row.hiders.contains(&file)),
+        }
     }
 
     /// Whether a process of this name stays with a container.

@@ -15,6 +15,7 @@
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     the whole RunPodSandbox
 //! 2s    sandbox S of POD begins                RunPodSandbox up to its network namespace
 //! 2s    sandbox S of POD before boot           only the runtime's record is left of it
+//! 2s    sandbox S of POD under gvisor|gvisor-alone|kata on NET ADDR      the programs of its containers are hidden
 //! 2s    add S NET ADDR[,ADDR] [fails|fails-holding|stops]     stops: only the first plugin is called
 //! 2s    add S NET overtaken|killed             a DEL of S begins before the ADD ends, or after it was killed
 //! 2s    del S NET in T                         a DEL of S is given the namespace of T
@@ -25,6 +26,7 @@
 //! 3s    container NAME in S exits CODE         | is stopped: by the runtime, with SIGTERM
 //! 4s    stop S [del-fails|no-del]              StopPodSandbox
 //! 5s    remove S [del-fails|no-del]            RemovePodSandbox
+//! 5s    vm of S gives way                      its first process ends, and the virtual machine runs on
 //! 5s    kill pause of S by kubelet|stranger|oom
 //! 5s    netns of S lost                        its file is removed
 //! 5s    cache of S torn                        its file in libcni's cache cannot be decoded | mended: moved away
@@ -72,7 +74,7 @@ use probe_user::{
 use crate::{
     drive::Drive,
     schema,
-    sim::{Add, BEGIN, Death, Del, Sim},
+    sim::{Add, BEGIN, Death, Del, Sim, Under},
 };
 
 /// Runs a story and checks each of its events against the schema. An error is the difference between the expected and
@@ -166,6 +168,13 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
             }
             sim.sandbox_runs(name);
         }
+        ["sandbox", name, "of", pod, "under", under, "on", network, given] => {
+            sim.sandbox_begins(name, pod);
+            sim.under(name, Under::read(under).ok_or("under gvisor, gvisor-alone or kata")?);
+            sim.add(name, network, &addresses(given)?, Add::Succeeds);
+            sim.sandbox_runs(name);
+        }
+        ["vm", "of", name, "gives", "way"] => sim.first_process_gives_way(name),
         ["sandbox", name, "of", pod, "on-host"] => sim.host_sandbox(name, pod),
         ["own-address", name, address, ifname] => sim.own_address(name, one(address)?, ifname),
         ["check", name] => sim.ask_plugin(name, "CHECK"),

@@ -7,6 +7,7 @@
 mod answer;
 mod cri;
 mod daemon;
+mod hidden;
 mod plain;
 mod plugin;
 mod process;
@@ -24,6 +25,7 @@ use probe_user::model::{
     time::Timestamp,
 };
 
+pub(crate) use hidden::Under;
 pub(crate) use plugin::{Add, Del};
 pub(crate) use process::Death;
 
@@ -66,6 +68,8 @@ pub(crate) struct Sandbox {
     path: Option<String>,
     netns_lives: bool,
     pause: Option<u32>,
+    under: Under,
+    shim: Option<u32>,
     cgroup: Option<u64>,
     /// Its addresses by network.
     addresses: BTreeMap<String, Vec<IpAddr>>,
@@ -78,6 +82,7 @@ struct Container {
     name: String,
     sandbox: String,
     pid: Option<u32>,
+    under: Under,
     cgroup: u64,
     /// How its program ended, as wait(2) tells it.
     status: u32,

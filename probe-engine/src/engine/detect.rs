@@ -63,6 +63,8 @@ pub(super) use survey::survey;
 
 use super::world::{
     World,
+    belief::{Belief, Runtime},
+    container::Container,
     record::{HasRecord, pods::PodsWithRecords},
     sandbox::Sandbox,
 };
@@ -182,6 +184,15 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         ByScan::detector(FindingKind::UnverifiedRelease, unverified_release::detect),
         ByScan::detector(FindingKind::BlindSpot, blind_spot::detect),
     ]
+}
+
+/// Whether a container has run in a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HasRun {
+    Yes,
+    No,
+    /// Neither the kernel nor a runtime tells.
+    Unknown,
 }
 
 /// The detections of one kind in one look.
@@ -313,6 +324,40 @@ impl<'a> DetectContext<'a> {
             }
             Some(_) => None,
         }
+    }
+
+    /// Whether the process of a sandbox or of one of its containers runs.
+    pub(super) fn has_process(&self, sandbox: &ContainerId) -> bool {
+        let mut all = self.index.sandboxes.by(sandbox).chain([sandbox]);
+        all.any(|id| self.world.containers.get(id).is_some_and(Container::is_running))
+    }
+
+    /// What runtimes say of the containers of a sandbox, each with its runtime.
+    pub(super) fn said_of(&self, sandbox: &ContainerId) -> impl Iterator<Item = (&'a Belief, &'a Runtime)> {
+        let all = self.index.said.by(sandbox).filter_map(|id| self.world.beliefs.get(id));
+        all.filter_map(|row| Some((row, self.world.beliefs.runtime_of(row)?)))
+    }
+
+    /// What its runtime says of a sandbox, and the runtime.
+    pub(super) fn said_of_sandbox(&self, sandbox: &ContainerId) -> Option<(&'a Belief, &'a Runtime)> {
+        let row = self.world.beliefs.get(sandbox)?;
+        Some((row, self.world.beliefs.runtime_of(row)?))
+    }
+
+    /// Whether a container has run in a sandbox: the kernel has shown it, or the runtime says so. Where the programs of
+    /// containers are no processes of the node, only a runtime that is followed tells, and of a sandbox that lives.
+    pub(super) fn has_run(&self, row: &Sandbox) -> HasRun {
+        if !row.containers().is_empty() || self.said_of(&row.id).any(|(it, runtime)| it.has_begun(runtime)) {
+            return HasRun::Yes;
+        }
+        if !row.hides_programs {
+            return HasRun::No;
+        }
+        if self.said_of(&row.id).any(|(it, runtime)| it.has_ended(runtime)) {
+            return HasRun::Yes;
+        }
+        let is_followed = !row.is_stopped() && self.said_of_sandbox(&row.id).is_some();
+        if is_followed { HasRun::No } else { HasRun::Unknown }
     }
 
     /// The open findings.

@@ -7,7 +7,7 @@ pub use super::world::balance::BalanceView;
 use super::world::{World, container, netns::Netns, phase, pod::Pod, sandbox};
 use crate::model::{
     change::EvidenceEvent,
-    fact::{NameSource, Origin, PodName},
+    fact::{Believed, NameSource, Origin, PodName, Role},
     finding::Cause,
     id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     phase::Start,
@@ -38,6 +38,10 @@ pub struct SandboxView {
     pub since: Timestamp,
     pub listed: bool,
     pub host_network: bool,
+    /// The programs of its containers are no processes of the node.
+    pub hides_programs: bool,
+    /// What its runtime says of it, if it is followed.
+    pub said: Option<Believed>,
     /// Of the process that holds it, if there is one.
     pub process: Option<TaskKey>,
     pub netns: Option<NetnsKey>,
@@ -56,7 +60,33 @@ pub struct ContainerView {
     pub name: Option<String>,
     pub sandbox: Option<ContainerId>,
     pub state: container::State,
+    /// What its runtime says of it, if it is followed.
+    pub said: Option<Believed>,
     pub pid: Option<u32>,
+}
+
+impl SandboxView {
+    /// Whether it is ready: by what the kernel shows, or, if its programs are no processes of the node, by its runtime's word.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        match self.state {
+            sandbox::State::Ready { .. } => true,
+            sandbox::State::Created => self.hides_programs && self.said == Some(Believed::Running),
+            sandbox::State::Stopped { .. } | sandbox::State::Remembered { .. } => false,
+        }
+    }
+}
+
+impl ContainerView {
+    /// Whether it runs: the kernel shows its process, or it shows none and its runtime says that it runs.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        match self.state {
+            container::State::Running { .. } => true,
+            container::State::Created => self.said == Some(Believed::Running),
+            container::State::Exited { .. } => false,
+        }
+    }
 }
 
 impl PodView {
@@ -168,6 +198,8 @@ impl World {
                     since: row.first_at,
                     listed: row.origin == Origin::Listed,
                     host_network: row.network.is_host,
+                    hides_programs: row.hides_programs,
+                    said: self.beliefs.state_of(&row.id),
                     process: self.containers.get(&row.id).and_then(container::Container::process),
                     netns: netns.map(|netns| netns.key),
                     addresses: netns.map(addresses_of).unwrap_or_default(),
@@ -190,9 +222,32 @@ impl World {
             name: row.name.clone(),
             sandbox: row.sandbox.clone(),
             state: row.state,
+            said: self.beliefs.state_of(&row.id),
             pid: row.process().map(|key| key.pid),
         };
-        rows.into_iter().map(view).collect()
+        let mut views: Vec<ContainerView> = rows.into_iter().map(view).collect();
+        views.extend(self.unseen_containers_of(pod));
+        views
+    }
+
+    /// The containers of a pod of which only a runtime knows, as it says: their programs are no processes of the node.
+    fn unseen_containers_of(&self, pod: u64) -> impl Iterator<Item = ContainerView> {
+        let hiding = self.sandboxes.values().filter(move |row| row.pod == Some(pod) && row.hides_programs);
+        let said = hiding.flat_map(|sandbox| {
+            let all = self.beliefs.rows();
+            all.filter(|row| row.role == Some(Role::Container) && row.sandbox.as_ref() == Some(&sandbox.id))
+        });
+        let unseen = said.filter(|row| !self.containers.contains_key(&row.id));
+        unseen.filter_map(|row| {
+            Some(ContainerView {
+                id: row.id.clone(),
+                name: row.described.name.clone(),
+                sandbox: row.sandbox.clone(),
+                state: container::State::Created,
+                said: Some(self.beliefs.state_of(&row.id)?),
+                pid: None,
+            })
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use probe_user::model::{
 };
 
 use super::{
-    HOST, Ipam, NODES, Net, Pod, Sandbox, Sim,
+    HOST, Ipam, NODES, Net, Pod, Sandbox, Sim, Under,
     plain::monitored,
     process::{cgroup, pod_path, task},
 };
@@ -151,11 +151,13 @@ impl Sim {
         let mut all: Vec<Fact> = self.pods.values().filter_map(of_pod).collect();
         for row in self.sandboxes.values() {
             let path = || format!("{}/{}", pod_path(&self.pods[&row.pod]), row.id);
-            all.extend(row.cgroup.map(|number| found(number, path(), row.pause.is_some())));
+            let populated = row.pause.is_some() && row.under.is_in_cgroup();
+            all.extend(row.cgroup.map(|number| found(number, path(), populated)));
         }
-        for row in self.containers.values().filter(|row| row.pid.is_some()) {
+        for row in self.containers.values().filter(|row| row.pid.is_some() && row.under != Under::Kata) {
             let pod = &self.pods[&self.sandboxes[&row.sandbox].pod];
-            all.push(found(row.cgroup, format!("{}/{}", pod_path(pod), row.id), true));
+            let populated = row.under == Under::Runc;
+            all.push(found(row.cgroup, format!("{}/{}", pod_path(pod), row.id), populated));
         }
         all
     }
@@ -194,6 +196,19 @@ impl Sim {
             containerd.map(|task| found(task.clone(), task.key.pid, "/system.slice", "/usr/bin/containerd"));
         let mut all: Vec<Fact> =
             containerd.chain(kubelet).chain(crio).chain(self.plain.values().map(monitor)).collect();
+        let shims = self.sandboxes.values().filter_map(|row| Some((row.shim?, row.under, &row.id)));
+        all.extend(shims.map(|(pid, under, id)| {
+            let argv = [under.shim(), "-namespace", "k8s.io", "-id", id.as_str(), "-address", "/x"];
+            Fact::ProcessFound(ProcessFound {
+                forged: false,
+                task: task(pid, 1, "containerd-shim"),
+                argv: argv.map(str::to_owned).to_vec(),
+                cgroup_path: "/system.slice".to_owned(),
+                ns_pid: pid,
+                cni: None,
+                filename: format!("/usr/bin/{}", under.shim()),
+            })
+        }));
         let mut inside = |pid: u32, comm: &str, number: u64, sandbox: &Sandbox, id: &ContainerId| {
             let mut who = task(pid, 1, comm);
             who.cgroup = CgroupKey::new(0, number);
@@ -203,10 +218,15 @@ impl Sim {
         };
         for row in self.sandboxes.values() {
             if let (Some(pid), Some(number)) = (row.pause, row.cgroup) {
-                inside(pid, "pause", number, row, &row.id);
+                match row.under {
+                    Under::Runc => inside(pid, "pause", number, row, &row.id),
+                    Under::GvisorAlone => inside(pid, "runsc", number, row, &row.id),
+                    Under::Kata => inside(pid, "qemu-system-x86", number, row, &row.id),
+                    Under::Gvisor => {}
+                }
             }
         }
-        for row in self.containers.values() {
+        for row in self.containers.values().filter(|row| row.under == Under::Runc) {
             if let Some(pid) = row.pid {
                 inside(pid, "main", row.cgroup, &self.sandboxes[&row.sandbox], &row.id);
             }

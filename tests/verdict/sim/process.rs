@@ -6,7 +6,7 @@ use probe_user::model::{
     id::{CgroupKey, ContainerId, TaskKey},
 };
 
-use super::{Container, HOST, Pod, Sim};
+use super::{Container, HOST, Pod, Sim, Under};
 
 /// The cause of a pause process's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,18 @@ impl Sim {
         let row = self.sandboxes.get_mut(sandbox).expect("the sandbox is known");
         let key = format!("{sandbox}.{name}.{number}");
         row.containers.push(key.clone());
-        let (inode, pod) = (row.inode, row.pod.clone());
+        let (inode, pod, under) = (row.inode, row.pod.clone(), row.under);
         let path = format!("{}/{id}", pod_path(&self.pods[&pod]));
+        if under != Under::Runc {
+            let pid = Some(self.number());
+            let cgroup = u64::from(number);
+            let (name, sandbox) = (name.to_owned(), sandbox.to_owned());
+            let row = Container { id: id.clone(), name, sandbox, pid, under, cgroup, status: 0 };
+            self.containers.insert(key, row);
+            self.hidden_container_made(under, &id, cgroup, &path);
+            self.tells(&id, RuntimeEventKind::Started);
+            return;
+        }
         let mut runc = self.task("runc", 1);
         runc.parent = TaskKey::new(1, 0);
         self.executed(runc.clone(), class::RUNTIME, &["runc", "create", "--bundle", "/b", id.as_str()]);
@@ -65,6 +75,7 @@ impl Sim {
                 name: name.to_owned(),
                 sandbox: sandbox.to_owned(),
                 pid: None,
+                under,
                 cgroup: cgroup_number,
                 status: 0,
             },
@@ -96,6 +107,10 @@ impl Sim {
 
     /// All running containers of that name in a sandbox end.
     pub(crate) fn container_exits(&mut self, name: &str, sandbox: &str, code: u32) {
+        if self.sandboxes[sandbox].under != Under::Runc {
+            self.hidden_container_ends(name, sandbox, code << 8);
+            return;
+        }
         for (program, id) in self.take_running(name, sandbox) {
             self.ends(program, &id, sandbox, code << 8);
         }
@@ -152,6 +167,10 @@ impl Sim {
 
     /// The runtime kills everything in a sandbox and removes the cgroups.
     pub(crate) fn kill_all(&mut self, name: &str) {
+        if self.sandboxes[name].under != Under::Runc {
+            self.hidden_sandbox_ends(name);
+            return;
+        }
         for key in self.sandboxes[name].containers.clone() {
             let row = self.containers.get_mut(&key).expect("a container of the sandbox");
             let (id, number) = (row.id.clone(), row.cgroup);

@@ -9,7 +9,7 @@ use probe_user::model::{
 };
 
 use super::{
-    Del, HOST, Sandbox, Sim,
+    Del, HOST, Sandbox, Sim, Under,
     process::{cgroup, pod_path, task},
 };
 
@@ -33,6 +33,8 @@ impl Sim {
             path: Some(format!("/var/run/netns/cni-{number:08x}")),
             netns_lives: true,
             pause: None,
+            under: Under::Runc,
+            shim: None,
             cgroup: None,
             addresses: BTreeMap::new(),
             containers: Vec::new(),
@@ -72,6 +74,8 @@ impl Sim {
             path: None,
             netns_lives: false,
             pause: None,
+            under: Under::Runc,
+            shim: None,
             cgroup: None,
             addresses: BTreeMap::new(),
             containers: Vec::new(),
@@ -94,6 +98,10 @@ impl Sim {
         row.cgroup = Some(number);
         let (id, inode, pod) = (row.id.clone(), row.inode, row.pod.clone());
         self.recorded.insert(id.clone());
+        if self.sandboxes[name].under != Under::Runc {
+            self.hidden_sandbox_runs(name, shim);
+            return;
+        }
         let argv = ["containerd-shim-runc-v2", "-id", id.as_str(), "-address", "/x"];
         self.executed(shim.clone(), class::RUNTIME, &argv);
         let path = format!("{}/{id}", pod_path(&self.pods[&pod]));

@@ -6,7 +6,9 @@
 //! pod that has completed and whose sandbox the kubelet stops; a pod that is still starting: a container exited 0, and
 //! one that the kubelet has on record has not run yet, since its image may be pulled for long. If the kubelet's record
 //! does not name the pod's containers, any container that exited 0 may be such an init container, so the limit is
-//! longer. A sandbox that the runtime has begun to stop is not flagged either.
+//! longer. A sandbox that the runtime has begun to stop is not flagged either. Nor is one whose containers' programs are no
+//! processes of the node (gVisor, Kata Containers), or one of which its runtime says that a container runs of which the
+//! kernel has shown nothing.
 //!
 //! No finding opens or closes between a gap and the listing that shows which containers run, nor without a kubelet. A
 //! container may have ended unseen in the gap, so the time counts from the gap at the earliest.
@@ -20,7 +22,7 @@ use crate::{
         sandbox::{ContainerRun, Ended, Sandbox},
     },
     model::{
-        fact::List,
+        fact::{Believed, List},
         finding::{AbandonedSandbox, Explain, Key, Kind, Severity},
         id::ContainerId,
         time::Timestamp,
@@ -48,16 +50,18 @@ impl Rule for AbandonedSandbox {
         &marks.sandboxes
     }
 
-    /// The kubelet's record of a pod's containers may be read late.
+    /// The kubelet's record of a pod's containers, or a runtime's list, may be read late.
     fn depends_on_others(marks: &Marks) -> bool {
-        !marks.pods.is_empty()
+        !marks.pods.is_empty() || marks.runtimes
     }
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
         let Some(row) = ctx.world.sandboxes.get(id) else { return };
         let is_held = !row.is_stopped() && row.ending.stop_at.is_none() && row.presence.is_alive();
         if is_held
+            && !row.hides_programs
             && !has_live_container(ctx, row)
+            && !has_unseen_container(ctx, row)
             && let Some((last, ended)) = last_ended(row)
         {
             found.push(detection(ctx, row, last, ended));
@@ -74,6 +78,14 @@ fn has_live_container(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
         State::Exited { .. } => false,
     };
     own.chain(of_pod.filter(|it| it.sandbox.is_none())).any(is_live)
+}
+
+/// Whether the runtime says that a container runs, or is made, of whose program the kernel has shown nothing.
+fn has_unseen_container(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
+    ctx.said_of(&row.id).any(|(it, runtime)| {
+        let is_live = matches!(it.state(runtime), Some(Believed::Created | Believed::Running));
+        is_live && row.containers().iter().all(|ran| ran.id != it.id)
+    })
 }
 
 /// The container that ended last. None: one has not ended, or none has run.

@@ -1,5 +1,6 @@
 //! **Rule:** two sandboxes that run have the same address in the same network, each by an ADD that succeeded, and the
-//! runtime has begun a DEL for neither.
+//! runtime has begun a DEL for neither. A DEL that began counts for ten seconds: if a process of the sandbox runs on then,
+//! and the kernel still has the address, the sandbox has it, whatever the plugin said.
 //!
 //! Not flagged: an address that is given out again once DEL of its last holder has begun, however quickly; loopback and
 //! link-local addresses, which are valid on one link only; a network whose name was only inferred; attachments during
@@ -11,17 +12,20 @@ use std::{
     time::Duration,
 };
 
-use super::{DetectContext, Detection, index::Marks, rule::Rule};
+use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::attachment::{Attachment, Lease},
     model::{
         finding::{DuplicateAddress, Explain, Key, Kind, Severity},
         id::ContainerId,
+        time::Timestamp,
     },
 };
 
 /// By then the agent has the record of an earlier DEL or end, however late that record came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
+/// A sandbox that has processes and its address for so long after the first DEL is not being removed.
+pub(super) const REMOVED: Duration = Duration::from_secs(10);
 
 impl Rule for DuplicateAddress {
     type Subject = IpAddr;
@@ -40,7 +44,7 @@ impl Rule for DuplicateAddress {
         for row in ctx.index.addresses.by(address).filter_map(|key| ctx.world.attachments.get(key)) {
             let Some(network) = row.network.as_deref() else { continue };
             let lease = row.leases.iter().find(|it| it.address == *address && is_granted(row, it));
-            if let Some(lease) = lease.filter(|_| is_held(ctx, row)) {
+            if let Some(lease) = lease.filter(|lease| is_held(ctx, row, lease)) {
                 held.entry(network).or_default().push((row, lease));
             }
         }
@@ -48,6 +52,13 @@ impl Rule for DuplicateAddress {
             holders.sort_by_key(|(row, lease)| (lease.since, &row.container));
             holders.dedup_by_key(|(row, _)| &row.container);
             let [_, (later, lease), ..] = holders.as_slice() else { continue };
+            let del_counts_until = holders.iter().filter_map(|(row, _)| Some(row.del_begun_at()? + REMOVED));
+            let removing: Vec<Timestamp> = del_counts_until.filter(|until| ctx.now < *until).collect();
+            let verdict = match removing.iter().min() {
+                // An open finding stays, and none opens.
+                Some(until) if holders.len() - removing.len() < 2 => Verdict::Watched { until: Some(*until) },
+                Some(_) | None => ctx.after(lease.since, SETTLE),
+            };
             let kind = Kind::from(Self { network: Some(network.to_owned()), address: *address });
             found.push(Detection {
                 key: Key::new(kind.into_str(), &[network, &address.to_string()]),
@@ -57,18 +68,22 @@ impl Rule for DuplicateAddress {
                 pod: Some(later.pod.clone()),
                 sandboxes: holders.iter().map(|(row, _)| row.container.clone()).collect(),
                 gapped: false,
-                verdict: ctx.after(lease.since, SETTLE),
+                verdict,
             });
         }
     }
 }
 
-/// Whether its sandbox runs and no DEL has begun for it.
-fn is_held(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
-    let lives = |row: &Attachment| {
-        ctx.world.sandboxes.get(&row.container).is_some_and(|it| !it.is_stopped() && it.presence.is_alive())
-    };
-    !row.gapped && !row.inferred && !row.has_begun_del() && lives(row)
+/// Whether its sandbox has it: the sandbox lives, or a DEL has begun and the kernel shows the sandbox as it was before.
+fn is_held(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
+    if row.gapped || row.inferred {
+        return false;
+    }
+    if row.has_begun_del() {
+        return lease.kernel.is_some() && ctx.has_process(&row.container);
+    }
+    let sandbox = ctx.world.sandboxes.get(&row.container);
+    sandbox.is_some_and(|it| !it.is_stopped() && it.presence.is_alive())
 }
 
 /// libcni's cache has only the result of an ADD that succeeded.
@@ -91,7 +106,8 @@ impl Explain for DuplicateAddress {
     }
 
     fn cause(&self) -> &'static str {
-        "CNI ADD gave one address to two sandboxes of the same network, and CNI DEL has begun for neither of them."
+        "CNI ADD gave one address to two sandboxes of the same network, and both have it: processes of both run, and CNI DEL \
+         has begun for neither, or left the address where it was."
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {

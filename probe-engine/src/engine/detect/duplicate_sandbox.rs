@@ -25,7 +25,7 @@ use std::{
 };
 
 use super::{
-    DetectContext, Detection, Verdict,
+    DetectContext, Detection, HasRun, Verdict,
     index::Marks,
     rule::{Judged, Part, Rule},
 };
@@ -109,7 +109,7 @@ fn after_completion<'a>(
 ) -> impl Iterator<Item = (Duplicate, Detection)> + 'a {
     attempts.windows(2).filter_map(move |pair| {
         let [before, row] = pair else { return None };
-        if !is_done(before, row.first_at) || !row.containers().is_empty() {
+        if !is_done(before, row.first_at) || ctx.has_run(row) != HasRun::No {
             return None;
         }
         let reported_at = ctx.awake(row.first_at) + IDLE;
@@ -155,7 +155,7 @@ fn is_sidecar(ran: &ContainerRun, completed: Timestamp, by: Timestamp) -> bool {
 /// The key is the sandbox before the unused ones, which stays the same however many follow. The finding lasts as long
 /// as the latest three were made within the window, and one of them within the window before now.
 fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Duplicate, Detection)> {
-    let used = attempts.iter().rposition(|row| !row.containers().is_empty())?;
+    let used = attempts.iter().rposition(|row| ctx.has_run(row) != HasRun::No)?;
     let unused: Vec<&Sandbox> =
         attempts[used + 1..].iter().filter(|row| row.over_at().is_some()).copied().collect();
     let close = |rows: &&[&Sandbox]| {

@@ -56,6 +56,8 @@ pub(super) struct Index {
     pub(super) residents: Links<TaskKey, u32>,
     /// The container for which each running process of a shim, a monitor or a runtime works.
     pub(super) monitors: Links<TaskKey, ContainerId>,
+    /// The sandbox of each container of which a runtime says something.
+    pub(super) said: Links<ContainerId, ContainerId>,
     /// The namespaces whose last reference was dropped.
     pub(super) ending: BTreeSet<u64>,
     pub(super) waiting: Waiting,
@@ -78,7 +80,7 @@ impl Index {
     /// Updates the indexes by the changes, and returns the subjects that they concern.
     pub(super) fn update(&mut self, world: &World, changed: &Changed) -> Marks {
         let mut marks = Marks { runtimes: changed.runtimes, ..Marks::default() };
-        marks.sandboxes.extend(changed.beliefs.iter().cloned());
+        changed.beliefs.iter().for_each(|id| self.belief(world, id, &mut marks));
         changed.processes.iter().for_each(|key| self.process(world, *key, &mut marks));
         changed.netns.iter().for_each(|life| self.namespace(world, *life, &mut marks));
         for key in &changed.cgroups {
@@ -99,6 +101,12 @@ impl Index {
             self.note_state(world, id);
         }
         marks
+    }
+
+    fn belief(&mut self, world: &World, id: &ContainerId, marks: &mut Marks) {
+        let sandbox = world.beliefs.get(id).and_then(|row| row.sandbox.clone());
+        marks.sandboxes.extend(self.said.set(id, sandbox));
+        marks.sandboxes.insert(id.clone());
     }
 
     fn process(&mut self, world: &World, key: TaskKey, marks: &mut Marks) {

@@ -77,6 +77,7 @@ impl Rule for LeakedAddress {
                 .leases
                 .iter()
                 .filter(|lease| is_held_by_records_only(lease, &end) && !is_reassigned(ctx, row, lease))
+                .filter(|lease| lease.kernel.is_none() || !ctx.has_process(id))
             {
                 let abandoned = is_in_abandoned_stores(ctx.abandoned, lease);
                 let is_own = abandoned.is_some() && is_leak_by_itself(ctx, row, lease);

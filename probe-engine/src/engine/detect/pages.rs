@@ -91,7 +91,11 @@ fn pages() -> Vec<Page> {
             []
         ),
         page!("cni_slow", [cni_slow, LATELY], []),
-        page!("duplicate_address", [duplicate_address::SETTLE / EARLY, duplicate_address::SETTLE], []),
+        page!(
+            "duplicate_address",
+            [duplicate_address::SETTLE / EARLY, duplicate_address::SETTLE, duplicate_address::REMOVED],
+            []
+        ),
         page!(
             "duplicate_container",
             [duplicate_container::OVERLAP / EARLY, duplicate_container::OVERLAP],

@@ -59,10 +59,11 @@ pub(super) fn is_anything_left(ctx: &DetectContext<'_>, id: &ContainerId) -> boo
     let world = ctx.world;
     let row = world.sandboxes.recall(id);
     let lives = || row.is_some_and(|row| !row.is_stopped());
-    let mut containers = ctx.index.sandboxes.by(id).chain([id]);
-    let mut runs = || containers.any(|id| world.containers.get(id).is_some_and(|it| it.is_running()));
     let netns = row.and_then(|row| world.netns.get(row.network.netns?));
-    lives() || runs() || ctx.index.monitors.by(id).next().is_some() || netns.is_some_and(|it| it.is_live())
+    lives()
+        || ctx.has_process(id)
+        || ctx.index.monitors.by(id).next().is_some()
+        || netns.is_some_and(|it| it.is_live())
 }
 
 /// Since when nothing of it has been there. None: nothing of it was ever seen, and it is of this boot.
@@ -133,10 +134,6 @@ impl Explain for PhantomSandbox {
         "The sandbox has ended, with its processes and its network, and the runtime has not noticed: its shim was killed, \
          the message of the end was lost, or the record is from before a restart of the node. The kubelet believes the \
          runtime, so the pod stays as it is and gets no new sandbox."
-    }
-
-    fn known(&self) -> &'static [&'static str] {
-        &["https://github.com/containerd/containerd/issues/12390"]
     }
 
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {

@@ -9,7 +9,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use super::{DetectContext, Detection, Verdict, stuck_start::has_run};
+use super::{DetectContext, Detection, HasRun, Verdict, stuck_start::has_run};
 use crate::{
     engine::world::{
         belief::{Hang, Runtime},
@@ -93,7 +93,7 @@ fn waiting<'a>(ctx: &DetectContext<'a>, since: Timestamp) -> Vec<&'a PodName> {
         let is_young = since.saturating_sub(YOUNG) <= made_at;
         let waits = ctx.now >= ctx.awake(made_at.max(since)) + WAITING;
         let is_first = pod.is_present() && !pod.start.is_complete && pod.left_at.is_none();
-        if is_young && waits && is_first && !has_run(ctx, pod, &sandboxes(ctx, pod)) {
+        if is_young && waits && is_first && has_run(ctx, pod, &sandboxes(ctx, pod)) == HasRun::No {
             pods.push((made_at, pod));
         }
     }

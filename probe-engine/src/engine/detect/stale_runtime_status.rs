@@ -3,8 +3,8 @@
 //! than its cgroup and its bundle show. The runtime must have said so when it was asked after the grace, counted from what the
 //! kernel has shown or from when it answers again.
 //!
-//! Not flagged: a sandbox or container whose program no hook and no listing has shown, as in a virtual machine or before the
-//! agent; a sandbox of which nothing at all is left (`phantom_sandbox`); a container whose cgroup has other processes; an
+//! Not flagged: a sandbox or container whose program no hook and no listing has shown, as one from before the agent, or
+//! whose processes are not its own program's (a virtual machine, gVisor), but for what it is; a sandbox of which nothing at all is left (`phantom_sandbox`); a container whose cgroup has other processes; an
 //! end that no hook saw has no exit code to compare. No finding opens or closes while the runtime does not answer, nor
 //! between a gap and the listing that shows which processes run.
 
@@ -65,6 +65,9 @@ fn of_state(
     row: &Belief,
     runtime: &Runtime,
 ) -> Option<(StaleRuntimeStatus, Timestamp)> {
+    if [Some(&row.id), row.sandbox.as_ref()].into_iter().flatten().any(|id| ctx.world.hides_programs(id)) {
+        return None;
+    }
     let state = row.state(runtime)?;
     let (how, since) = match state {
         Believed::Running => (Contradiction::Dead, row.ended.filter(|_| !has_processes(ctx, &row.id))?.at),

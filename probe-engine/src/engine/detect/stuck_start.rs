@@ -6,6 +6,10 @@
 //! A runtime that finds no executable executes nothing, so no event shows it. It shows by what is missing: the plugins
 //! before it in the chain succeeded, its own ADD was not called, and the sandbox was given up.
 //!
+//! A container has run if the kernel has shown it, or if its runtime says over CRI that it runs or ran. The programs of a
+//! pod may be no processes of the node (gVisor, Kata Containers): then its start is judged by what the runtime says alone,
+//! from when the runtime says that the sandbox is ready, and only while a runtime is followed.
+//!
 //! Not flagged: a pod one of whose containers has run, also if it ended (a crash loop in its back-off); a pod that had a
 //! sandbox which was ready and is over (it ends, or begins anew); an image that is pulled, or a volume that is mounted,
 //! within the limit; a plugin that is absent for a moment, as while it is being replaced; a pod whose ADD fails
@@ -14,7 +18,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, net::IpAddr, time::Duration};
 
-use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use super::{DetectContext, Detection, HasRun, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::{
         attachment::{Attachment, LATELY, Lease},
@@ -22,7 +26,7 @@ use crate::{
         sandbox::{Sandbox, State},
     },
     model::{
-        fact::Role,
+        fact::{Believed, Role},
         finding::{Explain, Key, Kind, Severity, StartCause, StartStep, StuckStart},
         id::ContainerId,
         time::Timestamp,
@@ -63,6 +67,11 @@ impl Rule for StuckStart {
             found.extend(ctx.world.pods.get(id).and_then(|pod| stuck(ctx, pod)));
         }
     }
+
+    /// A runtime may begin to answer, or be given up.
+    fn depends_on_others(marks: &Marks) -> bool {
+        marks.runtimes
+    }
 }
 
 fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
@@ -76,21 +85,18 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     let is_known = tries.iter().all(|row| !row.gapped && !row.work.is_unsure);
     // Times without an agent are among them.
     let was_lossless = ctx.world.coverage.losses.as_ref().is_none_or(|it| it.last_at < made_at);
-    let is_whole = is_known && was_lossless;
-    if has_run(ctx, pod, &tries) {
+    if has_run(ctx, pod, &tries) != HasRun::No {
         return None;
     }
     let failing = failing_until(ctx, &tries);
     let live = tries.iter().rev().find(|row| !row.is_stopped());
-    let (step, since, limit) = match live.map(|row| (row.state, row.first_at)) {
-        Some((State::Ready { at }, _)) => (StartStep::Container, at, CONTAINER),
-        Some((State::Created, at)) => match live.and_then(|row| made_without_process(ctx, row)) {
-            Some(at) => (StartStep::Container, at, CONTAINER),
-            None => (StartStep::Network, at, SANDBOX),
-        },
-        Some((State::Stopped { .. } | State::Remembered { .. }, _)) | None => {
-            (StartStep::Sandbox, made_at, SANDBOX)
-        }
+    let said = live.filter(|row| row.hides_programs).and_then(|row| ctx.said_of_sandbox(&row.id));
+    let is_answered = said.is_none_or(|(_, runtime)| runtime.answers());
+    let is_whole = is_known && was_lossless && is_answered;
+    let (step, since, limit) = match said {
+        Some((row, runtime)) if row.state(runtime) != Some(Believed::Running) => return None,
+        Some((row, runtime)) => (StartStep::Container, row.said_since(runtime), CONTAINER),
+        None => waits_for(ctx, made_at, live.copied()),
     };
     let stuck = StuckStart {
         step,
@@ -137,6 +143,23 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     })
 }
 
+/// The step for which a start waits whose latest sandbox that lives is `live`, since when, and for how long it may.
+fn waits_for(
+    ctx: &DetectContext<'_>,
+    made_at: Timestamp,
+    live: Option<&Sandbox>,
+) -> (StartStep, Timestamp, Duration) {
+    let Some(row) = live else { return (StartStep::Sandbox, made_at, SANDBOX) };
+    match row.state {
+        State::Ready { at } => (StartStep::Container, at, CONTAINER),
+        State::Created => match made_without_process(ctx, row) {
+            Some(at) => (StartStep::Container, at, CONTAINER),
+            None => (StartStep::Network, row.first_at, SANDBOX),
+        },
+        State::Stopped { .. } | State::Remembered { .. } => (StartStep::Sandbox, made_at, SANDBOX),
+    }
+}
+
 /// When the network of a sandbox was made that has no process before its first container: CRI-O makes none for most pods.
 fn made_without_process(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
     let all = attachments(ctx, row);
@@ -146,12 +169,22 @@ fn made_without_process(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timest
     last_call(ctx, row).filter(|_| is_made)
 }
 
-/// Whether a container of the pod has run, or may have.
-pub(super) fn has_run(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) -> bool {
+/// Whether a container of the pod has run. `Unknown`: nothing tells, of one of its sandboxes at least.
+pub(super) fn has_run(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) -> HasRun {
     let containers = ctx.index.pods_of_containers.by(&pod.id);
     let mut containers = containers.filter_map(|id| ctx.world.containers.get(id));
-    tries.iter().any(|row| !row.containers().is_empty())
-        || containers.any(|row| row.role != Some(Role::Sandbox) && row.is_running())
+    if containers.any(|row| row.role != Some(Role::Sandbox) && row.is_running()) {
+        return HasRun::Yes;
+    }
+    let mut has_run = HasRun::No;
+    for row in tries {
+        match ctx.has_run(row) {
+            HasRun::Yes => return HasRun::Yes,
+            HasRun::Unknown => has_run = HasRun::Unknown,
+            HasRun::No => {}
+        }
+    }
+    has_run
 }
 
 /// Until when `cni_failing` has the pod, since an ADD of the latest try that called a plugin failed.

@@ -101,9 +101,7 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
         None => *ctx.world.records.known_since.get(id)?,
     };
     // Nobody stops it yet: its containers have their grace, or only its network namespace is gone.
-    let mut all_of_it = ctx.index.sandboxes.by(id).chain([id]);
-    let runs = all_of_it.any(|id| ctx.world.containers.get(id).is_some_and(Container::is_running));
-    if runs && !is_deleting {
+    if ctx.has_process(id) && !is_deleting {
         return None;
     }
     let held = all.iter().find(|it| is_held(ctx, row, it));
@@ -144,7 +142,8 @@ fn said<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a StuckStop> 
 /// When a sandbox was found of which no process was ever seen, and which no runtime makes.
 fn found_dead(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
     let is_being_made = || ctx.world.attachments_of(&row.id).any(Attachment::is_adding);
-    let is_dead = row.origin == Origin::Listed && row.up_since.is_none() && !is_being_made();
+    let is_dead =
+        row.origin == Origin::Listed && row.up_since.is_none() && !row.hides_programs && !is_being_made();
     is_dead.then_some(row.first_at)
 }
 
@@ -196,6 +195,10 @@ fn unreleased(row: &Attachment) -> Option<&Plugin> {
 fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
     let is_open = |it: &Attachment| it.is_busy() || is_held(ctx, Some(row), it);
     if row.up_since.is_none() || ctx.world.attachments_of(&row.id).any(is_open) {
+        return None;
+    }
+    // A DEL that succeeded has ended no process: the namespace is in use.
+    if ctx.has_process(&row.id) {
         return None;
     }
     let all = || ctx.world.attachments_of(&row.id).flat_map(|it| &it.plugins).filter_map(Plugin::last_del);

@@ -3,7 +3,7 @@
 use probe_common::event::class;
 
 use super::{
-    containerd::{self, TOP},
+    containerd::{self, PAUSE, TOP},
     story::{CONTAINERD, POD_NETNS, SHIM, Story, Who, address, call, id, leaf, ms},
 };
 use crate::{
@@ -123,12 +123,44 @@ fn second(held: &str, network: &str, address: &str) -> Story {
 fn two_sandboxes_with_one_address_are_one_too_many() {
     let mut story = second("10.88.0.5/24", "net", "10.88.0.5/24");
     story.until(20_000).moment().until(30_000).cni_done(910, "/usr/lib/cni/bridge", "DEL", "/run/netns/a");
-    story.until(31_000).moment();
+    story.exit(PAUSE, TOP | class::PAUSE, 9).until(31_000).moment();
     story.check_findings(
         "
             3502 finding.opened duplicate_address/net/10.88.0.5 [default/web-1 b] Agent
             11002 finding.confirmed duplicate_address/net/10.88.0.5 [default/web-1 b] Agent
             30099 finding.closed duplicate_address/net/10.88.0.5 [default/web-1 b] Agent
+        ",
+    );
+}
+
+/// A DEL of the first sandbox succeeds.
+fn deleted(story: &mut Story) {
+    story.cni_done(910, "/usr/lib/cni/bridge", "DEL", "/run/netns/a").moment();
+}
+
+/// The runtime calls DEL for a sandbox that goes on: before the other one gets the address, or while both have it.
+#[test]
+fn a_sandbox_that_lives_on_after_its_del_has_its_address() {
+    let mut before = Story::new();
+    first(&mut before, "10.88.0.5/24");
+    deleted(before.at(900));
+    next(&mut before, "net", "10.88.0.5/24");
+    before.until(60_000).moment().exit(PAUSE, TOP | class::PAUSE, 9).until(61_000).moment();
+    before.check_findings(
+        "
+            10900 finding.opened duplicate_address/net/10.88.0.5 [default/web-1 b] Agent
+            11002 finding.confirmed duplicate_address/net/10.88.0.5 [default/web-1 b] Agent
+            60099 finding.closed duplicate_address/net/10.88.0.5 [default/web-1 b] Agent
+        ",
+    );
+    let mut later = second("10.88.0.5/24", "net", "10.88.0.5/24");
+    deleted(later.until(30_000));
+    later.until(60_000).unaddress(PAUSE, POD_NETNS, "10.88.0.5/24", "eth0").until(61_000).moment();
+    later.check_findings(
+        "
+            3502 finding.opened duplicate_address/net/10.88.0.5 [default/web-1 b] Agent
+            11002 finding.confirmed duplicate_address/net/10.88.0.5 [default/web-1 b] Agent
+            60099 finding.closed duplicate_address/net/10.88.0.5 [default/web-1 b] Agent
         ",
     );
 }
@@ -146,7 +178,7 @@ fn another_network_another_address_an_earlier_del_and_a_gap_are_no_duplicates() 
     first(&mut story, "10.88.0.5/24");
     story.at(900).cni(910, CONTAINERD, "/usr/lib/cni/bridge", "DEL", "/run/netns/a");
     next(&mut story, "net", "10.88.0.5/24");
-    story.until(20_000);
+    story.until(8_000).exit(PAUSE, TOP | class::PAUSE, 9).until(20_000);
     assert_eq!(told(&story), [""; 0]);
     let mut story = second("10.88.0.5/24", "net", "10.88.0.5/24");
     story.until(1200).lost().until(20_000);

@@ -150,6 +150,33 @@ fn the_shim_of_a_forgotten_sandbox_is_found_beside_a_nameless_record() {
     assert_eq!(told(&story, "orphan_sandbox"), FOUND);
 }
 
+/// Only the shim is left: the pod's cgroup was removed, and the pod's own row is forgotten soon after.
+#[test]
+fn the_shim_of_a_pod_that_is_gone_is_found_beside_a_nameless_record() {
+    for (early, expected) in [(true, &FOUND[..]), (false, &[])] {
+        let mut story = Story::new();
+        processes(story.at(1), false);
+        read(story.at(5), if early { &['b'] } else { &[] }, None);
+        containerd::start(&mut story);
+        story.until(1000).exit(PAUSE, TOP | class::PAUSE, 0).emptied(21, &leaf('a')).rmdir(21, &leaf('a'));
+        story.dropped(POD_NETNS, 7).freed(POD_NETNS);
+        story.rmdir(20, &format!("/kubepods/besteffort/pod{UID}"));
+        for at in [MINUTE, 3 * MINUTE + 1000] {
+            read(story.until(at), &['b'], None);
+        }
+        story.until(3 * MINUTE + 2500).moment();
+        story.list(List::Processes, true, |story| {
+            story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+            story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+            let line = format!("containerd-shim-runc-v2 -id {} -address /x", id('a'));
+            let shim = Who::new(SHIM, 617, "containerd-shim");
+            story.found(shim, SHIM, "/system.slice/containerd.service", &line);
+        });
+        story.until(3 * MINUTE + 4000).moment();
+        assert_eq!(told(&story, "orphan_sandbox"), expected);
+    }
+}
+
 const NETNS: u32 = POD_NETNS + 1;
 
 /// A namespace with a name as containerd gives was made at `made_at`, and no plugin was called for it. A folder names a

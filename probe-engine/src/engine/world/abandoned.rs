@@ -87,6 +87,7 @@ impl World {
         row.state == State::Created
             && row.origin == Origin::Listed
             && row.up_since.is_none()
+            && !row.hides_programs
             && container().is_some_and(|container| container.process().is_none())
             && cgroup().is_some_and(|cgroup| cgroup.populated == Some(false))
             && !self.has_found_add(&row.id)
@@ -97,6 +98,7 @@ impl World {
     fn is_unfinished(&self, row: &Sandbox, runtimes: Timestamp) -> bool {
         row.state == State::Created
             && row.up_since.is_none()
+            && !row.hides_programs
             && !row.network.is_host
             && row.first_at < runtimes
             && !self.has_found_add(&row.id)

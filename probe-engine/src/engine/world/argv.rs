@@ -95,6 +95,14 @@ pub(crate) fn is_init_found(comm: &str, argv: &[String]) -> bool {
     is_init(comm, argv) || argv.is_empty() && Helper::is_init(comm)
 }
 
+/// Whether the programs of a container are no processes of the node if this process made it, holds it, or is its first one.
+/// gVisor executes its own program by `/proc/self/exe`, and only the arguments name what it is then.
+#[must_use]
+pub(crate) fn hides_programs(argv: &[String], path: &str) -> bool {
+    let names = argv.first().map(String::as_str).into_iter().chain([path]);
+    names.filter_map(|name| name.rsplit('/').next()).any(Helper::hides)
+}
+
 /// Reads `containerd-shim-runc-v2 -namespace k8s.io -id ID … start`, and the shim's daemon, which has no verb.
 fn shim(args: &[String]) -> Option<Made> {
     if args.last().is_some_and(|last| last == "delete") {
@@ -138,7 +146,7 @@ fn value<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{about, is_init, is_init_found, read};
+    use super::{about, hides_programs, is_init, is_init_found, read};
 
     fn argv(line: &str) -> Vec<String> {
         line.replace("ID", &"a".repeat(64)).split(' ').map(str::to_owned).collect()
@@ -166,6 +174,36 @@ mod tests {
         assert_eq!(id_of("containerd-shim-runc-v2 -namespace k8s.io -id abcdef"), None);
         assert_eq!(about(&argv(&format!("{runc} kill ID 9"))).map(|id| id.short().to_owned()), a);
         assert_eq!(about(&argv("runc init")), None);
+    }
+
+    #[test]
+    fn what_hides_the_programs_of_containers_is_known_by_its_name() {
+        for (line, path) in [
+            (
+                "/opt/kata/bin/containerd-shim-kata-v2 -namespace k8s.io -id ID",
+                "/opt/kata/bin/containerd-shim-kata-v2",
+            ),
+            ("containerd-shim-aws-firecracker -id ID", ""),
+            ("/usr/bin/containerd-shim-runsc-v1 -id ID", ""),
+            ("runsc --root=/run/containerd/runsc/k8s.io create --bundle /b ID", "/usr/bin/runsc"),
+            ("runsc-sandbox --root=/run/containerd/runsc/k8s.io boot ID", "/proc/self/exe"),
+            ("runsc-gofer gofer --bundle /b", "/proc/self/exe"),
+            ("/usr/bin/runsc boot ID", ""),
+            // Its arguments were not read.
+            ("", "/usr/bin/runsc"),
+        ] {
+            assert!(hides_programs(&argv(line), path), "{line} {path}");
+        }
+        for (line, path) in [
+            ("/usr/bin/containerd-shim-runc-v2 -id ID", "/usr/bin/containerd-shim-runc-v2"),
+            ("containerd-shim -id ID", ""),
+            ("runc create --bundle /b ID", "/usr/bin/runc"),
+            ("/usr/bin/conmon -c ID", "/usr/bin/conmon"),
+            ("/pause", "/pause"),
+            ("", ""),
+        ] {
+            assert!(!hides_programs(&argv(line), path), "{line} {path}");
+        }
     }
 
     #[test]

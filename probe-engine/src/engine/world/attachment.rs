@@ -129,10 +129,17 @@ impl Attachment {
         self.plugins.iter().any(|plugin| plugin.add.is_open())
     }
 
+    /// When the runtime first began a DEL.
+    #[must_use]
+    pub(crate) fn del_begun_at(&self) -> Option<Timestamp> {
+        let dels = self.plugins.iter().flat_map(|plugin| [&plugin.del, &plugin.del_without_netns]);
+        dels.filter(|del| del.begun > 0).map(|del| del.first_at).min()
+    }
+
     /// Whether the runtime has begun a DEL.
     #[must_use]
     pub(crate) fn has_begun_del(&self) -> bool {
-        self.plugins.iter().any(|plugin| plugin.del.begun > 0 || plugin.del_without_netns.begun > 0)
+        self.del_begun_at().is_some()
     }
 
     #[must_use]

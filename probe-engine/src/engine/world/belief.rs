@@ -125,6 +125,9 @@ pub(crate) struct KernelEnd {
 pub(in crate::engine) const GRACE: Duration = Duration::from_secs(10);
 /// By then a runtime is asked about an end of which it told no event.
 pub(in crate::engine) const SOON: Duration = Duration::from_secs(1);
+/// What runtimes give as the exit code of a container whose program they could not start (`errorStartExitCode` of containerd,
+/// the code of CRI-O for none).
+const FAILED_START: [i32; 2] = [128, -1];
 /// The lists are not asked for more often than this.
 const BETWEEN: Duration = Duration::from_secs(2);
 /// An event stream that was opened this long before an event tells it.
@@ -187,6 +190,17 @@ impl Belief {
             Some((_, at)) if at > runtime.read_at => at,
             Some(_) | None => self.listed.since,
         }
+    }
+
+    /// Whether its runtime says that its program runs, or has told that it began.
+    pub(in crate::engine) fn has_begun(&self, runtime: &Runtime) -> bool {
+        self.told.started_at.is_some() || self.state(runtime) == Some(Believed::Running)
+    }
+
+    /// Whether its runtime says that its program ran and has ended. A program that could not be started has ended too.
+    pub(in crate::engine) fn has_ended(&self, runtime: &Runtime) -> bool {
+        let is_failed_start = self.listed.exit_code.is_some_and(|code| FAILED_START.contains(&code));
+        self.state(runtime) == Some(Believed::Exited) && !is_failed_start
     }
 
     fn was_listed(&self) -> bool {

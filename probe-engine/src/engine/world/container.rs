@@ -57,6 +57,9 @@ pub struct Container {
     /// The time of the first evidence of the container.
     pub(crate) first_at: Timestamp,
     pub(crate) origin: Origin,
+    /// Its programs are no processes of the node: a virtual machine runs them, or a kernel that is a process itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) hides_programs: bool,
     pub(crate) question: RoleQuestion,
     pub(crate) run: Run,
     pub(crate) state: State,
@@ -190,6 +193,7 @@ impl World {
             cgroup: None,
             first_at: ctx.at,
             origin: ctx.origin,
+            hides_programs: false,
             question: RoleQuestion::default(),
             run: Run::default(),
             state: State::Created,
@@ -216,6 +220,29 @@ impl World {
             self.tell(ctx, subject, Wait::Role(Role::Sandbox), ChangeKind::SandboxCreated);
         }
         self.ask_role(id);
+    }
+
+    /// Its maker, what holds it, or its first process shows that the container's programs are no processes of the node.
+    pub(super) fn programs_hidden(&mut self, id: &ContainerId) {
+        if self.containers.get(id).is_some_and(|row| !row.hides_programs)
+            && let Some(row) = self.containers.rows.get_mut(id)
+        {
+            row.hides_programs = true;
+        }
+        self.sandboxes.hide_programs(id);
+    }
+
+    /// Whether a process can be the container's first one. What is executed into it later shows nothing.
+    pub(super) fn may_be_first(&self, id: &ContainerId, process: TaskKey) -> bool {
+        let row = self.containers.get(id);
+        row.is_some_and(|row| row.process().is_none_or(|first| first == process))
+    }
+
+    /// Whether the programs of a container, or of a sandbox's containers, are no processes of the node. Then no absence of a
+    /// process, and no end of one, tells anything of them.
+    pub(in crate::engine) fn hides_programs(&self, id: &ContainerId) -> bool {
+        self.containers.get(id).is_some_and(|row| row.hides_programs)
+            || self.sandboxes.recall(id).is_some_and(|row| row.hides_programs)
     }
 
     /// A program began in a container's own cgroup.
@@ -326,6 +353,9 @@ impl World {
         self.schedule_reap(ctx.at);
         self.kernel_ended(ctx.at, id, Some(end.code));
         if role == Some(Role::Sandbox) {
+            if self.hides_programs(id) {
+                return;
+            }
             self.sandbox_died(ctx, id, end);
             self.stop(ctx, id, StopReason::PauseExited);
             return;
@@ -362,7 +392,8 @@ impl World {
     }
 
     pub(super) fn container_emptied(&mut self, ctx: EventContext, id: &ContainerId) {
-        if self.containers.get(id).is_some_and(|row| row.role == Some(Role::Sandbox)) {
+        let is_sandbox = self.containers.get(id).is_some_and(|row| row.role == Some(Role::Sandbox));
+        if is_sandbox && !self.hides_programs(id) {
             self.stop(ctx, id, StopReason::Emptied);
         }
     }
@@ -382,7 +413,9 @@ impl World {
             self.infer_role(id);
         }
         let pod = self.containers.get(id).and_then(|row| row.pod);
-        self.stop(ctx, id, why);
+        if why != StopReason::NotListed || !self.hides_programs(id) {
+            self.stop(ctx, id, why);
+        }
         if let Some(pod) = pod {
             self.pod_may_be_gone(ctx, pod);
         }

@@ -104,6 +104,11 @@ impl Pod {
         self.state == State::Present
     }
 
+    /// When it was made, if that was seen.
+    pub(in crate::engine::world) fn made_at(&self) -> Option<Timestamp> {
+        self.start.made_at.map(|made| made.min(self.first_at))
+    }
+
     /// The pod has a cgroup. An all-zero `key` means that only a cgroup in it is known. The entry stays until the pod's
     /// cgroup is removed or a listing lacks it.
     fn has_cgroup(&mut self, key: CgroupKey) {

@@ -137,9 +137,13 @@ impl World {
         if let Some(id) = about.as_ref().filter(|_| argv::is_ending(&it.argv)) {
             self.sandbox_stopping(ctx, id);
         }
+        let own = self.own_container(it.task.cgroup);
+        let is_top = it.class & class::CONTAINER_TOP != 0;
+        let first_in = own.clone().filter(|id| is_top && self.may_be_first(id, key));
+        let hidden = about.clone().or(first_in);
+        let hidden = hidden.filter(|_| argv::hides_programs(&it.argv, &it.filename));
         let mut subject = self.subject_of(&it.task);
         subject.container = about.or(subject.container);
-        let own = self.own_container(it.task.cgroup);
         let (task, class) = (it.task, it.class);
         let argv_seen: usize = it.argv.iter().map(|arg| arg.len() + 1).sum();
         let argv_cut = usize::try_from(it.argv_total).is_ok_and(|total| total > argv_seen);
@@ -153,6 +157,9 @@ impl World {
         );
         if let Some(made) = made {
             self.made(ctx, made);
+        }
+        if let Some(id) = hidden {
+            self.programs_hidden(&id);
         }
         if let Some(id) = own
             && !init
@@ -218,6 +225,7 @@ impl World {
         // A process that was killed before it had become the pause process ends its sandbox all the same.
         if end.signal.is_some()
             && let Some(id) = self.own_container(cgroup)
+            && !self.hides_programs(&id)
         {
             self.sandbox_died(ctx, &id, &end);
         }
@@ -370,6 +378,13 @@ impl World {
             && !self.in_container(it.task.cgroup)
         {
             self.made(ctx, made);
+        }
+        let first_in = self.own_container(it.task.cgroup).filter(|id| self.may_be_first(id, key));
+        let about = argv::about(&it.argv).filter(|_| !self.in_container(it.task.cgroup));
+        if argv::hides_programs(&it.argv, &it.filename)
+            && let Some(id) = about.or(first_in)
+        {
+            self.programs_hidden(&id);
         }
         if let Some(variables) = it.cni {
             self.cni_found(ctx, &it.task, &it.filename, variables);

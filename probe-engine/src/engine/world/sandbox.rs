@@ -49,6 +49,9 @@ pub struct Sandbox {
     /// The `world::pod::Pod::id` of its pod. None once the sandbox is only remembered.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub(crate) pod: Option<u64>,
+    /// When its pod was made, as far as that was known at its end. The pod's own row may be forgotten before this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_made_at: Option<Timestamp>,
     /// The time and the origin of its first sign.
     pub(crate) first_at: Timestamp,
     pub(crate) origin: Origin,
@@ -57,6 +60,10 @@ pub struct Sandbox {
     pub(crate) network: Network,
     /// Since when its pause process or one of its containers has run.
     pub(crate) up_since: Option<Timestamp>,
+    /// The programs of its containers are no processes of the node: a virtual machine runs them, or a kernel that is a
+    /// process itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) hides_programs: bool,
     pub(crate) work: Work,
     pub(crate) ending: Ending,
     /// A record was lost while it existed.
@@ -211,12 +218,14 @@ impl Sandbox {
         Self {
             id,
             pod: None,
+            pod_made_at: None,
             first_at: ctx.at,
             origin: ctx.origin,
             state: State::Created,
             presence: Presence::default(),
             network: Network::default(),
             up_since: None,
+            hides_programs: false,
             work: Work::default(),
             ending: Ending::default(),
             gapped: false,

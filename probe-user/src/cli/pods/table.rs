@@ -38,8 +38,6 @@ pub(super) fn text(pods: &[PodView], ages: &Ages, now: Timestamp) -> Vec<u8> {
 
 fn cells(pod: &PodView, age: Option<Duration>) -> [String; 11] {
     let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
-    let running =
-        pod.containers.iter().filter(|it| matches!(it.state, container::State::Running { .. })).count();
     let addresses: Vec<String> =
         pod.sandboxes.iter().flat_map(|it| &it.addresses).map(|it| it.address.address.to_string()).collect();
     let ip = if addresses.is_empty() { "-".to_owned() } else { addresses.join(",") };
@@ -48,7 +46,7 @@ fn cells(pod: &PodView, age: Option<Duration>) -> [String; 11] {
         name(&pod.name),
         pod.uid.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
         state(pod).to_owned(),
-        format!("{running}/{}", pod.containers.len()),
+        containers(pod),
         ip,
         age.map_or_else(|| "-".to_owned(), span),
         pod.start.as_ref().map_or_else(|| "-".to_owned(), took),
@@ -56,6 +54,16 @@ fn cells(pod: &PodView, age: Option<Duration>) -> [String; 11] {
         pod.start.as_ref().and_then(listening).unwrap_or_else(|| "-".to_owned()),
         pod.source.into_str().to_owned(),
     ]
+}
+
+/// How many of the pod's containers run. Of programs that are no processes of the node only a runtime can tell.
+fn containers(pod: &PodView) -> String {
+    let is_hidden = pod.sandboxes.last().is_some_and(|it| it.hides_programs);
+    if is_hidden && pod.containers.iter().all(|it| it.said.is_none()) {
+        return "-".to_owned();
+    }
+    let running = pod.containers.iter().filter(|it| it.runs()).count();
+    format!("{running}/{}", pod.containers.len())
 }
 
 /// The time that the start took, with a mark if it is incomplete.
@@ -112,7 +120,7 @@ mod tests {
         },
         model::{
             change::ContainerRef,
-            fact::{Family, Listener, NameSource, PodName, Pressure},
+            fact::{Believed, Family, Listener, NameSource, PodName, Pressure},
             id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
             phase::{Cause, Kind, Listening, Phase, Start},
             time::Timestamp,
@@ -176,6 +184,8 @@ mod tests {
                 since: at,
                 listed: true,
                 host_network: false,
+                hides_programs: false,
+                said: None,
                 process: Some(TaskKey::new(100, 10_000_000_000)),
                 netns: Some(NetnsKey::new(4_026_532_301, 7)),
                 addresses: vec![AddressView { address, ifname: "eth0".to_owned() }],
@@ -190,6 +200,7 @@ mod tests {
                         since: at,
                         listed: true,
                     },
+                    said: None,
                     pid: Some(101),
                 },
                 ContainerView {
@@ -197,6 +208,7 @@ mod tests {
                     name: None,
                     sandbox: None,
                     state: container::State::Exited { at },
+                    said: None,
                     pid: None,
                 },
             ],
@@ -223,6 +235,33 @@ default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/
 -          -               11111111-2222-3333-4444-555555555555  no sandbox  0/0         -          -      -                -                -          cgroup_path
 "
         );
+    }
+
+    /// The kernel shows that their cgroups were made, and no more.
+    #[test]
+    fn of_programs_that_are_no_processes_of_the_node_the_runtime_tells() {
+        let mut all = pods();
+        all[0].sandboxes[0] = SandboxView {
+            state: sandbox::State::Created,
+            hides_programs: true,
+            ..all[0].sandboxes[0].clone()
+        };
+        for container in &mut all[0].containers {
+            (container.state, container.pid) = (container::State::Created, None);
+        }
+        let told = |pods: &[PodView]| {
+            let text = String::from_utf8(text(pods, &Ages::new(), Timestamp(100_000_000_000))).expect("text");
+            let cells: Vec<_> = text.lines().nth(1).expect("a row").split_whitespace().collect();
+            let json = String::from_utf8(json(&pods[..1])).expect("JSON is UTF-8");
+            let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+            let states = [0, 1].map(|place| json["containers"][place]["state"].clone());
+            (cells[3].to_owned(), cells[4].to_owned(), states)
+        };
+        assert_eq!(told(&all), ("created".to_owned(), "-".to_owned(), ["created".into(), "created".into()]));
+        all[0].sandboxes[0].said = Some(Believed::Running);
+        all[0].containers[0].said = Some(Believed::Running);
+        all[0].containers[1].said = Some(Believed::Exited);
+        assert_eq!(told(&all), ("ready".to_owned(), "1/2".to_owned(), ["running".into(), "exited".into()]));
     }
 
     /// A pod whose only container was restarted a minute ago, on a node that was restarted half an hour ago.

@@ -17,7 +17,7 @@ use crate::{
         world::{container, sandbox},
     },
     model::{
-        fact::NameSource,
+        fact::{Believed, NameSource},
         id::{ContainerId, PodUid},
     },
 };
@@ -118,7 +118,7 @@ impl<'a> Sandbox<'a> {
     fn of(sandbox: &'a SandboxView) -> Self {
         Self {
             id: &sandbox.id,
-            state: SandboxState::of(&sandbox.state),
+            state: SandboxState::of(sandbox),
             host_network: sandbox.host_network,
             pid: sandbox.process.map(|key| key.pid),
             netns: sandbox.netns.map(Netns::of),
@@ -132,7 +132,7 @@ impl<'a> Container<'a> {
         Self {
             id: &container.id,
             name: container.name.as_deref(),
-            state: ContainerState::of(&container.state),
+            state: ContainerState::of(container),
             pid: container.pid,
         }
     }
@@ -140,7 +140,7 @@ impl<'a> Container<'a> {
 
 impl PodState {
     fn of(pod: &PodView) -> Self {
-        match pod.sandboxes.last().map(|sandbox| SandboxState::of(&sandbox.state)) {
+        match pod.sandboxes.last().map(SandboxState::of) {
             None => Self::NoSandbox,
             Some(SandboxState::Created) => Self::Created,
             Some(SandboxState::Ready) => Self::Ready,
@@ -150,21 +150,21 @@ impl PodState {
 }
 
 impl SandboxState {
-    fn of(state: &sandbox::State) -> Self {
-        match state {
-            sandbox::State::Created => Self::Created,
-            sandbox::State::Ready { .. } => Self::Ready,
+    fn of(sandbox: &SandboxView) -> Self {
+        match sandbox.state {
+            _ if sandbox.is_ready() => Self::Ready,
+            sandbox::State::Created | sandbox::State::Ready { .. } => Self::Created,
             sandbox::State::Stopped { .. } | sandbox::State::Remembered { .. } => Self::Stopped,
         }
     }
 }
 
 impl ContainerState {
-    fn of(state: &container::State) -> Self {
-        match state {
-            container::State::Created => Self::Created,
-            container::State::Running { .. } => Self::Running,
-            container::State::Exited { .. } => Self::Exited,
+    fn of(container: &ContainerView) -> Self {
+        match (container.state, container.said) {
+            _ if container.runs() => Self::Running,
+            (container::State::Exited { .. }, _) | (_, Some(Believed::Exited)) => Self::Exited,
+            (container::State::Created | container::State::Running { .. }, _) => Self::Created,
         }
     }
 }

@@ -58,6 +58,12 @@ impl Beliefs {
         self.runtimes.get(row.socket.as_ref()?)
     }
 
+    /// What its runtime says now of a sandbox or container. None: it does not know it, or no runtime is followed.
+    pub(in crate::engine) fn state_of(&self, id: &ContainerId) -> Option<Believed> {
+        let row = self.get(id)?;
+        row.state(self.runtime_of(row)?)
+    }
+
     /// Times that were measured; the oldest are dropped.
     pub(in crate::engine) fn lags(&self) -> impl Iterator<Item = &Lag> {
         self.lags.iter()

@@ -189,6 +189,7 @@ impl World {
         match running {
             State::Created => {}
             State::Running { since, .. } => self.is_up(EventContext { origin, ..ctx.back_at(since) }, id),
+            State::Exited { .. } if self.hides_programs(id) => {}
             State::Exited { at } => {
                 self.stop(EventContext { origin, ..ctx.back_at(at) }, id, StopReason::PauseExited)
             }

@@ -7,7 +7,7 @@ use std::{
 
 use super::HasRecord;
 use crate::{
-    engine::world::World,
+    engine::world::{World, sandbox::Group},
     model::{
         fact::PodName,
         id::{ContainerId, PodUid},
@@ -155,13 +155,26 @@ impl World {
     /// Whether a sandbox that has been on record since `since` can be of the pod `uid`. It cannot if it was on record
     /// before the pod was made, or if its pod has another name.
     fn may_be_of(&self, known: &PodName, since: Timestamp, uid: &PodUid) -> bool {
-        let Some(pod) = self.pods.by_uid(uid).and_then(|id| self.pods.get(&id)) else { return true };
+        let (named, made_at) = match self.pods.by_uid(uid).and_then(|id| self.pods.get(&id)) {
+            Some(pod) => (pod.named.clone(), pod.made_at()),
+            None => self.forgotten_pod(uid),
+        };
         let differs = |one: &Option<String>, other: &Option<String>| {
             one.as_ref().zip(other.as_ref()).is_some_and(|(one, other)| one != other)
         };
-        let is_other =
-            differs(&known.namespace, &pod.named.namespace) || differs(&known.name, &pod.named.name);
-        let is_older = pod.start.made_at.is_some_and(|made| since < made.min(pod.first_at));
+        let is_other = differs(&known.namespace, &named.namespace) || differs(&known.name, &named.name);
+        let is_older = made_at.is_some_and(|made| since < made);
         !is_other && !is_older
+    }
+
+    /// The name of a pod whose own row is forgotten, and when the pod was made, as its sandboxes keep them.
+    fn forgotten_pod(&self, uid: &PodUid) -> (PodName, Option<Timestamp>) {
+        let mut named = PodName::default();
+        let mut made_at = None;
+        for row in self.sandboxes.all_of(Group::Uid(uid.clone())) {
+            named.learn(&row.reported.pod);
+            made_at = made_at.into_iter().chain(row.pod_made_at).min();
+        }
+        (named, made_at)
     }
 }

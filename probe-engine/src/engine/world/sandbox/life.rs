@@ -40,10 +40,12 @@ impl World {
         let first = container
             .map_or(ctx, |row| EventContext { origin: row.origin, ..ctx.back_at(row.first_at.min(ctx.at)) });
         let cgroup = container.is_some_and(|row| row.cgroup.is_some());
+        let hides_programs = container.is_some_and(|row| row.hides_programs);
         self.containers.holds_sandbox(id, pod);
         let is_gapped = first.origin == Origin::Listed && self.is_marked();
         let row = self.sandboxes.begin(first, id, is_gapped);
         row.pod = pod;
+        row.hides_programs |= hides_programs;
         if cgroup {
             row.presence.vouch(Voucher::Cgroupfs, first.at);
         }
@@ -242,6 +244,7 @@ impl World {
         let Some(stopped) = row.state.step(Step::Stop(why), ctx.at) else { return };
         let was_ready = matches!(std::mem::replace(&mut row.state, stopped), State::Ready { .. });
         let pod = row.pod;
+        row.pod_made_at = pod.and_then(|pod| self.pods.get(&pod)?.made_at());
         if let Some(pod) = pod.filter(|_| was_ready) {
             self.pods.left(pod, ctx.at);
         }

@@ -128,6 +128,15 @@ impl Table {
         }
     }
 
+    /// The programs of the sandbox's containers are no processes of the node.
+    pub(in crate::engine::world) fn hide_programs(&mut self, id: &ContainerId) {
+        if self.recall(id).is_some_and(|row| !row.hides_programs)
+            && let Some(row) = self.recall_mut(id)
+        {
+            row.hides_programs = true;
+        }
+    }
+
     /// Two rows of pods turned out to be one pod.
     pub(in crate::engine::world) fn replace_pod(&mut self, keep: u64, other: u64) {
         self.rows.update(|_, row| {
