@@ -55,6 +55,8 @@ impl Sim {
             path: None,
             netns_lives: false,
             pause: None,
+            under: Under::Runc,
+            shim: None,
             cgroup: None,
             addresses: BTreeMap::new(),
             containers: Vec::new(),
