@@ -266,3 +266,43 @@ fn is_of_this_boot(root: &Path) -> bool {
     let boot = |proc: &Path| fs::read(proc.join(BOOT_ID)).ok();
     boot(Path::new("/proc")).is_some_and(|own| boot(&root.join("proc")) == Some(own))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{BTreeSet, Finding, Stage, Timestamp, with_confirmed};
+    use crate::model::finding::{Key, Kind, Severity, StuckCgroup};
+
+    fn finding(key: &str, stage: Stage) -> Finding {
+        Finding {
+            key: Key::parse(key).expect("a key"),
+            kind: Kind::from(StuckCgroup { path: String::new(), populated: None }),
+            severity: Severity::Warning,
+            stage,
+            since: Timestamp::ZERO,
+            opened_at: Timestamp::ZERO,
+            confirmed_at: None,
+            closed_at: None,
+            pod: None,
+            sandboxes: Vec::new(),
+            runtimes: Vec::new(),
+            gapped: false,
+            evidence: Vec::new(),
+            programs: Vec::new(),
+        }
+    }
+
+    /// The agent has confirmed `a`, which is too young for this look, `b`, which is a candidate, and `d`, which is no more.
+    #[test]
+    fn what_the_agent_has_confirmed_is_leaked_if_it_is_still_so() {
+        let confirmed: BTreeSet<String> = ["a/1", "b/1", "d/1"].map(str::to_owned).into();
+        let looked = vec![finding("b/1", Stage::Candidate), finding("c/1", Stage::Candidate)];
+        let at_once = ["a/1", "b/1", "c/1"].map(|key| finding(key, Stage::Confirmed)).into();
+        let mut found: Vec<(String, Stage)> = with_confirmed(looked, at_once, &confirmed)
+            .into_iter()
+            .map(|it| (it.key.as_str().to_owned(), it.stage))
+            .collect();
+        found.sort_unstable();
+        let expected = [("a/1", Stage::Confirmed), ("b/1", Stage::Confirmed), ("c/1", Stage::Candidate)];
+        assert_eq!(found, expected.map(|(key, stage)| (key.to_owned(), stage)));
+    }
+}
