@@ -19,7 +19,8 @@
 //! 2s    add S NET ADDR[,ADDR] [fails|fails-holding|stops]     stops: only the first plugin is called
 //! 2s    add S NET overtaken|killed             a DEL of S begins before the ADD ends, or after it was killed
 //! 2s    del S NET in T                         a DEL of S is given the namespace of T
-//! 2s    del S NET in process of T              the same by the pid of T's pause | node: by that of a program of the node
+//! 2s    del S NET in process of T              the same by the pid of T's pause | node: by that of a program of
+//!                                              the node | newcomer: of one that begins only after the DEL
 //! 2s    record S                               the runtime makes its record before the network
 //! 2s    sandbox S runs                         the rest of RunPodSandbox
 //! 3s    container NAME in S starts             | fails: its program cannot be run

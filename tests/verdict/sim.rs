@@ -142,6 +142,8 @@ pub(crate) struct Sim {
 const HOST: u32 = 4_026_531_833;
 /// The pid of a program of the node that the agent does not follow.
 const NODES: u32 = 7;
+/// The pid of another one, which begins only long after the simulation: a process that began at the time has a lower pid.
+const NEWCOMER: u32 = 4_000_000;
 /// When a simulation begins.
 pub(crate) const BEGIN: Timestamp = Timestamp(1_000_000_000);
 /// The time from one fact to the next.

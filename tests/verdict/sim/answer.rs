@@ -14,7 +14,7 @@ use probe_user::model::{
 };
 
 use super::{
-    HOST, Ipam, NODES, Net, Pod, Sandbox, Sim, Under,
+    HOST, Ipam, NEWCOMER, NODES, Net, Pod, Sandbox, Sim, Under,
     plain::monitored,
     process::{cgroup, pod_path, task},
 };
@@ -28,8 +28,8 @@ impl Sim {
     pub(crate) fn answer(&mut self, question: &Question) -> Vec<Observation> {
         let facts = match question {
             Question::Container { id } => vec![self.container(id)],
-            Question::ProcessNetns { pid: NODES } => {
-                vec![Fact::ProcessNetns { process: task(NODES, 1, "sshd").key, netns: HOST }]
+            Question::ProcessNetns { pid: pid @ (NODES | NEWCOMER) } => {
+                vec![Fact::ProcessNetns { process: task(*pid, 1, "sshd").key, netns: HOST }]
             }
             Question::Records if self.readable => self.records(),
             Question::Relist if self.readable => self.node(),

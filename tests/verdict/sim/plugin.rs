@@ -8,7 +8,7 @@ use probe_user::model::{
     id::{NetnsKey, Subnet},
 };
 
-use super::{Ipam, NODES, Net, Sandbox, Sim};
+use super::{Ipam, NEWCOMER, NODES, Net, Sandbox, Sim};
 
 /// How an ADD ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,11 @@ impl Sim {
     /// program of the node.
     pub(crate) fn del_in_process(&mut self, name: &str, network: &str, other: &str) {
         let (row, net) = (self.sandboxes[name].clone(), self.net(network));
-        let pid = if other == "node" { NODES } else { self.sandboxes[other].pause.expect("it runs") };
+        let pid = match other {
+            "node" => NODES,
+            "newcomer" => NEWCOMER,
+            other => self.sandboxes[other].pause.expect("it runs"),
+        };
         let path = format!("/proc/{pid}/ns/net");
         let del = self.call(&row, &net.plugin, "DEL", &net.ifname, Some(&path));
         self.end(del, 0);

@@ -253,10 +253,9 @@ impl Explain for CniSlow {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        fs::{self, File},
-        process::Command,
-    };
+    use std::process::Command;
+
+    use tempfile::Builder;
 
     use super::lock_holders;
 
@@ -264,16 +263,15 @@ mod tests {
     #[test]
     fn the_process_that_holds_the_lock_is_shown() {
         let folder = tempfile::tempdir().expect("a folder");
-        let network = folder.path().join("podnet");
-        fs::create_dir(&network).expect("a folder");
-        let lock = File::create(network.join("lock")).expect("a file");
+        let network = Builder::new().prefix("podnet").rand_bytes(0).tempdir_in(&folder).expect("a folder");
+        let lock = Builder::new().prefix("lock").rand_bytes(0).tempfile_in(&network).expect("a file");
         let shown = || {
             let command = lock_holders(folder.path().to_str().expect("a path"));
             let output = Command::new("sh").args(["-c", &command]).output().expect("a shell");
             String::from_utf8(output.stdout).expect("text")
         };
         assert_eq!(shown(), "", "nobody holds it");
-        lock.lock().expect("the lock");
+        lock.as_file().lock().expect("the lock");
         let own = format!("/podnet/lock is held by {}: ", std::process::id());
         let told = shown();
         assert!(told.contains(&own), "{told}");

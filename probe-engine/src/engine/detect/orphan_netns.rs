@@ -294,7 +294,7 @@ impl OrphanNetns {
 #[cfg(test)]
 mod tests {
     use std::{
-        fs::{self, File},
+        fs,
         os::unix::fs::{MetadataExt as _, symlink},
         process::Command,
     };
@@ -335,18 +335,19 @@ mod tests {
         }
     }
 
-    /// This test has its own network namespace open.
+    /// A shell has its own network namespace open.
     #[test]
     fn a_process_that_has_an_unlisted_namespace_open_is_found() {
-        let open = File::open("/proc/self/ns/net").expect("the namespace");
-        let inode = open.metadata().expect("its inode").ino();
-        let netns = NetnsKey::new(u32::try_from(inode).expect("an inode of a namespace"), 0);
-        let repair = OrphanNetns { netns, mounts: Vec::new() }.repair(&[], &[]);
+        let shell = |command: &str| {
+            let output = Command::new("sh").args(["-c", command]).output().expect("a shell");
+            String::from_utf8(output.stdout).expect("text")
+        };
+        let inode = shell("stat -Lc %i /proc/self/ns/net").trim().parse().expect("an inode");
+        let repair = OrphanNetns { netns: NetnsKey::new(inode, 0), mounts: Vec::new() }.repair(&[], &[]);
         let find = repair.iter().find(|line| line.starts_with("find ")).expect("the command");
-        let output = Command::new("sh").args(["-c", find]).output().expect("a shell");
-        let found = String::from_utf8(output.stdout).expect("text");
-        let own = format!("/proc/{}/fd/", std::process::id());
-        assert!(found.lines().any(|line| line.starts_with(&own)), "{found}");
+        let found = shell(&format!("exec 9</proc/self/ns/net; echo /proc/$$/fd/9; {find}"));
+        let (own, found) = found.split_once('\n').expect("lines");
+        assert!(found.lines().any(|line| line == own), "{own} is not in {found}");
     }
 
     /// A runtime's thread may be in a namespace of which its process is no part.

@@ -356,6 +356,9 @@ fn leads(cause: &Finding, effect: &Finding) -> bool {
     place.causes.iter().any(|it| it.finding.key == cause.key)
 }
 
+/// Pairs of findings of which the first did not lead to the second.
+type Twins = Vec<(Finding, Finding)>;
+
 /// For each relation what it leads to, and beside that its nearest twins: the same two findings, of which the effect shows
 /// that it came about in another way, or the cause is none of it.
 #[test]
@@ -395,7 +398,7 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
     };
     let range = || pool("10.0.0.0/24", 0, 100);
     let later_address = |it: Finding| Finding { since: at(7200), opened_at: at(7260), ..it };
-    let rows: Vec<(Finding, Finding, Vec<(Finding, Finding)>)> = vec![
+    let rows: Vec<(Finding, Finding, Twins)> = vec![
         (queue(), slow("ADD", true, "a", 6), vec![(closed(queue(), 90), slow("DEL", true, "a", 7200))]),
         (
             slow("ADD", true, "a", 6),

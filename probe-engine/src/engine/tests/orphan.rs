@@ -81,6 +81,7 @@ fn one_that_its_runtime_is_still_to_clean_up_or_somebody_is_in_is_none() {
 fn one_that_something_pins_outlives_its_pod_and_is_told() {
     for is_freed in [false, true] {
         let mut story = over();
+        story.attached(Signal::NetnsDropped, Some(Mechanism::Kprobe));
         story.rmdir(20, &format!("/kubepods/besteffort/pod{UID}"));
         story.until(1000).on_record(&[]).until(126_000).on_record(&[]).until(127_500).moment();
         story.until(128_000).list(List::Netns, true, |_| {});

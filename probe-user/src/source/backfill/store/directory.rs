@@ -123,17 +123,6 @@ fn has_words(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    /// A power loss leaves nothing, zeros, or the beginning of an id.
-    #[test]
-    fn what_a_person_wrote_is_told_from_what_a_plugin_left() {
-        for words in ["reserved for the gateway\n", "printer", "r\u{e9}serv\u{e9}", "do not use!"] {
-            assert!(super::has_words(words.as_bytes()), "{words:?}");
-        }
-        for left in [&b""[..], b"\n", b"a1b2", b"\0\0\0", b"zz\0", b"\xff\xfe", b"0123456789"] {
-            assert!(!super::has_words(left), "{left:?}");
-        }
-    }
-
     use std::{
         ffi::OsStr,
         fs::{self, Permissions},
@@ -147,7 +136,7 @@ mod tests {
         unistd::{Uid, setfsuid},
     };
 
-    use super::{Fact, Listing, Memo, Node, ReadError, Store, StoreRead, Timestamp, tell};
+    use super::{Fact, Listing, Memo, Node, ReadError, Store, StoreRead, Timestamp, has_words, tell};
     use crate::{
         model::fact::{List, StoreKind},
         source::{
@@ -202,5 +191,16 @@ mod tests {
         assert_eq!((addresses, read.complete), (vec!["10.88.0.2".to_owned()], false));
         let first = (Path::new("/10.88.0.3").to_owned(), ReadError::Unreadable(Errno::EACCES));
         assert_eq!(skipped.partial.get(&List::Ipam), Some(&first));
+    }
+
+    /// A power loss leaves nothing, zeros, or the beginning of an id.
+    #[test]
+    fn what_a_person_wrote_is_told_from_what_a_plugin_left() {
+        for words in ["reserved for the gateway\n", "printer", "r\u{e9}serv\u{e9}", "do not use!"] {
+            assert!(has_words(words.as_bytes()), "{words:?}");
+        }
+        for left in [&b""[..], b"\n", b"a1b2", b"\0\0\0", b"zz\0", b"\xff\xfe", b"0123456789"] {
+            assert!(!has_words(left), "{left:?}");
+        }
     }
 }
