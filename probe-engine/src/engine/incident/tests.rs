@@ -10,10 +10,11 @@ use crate::model::{
     change::{ChangeKind, CniCall, Evidence, EvidenceEvent, Finding, Process},
     fact::{CniCommand, Origin, ProgramFound, StoreKind},
     finding::{
-        Cause, CniFailing, CniQueue, CniSlow, CniWrongDel, Duplicate, DuplicateAddress, DuplicateSandbox,
-        Key, Kind, LeakedAddress, Message, OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation,
-        PoolExhaustion, SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep, StuckCgroup,
-        StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
+        AbandonedSandbox, Cause, CniFailing, CniQueue, CniSlow, CniWrongDel, Duplicate, DuplicateAddress,
+        DuplicateSandbox, Key, Kind, LeakedAddress, Message, OrphanNetns, OrphanSandbox, OutOfOrder,
+        OwnerlessReservation, PoolExhaustion, RuntimeUnresponsive, SandboxesReplaced, Severity, Stage,
+        StartCause, StartStep, StopStep, StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder,
+        UnverifiedRelease, WrongDelForm,
     },
     id::{ContainerId, NetnsKey, TaskKey},
     time::Timestamp,
@@ -335,6 +336,52 @@ fn stuck_start(step: StartStep, cause: Option<StartCause>, since: u64) -> Findin
     finding(it, &["uid"], &["a"], since)
 }
 
+/// The runtime answers nothing since then.
+fn unresponsive(since: u64) -> Finding {
+    let runtime = "/run/containerd/containerd.sock".to_owned();
+    let it = RuntimeUnresponsive {
+        runtime,
+        pods: 1,
+        first: Vec::new(),
+        process: None,
+        state: None,
+        threads: Vec::new(),
+    };
+    finding(it, &["socket"], &[], since)
+}
+
+/// A start that the kernel has seen nothing of since then.
+fn silent_start(since: u64) -> Finding {
+    let it = StuckStart {
+        step: StartStep::Sandbox,
+        sandboxes: 0,
+        cause: None,
+        plugin: None,
+        network: None,
+        config_file: None,
+        addresses: Vec::new(),
+    };
+    finding(it, &["uid"], &[], since)
+}
+
+/// A stop of which no DEL is called since then.
+fn silent_stop(since: u64) -> Finding {
+    let it = StuckStop {
+        step: StopStep::Del,
+        process: None,
+        attempts: 0,
+        plugin: None,
+        exit_code: None,
+        cache_file: None,
+        mount: None,
+    };
+    finding(it, &["a"], &["a"], since)
+}
+
+fn abandoned(since: u64) -> Finding {
+    finding(AbandonedSandbox { container: None, exit_code: None }, &["a"], &["a"], since)
+}
+
 fn cgroup(populated: Option<bool>) -> Finding {
     finding(StuckCgroup { path: "/kubepods/x".to_owned(), populated }, &["uid"], &["a"], 5)
 }
@@ -533,6 +580,27 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
         ),
         (of(Cause::DelMissing), range(), vec![(leak(Cause::DelMissing, "10.0.1.2", "a", 30), range())]),
         (ownerless("10.0.0.9"), range(), vec![(ownerless("10.0.1.9"), range())]),
+        (
+            unresponsive(5),
+            silent_start(5),
+            vec![
+                (unresponsive(5), stuck_start(StartStep::Network, None, 5)),
+                (closed(unresponsive(5), 100), silent_start(300)),
+            ],
+        ),
+        (
+            unresponsive(5),
+            silent_stop(5),
+            vec![
+                (unresponsive(5), stop(StopStep::Del, Some("bridge"), "a", 5)),
+                (unresponsive(5), stop(StopStep::Containers, None, "a", 5)),
+            ],
+        ),
+        (
+            unresponsive(5),
+            abandoned(5),
+            vec![(closed(unresponsive(5), 100), abandoned(300)), (unresponsive(300), abandoned(5))],
+        ),
     ];
     let kinds = |cause: &Finding, effect: &Finding| (cause.kind.into_str(), effect.kind.into_str());
     for (cause, effect, twins) in &rows {
