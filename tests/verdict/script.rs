@@ -5,6 +5,7 @@
 //! 0s    runtime starts                         | dies
 //! 0s    kubelet starts                         | dies
 //! 0s    crio starts                            | dies: a second runtime, which nobody uses
+//! 0s    second containerd starts               | dies: that of Docker, which no kubelet uses
 //! 0s    runtime is followed                    over CRI, with its events, from now on
 //! 1m    runtime lists                          what it has, without being asked
 //! 1s    pod NAME [goes]                        its cgroup is made, or removed
@@ -139,8 +140,9 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["kubelet", "dies"] => sim.kubelet_dies(),
         ["runtime", "is", "followed"] => sim.follow(),
         ["runtime", "lists"] => sim.list_statuses(),
-        ["crio", "starts"] => sim.crio_starts(),
-        ["crio", "dies"] => sim.crio_dies(),
+        ["crio", "starts"] => sim.second_starts("crio"),
+        ["second", "containerd", "starts"] => sim.second_starts("containerd"),
+        ["crio", "dies"] | ["second", "containerd", "dies"] => sim.second_dies(),
         ["pod", name] => sim.pod(name),
         ["pod", name, "goes"] => sim.pod_goes(name),
         ["pod", name, "has", names] => sim.pod_has(name, names),
