@@ -333,36 +333,56 @@ impl Engine {
     /// `restore`, in this order, goes on as this one would. What `poll` can give is to be taken before.
     #[must_use]
     pub fn dump(&self) -> Vec<CheckpointEntry> {
+        // Each member by name, so that a new one cannot be forgotten.
+        let Self { settings: _, timeline, world, finding_tracker, now, rings_read } = self;
+        let world::Node { host_netns, woke_at, began_at } = world.node;
         let state = EngineState {
-            now: self.now,
-            watermark: self.timeline.watermark(),
-            next_seq: self.world.outbox.next_seq,
-            told_at: self.world.outbox.told_at,
-            waits_since: self.world.outbox.waits_since,
-            aside: self.world.outbox.aside(),
-            next_life: self.world.netns.next,
-            next_pod: self.world.pods.next,
-            host_netns: self.world.node.host_netns,
-            relisted_at: self.world.lists.relisted_at,
-            woke_at: self.world.node.woke_at,
-            began_at: self.world.node.began_at,
-            rings_read: self.rings_read,
-            looks: self.finding_tracker.looks(),
-            watches: self.world.netns.watches,
-            messages_asked: self.world.attachments.messages_asked(),
+            now: *now,
+            watermark: timeline.watermark(),
+            next_seq: world.outbox.next_seq,
+            told_at: world.outbox.told_at,
+            waits_since: world.outbox.waits_since,
+            aside: world.outbox.aside(),
+            next_life: world.netns.next,
+            next_pod: world.pods.next,
+            host_netns,
+            relisted_at: world.lists.relisted_at,
+            woke_at,
+            began_at,
+            rings_read: *rings_read,
+            looks: finding_tracker.looks(),
+            watches: world.netns.watches,
+            messages_asked: world.attachments.messages_asked(),
         };
         let mut rows = vec![CheckpointEntry::Engine(state)];
-        rows.extend(self.world.dump());
-        rows.extend(self.timeline.iter().cloned().map(|seen| CheckpointEntry::Pending(Box::new(seen))));
+        rows.extend(world.dump());
+        rows.extend(timeline.iter().cloned().map(|seen| CheckpointEntry::Pending(Box::new(seen))));
         rows.extend(
-            self.finding_tracker.iter().cloned().map(|finding| CheckpointEntry::Finding(Box::new(finding))),
+            finding_tracker.iter().cloned().map(|finding| CheckpointEntry::Finding(Box::new(finding))),
         );
-        rows.extend(self.world.outbox.held().cloned().map(|held| CheckpointEntry::Held(Box::new(held))));
-        rows.extend(self.world.outbox.asked().cloned().map(CheckpointEntry::Asked));
+        rows.extend(world.outbox.held().cloned().map(|held| CheckpointEntry::Held(Box::new(held))));
+        rows.extend(world.outbox.asked().cloned().map(CheckpointEntry::Asked));
         rows
     }
 
+    /// Whether this changes nothing but a count, so that whoever keeps calls for the next engine need not keep it. Containers can
+    /// have it said without end.
+    #[must_use]
+    pub fn changes_nothing(&self, seen: &Observation) -> bool {
+        if let Fact::CniCalled(it) = &seen.fact {
+            self.world.is_foreign_call(it) && !self.timeline.may_explain(it)
+        } else if let Fact::Exited(it) = &seen.fact {
+            self.world.is_foreign_end(it) && !self.timeline.has_program(it.task.key)
+        } else {
+            false
+        }
+    }
+
     fn place(&mut self, seen: Observation) {
+        if self.changes_nothing(&seen) {
+            self.world.counts.cni_foreign += u64::from(matches!(seen.fact, Fact::CniCalled(_)));
+            return;
+        }
         match self.timeline.place(seen) {
             Placed::Kept => {}
             Placed::Full => {
@@ -439,28 +459,46 @@ impl Engine {
         }
     }
 
+    fn restore_state(&mut self, state: EngineState) {
+        let EngineState {
+            now,
+            watermark,
+            next_seq,
+            told_at,
+            waits_since,
+            aside,
+            next_life,
+            next_pod,
+            host_netns,
+            relisted_at,
+            woke_at,
+            began_at,
+            rings_read,
+            looks,
+            watches,
+            messages_asked,
+        } = state;
+        (self.now, self.rings_read) = (now, rings_read);
+        self.timeline.pass(watermark);
+        self.finding_tracker.restore_looks(looks);
+        let world = &mut self.world;
+        world.outbox.next_seq = next_seq;
+        world.outbox.told_at = told_at;
+        world.outbox.waits_since = waits_since;
+        world.outbox.expect_aside(aside);
+        world.netns.next = next_life;
+        world.netns.watches = watches;
+        world.pods.next = next_pod;
+        world.node = world::Node { host_netns, woke_at, began_at };
+        world.lists.relisted_at = relisted_at;
+        world.attachments.restore_messages_asked(messages_asked);
+    }
+
     /// Takes back what an engine has dumped.
     pub fn restore(&mut self, row: CheckpointEntry) {
         match self.world.restore(row) {
             None => {}
-            Some(CheckpointEntry::Engine(at)) => {
-                self.now = at.now;
-                self.timeline.pass(at.watermark);
-                self.world.outbox.next_seq = at.next_seq;
-                self.world.outbox.told_at = at.told_at;
-                self.world.outbox.waits_since = at.waits_since;
-                self.world.outbox.expect_aside(at.aside);
-                self.world.netns.next = at.next_life;
-                self.world.pods.next = at.next_pod;
-                self.world.node.host_netns = at.host_netns;
-                self.world.lists.relisted_at = at.relisted_at;
-                self.world.node.woke_at = at.woke_at;
-                self.world.node.began_at = at.began_at;
-                self.rings_read = at.rings_read;
-                self.finding_tracker.restore_looks(at.looks);
-                self.world.netns.watches = at.watches;
-                self.world.attachments.restore_messages_asked(at.messages_asked);
-            }
+            Some(CheckpointEntry::Engine(state)) => self.restore_state(state),
             Some(CheckpointEntry::Pending(seen)) => self.timeline.keep(*seen),
             Some(CheckpointEntry::Held(held)) => self.world.outbox.restore(*held),
             Some(CheckpointEntry::Finding(finding)) => self.finding_tracker.restore(*finding),
@@ -472,6 +510,7 @@ impl Engine {
                 | CheckpointEntry::Signal(_)
                 | CheckpointEntry::Netns(_)
                 | CheckpointEntry::Cgroup(_)
+                | CheckpointEntry::Crowd(_)
                 | CheckpointEntry::Container(_)
                 | CheckpointEntry::Sandbox(_)
                 | CheckpointEntry::Pod(_)

@@ -5,6 +5,7 @@
 //! 0s    runtime starts                         | dies
 //! 0s    kubelet starts                         | dies
 //! 0s    crio starts                            | dies: a second runtime, which nobody uses
+//! 0s    second containerd starts               | dies: that of Docker, which no kubelet uses
 //! 0s    runtime is followed                    over CRI, with its events, from now on
 //! 1m    runtime lists                          what it has, without being asked
 //! 5s    runtime hangs                          its process is stopped | goes on
@@ -153,8 +154,9 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["runtime", "goes", "on"] | ["runtime", "is", "quick"] | ["runtime", "is", "open", "to", "us"] => {
             sim.runtime_answers(Answer::Answers);
         }
-        ["crio", "starts"] => sim.crio_starts(),
-        ["crio", "dies"] => sim.crio_dies(),
+        ["crio", "starts"] => sim.second_starts("crio"),
+        ["second", "containerd", "starts"] => sim.second_starts("containerd"),
+        ["crio", "dies"] | ["second", "containerd", "dies"] => sim.second_dies(),
         ["pod", name] => sim.pod(name),
         ["pod", name, "goes"] => sim.pod_goes(name),
         ["pod", name, "has", names] => sim.pod_has(name, names),

@@ -111,8 +111,8 @@ pub(crate) struct Sim {
     runtime: Option<Task>,
     kubelet: Option<Task>,
     /// A second runtime, once it has run.
-    crio: Option<Task>,
-    crio_runs: bool,
+    second: Option<Task>,
+    second_runs: bool,
     next: u32,
     /// Whether the stores and the runtime's records can be read.
     pub(crate) readable: bool,
@@ -179,8 +179,8 @@ impl Sim {
             recorded: BTreeSet::new(),
             runtime: None,
             kubelet: None,
-            crio: None,
-            crio_runs: false,
+            second: None,
+            second_runs: false,
             next: 100,
             readable: true,
             whole: true,

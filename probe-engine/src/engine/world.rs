@@ -82,6 +82,7 @@ pub enum CheckpointEntry {
     Signal(process::Signal),
     Netns(netns::Netns),
     Cgroup(cgroup::Cgroup),
+    Crowd(cgroup::Crowd),
     Container(container::Container),
     Sandbox(Box<sandbox::Sandbox>),
     Pod(pod::Pod),

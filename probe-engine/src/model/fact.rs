@@ -29,7 +29,7 @@ use crate::model::{
 
 pub use attached::{Attached, Loss, Mechanism, RingRead, RingsRead, Signal};
 pub use happened::{
-    Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, SIGKILL, Signaled, Task,
+    Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, NESTED, SIGKILL, Signaled, Task,
 };
 pub use held::HeldRequests;
 pub use image::{ImageWork, Pull, Span};

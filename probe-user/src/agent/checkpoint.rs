@@ -13,7 +13,14 @@ mod syncer;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{io, mem, time::Duration};
+use std::{
+    io, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use self::place::Place;
 use crate::{
@@ -59,6 +66,10 @@ pub(crate) struct Checkpoint {
     gathers: bool,
     /// How many jobs the thread was given.
     given: u64,
+    /// The number of the last event that is told without waiting for the file; 0 if hooks show which was told.
+    told: Arc<AtomicU64>,
+    /// Up to which number an agent before may have told more than is in the file.
+    told_before: Option<u64>,
 }
 
 /// Has the engine settle all until its own time, as the next agent's engine will. Returns whether that told nothing.
@@ -90,7 +101,7 @@ enum Job {
 impl Checkpoint {
     /// Starts the thread, which owns `place`.
     fn start(mut place: Place, writes: StateWrites) -> io::Result<Self> {
-        let dir = place.dir().to_owned();
+        let (dir, told, told_before) = (place.dir().to_owned(), place.told(), place.told_before());
         let write = move |job, failed: &Failed| {
             let done = place.write(job);
             if done.is_err() {
@@ -106,7 +117,20 @@ impl Checkpoint {
             add_at: Timestamp::ZERO,
             gathers: false,
             given: 0,
+            told,
+            told_before,
         })
+    }
+
+    /// Events up to this number are told now, whatever becomes of the file, and no hooks will show that. Should the file be behind
+    /// them because it cannot be written, the next agent is told so.
+    pub(crate) fn will_tell(&self, seq: u64) {
+        self.told.store(seq, Ordering::Release);
+    }
+
+    /// Up to which number an agent of this boot may have told more than is in the file, if it may.
+    pub(crate) fn told_before(&self) -> Option<u64> {
+        self.told_before
     }
 
     /// Gives the thread what the session did since the last call. Returns the number of the write that has all of it;

@@ -49,6 +49,7 @@ impl Outlets {
             if !self.delivery.keeps_rings() {
                 // The stream waits for no write then. A killed agent's successor must not give its last numbers again.
                 checkpoint.hurry();
+                checkpoint.will_tell(session.last_seq());
             }
             let all_is_told =
                 session.output().is_empty() && self.delivery.is_empty() && self.stream.is_idle();

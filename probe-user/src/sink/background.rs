@@ -81,7 +81,9 @@ impl<J: Send + 'static> BackgroundWriter<J> {
         let (shared, counted, dir) = (failed.clone(), Arc::clone(&done), dir.to_owned());
         thread::Builder::new().name(file.as_str().to_owned()).spawn(move || {
             while let Some(job) = waiting.blocking_recv() {
+                let writing = writes.begin(file, &dir);
                 let result = write(job, &shared);
+                drop(writing);
                 counted.add();
                 writes.note(file, &dir, result);
             }

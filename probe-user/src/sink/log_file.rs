@@ -85,7 +85,7 @@ impl LogFile {
             look_due: Instant::now() + LOOK_PERIOD,
             warned: false,
         };
-        log.tidy()?;
+        log.tidy();
         Ok(log)
     }
 
@@ -98,19 +98,19 @@ impl LogFile {
         fs::remove_file(&renamed)
     }
 
-    /// Removes more than is to be kept.
-    fn tidy(&self) -> io::Result<()> {
+    /// Removes more than is to be kept, as far as that is possible: what cannot be removed keeps no agent from starting.
+    fn tidy(&self) {
         for number in self.rotation.keep + 1.. {
             let path = self.numbered(number);
             match fs::remove_file(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return,
                 Err(error) => {
-                    return Err(io::Error::other(format!("cannot remove {}: {error}", path.display())));
+                    warn!("{} is one file too many and cannot be removed: {error}", path.display());
+                    return;
                 }
                 Ok(()) => {}
             }
         }
-        Ok(())
     }
 
     /// Renames the file and those before it, and begins a new one: all of them, or none.
@@ -456,6 +456,20 @@ mod tests {
                 (1..first_free).map(|number| Some(number.to_string())).collect();
             assert_eq!(moved, expected, "{obstacle}");
             assert_eq!(kept(4), None, "{obstacle}: one too many is kept");
+        }
+    }
+
+    /// A directory in the place of a file that is one too many, and of each that is to be kept.
+    #[test]
+    fn what_cannot_be_removed_keeps_no_agent_from_starting() {
+        for obstacle in 1..=5 {
+            let folder = tempfile::tempdir().expect("a directory");
+            let path = folder.path().join("events");
+            fs::create_dir(folder.path().join(format!("events.{obstacle}"))).expect("a directory in its way");
+            let mut file = LogFile::open(&path, ROTATION).expect("it is opened all the same");
+            file.try_rights().expect("they are there");
+            file.write_all(b"a\n").expect("written");
+            assert_eq!(fs::read_to_string(&path).expect("readable"), "a\n", "{obstacle}");
         }
     }
 

@@ -1,7 +1,12 @@
 //! The results of writes to the state directory. The threads that write report here; the log, `/readyz`, the metrics
 //! and the banner read it.
 
-use std::{collections::BTreeMap, io, path::Path};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::watch;
 use tracing::warn;
@@ -49,11 +54,50 @@ pub(crate) struct Outcome {
     pub(crate) trouble: Option<String>,
 }
 
-/// The result for each file that was written or tried. A clone shares it.
+/// A write that takes longer is told: the disk hangs.
+const HANGS: Duration = Duration::from_secs(10);
+
+/// The result for each file that was written or tried, and the writes that go on. A clone shares it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StateWrites(watch::Sender<BTreeMap<StateFile, Outcome>>);
+pub(crate) struct StateWrites {
+    outcomes: watch::Sender<BTreeMap<StateFile, Outcome>>,
+    /// By their numbers.
+    writing: watch::Sender<BTreeMap<u64, Write>>,
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    file: StateFile,
+    dir: String,
+    since: Instant,
+}
+
+/// A write that goes on until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Writing {
+    all: watch::Sender<BTreeMap<u64, Write>>,
+    number: u64,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.all.send_modify(|all| drop(all.remove(&self.number)));
+    }
+}
 
 impl StateWrites {
+    /// Notes that a write or a sync of this file begins.
+    pub(crate) fn begin(&self, file: StateFile, dir: &Path) -> Writing {
+        let write = Write { file, dir: dir.display().to_string(), since: Instant::now() };
+        let mut number = 0;
+        self.writing.send_modify(|all| {
+            number = all.last_key_value().map_or(0, |(last, _)| last + 1);
+            all.insert(number, write);
+        });
+        Writing { all: self.writing.clone(), number }
+    }
+
     /// Records a result. A failure is logged once for each reason, and so is its end.
     pub(crate) fn note(&self, file: StateFile, dir: &Path, done: io::Result<()>) {
         let dir = dir.display().to_string();
@@ -63,7 +107,7 @@ impl StateWrites {
             format!("{contents} cannot be kept in {dir} (--state-dir): {error}{todo}")
         });
         let mut before = None;
-        self.0.send_modify(|outcomes| {
+        self.outcomes.send_modify(|outcomes| {
             let outcome = outcomes.entry(file).or_default();
             outcome.failures += u64::from(now.is_some());
             before = std::mem::replace(&mut outcome.trouble, now.clone());
@@ -75,20 +119,34 @@ impl StateWrites {
         }
     }
 
+    /// The last results, and the writes that hang.
     #[must_use]
     pub(crate) fn outcomes(&self) -> BTreeMap<StateFile, Outcome> {
-        self.0.borrow().clone()
+        self.outcomes_at(Instant::now())
     }
 
-    /// The failures of the last writes.
+    fn outcomes_at(&self, now: Instant) -> BTreeMap<StateFile, Outcome> {
+        let mut outcomes = self.outcomes.borrow().clone();
+        for Write { file, dir, since } in self.writing.borrow().values() {
+            let took = now.saturating_duration_since(*since);
+            if took >= HANGS {
+                let (contents, dir, seconds) = (file.contents(), escaped(dir), took.as_secs());
+                let trouble = format!("writing {contents} in {dir} (--state-dir) hangs for {seconds} s");
+                outcomes.entry(*file).or_default().trouble.get_or_insert(trouble);
+            }
+        }
+        outcomes
+    }
+
+    /// Why the last writes failed, or which hang.
     #[must_use]
     pub(crate) fn troubles(&self) -> Vec<String> {
-        self.0.borrow().values().filter_map(|outcome| outcome.trouble.clone()).collect()
+        self.outcomes().into_values().filter_map(|outcome| outcome.trouble).collect()
     }
 
     /// Whether the first write of the file succeeded; waits for it.
     pub(crate) async fn has_begun(&self, file: StateFile) -> bool {
-        let mut outcomes = self.0.subscribe();
+        let mut outcomes = self.outcomes.subscribe();
         let tried = outcomes.wait_for(|outcomes| outcomes.contains_key(&file)).await;
         tried.is_ok_and(|outcomes| outcomes.get(&file).is_some_and(|outcome| outcome.trouble.is_none()))
     }
@@ -110,9 +168,9 @@ fn todo(error: &io::Error) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, path::Path};
+    use std::{io, path::Path, time::Instant};
 
-    use super::{StateFile, StateWrites};
+    use super::{HANGS, StateFile, StateWrites};
     use crate::sink::file::named;
 
     #[test]
@@ -137,6 +195,25 @@ mod tests {
             let trouble = writes.troubles().pop().expect("a trouble");
             assert!(trouble.ends_with(&said), "{trouble}");
         }
+    }
+
+    #[test]
+    fn a_write_that_hangs_is_told_until_it_ends() {
+        let (writes, dir) = (StateWrites::default(), Path::new("/st\nate"));
+        let troubles = |after| {
+            let outcomes = writes.outcomes_at(Instant::now() + after).into_values();
+            outcomes.filter_map(|outcome| outcome.trouble).collect::<Vec<_>>()
+        };
+        let [first, second] =
+            [StateFile::Checkpoint, StateFile::Checkpoint].map(|file| writes.begin(file, dir));
+        drop(first);
+        let third = writes.begin(StateFile::Findings, dir);
+        assert_eq!(troubles(HANGS / 2), [""; 0]);
+        let said = troubles(HANGS * 3);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert_eq!(said[0], "writing findings in /st\\nate (--state-dir) hangs for 30 s");
+        drop((second, third));
+        assert_eq!(troubles(HANGS * 3), [""; 0]);
     }
 
     #[tokio::test]

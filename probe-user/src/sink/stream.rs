@@ -22,8 +22,8 @@ use self::retry::{EIO, Retrying};
 pub(crate) use self::trouble::StreamTrouble;
 use super::write_queue::{WriteQueue, lines};
 
-/// The most bytes that wait while nothing is written. A pipe itself holds 64 KiB.
-const ROOM: usize = 4 << 20;
+/// The most bytes that wait for a reader: more than what a listing of a full node leads to. A pipe itself holds 64 KiB.
+const ROOM: usize = 16 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Stream {

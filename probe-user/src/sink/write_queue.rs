@@ -11,17 +11,10 @@ use std::{
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
 };
 
 use tokio::sync::{mpsc, oneshot};
 
-/// The factor by which more may wait while bytes are being written: a burst does not mean that the reader is gone.
-const BURST: usize = 8;
-/// After this time without a write the reader counts as stalled.
-const STALLED: Duration = Duration::from_secs(1);
-/// How many bytes are written at once. Each write counts as progress.
-const PIECE: usize = 64 << 10;
 /// The memory of a waiting chunk besides its bytes.
 const BESIDE: usize = 64;
 
@@ -35,31 +28,13 @@ pub(crate) struct WriteQueue {
 }
 
 /// The bytes that were accepted and are not written yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Waiting {
     bytes: AtomicUsize,
     lines: AtomicU64,
-    begun: Instant,
-    /// When something was last written, in milliseconds since the start.
-    taken_at: AtomicU64,
 }
 
 impl Waiting {
-    fn new() -> Self {
-        let (bytes, lines, taken_at) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Self { bytes, lines, begun: Instant::now(), taken_at }
-    }
-
-    fn taken(&self) {
-        let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.taken_at.store(at, Ordering::Relaxed);
-    }
-
-    fn is_stalled(&self) -> bool {
-        let taken_at = Duration::from_millis(self.taken_at.load(Ordering::Relaxed));
-        self.begun.elapsed().saturating_sub(taken_at) > STALLED
-    }
-
     fn add(&self, chunk: &[u8]) {
         self.bytes.fetch_add(chunk.len() + BESIDE, Ordering::Relaxed);
         self.lines.fetch_add(lines(chunk), Ordering::Relaxed);
@@ -77,7 +52,7 @@ pub(super) fn lines(chunk: &[u8]) -> u64 {
 }
 
 impl WriteQueue {
-    /// Starts a thread `name` that writes to `to` what is sent. At most `room` bytes wait while nothing is written.
+    /// Starts a thread `name` that writes to `to` what is sent. At most `room` bytes wait, however fast it writes.
     pub(crate) fn spawn(room: usize, name: &str, to: impl Write + Send + 'static) -> io::Result<Self> {
         Self::spawn_marked(room, name, to, |_mark| {})
     }
@@ -91,15 +66,12 @@ impl WriteQueue {
     ) -> io::Result<Self> {
         let (chunks, mut queue) = mpsc::unbounded_channel::<(Vec<u8>, u64)>();
         let (ended, end) = oneshot::channel();
-        let waiting = Arc::new(Waiting::new());
+        let waiting = Arc::<Waiting>::default();
         let written = Arc::clone(&waiting);
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut write = || {
                 while let Some((chunk, mark)) = queue.blocking_recv() {
-                    for piece in chunk.chunks(PIECE) {
-                        to.write_all(piece)?;
-                        written.taken();
-                    }
+                    to.write_all(&chunk)?;
                     if queue.is_empty() {
                         to.flush()?;
                     }
@@ -127,12 +99,7 @@ impl WriteQueue {
         }
         // A chunk that is larger than the room is accepted when nothing else waits.
         let waiting = self.waiting();
-        if waiting == 0 {
-            // There was nothing to write.
-            self.waiting.taken();
-        }
-        let room = if self.waiting.is_stalled() { self.room } else { self.room.saturating_mul(BURST) };
-        if waiting > 0 && waiting + chunk.len() > room {
+        if waiting > 0 && waiting + chunk.len() + BESIDE > self.room {
             return if self.chunks.is_closed() { Err(self.failed()) } else { Ok(false) };
         }
         self.waiting.add(chunk);
@@ -188,6 +155,8 @@ mod tests {
     use std::{
         io::{self, Read},
         os::unix::net::UnixStream,
+        sync::mpsc::{self, Receiver},
+        thread,
     };
 
     use tokio::runtime;
@@ -229,12 +198,44 @@ mod tests {
     #[test]
     fn a_burst_waits_for_who_reads() {
         let (mut reader, writer) = io::pipe().expect("a pipe");
-        let mut outlet = WriteQueue::spawn(100_000, "test", writer).expect("a thread");
-        // More than the pipe and the room hold together.
+        let mut outlet = WriteQueue::spawn(700_000, "test", writer).expect("a thread");
+        // More than the pipe holds.
         for _ in 0..6 {
             assert!(outlet.offer(&mut vec![b'x'; 100_000]).expect("it is not closed"), "nobody read yet");
         }
         reader.read_exact(&mut vec![0; 600_000]).expect("readable");
+        finish(outlet).expect("written");
+    }
+
+    /// It writes a piece for each token.
+    struct Slow(Receiver<()>);
+
+    impl io::Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.recv().ok();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_writer_that_makes_slow_progress_lets_no_more_wait_either() {
+        let (token, tokens) = mpsc::channel();
+        let mut outlet = WriteQueue::spawn(1000, "test", Slow(tokens)).expect("a thread");
+        for _ in 0..50 {
+            let before = outlet.waiting();
+            while outlet.offer(&mut vec![b'x'; 100]).expect("it is not closed") {
+                assert!(outlet.waiting() <= 1000, "{} bytes wait", outlet.waiting());
+            }
+            token.send(()).expect("it listens");
+            while outlet.waiting() >= before.max(900) {
+                thread::yield_now();
+            }
+        }
+        drop(token);
         finish(outlet).expect("written");
     }
 
@@ -249,7 +250,7 @@ mod tests {
         assert_eq!((chunk.len(), outlet.waiting() > 1 << 20), (10, true), "nothing of it was taken");
         reader.read_exact(&mut vec![0; 1 << 20]).expect("readable");
         while !outlet.offer(&mut chunk).expect("it is not closed") {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         finish(outlet).expect("written");
         let mut rest = Vec::new();

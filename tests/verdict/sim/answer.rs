@@ -189,13 +189,14 @@ impl Sim {
         let kubelet = self.kubelet.iter();
         let kubelet =
             kubelet.map(|task| found(task.clone(), task.key.pid, "/system.slice", "/usr/bin/kubelet"));
-        let crio = self.crio.iter().filter(|_| self.crio_runs);
-        let crio = crio.map(|task| found(task.clone(), task.key.pid, "/system.slice", "/usr/bin/crio"));
+        let second = self.second.iter().filter(|_| self.second_runs).map(|task| {
+            found(task.clone(), task.key.pid, "/system.slice", &format!("/usr/bin/{}", task.comm))
+        });
         let containerd = self.runtime.iter();
         let containerd =
             containerd.map(|task| found(task.clone(), task.key.pid, "/system.slice", "/usr/bin/containerd"));
         let mut all: Vec<Fact> =
-            containerd.chain(kubelet).chain(crio).chain(self.plain.values().map(monitor)).collect();
+            containerd.chain(kubelet).chain(second).chain(self.plain.values().map(monitor)).collect();
         let shims = self.sandboxes.values().filter_map(|row| Some((row.shim?, row.under, &row.id)));
         all.extend(shims.map(|(pid, under, id)| {
             let argv = [under.shim(), "-namespace", "k8s.io", "-id", id.as_str(), "-address", "/x"];
@@ -245,10 +246,15 @@ impl Sim {
             complete: self.whole,
             unread: 0,
         }));
-        if self.crio.is_some() {
+        if let Some(second) = &self.second {
+            let (place, kind) = if second.comm == "crio" {
+                ("/var/lib/containers/storage/overlay-containers/containers.json", RuntimeKind::Crio)
+            } else {
+                ("/var/lib/docker/containerd/daemon", RuntimeKind::Containerd)
+            };
             facts.push(Fact::RuntimeRead(RuntimeRead {
-                place: "/var/lib/containers/storage/overlay-containers/containers.json".to_owned(),
-                kind: Some(RuntimeKind::Crio),
+                place: place.to_owned(),
+                kind: Some(kind),
                 sandboxes: Vec::new(),
                 complete: true,
                 unread: 0,

@@ -42,17 +42,17 @@ impl Sim {
         }
     }
 
-    /// Starts a second runtime that nobody uses.
-    pub(crate) fn crio_starts(&mut self) {
-        let mut task = self.task("crio", 1);
+    /// Starts a second runtime of this name, which the kubelet does not use.
+    pub(crate) fn second_starts(&mut self, name: &str) {
+        let mut task = self.task(name, 1);
         task.key.start = self.now().0;
-        (self.crio, self.crio_runs) = (Some(task.clone()), true);
-        self.executed(task, class::CALLER, &["/usr/bin/crio"]);
+        (self.second, self.second_runs) = (Some(task.clone()), true);
+        self.executed(task, class::CALLER, &[&format!("/usr/bin/{name}")]);
     }
 
-    pub(crate) fn crio_dies(&mut self) {
-        let task = self.crio.clone().expect("the runtime runs");
-        self.crio_runs = false;
+    pub(crate) fn second_dies(&mut self) {
+        let task = self.second.clone().expect("the runtime runs");
+        self.second_runs = false;
         self.kernel(Fact::Exited(Exited { task, status: 0x100, class: class::CALLER }));
     }
 

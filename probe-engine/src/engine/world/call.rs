@@ -68,8 +68,10 @@ impl World {
         if self.processes.get(key).is_some_and(|known| known.executed_at == Some(ctx.at)) {
             return;
         }
-        // The hooks find no runtime above a plugin whose runtime has ended, so they take the plugins that it runs for
-        // those of a daemon in a container.
+        if self.is_foreign_call(&it) {
+            self.counts.cni_foreign += 1;
+            return;
+        }
         let is_part = !it.host && self.is_part_of_cut_off(&it.task);
         let host = it.host || is_part;
         let ctx = if is_part { EventContext { origin: Origin::Kernel, ..ctx } } else { ctx };
@@ -80,10 +82,7 @@ impl World {
         let program = Program { filename, class: class::CNI, ns_pid: key.pid, about: None };
         self.began(ctx, &it.task, program);
         let kind = self.kind_of(&it.task, &it.filename, &it.variables);
-        let container = it.variables.container_id.as_deref().and_then(ContainerId::parse);
-        let is_foreign = !host && self.host_calls(container.as_ref()).next().is_none();
         match kind {
-            Kind::Plugin if is_foreign => self.counts.cni_foreign += 1,
             Kind::Plugin => {
                 let caller = it.caller.map_or(it.task.parent, |caller| caller.key);
                 let call = self.call_of(ctx, &it.task, caller, &it.filename, it.variables, !host);
@@ -97,6 +96,13 @@ impl World {
         if !self.calls.contains_key(&key) {
             self.processes.set_quiet(key);
         }
+    }
+
+    /// Whether a call is not the node's own and no part of one: what containers do that merely looks like CNI. It changes nothing
+    /// but its count, so that a container cannot make the agent work or write by it.
+    pub(in crate::engine) fn is_foreign_call(&self, it: &CniCalled) -> bool {
+        let container = it.variables.container_id.as_deref().and_then(ContainerId::parse);
+        !it.host && !self.is_part_of_cut_off(&it.task) && self.host_calls(container.as_ref()).next().is_none()
     }
 
     /// A plugin that was running when the agent started. The call's start is the start of its process. No event is sent
@@ -244,7 +250,8 @@ impl World {
         }
     }
 
-    /// Whether a plugin that the node's own runtime called, and that outlived the runtime, runs this program.
+    /// Whether a plugin that the node's own runtime called, and that outlived the runtime, runs this program. The hooks find no
+    /// runtime above that plugin, so they take the plugins that it runs for those of a daemon in a container.
     fn is_part_of_cut_off(&self, task: &Task) -> bool {
         let around = self.call_around(task.parent);
         around.is_some_and(|call| !call.call.delegated && call.cut_off_at.is_some())

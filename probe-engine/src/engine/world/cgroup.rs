@@ -1,14 +1,13 @@
 //! Cgroup directories of the hierarchy that identifies containers.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Deref,
-};
+mod table;
+
+pub(crate) use table::Crowd;
+pub(in crate::engine) use table::Table;
 
 use crate::{
     engine::{
         held::Subject,
-        tracked::Tracked,
         world::{EventContext, World, path::Place, process_of},
     },
     model::{
@@ -48,51 +47,6 @@ pub(crate) enum State {
     },
 }
 
-/// All cgroups by key.
-#[derive(Debug, Default)]
-pub(in crate::engine) struct Table {
-    rows: Tracked<CgroupKey, Cgroup>,
-}
-
-impl Deref for Table {
-    type Target = BTreeMap<CgroupKey, Cgroup>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.rows
-    }
-}
-
-impl Table {
-    /// The keys of rows that may have changed since the last call.
-    pub(in crate::engine::world) fn take_changed(&mut self) -> BTreeSet<CgroupKey> {
-        self.rows.take_changed()
-    }
-
-    /// Restores a row from a checkpoint.
-    pub(super) fn insert(&mut self, row: Cgroup) {
-        self.rows.insert(row.key, row);
-    }
-
-    /// Removes the cgroups that a complete listing, begun at `begun`, did not name.
-    pub(super) fn not_listed(&mut self, at: Timestamp, begun: Timestamp) -> Vec<CgroupKey> {
-        let mut gone = Vec::new();
-        self.rows.update(|key, row| {
-            let is_gone = row.is_live() && row.created_at.max(row.found_at).is_none_or(|seen| seen < begun);
-            if is_gone {
-                row.state = State::Removed { at };
-                gone.push(*key);
-            }
-            is_gone
-        });
-        gone
-    }
-
-    /// Forgets the cgroups that were removed by `old`.
-    pub(super) fn reap(&mut self, old: Timestamp) {
-        self.rows.retain(|_, row| !matches!(row.state, State::Removed { at } if at <= old));
-    }
-}
-
 impl State {
     /// A directory is removed only once: the kernel does not reuse its id.
     fn step(self, at: Timestamp) -> Option<Self> {
@@ -128,7 +82,7 @@ impl World {
             return;
         }
         let key = it.key;
-        let row = self.cgroup_row(it);
+        let Some(row) = self.cgroups.row(it) else { return };
         row.created_at = Some(ctx.at);
         let nested = row.nested;
         self.cgroup_shows(ctx, key);
@@ -143,7 +97,10 @@ impl World {
 
     pub(super) fn cgroup_removed(&mut self, ctx: EventContext, it: fact::Cgroup, by: &Task) {
         let key = it.key;
-        let row = self.cgroup_row(it);
+        if self.cgroups.leave_crowd(key) {
+            return;
+        }
+        let Some(row) = self.cgroups.row(it) else { return };
         let Some(removed) = row.state.step(ctx.at) else { return };
         row.state = removed;
         row.populated = Some(false);
@@ -161,7 +118,10 @@ impl World {
     /// The kernel has freed the cgroup's object. Nothing can refer to the cgroup any more, so the row can be forgotten.
     pub(super) fn cgroup_released(&mut self, ctx: EventContext, it: fact::Cgroup) {
         let key = it.key;
-        let row = self.cgroup_row(it);
+        if self.cgroups.leave_crowd(key) {
+            return;
+        }
+        let Some(row) = self.cgroups.row(it) else { return };
         if let Some(removed) = row.state.step(ctx.at) {
             row.state = removed;
             let nested = row.nested;
@@ -175,7 +135,10 @@ impl World {
     pub(super) fn cgroup_entered(&mut self, ctx: EventContext, it: fact::Cgroup, member: TaskKey) {
         let key = it.key;
         let known = self.cgroups.contains_key(&key);
-        let row = self.cgroup_row(it);
+        let Some(row) = self.cgroups.row(it) else {
+            self.processes.enters(member, key);
+            return;
+        };
         if !row.is_live() {
             return;
         }
@@ -188,7 +151,7 @@ impl World {
 
     pub(super) fn cgroup_emptied(&mut self, ctx: EventContext, it: fact::Cgroup) {
         let key = it.key;
-        let row = self.cgroup_row(it);
+        let Some(row) = self.cgroups.row(it) else { return };
         if row.emptied_at >= Some(ctx.at) {
             return;
         }
@@ -209,7 +172,7 @@ impl World {
 
     pub(super) fn cgroup_found(&mut self, ctx: EventContext, it: fact::Cgroup, populated: bool) {
         let key = it.key;
-        let row = self.cgroup_row(it);
+        let Some(row) = self.cgroups.row(it) else { return };
         if !row.is_live() {
             return;
         }
@@ -235,22 +198,7 @@ impl World {
 
     /// Whether this cgroup is a container's directory or lies below one.
     pub(super) fn in_container(&self, key: CgroupKey) -> bool {
-        self.cgroups.get(&key).is_some_and(|row| row.container.is_some())
-    }
-
-    fn cgroup_row(&mut self, it: fact::Cgroup) -> &mut Cgroup {
-        self.cgroups.rows.entry(it.key).or_insert_with(|| {
-            let place = Place::read(&it.path);
-            Cgroup {
-                key: it.key,
-                level: it.level,
-                nested: place.container.is_some() && place.below,
-                pod: place.pod,
-                container: place.container,
-                path: it.path,
-                ..Cgroup::default()
-            }
-        })
+        self.cgroups.container_of(key).is_some()
     }
 
     fn cgroup_subject(&self, key: CgroupKey) -> Subject {
@@ -296,6 +244,7 @@ impl World {
         let Some(row) = self.cgroups.get(&key) else { return };
         let (own, pod, is_pod) = (self.own_container(key), row.pod.clone(), row.is_pod());
         if let Some(id) = own {
+            self.cgroups.drop_crowd(&id);
             self.container_cgroup_gone(ctx, &id);
         }
         let pod = pod.and_then(|uid| self.pods.by_uid(&uid));

@@ -1,8 +1,8 @@
 //! Turns the tables into checkpoint entries, and restores them.
 
 use crate::{
-    engine::world::{CheckpointEntry, World, list},
-    model::{fact::List, time::Timestamp},
+    engine::world::{CheckpointEntry, Node, World, list, loss, recovery},
+    model::fact::List,
 };
 
 impl World {
@@ -11,62 +11,75 @@ impl World {
         let seen = self.processes.len() + self.netns.len() + self.cgroups.len() + self.containers.len();
         let known =
             self.pods.len() + self.sandboxes.all().count() + self.attachments.len() + self.calls.len();
-        seen + known + self.beliefs.len()
+        seen + known + self.beliefs.len() + self.cgroups.crowds().count()
     }
 
     pub(in crate::engine) fn dump(&self) -> Vec<CheckpointEntry> {
+        // Each member by name, so that a new one cannot be forgotten. The engine keeps the numbers and times among them.
+        let Self {
+            processes,
+            netns,
+            cgroups,
+            containers,
+            sandboxes,
+            pods,
+            calls,
+            hints,
+            lists: list::Lists { begun, is_cache_unchanged, gaps, partial, relisted_at: _ },
+            attachments,
+            records,
+            coverage: loss::Coverage { attached, losses, hanging },
+            beliefs,
+            releases,
+            accounts,
+            boot: recovery::Boot { recovery, rules: _ },
+            starts,
+            node: Node { host_netns: _, woke_at: _, began_at: _ },
+            // Nothing has changed since the engine last asked.
+            changed_at: _,
+            timers,
+            // They are of one run of the agent.
+            counts: _,
+            outbox: _,
+        } = self;
         let mut rows = Vec::new();
-        rows.extend(self.timers.iter().map(|(name, due)| CheckpointEntry::Timer { name, due }));
-        rows.extend(self.coverage.attached.values().cloned().map(CheckpointEntry::Attached));
-        rows.extend(self.coverage.losses.clone().map(CheckpointEntry::Losses));
-        rows.extend(
-            self.coverage
-                .hanging
-                .iter()
-                .map(|(path, since)| CheckpointEntry::Hanging { path: path.clone(), since: *since }),
-        );
-        rows.extend(self.releases.values().cloned().map(CheckpointEntry::Release));
-        rows.extend(self.accounts.values().cloned().map(CheckpointEntry::Account));
-        rows.extend(self.beliefs.runtimes().cloned().map(CheckpointEntry::Runtime));
-        rows.extend(self.beliefs.rows().cloned().map(CheckpointEntry::Belief));
-        rows.push(CheckpointEntry::Recovery(Box::new(self.recovery().clone())));
-        rows.extend(self.processes.values().cloned().map(CheckpointEntry::Process));
-        rows.extend(self.processes.signals.values().flatten().cloned().map(CheckpointEntry::Signal));
-        rows.extend(self.netns.values().cloned().map(CheckpointEntry::Netns));
-        rows.extend(self.cgroups.values().cloned().map(CheckpointEntry::Cgroup));
-        rows.extend(self.pods.values().cloned().map(CheckpointEntry::Pod));
-        rows.extend(self.containers.values().cloned().map(CheckpointEntry::Container));
-        rows.extend(self.calls.values().cloned().map(CheckpointEntry::Call));
-        rows.extend(self.hints.values().cloned().map(CheckpointEntry::Hint));
-        rows.extend(self.pods.names.values().cloned().map(CheckpointEntry::Name));
-        rows.extend(
-            self.lists
-                .begun
-                .iter()
-                .map(|(list, at)| (*list, *at, *list == List::CniCache && self.lists.is_cache_unchanged))
-                .map(|(list, at, is_unchanged)| {
-                    CheckpointEntry::Listing(list::Begun { list, at, is_unchanged })
-                }),
-        );
-        rows.extend(self.attachments.values().cloned().map(CheckpointEntry::Attachment));
-        rows.extend(self.sandboxes.all().cloned().map(|row| CheckpointEntry::Sandbox(Box::new(row))));
-        rows.extend(self.records.dump().map(|(at, record)| CheckpointEntry::Record { at, record }));
-        if !self.starts.rows.is_empty() {
-            rows.push(CheckpointEntry::Starts(self.starts.rows.iter().cloned().collect()));
+        rows.extend(timers.iter().map(|(name, due)| CheckpointEntry::Timer { name, due }));
+        rows.extend(attached.values().cloned().map(CheckpointEntry::Attached));
+        rows.extend(losses.clone().map(CheckpointEntry::Losses));
+        for (path, since) in hanging {
+            rows.push(CheckpointEntry::Hanging { path: path.clone(), since: *since });
         }
-        let gap = |((doubt, list), at): (&(list::Doubt, List), &Timestamp)| list::Gap {
-            list: *list,
-            at: *at,
-            doubt: *doubt,
-        };
-        rows.extend(self.lists.gaps.iter().map(gap).map(CheckpointEntry::Gap));
-        rows.extend(
-            self.lists
-                .partial
-                .iter()
-                .map(|(list, at)| list::Begun { list: *list, at: *at, is_unchanged: false })
-                .map(CheckpointEntry::Partial),
-        );
+        rows.extend(releases.values().cloned().map(CheckpointEntry::Release));
+        rows.extend(accounts.values().cloned().map(CheckpointEntry::Account));
+        rows.extend(beliefs.runtimes().cloned().map(CheckpointEntry::Runtime));
+        rows.extend(beliefs.rows().cloned().map(CheckpointEntry::Belief));
+        rows.push(CheckpointEntry::Recovery(Box::new(recovery.clone())));
+        rows.extend(processes.values().cloned().map(CheckpointEntry::Process));
+        rows.extend(processes.signals.values().flatten().cloned().map(CheckpointEntry::Signal));
+        rows.extend(netns.values().cloned().map(CheckpointEntry::Netns));
+        rows.extend(cgroups.values().cloned().map(CheckpointEntry::Cgroup));
+        rows.extend(cgroups.crowds().cloned().map(CheckpointEntry::Crowd));
+        rows.extend(pods.values().cloned().map(CheckpointEntry::Pod));
+        rows.extend(containers.values().cloned().map(CheckpointEntry::Container));
+        rows.extend(calls.values().cloned().map(CheckpointEntry::Call));
+        rows.extend(hints.values().cloned().map(CheckpointEntry::Hint));
+        rows.extend(pods.names.values().cloned().map(CheckpointEntry::Name));
+        for (list, at) in begun {
+            let is_unchanged = *list == List::CniCache && *is_cache_unchanged;
+            rows.push(CheckpointEntry::Listing(list::Begun { list: *list, at: *at, is_unchanged }));
+        }
+        rows.extend(attachments.values().cloned().map(CheckpointEntry::Attachment));
+        rows.extend(sandboxes.all().cloned().map(|row| CheckpointEntry::Sandbox(Box::new(row))));
+        rows.extend(records.dump().map(|(at, record)| CheckpointEntry::Record { at, record }));
+        if !starts.rows.is_empty() {
+            rows.push(CheckpointEntry::Starts(starts.rows.iter().cloned().collect()));
+        }
+        for ((doubt, list), at) in gaps {
+            rows.push(CheckpointEntry::Gap(list::Gap { list: *list, at: *at, doubt: *doubt }));
+        }
+        for (list, at) in partial {
+            rows.push(CheckpointEntry::Partial(list::Begun { list: *list, at: *at, is_unchanged: false }));
+        }
         rows
     }
 
@@ -92,6 +105,7 @@ impl World {
             CheckpointEntry::Signal(row) => self.processes.signals.entry(row.target).or_default().push(row),
             CheckpointEntry::Netns(row) => self.netns.insert(row),
             CheckpointEntry::Cgroup(row) => self.cgroups.insert(row),
+            CheckpointEntry::Crowd(row) => self.cgroups.insert_crowd(row),
             CheckpointEntry::Pod(row) => self.pods.insert(row),
             CheckpointEntry::Container(row) => self.containers.insert(row),
             CheckpointEntry::Sandbox(row) => self.sandboxes.insert(*row),

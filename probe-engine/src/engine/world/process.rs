@@ -245,6 +245,23 @@ impl World {
         }
     }
 
+    /// Whether this is the end of a program in a container that merely looked like a plugin, and of which nothing is known: its
+    /// end changes nothing either.
+    pub(in crate::engine) fn is_foreign_end(&self, it: &Exited) -> bool {
+        let key = it.task.key;
+        if it.class & !class::IN_CONTAINER != class::CNI || !self.in_container(it.task.cgroup) {
+            return false;
+        }
+        if self.own_container(it.task.cgroup).is_some_and(|id| self.sandboxes.get(&id).is_some()) {
+            return false;
+        }
+        let signals = &self.processes.signals;
+        self.processes.get(key).is_none()
+            && !signals.contains_key(&key)
+            && !signals.contains_key(&TaskKey::new(key.pid, 0))
+            && self.callers().all(|caller| caller != key)
+    }
+
     /// How a process ended, with the signals that were seen before.
     fn end_of(&mut self, key: TaskKey, status: u32) -> End {
         let signal = (status & 0x7f != 0).then_some(status & 0x7f);
@@ -397,10 +414,9 @@ impl World {
 
     /// The subject of a change that a task caused: the task's cgroup and its container.
     pub(super) fn subject_of(&self, task: &Task) -> Subject {
-        let cgroup = self.cgroups.get(&task.cgroup);
         Subject {
-            cgroup: cgroup.map(|cgroup| cgroup.key),
-            container: cgroup.and_then(|cgroup| cgroup.container.clone()),
+            cgroup: self.cgroups.get(&task.cgroup).map(|cgroup| cgroup.key),
+            container: self.cgroups.container_of(task.cgroup).cloned(),
             ..Subject::default()
         }
     }

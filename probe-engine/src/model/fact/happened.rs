@@ -92,6 +92,9 @@ pub struct Address {
     pub by: Task,
 }
 
+/// How many cgroups below one container are listed, and have rows of their own: what runs there makes as many as it likes.
+pub const NESTED: usize = 1024;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
     pub key: CgroupKey,

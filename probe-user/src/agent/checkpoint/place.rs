@@ -2,9 +2,12 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Seek as _, SeekFrom, Write},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -22,10 +25,16 @@ use crate::{
     },
 };
 
-/// Locked while an agent lives.
+/// Locked while an agent lives. It has also up to which number events may have been told that no file of the state has: its bytes
+/// are written over, which needs no room on a full disk.
 const LOCK: &str = ".engine.lock";
-/// How many agents in a row have begun to read the file, and not begun one of their own.
+/// How many agents in a row have begun to read the file, and ended before they had begun one of their own or lived for
+/// [`SURVIVED`].
 pub(super) const TRIES: &str = ".engine.tries";
+/// An agent that lives for so long after it took the state over was not ended by it.
+pub(super) const SURVIVED: Duration = Duration::from_secs(60);
+/// How many more events may be told before the state is tried to be written again, at most 30 s later.
+const AHEAD: u64 = 1 << 20;
 /// How many bytes are gathered for one write.
 const PIECE: usize = 64 << 10;
 /// How often what was added is synced. The kernel takes every write, and only a sync tells that the disk lost one.
@@ -48,6 +57,14 @@ pub(super) struct Place {
     /// When a sync of the present file was last begun.
     synced_at: Instant,
     was_removed: bool,
+    /// The number of the last event that is told without waiting for the file; 0 if hooks show which was told.
+    told: Arc<AtomicU64>,
+    /// Up to which number an agent of this boot may have told more than the file has.
+    told_before: Option<u64>,
+    /// The lock's file says so, or may.
+    is_marked: bool,
+    /// The time of the first file.
+    begun_at: Option<Timestamp>,
 }
 
 /// An error that is told again as long as it lasts.
@@ -92,7 +109,21 @@ impl Place {
             sync: None,
             synced_at: Instant::now(),
             was_removed: false,
+            told: Arc::default(),
+            told_before: None,
+            is_marked: false,
+            begun_at: None,
         })
+    }
+
+    /// Where the number is kept of the last event that is told without waiting for the file.
+    pub(super) fn told(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.told)
+    }
+
+    /// Up to which number an agent of this boot may have told more than the file has, if it may.
+    pub(super) fn told_before(&self) -> Option<u64> {
+        self.told_before
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -120,9 +151,25 @@ impl Place {
             opened => opened.map_err(|error| blame(&path, error)),
         };
         let locked = folder::make(&self.dir).and_then(|()| open()).and_then(folder::lock);
-        self.lock =
-            Some(locked.map_err(|error| if self.was_removed { folder::removed(&error) } else { error })?);
-        self.was_removed = false;
+        let lock = locked.map_err(|error| if self.was_removed { folder::removed(&error) } else { error })?;
+        if lock.metadata()?.len() == 0 {
+            // Its room is taken as long as there is some.
+            Mark::NONE.write(&lock, &self.header.boot_id).ok();
+        } else {
+            let Mark(told) = Mark::read(&fs::read(&path).unwrap_or_default(), &self.header.boot_id);
+            self.told_before = Some(told).filter(|told| *told > 0);
+            self.is_marked = told > 0;
+        }
+        (self.lock, self.was_removed) = (Some(lock), false);
+        Ok(())
+    }
+
+    /// Notes up to which number events may have been told that no file of the state has.
+    fn mark(&mut self, mark: Mark) -> io::Result<()> {
+        let Some(lock) = &self.lock else { return Ok(()) };
+        self.is_marked = true;
+        mark.write(lock, &self.header.boot_id)?;
+        self.is_marked = mark != Mark::NONE;
         Ok(())
     }
 
@@ -142,6 +189,11 @@ impl Place {
         done.map_err(|error| {
             (self.file, self.sync) = (Err(Failure::of(&error)), None);
             self.forget_next();
+            let told = self.told.load(Ordering::Acquire);
+            if told > 0 {
+                // Whether that fails as well makes no difference to what is told of the failure.
+                self.mark(Mark(told.saturating_add(AHEAD))).ok();
+            }
             named(&self.path(), error)
         })
     }
@@ -155,6 +207,10 @@ impl Place {
         before: Option<Vec<u8>>,
     ) -> io::Result<()> {
         self.lock()?;
+        let begun_at = *self.begun_at.get_or_insert(at);
+        if at.since(begun_at) >= SURVIVED {
+            fs::remove_file(self.dir.join(TRIES)).ok();
+        }
         let goes_on = self.file.is_ok() && before.is_some();
         if goes_on {
             // A disk that hangs for so long holds this up, so that the files stay bounded.
@@ -229,7 +285,7 @@ impl Place {
         }
         (self.file, self.sync, self.synced_at) = (Ok(file), None, Instant::now());
         fs::remove_file(self.dir.join(TRIES)).ok();
-        Ok(())
+        if self.is_marked { self.mark(Mark::NONE) } else { Ok(()) }
     }
 
     fn forget_next(&mut self) {
@@ -248,6 +304,27 @@ impl Place {
         Err(io::Error::other(format!(
             "it has {entries} entries, and at most {ENTRIES} are kept; after a restart sandprobe knows only what it lists"
         )))
+    }
+}
+
+/// Up to which number events may have been told that no file of the state has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark(u64);
+
+impl Mark {
+    const NONE: Self = Self(0);
+
+    /// It always has the same length, so that one is written over another.
+    fn write(self, mut to: &File, boot_id: &str) -> io::Result<()> {
+        to.seek(SeekFrom::Start(0))?;
+        to.write_all(format!("{boot_id:<36} {:020}\n", self.0).as_bytes())
+    }
+
+    /// That of another boot is none.
+    fn read(line: &[u8], boot_id: &str) -> Self {
+        let line = String::from_utf8_lossy(line);
+        let mark = line.split_once(' ').filter(|(boot, _)| *boot == boot_id);
+        mark.and_then(|(_, number)| number.trim().parse().ok()).map_or(Self::NONE, Self)
     }
 }
 

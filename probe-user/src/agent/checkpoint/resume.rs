@@ -26,7 +26,12 @@ use crate::{
     },
     recording::{Header, ReadError, Reader, WriteError},
     session::Session,
-    sink::{escape::escaped, file::is_absent, folder, state_writes::StateWrites},
+    sink::{
+        escape::escaped,
+        file::is_absent,
+        folder,
+        state_writes::{StateFile, StateWrites},
+    },
     source::live::pin::{BETWEEN_TRIES, DYING},
 };
 
@@ -35,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How far ahead of the time an agent may be that ends: it gives its engine the time up to which changes are held back.
 const AHEAD_OF_NOW: Duration = Duration::from_secs(120);
 /// As many agents may try. A state that ends them all would be read for ever.
-const MOST_TRIES: usize = 10;
+pub(super) const MOST_TRIES: usize = 3;
 /// How many calls may wait between the thread that reads and the session.
 const AHEAD: usize = 256;
 
@@ -70,7 +75,7 @@ pub(crate) struct Kept {
     calls: Receiver<Result<Option<Call>, ReadError>>,
 }
 
-/// What hooks show of agents that they outlived.
+/// What hooks show of agents that they outlived. Without hooks, what such an agent noted when it could not write the file.
 pub(crate) struct LeftHooks<'a> {
     /// Up to which event the agents have told that had read so far, or later; `None` where nothing shows it.
     pub(crate) told: &'a dyn Fn(Option<RingsRead>) -> Option<u64>,
@@ -103,7 +108,7 @@ enum Unread {
 ///
 /// Must be called on a thread that may write to the directory. A disk that hangs holds up only a thread that it starts.
 pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Result<(Checkpoint, Last)> {
-    let mut place = Place::new(dir, header, File::sync_data)?;
+    let mut place = Place::new(dir, header, told_sync(dir, writes.clone()))?;
     let (path, of) = (place.path(), header.clone());
     let (give, given) = mpsc::sync_channel(1);
     let (tell, found) = mpsc::sync_channel(1);
@@ -130,8 +135,20 @@ pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Resu
             Last::Lost(None)
         }
     };
-    let place = place.map_or_else(|| Place::new(dir, header, File::sync_data), Ok)?;
+    let place = match place {
+        Some(place) => place,
+        None => Place::new(dir, header, told_sync(dir, writes.clone()))?,
+    };
     Ok((Checkpoint::start(place, writes)?, last))
+}
+
+/// Syncs a file, and lets `writes` know meanwhile, should that hang.
+fn told_sync(dir: &Path, writes: StateWrites) -> impl Fn(&File) -> io::Result<()> + Send + use<> {
+    let dir = dir.to_owned();
+    move |file| {
+        let _writing = writes.begin(StateFile::Checkpoint, &dir);
+        file.sync_data()
+    }
 }
 
 /// Locks the directory. An agent that is ending is waited for: a supervisor starts the next one at once.
@@ -190,7 +207,7 @@ fn find(path: &Path, header: &Header, locked: io::Result<()>) -> Result<Reader<B
         }
     }
     if !may_try(path) {
-        return Err(damaged("each of ten agents ended while it took it over".to_owned()));
+        return Err(damaged("each of three agents ended within a minute after it took it over".to_owned()));
     }
     let opened = match File::open(path) {
         Ok(file) => Reader::open(BufReader::new(file)),
@@ -239,9 +256,11 @@ impl Last {
             session.begin_after(last)?;
             // An agent has told something, and nothing is there of what it knew.
             if resumed.lost_since.is_none() {
-                warn!("hooks show an agent of this boot, and there is no state of it: going on without it");
+                warn!(
+                    "an agent of this boot has told events, and there is no state of it: going on without it"
+                );
             }
-            resumed.lost_since = resumed.lost_since.or(left.read_at.map(|at| at.min(now)));
+            resumed.lost_since.get_or_insert(left.read_at.map_or(now, |at| at.min(now)));
         }
         let told = resumed.last.and_then(|_| (left.told)(session.engine().rings_read()));
         (left.note_told)(told.unwrap_or(session.last_seq()));

@@ -3,7 +3,7 @@
 mod hang;
 mod lost;
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use nix::{sys::stat::Mode, unistd::mkfifo};
 use tokio::runtime;
@@ -16,11 +16,11 @@ use super::{
 use crate::{
     engine::{Call, Settings},
     model::{
-        fact::{Fact, Observation, Origin, RingsRead, Task},
-        id::NetnsKey,
+        fact::{CniCalled, CniVariables, Fact, Observation, Origin, RingsRead, Task},
+        id::{NetnsKey, TaskKey},
         time::Timestamp,
     },
-    recording::{Header, Reader},
+    recording::{Header, Reader, Writer},
     session::Session,
     sink::{
         filter::Filter,
@@ -430,12 +430,41 @@ fn calls_are_gathered_and_none_waits_longer() {
     kill(checkpoint, &mut session);
 }
 
+/// A container runs programs that look like plugins as fast as it can, and root's disk is not to pay for it.
+#[test]
+fn what_only_looks_like_cni_is_not_written() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut before = leave(dir.path(), 2, 0);
+    before.keep_journal(Some(Writer::without_header()));
+    for number in 0..100 {
+        let task = Task { key: TaskKey::new(1000 + number, 5), ..Task::default() };
+        let variables = CniVariables {
+            command: "ADD".to_owned(),
+            container_id: Some("f".repeat(64)),
+            netns: None,
+            ifname: None,
+            args: Some("x".repeat(500)),
+            path: None,
+        };
+        let filename = "/usr/lib/cni/bridge".to_owned();
+        let it = CniCalled { task, filename, caller: None, host: false, variables, env_truncated: false };
+        let at = Timestamp(10 * SECOND + u64::from(number));
+        call(
+            &mut before,
+            [Call::Observe(Observation { at, origin: Origin::Delegated, fact: Fact::CniCalled(it) })],
+        );
+    }
+    assert_eq!(before.journal().map(|calls| calls.len()), Some(0));
+    call(&mut before, made(20));
+    assert!(before.journal().is_some_and(|calls| !calls.is_empty()), "what counts is written");
+}
+
 /// A state that ends each agent which reads it would keep all agents from working.
 #[test]
 fn a_state_that_nobody_could_take_over_is_set_aside() {
     let dir = tempfile::tempdir().expect("a folder");
     drop(leave(dir.path(), 3, 4));
-    for _ in 0..10 {
+    for _ in 0..3 {
         let (checkpoint, kept) = open(dir.path());
         assert!(kept.is_some());
         // It ends before it begins a file.
@@ -458,6 +487,90 @@ fn an_agent_that_begins_a_file_ends_the_count() {
         kept.and_then(|it| it.resume(&mut session, &no_hooks(), NOW).expect("it is not recorded").last);
         checkpoint.begin(NOW, &mut session);
         kill(checkpoint, &mut session);
+    }
+}
+
+fn await_writes(checkpoint: &Checkpoint) {
+    while checkpoint.written() < checkpoint.given() {
+        std::thread::yield_now();
+    }
+}
+
+/// What ends an agent after a minute, as a disk that is full does with some, is not the state.
+#[test]
+fn only_agents_that_ended_within_a_minute_are_counted() {
+    for (seconds, is_kept) in [(61, true), (59, false)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        drop(leave(dir.path(), 3, 4));
+        fs::create_dir(dir.path().join(format!(".{FILE}.new"))).expect("a folder in its place");
+        let mut found = Vec::new();
+        for _ in 0..5 {
+            let (mut checkpoint, kept) = open(dir.path());
+            found.push(kept.is_some());
+            let mut session = session();
+            for after in [0, seconds] {
+                checkpoint.begin(NOW + Duration::from_secs(after), &mut session);
+                await_writes(&checkpoint);
+            }
+            block_on(checkpoint.writer.finish(None));
+        }
+        assert_eq!(found, [true, true, true, is_kept, is_kept], "after {seconds} s");
+    }
+}
+
+/// No hooks are left, so only what the agent noted shows how far it has told.
+#[test]
+fn no_number_is_given_again_after_a_disk_that_was_full() {
+    for is_full_to_the_end in [true, false] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (path, aside) = (dir.path().join(FILE), dir.path().join("aside"));
+        let new = dir.path().join(format!(".{FILE}.new"));
+        let (mut checkpoint, _) = open(dir.path());
+        let mut before = session();
+        call(&mut before, (1..=2).flat_map(made));
+        checkpoint.update(Timestamp(2 * SECOND), &mut before, true);
+        await_writes(&checkpoint);
+        // From here on nothing can be written, and the file stays.
+        fs::rename(&path, &aside).expect("a file");
+        for path in [&path, &new] {
+            fs::create_dir(path).expect("a folder in its place");
+        }
+        call(&mut before, (3..=5).flat_map(made));
+        checkpoint.will_tell(before.last_seq());
+        checkpoint.hurry();
+        checkpoint.update(Timestamp(5 * SECOND), &mut before, true);
+        await_writes(&checkpoint);
+        for path in [&path, &new] {
+            fs::remove_dir(path).expect("it is empty");
+        }
+        fs::rename(&aside, &path).expect("a file");
+        if !is_full_to_the_end {
+            checkpoint.begin(Timestamp(6 * SECOND), &mut before);
+        }
+        block_on(checkpoint.writer.finish(None));
+
+        let (checkpoint, last) =
+            resume::open(dir.path(), &header("b"), StateWrites::default()).expect("a thread");
+        let noted = checkpoint.told_before();
+        assert_eq!(noted.is_some(), is_full_to_the_end);
+        let told = |_: Option<RingsRead>| noted;
+        let left = LeftHooks { last_told: noted, ..told_until(&told) };
+        let mut after = session();
+        let resumed = last.take_over(&mut after, &left, NOW).expect("it is not recorded");
+        assert_eq!(resumed.lost_since.is_some(), is_full_to_the_end, "{resumed:?}");
+        let first = after.engine().last_seq() + 1;
+        call(&mut after, made(20_000));
+        assert!(
+            after.last_seq() >= first && first > before.last_seq(),
+            "{first} after {}",
+            before.last_seq()
+        );
+        assert!(is_full_to_the_end || first == before.last_seq() + 1, "{first}");
+        block_on(checkpoint.writer.finish(None));
+        // A note of another boot says nothing of this one.
+        let (checkpoint, _) = open_as(dir.path(), "c", StateWrites::default());
+        assert_eq!(checkpoint.told_before(), None);
+        block_on(checkpoint.writer.finish(None));
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! A directory's inode is the id by which the hooks know it (`kernfs_node.id`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use probe_common::name::container_of;
 
 use super::{Listing, Node};
 use crate::{
     model::{
-        fact::{Cgroup, Fact, List},
+        fact::{Cgroup, Fact, List, NESTED},
         id::{CgroupKey, ContainerId},
         time::Timestamp,
     },
@@ -24,8 +24,13 @@ const MOST: usize = ENTRIES;
 /// Lists the directories, and the containers that they belong to.
 pub(super) fn list(node: Node<'_>) -> (Listing<'_>, BTreeSet<ContainerId>) {
     let list = Listing::begin(List::Cgroups, node);
-    let mut walk =
-        Walk { list, hierarchy: node.hierarchy.id, found: Vec::new(), containers: BTreeSet::new() };
+    let mut walk = Walk {
+        list,
+        hierarchy: node.hierarchy.id,
+        found: Vec::new(),
+        containers: BTreeSet::new(),
+        nested: BTreeMap::new(),
+    };
     match node.root.folder(&node.hierarchy.mount) {
         Ok(top) => {
             walk.below(&top, "", 0);
@@ -48,6 +53,8 @@ struct Walk<'a> {
     hierarchy: u32,
     found: Vec<(Timestamp, Cgroup, bool)>,
     containers: BTreeSet<ContainerId>,
+    /// How many cgroups below each container were found.
+    nested: BTreeMap<ContainerId, usize>,
 }
 
 impl Walk<'_> {
@@ -73,6 +80,12 @@ impl Walk<'_> {
     fn one(&mut self, at: Timestamp, inode: u64, folder: &Folder, path: String, level: u32) -> bool {
         let container = container(&path);
         let nested = container.as_ref().is_some_and(|(_, nested)| *nested);
+        if let Some((id, true)) = &container
+            && !self.takes_below(id, folder)
+        {
+            // Something may run there.
+            return true;
+        }
         self.containers.extend(container.map(|(id, _)| id));
         let key = CgroupKey::new(self.hierarchy, inode);
         let place = self.found.len();
@@ -87,6 +100,17 @@ impl Walk<'_> {
         let populated = self.list.take(folder.path(), own).unwrap_or(false) || below;
         self.found[place].2 = populated;
         populated
+    }
+
+    /// Whether there is room for one more cgroup below a container. What a container makes beyond that is in no list, which is
+    /// complete without it: the container can make as many as it likes.
+    fn takes_below(&mut self, container: &ContainerId, folder: &Folder) -> bool {
+        let count = self.nested.entry(container.clone()).or_default();
+        *count += 1;
+        if *count == NESTED + 1 {
+            self.list.set_aside(folder.path(), ReadError::TooMany(NESTED));
+        }
+        *count <= NESTED
     }
 }
 
@@ -125,9 +149,53 @@ pub(super) fn container(path: &str) -> Option<(ContainerId, bool)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
-    use super::{container, populated};
+    use super::{MOST, Node, container, list, populated};
+    use crate::{
+        model::{
+            fact::{Fact, NESTED},
+            time::Timestamp,
+        },
+        source::{cgroup::Hierarchy, host::HostRoot},
+    };
+
+    /// Of one container alone there are more than are read of a whole node.
+    #[test]
+    fn what_a_container_makes_leaves_no_other_pod_out() {
+        let place = tempfile::tempdir().expect("a folder");
+        let pod = |uid: char| format!("kubepods/pod{}", uid.to_string().repeat(32));
+        let container = |uid: char| format!("{}/{}", pod(uid), uid.to_string().repeat(64));
+        let mount = place.path().join("sys/fs/cgroup");
+        let crowd = mount.join(container('a'));
+        fs::create_dir_all(&crowd).expect("a folder");
+        for number in 0..MOST + 500 {
+            let halves = crowd.join((number % 2).to_string());
+            fs::create_dir_all(halves.join(number.to_string())).expect("a folder");
+        }
+        for uid in ['0', 'b', 'c', 'd', 'e', 'f'] {
+            fs::create_dir_all(mount.join(container(uid)).join("init.scope")).expect("a folder");
+        }
+        let root = HostRoot::open(place.path()).expect("the root");
+        let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
+        let clock = || Timestamp(1);
+        let node = Node { root: &root, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
+        let (listing, containers) = list(node);
+        let (batch, skipped) = listing.end();
+        assert_eq!(containers.len(), 7);
+        let found = batch.iter().filter_map(|seen| {
+            if let Fact::CgroupFound { cgroup, .. } = &seen.fact { Some(cgroup) } else { None }
+        });
+        let nested: Vec<_> = found.clone().filter(|cgroup| cgroup.nested).collect();
+        assert_eq!(nested.len(), NESTED + 6);
+        // The root of all pods, and for each pod its own cgroup and its container's.
+        assert_eq!(found.count() - nested.len(), 1 + 2 * 7);
+        let is_complete =
+            matches!(batch.last().map(|seen| &seen.fact), Some(Fact::ListEnded { complete: true, .. }));
+        assert!(is_complete && format!("{skipped:?}").contains("TooMany"), "{skipped:?}");
+    }
 
     #[test]
     fn a_path_tells_its_container() {

@@ -10,6 +10,7 @@
 //! (`records_first`). After the last record there are only the wakeups that move the watermark past it and read the counters
 //! once more, and those until its room is given back.
 
+mod bulk_budget;
 mod earlier;
 mod poll;
 mod record_buffer;
@@ -27,6 +28,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use self::{
+    bulk_budget::BulkBudget,
     poll::{BulkPatience, Emptied, Taken, poll_batch},
     record_buffer::RecordBuffer,
     selftest_filter::SelfTestFilter,
@@ -103,6 +105,7 @@ pub struct RingReader {
     totals: watch::Sender<Totals>,
     mark: WatermarkTimer,
     bulk_patience: BulkPatience,
+    bulk_budget: BulkBudget,
     /// When to move the watermark.
     mark_due: Option<Instant>,
     /// When to look for records for which the kernel wakes nobody.
@@ -200,6 +203,7 @@ impl RingReader {
             totals: watch::Sender::default(),
             mark: WatermarkTimer::new(slack),
             bulk_patience: BulkPatience::default(),
+            bulk_budget: BulkBudget::new(Instant::now()),
             mark_due: None,
             look_due: None,
             tally_due: None,
@@ -365,7 +369,7 @@ impl RingReader {
     /// Tells that all was read that the rings gave, if somebody needs that.
     fn tell_end(&mut self, at: Timestamp, batch: &mut Batch) {
         self.read.lifecycle.position = self.lifecycle.ring.position();
-        self.read.bulk.position = self.bulk.ring.position();
+        self.read.bulk.position = self.bulk_budget.position(self.bulk.ring.position());
         self.tell_position(at, batch);
     }
 
@@ -379,9 +383,15 @@ impl RingReader {
 
     fn decode(&mut self, now: Timestamp) -> Batch {
         let mut batch = Batch::with_capacity(self.records.len() + 1);
+        if let Some(count) = self.bulk_budget.renew(Instant::now()) {
+            batch.push(lost(now, Loss::BulkRing, count));
+        }
         let mut unreadable = 0;
         let read = clock::now();
         for record in self.records.drain(..) {
+            if !self.bulk_budget.takes(&record) {
+                continue;
+            }
             match decode(&record.bytes) {
                 Ok(seen) => {
                     self.mark.saw(seen.at, read);
@@ -427,6 +437,9 @@ impl RingReader {
         let now = clock::now();
         let mut last = Batch::new();
         self.count(now, &mut last);
+        if let Some(count) = self.bulk_budget.end() {
+            last.push(lost(now, Loss::BulkRing, count));
+        }
         if let Err(Closed) = caught_up {
             return;
         }

@@ -18,7 +18,7 @@ use crate::{
     agent::checkpoint::{
         self, Checkpoint,
         place::Place,
-        resume::{self, LeftHooks, Resumed},
+        resume::{self, LeftHooks, MOST_TRIES, Resumed},
     },
     engine::Call,
     model::fact::{Fact, Observation, Origin, RingsRead},
@@ -66,8 +66,8 @@ fn a_state_that_cannot_be_read_is_lost_since_it_was_written() {
             let text = fs::read_to_string(path).expect("a file");
             fs::write(path, text.replacen("{\"restore", "{\"rest0re", 1)).expect("writable");
         }),
-        ("ten agents have tried", |path| {
-            fs::write(path.with_file_name(TRIES), [b'.'; 10]).expect("writable")
+        ("three agents have tried", |path| {
+            fs::write(path.with_file_name(TRIES), [b'.'; MOST_TRIES]).expect("writable")
         }),
     ];
     for (what, damage) in damages {
@@ -103,7 +103,7 @@ fn a_state_from_before_the_clock_was_set_is_lost_since_it_was_written() {
     fs::write(&path, format!("{}{{\"x\":\0}}\n", &text[..state])).expect("writable");
     let later = i64::try_from(WRITTEN.0 * 1000).expect("it fits");
     assert_eq!(found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW), LOST);
-    fs::write(dir.path().join(TRIES), [b'.'; 10]).expect("writable");
+    fs::write(dir.path().join(TRIES), [b'.'; MOST_TRIES]).expect("writable");
     assert_eq!(found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW), LOST);
 }
 
@@ -127,7 +127,7 @@ fn a_damaged_call_loses_what_is_behind_it() {
     fs::write(&path, damaged).expect("writable");
     let last = Some(Timestamp(4 * SECOND));
     // Each of these agents ends before it begins a file, perhaps because of what is before the damage.
-    for _ in 0..10 {
+    for _ in 0..MOST_TRIES {
         assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: last });
     }
     assert_eq!(found(dir.path(), &of_boot(), NOW), LOST);

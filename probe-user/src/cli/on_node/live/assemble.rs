@@ -190,7 +190,8 @@ impl<'a> Assembly<'a> {
         let mut earlier = self.hooks.drain.take_earlier();
         let held = self.hooks.drain.take_held();
         let mut stream = self.stream()?;
-        let resumed = self.resume(&mut session, last.unwrap_or(Last::None), &earlier)?;
+        let noted = checkpoint.as_ref().and_then(Checkpoint::told_before);
+        let resumed = self.resume(&mut session, last.unwrap_or(Last::None), noted, &earlier)?;
         if let Some(checkpoint) = &mut checkpoint {
             // The file that begins now leaves out the events before it. Its time is that of the state, since what the rings
             // have is read later.
@@ -279,12 +280,19 @@ impl<'a> Assembly<'a> {
     }
 
     /// Takes the state that the last agent kept, and tells what of it is lost.
-    fn resume(&self, session: &mut Session, last: Last, earlier: &[Earlier]) -> anyhow::Result<Resumed> {
+    /// `noted`: up to which event the last agent may have told, where no hooks show it.
+    fn resume(
+        &self,
+        session: &mut Session,
+        last: Last,
+        noted: Option<u64>,
+        earlier: &[Earlier],
+    ) -> anyhow::Result<Resumed> {
         let drain = &self.hooks.drain;
         let told = drain.told(earlier);
         let left = LeftHooks {
-            told: &|read| told.of(read),
-            last_told: told.last(),
+            told: &|read| told.of(read).or(noted),
+            last_told: told.last().max(noted),
             read_at: drain.read_before(earlier),
             have_all_after: &|read| drain.have_all_after(&read, earlier),
             begins: drain.begins(),
