@@ -120,7 +120,19 @@ impl Attachment {
     /// Whether the runtime has begun a DEL.
     #[must_use]
     pub(crate) fn has_begun_del(&self) -> bool {
-        self.plugins.iter().any(|plugin| plugin.del.begun > 0 || plugin.del_without_netns.begun > 0)
+        self.first_del_at().is_some()
+    }
+
+    /// When the runtime first began a DEL.
+    #[must_use]
+    pub(crate) fn first_del_at(&self) -> Option<Timestamp> {
+        self.plugins.iter().flat_map(Plugin::dels).map(|del| del.first_at).min()
+    }
+
+    /// Whether a DEL has ended and did not succeed.
+    #[must_use]
+    pub(crate) fn has_broken_off_del(&self) -> bool {
+        self.plugins.iter().flat_map(Plugin::dels).any(|del| del.has_broken_off() || del.unseen > 0)
     }
 
     #[must_use]
