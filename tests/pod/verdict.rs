@@ -1,6 +1,7 @@
 //! Stories on a node that `sandprobe` watches. Each test checks its findings, and that there are no others.
 
 mod crowded;
+mod incomplete;
 mod killed;
 mod losses;
 mod ownerless;

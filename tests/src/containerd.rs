@@ -153,6 +153,12 @@ impl Containerd {
         self.place.containerd_state()
     }
 
+    /// Its own folder of plugins, if it has one.
+    #[must_use]
+    pub fn plugins(&self) -> Option<PathBuf> {
+        Some(self.place.plugins()).filter(|folder| folder.is_dir())
+    }
+
     /// The log so far.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(self.place.log()).context("read containerd's log")

@@ -3,7 +3,7 @@
 mod vm;
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
 };
 
@@ -95,6 +95,28 @@ impl Node {
         }
     }
 
+    /// Takes the executable of a plugin out of the runtime's folder.
+    pub fn hide_plugin(&self, name: &str) -> Result<()> {
+        let folder = self.plugins()?;
+        fs::rename(folder.join(name), folder.join(hidden(name))).with_context(|| format!("hide {name}"))
+    }
+
+    /// Puts the executable of a plugin back.
+    pub fn show_plugin(&self, name: &str) -> Result<()> {
+        let folder = self.plugins()?;
+        fs::rename(folder.join(hidden(name)), folder.join(name)).with_context(|| format!("show {name}"))
+    }
+
+    /// The runtime's own folder of plugins.
+    fn plugins(&self) -> Result<PathBuf> {
+        match &self.runtime {
+            Runtime::Private(containerd) => {
+                containerd.plugins().context("its plugins are those of this machine")
+            }
+            Runtime::Vm(_) => Ok(PathBuf::from(vm::PLUGINS)),
+        }
+    }
+
     /// Ends the runtime normally. Its pods run on.
     pub fn end_runtime(&mut self) -> Result<()> {
         match &mut self.runtime {
@@ -147,6 +169,11 @@ impl Node {
             Runtime::Vm(vm) => vm.stop(),
         }
     }
+}
+
+/// The name of a plugin's executable while the runtime is not to find it.
+fn hidden(name: &str) -> String {
+    format!("hidden-{name}")
 }
 
 /// Waits until the runtime has read its records. Before that it answers only Version.

@@ -179,8 +179,8 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         ByScan::detector(FindingKind::RuntimeUnresponsive, runtime_unresponsive::detect),
         ByScan::detector(FindingKind::StuckNetnsTeardown, stuck_netns_teardown::detect),
         BySubject::<StuckCgroup>::each(FindingKind::StuckCgroup),
-        BySubject::<StuckStop>::each(FindingKind::StuckStop),
-        BySubject::<StuckStart>::each(FindingKind::StuckStart),
+        BySubject::<StuckStop>::each_step(FindingKind::StuckStop),
+        BySubject::<StuckStart>::each_step(FindingKind::StuckStart),
         ByScan::detector(FindingKind::UnverifiedRelease, unverified_release::detect),
         ByScan::detector(FindingKind::BlindSpot, blind_spot::detect),
     ]
@@ -363,6 +363,16 @@ impl<'a> DetectContext<'a> {
     /// The open findings.
     pub(super) fn open(&self) -> impl Iterator<Item = &'a Finding> {
         self.findings.into_iter().flat_map(Findings::open)
+    }
+
+    /// The finding of this key, if it is open.
+    pub(super) fn open_finding(&self, key: &Key) -> Option<&'a Finding> {
+        self.findings?.get(key).filter(|it| it.closed_at.is_none())
+    }
+
+    /// Whether the runtime made the sandbox to the end: a process of it ran. CRI-O makes sandboxes without a process.
+    pub(super) fn was_made(&self, row: &Sandbox) -> bool {
+        row.up_since.is_some() || self.world.has_crio()
     }
 
     /// Whether a sandbox has its network. It has if every plugin's ADD succeeded, if it needs no ADD, or if its ADDs

@@ -27,6 +27,8 @@ pub enum Name {
     Statuses,
     /// The restarts of daemons that go on are looked at.
     Restarts,
+    /// Sandboxes without a container that runs may wait for an image.
+    Pulls,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

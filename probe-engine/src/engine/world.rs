@@ -330,6 +330,7 @@ impl World {
                 timer::Name::Message => self.ask_last_messages(now),
                 timer::Name::Watch => self.watch_waiting(now),
                 timer::Name::Statuses => self.ask_statuses(now),
+                timer::Name::Pulls => self.ask_pulls(now),
             }
         }
     }

@@ -4,11 +4,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::id::TaskKey;
 
+/// The pid of the parent of all threads of the kernel.
+const KTHREADD: u32 = 2;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub key: TaskKey,
     pub parent: TaskKey,
     pub comm: String,
+}
+
+impl Process {
+    /// Whether it is a thread of the kernel, which works for others.
+    pub(crate) fn is_kernel_thread(&self) -> bool {
+        self.parent.pid == KTHREADD
+    }
 }
 
 /// How a process ended.

@@ -69,6 +69,16 @@ pub(crate) fn cni_in_journal() -> Vec<String> {
     ]
 }
 
+/// Where the kubelet writes what it waits for.
+#[must_use]
+pub(crate) fn kubelet_in_journal() -> Vec<String> {
+    let units = runtime::of_distributions(|row| row.units).map(|unit| format!("-u {unit} "));
+    vec![
+        "# The kubelet says what it waits for:".to_owned(),
+        format!("journalctl -u kubelet {}--since -15min", units.collect::<String>()),
+    ]
+}
+
 /// Where the node's runtimes and the kubelet write why they replace sandboxes.
 #[must_use]
 pub(crate) fn sandboxes_in_journal() -> String {

@@ -14,7 +14,7 @@ use super::{
     release,
 };
 use crate::model::{
-    fact::{CniCommand, Fact, MessageFound, PodName, ProgramFound},
+    fact::{CniCommand, Fact, MessageFound, PodName, ProgramFound, Role},
     id::{ContainerId, NetnsKey, PodUid},
     time::Timestamp,
 };
@@ -132,10 +132,12 @@ impl<'a> Answerer<'a> {
             match before {
                 First::Container(container) => {
                     let found = self.places.find(self.root, &container).ok();
+                    let is_sandbox = found.as_ref().is_some_and(|found| found.role == Role::Sandbox);
                     let (name, pod) = found.map_or((None, None), |found| (found.name, found.pod));
                     let images = self.places.images(self.root, &container);
                     let pod = pod.unwrap_or_default();
-                    search.containers.push(image_work::Asked { container, images, pod, name, from, until });
+                    let asked = image_work::Asked { container, is_sandbox, images, pod, name, from, until };
+                    search.containers.push(asked);
                 }
                 First::Sandbox(sandbox) => {
                     let pod = self.places.find(self.root, &sandbox).ok().and_then(|found| found.pod);

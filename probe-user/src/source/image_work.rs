@@ -56,10 +56,12 @@ pub(crate) struct Found {
     pub(crate) held: Vec<HeldRequests>,
 }
 
-/// A container that is asked about.
+/// A container that is asked about, or a sandbox that waits for its next container.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) container: ContainerId,
+    /// It is a sandbox: its next container is not made yet.
+    pub(crate) is_sandbox: bool,
     /// The names of its image in its bundle.
     pub(crate) images: Vec<String>,
     pub(crate) pod: PodName,

@@ -26,7 +26,7 @@ use crate::{
 pub(super) const START: &str = "start-containerd";
 pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 
-const PLUGINS: &str = "/usr/lib/cni";
+pub(super) const PLUGINS: &str = "/usr/lib/cni";
 /// containerd uses the first configuration file. This one comes before the VM's own.
 const CONFLIST: &str = "/etc/cni/net.d/00-keyed.conflist";
 const STORE: &str = "/var/lib/keyed/addresses";

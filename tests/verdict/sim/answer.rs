@@ -238,7 +238,11 @@ impl Sim {
     /// Runtimes come first. If a runtime has forgotten a sandbox by then, no DEL for it will come.
     fn records(&self) -> Vec<Fact> {
         let mut facts = vec![Fact::ListBegun(List::Runtimes)];
-        let sandboxes = self.recorded.iter().map(|id| RuntimeSandbox { id: id.clone(), pod: None });
+        // The folder has only ids. The runtime itself also says whose they are.
+        let pod_of = |id: &ContainerId| self.sandboxes.values().find(|row| row.id == *id);
+        let named =
+            |id: &ContainerId| pod_of(id).filter(|_| self.followed).map(|row| self.pod_name(&row.pod));
+        let sandboxes = self.recorded.iter().map(|id| RuntimeSandbox { id: id.clone(), pod: named(id) });
         facts.push(Fact::RuntimeRead(RuntimeRead {
             place: RUNTIME.to_owned(),
             kind: Some(RuntimeKind::Containerd),

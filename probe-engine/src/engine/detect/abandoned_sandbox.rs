@@ -6,9 +6,9 @@
 //! pod that has completed and whose sandbox the kubelet stops; a pod that is still starting: a container exited 0, and
 //! one that the kubelet has on record has not run yet, since its image may be pulled for long. If the kubelet's record
 //! does not name the pod's containers, any container that exited 0 may be such an init container, so the limit is
-//! longer. A sandbox that the runtime has begun to stop is not flagged either. Nor is one whose containers' programs are no
-//! processes of the node (gVisor, Kata Containers), or one of which its runtime says that a container runs of which the
-//! kernel has shown nothing.
+//! longer. While a pull is under way on the node, for an hour, the image may be that of the next container. A sandbox that
+//! the runtime has begun to stop is not flagged either. Nor is one whose containers' programs are no processes of the node
+//! (gVisor, Kata Containers), or one of which its runtime says that a container runs of which the kernel has shown nothing.
 //!
 //! No finding opens or closes between a gap and the listing that shows which containers run, nor without a kubelet. A
 //! container may have ended unseen in the gap, so the time counts from the gap at the earliest.
@@ -124,7 +124,7 @@ fn verdict(ctx: &DetectContext<'_>, row: &Sandbox, since: Timestamp, ended: Ende
         Some(_) | None => BACK_OFF,
     };
     let lost_at = ctx.world.coverage.losses.as_ref().filter(|_| row.work.is_unsure).map(|it| it.last_at);
-    let since = lost_at.map_or(since, |at| at.max(since));
+    let since = [lost_at, row.work.pulling_at].into_iter().flatten().fold(since, Timestamp::max);
     match ctx.after_cleanup(since, limit) {
         // A crash loop in its back-off is no candidate.
         Verdict::Candidate { until } => Verdict::Watched { until },

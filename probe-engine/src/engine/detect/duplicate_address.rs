@@ -52,7 +52,7 @@ impl Rule for DuplicateAddress {
             holders.sort_by_key(|(row, lease)| (lease.since, &row.container));
             holders.dedup_by_key(|(row, _)| &row.container);
             let [_, (later, lease), ..] = holders.as_slice() else { continue };
-            let del_counts_until = holders.iter().filter_map(|(row, _)| Some(row.del_begun_at()? + REMOVED));
+            let del_counts_until = holders.iter().filter_map(|(row, _)| Some(row.first_del_at()? + REMOVED));
             let removing: Vec<Timestamp> = del_counts_until.filter(|until| ctx.now < *until).collect();
             let verdict = match removing.iter().min() {
                 // An open finding stays, and none opens.

@@ -4,8 +4,8 @@
 //! ran none. A container has completed if it exited 0. A sidecar has completed if the runtime ended it after the last
 //! of the other containers had exited 0.
 //!
-//! Only sandboxes that got their network count: each ADD that fails makes the kubelet try with another sandbox, which
-//! is `cni_failing`. Not flagged: a sandbox beside one whose runtime ended while it made that one (`world::abandoned`);
+//! Only sandboxes that got their network and a process count: RunPodSandbox that fails makes the kubelet try with another
+//! sandbox, which is `cni_failing` or `stuck_start`. Those of CRI-O need no process. Not flagged: a sandbox beside one whose runtime ended while it made that one (`world::abandoned`);
 //! a new sandbox after a crash, a reboot or a change (a container starts in it); a pod that cannot pull its image (one
 //! sandbox); a container that crashes again and again (in one sandbox); any sandbox that existed while records were
 //! lost.
@@ -66,7 +66,7 @@ impl Rule for DuplicateSandbox {
     fn judge(ctx: &DetectContext<'_>, uid: &PodUid, found: &mut Vec<(Duplicate, Detection)>) {
         let all = ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));
         let mut connected: Vec<&Sandbox> =
-            all.filter(|row| row.is_known() && ctx.is_connected(row)).collect();
+            all.filter(|row| row.is_known() && ctx.is_connected(row) && ctx.was_made(row)).collect();
         connected.sort_by_key(|row| (row.first_at, &row.id));
         // Nothing shows afterwards whether a sandbox ran a container while records were lost.
         let whole: Vec<&Sandbox> = connected.iter().copied().filter(|row| !row.work.is_unsure).collect();

@@ -132,7 +132,7 @@ impl Explain for OwnerlessReservation {
     fn cause(&self) -> &'static str {
         "The plugin makes a file for an address and then writes into it whose it is. A power loss, a full disk or a kill in \
          between leaves the file without that. DEL looks for the files of its sandbox, so none frees the address, and ADD \
-         takes it for allocated."
+         takes it for allocated. Somebody may also have made the file by hand, to keep the address from pods."
     }
 
     fn known(&self) -> &'static [&'static str] {
@@ -146,8 +146,9 @@ impl Explain for OwnerlessReservation {
         match self.kind {
             StoreKind::HostLocal => {
                 let mut all = lines(&[
-                    "# Each file is removed only if it is empty or cut off within an id, under the plugin's own lock. If it is",
-                    "# kept, look at what is in it:",
+                    "# Run this only if nobody reserved the address on purpose: a file that was made by hand looks the same. Each",
+                    "# file is removed only if it is empty or cut off within an id, under the plugin's own lock. If it is kept, look",
+                    "# at what is in it:",
                     "# head -- FILE",
                 ]);
                 all.extend(release::free_ownerless());
@@ -168,5 +169,23 @@ impl Explain for OwnerlessReservation {
     fn forget_numbers(&mut self) {
         self.count = 0;
         self.first.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Explain as _, OwnerlessReservation, StoreKind};
+
+    #[test]
+    fn the_repair_asks_whether_somebody_reserved_the_address_on_purpose() {
+        let it = OwnerlessReservation {
+            kind: StoreKind::HostLocal,
+            path: "/var/lib/cni/networks/podnet".to_owned(),
+            network: None,
+            count: 1,
+            first: vec!["10.88.0.7".parse().expect("an address")],
+        };
+        assert!(it.repair(&[], &[])[0].contains("only if nobody reserved the address on purpose"));
+        assert!(it.cause().contains("made the file by hand"));
     }
 }

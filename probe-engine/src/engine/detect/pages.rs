@@ -18,7 +18,7 @@ use super::{
 use crate::engine::world::{
     abandoned,
     attachment::{LATELY, tries},
-    balance, belief, phase, reap, rebuild, record, release, sandbox,
+    balance, belief, image_work, phase, reap, rebuild, record, release, sandbox,
 };
 
 /// A finding opens after a quarter of the time after which it is confirmed.
@@ -54,7 +54,11 @@ fn pages() -> Vec<Page> {
     let Limits { leak_grace: grace, stuck_after, cni_slow, cni_queue: queue } = Limits::default();
     let overlap = duplicate_sandbox::OVERLAP;
     vec![
-        page!("abandoned_sandbox", [abandoned_sandbox::BACK_OFF, abandoned_sandbox::PULL], []),
+        page!(
+            "abandoned_sandbox",
+            [abandoned_sandbox::BACK_OFF, abandoned_sandbox::PULL, image_work::LONGEST],
+            []
+        ),
         page!("abandoned_store", [grace], []),
         page!("ownerless_reservation", [grace], [ownerless_reservation::FIRST]),
         page!(
@@ -156,6 +160,7 @@ fn pages() -> Vec<Page> {
                 VOLUMES,
                 record::MAKING,
                 phase::WAIT,
+                image_work::LONGEST,
                 stuck_start::NEXT,
                 LATELY
             ],

@@ -6,8 +6,11 @@ use std::{
     fmt,
 };
 
-use super::{DetectContext, Detection, index::Marks};
-use crate::model::{finding::FindingKind, time::Timestamp};
+use super::{DetectContext, Detection, Verdict, index::Marks};
+use crate::model::{
+    finding::{FindingKind, Kind},
+    time::Timestamp,
+};
 
 pub(super) trait Rule {
     /// The type of the judged things: a sandbox, a pod, an address.
@@ -43,6 +46,53 @@ pub(super) trait Part: Send {
 impl Part for Detection {
     fn due_at(&self) -> Option<Timestamp> {
         self.verdict.due_at()
+    }
+
+    fn makes_same(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+/// The result of a rule whose subjects go through steps. Each step has a limit of its own.
+#[derive(PartialEq)]
+pub(super) enum Step {
+    Detected(Detection),
+    /// The open finding is about an earlier step, which is over, so it closes. This step is judged again at `until`.
+    Begins {
+        until: Option<Timestamp>,
+    },
+}
+
+impl Step {
+    /// `is_same`: whether an open finding is about the step that was detected.
+    pub(super) fn of(ctx: &DetectContext<'_>, it: Detection, is_same: fn(&Kind, &Kind) -> bool) -> Self {
+        let is_over = ctx.open_finding(&it.key).is_some_and(|open| !is_same(&open.kind, &it.kind));
+        match it.verdict {
+            Verdict::Watched { until } if is_over => Self::Begins { until },
+            Verdict::Watched { .. }
+            | Verdict::Candidate { .. }
+            | Verdict::Unsure
+            | Verdict::Unverified
+            | Verdict::Unlisted
+            | Verdict::Confirmed
+            | Verdict::Passing { .. } => Self::Detected(it),
+        }
+    }
+
+    pub(super) fn detection(&self) -> Option<&Detection> {
+        match self {
+            Self::Detected(it) => Some(it),
+            Self::Begins { .. } => None,
+        }
+    }
+}
+
+impl Part for Step {
+    fn due_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Detected(it) => it.due_at(),
+            Self::Begins { until } => *until,
+        }
     }
 
     fn makes_same(&self, other: &Self) -> bool {
@@ -104,6 +154,15 @@ impl<R: Rule<Part = Detection> + 'static> BySubject<R> {
     /// Each result is a detection.
     pub(super) fn each(kind: FindingKind) -> Box<dyn Detector> {
         Self::detector(kind, |_, judged, found| found.extend(judged.parts().cloned()))
+    }
+}
+
+impl<R: Rule<Part = Step> + 'static> BySubject<R> {
+    /// Each step of a subject that is detected is a detection.
+    pub(super) fn each_step(kind: FindingKind) -> Box<dyn Detector> {
+        Self::detector(kind, |_, judged, found| {
+            found.extend(judged.parts().filter_map(Step::detection).cloned());
+        })
     }
 }
 

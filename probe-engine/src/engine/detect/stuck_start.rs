@@ -1,10 +1,15 @@
 //! **Rule:** a pod's cgroup was made, and for longer than a limit no container of the pod has run. The limit depends on
 //! the step for which the start waits: a sandbox, the sandbox's network, or the first container. It is shorter if the
 //! node shows the cause: the CNI configuration cannot be decoded or names no network, or the runtime does not call a
-//! plugin that the configuration names, mostly because its executable is missing.
+//! plugin that the configuration names, mostly because its executable is missing. Each step has its own limit: a finding
+//! about one that is over closes.
 //!
 //! A runtime that finds no executable executes nothing, so no event shows it. It shows by what is missing: the plugins
-//! before it in the chain succeeded, its own ADD was not called, and the sandbox was given up.
+//! before it in the chain succeeded, its own ADD was not called, and the sandbox was given up. containerd calls the plugin
+//! `loopback` beside the pod's network. If it does not find that one, it calls neither its ADD nor any DEL.
+//!
+//! Without a configuration the runtime gives up each sandbox, so a pod waits for it only if the runtime has begun a sandbox
+//! of the pod. Until then the kubelet may wait for a volume, a Secret or a ConfigMap.
 //!
 //! A container has run if the kernel has shown it, or if its runtime says over CRI that it runs or ran. The programs of a
 //! pod may be no processes of the node (gVisor, Kata Containers): then its start is judged by what the runtime says alone,
@@ -12,17 +17,22 @@
 //!
 //! Not flagged: a pod one of whose containers has run, also if it ended (a crash loop in its back-off); a pod that had a
 //! sandbox which was ready and is over (it ends, or begins anew); an image that is pulled, or a volume that is mounted,
-//! within the limit; a plugin that is absent for a moment, as while it is being replaced; a pod whose ADD fails
+//! within the limit; a pod that waits for a container while a pull is under way on the node, for an hour; a plugin that is absent for a moment, as while it is being replaced; a pod whose ADD fails
 //! (`cni_failing` has the plugin's words); a pod that was there before the agent; any pod where no kubelet runs. If
 //! records were lost since the pod was made, its containers may have run unseen: no such finding opens or closes.
 
 use std::{collections::BTreeSet, fmt::Write as _, net::IpAddr, time::Duration};
 
-use super::{DetectContext, Detection, HasRun, Verdict, index::Marks, rule::Rule};
+use super::{
+    DetectContext, Detection, HasRun, Verdict,
+    index::Marks,
+    rule::{Rule, Step},
+};
 use crate::{
     engine::world::{
         attachment::{Attachment, LATELY, Lease},
         pod::Pod,
+        record::HasRecord,
         sandbox::{Sandbox, State},
     },
     model::{
@@ -34,7 +44,7 @@ use crate::{
     words::{
         count::counted,
         escape::escaped,
-        shell::{UNPRINTABLE, cni_in_journal, lines, quoted},
+        shell::{UNPRINTABLE, cni_in_journal, crictl, kubelet_in_journal, lines, quoted},
     },
 };
 
@@ -49,10 +59,12 @@ pub(super) const CAUSE: Duration = Duration::from_secs(60);
 pub(super) const NEXT: Duration = Duration::from_secs(10);
 /// How many sandboxes, the latest ones, are shown as evidence.
 const SHOWN: usize = 16;
+/// The plugin that containerd calls beside those of the pod's network.
+const LOOPBACK: &str = "loopback";
 
 impl Rule for StuckStart {
     type Subject = u64;
-    type Part = Detection;
+    type Part = Step;
 
     fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<u64> {
         ctx.world.pods.keys().copied().collect()
@@ -62,15 +74,26 @@ impl Rule for StuckStart {
         &marks.pods
     }
 
-    fn judge(ctx: &DetectContext<'_>, id: &u64, found: &mut Vec<Detection>) {
-        if ctx.world.has_kubelet() {
-            found.extend(ctx.world.pods.get(id).and_then(|pod| stuck(ctx, pod)));
+    fn judge(ctx: &DetectContext<'_>, id: &u64, found: &mut Vec<Step>) {
+        if !ctx.world.has_kubelet() {
+            return;
         }
+        let stuck = ctx.world.pods.get(id).and_then(|pod| stuck(ctx, pod));
+        found.extend(stuck.map(|it| Step::of(ctx, it, is_same_step)));
     }
 
     /// A runtime may begin to answer, or be given up.
     fn depends_on_others(marks: &Marks) -> bool {
         marks.runtimes
+    }
+}
+
+fn is_same_step(one: &Kind, other: &Kind) -> bool {
+    let (Kind::StuckStart(one), Kind::StuckStart(other)) = (one, other) else { return false };
+    match (one.cause, other.cause) {
+        (None, None) => one.step == other.step,
+        (Some(StartCause::PluginNotCalled), Some(StartCause::PluginNotCalled)) => one.plugin == other.plugin,
+        (one, other) => one == other,
     }
 }
 
@@ -98,34 +121,53 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         Some((row, runtime)) => (StartStep::Container, row.said_since(runtime), CONTAINER),
         None => waits_for(ctx, made_at, live.copied()),
     };
-    let stuck = StuckStart {
+    let mut stuck = StuckStart {
         step,
         sandboxes: u32::try_from(tries.len()).unwrap_or(u32::MAX),
         cause: None,
         plugin: None,
         network: None,
+        folders: Vec::new(),
         config_file: None,
         addresses: Vec::new(),
     };
-    let cause = (step != StartStep::Container).then(|| cause(ctx, made_at, &tries, &stuck)).flatten();
+    let cause = if step == StartStep::Container { None } else { cause(ctx, made_at, pod, &tries, &stuck) };
     let is_caused = cause.is_some();
-    let (stuck, since, limit) = match cause {
-        Some((stuck, from)) => (stuck, from.max(made_at), CAUSE),
-        None => (StuckStart { plugin: live.and_then(|row| adding(ctx, row)), ..stuck }, since, limit),
-    };
+    let (mut since, mut limit) = (since, limit);
+    if let Some((caused, from)) = cause {
+        (stuck, since, limit) = (caused, from.max(made_at), CAUSE);
+    } else {
+        stuck.plugin = live.and_then(|row| adding(ctx, row));
+        if step == StartStep::Sandbox {
+            stuck.config_file = undecodable(ctx);
+        }
+    }
+    let key = Key::new(Kind::from(stuck.clone()).into_str(), &[uid.as_str()]);
+    // How a try ends that is under way is not known: until then the finding says what it said.
+    if step == StartStep::Network
+        && !is_caused
+        && failing.is_none()
+        && ctx.now < ctx.awake(since) + limit
+        && let Some(said) = said(ctx, &key)
+    {
+        stuck = said.clone();
+    }
     let kind = Kind::from(stuck);
     let shown = tries.iter().skip(tries.len().saturating_sub(SHOWN));
-    let until = ctx.awake(since) + limit;
+    // As long as the runtime pulls, the image may be this pod's.
+    let pulling_at = live.and_then(|row| row.work.pulling_at).filter(|_| step == StartStep::Container);
+    let until = ctx.awake(pulling_at.map_or(since, |at| at.max(since))) + limit;
     // Until then the runtime may call the next plugin of a chain.
     let next = live.and_then(|row| last_call(ctx, row)).map(|at| at + NEXT).filter(|at| *at > ctx.now);
     // The configuration that shows the cause, or none, may be as old as the last CNI call.
-    let ready = if is_caused { until } else { ctx.awake(since) + CAUSE };
+    let is_configured = ctx.world.records.unconfigured_since.is_none();
+    let ready = if is_caused || !is_configured { until } else { ctx.awake(since) + CAUSE };
     let read_at = ctx.world.records.networks.as_ref().map(|(at, _)| *at);
     let is_stale = step != StartStep::Container && read_at.is_some_and(|at| at < ready);
     let due =
         [next, Some(ready).filter(|at| *at > ctx.now)].into_iter().flatten().fold(until, Timestamp::min);
     Some(Detection {
-        key: Key::new(kind.into_str(), &[uid.as_str()]),
+        key,
         kind,
         severity: Severity::Warning,
         since,
@@ -149,15 +191,32 @@ fn waits_for(
     made_at: Timestamp,
     live: Option<&Sandbox>,
 ) -> (StartStep, Timestamp, Duration) {
-    let Some(row) = live else { return (StartStep::Sandbox, made_at, SANDBOX) };
+    // Before that the runtime could make none.
+    let reconfigured_at = ctx.world.records.reconfigured_at.unwrap_or(made_at);
+    let no_sandbox = (StartStep::Sandbox, made_at.max(reconfigured_at), SANDBOX);
+    let Some(row) = live else { return no_sandbox };
     match row.state {
         State::Ready { at } => (StartStep::Container, at, CONTAINER),
         State::Created => match made_without_process(ctx, row) {
             Some(at) => (StartStep::Container, at, CONTAINER),
             None => (StartStep::Network, row.first_at, SANDBOX),
         },
-        State::Stopped { .. } | State::Remembered { .. } => (StartStep::Sandbox, made_at, SANDBOX),
+        State::Stopped { .. } | State::Remembered { .. } => no_sandbox,
     }
+}
+
+/// What the open finding of a pod says, if a sandbox or its network is what the pod waited for all the time.
+fn said<'a>(ctx: &DetectContext<'a>, key: &Key) -> Option<&'a StuckStart> {
+    let Kind::StuckStart(said) = &ctx.open_finding(key)?.kind else { return None };
+    let is_over = said.step == StartStep::Container || said.cause == Some(StartCause::NotConfigured);
+    (!is_over).then_some(said)
+}
+
+/// The file of the CNI configuration that cannot be decoded, if the runtime has no other one.
+fn undecodable(ctx: &DetectContext<'_>) -> Option<String> {
+    let (_, read) = ctx.world.records.networks.as_ref()?;
+    ctx.world.records.unconfigured_since?;
+    read.undecodable.first().cloned()
 }
 
 /// When the network of a sandbox was made that has no process before its first container: CRI-O makes none for most pods.
@@ -216,56 +275,81 @@ fn adding(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<String> {
 fn cause(
     ctx: &DetectContext<'_>,
     made_at: Timestamp,
+    pod: &Pod,
     tries: &[&Sandbox],
     stuck: &StuckStart,
 ) -> Option<(StuckStart, Timestamp)> {
-    let (_, read) = ctx.world.records.networks.as_ref()?;
     let is_attached = |row: &&Sandbox| attachments(ctx, row).iter().any(|it| !it.is_loopback());
     if let Some(since) = ctx.world.records.unconfigured_since.filter(|since| made_at < *since)
+        && has_begun(ctx, pod, tries)
         && !tries.iter().any(|row| row.network.is_host || is_attached(row))
     {
         let it = StuckStart {
             cause: Some(StartCause::NotConfigured),
-            config_file: read.undecodable.first().cloned(),
+            config_file: undecodable(ctx),
             ..stuck.clone()
         };
         return Some((it, since));
     }
-    // The tries of the same cause, the latest first.
-    let mut stops = tries.iter().rev().map_while(|row| Some((row.first_at, chain_stop(ctx, row)?)));
-    let (mut since, stop) = stops.next()?;
-    let mut addresses: BTreeSet<IpAddr> = stop.addresses.into_iter().collect();
-    for (at, other) in stops {
-        if other.plugin != stop.plugin {
-            break;
-        }
-        since = at;
-        addresses.extend(other.addresses);
-    }
+    let (since, stop) = not_called(ctx, tries)?;
     let it = StuckStart {
         cause: Some(StartCause::PluginNotCalled),
         plugin: Some(stop.plugin),
-        network: Some(stop.network),
-        addresses: addresses.into_iter().collect(),
+        network: stop.network,
+        folders: ctx.world.records.plugin_folders(),
+        addresses: stop.addresses,
         ..stuck.clone()
     };
     Some((it, since))
 }
 
+/// Whether the runtime has begun a sandbox of the pod.
+fn has_begun(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) -> bool {
+    let is_on_record = |uid| ctx.pod_has_record(uid) == HasRecord::Yes;
+    !tries.is_empty() || pod.named.uid.as_ref().is_some_and(is_on_record)
+}
+
 /// The place at which the runtime gave up a chain though no ADD of it failed. A runtime that ended meanwhile gave up none.
 struct ChainStop {
-    network: String,
+    network: Option<String>,
     /// The plugin that it did not call.
     plugin: String,
     /// The addresses that the plugins before it gave and that are still held.
     addresses: Vec<IpAddr>,
 }
 
-fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<ChainStop> {
+/// The plugin that the runtime does not call, and since when: the latest tries have this in common.
+fn not_called(ctx: &DetectContext<'_>, tries: &[&Sandbox]) -> Option<(Timestamp, ChainStop)> {
+    let (newest, earlier) = tries.split_last()?;
+    let mut newest_stop = chain_stop(ctx, newest, false).map(|stop| (newest.first_at, stop));
+    // The newest try may be under way. Then those before it tell the cause, unless it has come further.
+    let is_under_way = newest_stop.is_none() && !newest.is_stopped();
+    if newest_stop.is_none() && !is_under_way {
+        return None;
+    }
+    let mut stops = earlier.iter().rev().map_while(|row| Some((row.first_at, chain_stop(ctx, row, true)?)));
+    let (mut since, mut stop) = newest_stop.take().or_else(|| stops.next())?;
+    if is_under_way && is_called(ctx, newest, &stop.plugin) {
+        return None;
+    }
+    for (at, other) in stops {
+        if other.plugin != stop.plugin {
+            break;
+        }
+        since = at;
+        stop.addresses.extend(other.addresses);
+    }
+    stop.addresses.sort_unstable();
+    stop.addresses.dedup();
+    Some((since, stop))
+}
+
+/// `is_followed`: the runtime has begun another sandbox of the pod since.
+fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox, is_followed: bool) -> Option<ChainStop> {
     let all = attachments(ctx, row);
     let last_at = last_call(ctx, row)?;
-    let is_over = row.is_stopped() || ctx.now >= last_at + NEXT;
-    if !is_over || all.iter().any(|it| !it.is_added()) {
+    let is_given_up = row.is_stopped() || is_followed;
+    if !is_given_up && ctx.now < last_at + NEXT || all.iter().any(|it| !it.is_added()) {
         return None;
     }
     // With the runtime that called them, the chain ended too.
@@ -279,17 +363,31 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<ChainStop> {
         // The runtime calls the loopback plugin and the first plugin of the network at the same time.
         None => networks.first().filter(|_| networks.len() == 1)?,
     };
-    let is_called = |name: &&String| {
-        attached
-            .is_some_and(|it| it.plugins.iter().any(|plugin| plugin.name == **name && plugin.add.begun > 0))
+    let next = network.called().find(|name| !is_called(ctx, row, name));
+    let (network, plugin) = match next {
+        Some(plugin) => (Some(network.name.clone()), plugin.clone()),
+        None if is_given_up && lacks_loopback(ctx, row) => (None, LOOPBACK.to_owned()),
+        None => return None,
     };
-    let plugin = network.called().find(|name| !is_called(name))?;
-    let leases = attached.into_iter().flat_map(|it| &it.leases).filter(|_| row.is_stopped());
-    Some(ChainStop {
-        network: network.name.clone(),
-        plugin: plugin.clone(),
-        addresses: leases.filter(|it| it.is_on_record()).map(|it: &Lease| it.address).collect(),
-    })
+    let leases = attached.into_iter().flat_map(|it| &it.leases).filter(|_| is_given_up);
+    let addresses = leases.filter(|it| it.is_on_record()).map(|it: &Lease| it.address).collect();
+    Some(ChainStop { network, plugin, addresses })
+}
+
+fn is_called(ctx: &DetectContext<'_>, row: &Sandbox, plugin: &str) -> bool {
+    let mut all = ctx.world.attachments_of(&row.id).flat_map(|it| &it.plugins);
+    all.any(|it| it.name == plugin && it.add.begun > 0)
+}
+
+/// Whether a sandbox was given up because the runtime calls `loopback` and does not find it. The runtime could not call that
+/// plugin's DEL either, and so called no DEL at all. A runtime that sets up the interface by itself makes sandboxes without
+/// that plugin.
+fn lacks_loopback(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
+    let is_touched = |it: &Attachment| it.is_loopback() || it.has_begun_del();
+    !ctx.world.has_crio()
+        && ctx.world.records.no_loopback_since.is_none()
+        && row.up_since.is_none()
+        && !ctx.world.attachments_of(&row.id).any(is_touched)
 }
 
 impl Explain for StuckStart {
@@ -298,11 +396,11 @@ impl Explain for StuckStart {
         let plugin = self.plugin.as_deref().map(escaped);
         match (self.cause, self.step) {
             (Some(StartCause::PluginNotCalled), _) => {
-                let network = self.network.as_deref().map(escaped).unwrap_or_default();
                 let plugin = plugin.unwrap_or_default();
-                let mut text = format!(
-                    "no network after {tries}: the plugin {plugin} of the network {network} is not called"
-                );
+                let network = self.network.as_deref().map(escaped);
+                let of_network = network.map(|name| format!(" of the network {name}")).unwrap_or_default();
+                let mut text =
+                    format!("no network after {tries}: the plugin {plugin}{of_network} is not called");
                 if !self.addresses.is_empty() {
                     let count = u64::try_from(self.addresses.len()).unwrap_or(u64::MAX);
                     _ = write!(text, ", {} left allocated", counted(count, "address"));
@@ -316,7 +414,14 @@ impl Explain for StuckStart {
                 None => "no network: there is no CNI configuration".to_owned(),
             },
             (None, StartStep::Sandbox) => {
-                format!("no container has run, and there is no sandbox after {tries}")
+                let mut text = match self.sandboxes {
+                    0 => "no container has run, and the runtime has begun no sandbox".to_owned(),
+                    _ => format!("no container has run, and there is no sandbox after {tries}"),
+                };
+                if let Some(path) = &self.config_file {
+                    _ = write!(text, "; the CNI configuration {} cannot be decoded", escaped(path));
+                }
+                text
             }
             (None, StartStep::Network) => match plugin {
                 Some(plugin) => format!("the sandbox is not ready: ADD of {plugin} does not end"),
@@ -329,10 +434,9 @@ impl Explain for StuckStart {
     fn cause(&self) -> &'static str {
         match (self.cause, self.step) {
             (Some(StartCause::PluginNotCalled), _) => {
-                "The runtime gives up the chain of CNI plugins before this plugin, and no plugin failed. Its executable is \
+                "The runtime gives up the network without a call of this plugin, and no plugin failed. Its executable is \
                  mostly missing from the folder of CNI plugins. The runtime cannot call its DEL either, so it calls no DEL \
-                 of the plugins before it in the chain, and their addresses stay allocated. The pod stays \
-                 ContainerCreating."
+                 of the other plugins, and the addresses that they gave stay allocated. The pod stays ContainerCreating."
             }
             (Some(StartCause::NotConfigured), _) => {
                 "The runtime has no CNI configuration that it can load, so it makes no network: the node is NotReady \
@@ -343,9 +447,14 @@ impl Explain for StuckStart {
                  cni_failing. If none failed, the runtime ended meanwhile, or it refused what a plugin had printed: then \
                  the plugin ended with 0, and only the log of the runtime says what was wrong."
             }
+            (None, StartStep::Sandbox) if self.config_file.is_some() => {
+                "The kubelet has made the pod's cgroup, and nothing shows that the runtime began a sandbox. Either the kubelet \
+                 waits for a volume, a Secret or a ConfigMap, or RunPodSandbox fails because the runtime has no CNI \
+                 configuration that it can load."
+            }
             (None, StartStep::Sandbox) => {
-                "The kubelet has made the pod's cgroup, and the runtime has made no sandbox. The kubelet waits for volumes, \
-                 or RunPodSandbox fails before it makes a network."
+                "The kubelet has made the pod's cgroup, and the runtime has made no sandbox. The kubelet waits for a volume, a \
+                 Secret or a ConfigMap, or RunPodSandbox fails before it makes a network."
             }
             (None, StartStep::Network) => {
                 "RunPodSandbox does not return: a CNI plugin runs, or the runtime waits before it calls one or after the \
@@ -359,16 +468,10 @@ impl Explain for StuckStart {
         }
     }
 
-    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+    fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         match (self.cause, &self.config_file) {
             (Some(StartCause::PluginNotCalled), _) => {
-                let Some(plugin) = self.plugin.as_deref().and_then(quoted) else {
-                    return lines(&[UNPRINTABLE]);
-                };
-                let mut all = lines(&[
-                    "# This prints nothing if the plugin's executable is missing. The installation of the network plugin brings it:",
-                ]);
-                all.push(format!("find /opt/cni/bin /usr/lib/cni /usr/libexec/cni -name {plugin}"));
+                let mut all = self.look_for_plugin();
                 all.extend(cni_in_journal());
                 all
             }
@@ -380,13 +483,14 @@ impl Explain for StuckStart {
                 all.push(format!("ls -l -- {path}"));
                 all
             }
-            (Some(StartCause::NotConfigured), None) => lines(&[
-                "# The network plugin's own pod writes the configuration when it starts:",
-                "crictl ps --all",
-            ]),
-            (None, _) => {
+            (Some(StartCause::NotConfigured), None) => {
                 let mut all =
-                    lines(&["# The kubelet says what it waits for:", "journalctl -u kubelet --since -15min"]);
+                    lines(&["# The network plugin's own pod writes the configuration when it starts:"]);
+                all.extend(crictl(runtimes).map(|crictl| format!("{crictl} ps --all")));
+                all
+            }
+            (None, _) => {
+                let mut all = kubelet_in_journal();
                 if self.step == StartStep::Sandbox && self.sandboxes > 0 {
                     all.extend(cni_in_journal());
                 }
@@ -397,9 +501,31 @@ impl Explain for StuckStart {
 
     fn forget_numbers(&mut self) {
         self.sandboxes = 0;
+        self.folders.clear();
     }
 
     fn shows_some(&self) -> bool {
         true
+    }
+}
+
+impl StuckStart {
+    /// Looks for the executable that is not called, in the folders in which the runtime looks.
+    fn look_for_plugin(&self) -> Vec<String> {
+        if self.folders.is_empty() {
+            return lines(&[
+                "# The message of the runtime names the folders in which it looked for the plugin's executable. The",
+                "# installation of the network plugin brings it.",
+            ]);
+        }
+        let plugin = self.plugin.as_deref().and_then(quoted);
+        let folders: Option<Vec<String>> = self.folders.iter().map(|folder| quoted(folder)).collect();
+        let (Some(plugin), Some(folders)) = (plugin, folders) else { return lines(&[UNPRINTABLE]) };
+        let mut all = lines(&[
+            "# The runtime looks in these folders. This prints nothing if the plugin's executable is missing there. The",
+            "# installation of the network plugin brings it:",
+        ]);
+        all.push(format!("find -L {} -maxdepth 1 -type f -name {plugin}", folders.join(" ")));
+        all
     }
 }

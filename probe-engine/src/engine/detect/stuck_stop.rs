@@ -5,20 +5,27 @@
 //!
 //! The grace begins with SIGKILL, and not with SIGTERM: between the two lies the pod's own
 //! `terminationGracePeriodSeconds`, which may be an hour. For the other steps it begins with the end of the sandbox, or of
-//! the last of its containers: where only the pause process was killed, they run until somebody stops the sandbox.
+//! the last of its containers: where only the pause process was killed, they run until somebody stops the sandbox. It does
+//! not begin before the first sign of the stop, if there is one, and no step `del` is confirmed while the first DEL runs.
+//! Each step has its own grace: a finding about one that is over closes.
 //!
 //! libcni before 1.2 reads the result of ADD from its cache before it calls DEL. If it cannot decode that file, it calls no
 //! plugin at all, and the runtime fails each time. Such a file counts even if the agent did not see the sandbox's life.
 //!
 //! Not flagged: a container in its termination grace period; a sandbox that no runtime has on record (`leaked_address`,
-//! `orphan_netns`); a sandbox that never had a process, whose ADD failed (`cni_failing`); a sandbox that is over and
+//! `orphan_netns`); a sandbox that never had a process, and whose ADD was seen (`cni_failing`); a sandbox that is over and
 //! for which no DEL was called, where no kubelet runs; a record that stays although all else is over, since the kubelet
 //! keeps that of a completed pod until the pod is deleted. If records were lost, DEL counts as open only while
 //! libcni's cache has the result of ADD.
 
 use std::{collections::BTreeSet, path::Path};
 
-use super::{DetectContext, Detection, Verdict, blind_spot::READ, index::Marks, rule::Rule};
+use super::{
+    DetectContext, Detection, Verdict,
+    blind_spot::READ,
+    index::Marks,
+    rule::{Rule, Step},
+};
 use crate::{
     engine::world::{
         attachment::{Attachment, Outcome, Plugin},
@@ -43,7 +50,7 @@ use crate::{
 
 impl Rule for StuckStop {
     type Subject = ContainerId;
-    type Part = Detection;
+    type Part = Step;
 
     fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
         let of_cached = ctx.world.records.unread.keys().filter_map(|path| sandbox_of_cached(path));
@@ -55,10 +62,18 @@ impl Rule for StuckStop {
         &marks.sandboxes
     }
 
-    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
+    fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Step>) {
         let row = ctx.world.sandboxes.recall(id);
         let killed = row.and_then(|row| still_runs(ctx, row));
-        found.extend(killed.or_else(|| not_deleted(ctx, id, row)).or_else(|| still_bound(ctx, row?)));
+        let open = killed.or_else(|| not_deleted(ctx, id, row)).or_else(|| still_bound(ctx, row?));
+        found.extend(open.map(|it| Step::of(ctx, it, is_same_step)));
+    }
+}
+
+fn is_same_step(one: &Kind, other: &Kind) -> bool {
+    match (one, other) {
+        (Kind::StuckStop(one), Kind::StuckStop(other)) => one.step == other.step,
+        _ => false,
     }
 }
 
@@ -89,16 +104,22 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
     if cached.is_none() && !is_deleting && !ctx.world.has_kubelet() {
         return None;
     }
+    let is_failed_start = all.iter().any(|it| it.was_seen()) || !is_deleting;
     let since = match row {
-        Some(row) if cached.is_some() || row.up_since.is_some() => {
+        Some(row) if cached.is_none() && row.up_since.is_none() && is_failed_start => return None,
+        Some(row) => {
             let over_at = row.over_at().or_else(|| found_dead(ctx, row))?;
-            row.emptied_at().map_or(over_at, |emptied_at| emptied_at.max(over_at))
+            // Nobody may have begun to stop it when its pause ended.
+            let since = [row.emptied_at(), row.ending.stop_at].into_iter().flatten();
+            since.fold(over_at, Timestamp::max)
         }
-        Some(_) => return None,
         // Nothing of it is on the node, and nobody has begun to stop it.
         None if cached.is_none() && !is_deleting => return None,
         // A listing of the node shows no sandbox, and a runtime has it on record.
-        None => *ctx.world.records.known_since.get(id)?,
+        None => {
+            let known_since = *ctx.world.records.known_since.get(id)?;
+            all.iter().filter_map(|it| it.first_del_at()).min().map_or(known_since, |at| at.max(known_since))
+        }
     };
     // Nobody stops it yet: its containers have their grace, or only its network namespace is gone.
     if ctx.has_process(id) && !is_deleting {
@@ -116,14 +137,18 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
     if verdict == Verdict::Confirmed && !is_read_since(ctx, since.max(ctx.up?) + ctx.limits.leak_grace) {
         verdict = Verdict::Unverified;
     }
-    // How a call ends that is under way is not known: until then the finding says what it said.
-    let is_under_way = all.iter().any(|it| it.is_busy());
-    if let Some(said) = said(ctx, id).filter(|_| is_under_way) {
-        return Some(detection(ctx, id, said.clone(), since, verdict));
+    if all.iter().any(|it| it.is_busy()) {
+        // How a call ends that is under way is not known: until then the finding says what it said.
+        if let Some(said) = said(ctx, id) {
+            return Some(detection(ctx, id, said.clone(), since, verdict));
+        }
+        if !all.iter().any(|it| it.has_broken_off_del()) && verdict == Verdict::Confirmed {
+            verdict = Verdict::Watched { until: None };
+        }
     }
     let failing = held.and_then(|it| unreleased(it));
     let stop = StuckStop {
-        attempts: failing.map_or(0, Plugin::deletions),
+        attempts: failing.map_or(0, Plugin::vain_deletions),
         plugin: failing.map(|plugin| plugin.name.clone()),
         exit_code: failing.and_then(Plugin::del_code),
         cache_file: cached.map(str::to_owned),
@@ -134,8 +159,7 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
 
 /// What the open finding of a sandbox says, if it is about its DEL.
 fn said<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a StuckStop> {
-    let open = ctx.findings?.get(&key(id)).filter(|it| it.closed_at.is_none())?;
-    let Kind::StuckStop(said) = &open.kind else { return None };
+    let Kind::StuckStop(said) = &ctx.open_finding(&key(id))?.kind else { return None };
     (said.step == StopStep::Del).then_some(said)
 }
 
@@ -186,7 +210,9 @@ fn is_open(plugin: &Plugin) -> bool {
 /// The plugin at which the DEL of a chain stopped: the one that was called last and did not succeed, else the last of
 /// those that were not called.
 fn unreleased(row: &Attachment) -> Option<&Plugin> {
-    let called = row.plugins.iter().filter(|plugin| is_open(plugin) && plugin.deletions() > 0);
+    let has_not_succeeded =
+        |plugin: &&Plugin| plugin.last_del().is_some_and(|del| del.outcome != Some(Outcome::Succeeded));
+    let called = row.plugins.iter().filter(has_not_succeeded);
     let called = called.max_by_key(|plugin| plugin.last_del().map(|del| del.last_at));
     called.or_else(|| row.plugins.iter().rev().find(|plugin| is_open(plugin)))
 }
@@ -213,10 +239,7 @@ fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
             quietly(ctx.left_over(List::Netns, since, ready, netns.found_at)?)
         }
     };
-    // The runtime unmounts it a moment after DEL: the finding about that is over then.
-    let said = said(ctx, &row.id).filter(|_| matches!(verdict, Verdict::Watched { .. })).cloned();
-    let stop =
-        said.unwrap_or_else(|| StuckStop { mount: Some(mount.clone()), ..StuckStop::at(StopStep::Unmount) });
+    let stop = StuckStop { mount: Some(mount.clone()), ..StuckStop::at(StopStep::Unmount) };
     Some(detection(ctx, &row.id, stop, since, verdict))
 }
 

@@ -1,10 +1,11 @@
 //! **Rule:** something other than the runtime killed the process that holds a sandbox (pause), or the sandbox's network
 //! namespace ended, before the runtime had begun to stop the sandbox.
 //!
-//! Not flagged: pause that dies before DEL while the runtime stops the sandbox (the usual order); a kill by runc, crun,
-//! youki, a shim or a program that these run; an end whose cause no hook saw; a sandbox that ended after records were
-//! lost, since the record of the stop may be among them. A kill by the OOM killer names no killer: the task that
-//! happened to allocate memory is not to blame.
+//! Not flagged: a sandbox that the runtime failed to make, and whose namespace it removes; pause that dies before DEL while
+//! the runtime stops the sandbox (the usual order); a kill by runc, crun, youki, a shim or a program that these run; an end
+//! whose cause no hook saw; a sandbox that ended after records were lost, since the record of the stop may be among them. A
+//! kill by the OOM killer names no killer: the task that happened to allocate memory is not to blame. Nor is a thread of
+//! the kernel, which drops a namespace for others.
 
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
@@ -73,8 +74,13 @@ fn netns_gone(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<(Timestamp, Tear
     if row.ending.death.as_ref().is_some_and(|death| death.at <= gone.at) || !ctx.is_connected(row) {
         return None;
     }
+    // A runtime that fails to make a sandbox removes its namespace.
+    if !ctx.was_made(row) {
+        return None;
+    }
     let how = OutOfOrder::NetnsGone;
-    Some((gone.at, TeardownOutOfOrder { how, killer: gone.by.clone(), signal: None }))
+    let killer = gone.by.clone().filter(|by| !by.is_kernel_thread());
+    Some((gone.at, TeardownOutOfOrder { how, killer, signal: None }))
 }
 
 fn is_stopping(row: &Sandbox, at: Timestamp) -> bool {

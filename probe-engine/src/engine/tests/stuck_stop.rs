@@ -6,7 +6,7 @@ use probe_common::event::class;
 
 use super::{
     containerd::{self, PATH, TOP},
-    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id},
+    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, id, ms},
 };
 use crate::model::{
     fact::{Fact, List, Origin},
@@ -194,6 +194,86 @@ fn a_stop_of_a_sandbox_that_only_the_records_have_is_open_over_a_restart_of_the_
     let (told, engine) = next.judge(320 * SECOND);
     assert!(!told.contains("finding."), "{told}");
     assert_eq!(engine.findings().filter(|it| matches!(it.kind, Kind::StuckStop(_))).count(), 1);
+}
+
+/// RunPodSandbox failed, and the runtime kept its record. Somebody cleans up much later.
+#[test]
+fn a_clean_up_of_what_only_the_records_have_is_stuck_from_its_own_beginning() {
+    let mut story = up();
+    story.at(90).on_record(&['a']).until(900 * SECOND).on_record(&['a']);
+    story.cni(701, CONTAINERD, BRIDGE, "DEL", "").until(905 * SECOND).exit(plugin(701), class::CNI, 0x100);
+    story.until(930 * SECOND).moment();
+    assert_eq!(told(&story), [""; 0], "the kubelet tries again");
+    let mut mended = story.clone();
+    mended.cni_done(702, BRIDGE, "DEL", "").until(1200 * SECOND).on_record(&['a']);
+    mended.until(1300 * SECOND).moment();
+    assert_eq!(told(&mended), [""; 0]);
+
+    story.until(1015 * SECOND).on_record(&['a']).until(1019 * SECOND).moment();
+    assert_eq!(told(&story), [""; 0]);
+    story.until(1021 * SECOND).on_record(&['a']).until(1023 * SECOND).moment();
+    let (_, engine) = story.judge(1024 * SECOND);
+    let told = engine.findings().find(|it| matches!(it.kind, Kind::StuckStop(_))).expect("it is told");
+    let summary = "DEL of bridge was called 1 time and did not succeed, last with exit 1";
+    assert_eq!(told.kind.explain().summary(), summary);
+    assert_eq!(told.since, ms(900 * SECOND + 1));
+    assert_eq!(told.pod.as_ref().and_then(|pod| pod.name.as_deref()), Some("web-0"));
+    let evidence: Vec<_> = told.evidence.iter().map(|it| it.event.at).collect();
+    assert_eq!(evidence, [ms(900 * SECOND + 1), ms(905 * SECOND)], "the call, and its end");
+}
+
+/// A plugin that does not answer is cni_slow, until the runtime gives it up.
+#[test]
+fn no_stop_is_stuck_while_its_first_del_runs() {
+    let mut story = up();
+    story.at(90).on_record(&['a']).until(900 * SECOND).on_record(&['a']);
+    story.cni(701, CONTAINERD, BRIDGE, "DEL", "");
+    story.until(1050 * SECOND).on_record(&['a']).until(1100 * SECOND).moment();
+    assert_eq!(told(&story), [""; 0]);
+    story.exit(plugin(701), class::CNI, 9).until(1103 * SECOND).moment();
+    assert!(told(&story).iter().any(|line| line.contains("finding.confirmed")), "{:?}", story.run());
+}
+
+/// An earlier stop succeeded. The record stayed, and DEL fails from now on.
+#[test]
+fn a_del_that_fails_after_one_that_succeeded_is_named() {
+    let mut story = up();
+    story.at(90).on_record(&['a']).until(900 * SECOND);
+    story.cni_done(701, BRIDGE, "DEL", "");
+    for (pid, at) in [(702, 1000), (703, 1060), (704, 1130)] {
+        story.until(at * SECOND).cni(pid, CONTAINERD, BRIDGE, "DEL", "").exit(plugin(pid), class::CNI, 0x100);
+    }
+    story.until(1140 * SECOND).on_record(&['a']);
+    let (told, engine) = story.judge(1145 * SECOND);
+    assert!(told.contains(" cni_failing/bridge/DEL"), "{told}");
+    let stop = engine.findings().find(|it| matches!(it.kind, Kind::StuckStop(_))).expect("it is told");
+    let summary = "DEL of bridge was called 3 times and did not succeed, last with exit 1";
+    assert_eq!(stop.kind.explain().summary(), summary);
+}
+
+/// Pause outlives the SIGKILL of the runtime. Then a person kills it, and the stop goes on: its next step has its own time.
+#[test]
+fn a_stop_that_a_person_sets_free_is_not_stuck_at_its_next_step() {
+    let runc = Who::new(713, SHIM, "runc");
+    let mut story = running();
+    story.at(200).exit(SLEEP, TOP, 0).exec(runc, class::RUNTIME, &format!("runc kill {} 9", id('a')));
+    story.kill(runc, containerd::PAUSE, 9).exit(runc, class::RUNTIME, 0);
+    story.until(119 * SECOND).on_record(&['a']).until(130 * SECOND).moment();
+    assert!(told(&story).iter().any(|line| line.contains("finding.confirmed")), "{:?}", story.run());
+    story.exit(containerd::PAUSE, TOP | class::PAUSE, 9).until(133 * SECOND).moment();
+    let (_, engine) = story.judge(133 * SECOND);
+    let closed = engine.findings().find(|it| matches!(it.kind, Kind::StuckStop(_))).expect("it is kept");
+    assert_eq!(closed.kind.explain().summary(), "pause[644] runs on after SIGKILL");
+    assert_eq!(closed.closed_at.map(|at| at.0 / 1_000_000_000), Some(130), "{closed:?}");
+
+    // A DEL that is never called is a problem of its own, after its own time.
+    story.until(251 * SECOND).on_record(&['a']).until(255 * SECOND).moment();
+    let (_, engine) = story.judge(255 * SECOND);
+    let open = engine.findings().find(|it| matches!(it.kind, Kind::StuckStop(_))).expect("it is told");
+    assert_eq!(
+        (open.kind.explain().summary().as_str(), open.closed_at),
+        ("DEL of portmap is not called", None)
+    );
 }
 
 #[test]

@@ -129,17 +129,22 @@ impl Attachment {
         self.plugins.iter().any(|plugin| plugin.add.is_open())
     }
 
-    /// When the runtime first began a DEL.
-    #[must_use]
-    pub(crate) fn del_begun_at(&self) -> Option<Timestamp> {
-        let dels = self.plugins.iter().flat_map(|plugin| [&plugin.del, &plugin.del_without_netns]);
-        dels.filter(|del| del.begun > 0).map(|del| del.first_at).min()
-    }
-
     /// Whether the runtime has begun a DEL.
     #[must_use]
     pub(crate) fn has_begun_del(&self) -> bool {
-        self.del_begun_at().is_some()
+        self.first_del_at().is_some()
+    }
+
+    /// When the runtime first began a DEL.
+    #[must_use]
+    pub(crate) fn first_del_at(&self) -> Option<Timestamp> {
+        self.plugins.iter().flat_map(Plugin::dels).map(|del| del.first_at).min()
+    }
+
+    /// Whether a DEL has ended and did not succeed.
+    #[must_use]
+    pub(crate) fn has_broken_off_del(&self) -> bool {
+        self.plugins.iter().flat_map(Plugin::dels).any(|del| del.has_broken_off() || del.unseen > 0)
     }
 
     #[must_use]

@@ -85,7 +85,11 @@ impl World {
         match kind {
             Kind::Plugin => {
                 let caller = it.caller.map_or(it.task.parent, |caller| caller.key);
+                let path = it.variables.path.clone();
                 let call = self.call_of(ctx, &it.task, caller, &it.filename, it.variables, !host);
+                if call.top && call.pod.names_pod() && self.records.cni_path != path {
+                    self.records.cni_path = path.or(self.records.cni_path.take());
+                }
                 self.begin(ctx, call, true);
                 self.may_be_over(ctx, key);
                 return;
@@ -183,16 +187,17 @@ impl World {
             self.pod_of(&call.pod, NameSource::CniArgs);
         }
         self.attachment_called(ctx, &call);
+        let deleted = call.container.clone().filter(|_| call.top && command == "DEL");
+        if let Some(id) = &deleted {
+            self.sandbox_recalled(ctx, id);
+        }
         if told {
             let subject = self.call_subject(&call);
             let wait = if call.pod.name.is_some() { Wait::Name } else { self.wait_of(&subject) };
             let ctx = EventContext { origin: call.origin, ..ctx };
             self.tell(ctx, subject, wait, ChangeKind::CniStarted { call: Arc::clone(&call.call) });
         }
-        if call.top
-            && command == "DEL"
-            && let Some(id) = &call.container
-        {
+        if let Some(id) = &deleted {
             self.sandbox_stopping(ctx, id);
             self.stop(ctx, id, StopReason::NetworkRemoved);
         }

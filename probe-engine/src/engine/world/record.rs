@@ -36,6 +36,12 @@ pub(in crate::engine) struct Records {
     pub(in crate::engine) networks: Option<(Timestamp, NetworksRead)>,
     /// Since when each reading of the networks' configuration has found none that can be decoded.
     pub(in crate::engine) unconfigured_since: Option<Timestamp>,
+    /// When a reading of the networks' configuration last found one after others that had found none.
+    pub(in crate::engine) reconfigured_at: Option<Timestamp>,
+    /// When the runtime first made a sandbox with a network and without a call of the plugin `loopback`.
+    pub(in crate::engine) no_loopback_since: Option<Timestamp>,
+    /// `CNI_PATH` of the runtime's last call for a pod.
+    pub(in crate::engine) cni_path: Option<String>,
     /// Since when each reading of the networks' configuration has come with no runtime's records.
     pub(in crate::engine) without_runtimes_since: Option<Timestamp>,
     pub(in crate::engine) kubelet_expected: bool,
@@ -164,6 +170,12 @@ impl Records {
 
     pub(in crate::engine) fn networks(&self) -> &[Network] {
         self.networks.as_ref().map_or(&[], |(_, read)| &read.networks)
+    }
+
+    /// The folders in which the runtime looks for the executables of plugins, as it said with its last call.
+    pub(in crate::engine) fn plugin_folders(&self) -> Vec<String> {
+        let folders = self.cni_path.iter().flat_map(|path| path.split(':'));
+        folders.filter(|folder| !folder.is_empty()).map(str::to_owned).collect()
     }
 
     /// The network whose chain has this plugin, if there is exactly one.

@@ -151,6 +151,12 @@ pub(crate) struct Work {
     /// When a container last came to its end without having run its program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tried_at: Option<Timestamp>,
+    /// When the logs were last searched for a pull for which it may wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pulls_asked_at: Option<Timestamp>,
+    /// When such a pull was last under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pulling_at: Option<Timestamp>,
     /// The start counted as complete once before, and then continued.
     pub(crate) is_revised: bool,
     /// When the kubelet held requests back before the sandbox's first sign, if its log tells.
@@ -272,6 +278,14 @@ impl Sandbox {
     pub(crate) fn emptied_at(&self) -> Option<Timestamp> {
         let ends = self.work.containers.iter().filter_map(|ran| ran.ended).map(|ended| ended.at);
         ends.max().max(self.work.tried_at)
+    }
+
+    /// Since when it has been ready while none of its containers runs. None: it is not, or one runs.
+    #[must_use]
+    pub(crate) fn idle_since(&self) -> Option<Timestamp> {
+        let State::Ready { at } = self.state else { return None };
+        let runs = self.work.containers.iter().any(|ran| ran.ended.is_none());
+        (!runs).then(|| self.emptied_at().map_or(at, |emptied_at| emptied_at.max(at)))
     }
 
     /// Whether it is kept only for verdicts.

@@ -260,6 +260,10 @@ pub struct StuckStart {
     pub plugin: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// The folders in which the runtime looks for the executables of plugins, if a plugin is not called and the runtime
+    /// named them with an earlier call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<String>,
     /// The file of the CNI configuration that cannot be decoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_file: Option<String>,

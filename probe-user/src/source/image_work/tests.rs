@@ -37,6 +37,7 @@ fn span(began: u64, ended: u64) -> Span {
 fn asked(container: &str, image: &str, name: &str) -> Asked {
     Asked {
         container: ContainerId::parse(container).expect("an id"),
+        is_sandbox: false,
         images: vec![image.to_owned()],
         pod: PodName { namespace: Some("default".to_owned()), name: Some("web-0".to_owned()), uid: None },
         name: Some(name.to_owned()),
@@ -98,6 +99,24 @@ fn not_started(pod: &str, container: &str, error: &str) -> String {
 }
 
 const BUSYBOX: &str = "docker.io/library/busybox:1";
+
+/// No runtime's log tells for whom it pulls. The kubelet's tells for which pod a pull failed.
+#[test]
+fn a_sandbox_may_wait_for_a_pull_that_is_under_way() {
+    let sandbox = || Asked { is_sandbox: true, name: None, ..asked("aa", "registry.k8s.io/pause:3.9", "") };
+    let pulling = (20, "msg=\"PullImage \\\"busybox:1\\\"\"");
+    let found = Node::new(&[pulling]).find([sandbox()]);
+    let own = |found: &[ImageWork]| found.iter().map(|it| it.other_pulls.clone()).collect::<Vec<_>>();
+    assert_eq!(own(&found), [vec![span(20, 40)]]);
+    assert_eq!(found[0].refused, []);
+    let over = (30, "msg=\"PullImage \\\"busybox:1\\\" returns image reference \\\"sha256:cd\\\"\"");
+    assert_eq!(Node::new(&[pulling, over]).find([sandbox()]), []);
+    let failed = |pod: &str| {
+        let said = not_started(pod, "main", "ErrImagePull");
+        Node::new(&[pulling, (35, &said)]).find([sandbox()]).remove(0).refused
+    };
+    assert_eq!((failed("web-0"), failed("web-1")), (vec![at(35)], Vec::new()));
+}
 
 #[test]
 fn a_pull_is_found_with_the_date_of_its_last_layer_and_the_pulls_before_it() {

@@ -21,6 +21,8 @@ use crate::{
 /// newest.
 const MOST: usize = 1024;
 const OTHERS: usize = 256;
+/// The kubelet tries a pull that failed again after 5 minutes at most.
+const LATELY: Duration = Duration::from_secs(6 * 60);
 
 /// A runtime by what the logs tell of it: a node may have a containerd that logs to the journal, and another one, such as k3s',
 /// that logs to a file of its own.
@@ -135,8 +137,11 @@ impl Told {
         }
     }
 
-    /// What is told of the work for one container.
+    /// What is told of the work for one container, or of the pulls for which a sandbox may wait.
     pub(super) fn of(&self, it: &Asked, fetched: Fetched<'_>) -> Option<ImageWork> {
+        if it.is_sandbox {
+            return self.under_way(it);
+        }
         let is_then = |work: &&Work| work.began < it.until && work.ended.is_none_or(|ended| ended > it.from);
         let span = |work: &Work| Span { began: work.began, ended: work.ended.unwrap_or(it.until) };
         let created = self.creates.iter().find(|work| work.of == it.container.as_str());
@@ -181,6 +186,28 @@ impl Told {
         };
         let is_told = !work.pulls.is_empty() || work.created.is_some() || !work.refused.is_empty();
         is_told.then_some(work)
+    }
+
+    /// The pulls that are under way. If a pull for this pod failed lately, the pod does not wait for one of them: that is told as
+    /// a refusal.
+    fn under_way(&self, it: &Asked) -> Option<ImageWork> {
+        let is_under_way = |work: &&Work| work.began < it.until && work.ended.is_none();
+        let open = self.pulls.iter().filter(is_under_way);
+        let open: Vec<Span> =
+            open.map(|work| Span { began: work.began, ended: it.until }).take(OTHERS).collect();
+        let lately = it.until.saturating_sub(LATELY).max(it.from);
+        let pod = it.pod.namespace.as_deref().zip(it.pod.name.as_deref());
+        let pod = pod.map(|(namespace, name)| format!("{namespace}/{name}"));
+        let is_its = |of: &&Failure| (lately..it.until).contains(&of.at) && pod.as_ref() == Some(&of.pod);
+        let refused = self.failures.iter().filter(is_its).map(|of| of.at).take(OTHERS).collect();
+        (!open.is_empty()).then(|| ImageWork {
+            container: it.container.clone(),
+            pulls: Vec::new(),
+            other_pulls: open,
+            refused,
+            created: None,
+            other_creates: Vec::new(),
+        })
     }
 
     /// Of this container in its time, in order.

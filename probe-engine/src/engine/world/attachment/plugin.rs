@@ -137,17 +137,21 @@ pub(crate) struct Runs {
 pub(in crate::engine) const LATELY: Duration = Duration::from_secs(10 * 60);
 
 impl Plugin {
-    /// How often DEL was called.
+    /// The runs of each kind of DEL that was called.
+    pub(crate) fn dels(&self) -> impl Iterator<Item = &Runs> {
+        [&self.del, &self.del_without_netns].into_iter().filter(|runs| runs.begun > 0)
+    }
+
+    /// How often DEL was called and has not succeeded.
     #[must_use]
-    pub(crate) fn deletions(&self) -> u32 {
-        self.del.begun.saturating_add(self.del_without_netns.begun)
+    pub(crate) fn vain_deletions(&self) -> u32 {
+        self.dels().map(|runs| runs.begun.saturating_sub(runs.succeeded)).fold(0, u32::saturating_add)
     }
 
     /// The runs of the DELs of the kind that was called last. None: DEL was never called.
     #[must_use]
     pub(crate) fn last_del(&self) -> Option<&Runs> {
-        let all = [&self.del, &self.del_without_netns].into_iter().filter(|runs| runs.begun > 0);
-        all.max_by_key(|runs| runs.last_at)
+        self.dels().max_by_key(|runs| runs.last_at)
     }
 
     /// The failures with this command: of ADD all, with those of dropped attachments; of DEL those since a success.

@@ -35,6 +35,12 @@ pub enum Record {
     Asked,
     /// Since then no network's configuration could be decoded.
     Unconfigured,
+    /// A network's configuration could be decoded again then.
+    Reconfigured,
+    /// A sandbox's network was first made then without the plugin `loopback`.
+    NoLoopback,
+    /// `CNI_PATH` of the runtime's last call for a pod.
+    CniPath(String),
     /// Since then no runtime's records were found.
     WithoutRuntimes,
 }
@@ -49,6 +55,9 @@ impl Records {
             cache_read_at,
             networks,
             unconfigured_since,
+            reconfigured_at,
+            no_loopback_since,
+            cni_path,
             without_runtimes_since,
             kubelet_expected,
             unread,
@@ -88,10 +97,13 @@ impl Records {
             (*asked_at, Record::Asked),
             (Some(*cache_read_at).filter(|at| *at > Timestamp::ZERO), Record::CacheRead),
             (*unconfigured_since, Record::Unconfigured),
+            (*reconfigured_at, Record::Reconfigured),
+            (*no_loopback_since, Record::NoLoopback),
             (*without_runtimes_since, Record::WithoutRuntimes),
         ];
         let times = times.into_iter().filter_map(|(at, record)| Some((at?, record)));
-        let read = stores.chain(runtimes).chain(networks).chain(unread).chain(known);
+        let cni_path = cni_path.iter().map(|path| (Timestamp::ZERO, Record::CniPath(path.clone())));
+        let read = stores.chain(runtimes).chain(networks).chain(unread).chain(known).chain(cni_path);
         read.chain([kubelet]).chain(programs).chain(plugins).chain(times)
     }
 
@@ -118,6 +130,9 @@ impl Records {
             Record::Asked => self.asked_at = Some(at),
             Record::CacheRead => self.cache_read_at = at,
             Record::Unconfigured => self.unconfigured_since = Some(at),
+            Record::Reconfigured => self.reconfigured_at = Some(at),
+            Record::NoLoopback => self.no_loopback_since = Some(at),
+            Record::CniPath(path) => self.cni_path = Some(path),
             Record::WithoutRuntimes => self.without_runtimes_since = Some(at),
         }
     }

@@ -176,8 +176,13 @@ impl World {
 
     pub(in crate::engine::world) fn networks_read(&mut self, ctx: EventContext, read: NetworksRead) {
         let is_configured = !read.networks.is_empty() || !read.complete && read.undecodable.is_empty();
-        let since = self.records.unconfigured_since.unwrap_or(ctx.at);
-        self.records.unconfigured_since = (!is_configured).then_some(since);
+        if is_configured {
+            if self.records.unconfigured_since.take().is_some() {
+                self.records.reconfigured_at = Some(ctx.at);
+            }
+        } else {
+            self.records.unconfigured_since.get_or_insert(ctx.at);
+        }
         let since = self.records.without_runtimes_since.unwrap_or(ctx.at);
         self.records.without_runtimes_since = self.records.runtimes.is_empty().then_some(since);
         self.network_configured(ctx.at, read.written.filter(|_| is_configured));

@@ -10,6 +10,7 @@ use crate::{
             EventContext, World,
             attachment::{Attachment, Outcome},
             presence::Voucher,
+            record::HasRecord,
         },
     },
     model::{
@@ -56,6 +57,20 @@ impl World {
             self.container_seen(ctx, id, pod, None);
             self.learn(ctx, &hint);
         }
+    }
+
+    /// The runtime calls DEL for a sandbox of which nothing but its record was known: it was made before the agent started,
+    /// or it failed before its network was made. It is over, and has a row from now on.
+    pub(in crate::engine::world) fn sandbox_recalled(&mut self, ctx: EventContext, id: &ContainerId) {
+        if self.sandboxes.recall(id).is_some() || self.records.has_record(id) != HasRecord::Yes {
+            return;
+        }
+        let known_since = self.records.known_since.get(id).copied().unwrap_or(ctx.at);
+        let first = EventContext { at: known_since.min(ctx.at), origin: Origin::Listed, ..ctx };
+        let pod = self.pod_of_nameless(id);
+        let row = self.sandboxes.begin(first, id, false);
+        row.state = State::Remembered { stopped_at: ctx.at };
+        row.reported.pod = pod;
     }
 
     /// The program of a container, or the pause process of a sandbox, runs.
@@ -190,10 +205,12 @@ impl World {
         }
         let at = if is_through { up.max(connected) } else { ctx.at };
         let was_found_ready = row.origin == Origin::Listed && !self.was_seen_made(id);
+        self.note_loopback(at, id);
         let Some(row) = self.sandboxes.get_mut(id) else { return };
         let Some(ready) = row.state.step(Step::Ready, at) else { return };
         row.state = ready;
         let since_created = (row.origin != Origin::Listed).then(|| at.since(row.first_at));
+        self.await_pulls(at);
         // If the sandbox was found ready, the time at which it became ready is not known.
         if !was_found_ready {
             self.tell(
@@ -202,6 +219,15 @@ impl World {
                 Wait::Name,
                 ChangeKind::SandboxReady { since_created },
             );
+        }
+    }
+
+    /// A sandbox has its network.
+    fn note_loopback(&mut self, at: Timestamp, id: &ContainerId) {
+        let seen: Vec<&Attachment> = self.attachments_of(id).filter(|it| it.was_seen()).collect();
+        let has_no_loopback = !seen.is_empty() && !seen.iter().any(|it| it.is_loopback());
+        if has_no_loopback {
+            self.records.no_loopback_since.get_or_insert(at);
         }
     }
 
@@ -227,6 +253,7 @@ impl World {
                 && let Some(ready) = row.state.step(Step::Ready, up)
             {
                 row.state = ready;
+                self.await_pulls(ctx.at);
             }
         }
     }

@@ -178,6 +178,7 @@ impl World {
         match row.work.run_of(id) {
             Some(ran) if ran.ended.is_none() => {
                 ran.ended = Some(Ended { at, code, stopped_at });
+                self.await_pulls(at);
                 self.start_turns(&sandbox);
             }
             Some(_) => {}

@@ -162,6 +162,20 @@ impl Table {
         }
     }
 
+    /// The logs are searched for pulls for which it may wait.
+    pub(in crate::engine::world) fn pulls_asked(&mut self, id: &ContainerId, at: Timestamp) {
+        if let Some(row) = self.recall_mut(id) {
+            row.work.pulls_asked_at = Some(at);
+        }
+    }
+
+    /// A pull for which it may wait was under way.
+    pub(in crate::engine::world) fn pulls(&mut self, id: &ContainerId, at: Timestamp) {
+        if let Some(row) = self.recall_mut(id) {
+            row.work.pulling_at = Some(at);
+        }
+    }
+
     /// The start of the sandbox's pod counted as complete, and continues.
     pub(in crate::engine::world) fn start_revised(&mut self, id: &ContainerId) {
         if let Some(row) = self.recall_mut(id) {

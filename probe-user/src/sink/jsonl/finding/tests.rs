@@ -91,6 +91,7 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             cause: Some(StartCause::PluginNotCalled),
             plugin: Some("portmap".to_owned()),
             network: Some(name()),
+            folders: vec!["/opt/cni/bin".to_owned()],
             config_file: Some("/etc/cni/net.d/10-podnet.conflist".to_owned()),
             addresses: vec![address()],
         }),
