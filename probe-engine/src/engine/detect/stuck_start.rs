@@ -113,10 +113,10 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     }
     let failing = failing_until(ctx, &tries);
     let live = tries.iter().rev().find(|row| !row.is_stopped());
-    let said = live.filter(|row| row.hides_programs).and_then(|row| ctx.said_of_sandbox(&row.id));
-    let is_answered = said.is_none_or(|(_, runtime)| runtime.answers());
+    let hidden = live.filter(|row| row.hides_programs).and_then(|row| ctx.said_of_sandbox(&row.id));
+    let is_answered = hidden.is_none_or(|(_, runtime)| runtime.answers());
     let is_whole = is_known && was_lossless && is_answered;
-    let (step, since, limit) = match said {
+    let (step, since, limit) = match hidden {
         Some((row, runtime)) if row.state(runtime) != Some(Believed::Running) => return None,
         Some((row, runtime)) => (StartStep::Container, row.said_since(runtime), CONTAINER),
         None => waits_for(ctx, made_at, live.copied()),

@@ -330,6 +330,7 @@ fn stuck_start(step: StartStep, cause: Option<StartCause>, since: u64) -> Findin
         cause,
         plugin: Some("bridge".to_owned()),
         network: None,
+        folders: Vec::new(),
         config_file: None,
         addresses: vec!["10.0.0.2".parse().expect("an address")],
     };
@@ -358,6 +359,7 @@ fn silent_start(since: u64) -> Finding {
         cause: None,
         plugin: None,
         network: None,
+        folders: Vec::new(),
         config_file: None,
         addresses: Vec::new(),
     };
