@@ -365,24 +365,7 @@ impl Engine {
         rows
     }
 
-    /// Whether this changes nothing but a count, so that whoever keeps calls for the next engine need not keep it. Containers can
-    /// have it said without end.
-    #[must_use]
-    pub fn changes_nothing(&self, seen: &Observation) -> bool {
-        if let Fact::CniCalled(it) = &seen.fact {
-            self.world.is_foreign_call(it) && !self.timeline.may_explain(it)
-        } else if let Fact::Exited(it) = &seen.fact {
-            self.world.is_foreign_end(it) && !self.timeline.has_program(it.task.key)
-        } else {
-            false
-        }
-    }
-
     fn place(&mut self, seen: Observation) {
-        if self.changes_nothing(&seen) {
-            self.world.counts.cni_foreign += u64::from(matches!(seen.fact, Fact::CniCalled(_)));
-            return;
-        }
         match self.timeline.place(seen) {
             Placed::Kept => {}
             Placed::Full => {

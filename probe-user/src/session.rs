@@ -35,7 +35,7 @@ pub struct Session {
     /// The lists of the node that are complete.
     listed: BTreeSet<List>,
     recording: Option<Writer>,
-    /// The calls since the engine's state was last kept that change something.
+    /// The calls since the engine's state was last kept.
     journal: Option<Writer>,
     questions: Vec<Question>,
     /// The number of the last event.
@@ -96,9 +96,7 @@ impl Session {
             Some(recording) => recording.write(&call),
             None => Ok(()),
         };
-        let is_idle = matches!(&call, Call::Observe(seen) if self.engine.changes_nothing(seen));
-        if !is_idle
-            && let Some(journal) = &mut self.journal
+        if let Some(journal) = &mut self.journal
             && journal.write(&call).is_err()
         {
             self.journal = None;

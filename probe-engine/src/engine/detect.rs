@@ -47,12 +47,11 @@ mod survey;
 mod teardown_out_of_order;
 mod unverified_release;
 
-use std::{cell::OnceCell, time::Duration};
+use std::{cell::OnceCell, collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use abandoned_store::Abandoned;
 pub(super) use finding_tracker::FindingTracker;
 use findings::Findings;
 use index::Index;
@@ -194,6 +193,9 @@ pub(super) enum HasRun {
     /// Neither the kernel nor a runtime tells.
     Unknown,
 }
+
+/// The stores of networks that no configuration names any more, by path. `true`: that is sure.
+type Abandoned = BTreeMap<String, bool>;
 
 /// The detections of one kind in one look.
 type Found = (FindingKind, Vec<Detection>);

@@ -21,8 +21,8 @@ use std::{
 };
 
 use fix::FixedIn;
-use relation::{By, RELATIONS, Relation};
-use thing::Thing;
+use relation::{RELATIONS, Relation};
+use thing::{By, Thing};
 
 use crate::model::{
     change::Finding,

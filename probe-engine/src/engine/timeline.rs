@@ -13,8 +13,7 @@ use std::{
 };
 
 use crate::model::{
-    fact::{CniCalled, Fact, Observation, Origin, SIGKILL},
-    id::TaskKey,
+    fact::{Fact, Observation, Origin, SIGKILL},
     time::Timestamp,
 };
 
@@ -45,62 +44,8 @@ pub(crate) struct Timeline {
     strays: BTreeMap<Place, Observation>,
     /// Which of them are notifications.
     notifications: BTreeSet<Place>,
-    begun: Begun,
     arrivals: u64,
     watermark: Timestamp,
-}
-
-/// How many of the records that wait tell of these.
-#[derive(Debug, Default)]
-struct Begun {
-    /// By the process that begins a program.
-    programs: BTreeMap<TaskKey, usize>,
-    /// The calls of the node's own runtimes, by the container.
-    calls: BTreeMap<String, usize>,
-}
-
-impl Begun {
-    fn add(&mut self, seen: &Observation) {
-        let (program, call) = begins(&seen.fact);
-        if let Some(key) = program {
-            *self.programs.entry(key).or_default() += 1;
-        }
-        if let Some(container) = call {
-            *self.calls.entry(container.to_owned()).or_default() += 1;
-        }
-    }
-
-    fn remove(&mut self, seen: &Observation) {
-        let (program, call) = begins(&seen.fact);
-        if let Some(key) = program
-            && let Some(count) = self.programs.get_mut(&key)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.programs.remove(&key);
-            }
-        }
-        if let Some(container) = call
-            && let Some(count) = self.calls.get_mut(container)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.calls.remove(container);
-            }
-        }
-    }
-}
-
-/// The process whose program begins, and the container for which a runtime of the node calls a plugin.
-fn begins(fact: &Fact) -> (Option<TaskKey>, Option<&str>) {
-    if let Fact::CniCalled(it) = fact {
-        let container = it.variables.container_id.as_deref();
-        (Some(it.task.key), container.filter(|_| it.host))
-    } else if let Fact::Executed(it) = fact {
-        (Some(it.task.key), None)
-    } else {
-        (None, None)
-    }
 }
 
 /// What to do with an observation now.
@@ -142,7 +87,6 @@ impl Timeline {
         if matches!(source(&seen), Source::Notification | Source::Found) {
             self.notifications.insert(place);
         }
-        self.begun.add(&seen);
         if self.line.back().is_none_or(|(last, _)| *last < place) {
             self.line.push_back((place, seen));
         } else {
@@ -193,21 +137,6 @@ impl Timeline {
         Some(seen)
     }
 
-    /// Whether the program that this process runs is among the records that wait.
-    #[must_use]
-    pub(crate) fn has_program(&self, key: TaskKey) -> bool {
-        self.begun.programs.contains_key(&key)
-    }
-
-    /// Whether a record that waits may make this call a part of one of the node's own.
-    #[must_use]
-    pub(crate) fn may_explain(&self, it: &CniCalled) -> bool {
-        let container = it.variables.container_id.as_ref();
-        self.has_program(it.task.key)
-            || self.has_program(it.task.parent)
-            || container.is_some_and(|container| self.begun.calls.contains_key(container))
-    }
-
     fn len(&self) -> usize {
         self.line.len() + self.strays.len()
     }
@@ -226,12 +155,6 @@ impl Timeline {
     }
 
     fn remove(&mut self, place: Place) -> Option<Observation> {
-        let seen = self.take(place)?;
-        self.begun.remove(&seen);
-        Some(seen)
-    }
-
-    fn take(&mut self, place: Place) -> Option<Observation> {
         if self.line.front().is_some_and(|(first, _)| *first == place) {
             let seen = self.line.pop_front().map(|(_, seen)| seen);
             if self.line.is_empty() {

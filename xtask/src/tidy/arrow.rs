@@ -19,9 +19,10 @@ const ARROW: &[(&str, &[&str])] = &[
     ("golden", &[]),
     ("memcmp", &[]),
     ("memcpy", &[]),
+    ("program_pages", &[]),
     ("replay", &["model", "engine", "recording"]),
     ("session", &["model", "engine", "recording", "sink"]),
-    ("agent", &["model", "engine", "recording", "source", "sink", "session", "confine"]),
+    ("agent", &["model", "engine", "recording", "source", "sink", "session", "confine", "program_pages"]),
     ("config", &["model", "engine", "source", "duration", "given"]),
     (
         "cli",

@@ -9,11 +9,9 @@
 //! plugin is configured that takes networks from elsewhere (multus: from the API). While the configuration or the
 //! runtimes' records cannot be read whole, no such finding opens or closes, and no leak in such a store is reported.
 
-use std::collections::BTreeMap;
-
 use probe_common::runtime;
 
-use super::{DetectContext, Detection, Verdict, leaked_address};
+use super::{Abandoned, DetectContext, Detection, Verdict, leaked_address};
 use crate::{
     engine::world::{ipam_store::IpamStore, record::HasRecord},
     model::{
@@ -31,9 +29,6 @@ use crate::{
 
 /// Plugins that attach pods to networks which no file on the node has to name.
 const BROKERS: [&str; 4] = ["multus", "multus-shim", "danm", "genie"];
-
-/// The stores of networks that no configuration names any more, by path. `true`: that is sure.
-pub(super) type Abandoned = BTreeMap<String, bool>;
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     for (path, is_sure) in ctx.abandoned {

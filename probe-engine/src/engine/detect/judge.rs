@@ -8,9 +8,7 @@ use std::{
 };
 
 use super::{
-    DetectContext, Detection, Findings, Found, Limits, Verdict,
-    abandoned_store::{self, Abandoned},
-    detectors,
+    Abandoned, DetectContext, Detection, Findings, Found, Limits, Verdict, abandoned_store, detectors,
     index::Index,
     leaked_address,
     pool::Pools,

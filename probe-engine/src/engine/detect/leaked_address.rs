@@ -19,8 +19,7 @@ mod words;
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
-    DetectContext, Detection, Verdict,
-    abandoned_store::Abandoned,
+    Abandoned, DetectContext, Detection, Verdict,
     index::{AttachmentKey, Marks},
     rule::{Judged, Part, Rule},
 };

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use super::thing::blind_plugins;
+use super::thing::{By, blind_plugins};
 use crate::model::{
     change::Finding,
     fact::CniCommand,
@@ -29,30 +29,6 @@ pub(super) struct Relation {
     pub(super) lasts: bool,
     /// How the cause led to the effect: a clause behind the cause's summary.
     pub(super) why: &'static str,
-}
-
-/// What a cause and its effect share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
-    Sandbox,
-    Plugin,
-    Network,
-    Address,
-    /// What the effect says names the cause.
-    Words,
-    /// What the cause is about serves every pod of the node.
-    Node,
-}
-
-impl By {
-    /// Whether there is one such thing ever. What happens again and again, such as calls of a plugin, is shared only as
-    /// long as the cause lasts.
-    const fn is_unique(self) -> bool {
-        match self {
-            Self::Sandbox => true,
-            Self::Address | Self::Plugin | Self::Network | Self::Words | Self::Node => false,
-        }
-    }
 }
 
 /// If two rows fit the same findings, the first one counts.

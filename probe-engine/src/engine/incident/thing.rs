@@ -2,12 +2,35 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use super::relation::By;
 use crate::model::{
     change::{ChangeKind, Finding},
     finding::{Duplicate, DuplicateSandbox, Kind, LeakedAddress},
     id::ContainerId,
 };
+
+/// What a cause and its effect share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Sandbox,
+    Plugin,
+    Network,
+    Address,
+    /// What the effect says names the cause.
+    Words,
+    /// What the cause is about serves every pod of the node.
+    Node,
+}
+
+impl By {
+    /// Whether there is one such thing ever. What happens again and again, such as calls of a plugin, is shared only as
+    /// long as the cause lasts.
+    pub(super) const fn is_unique(self) -> bool {
+        match self {
+            Self::Sandbox => true,
+            Self::Address | Self::Plugin | Self::Network | Self::Words | Self::Node => false,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Thing<'a> {

@@ -10,6 +10,7 @@ mod lease;
 mod plugin;
 mod table;
 pub(in crate::engine) mod tries;
+mod wrong_del;
 
 use std::mem;
 
@@ -20,13 +21,11 @@ pub(crate) use lease::Lease;
 pub(in crate::engine) use plugin::LATELY;
 pub(crate) use plugin::{Failures, Outcome, Plugin, Runs};
 pub(in crate::engine) use table::Table;
+pub(crate) use wrong_del::WrongDel;
+pub(in crate::engine::world) use wrong_del::{ADDRESSES, DelIn};
 
 use crate::{
-    engine::world::{
-        EventContext, World,
-        call::Call,
-        wrong_del::{DelIn, WrongDel},
-    },
+    engine::world::{EventContext, World, call::Call},
     model::{
         change::End,
         fact::{CniCommand, MessageFound, Network, Origin, PodName},

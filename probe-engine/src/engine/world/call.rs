@@ -103,8 +103,8 @@ impl World {
     }
 
     /// Whether a call is not the node's own and no part of one: what containers do that merely looks like CNI. It changes nothing
-    /// but its count, so that a container cannot make the agent work or write by it.
-    pub(in crate::engine) fn is_foreign_call(&self, it: &CniCalled) -> bool {
+    /// but its count.
+    fn is_foreign_call(&self, it: &CniCalled) -> bool {
         let container = it.variables.container_id.as_deref().and_then(ContainerId::parse);
         !it.host && !self.is_part_of_cut_off(&it.task) && self.host_calls(container.as_ref()).next().is_none()
     }

@@ -245,23 +245,6 @@ impl World {
         }
     }
 
-    /// Whether this is the end of a program in a container that merely looked like a plugin, and of which nothing is known: its
-    /// end changes nothing either.
-    pub(in crate::engine) fn is_foreign_end(&self, it: &Exited) -> bool {
-        let key = it.task.key;
-        if it.class & !class::IN_CONTAINER != class::CNI || !self.in_container(it.task.cgroup) {
-            return false;
-        }
-        if self.own_container(it.task.cgroup).is_some_and(|id| self.sandboxes.get(&id).is_some()) {
-            return false;
-        }
-        let signals = &self.processes.signals;
-        self.processes.get(key).is_none()
-            && !signals.contains_key(&key)
-            && !signals.contains_key(&TaskKey::new(key.pid, 0))
-            && self.callers().all(|caller| caller != key)
-    }
-
     /// How a process ended, with the signals that were seen before.
     fn end_of(&mut self, key: TaskKey, status: u32) -> End {
         let signal = (status & 0x7f != 0).then_some(status & 0x7f);

@@ -4,12 +4,10 @@
 
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     engine::world::{
         EventContext, World,
-        attachment::{Attachment, Outcome, Runs},
+        attachment::{ADDRESSES, Attachment, DelIn, Outcome, Runs, WrongDel},
         call::Call,
         netns_path::{plain, process_of},
         process::State,
@@ -19,30 +17,8 @@ use crate::{
         change::Question,
         finding::{CniWrongDel, WrongDelForm},
         id::{ContainerId, TaskKey},
-        time::Timestamp,
     },
 };
-
-/// A DEL that cannot be right.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WrongDel {
-    pub(crate) at: Timestamp,
-    pub(crate) finding: CniWrongDel,
-    /// The sandbox whose network namespace the DEL was given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) other: Option<ContainerId>,
-    /// The ADD was killed because its runtime ended.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) by_restart: bool,
-}
-
-/// A DEL, and the path of the network namespace that it was given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::engine::world) struct DelIn {
-    at: Timestamp,
-    plugin: String,
-    path: String,
-}
 
 /// Whose network namespace a DEL was given.
 enum Owner {
@@ -52,19 +28,6 @@ enum Owner {
     Other(ContainerId),
     /// That of a process which is not known.
     Process(u32),
-}
-
-/// At most this many addresses are named that the DEL may have freed.
-const ADDRESSES: usize = 16;
-
-impl WrongDel {
-    /// The sandbox was given an address after the DEL. Only an ADD that the DEL did not end gives one.
-    pub(super) fn address_given(&mut self, address: IpAddr) {
-        let all = &mut self.finding.addresses;
-        if self.finding.how == WrongDelForm::AddOpen && !all.contains(&address) && all.len() < ADDRESSES {
-            all.push(address);
-        }
-    }
 }
 
 impl World {

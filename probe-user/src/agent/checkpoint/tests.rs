@@ -16,8 +16,8 @@ use super::{
 use crate::{
     engine::{Call, Settings},
     model::{
-        fact::{CniCalled, CniVariables, Fact, Observation, Origin, RingsRead, Task},
-        id::{NetnsKey, TaskKey},
+        fact::{Fact, Observation, Origin, RingsRead, Task},
+        id::NetnsKey,
         time::Timestamp,
     },
     recording::{Header, Reader, Writer},
@@ -428,35 +428,6 @@ fn calls_are_gathered_and_none_waits_longer() {
     checkpoint.update(first + GATHER, &mut session, true);
     assert_eq!(checkpoint.due(), None);
     kill(checkpoint, &mut session);
-}
-
-/// A container runs programs that look like plugins as fast as it can, and root's disk is not to pay for it.
-#[test]
-fn what_only_looks_like_cni_is_not_written() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let mut before = leave(dir.path(), 2, 0);
-    before.keep_journal(Some(Writer::without_header()));
-    for number in 0..100 {
-        let task = Task { key: TaskKey::new(1000 + number, 5), ..Task::default() };
-        let variables = CniVariables {
-            command: "ADD".to_owned(),
-            container_id: Some("f".repeat(64)),
-            netns: None,
-            ifname: None,
-            args: Some("x".repeat(500)),
-            path: None,
-        };
-        let filename = "/usr/lib/cni/bridge".to_owned();
-        let it = CniCalled { task, filename, caller: None, host: false, variables, env_truncated: false };
-        let at = Timestamp(10 * SECOND + u64::from(number));
-        call(
-            &mut before,
-            [Call::Observe(Observation { at, origin: Origin::Delegated, fact: Fact::CniCalled(it) })],
-        );
-    }
-    assert_eq!(before.journal().map(|calls| calls.len()), Some(0));
-    call(&mut before, made(20));
-    assert!(before.journal().is_some_and(|calls| !calls.is_empty()), "what counts is written");
 }
 
 /// A state that ends each agent which reads it would keep all agents from working.

@@ -116,7 +116,7 @@ impl Table {
     }
 
     /// The container to which a cgroup belongs, at whatever depth.
-    pub(in crate::engine::world) fn container_of(&self, key: CgroupKey) -> Option<&ContainerId> {
+    pub(in crate::engine) fn container_of(&self, key: CgroupKey) -> Option<&ContainerId> {
         match self.rows.get(&key) {
             Some(row) => row.container.as_ref(),
             None => self.crowd_of(key),

@@ -200,12 +200,12 @@ impl<'a> Assembly<'a> {
             checkpoint.begin(clock::now(), &mut session);
         }
         let mut outlets = Outlets::new(stream, recording, checkpoint, held);
-        let history = self.begin(&mut session, &mut outlets, resumed, &mut earlier).await?;
+        let past = self.begin(&mut session, &mut outlets, resumed, &mut earlier).await?;
         let bell = self.opened.server.as_ref().map(|(listeners, _)| listeners.reload.bell());
         let exported = otlp.iter().flat_map(Otlp::figures).collect();
-        let served = self.server(&mut session, history, &outlets.stream, exported)?;
+        let served = self.server(&mut session, past, &outlets.stream, exported)?;
         self.listen_for_signals(bell)?;
-        let (findings_file, boots) = self.state_files()?;
+        let (findings_file, history) = self.state_files()?;
 
         let Self { opened, hooks, confinement, signals, shared, .. } = self;
         let Shared { feed, batches, stopper, stop, unreadable, reading, .. } = shared;
@@ -225,18 +225,8 @@ impl<'a> Assembly<'a> {
         if let Some(logger) = logger {
             tokio::spawn(diagnostics(logger, stop.clone()));
         }
-        let mut agent = Agent {
-            session,
-            timer,
-            batches,
-            stopper,
-            routes,
-            outlets,
-            findings_file,
-            history: boots,
-            otlp,
-            served,
-        };
+        let mut agent =
+            Agent { session, timer, batches, stopper, routes, outlets, findings_file, history, otlp, served };
         if !earlier.is_empty() {
             // What they have left is safe before they end.
             agent.outlets.settle(&mut agent.session, GRACE).await?;

@@ -7,7 +7,7 @@
 use std::{mem, time::Duration};
 
 use probe_common::{
-    event::{Event, class, flag},
+    event::{Event, class},
     tally::Ring,
 };
 use tokio::time::Instant;
@@ -77,14 +77,12 @@ impl BulkBudget {
     }
 }
 
-/// Calls that merely look like CNI, and their ends, cost nothing: the engine finds whether one is part of a call of the node, and
-/// nobody writes down the others. Nor do the other programs but a container's first one: this ring has them only if somebody asked
-/// for all programs.
+/// Programs in containers but the first one of each cost nothing, nor do their ends: this ring has them only if somebody
+/// asked for all programs.
 fn is_free(bytes: &[u8]) -> bool {
     match Event::parse(bytes) {
-        Ok(Event::CniCall(call, _)) => call.header.flags & flag::HOST == 0,
         Ok(Event::Exec(exec, _)) => exec.class & class::CONTAINER_TOP == 0,
-        Ok(Event::Exit(exit)) => exit.class & class::CONTAINER_TOP == 0,
+        Ok(Event::Exit(exit)) => exit.class & (class::CONTAINER_TOP | class::CNI) == 0,
         Ok(_) | Err(_) => false,
     }
 }
@@ -121,9 +119,12 @@ mod tests {
         assert_eq!(take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, room + 7), room);
         assert_eq!((budget.renew(begin), budget.position(room + 7)), (None, room), "it is not told yet");
         assert_eq!(take(&mut budget, Ring::Lifecycle, class::CONTAINER_TOP, 3), 3, "it has no budget");
-        assert_eq!(take(&mut budget, Ring::Bulk, class::CNI | class::IN_CONTAINER, 3), 3);
         assert_eq!(take(&mut budget, Ring::Bulk, 0, 3), 3, "it is told because somebody asked for all");
-        assert_eq!(take(&mut budget, Ring::Bulk, class::CNI | class::CONTAINER_TOP, 3), 0);
+        assert_eq!(
+            take(&mut budget, Ring::Bulk, class::CNI | class::IN_CONTAINER, 3),
+            0,
+            "they only look like CNI"
+        );
         assert_eq!(budget.renew(begin + WINDOW), Some(10));
         assert_eq!(budget.position(room + 20), room + 20);
         assert_eq!(take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, 5), 5, "a new second");
