@@ -144,7 +144,12 @@ impl Records {
 
     /// Whether a runtime has this sandbox on record.
     pub(in crate::engine) fn has_record(&self, id: &ContainerId) -> HasRecord {
-        if self.on_record.contains(id) { HasRecord::Yes } else { self.absent() }
+        if self.is_on_record(id) { HasRecord::Yes } else { self.absent() }
+    }
+
+    /// Whether the latest reading of any runtime's records has this sandbox.
+    pub(in crate::engine::world) fn is_on_record(&self, id: &ContainerId) -> bool {
+        self.on_record.contains(id)
     }
 
     /// The answer for a sandbox that no runtime has on record.

@@ -10,7 +10,6 @@ use crate::{
             EventContext, World,
             attachment::{Attachment, Outcome},
             presence::Voucher,
-            record::HasRecord,
         },
     },
     model::{
@@ -62,7 +61,7 @@ impl World {
     /// The runtime calls DEL for a sandbox of which nothing but its record was known: it was made before the agent started,
     /// or it failed before its network was made. It is over, and has a row from now on.
     pub(in crate::engine::world) fn sandbox_recalled(&mut self, ctx: EventContext, id: &ContainerId) {
-        if self.sandboxes.recall(id).is_some() || self.records.has_record(id) != HasRecord::Yes {
+        if self.sandboxes.recall(id).is_some() || !self.records.is_on_record(id) {
             return;
         }
         let known_since = self.records.known_since.get(id).copied().unwrap_or(ctx.at);
