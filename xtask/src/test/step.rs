@@ -69,17 +69,11 @@ impl Step {
                 tests: Vec::new(),
             };
         }
-        let mut tests = Vec::new();
-        let mut last = begun;
+        let mut timer = TestTimer { last: begun, tests: Vec::new() };
         let status = watch::run(&mut self.command, limit, output, |line| {
             show(line);
             failures.read(line);
-            if let Some(name) = ended_test(line) {
-                tests.push((name.to_owned(), last.elapsed()));
-                last = Instant::now();
-            } else if line.starts_with("running ") {
-                last = Instant::now();
-            }
+            timer.read(line, Instant::now());
             if let Some(counted) = closing_line(line) {
                 seen += 1;
                 tally = tally.plus(counted);
@@ -94,9 +88,7 @@ impl Step {
             Ok(_) if seen < self.runners => Some(format!("{seen} of {} test programs closed", self.runners)),
             Ok(_) => None,
         };
-        if !self.is_serial {
-            tests.clear();
-        }
+        let tests = if self.is_serial { timer.tests } else { Vec::new() };
         Came { tally, failures: failures.lines, trouble, took: begun.elapsed(), tests }
     }
 }
@@ -173,6 +165,24 @@ impl Failures {
     }
 }
 
+/// Times tests that run one at a time, by when their lines come.
+struct TestTimer {
+    /// When the last test ended, or the first one began.
+    last: Instant,
+    tests: Vec<(String, Duration)>,
+}
+
+impl TestTimer {
+    fn read(&mut self, line: &str, now: Instant) {
+        if let Some(name) = ended_test(line) {
+            self.tests.push((name.to_owned(), now - self.last));
+            self.last = now;
+        } else if line.starts_with("running ") {
+            self.last = now;
+        }
+    }
+}
+
 /// The name in libtest's line `test pod::life ... ok`. What the test printed may stand before the result.
 fn ended_test(line: &str) -> Option<&str> {
     let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
@@ -198,10 +208,9 @@ fn closing_line(line: &str) -> Option<Tally> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failures, Said, Step, closing_line, ended_test, side_by_side};
-    use crate::watch::Output;
+    use super::{Failures, Said, Step, TestTimer, closing_line, ended_test, side_by_side};
     use std::process::Command;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn the_end_of_a_test_is_told_by_its_line() {
@@ -214,20 +223,22 @@ mod tests {
     /// The time of a test is that until its line.
     #[test]
     fn tests_that_run_one_at_a_time_are_timed() {
-        let run = |is_serial| {
-            let mut command = Command::new("sh");
-            command.args([
-                "-c",
-                "echo 'running 2 tests'; echo 'test a ... ok'; sleep 0.2; echo 'test b ... ok'",
-            ]);
-            let limit = Duration::from_secs(60);
-            let mut step = Step { name: String::new(), command, limit, runners: 0, is_serial };
-            step.run(None, Output::Standard, |_line| {}).tests
-        };
-        let tests = run(true);
-        assert_eq!(tests.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        assert!(tests[1].1 >= Duration::from_millis(200) && tests[0].1 < tests[1].1, "{tests:?}");
-        assert!(run(false).is_empty());
+        let begun = Instant::now();
+        let mut timer = TestTimer { last: begun, tests: Vec::new() };
+        let lines = [
+            "building",
+            "running 2 tests",
+            "test a ... ok",
+            "test b ... FAILED",
+            "running 1 test",
+            "test c ... ok",
+        ];
+        for (second, line) in lines.into_iter().enumerate() {
+            timer.read(line, begun + Duration::from_secs(u64::try_from(second * second).unwrap()));
+        }
+        let seconds: Vec<_> =
+            timer.tests.iter().map(|(name, took)| (name.as_str(), took.as_secs())).collect();
+        assert_eq!(seconds, [("a", 3), ("b", 5), ("c", 9)]);
     }
 
     #[test]
