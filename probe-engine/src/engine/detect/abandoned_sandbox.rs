@@ -2,11 +2,12 @@
 //! kubelet's longest back-off nobody has made another container in it or begun to stop it. The time runs only while the
 //! runtime and the kubelet are both up.
 //!
-//! Not flagged: a container that crashes again and again, as long as it is started or tried again after each back-off; a
-//! pod that has completed and whose sandbox the kubelet stops; a pod that is still starting: a container exited 0, and
-//! one that the kubelet has on record has not run yet, since its image may be pulled for long. If the kubelet's record
-//! does not name the pod's containers, any container that exited 0 may be such an init container, so the limit is
-//! longer. While a pull is under way on the node, for an hour, the image may be that of the next container. A sandbox that the runtime has begun to stop is not flagged either.
+//! Not flagged: a container that crashes again and again, as long as it is started or tried again after each
+//! back-off; a pod that has completed and whose sandbox the kubelet stops; a pod that is still starting: a container
+//! exited 0, and one that the kubelet has on record has not run yet, since its image may be pulled for long. If the
+//! kubelet's record does not name the pod's containers, any container that exited 0 may be such an init container, so
+//! the limit is longer. While a pull is under way on the node, for an hour, the image may be that of the next
+//! container. A sandbox that the runtime has begun to stop is not flagged either.
 //!
 //! No finding opens or closes between a gap and the listing that shows which containers run, nor without a kubelet. A
 //! container may have ended unseen in the gap, so the time counts from the gap at the earliest.
