@@ -17,7 +17,7 @@ fn sandboxes_that_the_runtime_fails_to_make_are_no_duplicates_and_their_clean_up
         let _kubelet = Kubelet::start()?;
         let node = Node::start_keyed(Faults::default())?;
         let mut kubelet = node.kubelet()?;
-        let mut stream = watch(&node)?;
+        let stream = watch(&node)?;
         let pod = service("incomplete");
         for plugin in missing {
             node.hide_plugin(plugin)?;

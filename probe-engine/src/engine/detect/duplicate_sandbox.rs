@@ -4,11 +4,11 @@
 //! ran none. A container has completed if it exited 0. A sidecar has completed if the runtime ended it after the last
 //! of the other containers had exited 0.
 //!
-//! Only sandboxes that got their network and a process count: RunPodSandbox that fails makes the kubelet try with another
-//! sandbox, which is `cni_failing` or `stuck_start`. Those of CRI-O need no process. Not flagged: a sandbox beside one whose runtime ended while it made that one (`world::abandoned`);
-//! a new sandbox after a crash, a reboot or a change (a container starts in it); a pod that cannot pull its image (one
-//! sandbox); a container that crashes again and again (in one sandbox); any sandbox that existed while records were
-//! lost.
+//! Only sandboxes that got their network and a process count: RunPodSandbox that fails makes the kubelet try with
+//! another sandbox, which is `cni_failing` or `stuck_start`. Those of CRI-O need no process. Not flagged: a sandbox
+//! beside one whose runtime ended while it made that one (`world::abandoned`); a new sandbox after a crash, a reboot
+//! or a change (a container starts in it); a pod that cannot pull its image (one sandbox); a container that crashes
+//! again and again (in one sandbox); any sandbox that existed while records were lost.
 //!
 //! An init container exits 0 as well. But the kubelet has a sandbox stopped only if its pod has completed, so the rule
 //! demands that the runtime had begun to stop the earlier sandbox.

@@ -146,9 +146,9 @@ impl Explain for OwnerlessReservation {
         match self.kind {
             StoreKind::HostLocal => {
                 let mut all = lines(&[
-                    "# Run this only if nobody reserved the address on purpose: a file that was made by hand looks the same. Each",
-                    "# file is removed only if it is empty or cut off within an id, under the plugin's own lock. If it is kept, look",
-                    "# at what is in it:",
+                    "# Run this only if nobody reserved the address on purpose: a file that was made by hand looks the same.",
+                    "# Each file is removed only if it is empty or cut off within an id, under the plugin's own lock. If it is",
+                    "# kept, look at what is in it:",
                     "# head -- FILE",
                 ]);
                 all.extend(release::free_ownerless());

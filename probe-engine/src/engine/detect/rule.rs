@@ -56,7 +56,7 @@ impl Part for Detection {
 /// The result of a rule whose subjects go through steps. Each step has a limit of its own.
 #[derive(PartialEq)]
 pub(super) enum Step {
-    Detected(Detection),
+    Detected(Box<Detection>),
     /// The open finding is about an earlier step, which is over, so it closes. This step is judged again at `until`.
     Begins {
         until: Option<Timestamp>,
@@ -75,7 +75,7 @@ impl Step {
             | Verdict::Unverified
             | Verdict::Unlisted
             | Verdict::Confirmed
-            | Verdict::Passing { .. } => Self::Detected(it),
+            | Verdict::Passing { .. } => Self::Detected(Box::new(it)),
         }
     }
 

@@ -15,11 +15,12 @@
 //! pod may be no processes of the node (gVisor, Kata Containers): then its start is judged by what the runtime says alone,
 //! from when the runtime says that the sandbox is ready, and only while a runtime is followed.
 //!
-//! Not flagged: a pod one of whose containers has run, also if it ended (a crash loop in its back-off); a pod that had a
-//! sandbox which was ready and is over (it ends, or begins anew); an image that is pulled, or a volume that is mounted,
-//! within the limit; a pod that waits for a container while a pull is under way on the node, for an hour; a plugin that is absent for a moment, as while it is being replaced; a pod whose ADD fails
-//! (`cni_failing` has the plugin's words); a pod that was there before the agent; any pod where no kubelet runs. If
-//! records were lost since the pod was made, its containers may have run unseen: no such finding opens or closes.
+//! Not flagged: a pod one of whose containers has run, also if it ended (a crash loop in its back-off); a pod that
+//! had a sandbox which was ready and is over (it ends, or begins anew); an image that is pulled, or a volume that is
+//! mounted, within the limit; a pod that waits for a container while a pull is under way on the node, for an hour; a
+//! plugin that is absent for a moment, as while it is being replaced; a pod whose ADD fails (`cni_failing` has the
+//! plugin's words); a pod that was there before the agent; any pod where no kubelet runs. If records were lost since
+//! the pod was made, its containers may have run unseen: no such finding opens or closes.
 
 use std::{collections::BTreeSet, fmt::Write as _, net::IpAddr, time::Duration};
 

@@ -71,10 +71,8 @@ impl Rule for StuckStop {
 }
 
 fn is_same_step(one: &Kind, other: &Kind) -> bool {
-    match (one, other) {
-        (Kind::StuckStop(one), Kind::StuckStop(other)) => one.step == other.step,
-        _ => false,
-    }
+    let (Kind::StuckStop(one), Kind::StuckStop(other)) = (one, other) else { return false };
+    one.step == other.step
 }
 
 /// The step `containers`.

@@ -209,9 +209,9 @@ fn an_executable_is_missing_where_the_runtime_looks() {
     story.cni_done(701, "/usr/lib/cni/bridge", "ADD", containerd::PATH);
     let folders = |story: &Story, until: u64| {
         let (_, engine) = story.judge(until * SECOND);
-        let told = engine.findings().find_map(|it| match &it.kind {
-            Kind::StuckStart(it) => Some((it.cause, it.folders.clone())),
-            _ => None,
+        let told = engine.findings().find_map(|it| {
+            let Kind::StuckStart(it) = &it.kind else { return None };
+            Some((it.cause, it.folders.clone()))
         });
         told.expect("it is told")
     };
