@@ -20,7 +20,7 @@ use crate::{
         id::NetnsKey,
         time::Timestamp,
     },
-    recording::{Header, Reader, Writer},
+    recording::{Header, Reader},
     session::Session,
     sink::{
         filter::Filter,
