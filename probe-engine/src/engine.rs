@@ -274,7 +274,7 @@ impl Engine {
         detect::survey(&self.world, &self.settings.limits, now, cleaners)
     }
 
-    /// The same, without a grace in which the runtime and the kubelet may clean up.
+    /// Like `survey`, without the grace in which the runtime and the kubelet may clean up.
     #[must_use]
     pub fn survey_at_once(&self, now: Timestamp, cleaners: Daemons) -> Vec<Finding> {
         let limits = Limits { leak_grace: Duration::ZERO, ..self.settings.limits };

@@ -190,7 +190,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
 pub(super) enum HasRun {
     Yes,
     No,
-    /// Neither the kernel nor a runtime tells.
+    /// The kernel cannot show it, and no runtime has said it.
     Unknown,
 }
 

@@ -31,7 +31,7 @@ use crate::model::{
     id::ContainerId,
 };
 
-/// So long before something that serves all of the node failed, what it held up may have begun.
+/// What waits for a failed service of the node may have begun at most this long before the failure.
 const MOMENT: Duration = Duration::from_secs(60);
 
 /// All findings as incidents.

@@ -147,7 +147,7 @@ mod tests {
         (said, code)
     }
 
-    /// The same in this shell, for whoever names this runtime. Also gives what it says of errors.
+    /// Runs the script in this shell with this runtime endpoint, and gives its error output too.
     fn run_in(
         shell: &str,
         lines: &[String],

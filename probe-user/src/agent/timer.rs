@@ -2,8 +2,8 @@
 //! its CPU limit. What happened meanwhile is still to be read then, and time must not pass before it: a call that ended
 //! seconds ago would seem to run on.
 //!
-//! **Invariant:** the timer takes the engine to no time of which a source may still tell, unless that source did not
-//! answer for [`PATIENCE`]. A time in which the agent did not run counts as one turn of it, however long it was.
+//! **Invariant:** the engine does not advance to a time for which a source may still send records, unless that source did
+//! not answer for [`PATIENCE`]. A pause of the agent counts as one turn of that wait, however long it was.
 
 use std::{future, time::Duration};
 

@@ -5,7 +5,7 @@ use std::{pin::pin, time::Duration};
 
 use tokio::time;
 
-/// A time in which this program did not run counts as one of so many parts of the deadline.
+/// A pause of this program counts as one part in this many of the deadline, however long it was.
 const TURNS: u32 = 20;
 
 /// Waits for `answer` for so long; `None` if it did not come.

@@ -156,7 +156,7 @@ impl Runtime {
         Ok(Self { by: command.to_owned(), ..Self::start()? })
     }
 
-    /// The same runtime, whose plugin has this name.
+    /// Calls a plugin of this name from now on.
     pub(crate) fn calling(self, plugin: &'static str) -> Self {
         Self { plugin, ..self }
     }

@@ -73,7 +73,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
     let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox, FindingKind::StuckStop];
     for (place, row) in records.runtimes.iter().filter(|(_, row)| !row.complete || row.unread > 0) {
-        // Of a runtime that answers nothing `runtime_unresponsive` tells.
+        // `runtime_unresponsive` reports a runtime that answers nothing.
         if hangs(ctx, place) {
             continue;
         }
@@ -129,7 +129,7 @@ pub(super) fn left_out_key() -> Key {
     Key::new(FindingKind::BlindSpot.into(), &["left_out"])
 }
 
-/// The runtimes whose lists could not be read. Of those that answer nothing, `runtime_unresponsive` tells.
+/// Reports the runtimes whose lists could not be read. `runtime_unresponsive` reports those that answer nothing.
 fn silent(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let weaker =
         [FindingKind::StaleRuntimeStatus, FindingKind::PhantomSandbox, FindingKind::MissedRuntimeEvent];

@@ -130,7 +130,7 @@ pub(super) fn gather(_ctx: &DetectContext<'_>, judged: &Judged<CniWrongDel>, fou
 
 /// The DELs after the ADDs of one plugin that were killed, the oldest first.
 fn after_killed(plugin: &str, all: &[&Wrong]) -> Option<Detection> {
-    // Those that nothing is known of yet are not counted beside others.
+    // A DEL that is not judged yet does not count beside judged ones.
     let mut told = all.to_vec();
     told.retain(|it| matches!(it.verdict, Verdict::Passing { .. }));
     if told.is_empty() {

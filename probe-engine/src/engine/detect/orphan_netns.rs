@@ -308,7 +308,7 @@ mod tests {
         repaired_of("/proc/", at, tools)
     }
 
-    /// The same, with another folder of processes.
+    /// Runs the repair with this folder in place of `/proc`.
     fn repaired_of(proc: &str, at: &str, tools: &str) -> String {
         let netns = NetnsKey::new(7, 0);
         let commands = OrphanNetns { netns, mounts: vec![at.to_owned()] }.repair(&[], &[]);
@@ -350,7 +350,7 @@ mod tests {
         assert!(found.lines().any(|line| line == own), "{own} is not in {found}");
     }
 
-    /// A runtime's thread may be in a namespace of which its process is no part.
+    /// A thread of a runtime may be in another network namespace than its process.
     #[test]
     fn a_namespace_in_which_a_thread_is_found_stays() {
         let file = tempfile::NamedTempFile::new().expect("a file");

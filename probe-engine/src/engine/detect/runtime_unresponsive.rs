@@ -151,7 +151,7 @@ impl RuntimeUnresponsive {
             (Held::Otherwise, None) => return Some(text + " was not looked at yet"),
         };
         _ = write!(text, " {does}");
-        // Those that the kernel holds hold the others up.
+        // A thread that waits in the kernel is what the others wait for.
         let held = self.threads.iter().find(|it| it.state == RunState::Uninterruptible);
         if let Some(threads) = held.or(self.threads.first()) {
             let place = threads.function.as_deref().map(|function| format!(" in {}", escaped(function)));

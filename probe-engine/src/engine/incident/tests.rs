@@ -348,7 +348,7 @@ fn orphan() -> Finding {
     finding(OrphanSandbox { process }, &["a"], &["a"], 5)
 }
 
-/// Pairs of findings of which the first did not lead to the second.
+/// Pairs of findings where the first did not lead to the second.
 type Twins = Vec<(Finding, Finding)>;
 
 #[test]

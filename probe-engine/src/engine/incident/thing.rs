@@ -38,7 +38,7 @@ pub(super) enum Thing<'a> {
     Plugin(&'a str),
     Network(&'a str),
     Address(IpAddr),
-    /// The node, for the few findings that lead to others on all of it.
+    /// The node itself, for findings that affect every pod.
     Node,
 }
 

@@ -30,7 +30,7 @@ fn inner_call(pid: u32, digit: char) -> Fact {
     Fact::CniCalled(it)
 }
 
-/// A node with one pod, of which all was told.
+/// A node with one pod, whose events were all reported.
 fn node(story: &mut Story) -> Engine {
     containerd::start(story);
     containerd::run(story);

@@ -26,7 +26,7 @@ enum Owner {
     Right,
     Node,
     Other(ContainerId),
-    /// That of a process which is not known.
+    /// The namespace of a process that is not known.
     Process(u32),
 }
 

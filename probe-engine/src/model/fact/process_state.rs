@@ -9,7 +9,7 @@ use crate::model::id::TaskKey;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessState {
     pub process: TaskKey,
-    /// Of its first thread.
+    /// The state of its first thread.
     pub state: RunState,
     /// Where its threads wait: what most of them do comes first.
     pub threads: Vec<ThreadState>,

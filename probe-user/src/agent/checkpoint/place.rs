@@ -320,7 +320,7 @@ impl Mark {
         to.write_all(format!("{boot_id:<36} {:020}\n", self.0).as_bytes())
     }
 
-    /// That of another boot is none.
+    /// A number from another boot does not count.
     fn read(line: &[u8], boot_id: &str) -> Self {
         let line = String::from_utf8_lossy(line);
         let mark = line.split_once(' ').filter(|(boot, _)| *boot == boot_id);

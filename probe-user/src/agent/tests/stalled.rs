@@ -124,7 +124,7 @@ fn session_that_waits() -> Session {
     session
 }
 
-/// How long the timer waits for a source of which the test has the other side.
+/// How long the timer waits for the source that the test plays.
 async fn waits_for(told: RecordsFirst) -> Duration {
     let begun = Instant::now();
     Timer::new(vec![told]).due(&session_that_waits()).await;

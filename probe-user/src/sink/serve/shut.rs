@@ -80,7 +80,7 @@ impl ShutPort {
 #[derive(Debug)]
 pub(crate) struct ShutSocket {
     beside: Beside,
-    /// Of another type than the server's, so that it is never connected.
+    /// Its socket type differs from the server's, so that nobody connects to it.
     probe: OwnedFd,
 }
 

@@ -162,7 +162,7 @@ mod tests {
         source::{cgroup::Hierarchy, host::HostRoot},
     };
 
-    /// Of one container alone there are more than are read of a whole node.
+    /// One container has more cgroups than are read of a whole node.
     #[test]
     fn what_a_container_makes_leaves_no_other_pod_out() {
         let place = tempfile::tempdir().expect("a folder");

@@ -297,7 +297,7 @@ impl Session {
         // One that was found as another process sees the node, and is not there for this one, is none of this node's.
         let was_never_there = self.told.is_none() && answer == Answer::Gone;
         let is_same = self.told.as_ref() == Some(&link);
-        // That it still hangs is news.
+        // Repeated, because the finding needs a second unanswered question.
         if is_same && !hangs || was_never_there {
             return Ok(());
         }

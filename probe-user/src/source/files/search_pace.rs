@@ -1,13 +1,13 @@
 //! How often the node's logs are searched. A search reads megabytes, and while many pods wait or fail there is always
 //! something to search for.
 //!
-//! **Invariant:** the searches of a minute take [`SHARE`] of it at most, and one search more.
+//! **Invariant:** searches take at most one part in [`SHARE`] of the time, plus one search.
 
 use std::time::Duration;
 
 use crate::model::time::Timestamp;
 
-/// One part in so many of the time may be spent on searches: 6 s of a minute.
+/// Searches may take one part in this many of the time: 6 s of a minute.
 const SHARE: u32 = 10;
 /// The longest rest after a search.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -31,7 +31,7 @@ fn silent_start(since: u64) -> Finding {
     finding(it, &["uid"], &[], since)
 }
 
-/// A stop of which no DEL is called since then.
+/// A stop whose DEL is not called from then on.
 fn silent_stop(since: u64) -> Finding {
     let it = StuckStop {
         step: StopStep::Del,
@@ -61,8 +61,8 @@ fn leads(cause: &Finding, effect: &Finding) -> bool {
     place.causes.iter().any(|it| it.finding.key == cause.key)
 }
 
-/// For each relation what it leads to, and beside that its nearest twins: the same two findings, of which the effect shows
-/// that it came about in another way, or the cause is none of it.
+/// Each relation joins its two findings, and none of the twins beside them: the same kinds, where the effect shows another
+/// cause.
 #[test]
 fn an_effect_itself_shows_that_it_came_of_its_cause() {
     let queue = || {

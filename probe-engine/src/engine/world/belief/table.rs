@@ -22,7 +22,7 @@ use crate::{
 /// At most this many sandboxes and containers have a row. A runtime's list that is longer is not taken.
 const MOST: usize = 1 << 16;
 
-/// So many times in which a runtime answered nothing are kept.
+/// At most this many past hangs of runtimes are kept.
 const HUNG: usize = 4;
 
 /// What the followed runtimes say.

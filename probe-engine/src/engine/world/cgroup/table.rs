@@ -21,9 +21,9 @@ use crate::{
     },
 };
 
-/// So many cgroups below containers have rows of their own, of all containers together.
+/// At most this many cgroups below containers have rows, counted over all containers.
 const ALL_NESTED: usize = 16 * NESTED;
-/// Of so many more it is known to which container they belong, for each container; then the oldest are forgotten.
+/// Beyond the rows, the container is known of this many cgroups for each container. The oldest are forgotten first.
 const CROWD: usize = 65_536;
 
 /// The cgroups below one container that have no rows.

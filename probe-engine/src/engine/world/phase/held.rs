@@ -14,7 +14,7 @@ pub(in crate::engine::world) fn parts(held: &[Span], begin: Timestamp, end: Time
     waits(held, begin, end, |held_back| WaitsFor::ApiRate { held_back })
 }
 
-/// The same of waits for something else, which is named by how many of these times make one wait.
+/// Like above, for waits that are named by how many of these times make one wait.
 pub(super) fn waits(held: &[Span], begin: Timestamp, end: Timestamp, what: fn(u32) -> WaitsFor) -> Vec<Part> {
     let within = held.iter().map(|it| Span { began: it.began.max(begin), ended: it.ended.min(end) });
     let mut within: Vec<Span> = within.filter(|it| it.began < it.ended).collect();

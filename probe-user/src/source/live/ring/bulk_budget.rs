@@ -27,7 +27,7 @@ pub(super) struct BulkBudget {
     left_out: Option<LeftOut>,
 }
 
-/// Records that were left out and are not told of yet.
+/// Records that were left out and not yet reported.
 #[derive(Debug)]
 struct LeftOut {
     count: u64,
