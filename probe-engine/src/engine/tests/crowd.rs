@@ -1,9 +1,11 @@
 //! Containers that make many cgroups below their own, as Docker in Docker or systemd in a pod do.
 
+use probe_common::event::class;
+
 use super::{
     containerd,
     story::{
-        Story, UID, cgroup, id, leaf, ms,
+        HOST, POD_NETNS, SHIM, Story, UID, Who, cgroup, id, leaf, ms,
         run::{feed, settle},
     },
 };
@@ -90,6 +92,22 @@ fn of_many_cgroups_in_one_container_only_some_have_rows() {
     feed(&mut engine, &story.facts, ms(0));
     settle(&mut engine, ms(400_000));
     assert!(!is_known(&engine, 61_999) && cgroups(&engine) < 10, "{}", cgroups(&engine));
+}
+
+/// The first program of a container enters a cgroup that it made and that nobody reported, and calls itself a runtime.
+#[test]
+fn a_program_in_an_unknown_cgroup_of_a_container_is_no_runtime_of_the_node() {
+    let top = class::CONTAINER_TOP | class::IN_CONTAINER;
+    for (who, bits, is_of_node) in [
+        (Who::new(3000, SHIM, "containerd").within(777_777, POD_NETNS), class::CALLER | top, false),
+        (Who::new(3000, 1, "containerd").within(777_777, HOST), class::CALLER, true),
+    ] {
+        let (mut story, mut engine) = node(0);
+        story.at(40_000).exec(who, bits, "/usr/bin/containerd");
+        feed(&mut engine, &story.facts, ms(0));
+        settle(&mut engine, ms(50_000));
+        assert_eq!(engine.daemons_since().contains_key("containerd"), is_of_node);
+    }
 }
 
 /// Where the container goes, all goes with it.

@@ -62,7 +62,7 @@ impl World {
     /// Whether CRI-O is a runtime of this node. That holds also while CRI-O restarts, if it ran a moment ago or its
     /// sandboxes are on record.
     pub(in crate::engine) fn has_crio(&self) -> bool {
-        let ran = |row: &Process| row.comm == CRIO.daemon && !self.in_container(row.cgroup);
+        let ran = |row: &Process| row.comm == CRIO.daemon && !self.is_contained(row);
         let ended = self.processes.ended_daemons().map(|(_, row)| row);
         self.records.of_kind(RuntimeKind::Crio).any(|row| !row.sandboxes.is_empty())
             || self.processes.daemons().chain(ended).any(ran)
@@ -71,7 +71,7 @@ impl World {
     /// When a runtime last started or ended, while one runs. What ran for a moment only was asked for its version, say.
     pub(in crate::engine) fn runtimes_turned_at(&self) -> Option<Timestamp> {
         let started = latest(self.runtimes())?;
-        let of_node = |row: &Process| is_runtime(&row.comm) && !self.in_container(row.cgroup);
+        let of_node = |row: &Process| is_runtime(&row.comm) && !self.is_contained(row);
         let was_resident = |at: Timestamp, row: &Process| at.since(Timestamp(row.key.start)) >= RESIDENT;
         let ended = self.processes.ended_daemons().filter(|(at, row)| of_node(row) && was_resident(*at, row));
         Some(ended.map(|(at, _)| at).fold(started, Timestamp::max))
@@ -128,7 +128,7 @@ impl World {
 
     pub(super) fn daemons_named(&self, is_named: impl Fn(&str) -> bool) -> impl Iterator<Item = &Process> {
         let is_one = move |row: &&Process| {
-            is_named(&row.comm) && (!self.in_container(row.cgroup) || self.is_contained_kubelet(row))
+            is_named(&row.comm) && (!self.is_contained(row) || self.is_contained_kubelet(row))
         };
         self.processes.daemons().filter(is_one)
     }

@@ -395,6 +395,11 @@ impl World {
         }
     }
 
+    /// Whether a process is in a container: by its cgroup, or by the hook that reported its program.
+    pub(super) fn is_contained(&self, row: &Process) -> bool {
+        row.program.class & class::IN_CONTAINER != 0 || self.in_container(row.cgroup)
+    }
+
     /// The subject of a change that a task caused: the task's cgroup and its container.
     pub(super) fn subject_of(&self, task: &Task) -> Subject {
         Subject {

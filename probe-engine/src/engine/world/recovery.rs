@@ -108,7 +108,7 @@ impl World {
 
     /// A process was added to the table and has run since `mark`. Notes it if it is init, a runtime or the kubelet.
     pub(super) fn started_at(&mut self, task: &Task, class: u32, mark: TimedSource) {
-        let is_contained = self.in_container(task.cgroup);
+        let is_contained = class & class::IN_CONTAINER != 0 || self.in_container(task.cgroup);
         let mut row = self.processes.get(task.key).into_iter().filter(|_| is_contained);
         let is_kubelet = row.any(|row| self.is_contained_kubelet(row))
             || !is_contained && is_kubelet(&task.comm) && is_trusted(class);
@@ -154,7 +154,7 @@ impl World {
     /// A program outside of containers may order the restart or cancel the order. Returns whether it does.
     fn may_order(&mut self, ctx: EventContext, it: &Executed) -> bool {
         let Some(said) = order::read(&it.filename, &it.argv) else { return false };
-        if self.in_container(it.task.cgroup) {
+        if it.class & class::IN_CONTAINER != 0 || self.in_container(it.task.cgroup) {
             return false;
         }
         match said {

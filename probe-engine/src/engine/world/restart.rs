@@ -69,7 +69,7 @@ impl World {
 
     /// A process with the name of a daemon has ended. `ended`: none if nobody saw how.
     pub(super) fn daemon_ended(&mut self, row: &Process, at: Timestamp, ended: Option<DaemonEnd>) {
-        if self.in_container(row.cgroup) && !self.is_contained_kubelet(row) {
+        if self.is_contained(row) && !self.is_contained_kubelet(row) {
             return;
         }
         let open = &self.boot.recovery.restarts.open;

@@ -125,7 +125,7 @@ impl World {
         let start = self.processes.get(it.key).map(|row| row.key).or(Some(it.parent));
         let parent = |key: &TaskKey| self.processes.get(*key).map(|row| row.parent);
         let mut line = std::iter::successors(start, parent).take(ANCESTORS);
-        let inside = self.processes.get(it.key).is_some_and(|row| self.in_container(row.cgroup));
+        let inside = self.processes.get(it.key).is_some_and(|row| self.is_contained(row));
         let named = |key| self.processes.get(key).is_some_and(|row| argv::ends_containers(&row.comm));
         !inside && (argv::ends_containers(&it.comm) || line.any(named))
     }
