@@ -13,12 +13,30 @@ use super::{
     process::{cgroup, pod_path, task},
 };
 
+impl Sandbox {
+    /// A sandbox of runc in the network namespace with this inode, before it has a file or a process.
+    fn new(number: u32, pod: &str, inode: u32) -> Self {
+        Self {
+            id: ContainerId::parse(&format!("{number:064x}")).expect("an id"),
+            pod: pod.to_owned(),
+            inode,
+            path: None,
+            netns_lives: false,
+            pause: None,
+            under: Under::Runc,
+            shim: None,
+            cgroup: None,
+            addresses: BTreeMap::new(),
+            containers: Vec::new(),
+        }
+    }
+}
+
 impl Sim {
     /// RunPodSandbox up to its CNI calls: the namespace.
     pub(crate) fn sandbox_begins(&mut self, name: &str, pod: &str) {
         self.pod(pod);
         let number = self.number();
-        let id = ContainerId::parse(&format!("{number:064x}")).expect("an id");
         let inode = 4_026_532_000 + number;
         let by = self.by_runtime();
         self.kernel(Fact::NetnsCreated {
@@ -26,19 +44,8 @@ impl Sim {
             by,
             end_unseen: false,
         });
-        let row = Sandbox {
-            id,
-            pod: pod.to_owned(),
-            inode,
-            path: Some(format!("/var/run/netns/cni-{number:08x}")),
-            netns_lives: true,
-            pause: None,
-            under: Under::Runc,
-            shim: None,
-            cgroup: None,
-            addresses: BTreeMap::new(),
-            containers: Vec::new(),
-        };
+        let path = Some(format!("/var/run/netns/cni-{number:08x}"));
+        let row = Sandbox { path, netns_lives: true, ..Sandbox::new(number, pod, inode) };
         self.sandboxes.insert(name.to_owned(), row);
     }
 
@@ -46,21 +53,8 @@ impl Sim {
     pub(crate) fn sandbox_before_boot(&mut self, name: &str, pod: &str) {
         self.bound_pod(pod);
         let number = self.number();
-        let id = ContainerId::parse(&format!("{number:064x}")).expect("an id");
-        self.recorded.insert(id.clone());
-        let row = Sandbox {
-            id,
-            pod: pod.to_owned(),
-            inode: 0,
-            path: None,
-            netns_lives: false,
-            pause: None,
-            under: Under::Runc,
-            shim: None,
-            cgroup: None,
-            addresses: BTreeMap::new(),
-            containers: Vec::new(),
-        };
+        let row = Sandbox::new(number, pod, 0);
+        self.recorded.insert(row.id.clone());
         self.sandboxes.insert(name.to_owned(), row);
     }
 
@@ -68,21 +62,7 @@ impl Sim {
     pub(crate) fn host_sandbox(&mut self, name: &str, pod: &str) {
         self.pod(pod);
         let number = self.number();
-        let id = ContainerId::parse(&format!("{number:064x}")).expect("an id");
-        let row = Sandbox {
-            id,
-            pod: pod.to_owned(),
-            inode: HOST,
-            path: None,
-            netns_lives: false,
-            pause: None,
-            under: Under::Runc,
-            shim: None,
-            cgroup: None,
-            addresses: BTreeMap::new(),
-            containers: Vec::new(),
-        };
-        self.sandboxes.insert(name.to_owned(), row);
+        self.sandboxes.insert(name.to_owned(), Sandbox::new(number, pod, HOST));
         self.sandbox_runs(name);
     }
 

@@ -128,6 +128,17 @@ fn a_nameless_record_hides_no_stuck_cgroup_unless_it_could_be_the_pods() {
     assert_eq!(left(None, false), [""; 0]);
 }
 
+/// A listing of processes finds both daemons and the shim of the sandbox.
+fn shim_is_listed(story: &mut Story) {
+    story.list(List::Processes, true, |story| {
+        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
+        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+        let line = format!("containerd-shim-runc-v2 -id {} -address /x", id('a'));
+        let shim = Who::new(SHIM, 617, "containerd-shim");
+        story.found(shim, SHIM, "/system.slice/containerd.service", &line);
+    });
+}
+
 #[test]
 fn the_shim_of_a_forgotten_sandbox_is_found_beside_a_nameless_record() {
     let mut story = Story::new();
@@ -139,13 +150,7 @@ fn the_shim_of_a_forgotten_sandbox_is_found_beside_a_nameless_record() {
         read(story.until(at), &['b'], None);
     }
     story.until(3 * MINUTE + 2500).moment();
-    story.list(List::Processes, true, |story| {
-        story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
-        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
-        let line = format!("containerd-shim-runc-v2 -id {} -address /x", id('a'));
-        let shim = Who::new(SHIM, 617, "containerd-shim");
-        story.found(shim, SHIM, "/system.slice/containerd.service", &line);
-    });
+    shim_is_listed(&mut story);
     story.until(3 * MINUTE + 4000).moment();
     assert_eq!(told(&story, "orphan_sandbox"), FOUND);
 }
@@ -165,13 +170,7 @@ fn the_shim_of_a_pod_that_is_gone_is_found_beside_a_nameless_record() {
             read(story.until(at), &['b'], None);
         }
         story.until(3 * MINUTE + 2500).moment();
-        story.list(List::Processes, true, |story| {
-            story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
-            story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
-            let line = format!("containerd-shim-runc-v2 -id {} -address /x", id('a'));
-            let shim = Who::new(SHIM, 617, "containerd-shim");
-            story.found(shim, SHIM, "/system.slice/containerd.service", &line);
-        });
+        shim_is_listed(&mut story);
         story.until(3 * MINUTE + 4000).moment();
         assert_eq!(told(&story, "orphan_sandbox"), expected);
     }
