@@ -37,6 +37,7 @@ impl Render {
             Fact::PodFound { uid, namespace, name, source } => {
                 format!("  pod {namespace}/{name} {uid} by {source:?}\n")
             }
+            Fact::PodUnknown(uid) => format!("  no pod {uid}\n"),
             Fact::ContainerFound(found) => container(found),
             Fact::ContainerUnknown(id) => format!("  unknown {id}\n"),
             Fact::CgroupFound { cgroup, populated } => self.cgroup(cgroup, *populated),

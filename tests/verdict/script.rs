@@ -12,6 +12,7 @@
 //! 5s    runtime is slow                        it answers, and its list comes too late | is quick
 //! 5s    runtime is closed to us                its socket may not be used | is open to us
 //! 1s    pod NAME [goes]                        its cgroup is made, or removed
+//! 1s    pod NAME is deleted                    its log folder is removed
 //! 1s    pod NAME has NAME[,NAME]               the kubelet's record names its containers
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     the whole RunPodSandbox
 //! 2s    sandbox S of POD begins                RunPodSandbox up to its network namespace
@@ -66,8 +67,8 @@ use probe_user::{
         fact::{Answer, CniCommand, Loss},
         finding::{
             AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, CniWrongDel, DuplicateAddress,
-            DuplicateContainer, DuplicateSandbox, Kind, OwnerlessReservation, SandboxesReplaced, Stage,
-            StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
+            DuplicateContainer, DuplicateSandbox, Kind, OwnerlessReservation, PhantomSandbox,
+            SandboxesReplaced, Stage, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
         },
         time::Timestamp,
     },
@@ -159,6 +160,7 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["crio", "dies"] | ["second", "containerd", "dies"] => sim.second_dies(),
         ["pod", name] => sim.pod(name),
         ["pod", name, "goes"] => sim.pod_goes(name),
+        ["pod", name, "is", "deleted"] => sim.pod_is_deleted(name),
         ["pod", name, "has", names] => sim.pod_has(name, names),
         ["sandbox", name, "of", pod, "begins"] => sim.sandbox_begins(name, pod),
         ["sandbox", name, "of", pod, "before", "boot"] => sim.sandbox_before_boot(name, pod),
@@ -369,8 +371,11 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
                 ),
             )
         }
+        Kind::PhantomSandbox(PhantomSandbox { left_on_record, .. }) => match left_on_record {
+            Some(count) => ("LeftOnRecord".to_owned(), format!("x{count}")),
+            None => (String::new(), String::new()),
+        },
         Kind::OrphanNetns(_)
-        | Kind::PhantomSandbox(_)
         | Kind::StuckNetnsTeardown(_)
         | Kind::StuckCgroup(_)
         | Kind::OrphanSandbox(_) => (String::new(), String::new()),

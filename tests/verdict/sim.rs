@@ -134,6 +134,8 @@ pub(crate) struct Sim {
     answer: Answer,
     /// When it was last found not to answer, and since when it does not.
     unanswered: Option<(Timestamp, Timestamp)>,
+    /// Pods that were deleted: the kubelet removed their log folders.
+    deleted: BTreeSet<PodUid>,
     /// Containers of no pod by name: their id and their monitor's pid.
     plain: BTreeMap<String, (ContainerId, u32)>,
 }
@@ -192,6 +194,7 @@ impl Sim {
             followed: false,
             answer: Answer::Answers,
             unanswered: None,
+            deleted: BTreeSet::new(),
             plain: BTreeMap::new(),
         }
     }

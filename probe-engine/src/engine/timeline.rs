@@ -268,6 +268,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::ContainerFound(_)
         | Fact::ContainerUnknown(_)
         | Fact::PodFound { .. }
+        | Fact::PodUnknown(_)
         | Fact::ContainersExpected { .. }
         | Fact::CacheFound(_)
         | Fact::CacheUnread { .. }

@@ -275,6 +275,7 @@ impl World {
             Fact::PodFound { uid, namespace, name, source } => {
                 self.pod_found(ctx, uid, namespace, name, source)
             }
+            Fact::PodUnknown(uid) => self.beliefs.pod_gone(ctx.at, &uid),
             Fact::ContainersExpected { uid, names } => self.containers_expected(&uid, names),
             Fact::CacheFound(it) => self.cache_found(ctx, it),
             Fact::CacheUnread { path } => self.cache_unread(ctx, path),

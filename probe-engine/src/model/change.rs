@@ -255,7 +255,7 @@ closed_set! {
 pub enum Question {
     /// What is this container? Answered by `ContainerFound` or `ContainerUnknown`.
     Container { id: ContainerId },
-    /// What is this pod's name? Answered by `PodFound`, if at all.
+    /// What is this pod's name? Answered by `PodFound` or `PodUnknown`, if at all.
     Pod { uid: PodUid },
     /// Which containers is this pod to have? Answered by `ContainersExpected`, where a kubelet keeps that.
     Expected { uid: PodUid },

@@ -158,6 +158,8 @@ pub enum Fact {
         name: String,
         source: NameSource,
     },
+    /// `/var/log/pods` has folders of pods, and none of the pod with this UID.
+    PodUnknown(PodUid),
     /// The containers that a pod is to have, as its kubelet keeps them on record: all main containers and sidecars, not
     /// always the other init containers, and never an ephemeral one.
     ContainersExpected {

@@ -83,7 +83,7 @@ impl<'a> Answerer<'a> {
         }
     }
 
-    /// Finds the name of a pod: `PodFound`, if this node has it.
+    /// Finds the name of a pod: `PodFound`, or `PodUnknown` if the pod is gone.
     #[must_use]
     pub fn pod(&self, uid: &PodUid) -> Option<Fact> {
         log::find(self.root, uid)

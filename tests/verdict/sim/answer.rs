@@ -33,6 +33,7 @@ impl Sim {
             }
             Question::Records if self.readable => self.records(),
             Question::Relist if self.readable => self.node(),
+            Question::Pod { uid } if self.deleted.contains(uid) => vec![Fact::PodUnknown(uid.clone())],
             Question::Records
             | Question::Relist
             | Question::Pod { .. }

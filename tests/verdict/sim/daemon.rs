@@ -86,6 +86,10 @@ impl Sim {
         self.emit(Origin::Listed, Fact::ContainersExpected { uid, names });
     }
 
+    pub(crate) fn pod_is_deleted(&mut self, name: &str) {
+        self.deleted.insert(self.pods[name].uid.clone());
+    }
+
     pub(crate) fn pod_goes(&mut self, name: &str) {
         let pod = self.pods.get_mut(name).expect("the pod is known");
         let path = pod_path(pod);

@@ -184,6 +184,11 @@ impl Sim {
         }
         self.pause_dies(name, Death::Runtime);
         let row = self.sandboxes.get_mut(name).expect("the sandbox is known");
+        if let Some(pid) = row.shim.take() {
+            let shim = task(pid, 1, "containerd-shim");
+            self.kernel(Fact::Exited(Exited { task: shim, status: 0, class: class::RUNTIME }));
+        }
+        let row = self.sandboxes.get_mut(name).expect("the sandbox is known");
         if let Some(number) = row.cgroup.take() {
             let path = format!("{}/{}", pod_path(&self.pods[&row.pod]), row.id);
             let by = self.task("runc", 1);

@@ -92,7 +92,8 @@ impl Sim {
         let mut pause = self.task("pause", shim.key.pid);
         pause.cgroup = CgroupKey::new(0, number);
         pause.netns = inode;
-        self.sandboxes.get_mut(name).expect("the sandbox is known").pause = Some(pause.key.pid);
+        let row = self.sandboxes.get_mut(name).expect("the sandbox is known");
+        (row.pause, row.shim) = (Some(pause.key.pid), Some(shim.key.pid));
         self.executed(pause, class::PAUSE | class::CONTAINER_TOP | class::IN_CONTAINER, &["/pause"]);
         self.tells(&id, RuntimeEventKind::Started);
     }

@@ -21,6 +21,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use super::{
     Abandoned, DetectContext, Detection, Verdict,
     index::{AttachmentKey, Marks},
+    phantom_sandbox,
     rule::{Judged, Part, Rule},
 };
 use crate::{
@@ -111,6 +112,8 @@ struct SandboxEnd {
     forgotten_at: Option<Timestamp>,
     /// The records cannot be read, and nothing else shows that the runtime is done with the sandbox.
     unsure: bool,
+    /// Its runtime has it on record though its pod is gone, and the time is not over after which that counts no longer.
+    on_record: Option<Verdict>,
 }
 
 fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> {
@@ -120,14 +123,23 @@ fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> 
     }
     let ended = ctx.world.sandboxes.recall(&row.container).and_then(|sandbox| sandbox.over_at());
     let ended = ended.or_else(|| known.map(|_stillborn| row.last_at));
-    match ctx.has_record(&row.container) {
+    let mut record = ctx.has_record(&row.container);
+    let mut on_record = None;
+    if record == HasRecord::Yes {
+        // Nobody removes the record of a pod that is gone, and with it the address.
+        let left = phantom_sandbox::is_left(ctx, &row.container)?;
+        on_record = Some(left).filter(|left| *left != Verdict::Confirmed);
+        record = ctx.world.records.absent();
+    }
+    let at = ended.unwrap_or(Timestamp::ZERO);
+    match record {
         HasRecord::Yes => None,
-        HasRecord::No { at } => {
-            Some(SandboxEnd { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: Some(at), unsure: false })
+        HasRecord::No { at: read_at } => {
+            Some(SandboxEnd { at, forgotten_at: Some(read_at), unsure: false, on_record })
         }
         HasRecord::Unknown => {
             let unsure = !row.has_begun_del() || ended.is_none();
-            Some(SandboxEnd { at: ended.unwrap_or(Timestamp::ZERO), forgotten_at: None, unsure })
+            Some(SandboxEnd { at, forgotten_at: None, unsure, on_record })
         }
     }
 }
@@ -213,7 +225,11 @@ fn leak(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease, end: &SandboxE
     // A lease that was made again after the sandbox had ended leaks since then.
     let since = end.at.max(lease.since).max(if seen { row.last_at } else { Timestamp::ZERO });
     let is_unsure = end.unsure || lease.is_in_doubt();
-    let verdict = if is_unsure { Verdict::Unsure } else { verified(ctx, row, lease, end, since) };
+    let verdict = match end.on_record {
+        Some(watched) => watched,
+        None if is_unsure => Verdict::Unsure,
+        None => verified(ctx, row, lease, end, since),
+    };
     Some(Leak {
         attachment: (row.container.clone(), row.ifname.clone()),
         address: lease.address,

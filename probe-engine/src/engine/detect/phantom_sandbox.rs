@@ -1,6 +1,10 @@
 //! **Rule:** a runtime says that a sandbox is ready, and nothing of it is left in the kernel: no process of it or of its
 //! containers, no shim, no network namespace. The time runs while the runtime and the kubelet are both up, and at its end
-//! the runtime must say so again.
+//! the runtime must say so again. Or a runtime has sandboxes on record that are not ready, of which nothing is left either,
+//! and whose pods are gone: they have neither a cgroup nor a log folder. All of one runtime are one finding.
+//!
+//! Not flagged: a sandbox that is not ready of a pod that has completed, since the kubelet keeps its log folder as long as
+//! the pod is not deleted.
 //!
 //! Not flagged: a sandbox of which the agent has never seen anything, since it may be made in a way that leaves nothing to
 //! see (a virtual machine), unless the runtime made it before this boot; a node with CRI-O, whose sandboxes need no process
@@ -9,7 +13,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use super::{
+    DetectContext, Detection, Verdict,
+    index::Marks,
+    rule::{Judged, Rule},
+};
 use crate::{
     engine::world::belief::{Belief, Runtime},
     model::{
@@ -18,8 +26,16 @@ use crate::{
         id::ContainerId,
         time::Timestamp,
     },
-    words::shell::{asked, stop_if_nothing_runs},
+    words::{
+        count::counted,
+        shell::{asked, crictl, stop_if_nothing_runs},
+    },
 };
+
+/// The lists that show whether anything of a sandbox is there.
+const LISTS: [List; 3] = [List::Processes, List::Cgroups, List::Netns];
+/// At most this many sandboxes on record, the oldest, are shown as evidence.
+const SHOWN: usize = 16;
 
 impl Rule for PhantomSandbox {
     type Subject = ContainerId;
@@ -54,6 +70,68 @@ impl Rule for PhantomSandbox {
     }
 }
 
+pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<PhantomSandbox>, found: &mut Vec<Detection>) {
+    found.extend(judged.parts().cloned());
+    for runtime in ctx.world.beliefs.runtimes() {
+        found.extend(left_on_record(ctx, runtime));
+    }
+}
+
+/// The sandboxes of pods that are gone that a runtime has on record, as one finding.
+fn left_on_record(ctx: &DetectContext<'_>, runtime: &Runtime) -> Option<Detection> {
+    let own = ctx.world.beliefs.rows().filter(|row| row.socket.as_ref() == Some(&runtime.socket));
+    let mut all: Vec<(Timestamp, &Belief, Verdict)> =
+        own.filter_map(|row| Some((left_since(ctx, row)?, row, is_left(ctx, &row.id)?))).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let until = all.iter().filter_map(|(_, _, verdict)| verdict.due_at()).min();
+    all.retain(|(_, _, verdict)| *verdict == Verdict::Confirmed);
+    all.sort_by_key(|(since, row, _)| (row.listed.made_at, *since, row.id.clone()));
+    let since = all.iter().map(|(since, ..)| *since).min();
+    let is_unsure = !runtime.answers() || LISTS.iter().any(|list| ctx.world.is_gapped(*list));
+    let verdict = match since {
+        None => Verdict::Watched { until },
+        Some(_) if is_unsure => Verdict::Unsure,
+        Some(_) => Verdict::Confirmed,
+    };
+    let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
+    let kind = Kind::from(PhantomSandbox { runtime: runtime.socket.clone(), left_on_record: Some(count) });
+    Some(Detection {
+        key: Key::new(kind.into_str(), &["left_on_record", &runtime.socket]),
+        kind,
+        severity: Severity::Info,
+        since: since.unwrap_or(ctx.now),
+        pod: None,
+        sandboxes: all.iter().take(SHOWN).map(|(_, row, _)| row.id.clone()).collect(),
+        gapped: false,
+        verdict,
+    })
+}
+
+/// Whether a sandbox on record is one of a pod that is gone, by a verdict: confirmed, or still watched.
+pub(super) fn is_left(ctx: &DetectContext<'_>, id: &ContainerId) -> Option<Verdict> {
+    let since = left_since(ctx, ctx.world.beliefs.get(id)?)?;
+    match ctx.after_cleanup(since, ctx.limits.leak_grace) {
+        Verdict::Candidate { until } => Some(Verdict::Watched { until }),
+        other @ (Verdict::Watched { .. }
+        | Verdict::Unsure
+        | Verdict::Unverified
+        | Verdict::Unlisted
+        | Verdict::Confirmed
+        | Verdict::Passing { .. }) => Some(other),
+    }
+}
+
+/// Since when a sandbox that is not ready has been on record without anything of it, or of its pod, on the node.
+fn left_since(ctx: &DetectContext<'_>, row: &Belief) -> Option<Timestamp> {
+    let pod_gone_at = row.pod_gone_at?;
+    let runtime = ctx.world.beliefs.runtime_of(row).filter(|it| row.is_not_ready(it))?;
+    let over_at = ctx.world.sandboxes.recall(&row.id).and_then(|row| row.over_at());
+    let since = pod_gone_at.max(row.said_since(runtime)).max(over_at.unwrap_or(pod_gone_at));
+    (!is_anything_left(ctx, &row.id)).then_some(since)
+}
+
 /// Whether anything of a sandbox is in the kernel.
 pub(super) fn is_anything_left(ctx: &DetectContext<'_>, id: &ContainerId) -> bool {
     let world = ctx.world;
@@ -78,7 +156,7 @@ fn detection(
     runtime: &Runtime,
     since: Timestamp,
 ) -> Option<Detection> {
-    let kind = Kind::from(PhantomSandbox { runtime: runtime.socket.clone() });
+    let kind = Kind::from(PhantomSandbox { runtime: runtime.socket.clone(), left_on_record: None });
     Some(Detection {
         key: Key::new(kind.into_str(), &[row.id.as_str()]),
         kind,
@@ -93,8 +171,7 @@ fn detection(
 
 /// None: a listing of the node shows it.
 fn verdict(ctx: &DetectContext<'_>, row: &Belief, runtime: &Runtime, since: Timestamp) -> Option<Verdict> {
-    let lists = [List::Processes, List::Cgroups, List::Netns];
-    if !runtime.answers() || lists.iter().any(|list| ctx.world.is_gapped(*list)) {
+    if !runtime.answers() || LISTS.iter().any(|list| ctx.world.is_gapped(*list)) {
         return Some(Verdict::Unsure);
     }
     let since = since.max(runtime.answer_since);
@@ -121,22 +198,47 @@ fn verdict(ctx: &DetectContext<'_>, row: &Belief, runtime: &Runtime, since: Time
     if is_known {
         Some(Verdict::Confirmed)
     } else {
-        Some(ctx.listed_since(&lists, ready).unwrap_or(Verdict::Confirmed))
+        Some(ctx.listed_since(&LISTS, ready).unwrap_or(Verdict::Confirmed))
     }
 }
 
 impl Explain for PhantomSandbox {
     fn summary(&self) -> String {
-        "the runtime says that the sandbox is ready, and nothing of it is left".to_owned()
+        match self.left_on_record {
+            None => "the runtime says that the sandbox is ready, and nothing of it is left".to_owned(),
+            Some(count) => {
+                let count = counted(count.into(), "sandbox");
+                format!("the runtime has {count} on record, not ready, whose pods are gone")
+            }
+        }
     }
 
     fn cause(&self) -> &'static str {
+        if self.left_on_record.is_some() {
+            return "The pods were deleted, and nothing of them is on the node any more. The kubelet has not had their \
+                    sandboxes removed, or the runtime failed to: nobody does it later. The runtime reads all of them at \
+                    each of its starts, and an IPAM plugin may hold their addresses.";
+        }
         "The sandbox has ended, with its processes and its network, and the runtime has not noticed: its shim was killed, \
          the message of the end was lost, or the record is from before a restart of the node. The kubelet believes the \
          runtime, so the pod stays as it is and gets no new sandbox."
     }
 
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        if self.left_on_record.is_some() {
+            let mut all = vec![
+                "# These are the oldest. Look at one, and remove it: the runtime then calls CNI DEL for it."
+                    .to_owned(),
+            ];
+            all.extend(asked(runtimes, "inspectp", sandboxes.get(..1).unwrap_or_default()));
+            all.extend(asked(runtimes, "rmp", sandboxes));
+            all.push(
+                "# All that are not ready, with those of pods that have completed and are still there:"
+                    .to_owned(),
+            );
+            all.extend(crictl(runtimes).map(|crictl| format!("{crictl} pods --state NotReady")));
+            return all;
+        }
         let mut all = vec!["# What the runtime says:".to_owned()];
         all.extend(asked(runtimes, "inspectp", sandboxes));
         all.push(
@@ -145,5 +247,20 @@ impl Explain for PhantomSandbox {
         );
         all.extend(stop_if_nothing_runs(runtimes, sandboxes));
         all
+    }
+
+    fn known(&self) -> &'static [&'static str] {
+        match self.left_on_record {
+            None => &[],
+            Some(_) => &["https://github.com/containerd/containerd/issues/12390"],
+        }
+    }
+
+    fn forget_numbers(&mut self) {
+        self.left_on_record = self.left_on_record.map(|_count| 0);
+    }
+
+    fn shows_some(&self) -> bool {
+        self.left_on_record.is_some()
     }
 }

@@ -10,16 +10,17 @@ use probe_common::event::class;
 use super::{
     containerd::{self, PAUSE, TOP},
     story::{
-        CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, Who, cgroup, id, key, leaf, ms,
+        CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, UID, Who, cgroup, id, key, leaf, ms, pod_name,
         run::{feed, pass, settle},
+        uid,
     },
 };
 use crate::{
     engine::{Engine, LagBy, LagOf, Settings, world::CheckpointEntry},
     model::{
         fact::{
-            Answer, Believed, Described, EventStream, Fact, List, Origin, ProcessState, Role, RunState,
-            RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated, ThreadState,
+            Answer, Believed, Described, EventStream, Fact, List, NameSource, Origin, ProcessState, Role,
+            RunState, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Stated, ThreadState,
         },
         finding::{Explain, Kind, Severity, Stage},
         time::Timestamp,
@@ -358,6 +359,39 @@ fn a_sandbox_of_which_nothing_is_left_is_a_phantom_while_it_counts_as_ready() {
             "60099 finding.opened phantom_sandbox/a [default/web-0 a] Agent",
             "180099 finding.confirmed phantom_sandbox/a [default/web-0 a] Agent",
             "250099 finding.closed phantom_sandbox/a [default/web-0 a] Agent",
+        ]
+    );
+}
+
+/// The runtime keeps the sandbox on record as not ready. The pod is deleted, or has completed and is kept.
+fn kept_on_record(is_deleted: bool) -> Vec<String> {
+    let mut story = running(EventStream::None);
+    vanished(&mut story);
+    story.rmdir(20, &format!("/kubepods/besteffort/pod{UID}"));
+    for minute in 1..=6 {
+        let described = Described { pod: Some(pod_name()), ..Described::default() };
+        let not_ready = Stated { described, ..stated('a', Believed::Exited, None) };
+        story.until(minute * 60 * SECOND).status(vec![not_ready]);
+        story.listed(if is_deleted {
+            Fact::PodUnknown(uid())
+        } else {
+            let (namespace, name) = ("default".to_owned(), "web-0".to_owned());
+            Fact::PodFound { uid: uid(), namespace, name, source: NameSource::LogFolder }
+        });
+    }
+    story.until(400 * SECOND).states(&[]).until(405 * SECOND).moment();
+    told(&story).into_iter().filter(|line| line != "? statuses").collect()
+}
+
+#[test]
+fn sandboxes_on_record_of_pods_that_are_gone_are_told_and_those_of_completed_pods_are_not() {
+    assert_eq!(kept_on_record(false), [""; 0]);
+    assert_eq!(
+        kept_on_record(true),
+        [
+            "240001 finding.opened phantom_sandbox/left_on_record/:run:containerd:containerd.sock [a] Agent",
+            "240001 finding.confirmed phantom_sandbox/left_on_record/:run:containerd:containerd.sock [a] Agent",
+            "400099 finding.closed phantom_sandbox/left_on_record/:run:containerd:containerd.sock [a] Agent",
         ]
     );
 }

@@ -28,7 +28,7 @@ use crate::{
             Answer, Believed, Described, EventStream, List, NameSource, ProcessState, Role, RuntimeEvent,
             RuntimeEventKind, RuntimeLink, RuntimeStatus, Span, Stated,
         },
-        id::ContainerId,
+        id::{ContainerId, PodUid},
         recovery::{Source, TimedSource},
         time::Timestamp,
     },
@@ -89,6 +89,12 @@ pub struct Belief {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     pub(crate) ended: Option<KernelEnd>,
+    /// When it was last asked whether the log folder of its pod is there, of a sandbox that is not ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_asked_at: Option<Timestamp>,
+    /// Since when the log folder of its pod is known to be gone. The kubelet removes it once the pod is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pod_gone_at: Option<Timestamp>,
     /// The events that its runtime should have told and did not, with the times of what they are about.
     pub(crate) missed: Vec<(RuntimeEventKind, Timestamp)>,
 }
@@ -128,6 +134,9 @@ pub(in crate::engine) const SOON: Duration = Duration::from_secs(1);
 /// What runtimes give as the exit code of a container whose program they could not start (`errorStartExitCode` of containerd,
 /// the code of CRI-O for none).
 const FAILED_START: [i32; 2] = [128, -1];
+/// For a pod of a sandbox that is not ready, it is asked as often as this whether it is gone, and for so many at once.
+const POD_AGAIN: Duration = Duration::from_secs(10 * 60);
+const ASKED: usize = 16;
 /// The lists are not asked for more often than this.
 const BETWEEN: Duration = Duration::from_secs(2);
 /// An event stream that was opened this long before an event tells it.
@@ -167,6 +176,8 @@ impl Belief {
             is_unsure: false,
             name: None,
             ended: None,
+            pod_asked_at: None,
+            pod_gone_at: None,
             missed: Vec::new(),
         }
     }
@@ -296,7 +307,22 @@ impl World {
         }
         self.beliefs.note_read(&socket);
         self.beliefs.reap(ctx.at);
+        self.ask_pods_of_records(ctx.at, &socket);
         self.arm_statuses(ctx.at);
+    }
+
+    /// Asks whether the pods of sandboxes that are not ready are gone: of a pod that has completed, the runtime keeps the
+    /// sandbox, and the kubelet the log folder, as long as the pod is not deleted.
+    fn ask_pods_of_records(&mut self, at: Timestamp, socket: &str) {
+        let due = self.beliefs.unasked(at, socket).filter(|(_, uid)| {
+            let pod = self.pods.by_uid(uid).and_then(|pod| self.pods.get(&pod));
+            pod.is_none_or(|pod| pod.cgroups.is_empty())
+        });
+        let due: Vec<(ContainerId, PodUid)> = due.take(ASKED).collect();
+        for (id, uid) in due {
+            self.beliefs.pod_asked(at, &id);
+            self.ask(Question::Pod { uid });
+        }
     }
 
     fn state_of(&mut self, ctx: EventContext, socket: &str, it: Stated) {

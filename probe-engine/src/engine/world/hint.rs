@@ -102,6 +102,7 @@ impl World {
         name: String,
         source: NameSource,
     ) {
+        self.beliefs.pod_is_there(&uid);
         let known = Name { uid: uid.clone(), at: ctx.at, namespace, name, source };
         self.pod_of(&known.pod_name(), source);
         self.pods.names.insert(uid, known);

@@ -166,6 +166,9 @@ impl World {
         if let Some(present) = shown
             && let Some(row) = self.pods.rows.get_mut(&id)
         {
+            if let Some(uid) = &row.named.uid {
+                self.beliefs.pod_is_there(uid);
+            }
             row.state = present;
             row.first_at = ctx.at;
             row.origin = ctx.origin;

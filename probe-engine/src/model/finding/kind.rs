@@ -324,11 +324,15 @@ pub struct SandboxesReplaced {
     pub first: Vec<String>,
 }
 
-/// A runtime says that a sandbox is ready, and nothing of it is left in the kernel.
+/// A runtime says that a sandbox is ready, and nothing of it is left in the kernel. Or it has sandboxes on record that are
+/// not ready and whose pods are gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PhantomSandbox {
     /// The runtime's socket.
     pub runtime: String,
+    /// How many sandboxes of pods that are gone it has on record. Not there: it is one that counts as ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_on_record: Option<u32>,
 }
 
 /// A runtime says of a sandbox or a container what the kernel contradicts.

@@ -38,14 +38,16 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
     list
 }
 
-/// Finds the name of one pod.
+/// Finds the name of one pod. Where there are folders of pods, and all could be read, none for it shows that it is gone: a
+/// kubelet may have been told to put them elsewhere.
 #[must_use]
 pub(crate) fn find(root: &HostRoot, uid: &PodUid) -> Option<Fact> {
-    let entries = root.folder(FOLDERS).and_then(|folder| folder.entries()).ok()?.entries;
-    entries.iter().filter(|entry| entry.name.ends_with(uid.as_str())).find_map(|entry| {
-        let found = parse(&entry.name)?;
-        matches!(&found, Fact::PodFound { uid: own, .. } if own == uid).then_some(found)
-    })
+    let read = root.folder(FOLDERS).and_then(|folder| folder.entries()).ok()?;
+    let is_whole = read.left_out == 0 && read.not_utf8.is_empty();
+    let folders: Vec<Fact> = read.entries.iter().filter_map(|entry| parse(&entry.name)).collect();
+    let is_used = is_whole && !folders.is_empty();
+    let own = folders.into_iter().find(|it| matches!(it, Fact::PodFound { uid: own, .. } if own == uid));
+    own.or_else(|| is_used.then(|| Fact::PodUnknown(uid.clone())))
 }
 
 fn parse(folder: &str) -> Option<Fact> {
@@ -75,9 +77,27 @@ pub(super) fn pod(folder: &str) -> Option<(&str, &str, PodUid)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
-    use super::pod;
+    use super::{Fact, HostRoot, PodUid, find, pod};
+
+    /// A kubelet that was told to put its pods' logs elsewhere leaves the folder empty, or has none.
+    #[test]
+    fn a_pod_without_a_folder_is_gone_where_others_have_one() {
+        let root = tempfile::tempdir().expect("a folder");
+        let uid = PodUid::parse("11111111-2222-3333-4444-555555555555").expect("a UID");
+        let host = HostRoot::open(root.path()).expect("the root");
+        assert_eq!(find(&host, &uid), None);
+        let folders = root.path().join("var/log/pods");
+        fs::create_dir_all(&folders).expect("a folder");
+        assert_eq!(find(&host, &uid), None);
+        fs::create_dir(folders.join("default_web-1_22222222-2222-3333-4444-555555555555")).expect("a folder");
+        assert_eq!(find(&host, &uid), Some(Fact::PodUnknown(uid.clone())));
+        fs::create_dir(folders.join(format!("default_web-0_{uid}"))).expect("a folder");
+        assert!(matches!(find(&host, &uid), Some(Fact::PodFound { .. })));
+    }
 
     #[test]
     fn a_folder_names_its_pod() {

@@ -6,15 +6,15 @@ use std::{
 };
 
 use super::{
-    BETWEEN, Belief, Hang, Runtime,
+    BETWEEN, Belief, GRACE, Hang, POD_AGAIN, Runtime,
     lag::{Lag, LagBy, LagOf, Lags},
 };
 use crate::{
     engine::{tracked::Tracked, world::reap::MEMORY},
     model::{
         change::Process,
-        fact::{Answer, Believed, ProcessState, RuntimeEventKind, RuntimeLink, Span},
-        id::ContainerId,
+        fact::{Answer, Believed, ProcessState, Role, RuntimeEventKind, RuntimeLink, Span},
+        id::{ContainerId, PodUid},
         time::Timestamp,
     },
 };
@@ -62,6 +62,58 @@ impl Beliefs {
     pub(in crate::engine) fn state_of(&self, id: &ContainerId) -> Option<Believed> {
         let row = self.get(id)?;
         row.state(self.runtime_of(row)?)
+    }
+
+    /// The sandboxes of this runtime that are not ready, and of whose pods it is to be asked whether they are gone.
+    pub(super) fn unasked(
+        &self,
+        at: Timestamp,
+        socket: &str,
+    ) -> impl Iterator<Item = (ContainerId, PodUid)> + '_ {
+        let runtime = self.runtimes.get(socket);
+        let not_ready = self.rows.values().filter(move |row| {
+            runtime.is_some_and(|it| row.socket.as_ref() == Some(&it.socket) && row.is_not_ready(it))
+        });
+        let is_due = move |row: &&Belief| {
+            let is_old = row.listed.since + GRACE <= at;
+            is_old
+                && row.pod_gone_at.is_none()
+                && row.pod_asked_at.is_none_or(|asked| asked + POD_AGAIN <= at)
+        };
+        not_ready.filter(is_due).filter_map(|row| Some((row.id.clone(), row.pod_uid()?.clone())))
+    }
+
+    pub(super) fn pod_asked(&mut self, at: Timestamp, id: &ContainerId) {
+        if let Some(row) = self.rows.get_mut(id) {
+            row.pod_asked_at = Some(at);
+        }
+    }
+
+    /// A pod is not on the node any more. This counts for the sandboxes of which it was asked.
+    pub(in crate::engine::world) fn pod_gone(&mut self, at: Timestamp, uid: &PodUid) {
+        let runtimes = &self.runtimes;
+        self.rows.update(|_, row| {
+            let runtime = row.socket.as_ref().and_then(|socket| runtimes.get(socket));
+            let is_gone = row.pod_gone_at.is_none()
+                && row.pod_asked_at.is_some()
+                && row.pod_uid() == Some(uid)
+                && runtime.is_some_and(|runtime| row.is_not_ready(runtime));
+            if is_gone {
+                row.pod_gone_at = Some(at);
+            }
+            is_gone
+        });
+    }
+
+    /// A pod is on the node.
+    pub(in crate::engine::world) fn pod_is_there(&mut self, uid: &PodUid) {
+        self.rows.update(|_, row| {
+            let is_back = row.pod_gone_at.is_some() && row.pod_uid() == Some(uid);
+            if is_back {
+                row.pod_gone_at = None;
+            }
+            is_back
+        });
     }
 
     /// Times that were measured; the oldest are dropped.
@@ -258,6 +310,14 @@ impl Beliefs {
 }
 
 impl Belief {
+    pub(in crate::engine) fn is_not_ready(&self, runtime: &Runtime) -> bool {
+        self.role == Some(Role::Sandbox) && self.state(runtime) == Some(Believed::Exited)
+    }
+
+    fn pod_uid(&self) -> Option<&PodUid> {
+        self.described.pod.as_ref()?.uid.as_ref()
+    }
+
     /// It left the list. Returns whether it was on it.
     fn leave(&mut self, at: Timestamp) -> bool {
         let was_there = self.listed.state.is_some();

@@ -102,7 +102,10 @@ pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
             count: 2,
             first: vec!["default/web-0".to_owned()],
         }),
-        Kind::PhantomSandbox(PhantomSandbox { runtime: "/run/containerd/containerd.sock".to_owned() }),
+        Kind::PhantomSandbox(PhantomSandbox {
+            runtime: "/run/containerd/containerd.sock".to_owned(),
+            left_on_record: None,
+        }),
         Kind::StaleRuntimeStatus(StaleRuntimeStatus {
             how: Contradiction::ExitCode,
             id: ContainerId::parse("c1").expect("an id"),
