@@ -1,4 +1,4 @@
-//! Follows the runtimes that answered when the node was listed: each has a task of its own.
+//! Follows the runtimes whose sockets were found when the node was listed: each has a task of its own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,10 +21,10 @@ use crate::{
 /// At most this many runtimes are followed. A node has one, or two while it is moved to another.
 const RUNTIMES: usize = 8;
 
-/// The sockets at which runtimes answered.
+/// The sockets at which runtimes answered, or somebody listens that did not answer.
 pub(crate) type Sockets = watch::Receiver<BTreeSet<PathBuf>>;
 
-/// Learns from the listings of the node which runtimes answer.
+/// Learns from the listings of the node which runtimes there are.
 #[derive(Clone, Debug)]
 pub(crate) struct Finder(watch::Sender<BTreeSet<PathBuf>>);
 
@@ -39,9 +39,8 @@ impl Finder {
     /// Looks for runtimes in what was read of the node.
     pub(crate) fn look(&self, batch: &Batch) {
         let found = batch.iter().filter_map(|seen| match &seen.fact {
-            Fact::RuntimeRead(it) if it.complete && it.place.ends_with(".sock") => {
-                Some(PathBuf::from(&it.place))
-            }
+            // A runtime may hang when the agent starts.
+            Fact::RuntimeRead(it) if it.place.ends_with(".sock") => Some(PathBuf::from(&it.place)),
             _ => None,
         });
         for socket in found {
@@ -111,5 +110,29 @@ async fn follow(
             },
             changed = sockets.changed() => if changed.is_err() { return },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::PathBuf};
+
+    use super::finder;
+    use crate::model::{
+        fact::{Fact, Observation, Origin, RuntimeRead},
+        time::Timestamp,
+    };
+
+    #[test]
+    fn a_runtime_that_does_not_answer_when_it_is_found_is_followed_too() {
+        let (finder, sockets) = finder(BTreeSet::new());
+        let read = |place: &str, complete| {
+            let (place, sandboxes) = (place.to_owned(), Vec::new());
+            let fact = Fact::RuntimeRead(RuntimeRead { place, kind: None, sandboxes, complete, unread: 0 });
+            Observation { at: Timestamp(1), origin: Origin::Listed, fact }
+        };
+        finder.look(&vec![read("/run/a.sock", true), read("/run/b.sock", false), read("/var/lib/a", true)]);
+        let expected = ["/run/a.sock", "/run/b.sock"].map(PathBuf::from);
+        assert_eq!(*sockets.borrow(), BTreeSet::from(expected));
     }
 }

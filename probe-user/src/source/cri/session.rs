@@ -123,6 +123,9 @@ impl Session {
             // What it says after this is told whole.
             self.statuses = Statuses::default();
             if there_at.elapsed() > GIVE_UP {
+                if self.told.is_none() {
+                    return Ok(());
+                }
                 info!(socket = ?self.socket, "this runtime was not there for long: it is not followed any more");
                 return self.link(Answer::GivenUp, EventStream::Closed).await;
             }
@@ -295,7 +298,8 @@ impl Session {
         let since = self.unanswered.filter(|_| hangs);
         let link = RuntimeLink { socket: self.name(), answer, events, since };
         // One that was found as another process sees the node, and is not there for this one, is none of this node's.
-        let was_never_there = self.told.is_none() && answer == Answer::Gone;
+        // The listing tells of one that may not be asked.
+        let was_never_there = self.told.is_none() && matches!(answer, Answer::Gone | Answer::Unreachable);
         let is_same = self.told.as_ref() == Some(&link);
         // Repeated, because the finding needs a second unanswered question.
         if is_same && !hangs || was_never_there {

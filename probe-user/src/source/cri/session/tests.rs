@@ -136,6 +136,16 @@ async fn a_runtime_that_hangs_is_asked_again_on_the_same_connection() {
 }
 
 #[tokio::test]
+async fn a_runtime_that_hangs_when_it_is_found_is_told() {
+    let mut followed = Followed::new();
+    let fake = Fake::start(&followed.socket, "containerd", "2.0.0");
+    fake.hangs(true);
+    assert_eq!(followed.link().await, (Answer::Hangs, EventStream::Closed));
+    fake.hangs(false);
+    followed.until((Answer::Answers, EventStream::Open)).await;
+}
+
+#[tokio::test]
 async fn a_stream_that_clients_share_is_never_asked_for() {
     for (name, version) in [("containerd", "1.7.27"), ("cri-o", "1.29.4"), ("docker", "27.1.1")] {
         let mut followed = Followed::new();
