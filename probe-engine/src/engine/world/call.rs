@@ -85,10 +85,11 @@ impl World {
         match kind {
             Kind::Plugin => {
                 let caller = it.caller.map_or(it.task.parent, |caller| caller.key);
-                let path = it.variables.path.clone();
+                let is_new_path = it.variables.path.is_some() && it.variables.path != self.records.cni_path;
+                let new_path = if is_new_path { it.variables.path.clone() } else { None };
                 let call = self.call_of(ctx, &it.task, caller, &it.filename, it.variables, !host);
-                if call.top && call.pod.names_pod() && self.records.cni_path != path {
-                    self.records.cni_path = path.or(self.records.cni_path.take());
+                if call.top && call.pod.names_pod() && new_path.is_some() {
+                    self.records.cni_path = new_path;
                 }
                 self.begin(ctx, call, true);
                 self.may_be_over(ctx, key);
@@ -187,7 +188,8 @@ impl World {
             self.pod_of(&call.pod, NameSource::CniArgs);
         }
         self.attachment_called(ctx, &call);
-        let deleted = call.container.clone().filter(|_| call.top && command == "DEL");
+        let is_deleted = call.top && command == "DEL";
+        let deleted = if is_deleted { call.container.clone() } else { None };
         if let Some(id) = &deleted {
             self.sandbox_recalled(ctx, id);
         }

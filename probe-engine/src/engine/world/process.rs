@@ -139,9 +139,12 @@ impl World {
         }
         let own = self.own_container(it.task.cgroup);
         let is_top = it.class & class::CONTAINER_TOP != 0;
-        let first_in = own.clone().filter(|id| is_top && self.may_be_first(id, key));
-        let hidden = about.clone().or(first_in);
-        let hidden = hidden.filter(|_| argv::hides_programs(&it.argv, &it.filename));
+        let hides = (made.is_some() || is_top) && argv::hides_programs(&it.argv, &it.filename);
+        let hidden = if hides {
+            about.clone().or_else(|| own.clone().filter(|id| self.may_be_first(id, key)))
+        } else {
+            None
+        };
         let mut subject = self.subject_of(&it.task);
         subject.container = about.or(subject.container);
         let (task, class) = (it.task, it.class);
@@ -402,11 +405,8 @@ impl World {
 
     /// The subject of a change that a task caused: the task's cgroup and its container.
     pub(super) fn subject_of(&self, task: &Task) -> Subject {
-        Subject {
-            cgroup: self.cgroups.get(&task.cgroup).map(|cgroup| cgroup.key),
-            container: self.cgroups.container_of(task.cgroup).cloned(),
-            ..Subject::default()
-        }
+        let (cgroup, container) = self.cgroups.find(task.cgroup);
+        Subject { cgroup: cgroup.map(|row| row.key), container: container.cloned(), ..Subject::default() }
     }
 
     /// Learns the node's own network namespace. Runtimes and their callers run in it, and CNI plugins begin in it.

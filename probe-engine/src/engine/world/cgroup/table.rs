@@ -115,12 +115,17 @@ impl Table {
         self.crowds.values()
     }
 
-    /// The container to which a cgroup belongs, at whatever depth.
-    pub(in crate::engine) fn container_of(&self, key: CgroupKey) -> Option<&ContainerId> {
-        match self.rows.get(&key) {
-            Some(row) => row.container.as_ref(),
-            None => self.crowd_of(key),
+    /// The row of a cgroup, and the container to which it belongs, at whatever depth.
+    pub(in crate::engine) fn find(&self, key: CgroupKey) -> (Option<&Cgroup>, Option<&ContainerId>) {
+        let row = self.rows.get(&key);
+        match row {
+            Some(found) => (row, found.container.as_ref()),
+            None => (None, self.crowd_of(key)),
         }
+    }
+
+    pub(in crate::engine) fn container_of(&self, key: CgroupKey) -> Option<&ContainerId> {
+        self.find(key).1
     }
 
     fn crowd_of(&self, key: CgroupKey) -> Option<&ContainerId> {
