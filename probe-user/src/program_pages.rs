@@ -43,35 +43,17 @@ unsafe extern "C" fn unmap_object(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::unmap_unused;
-
-    /// The resident memory of this program's code in kB.
-    fn resident_code() -> u64 {
-        let program = fs::read_link("/proc/self/exe").expect("a program");
-        let program = program.to_str().expect("UTF-8");
-        let mut is_code = false;
-        let mut resident = 0;
-        for line in fs::read_to_string("/proc/self/smaps").expect("its mappings").lines() {
-            if let Some(size) = line.strip_prefix("Rss:") {
-                let size: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
-                resident += if is_code { size } else { 0 };
-            } else if line.split(' ').next().is_some_and(|range| range.contains('-')) {
-                is_code = line.contains(" r-xp ") && line.ends_with(program);
-            }
-        }
-        resident
-    }
+    use crate::source::usage::Memory;
 
     #[test]
     fn what_is_not_used_again_is_no_memory_of_the_process() {
         // Formats numbers and parses JSON, so that some code was used.
         let parsed: serde_json::Value = serde_json::from_str("{\"a\": [1.5, \"b\"]}").expect("JSON");
-        let before = resident_code();
+        let before = Memory::read().expect("/proc").program;
         unmap_unused();
-        let after = resident_code();
-        assert!(after < before, "{after} of {before} kB");
+        let after = Memory::read().expect("/proc").program;
+        assert!(after < before, "{after} of {before} bytes");
         assert_eq!(parsed.to_string(), "{\"a\":[1.5,\"b\"]}", "code and constants are mapped again");
     }
 }

@@ -18,6 +18,7 @@ use crate::{
             ReadingStats, Ring, ServerFiles, ServerStats, StateWrite,
         },
         otlp::figures::{Figures, Snapshot},
+        serve::ring,
         state_writes::{Outcome, StateFile, StateWrites},
         stream::StreamTrouble,
     },
@@ -42,6 +43,8 @@ pub(crate) struct StatsCollector {
     totals: watch::Receiver<Totals>,
     parts: Parts,
     netns_limit: NetnsLimit,
+    /// The latest events, for clients of the server.
+    latest: Option<Arc<ring::Ring>>,
     /// Seconds since the epoch.
     started: f64,
 }
@@ -73,7 +76,12 @@ impl StatsCollector {
     pub(crate) fn new(reports: &[HookReport], drain: &RingReader, parts: Parts) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
         let netns_limit = NetnsLimit::open();
-        Self { hooks: hooks.collect(), totals: drain.totals(), parts, netns_limit, started: wall() }
+        Self { hooks: hooks.collect(), totals: drain.totals(), parts, netns_limit, latest: None, started: wall() }
+    }
+
+    /// Counts the memory of the latest events, too.
+    pub(crate) fn count(&mut self, latest: Arc<ring::Ring>) {
+        self.latest = Some(latest);
     }
 
     /// The results of the writes to the state directory.
@@ -159,10 +167,17 @@ impl StatsCollector {
     /// The figures of the process; `None` where /proc cannot be read.
     #[must_use]
     pub(crate) fn process(&self) -> Option<Process> {
-        let Usage { cpu, resident, virtual_size, threads, open_fds, max_fds, capabilities } =
+        let Usage { cpu, resident, memory, virtual_size, threads, open_fds, max_fds, capabilities } =
             Usage::read().ok()?;
+        let latest = self.latest.as_ref().map_or(0, |ring| ring.memory());
+        let memory = [
+            ("program", memory.program),
+            ("hooks", memory.maps),
+            ("latest_events", latest),
+            ("rest", memory.rest.saturating_sub(latest)),
+        ];
         let (open_fds, max_fds, started) = (Some(open_fds), Some(max_fds), self.started);
-        Some(Process { cpu, resident, virtual_size, threads, open_fds, max_fds, started, capabilities })
+        Some(Process { cpu, resident, memory, virtual_size, threads, open_fds, max_fds, started, capabilities })
     }
 }
 

@@ -14,12 +14,23 @@ pub(crate) struct Usage {
     pub(crate) cpu: Duration,
     /// Resident memory in bytes.
     pub(crate) resident: u64,
+    pub(crate) memory: Memory,
     pub(crate) virtual_size: u64,
     pub(crate) threads: u64,
     pub(crate) open_fds: u64,
     pub(crate) max_fds: u64,
     /// The effective capabilities of the main thread, as bits.
     pub(crate) capabilities: u64,
+}
+
+/// Resident memory in bytes by what is mapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// The program's own file: code, constants, and what the start relocated.
+    pub(crate) program: u64,
+    /// The maps of the hooks, which are the kernel's memory too.
+    pub(crate) maps: u64,
+    pub(crate) rest: u64,
 }
 
 impl Usage {
@@ -33,8 +44,37 @@ impl Usage {
             cpu: span(used.user_time()) + span(used.system_time()),
             max_fds,
             open_fds: u64::try_from(open).unwrap_or(u64::MAX),
+            memory: Memory::read()?,
             ..of_status(&status)
         })
+    }
+}
+
+impl Memory {
+    pub(crate) fn read() -> io::Result<Self> {
+        let program = fs::read_link("/proc/self/exe")?;
+        Ok(Self::of_mappings(&fs::read_to_string("/proc/self/smaps")?, &program.to_string_lossy()))
+    }
+
+    /// Parses `/proc/PID/smaps`: a line with the name of each mapping at its end, and lines with its sizes in kB.
+    fn of_mappings(text: &str, program: &str) -> Self {
+        let mut memory = Self::default();
+        let mut owner = &mut memory.rest;
+        for line in text.lines() {
+            if let Some(size) = line.strip_prefix("Rss:") {
+                let kilobytes: u64 = size.trim().trim_end_matches(" kB").parse().unwrap_or(0);
+                *owner += kilobytes * 1024;
+            } else if line.split(' ').next().is_some_and(|range| range.contains('-')) {
+                owner = if line.ends_with(program) {
+                    &mut memory.program
+                } else if line.ends_with("bpf-map") {
+                    &mut memory.maps
+                } else {
+                    &mut memory.rest
+                };
+            }
+        }
+        memory
     }
 }
 
@@ -62,13 +102,26 @@ fn of_status(text: &str) -> Usage {
 
 #[cfg(test)]
 mod tests {
-    use super::{Usage, of_status};
+    use super::{Memory, Usage, of_status};
 
     #[test]
     fn this_process_is_read() {
         let usage = Usage::read().expect("/proc");
         assert!(usage.resident > 0 && usage.virtual_size >= usage.resident, "{usage:?}");
+        assert!(usage.memory.program > 0 && usage.memory.rest > 0, "{usage:?}");
         assert!(usage.threads > 0 && usage.open_fds >= 3 && usage.max_fds >= usage.open_fds, "{usage:?}");
+    }
+
+    #[test]
+    fn memory_is_that_of_the_mapping_above_it() {
+        let text = "\
+55d0-55e0 r-xp 00000000 fe:00 12   /usr/bin/sandprobe\nSize: 64 kB\nRss:       40 kB\nVmFlags: rd ex\n\
+55e0-55f0 rw-p 00010000 fe:00 12   /usr/bin/sandprobe\nRss:        2 kB\n\
+7f00-7f10 rw-s 00000000 00:0e 33   anon_inode:bpf-map\nRss:        8 kB\n\
+7f20-7f30 rw-p 00000000 00:00 0\nRss:       16 kB\nPss:       16 kB\n\
+7f40-7f50 rw-p 00000000 00:00 0    [stack]\nRss:       much\n";
+        let memory = Memory::of_mappings(text, "/usr/bin/sandprobe");
+        assert_eq!(memory, Memory { program: 42 << 10, maps: 8 << 10, rest: 16 << 10 });
     }
 
     #[test]

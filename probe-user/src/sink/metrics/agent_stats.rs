@@ -134,6 +134,8 @@ pub struct Queue {
 pub struct Process {
     pub cpu: Duration,
     pub resident: u64,
+    /// By owner.
+    pub memory: [(&'static str, u64); 4],
     pub virtual_size: u64,
     pub threads: u64,
     pub open_fds: Option<u64>,

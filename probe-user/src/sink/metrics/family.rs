@@ -474,6 +474,14 @@ pub(crate) const RESIDENT: Family =
     gauge("process_resident_memory_bytes", &[], "Resident memory of sandprobe.")
         .unit("bytes")
         .from("/proc/self/status");
+pub(crate) const MEMORY: Family = gauge(
+    "sandprobe_memory_bytes",
+    &["owner"],
+    "Resident memory of sandprobe by owner: its own file (`program`), the maps of the hooks (`hooks`), the latest events for \
+     clients (`latest_events`), and the `rest`: the model of the node, buffers and stacks.",
+)
+.unit("bytes")
+.from("/proc/self/smaps");
 pub(crate) const VIRTUAL: Family = gauge("process_virtual_memory_bytes", &[], "Virtual memory of sandprobe.")
     .unit("bytes")
     .from("/proc/self/status");
@@ -558,6 +566,7 @@ pub const ALL: &[(&str, &[&Family])] = &[
             &FOLDED,
             &CPU,
             &RESIDENT,
+            &MEMORY,
             &VIRTUAL,
             &OPEN_FDS,
             &MAX_FDS,

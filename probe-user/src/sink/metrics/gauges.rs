@@ -267,6 +267,7 @@ impl Gauges {
         let Some(process) = &own.process else { return };
         self.process.cpu.raise(&[], process.cpu.as_secs_f64());
         self.process.resident.set_one(Some(real(process.resident)));
+        self.process.memory.set(process.memory.iter().map(|(owner, bytes)| row(&[owner], real(*bytes))));
         self.process.virtual_size.set_one(Some(real(process.virtual_size)));
         self.process.threads.set_one(Some(real(process.threads)));
         self.process.open_fds.set_one(process.open_fds.map(real));

@@ -170,6 +170,7 @@ families! {
     ProcessGauges {
         cpu: CounterVec = CPU,
         resident: GaugeVec = RESIDENT,
+        memory: GaugeVec = MEMORY,
         virtual_size: GaugeVec = VIRTUAL,
         open_fds: GaugeVec = OPEN_FDS,
         max_fds: GaugeVec = MAX_FDS,

@@ -120,6 +120,11 @@ impl Ring {
         self.state().newest
     }
 
+    /// The memory of the events in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        u64::try_from(self.state().bytes).unwrap_or(u64::MAX)
+    }
+
     /// When records about the lifecycle of pods were last lost.
     pub(super) fn lost_at(&self) -> Option<Timestamp> {
         self.state().lost_at

@@ -210,11 +210,12 @@ pub(super) fn start(
     header: &Header,
     past: History,
     report: Report,
-    figures: StatsCollector,
+    mut figures: StatsCollector,
     confinement: &Confinement,
 ) -> anyhow::Result<(Served, loop_queue::Client, Arc<Judge>)> {
     let ring = Arc::new(Ring::behind(session.last_seq()));
     session.add_sink(Box::new(Arc::clone(&ring)));
+    figures.count(Arc::clone(&ring));
     let config = ServerConfig {
         header: header.clone(),
         since: clock::now(),
