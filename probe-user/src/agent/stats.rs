@@ -76,7 +76,14 @@ impl StatsCollector {
     pub(crate) fn new(reports: &[HookReport], drain: &RingReader, parts: Parts) -> Self {
         let hooks = reports.iter().map(|report| (report.signal, report.mechanism));
         let netns_limit = NetnsLimit::open();
-        Self { hooks: hooks.collect(), totals: drain.totals(), parts, netns_limit, latest: None, started: wall() }
+        Self {
+            hooks: hooks.collect(),
+            totals: drain.totals(),
+            parts,
+            netns_limit,
+            latest: None,
+            started: wall(),
+        }
     }
 
     /// Counts the memory of the latest events, too.
@@ -177,7 +184,17 @@ impl StatsCollector {
             ("rest", memory.rest.saturating_sub(latest)),
         ];
         let (open_fds, max_fds, started) = (Some(open_fds), Some(max_fds), self.started);
-        Some(Process { cpu, resident, memory, virtual_size, threads, open_fds, max_fds, started, capabilities })
+        Some(Process {
+            cpu,
+            resident,
+            memory,
+            virtual_size,
+            threads,
+            open_fds,
+            max_fds,
+            started,
+            capabilities,
+        })
     }
 }
 
