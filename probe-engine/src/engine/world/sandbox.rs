@@ -311,11 +311,6 @@ impl Sandbox {
         true
     }
 
-    /// A process of it ran at this time.
-    fn is_up(&mut self, at: Timestamp) {
-        self.up_since = Some(self.up_since.map_or(at, |since| since.min(at)));
-    }
-
     /// The sandbox exists after all. Earlier observations of it are kept.
     fn come_back(&mut self, at: Timestamp) {
         if let Some(created) = self.state.step(Step::Return, at) {

@@ -191,7 +191,6 @@ impl World {
             State::Running { since, .. } => self.is_up(EventContext { origin, ..ctx.back_at(since) }, id),
             State::Exited { .. } if self.hides_programs(id) => {}
             State::Exited { at } => {
-                self.was_up(id);
                 self.stop(EventContext { origin, ..ctx.back_at(at) }, id, StopReason::PauseExited)
             }
         }

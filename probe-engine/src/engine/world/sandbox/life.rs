@@ -72,16 +72,6 @@ impl World {
         row.reported.pod = pod;
     }
 
-    /// The pause process of a sandbox has ended before its role was known.
-    pub(in crate::engine::world) fn was_up(&mut self, id: &ContainerId) {
-        let began = self.containers.get(id).and_then(|row| row.run.began);
-        if let Some(began) = began
-            && let Some(row) = self.sandboxes.get_mut(id)
-        {
-            row.is_up(began.at);
-        }
-    }
-
     /// The program of a container, or the pause process of a sandbox, runs.
     pub(in crate::engine::world) fn is_up(&mut self, ctx: EventContext, id: &ContainerId) {
         let Some(row) = self.containers.get(id) else { return };
@@ -96,7 +86,7 @@ impl World {
         let Some(sandbox) = sandbox else { return };
         let is_host = on_host && !self.has_adds(&sandbox);
         if let Some(row) = self.sandboxes.get_mut(&sandbox) {
-            row.is_up(ctx.at);
+            row.up_since = Some(row.up_since.map_or(ctx.at, |since| since.min(ctx.at)));
             row.network.is_host |= is_host;
         }
         if inode != 0
