@@ -23,3 +23,4 @@
 expect confirmed phantom_sandbox/left_on_record x1 a
 expect confirmed leaked_address/del_missing 10.88.0.2 web-0 a
 expect confirmed stuck_stop/del x0 web-0 a
+expect incident stuck_stop .leaked_address .+phantom_sandbox

@@ -157,11 +157,14 @@ impl Sim {
             Death::Kubelet => self.by_kubelet(),
             Death::Stranger | Death::OutOfMemory => self.task("chaos", 1),
         };
-        let signaled = Signaled { target, signal: 9, code: 0, sender };
+        let signaled = Signaled { target, signal: 9, code: 0, sender: sender.clone() };
         self.kernel(match death {
             Death::OutOfMemory => Fact::OomKilled(signaled),
             Death::Runtime | Death::Kubelet | Death::Stranger => Fact::Signaled(signaled),
         });
+        if death == Death::Runtime {
+            self.kernel(Fact::Exited(Exited { task: sender, status: 0, class: class::RUNTIME }));
+        }
         self.ends(Program { pid, number, is_pause: true }, &id, name, 9);
     }
 
@@ -183,16 +186,20 @@ impl Sim {
             }
         }
         self.pause_dies(name, Death::Runtime);
-        let row = self.sandboxes.get_mut(name).expect("the sandbox is known");
-        if let Some(pid) = row.shim.take() {
-            let shim = task(pid, 1, "containerd-shim");
-            self.kernel(Fact::Exited(Exited { task: shim, status: 0, class: class::RUNTIME }));
-        }
+        self.shim_ends(name);
         let row = self.sandboxes.get_mut(name).expect("the sandbox is known");
         if let Some(number) = row.cgroup.take() {
             let path = format!("{}/{}", pod_path(&self.pods[&row.pod]), row.id);
             let by = self.task("runc", 1);
             self.kernel(Fact::CgroupRemoved { cgroup: cgroup(number, &path), by });
+        }
+    }
+
+    pub(super) fn shim_ends(&mut self, name: &str) {
+        let row = self.sandboxes.get_mut(name).expect("the sandbox is known");
+        if let Some(pid) = row.shim.take() {
+            let shim = task(pid, 1, "containerd-shim");
+            self.kernel(Fact::Exited(Exited { task: shim, status: 0, class: class::RUNTIME }));
         }
     }
 

@@ -128,8 +128,12 @@ impl Sim {
 
     /// The last step of RemovePodSandbox.
     pub(crate) fn forget(&mut self, name: &str) {
-        let id = self.sandboxes[name].id.clone();
+        let row = &self.sandboxes[name];
+        let (id, has_ended) = (row.id.clone(), row.pause.is_none());
         self.recorded.remove(&id);
+        if has_ended {
+            self.shim_ends(name);
+        }
         self.remove_ended_pods();
     }
 

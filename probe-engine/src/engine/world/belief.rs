@@ -19,7 +19,8 @@ use crate::{
     engine::{
         timer,
         world::{
-            EventContext, World, attachment::LATELY, daemon::is_runtime, hint::Hint, restart::at_socket,
+            EventContext, World, attachment::LATELY, cgroup::Cgroup, daemon::is_runtime, hint::Hint,
+            restart::at_socket,
         },
     },
     model::{
@@ -316,7 +317,8 @@ impl World {
     fn ask_pods_of_records(&mut self, at: Timestamp, socket: &str) {
         let due = self.beliefs.unasked(at, socket).filter(|(_, uid)| {
             let pod = self.pods.by_uid(uid).and_then(|pod| self.pods.get(&pod));
-            pod.is_none_or(|pod| pod.cgroups.is_empty())
+            let mut cgroups = pod.into_iter().flat_map(|pod| &pod.cgroups);
+            !cgroups.any(|key| self.cgroups.get(key).is_some_and(Cgroup::is_live))
         });
         let due: Vec<(ContainerId, PodUid)> = due.take(ASKED).collect();
         for (id, uid) in due {
