@@ -55,6 +55,8 @@ mod ebpf {
             .args(["-Z", "build-std=core", "--target-dir"])
             .arg(&target_dir)
             .env("RUSTC_BOOTSTRAP", "1")
+            // The profile's own level is for the agent's libraries. `core` is inlined into the programs.
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3")
             .env("CARGO_ENCODED_RUSTFLAGS", rustflags(&arch, &remapped()))
             // clippy's, when clippy runs us: it cannot link.
             .env_remove("RUSTC_WORKSPACE_WRAPPER");
