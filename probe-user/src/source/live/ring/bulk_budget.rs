@@ -1,10 +1,11 @@
 //! What containers can put on the bulk ring without end has a budget of bytes, since the agent writes down what it reads. What
-//! comes above it in one second is left out, and told as records that found no room.
+//! comes above it is left out, and told as records that found no room. An agent that did not run for a while may take all that
+//! waits in the ring.
 //!
 //! **Invariant:** the position that is told stays before what was left out until that is told too: an agent that is killed
 //! meanwhile loses nothing in silence.
 
-use std::{mem, time::Duration};
+use std::mem;
 
 use probe_common::{
     event::{Event, class},
@@ -14,9 +15,10 @@ use tokio::time::Instant;
 
 use super::poll::Taken;
 
-/// How many bytes of records are taken in one [`WINDOW`]: some 2,000 records.
+/// How many bytes of records are taken in each second, as long as more come: some 2,000 records.
 const BYTES: usize = 512 << 10;
-const WINDOW: Duration = Duration::from_secs(1);
+/// How many are taken at once: as many as the ring holds.
+const AT_ONCE: usize = 2 << 20;
 
 #[derive(Debug)]
 pub(super) struct BulkBudget {
@@ -42,10 +44,13 @@ impl BulkBudget {
 
     /// Begins the next second once this one is over. Returns how many records were left out.
     pub(super) fn renew(&mut self, now: Instant) -> Option<u64> {
-        if now - self.begun < WINDOW {
+        let seconds = (now - self.begun).as_secs();
+        if seconds == 0 {
             return None;
         }
-        (self.begun, self.spent) = (now, 0);
+        self.begun = now;
+        let regained = usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(BYTES);
+        self.spent = self.spent.saturating_sub(regained);
         self.end()
     }
 
@@ -63,8 +68,9 @@ impl BulkBudget {
         if is_free(&record.bytes) {
             return true;
         }
-        self.spent = self.spent.saturating_add(record.bytes.len());
-        if self.spent <= BYTES {
+        let spent = self.spent.saturating_add(record.bytes.len());
+        if spent <= AT_ONCE {
+            self.spent = spent;
             return true;
         }
         self.left_out.get_or_insert(LeftOut { count: 0, after }).count += 1;
@@ -89,6 +95,8 @@ fn is_free(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use probe_common::{
         event::{Exit, Header, class, kind},
         tally::Ring,
@@ -96,7 +104,9 @@ mod tests {
     use tokio::time::Instant;
     use zerocopy::IntoBytes as _;
 
-    use super::{BYTES, BulkBudget, Taken, WINDOW};
+    use super::{AT_ONCE, BYTES, BulkBudget, Taken};
+
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn record(ring: Ring, class: u32, after: u64) -> Taken {
         let len = u32::try_from(size_of::<Exit>()).expect("small");
@@ -115,7 +125,7 @@ mod tests {
     fn what_comes_above_the_budget_is_left_out_and_counted() {
         let begin = Instant::now();
         let mut budget = BulkBudget::new(begin);
-        let room = (BYTES / size_of::<Exit>()) as u64;
+        let room = (AT_ONCE / size_of::<Exit>()) as u64;
         assert_eq!(take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, room + 7), room);
         assert_eq!((budget.renew(begin), budget.position(room + 7)), (None, room), "it is not told yet");
         assert_eq!(take(&mut budget, Ring::Lifecycle, class::CONTAINER_TOP, 3), 3, "it has no budget");
@@ -125,19 +135,33 @@ mod tests {
             0,
             "they only look like CNI"
         );
-        assert_eq!(budget.renew(begin + WINDOW), Some(10));
+        assert_eq!(budget.renew(begin + SECOND), Some(10));
         assert_eq!(budget.position(room + 20), room + 20);
-        assert_eq!(take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, 5), 5, "a new second");
-        assert_eq!(budget.end(), None);
+        // What was left of the room counts too.
+        let regained = (BYTES / size_of::<Exit>()) as u64;
+        let taken = take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, room);
+        assert!((regained..=regained + 1).contains(&taken), "{taken} in a new second");
+        assert_eq!(budget.end(), Some(room - taken));
     }
 
     #[test]
     fn an_ordinary_second_is_taken_whole() {
         let begin = Instant::now();
         let mut budget = BulkBudget::new(begin);
-        for second in 0..5 {
-            assert_eq!(budget.renew(begin + WINDOW * second), None);
+        for second in 0..100 {
+            assert_eq!(budget.renew(begin + SECOND * second), None);
             assert_eq!(take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, 1000), 1000);
         }
+    }
+
+    /// The ring has filled meanwhile.
+    #[test]
+    fn what_waits_for_an_agent_that_did_not_run_is_taken_whole() {
+        let begin = Instant::now();
+        let mut budget = BulkBudget::new(begin);
+        let waits = (AT_ONCE / size_of::<Exit>()) as u64;
+        take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, 1000);
+        assert_eq!(budget.renew(begin + SECOND * 10), None);
+        assert_eq!(take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, waits), waits);
     }
 }
