@@ -59,8 +59,14 @@ fn incident() -> Result<()> {
     leaked?;
     let told = told.with_context(|| format!("{:#?}\n{}", server.answered(), place.errors()))?;
     ensure!(server.events().len() == 2, "more than two: {:#?}", server.events());
+    let concerns = |event: &&Value| {
+        event["event"].as_str().is_some_and(|name| name == "gap" || name.starts_with("finding."))
+    };
+    let events = place.events()?;
+    let concerning: Vec<&Value> = events.iter().filter(concerns).collect();
     for event in &told {
-        ensure!(event["reason"] == "DuplicateSandbox" && event["type"] == "Warning", "{event:#}");
+        let is_root = event["reason"] == "DuplicateSandbox" && event["type"] == "Warning";
+        ensure!(is_root, "{event:#}\nof {concerning:#?}");
         let message = event["message"].as_str().unwrap_or_default();
         ensure!(message.starts_with("a sandbox was made after the pod was done"), "{event:#}");
     }
