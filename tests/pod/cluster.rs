@@ -39,8 +39,8 @@ fn incident() -> Result<()> {
     let leak_grace = format!("{}s", grace().as_secs());
     let cluster = ["--kubernetes-events", "--kubeconfig", &kubeconfig, "--node", NODE];
     let limits = ["--leak-grace", &leak_grace, "--ipam-store", &store];
-    let mut agent = place.run(&[&cluster[..], &limits].concat())?;
-    agent.attached()?;
+    // What comes while the node is still listed may have been there before.
+    let agent = place.run_until_ready(&[&cluster[..], &limits].concat())?;
     let pod = job("redundant");
     let mut stage = Stage::new(&mut node)?;
     stage.redundant_sandbox(&pod)?;

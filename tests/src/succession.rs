@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -18,7 +19,7 @@ use nix::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{guard::unique_name, machine, program};
+use crate::{clock, guard::unique_name, http, machine, program};
 
 /// Makes the hooks other ones, as an upgrade may.
 pub const OTHERS: &[&str] = &["--all-execs"];
@@ -51,11 +52,28 @@ impl Place {
 
     /// Starts the next agent. The arguments may make its hooks other ones than those of the last agent.
     pub fn run(&mut self, arguments: &[&str]) -> Result<Run> {
+        self.start(Path::new("none"), arguments)
+    }
+
+    /// Starts the next agent, and waits until it knows all that is on the node.
+    pub fn run_until_ready(&mut self, arguments: &[&str]) -> Result<Run> {
+        let socket = self.folder.path().join("agent.sock");
+        let run = self.start(&socket, arguments)?;
+        clock::poll("the agent is ready", machine::patience(), || {
+            let Ok(stream) = UnixStream::connect(&socket) else { return Ok(None) };
+            Ok(http::get(stream, "/readyz", &[]).and_then(http::Answer::ok).ok())
+        })?;
+        Ok(run)
+    }
+
+    fn start(&mut self, socket: &Path, arguments: &[&str]) -> Result<Run> {
         self.runs += 1;
         let output = |kind| fs::File::create(self.path(self.runs, kind));
         let child = self
             .command("run")?
-            .args(["-o", "json", "--listen", "none", "--socket", "none", "--state-dir"])
+            .args(["-o", "json", "--listen", "none", "--socket"])
+            .arg(socket)
+            .arg("--state-dir")
             .arg(self.state())
             .args(arguments)
             .stdin(Stdio::null())
