@@ -52,6 +52,9 @@ use crate::{
     },
 };
 
+/// The size of an agent's bulk ring in bytes: half a second of execs outside of containers, at full speed. All of a ring counts
+/// as this process's memory.
+pub(crate) const BULK_BYTES: u32 = 2 << 20;
 /// The longest time from a hook's time stamp until its record is readable, with some allowance for a virtual CPU that
 /// is paused in between. A record that takes longer is told late, not lost.
 pub const SLACK: Duration = Duration::from_millis(5);

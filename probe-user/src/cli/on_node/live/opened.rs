@@ -30,13 +30,10 @@ use crate::{
         live::{
             attach::{Options, Probe},
             pin::{PinError, Pins},
+            ring::BULK_BYTES,
         },
     },
 };
-
-/// Bytes of the ring for execs outside of containers: half a second of them at full speed. All of a ring counts as this
-/// process's memory.
-const BULK: u32 = 2 << 20;
 
 /// The options that a command gives to a run.
 pub(super) struct Start<'a> {
@@ -139,7 +136,7 @@ impl Start<'_> {
             pins: opened.pins.as_ref().and_then(|pins| pins.as_ref().ok()),
             all_execs: self.probe.all_execs,
             log: self.probe.debug_bpf,
-            bulk: BULK,
+            bulk: BULK_BYTES,
             stats: self.serve.is_some_and(|serve| serve.bpf_stats),
             ..Options::new(&place.root, &place.hierarchy)
         })?)

@@ -5,7 +5,7 @@
 //! **Invariant:** the position that is told stays before what was left out until that is told too: an agent that is killed
 //! meanwhile loses nothing in silence.
 
-use std::mem;
+use std::{mem, time::Duration};
 
 use probe_common::{
     event::{Event, class},
@@ -13,12 +13,12 @@ use probe_common::{
 };
 use tokio::time::Instant;
 
-use super::poll::Taken;
+use super::{BULK_BYTES, poll::Taken};
 
 /// How many bytes of records are taken in each second, as long as more come: some 2,000 records.
 const BYTES: usize = 512 << 10;
 /// How many are taken at once: as many as the ring holds.
-const AT_ONCE: usize = 2 << 20;
+const AT_ONCE: usize = BULK_BYTES as usize;
 
 #[derive(Debug)]
 pub(super) struct BulkBudget {
@@ -42,13 +42,13 @@ impl BulkBudget {
         Self { begun: now, spent: 0, read: 0, left_out: None }
     }
 
-    /// Begins the next second once this one is over. Returns how many records were left out.
+    /// Begins the next second once one is over. Returns how many records were left out.
     pub(super) fn renew(&mut self, now: Instant) -> Option<u64> {
         let seconds = (now - self.begun).as_secs();
         if seconds == 0 {
             return None;
         }
-        self.begun = now;
+        self.begun += Duration::from_secs(seconds);
         let regained = usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(BYTES);
         self.spent = self.spent.saturating_sub(regained);
         self.end()
@@ -151,6 +151,20 @@ mod tests {
         for second in 0..100 {
             assert_eq!(budget.renew(begin + SECOND * second), None);
             assert_eq!(take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, 1000), 1000);
+        }
+    }
+
+    /// The agent looks when it likes, and no part of a second is lost by that.
+    #[test]
+    fn each_second_gives_its_room() {
+        let begin = Instant::now();
+        let mut budget = BulkBudget::new(begin);
+        let regained = (BYTES / size_of::<Exit>()) as u64;
+        take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, (AT_ONCE / size_of::<Exit>()) as u64);
+        for late in [SECOND * 19 / 10, SECOND * 2, SECOND * 39 / 10] {
+            budget.renew(begin + late);
+            let taken = take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, regained);
+            assert!(taken + 1 >= regained, "{taken} after {late:?}");
         }
     }
 
