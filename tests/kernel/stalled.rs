@@ -24,9 +24,8 @@ use crate::{
 const LIMIT: u32 = 3;
 /// How long each takes.
 const CALL: u32 = 1;
-/// How long the agent is stopped, and how often.
+/// How long the agent is stopped.
 const STOPPED: u32 = 5;
-const STOPS: u32 = 6;
 /// Calls at a time.
 const LANES: usize = 6;
 
@@ -34,6 +33,11 @@ const LANES: usize = 6;
 fn unit() -> Duration {
     // An emulated machine may need seconds to start a program.
     Duration::from_secs(if machine::is_emulated() { 10 } else { 1 })
+}
+
+/// How often the agent is stopped. All lanes are within a call each time, so once is enough where it takes a minute.
+fn stops() -> u32 {
+    if machine::is_emulated() { 1 } else { 6 }
 }
 
 /// An agent that is stopped. It goes on when this is dropped.
@@ -83,9 +87,10 @@ fn an_agent_that_is_stopped_finds_nothing_wrong_with_healthy_calls() -> Result<(
 }
 
 fn stop_again_and_again(pid: u32) -> Result<()> {
-    for number in 0..STOPS {
+    let stops = stops();
+    for number in 0..stops {
         // Another moment of the calls each time.
-        thread::sleep(unit() * CALL + unit() * CALL * number / STOPS);
+        thread::sleep(unit() * CALL + unit() * CALL * number / stops);
         let stop = Stop::of(pid)?;
         thread::sleep(unit() * STOPPED);
         drop(stop);
