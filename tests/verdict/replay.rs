@@ -2,10 +2,7 @@
 //! file. The tests compare the findings byte by byte, and the outputs in their order.
 
 use probe_user::{
-    engine::{
-        Call, Engine, Settings,
-        world::{CheckpointEntry, EngineState},
-    },
+    engine::{Call, Engine, Settings, world::CheckpointEntry},
     model::change::Output,
     recording::{
         Header, Reader, Writer,
@@ -55,10 +52,10 @@ fn run(engine: &mut Engine, calls: &[Call]) -> Vec<Output> {
 /// The saved findings and starts, as the agent writes them to its state file.
 fn findings(engine: &Engine) -> String {
     let Header { made_by, node, boot_id, boot_wall_ns, .. } = header();
-    let Some(CheckpointEntry::Engine(EngineState { now: written_at, .. })) = engine.dump().first().cloned()
-    else {
+    let Some(CheckpointEntry::Engine(state)) = engine.dump().into_iter().next() else {
         panic!("a dump begins with the engine's own state")
     };
+    let written_at = state.now;
     let about = About { made_by, node, boot_id, boot_wall_ns, pid: 1, written_at, ended: false };
     let snapshot =
         Snapshot { findings: engine.findings().collect(), starts: engine.starts(), shares: engine.shares() };

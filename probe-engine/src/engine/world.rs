@@ -73,26 +73,26 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointEntry {
-    Engine(EngineState),
+    Engine(Box<EngineState>),
     Timer {
         name: timer::Name,
         due: Timestamp,
     },
     Process(process::Process),
     Signal(process::Signal),
-    Netns(netns::Netns),
+    Netns(Box<netns::Netns>),
     Cgroup(cgroup::Cgroup),
     Crowd(cgroup::Crowd),
-    Container(container::Container),
+    Container(Box<container::Container>),
     Sandbox(Box<sandbox::Sandbox>),
-    Pod(pod::Pod),
+    Pod(Box<pod::Pod>),
     Call(call::Call),
     Hint(hint::Hint),
     Name(hint::Name),
     Listing(list::Begun),
     Gap(list::Gap),
     Partial(list::Begun),
-    Attachment(attachment::Attachment),
+    Attachment(Box<attachment::Attachment>),
     /// A record as it was read at this time.
     Record {
         at: Timestamp,
@@ -108,7 +108,7 @@ pub enum CheckpointEntry {
     Release(release::Release),
     Account(balance::Account),
     Runtime(belief::Runtime),
-    Belief(belief::Belief),
+    Belief(Box<belief::Belief>),
     Recovery(Box<Recovery>),
     /// The starts that were reported as complete, in that order.
     Starts(Vec<Start>),

@@ -1,6 +1,7 @@
 //! Builds the static agent for both architectures, from either, and runs it.
 
 use super::Arch;
+use crate::build;
 use crate::building;
 use crate::cross;
 use crate::package::{self, Need};
@@ -20,7 +21,9 @@ pub(super) fn build(arch: Arch) -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--locked", "--release", "--package", "probe-user", "--bin", "sandprobe"]);
     cargo.arg("--target-dir").arg(workspace::target_dir().join("dist/build"));
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped()?.join("\x1f"));
+    let mut flags = remapped()?;
+    flags.extend(build::release_flags());
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     cross::cargo(&mut cargo, arch);
     let built = building::executables("the agent for its release", &mut cargo)?
         .into_iter()
