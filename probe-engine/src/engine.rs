@@ -325,7 +325,7 @@ impl Engine {
 
     /// Goes on with other settings.
     pub fn adopt(&mut self, settings: Settings) {
-        self.world.adopt(settings.boot.clone());
+        self.world.boot.adopt(settings.boot.clone());
         self.settings = settings;
     }
 
@@ -403,7 +403,7 @@ impl Engine {
         self.collect();
         while let Some(due) = self.finding_tracker.looks().due.filter(|due| *due <= until) {
             // Nothing is known as of a time that nobody saw.
-            let seen_at = self.world.seen_at(due);
+            let seen_at = self.world.coverage.seen_at(due);
             if seen_at > due {
                 self.finding_tracker.look_at(seen_at);
                 continue;
@@ -429,7 +429,7 @@ impl Engine {
     fn flush(&mut self) {
         self.collect();
         while let Some(mut change) = self.world.next_change(self.now, self.settings.hold) {
-            self.world.keep_evidence(&change);
+            self.world.sandboxes.keep_evidence(&change);
             if let ChangeKind::FindingOpened(it)
             | ChangeKind::FindingConfirmed(it)
             | ChangeKind::FindingClosed(it) = &mut change.what

@@ -381,7 +381,7 @@ impl<'a> DetectContext<'a> {
     /// were before the agent started.
     pub(super) fn is_connected(&self, row: &Sandbox) -> bool {
         let host_network = self.world.sandboxes.get(&row.id).is_some_and(|row| row.network.is_host);
-        let mut all = self.world.attachments_of(&row.id).filter(|it| !it.is_loopback()).peekable();
+        let mut all = self.world.attachments.of(&row.id).filter(|it| !it.is_loopback()).peekable();
         host_network || all.peek().is_some() && all.all(|it| it.is_added() || !it.was_seen())
     }
 }

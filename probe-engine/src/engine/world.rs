@@ -197,7 +197,7 @@ pub(crate) struct World {
     /// By plugin.
     pub(super) releases: BTreeMap<String, release::Release>,
     pub(super) accounts: balance::Accounts,
-    boot: recovery::Boot,
+    pub(super) boot: recovery::Boot,
     pub(super) starts: start::Table,
     pub(super) node: Node,
     /// The time of the first change since the engine last asked.
@@ -263,7 +263,7 @@ impl World {
             Fact::CgroupEntered { cgroup, member, by: _ } => self.cgroup_entered(ctx, cgroup, member),
             Fact::CgroupEmptied { cgroup } => self.cgroup_emptied(ctx, cgroup),
             Fact::Listened(it) => self.listened(ctx, &it),
-            Fact::ListBegun(list) => self.list_begun(ctx, list),
+            Fact::ListBegun(list) => self.lists.begin(ctx, list),
             Fact::ListEnded { list, complete } => self.list_ended(ctx, list, complete),
             Fact::ProcessFound(it) => self.process_found(ctx, it),
             Fact::NetnsFound { netns, mounts, vacant } => self.netns_found(ctx, netns, mounts, vacant),
@@ -288,7 +288,7 @@ impl World {
             Fact::NetworksRead(it) => self.networks_read(ctx, it),
             Fact::KubeletExpected(expected) => self.records.kubelet_expected = expected,
             Fact::ProgramFound(it) => self.program_found(ctx, it),
-            Fact::MessageFound(it) => self.message_found(it),
+            Fact::MessageFound(it) => self.attachments.message_found(it),
             Fact::BootRead(it) => self.boot_read(ctx, *it),
             Fact::PressureRead(it) => self.pressure_read(ctx, it),
             Fact::ImageWork(it) => self.image_work(&it),
@@ -296,7 +296,7 @@ impl World {
             Fact::ProcessState(it) => self.beliefs.process_state(&it),
             Fact::RuntimeLink(it) => self.runtime_linked(ctx, it),
             Fact::RuntimeStatus(it) => self.runtime_stated(ctx, it),
-            Fact::RuntimeEvent(it) => self.runtime_told(ctx, &it),
+            Fact::RuntimeEvent(it) => self.beliefs.told(ctx, &it),
             Fact::Attached(it) => self.attach(it),
             Fact::Lost { what, count } => self.lost(ctx, what, count),
             Fact::NetnsUnwatched { netns } => self.netns_unwatched(ctx.at, netns),
@@ -312,7 +312,7 @@ impl World {
                 }
             }
             Fact::Resumed { .. } => self.node.woke_at = self.node.woke_at.max(ctx.at),
-            Fact::Clock { boot_wall_ns } => self.clock_set(boot_wall_ns),
+            Fact::Clock { boot_wall_ns } => self.boot.clock_set(boot_wall_ns),
             // The engine handles these itself.
             Fact::Watermark | Fact::RingsRead(_) => {}
         }

@@ -110,7 +110,7 @@ fn detection(ctx: &DetectContext<'_>, row: &Sandbox, last: &ContainerRun, ended:
 }
 
 fn verdict(ctx: &DetectContext<'_>, row: &Sandbox, since: Timestamp, ended: Ended) -> Verdict {
-    if row.gapped || ctx.world.is_gapped(List::Processes) || !ctx.world.has_kubelet() {
+    if row.gapped || ctx.world.lists.is_gapped(List::Processes) || !ctx.world.has_kubelet() {
         return Verdict::Unsure;
     }
     let expected = ctx.world.expected_in(row);

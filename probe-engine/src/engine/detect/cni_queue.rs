@@ -31,7 +31,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let waiting = u32::try_from(open.len()).unwrap_or(u32::MAX);
     open.sort_by_key(|call| (call.at, call.call.process.key));
     let Some(oldest) = open.first().filter(|_| waiting >= ctx.limits.cni_queue) else { return };
-    let gapped = ctx.world.is_gapped(List::Processes);
+    let gapped = ctx.world.lists.is_gapped(List::Processes);
     let until = ctx.awake(oldest.at) + OLD;
     let verdict = match () {
         () if gapped => Verdict::Watched { until: None },

@@ -69,7 +69,7 @@ impl Rule for CniWrongDel {
     }
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Wrong>) {
-        found.extend(ctx.world.attachments_of(id).filter_map(|row| wrong(ctx, row)));
+        found.extend(ctx.world.attachments.of(id).filter_map(|row| wrong(ctx, row)));
     }
 }
 

@@ -150,7 +150,7 @@ impl Findings {
     /// Fills in the versions of programs that became known.
     pub(super) fn learn_versions(&mut self, world: &World) {
         for row in self.rows.values_mut().filter(|row| row.finding.stage != Stage::Closed) {
-            if world.learn_versions(&mut row.finding.programs) {
+            if world.records.learn_versions(&mut row.finding.programs) {
                 self.revision.meaning += 1;
             }
         }
@@ -233,7 +233,7 @@ impl Findings {
             kind: it.kind,
             key: it.key,
         };
-        world.learn_versions(&mut finding.programs);
+        world.records.learn_versions(&mut finding.programs);
         if is_new {
             *self.open.entry((&finding.kind).into()).or_default() += 1;
         }

@@ -197,7 +197,7 @@ impl Node {
         Self {
             unread: ctx.unread,
             records_whole: world.records.absent() != HasRecord::Unknown,
-            gapped: LISTS.map(|list| world.is_gapped(list)),
+            gapped: LISTS.map(|list| world.lists.is_gapped(list)),
             partial: LISTS.map(|list| world.lists.partial.contains_key(&list)),
             kubelet: world.has_kubelet(),
             crio: world.has_crio(),

@@ -89,7 +89,7 @@ fn left_on_record(ctx: &DetectContext<'_>, runtime: &Runtime) -> Option<Detectio
     all.retain(|(_, _, verdict)| *verdict == Verdict::Confirmed);
     all.sort_by_key(|(since, row, _)| (row.listed.made_at, *since, row.id.clone()));
     let since = all.iter().map(|(since, ..)| *since).min();
-    let is_unsure = !runtime.answers() || LISTS.iter().any(|list| ctx.world.is_gapped(*list));
+    let is_unsure = !runtime.answers() || LISTS.iter().any(|list| ctx.world.lists.is_gapped(*list));
     let verdict = match since {
         None => Verdict::Watched { until },
         Some(_) if is_unsure => Verdict::Unsure,
@@ -171,7 +171,7 @@ fn detection(
 
 /// None: a listing of the node shows it.
 fn verdict(ctx: &DetectContext<'_>, row: &Belief, runtime: &Runtime, since: Timestamp) -> Option<Verdict> {
-    if !runtime.answers() || LISTS.iter().any(|list| ctx.world.is_gapped(*list)) {
+    if !runtime.answers() || LISTS.iter().any(|list| ctx.world.lists.is_gapped(*list)) {
         return Some(Verdict::Unsure);
     }
     let since = since.max(runtime.answer_since);

@@ -146,7 +146,7 @@ fn has_processes(ctx: &DetectContext<'_>, id: &ContainerId) -> bool {
 
 fn verdict(ctx: &DetectContext<'_>, runtime: &Runtime, how: Contradiction, since: Timestamp) -> Verdict {
     let is_unsure = match how {
-        Contradiction::Alive => ctx.world.is_gapped(List::Processes),
+        Contradiction::Alive => ctx.world.lists.is_gapped(List::Processes),
         Contradiction::Dead | Contradiction::ExitCode | Contradiction::Identity => false,
     };
     if is_unsure || !runtime.answers() {

@@ -256,7 +256,7 @@ fn failing_until(ctx: &DetectContext<'_>, tries: &[&Sandbox]) -> Option<Timestam
 }
 
 fn attachments<'a>(ctx: &DetectContext<'a>, row: &Sandbox) -> Vec<&'a Attachment> {
-    ctx.world.attachments_of(&row.id).filter(|it| it.was_seen()).collect()
+    ctx.world.attachments.of(&row.id).filter(|it| it.was_seen()).collect()
 }
 
 /// When the last of its plugins was called or ended.
@@ -266,7 +266,7 @@ fn last_call(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
 
 /// The plugin whose ADD is open.
 fn adding(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<String> {
-    let mut plugins = ctx.world.attachments_of(&row.id).flat_map(|it| &it.plugins);
+    let mut plugins = ctx.world.attachments.of(&row.id).flat_map(|it| &it.plugins);
     plugins.find(|plugin| plugin.add.is_open()).map(|plugin| plugin.name.clone())
 }
 
@@ -360,7 +360,7 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox, is_followed: bool) -> Opti
     let networks = ctx.world.records.networks();
     let attached = all.iter().find(|it| !it.is_loopback());
     let network = match attached {
-        Some(it) => ctx.world.network(it)?,
+        Some(it) => ctx.world.records.network(it)?,
         // The runtime calls the loopback plugin and the first plugin of the network at the same time.
         None => networks.first().filter(|_| networks.len() == 1)?,
     };
@@ -376,7 +376,7 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox, is_followed: bool) -> Opti
 }
 
 fn is_called(ctx: &DetectContext<'_>, row: &Sandbox, plugin: &str) -> bool {
-    let mut all = ctx.world.attachments_of(&row.id).flat_map(|it| &it.plugins);
+    let mut all = ctx.world.attachments.of(&row.id).flat_map(|it| &it.plugins);
     all.any(|it| it.name == plugin && it.add.begun > 0)
 }
 
@@ -388,7 +388,7 @@ fn lacks_loopback(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
     !ctx.world.has_crio()
         && ctx.world.records.no_loopback_since.is_none()
         && row.up_since.is_none()
-        && !ctx.world.attachments_of(&row.id).any(is_touched)
+        && !ctx.world.attachments.of(&row.id).any(is_touched)
 }
 
 impl Explain for StuckStart {

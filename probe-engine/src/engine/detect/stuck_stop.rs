@@ -97,7 +97,7 @@ fn still_runs(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
 /// The step `del`.
 fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>) -> Option<Detection> {
     let cached = undecodable(ctx, id);
-    let all: Vec<&Attachment> = ctx.world.attachments_of(id).collect();
+    let all: Vec<&Attachment> = ctx.world.attachments.of(id).collect();
     let is_deleting = all.iter().any(|it| it.has_begun_del());
     if cached.is_none() && !is_deleting && !ctx.world.has_kubelet() {
         return None;
@@ -163,7 +163,7 @@ fn said<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a StuckStop> 
 
 /// When a sandbox was found of which no process was ever seen, and which no runtime makes.
 fn found_dead(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
-    let is_being_made = || ctx.world.attachments_of(&row.id).any(Attachment::is_adding);
+    let is_being_made = || ctx.world.attachments.of(&row.id).any(Attachment::is_adding);
     let is_dead =
         row.origin == Origin::Listed && row.up_since.is_none() && !row.hides_programs && !is_being_made();
     is_dead.then_some(row.first_at)
@@ -185,7 +185,7 @@ fn is_read_since(ctx: &DetectContext<'_>, at: Timestamp) -> bool {
 /// Whether DEL is still to succeed.
 fn is_held(ctx: &DetectContext<'_>, row: Option<&Sandbox>, it: &Attachment) -> bool {
     if it.gapped || row.is_some_and(|row| row.gapped) {
-        ctx.world.cached_at(it).is_some()
+        ctx.world.records.cached_at(it).is_some()
     } else {
         !is_released(it)
     }
@@ -218,14 +218,14 @@ fn unreleased(row: &Attachment) -> Option<&Plugin> {
 /// The step `unmount`.
 fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
     let is_open = |it: &Attachment| it.is_busy() || is_held(ctx, Some(row), it);
-    if row.up_since.is_none() || ctx.world.attachments_of(&row.id).any(is_open) {
+    if row.up_since.is_none() || ctx.world.attachments.of(&row.id).any(is_open) {
         return None;
     }
     // A DEL that succeeded has ended no process: the namespace is in use.
     if ctx.has_process(&row.id) {
         return None;
     }
-    let all = || ctx.world.attachments_of(&row.id).flat_map(|it| &it.plugins).filter_map(Plugin::last_del);
+    let all = || ctx.world.attachments.of(&row.id).flat_map(|it| &it.plugins).filter_map(Plugin::last_del);
     let since = all().map(|del| del.last_at).max()?.max(row.over_at()?);
     let netns = ctx.world.netns.get(row.network.netns?).filter(|it| it.is_live())?;
     let mount = netns.mounts.first()?;

@@ -38,7 +38,7 @@ impl World {
     /// Marks the abandoned sandboxes after all records of the runtimes were read.
     pub(super) fn judge_abandoned(&mut self, ctx: EventContext) {
         // The next listing may find a process of the sandbox that the agent missed.
-        if self.is_gapped(List::Processes) {
+        if self.lists.is_gapped(List::Processes) {
             return;
         }
         let Some(runtimes) = self.runtimes_since() else { return };
@@ -91,7 +91,7 @@ impl World {
             && container().is_some_and(|container| container.process().is_none())
             && cgroup().is_some_and(|cgroup| cgroup.populated == Some(false))
             && !self.has_found_add(&row.id)
-            && !self.attachments_of(&row.id).any(Attachment::is_busy)
+            && !self.attachments.of(&row.id).any(Attachment::is_busy)
     }
 
     /// Whether the sandbox was still being made when the present runtimes started.
@@ -102,6 +102,6 @@ impl World {
             && !row.network.is_host
             && row.first_at < runtimes
             && !self.has_found_add(&row.id)
-            && !self.attachments_of(&row.id).any(Attachment::is_busy)
+            && !self.attachments.of(&row.id).any(Attachment::is_busy)
     }
 }

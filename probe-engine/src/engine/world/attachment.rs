@@ -12,10 +12,6 @@ mod table;
 pub(in crate::engine) mod tries;
 mod wrong_del;
 
-use std::mem;
-
-use serde::{Deserialize, Serialize};
-
 pub(in crate::engine::world) use entry::{Booked, Booking, Fate};
 pub(crate) use lease::Lease;
 pub(in crate::engine) use plugin::LATELY;
@@ -24,11 +20,15 @@ pub(in crate::engine) use table::Table;
 pub(crate) use wrong_del::WrongDel;
 pub(in crate::engine::world) use wrong_del::{ADDRESSES, DelIn};
 
+use std::mem;
+
+use serde::{Deserialize, Serialize};
+
 use crate::{
     engine::world::{EventContext, World, call::Call},
     model::{
         change::End,
-        fact::{CniCommand, MessageFound, Network, Origin, PodName},
+        fact::{CniCommand, MessageFound, Origin, PodName},
         id::ContainerId,
         time::Timestamp,
     },
@@ -69,6 +69,7 @@ pub struct Attachment {
 
 /// At most this many plugins of one chain have a row.
 const PLUGINS: usize = 16;
+
 impl Attachment {
     pub(super) fn new(container: ContainerId, ifname: &str, at: Timestamp) -> Self {
         Self {
@@ -208,7 +209,8 @@ impl World {
         let ifname = call.call.ifname.clone().unwrap_or_default();
         let inferred = self.records.network_of(&call.call.plugin).map(|network| network.name.clone());
         self.note_wrong_del(ctx, call, &id, &ifname);
-        let row = self.attachment(ctx, &id, &ifname);
+        self.schedule_reap(ctx.at);
+        let row = self.attachments.row(ctx.at, &id, &ifname);
         row.pod.learn(&call.pod);
         row.last_at = row.last_at.max(ctx.at);
         if let Some(name) = inferred {
@@ -234,7 +236,8 @@ impl World {
         // Nobody waits for a call whose caller has ended.
         let until = call.cut_off_at.map_or(ctx.at, |cut_off| cut_off.min(ctx.at));
         let took = self.awake_for(call.at, until);
-        let row = self.attachment(ctx, &id, &ifname);
+        self.schedule_reap(ctx.at);
+        let row = self.attachments.row(ctx.at, &id, &ifname);
         row.last_at = row.last_at.max(ctx.at);
         let failed = end.is_some_and(|end| end.code != 0);
         // Its reader is gone, so its pipe may be what killed it: that is no failure of the plugin.
@@ -260,7 +263,7 @@ impl World {
 
     /// A runtime's record names the pod of a sandbox.
     pub(super) fn attachments_named(&mut self, id: &ContainerId, pod: &PodName) {
-        if self.attachments_of(id).all(|row| row.names(pod)) {
+        if self.attachments.of(id).all(|row| row.names(pod)) {
             return;
         }
         for (_, row) in self
@@ -273,44 +276,17 @@ impl World {
         }
     }
 
-    /// All attachments of a sandbox.
-    pub(in crate::engine) fn attachments_of(&self, id: &ContainerId) -> impl Iterator<Item = &Attachment> {
-        let all = self.attachments.range((id.clone(), String::new())..);
-        all.take_while(move |((key, _), _)| key == id).map(|(_, row)| &**row)
-    }
-
-    /// The configuration of an attachment's network.
-    pub(in crate::engine) fn network(&self, row: &Attachment) -> Option<&Network> {
-        let name = row.network.as_ref()?;
-        self.records.networks().iter().find(|network| network.name == *name)
-    }
-
     /// Whether the runtime has called every plugin that the node's configuration names for a sandbox.
     pub(in crate::engine) fn chains_are_through(&self, id: &ContainerId) -> bool {
         let called = |row: &Attachment, name: &String| {
             row.plugins.iter().any(|plugin| plugin.name == *name && plugin.add.succeeded > 0)
         };
         let through = |row: &Attachment| {
-            self.network(row).is_none_or(|network| network.called().all(|name| called(row, name)))
+            self.records.network(row).is_none_or(|network| network.called().all(|name| called(row, name)))
         };
         // No configuration names the loopback network, and the loopback alone connects nothing.
-        let has_network = self.attachments_of(id).any(|row| !row.is_loopback());
-        (has_network || self.records.networks().is_empty()) && self.attachments_of(id).all(through)
-    }
-
-    pub(super) fn attachment(
-        &mut self,
-        ctx: EventContext,
-        id: &ContainerId,
-        ifname: &str,
-    ) -> &mut Attachment {
-        self.schedule_reap(ctx.at);
-        let key = (id.clone(), ifname.to_owned());
-        if !self.attachments.contains_key(&key) {
-            self.attachments.unnamed.insert(id.clone());
-        }
-        let new = || Box::new(Attachment::new(id.clone(), ifname, ctx.at));
-        self.attachments.rows.entry(key).or_insert_with(new)
+        let has_network = self.attachments.of(id).any(|row| !row.is_loopback());
+        (has_network || self.records.networks().is_empty()) && self.attachments.of(id).all(through)
     }
 
     /// Records were lost: what exists now may have changed unseen since then.
@@ -323,7 +299,7 @@ impl World {
     /// A listing showed the sandbox unchanged. An attachment of it loses its mark if it still has its addresses, or its
     /// result in libcni's cache: then no DEL has succeeded for it.
     pub(super) fn attachments_heal(&mut self, id: &ContainerId, since: Timestamp) {
-        if !self.attachments_of(id).any(|row| row.gapped) {
+        if !self.attachments.of(id).any(|row| row.gapped) {
             return;
         }
         let cache_read_at = self.records.cache_read_at;

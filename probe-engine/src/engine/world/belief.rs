@@ -8,12 +8,12 @@
 mod lag;
 mod table;
 
+pub use lag::{Lag, LagBy, LagOf};
+pub(in crate::engine) use table::Beliefs;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
-pub use lag::{Lag, LagBy, LagOf};
-pub(in crate::engine) use table::Beliefs;
 
 use crate::{
     engine::{
@@ -26,8 +26,8 @@ use crate::{
     model::{
         change::{self, Question},
         fact::{
-            Answer, Believed, Described, EventStream, List, NameSource, ProcessState, Role, RuntimeEvent,
-            RuntimeEventKind, RuntimeLink, RuntimeStatus, Span, Stated,
+            Answer, Believed, Described, EventStream, List, NameSource, ProcessState, Role, RuntimeEventKind,
+            RuntimeLink, RuntimeStatus, Span, Stated,
         },
         id::{ContainerId, PodUid},
         recovery::{Source, TimedSource},
@@ -130,16 +130,22 @@ pub(crate) struct KernelEnd {
 
 /// A runtime notices a start or an end within milliseconds. This is how long it may take.
 pub(in crate::engine) const GRACE: Duration = Duration::from_secs(10);
+
 /// By then a runtime is asked about an end of which it told no event.
 pub(in crate::engine) const SOON: Duration = Duration::from_secs(1);
+
 /// What runtimes give as the exit code of a container whose program they could not start (`errorStartExitCode` of containerd,
 /// the code of CRI-O for none).
 const FAILED_START: [i32; 2] = [128, -1];
+
 /// For a pod of a sandbox that is not ready, it is asked as often as this whether it is gone, and for so many at once.
 const POD_AGAIN: Duration = Duration::from_secs(10 * 60);
+
 const ASKED: usize = 16;
+
 /// The lists are not asked for more often than this.
 const BETWEEN: Duration = Duration::from_secs(2);
+
 /// An event stream that was opened this long before an event tells it.
 pub(in crate::engine) const OPENED: Duration = Duration::from_secs(1);
 
@@ -356,30 +362,9 @@ impl World {
         }
     }
 
-    /// A runtime told an event.
-    pub(super) fn runtime_told(&mut self, ctx: EventContext, it: &RuntimeEvent) {
-        if !self.beliefs.knows(&it.socket) {
-            return;
-        }
-        let Some(row) = self.beliefs.entry(ctx.at, &it.id) else { return };
-        row.socket = Some(it.socket.clone());
-        row.told.last = Some((it.what, ctx.at));
-        let first = match it.what {
-            RuntimeEventKind::Created => return,
-            RuntimeEventKind::Started => &mut row.told.started_at,
-            RuntimeEventKind::Stopped | RuntimeEventKind::Deleted => &mut row.told.ended_at,
-        };
-        if first.is_none() {
-            *first = Some(ctx.at);
-            // It was late, and is not missing.
-            row.missed.retain(|(what, _)| table::is_start(*what) != table::is_start(it.what));
-            self.beliefs.note_told(&it.id, table::is_start(it.what));
-        }
-    }
-
     /// A container's own program begins.
     pub(super) fn kernel_started(&mut self, at: Timestamp, id: &ContainerId) {
-        let is_unsure = self.is_gapped(List::Processes);
+        let is_unsure = self.lists.is_gapped(List::Processes);
         if let Some(row) = self.believed(at, id).filter(|row| row.started_at.is_none()) {
             (row.started_at, row.is_unsure) = (Some(at), is_unsure);
             self.beliefs.note_told(id, true);

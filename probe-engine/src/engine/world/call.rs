@@ -119,7 +119,7 @@ impl World {
         filename: &str,
         variables: CniVariables,
     ) {
-        let is_known = self.calls.contains_key(&task.key) || self.in_container(task.cgroup);
+        let is_known = self.calls.contains_key(&task.key) || self.cgroups.is_in_container(task.cgroup);
         if is_known || self.kind_of(task, filename, &variables) != Kind::Plugin {
             return;
         }
@@ -176,16 +176,16 @@ impl World {
             return;
         }
         if let Some((Some(id), at)) = known.map(|known| (known.container.clone(), known.at)) {
-            self.network_not_trying(&id, at);
+            self.boot.network_not_trying(&id, at);
         }
         let command = call.call.command.as_str();
         if call.top && command == "ADD" {
-            if told && self.is_restarting() {
+            if told && self.boot.is_restarting() {
                 self.runtime_works(TimedSource::hooked(ctx.at), self.runtime_of(call.caller));
             }
             self.network_added(ctx, &call);
         } else {
-            self.pod_of(&call.pod, NameSource::CniArgs);
+            self.pods.learn_if_known(&call.pod, NameSource::CniArgs);
         }
         self.attachment_called(ctx, &call);
         let is_deleted = call.top && command == "DEL";
@@ -226,7 +226,7 @@ impl World {
         call.cut_off_at = call.cut_off_at.or_else(|| self.given_up_at(&call, end.as_ref()));
         let succeeded = end.as_ref().is_some_and(|end| end.code == 0);
         self.attachment_answered(ctx, &call, end.as_ref());
-        if self.is_restarting() {
+        if self.boot.is_restarting() {
             self.restart_called(ctx.at, &call, end.as_ref());
         }
         let is_own = call.origin != Origin::Delegated && call.call.ifname.as_deref() != Some("lo");
@@ -236,7 +236,7 @@ impl World {
         if call.top && call.call.command == "ADD" {
             self.network_tried(ctx.at, &call, succeeded);
             if call.origin == Origin::Listed {
-                self.found_add_ended(call.container.as_ref());
+                self.sandboxes.found_add_ended(call.container.as_ref());
             }
             self.phase_turns(call.container.as_ref().and_then(|id| self.sandboxes.get(id)?.pod));
         }
@@ -262,7 +262,7 @@ impl World {
     fn is_part_of_cut_off(&self, task: &Task) -> bool {
         let around = self.call_around(task.parent);
         around.is_some_and(|call| !call.call.delegated && call.cut_off_at.is_some())
-            && !self.in_container(task.cgroup)
+            && !self.cgroups.is_in_container(task.cgroup)
     }
 
     /// When the caller of a call that a signal ended was told to end: a runtime that stops in order kills its plugins before

@@ -191,16 +191,6 @@ impl World {
         }
     }
 
-    /// The container whose own directory this cgroup is.
-    pub(super) fn own_container(&self, key: CgroupKey) -> Option<ContainerId> {
-        self.cgroups.get(&key).filter(|row| row.is_container())?.container.clone()
-    }
-
-    /// Whether this cgroup is a container's directory or lies below one.
-    pub(super) fn in_container(&self, key: CgroupKey) -> bool {
-        self.cgroups.container_of(key).is_some()
-    }
-
     fn cgroup_subject(&self, key: CgroupKey) -> Subject {
         let row = self.cgroups.get(&key);
         Subject {
@@ -242,7 +232,7 @@ impl World {
     /// A cgroup was removed. Its container or pod may be gone with it.
     pub(super) fn cgroup_gone(&mut self, ctx: EventContext, key: CgroupKey) {
         let Some(row) = self.cgroups.get(&key) else { return };
-        let (own, pod, is_pod) = (self.own_container(key), row.pod.clone(), row.is_pod());
+        let (own, pod, is_pod) = (self.cgroups.own_container(key), row.pod.clone(), row.is_pod());
         if let Some(id) = own {
             self.cgroups.drop_crowd(&id);
             self.container_cgroup_gone(ctx, &id);

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use probe_common::runtime::{CRIO, RUNTIMES, Runtime};
+use probe_common::runtime::CRIO;
 
 use crate::{
     engine::world::{
@@ -13,7 +13,7 @@ use crate::{
         cgroup::Cgroup,
         daemon::{is_kubelet, is_runtime, is_trusted},
         path::may_be_of_node,
-        process::{Process, State},
+        process::Process,
         record::reading::PROGRAMS,
         restart::RESIDENT,
         sandbox::LastStarted,
@@ -34,7 +34,7 @@ impl World {
     /// one, the kubelet. None: one of them does not run. A runtime that is installed but not used has nothing to clean
     /// up, so it does not count.
     pub(in crate::engine) fn cleaners_since(&self) -> Option<Timestamp> {
-        let used = self.used_runtimes();
+        let used = self.records.used_runtimes();
         let runtime = latest(self.daemons_named(|comm| used.contains(&comm)))?;
         match latest(self.kubelets()) {
             Some(kubelet) => Some(runtime.max(kubelet)),
@@ -46,17 +46,8 @@ impl World {
     /// When the earliest of the used runtimes that run now started. A sandbox whose making began before that time is
     /// not being made any more.
     pub(in crate::engine) fn runtimes_since(&self) -> Option<Timestamp> {
-        let used = self.used_runtimes();
+        let used = self.records.used_runtimes();
         self.daemons_named(|comm| used.contains(&comm)).map(|row| Timestamp(row.key.start)).min()
-    }
-
-    fn used_runtimes(&self) -> Vec<&'static str> {
-        let is_used = |row: &&'static Runtime| {
-            let known = |kind: &&RuntimeKind| self.records.of_kind(**kind).next().is_some();
-            let mut known = row.kind.iter().chain(row.serves).filter(known).peekable();
-            row.kind.is_some() && (known.peek().is_none() || known.any(|kind| !self.records.is_unused(*kind)))
-        };
-        RUNTIMES.iter().filter(is_used).flat_map(Runtime::programs).collect()
     }
 
     /// Whether CRI-O is a runtime of this node. That holds also while CRI-O restarts, if it ran a moment ago or its
@@ -143,16 +134,10 @@ impl World {
             && row.netns == self.node.host_netns
     }
 
-    /// The containers and sandboxes for which a shim, a conmon or another program of a runtime runs now.
-    pub(in crate::engine) fn monitored(&self) -> BTreeSet<&ContainerId> {
-        let running = self.processes.values().filter(|row| row.state == State::Running);
-        running.filter_map(|row| row.program.about.as_ref()).collect()
-    }
-
     /// The executables that took part in what a finding is about: the plugins of its sandboxes, the runtime and the
     /// kubelet.
     fn paths_of(&self, finding: &Finding) -> BTreeSet<&str> {
-        let all = finding.sandboxes.iter().flat_map(|id| self.attachments_of(id));
+        let all = finding.sandboxes.iter().flat_map(|id| self.attachments.of(id));
         let plugins = all.filter(|row| !row.is_loopback()).flat_map(|row| &row.plugins);
         let plugins = plugins.map(|plugin| plugin.path.as_str());
         let daemons = self.runtimes().chain(self.kubelets()).map(|row| row.program.filename.as_str());
@@ -168,16 +153,6 @@ impl World {
             .collect()
     }
 
-    /// Fills in versions that became known since the last call. Returns whether there were any.
-    pub(in crate::engine) fn learn_versions(&self, programs: &mut [ProgramFound]) -> bool {
-        let mut learned = false;
-        for it in programs.iter_mut().filter(|it| it.version.is_none()) {
-            it.version = self.records.programs.get(&it.path).cloned().flatten();
-            learned |= it.version.is_some();
-        }
-        learned
-    }
-
     /// A runtime or a kubelet started, and the recovery is to name it. Asks for its version.
     pub(super) fn ask_version_of(&mut self, daemon: TaskKey) {
         let path = self.processes.get(daemon).map(|row| row.program.filename.clone());
@@ -190,8 +165,8 @@ impl World {
     /// The runtimes that are used, and the kubelets, which were started by then, by name and version.
     pub(super) fn daemons_with_versions(&self, by: Timestamp) -> [Option<String>; 2] {
         let is_of_then = |row: &&Process| row.executed_at.unwrap_or(Timestamp(row.key.start)) <= by;
-        let named = |row: &Process| self.with_version(row);
-        let used = self.used_runtimes();
+        let named = |row: &Process| self.records.with_version(row);
+        let used = self.records.used_runtimes();
         let runtimes = self.daemons_named(|comm| used.contains(&comm));
         let runtimes: BTreeSet<_> = runtimes.filter(is_of_then).map(named).collect();
         let kubelets: BTreeSet<_> = self.kubelets().filter(is_of_then).map(named).collect();
@@ -201,15 +176,9 @@ impl World {
         })
     }
 
-    /// A daemon's name, and its version where its file tells it.
-    pub(super) fn with_version(&self, row: &Process) -> String {
-        let version = self.records.programs.get(&row.program.filename).cloned().flatten();
-        version.map_or_else(|| row.comm.clone(), |version| format!("{} {version}", row.comm))
-    }
-
     /// Whether a daemon of this name serves the node's pods: it is a kubelet, or a runtime that is used.
     pub(super) fn serves_pods(&self, comm: &str) -> bool {
-        is_kubelet(comm) || self.used_runtimes().contains(&comm)
+        is_kubelet(comm) || self.records.used_runtimes().contains(&comm)
     }
 
     /// A plugin has set up a sandbox's network, so that the start is to name its version. It may be replaced while the node
@@ -242,7 +211,7 @@ impl World {
     /// The plugins that set up this sandbox's network, with the versions that are known.
     pub(super) fn plugins_of(&self, sandbox: &ContainerId) -> Vec<ProgramFound> {
         let version = |path: &str| self.records.programs.get(path).cloned().flatten();
-        let plugins = self.attachments_of(sandbox).filter(|row| !row.is_loopback());
+        let plugins = self.attachments.of(sandbox).filter(|row| !row.is_loopback());
         let added = plugins.flat_map(|row| &row.plugins).filter(|plugin| plugin.add.begun > 0);
         let paths: BTreeSet<&str> = added.map(|plugin| plugin.path.as_str()).collect();
         let paths = paths.into_iter().filter(|path| path.starts_with('/'));

@@ -232,12 +232,6 @@ impl World {
         self.sandboxes.hide_programs(id);
     }
 
-    /// Whether a process can be the container's first one. What is executed into it later shows nothing.
-    pub(super) fn may_be_first(&self, id: &ContainerId, process: TaskKey) -> bool {
-        let row = self.containers.get(id);
-        row.is_some_and(|row| row.process().is_none_or(|first| first == process))
-    }
-
     /// Whether the programs of a container, or of a sandbox's containers, are no processes of the node. Then no absence of a
     /// process, and no end of one, tells anything of them.
     pub(in crate::engine) fn hides_programs(&self, id: &ContainerId) -> bool {
@@ -319,7 +313,7 @@ impl World {
         }
         self.ask_role(id);
         let role = self.containers.get(id).and_then(|row| row.role);
-        let subject = self.container_subject(id);
+        let subject = self.containers.subject_of(id);
         match role {
             Some(Role::Sandbox) => {}
             Some(Role::Container) => {
@@ -366,7 +360,7 @@ impl World {
         let ran = (!listed).then(|| ctx.at.since(since));
         let wait = if role.is_some() { Wait::Name } else { Wait::Role(Role::Container) };
         let what = ChangeKind::ContainerExited { process: process.clone(), end: end.clone(), ran };
-        self.tell(ctx, self.container_subject(id), wait, what);
+        self.tell(ctx, self.containers.subject_of(id), wait, what);
         if let Some(pod) = pod {
             self.pod_may_be_gone(ctx, pod);
         }
@@ -375,7 +369,7 @@ impl World {
     /// The runtime sent SIGKILL to a process in a container.
     pub(super) fn container_killed(&mut self, ctx: EventContext, process: TaskKey) {
         let cgroup = self.processes.get(process).map(|row| row.cgroup);
-        let Some(id) = cgroup.and_then(|key| self.own_container(key)) else { return };
+        let Some(id) = cgroup.and_then(|key| self.cgroups.own_container(key)) else { return };
         let is_it = |row: &Container| row.process() == Some(process) && row.run.killed_at.is_none();
         if self.containers.get(&id).is_some_and(is_it)
             && let Some(row) = self.containers.rows.get_mut(&id)
@@ -419,10 +413,5 @@ impl World {
         if let Some(pod) = pod {
             self.pod_may_be_gone(ctx, pod);
         }
-    }
-
-    pub(super) fn container_subject(&self, id: &ContainerId) -> Subject {
-        let row = self.containers.get(id);
-        Subject { container: Some(id.clone()), cgroup: row.and_then(|row| row.cgroup), ..Subject::default() }
     }
 }

@@ -104,7 +104,7 @@ impl World {
     ) {
         self.beliefs.pod_is_there(&uid);
         let known = Name { uid: uid.clone(), at: ctx.at, namespace, name, source };
-        self.pod_of(&known.pod_name(), source);
+        self.pods.learn_if_known(&known.pod_name(), source);
         self.pods.names.insert(uid, known);
         self.schedule_reap(ctx.at);
     }
@@ -125,11 +125,7 @@ impl World {
             ..Hint::new(it.container.clone(), NameSource::CniCache)
         };
         self.hint(ctx, hint);
-        self.record_vouches(ctx, &it.container);
-    }
-
-    /// A CNI record confirms a sandbox that other evidence shows. Alone it proves no sandbox.
-    pub(super) fn record_vouches(&mut self, ctx: EventContext, container: &ContainerId) {
-        self.sandboxes.vouch(container, Voucher::Cni, ctx.at);
+        // A CNI record confirms a sandbox that other evidence shows. Alone it proves no sandbox.
+        self.sandboxes.vouch(&it.container, Voucher::Cni, ctx.at);
     }
 }

@@ -82,7 +82,7 @@ impl World {
         let Some(until) = first_sign(row, &it.container) else { return };
         let Some(from) = idle_since(row, until) else { return };
         let parts = phase::image::parts(it, from, until);
-        self.run_divided(&sandbox, &it.container, parts.clone());
+        self.sandboxes.run_divided(&sandbox, &it.container, parts.clone());
         self.starts.divide(&sandbox, |phase| {
             let is_its = phase.container.as_ref().is_some_and(|of| of.id == it.container);
             if is_its && phase.kind == Kind::Image {

@@ -96,13 +96,6 @@ const OF_NETLINK: [List; 2] = [List::Netns, List::Addresses];
 const GATHER: Duration = Duration::from_secs(1);
 
 impl World {
-    pub(super) fn list_begun(&mut self, ctx: EventContext, list: List) {
-        self.lists.begun.insert(list, ctx.at);
-        if list == List::CniCache {
-            self.lists.is_cache_unchanged = false;
-        }
-    }
-
     pub(super) fn list_ended(&mut self, ctx: EventContext, list: List, complete: bool) {
         let Some(begun) = self.lists.begun.remove(&list) else { return };
         if list == List::Runtimes {
@@ -224,7 +217,7 @@ impl World {
             self.netns.heal(since);
             self.netns.forget_unseen();
         }
-        if self.is_marked() {
+        if self.lists.is_marked() {
             return;
         }
         let there: Vec<_> = self
@@ -263,17 +256,17 @@ impl World {
         self.tell(ctx, Subject::default(), Wait::Nothing, ChangeKind::Gap { what, count, lasted: None });
         let between = match concern(what) {
             Concern::Anything => {
-                self.losses_grow(ctx.at, count);
+                self.coverage.losses_grow(ctx.at, count);
                 self.anything_lost(ctx.at, ctx.at);
                 BETWEEN_RELISTS
             }
             Concern::Containers => {
                 self.inner_netns_gapped();
-                self.out_of_date(ctx.at, &OF_CONTAINERS);
+                self.lists.out_of_date(ctx.at, &OF_CONTAINERS);
                 BETWEEN_CHECKS
             }
             Concern::Netlink => {
-                self.out_of_date(ctx.at, &OF_NETLINK);
+                self.lists.out_of_date(ctx.at, &OF_NETLINK);
                 BETWEEN_CHECKS
             }
         };
@@ -291,7 +284,7 @@ impl World {
         let lasted = Some(ctx.at.since(since));
         let gap = ChangeKind::Gap { what, count: 0, lasted };
         self.tell(ctx, Subject::default(), Wait::Nothing, gap);
-        self.missed(what, since, ctx.at);
+        self.coverage.missed(what, since, ctx.at);
         self.anything_lost(since, ctx.at);
         self.relist_begun(ctx.at);
     }
@@ -302,14 +295,14 @@ impl World {
         let lasted = Some(ctx.at.since(since));
         let gap = ChangeKind::Gap { what: Loss::NetlinkSocket, count: 0, lasted };
         self.tell(ctx, Subject::default(), Wait::Nothing, gap);
-        self.out_of_date(ctx.at, &OF_NETLINK);
+        self.lists.out_of_date(ctx.at, &OF_NETLINK);
         self.lists.gaps.insert((Doubt::Unheard, List::Netns), ctx.at);
         self.relist_begun(ctx.at);
     }
 
     /// What netlink reports of a namespace may have been missed.
     pub(super) fn netlink_missed(&mut self, at: Timestamp) {
-        self.out_of_date(at, &OF_NETLINK);
+        self.lists.out_of_date(at, &OF_NETLINK);
         self.check(at);
     }
 
@@ -324,12 +317,6 @@ impl World {
         }
     }
 
-    fn out_of_date(&mut self, at: Timestamp, lists: &[List]) {
-        for list in lists {
-            self.lists.gaps.insert((Doubt::Excess, *list), at);
-        }
-    }
-
     /// Which network namespaces may be over, and their inodes those of others, until they are listed.
     pub(super) fn netns_doubted(&self) -> impl Fn(&Netns) -> bool {
         let [lost, unheard, excess] = [Doubt::Lost, Doubt::Unheard, Doubt::Excess]
@@ -338,19 +325,9 @@ impl World {
             let is_unseen_since = |doubted_at| row.seen_at() < doubted_at;
             // The bulk ring has the ends and beginnings of the namespaces of containers. What netlink loses hides neither:
             // it reports no beginning, and the end only of what it watches.
-            let is_inner = || row.gapped && self.in_container(row.creator.cgroup);
+            let is_inner = || row.gapped && self.cgroups.is_in_container(row.creator.cgroup);
             is_unseen_since(lost.max(unheard)) || is_unseen_since(excess) && is_inner()
         }
-    }
-
-    /// Whether records that verdicts depend on may be missing until this list is read again.
-    pub(in crate::engine) fn is_gapped(&self, list: List) -> bool {
-        self.lists.gaps.contains_key(&(Doubt::Lost, list))
-    }
-
-    /// Whether marks of a loss have not been removed yet. What is found now may have existed when records were lost.
-    pub(in crate::engine::world) fn is_marked(&self) -> bool {
-        HEALING.iter().any(|list| self.lists.gaps.contains_key(&(Doubt::Marked, *list)))
     }
 
     /// A verdict depends on the result of a new listing.
@@ -374,12 +351,12 @@ impl World {
     }
 
     pub(super) fn attach(&mut self, it: Attached) {
-        let before = self.is_watching();
+        let before = self.coverage.needs_netlink();
         if it.signal == Signal::Listening {
-            self.listening_seen(it.mechanism.is_some());
+            self.boot.listening_seen(it.mechanism.is_some());
         }
         self.coverage.attached.insert(it.signal, it);
-        if !before && self.is_watching() {
+        if !before && self.coverage.needs_netlink() {
             self.watch_all();
         }
     }
@@ -398,5 +375,30 @@ fn concern(what: Loss) -> Concern {
         | Loss::State => Concern::Anything,
         Loss::BulkRing => Concern::Containers,
         Loss::NetlinkSocket => Concern::Netlink,
+    }
+}
+
+impl Lists {
+    pub(in crate::engine) fn begin(&mut self, ctx: EventContext, list: List) {
+        self.begun.insert(list, ctx.at);
+        if list == List::CniCache {
+            self.is_cache_unchanged = false;
+        }
+    }
+
+    fn out_of_date(&mut self, at: Timestamp, lists: &[List]) {
+        for list in lists {
+            self.gaps.insert((Doubt::Excess, *list), at);
+        }
+    }
+
+    /// Whether records that verdicts depend on may be missing until this list is read again.
+    pub(in crate::engine) fn is_gapped(&self, list: List) -> bool {
+        self.gaps.contains_key(&(Doubt::Lost, list))
+    }
+
+    /// Whether marks of a loss have not been removed yet. What is found now may have existed when records were lost.
+    pub(in crate::engine::world) fn is_marked(&self) -> bool {
+        HEALING.iter().any(|list| self.gaps.contains_key(&(Doubt::Marked, *list)))
     }
 }

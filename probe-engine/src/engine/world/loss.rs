@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use crate::{
-    engine::world::{World, attachment::LATELY},
+    engine::world::attachment::LATELY,
     model::{
-        fact::{Attached, Loss, Signal},
+        fact::{Attached, Loss, Mechanism, Signal},
         time::Timestamp,
     },
 };
@@ -33,7 +33,12 @@ pub struct Losses {
 
 /// How many spans are kept apart. If there are more, the oldest are joined.
 const SPANS: usize = 32;
+
 const TOGETHER: Duration = Duration::from_secs(1);
+
+/// The signals that netlink can report.
+pub(in crate::engine::world) const NETLINK_SIGNALS: [Signal; 3] =
+    [Signal::NetnsDropped, Signal::AddressV4, Signal::AddressV6];
 
 /// What the agent can see of the node.
 #[derive(Debug, Default)]
@@ -43,39 +48,6 @@ pub(in crate::engine) struct Coverage {
     pub(in crate::engine) losses: Option<Losses>,
     /// The files at which reading hangs, and since when.
     pub(in crate::engine) hanging: BTreeMap<String, Timestamp>,
-}
-
-impl World {
-    pub(super) fn losses_grow(&mut self, at: Timestamp, count: u64) {
-        self.lost_within(at, at, count);
-    }
-
-    /// No agent ran in this time, or what it kept of it was lost.
-    pub(super) fn missed(&mut self, what: Loss, since: Timestamp, at: Timestamp) {
-        self.lost_within(since, at, 0);
-        if let Some(losses) = &mut self.coverage.losses {
-            let missed = if what == Loss::State { &mut losses.state } else { &mut losses.away };
-            *missed = Some((since, at));
-        }
-    }
-
-    /// The end of the last time in which no agent ran, if this was in it; else this.
-    pub(in crate::engine) fn seen_at(&self, at: Timestamp) -> Timestamp {
-        let away = self.coverage.losses.as_ref().and_then(|losses| losses.away);
-        away.filter(|(since, until)| *since < at && at < *until).map_or(at, |(_, until)| until)
-    }
-
-    fn lost_within(&mut self, from: Timestamp, at: Timestamp, count: u64) {
-        let before = self.coverage.losses.take();
-        let spans = before.as_ref().map(|it| it.spans.clone()).unwrap_or_default();
-        let before = before.filter(|it| from < it.last_at + LATELY);
-        let (known, since, last_at) =
-            before.as_ref().map_or((0, from, at), |it| (it.count, it.since, it.last_at.max(at)));
-        let count = known.saturating_add(count);
-        let (away, state) = before.map_or((None, None), |it| (it.away, it.state));
-        self.coverage.losses =
-            Some(Losses { count, since, last_at, spans: with(spans, from, at), away, state });
-    }
 }
 
 fn with(
@@ -96,6 +68,59 @@ fn with(
         }
     }
     spans
+}
+
+impl Coverage {
+    pub(in crate::engine::world) fn losses_grow(&mut self, at: Timestamp, count: u64) {
+        self.lost_within(at, at, count);
+    }
+
+    /// No agent ran in this time, or what it kept of it was lost.
+    pub(in crate::engine::world) fn missed(&mut self, what: Loss, since: Timestamp, at: Timestamp) {
+        self.lost_within(since, at, 0);
+        if let Some(losses) = &mut self.losses {
+            let missed = if what == Loss::State { &mut losses.state } else { &mut losses.away };
+            *missed = Some((since, at));
+        }
+    }
+
+    /// The end of the last time in which no agent ran, if this was in it; else this.
+    pub(in crate::engine) fn seen_at(&self, at: Timestamp) -> Timestamp {
+        let away = self.losses.as_ref().and_then(|losses| losses.away);
+        away.filter(|(since, until)| *since < at && at < *until).map_or(at, |(_, until)| until)
+    }
+
+    fn lost_within(&mut self, from: Timestamp, at: Timestamp, count: u64) {
+        let before = self.losses.take();
+        let spans = before.as_ref().map(|it| it.spans.clone()).unwrap_or_default();
+        let before = before.filter(|it| from < it.last_at + LATELY);
+        let (known, since, last_at) =
+            before.as_ref().map_or((0, from, at), |it| (it.count, it.since, it.last_at.max(at)));
+        let count = known.saturating_add(count);
+        let (away, state) = before.map_or((None, None), |it| (it.away, it.state));
+        self.losses = Some(Losses { count, since, last_at, spans: with(spans, from, at), away, state });
+    }
+
+    /// Whether netlink must report the end or the addresses of all namespaces. It reports only namespaces that have an
+    /// id in the agent's own namespace.
+    pub(in crate::engine::world) fn needs_netlink(&self) -> bool {
+        let unseen = matches!(self.mechanism(Signal::NetnsDropped), Some(None));
+        unseen || NETLINK_SIGNALS.iter().any(|signal| self.is_by_netlink(*signal))
+    }
+
+    pub(in crate::engine::world) fn is_by_netlink(&self, signal: Signal) -> bool {
+        self.mechanism(signal) == Some(Some(Mechanism::Netlink))
+    }
+
+    /// Whether a hook reports this signal.
+    pub(in crate::engine::world) fn is_hooked(&self, signal: Signal) -> bool {
+        matches!(self.mechanism(signal), Some(Some(mechanism)) if mechanism != Mechanism::Netlink)
+    }
+
+    /// How this signal is seen. None: no source has reported it.
+    pub(in crate::engine::world) fn mechanism(&self, signal: Signal) -> Option<Option<Mechanism>> {
+        self.attached.get(&signal).map(|attached| attached.mechanism)
+    }
 }
 
 #[cfg(test)]

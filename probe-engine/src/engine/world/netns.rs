@@ -232,7 +232,7 @@ impl World {
             row.end_unseen = end_unseen;
         }
         self.sandbox_netns_created(life);
-        let subject = Subject { netns: Some(life), ..self.subject_of(&by) };
+        let subject = Subject { netns: Some(life), ..self.cgroups.subject_of(&by) };
         let of_pod = process::makes_pods(&by.comm)
             || subject.container.is_some()
             || self.processes.get(by.parent).is_some_and(|parent| process::makes_pods(&parent.comm));
@@ -277,13 +277,13 @@ impl World {
     /// Whether a hook reports the end of the namespace, in its order. If one saw the namespace begin, one also sees its end,
     /// unless the hook reported that it would not.
     pub(super) fn sees_end(&self, row: &Netns) -> bool {
-        row.created_at.is_some() && !row.end_unseen && self.is_hooked(Signal::NetnsDropped)
+        row.created_at.is_some() && !row.end_unseen && self.coverage.is_hooked(Signal::NetnsDropped)
     }
 
     pub(super) fn drop_life(&mut self, ctx: EventContext, life: u64, by: Option<Process>) {
         // A namespace loses its id in the agent's own namespace before its addresses are removed.
         let by_netlink =
-            [Signal::AddressV4, Signal::AddressV6].iter().any(|signal| self.is_by_netlink(*signal));
+            [Signal::AddressV4, Signal::AddressV6].iter().any(|signal| self.coverage.is_by_netlink(*signal));
         let Some(row) = self.netns.rows.get_mut(&life) else { return };
         let Some(dropped) = row.state.step(Step::Drop, ctx.at) else { return };
         row.state = dropped;
@@ -431,7 +431,7 @@ impl World {
 
     pub(super) fn netns_subject(&self, life: u64) -> Subject {
         let row = self.netns.get(life);
-        let creator = row.map(|row| self.subject_of(&row.creator)).unwrap_or_default();
+        let creator = row.map(|row| self.cgroups.subject_of(&row.creator)).unwrap_or_default();
         Subject { netns: Some(life), sandbox: row.and_then(|row| row.sandbox.clone()), ..creator }
     }
 }

@@ -49,7 +49,7 @@ impl World {
             if held.wait == Wait::Role(Role::Sandbox)
                 && let Some(id) = &held.subject.container
             {
-                self.tentative_over(id);
+                self.containers.tentative_over(id);
             }
             match turn {
                 Turn::Tell(context) => return Some(self.outbox.number(held, context)),

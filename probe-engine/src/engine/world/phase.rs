@@ -42,7 +42,7 @@ pub(crate) const QUIET: Duration = Duration::from_secs(30);
 /// The start of the pod in this sandbox, as known at `now`. None if all of it was there before the agent.
 pub(in crate::engine) fn of(world: &World, sandbox: &ContainerId, now: Timestamp) -> Option<Start> {
     let row = world.sandboxes.recall(sandbox)?;
-    let pod = world.pod_of_row(row);
+    let pod = world.pods.of_sandbox(row);
     let same = pod.map(|pod| world.all_of_pod(pod)).unwrap_or_default();
     among(world, row, same.into_iter(), now)
 }
@@ -52,13 +52,13 @@ pub(in crate::engine) fn of(world: &World, sandbox: &ContainerId, now: Timestamp
 pub(in crate::engine) fn open(world: &World, now: Timestamp) -> Vec<Start> {
     let mut by_pod: BTreeMap<u64, Vec<&Sandbox>> = BTreeMap::new();
     for row in world.sandboxes.all() {
-        if let Some(pod) = world.pod_of_row(row) {
+        if let Some(pod) = world.pods.of_sandbox(row) {
             by_pod.entry(pod).or_default().push(row);
         }
     }
     let open = world.sandboxes.all().filter(|row| row.work.started_at.is_none() && !row.is_stopped());
     let start = |row: &Sandbox| {
-        let same = world.pod_of_row(row).and_then(|pod| by_pod.get(&pod)).map_or(&[][..], Vec::as_slice);
+        let same = world.pods.of_sandbox(row).and_then(|pod| by_pod.get(&pod)).map_or(&[][..], Vec::as_slice);
         let is_later = |it: &&Sandbox| earlier(sign(row), &row.id, sign(it), &it.id).is_lt();
         if row.containers().is_empty() && same.iter().any(is_later) {
             return None;
@@ -80,7 +80,7 @@ fn among<'a>(
     if was_there && parts.iter().all(|part| part.listed) {
         return None;
     }
-    let pod = world.pod_of_row(row);
+    let pod = world.pods.of_sandbox(row);
     let is_before = |it: &&Sandbox| pod.is_some_and(|pod| is_before(world, it, row, pod));
     let mut before: Vec<&Sandbox> = same.filter(is_before).collect();
     before.sort_by(|one, other| earlier(sign(one), &one.id, sign(other), &other.id));
@@ -132,7 +132,7 @@ fn among<'a>(
 
 /// When the containers of a start first listened, in the order in which their programs began.
 pub(super) fn listening(world: &World, row: &Sandbox) -> Vec<Listening> {
-    let pod = world.pod_of_row(row);
+    let pod = world.pods.of_sandbox(row);
     let listens = |part: &&ContainerRun| {
         let first = part.listening.filter(|_| !part.listed)?;
         let pressure = pod.map(|pod| cause::counted(world, pod, part.started_at, first.at));
@@ -180,7 +180,7 @@ fn is_before(world: &World, it: &Sandbox, row: &Sandbox, pod: u64) -> bool {
 
 /// Whether so much time was between the making of the pod's cgroup and the sandbox's first sign. To find the phases costs more.
 pub(super) fn may_be_late(world: &World, row: &Sandbox, least: Duration) -> bool {
-    let made = world.pod_of_row(row).map(|pod| made(world, pod));
+    let made = world.pods.of_sandbox(row).map(|pod| made(world, pod));
     matches!(made, Some(Made::At(at)) if sign(row) >= at + least)
 }
 

@@ -191,13 +191,6 @@ impl World {
         Some(id)
     }
 
-    /// Adds a name to a pod if it is known. This does not show that the pod exists.
-    pub(super) fn pod_of(&mut self, name: &PodName, source: NameSource) -> Option<u64> {
-        let id = self.pods.find(name)?;
-        self.pods.learn(id, name, source);
-        Some(id)
-    }
-
     /// Joins two rows that turned out to be one pod: one had its UID, the other its name. `keep` stays. No event
     /// reports the end of the other row. Held changes about the other row keep its name.
     pub(super) fn pods_are_one(&mut self, ctx: EventContext, keep: u64, other: u64) {

@@ -3,19 +3,16 @@
 mod name;
 pub(in crate::engine) mod table;
 
+pub(super) use name::makes_pods;
+
+use name::class_of;
 use probe_common::event::class;
 use serde::{Deserialize, Serialize};
 
-use name::class_of;
-pub(super) use name::makes_pods;
-
 use crate::{
-    engine::{
-        held::Subject,
-        world::{EventContext, World, argv, daemon, process_of},
-    },
+    engine::world::{EventContext, World, argv, daemon, process_of},
     model::{
-        change::{self, ChangeKind, End},
+        change::{self, ChangeKind},
         fact::{Executed, Exited, ProcessFound, SIGKILL, Signaled, Task},
         id::{CgroupKey, ContainerId, TaskKey},
         recovery::{DaemonEnd, Source, TimedSource},
@@ -117,7 +114,7 @@ impl World {
         self.learn_host_netns(&it.task, it.class);
         let init = argv::is_init(&it.task.comm, &it.argv);
         // Arguments count only for programs that the hooks class as a runtime's or a monitor's, outside of containers.
-        let of_node = it.class & class::RUNTIME != 0 && !self.in_container(it.task.cgroup);
+        let of_node = it.class & class::RUNTIME != 0 && !self.cgroups.is_in_container(it.task.cgroup);
         let about = if of_node { argv::about(&it.argv) } else { None };
         // The arguments of a runtime's init do not name its container. Those of its parent do.
         let parent = self.processes.get(it.task.parent).filter(|_| init);
@@ -130,22 +127,22 @@ impl World {
         };
         self.began(ctx, &it.task, program);
         self.started_at(&it.task, it.class, TimedSource::hooked(ctx.at));
-        if about.is_some() && self.is_restarting() && !argv::is_ending(&it.argv) {
+        if about.is_some() && self.boot.is_restarting() && !argv::is_ending(&it.argv) {
             self.runtime_works(TimedSource::hooked(ctx.at), self.runtime_of(it.task.parent));
         }
         let made = about.as_ref().and_then(|_| argv::read(&it.argv));
         if let Some(id) = about.as_ref().filter(|_| argv::is_ending(&it.argv)) {
             self.sandbox_stopping(ctx, id);
         }
-        let own = self.own_container(it.task.cgroup);
+        let own = self.cgroups.own_container(it.task.cgroup);
         let is_top = it.class & class::CONTAINER_TOP != 0;
         let hides = (made.is_some() || is_top) && argv::hides_programs(&it.argv, &it.filename);
         let hidden = if hides {
-            about.clone().or_else(|| own.clone().filter(|id| self.may_be_first(id, key)))
+            about.clone().or_else(|| own.clone().filter(|id| self.containers.may_be_first(id, key)))
         } else {
             None
         };
-        let mut subject = self.subject_of(&it.task);
+        let mut subject = self.cgroups.subject_of(&it.task);
         subject.container = about.or(subject.container);
         let (task, class) = (it.task, it.class);
         let argv_seen: usize = it.argv.iter().map(|arg| arg.len() + 1).sum();
@@ -216,8 +213,8 @@ impl World {
         self.caller_ended(ctx.at, key);
 
         let stopped_at = self.stopped_at(key);
-        let told = daemon.as_ref().and_then(|_| self.told_to_end(key));
-        let end = self.end_of(key, it.status);
+        let told = daemon.as_ref().and_then(|_| self.processes.told_to_end(key));
+        let end = self.processes.take_end(key, it.status);
         if let Some(row) = daemon {
             self.daemon_ended(&row, ctx.at, Some(DaemonEnd { at: ctx.at, end: end.clone(), told }));
         }
@@ -227,7 +224,7 @@ impl World {
         }
         // A process that was killed before it had become the pause process ends its sandbox all the same.
         if end.signal.is_some()
-            && let Some(id) = self.own_container(cgroup)
+            && let Some(id) = self.cgroups.own_container(cgroup)
             && !self.hides_programs(&id)
         {
             self.sandbox_died(ctx, &id, &end);
@@ -235,7 +232,7 @@ impl World {
         if quiet {
             return;
         }
-        let mut subject = self.subject_of(&it.task);
+        let mut subject = self.cgroups.subject_of(&it.task);
         if !self.cgroups.contains_key(&it.task.cgroup) {
             subject.cgroup = Some(cgroup);
         }
@@ -243,22 +240,12 @@ impl World {
         let wait = self.wait_of(&subject);
         let process = process_of(&it.task);
         self.tell(ctx, subject, wait, ChangeKind::ProcessExit { process: process.clone(), end: end.clone() });
-        for id in [self.own_container(cgroup), self.own_container(it.task.cgroup)].into_iter().flatten() {
+        for id in [self.cgroups.own_container(cgroup), self.cgroups.own_container(it.task.cgroup)]
+            .into_iter()
+            .flatten()
+        {
             self.container_exited(ctx, &id, &process, &end, stopped_at);
         }
-    }
-
-    /// How a process ended, with the signals that were seen before.
-    fn end_of(&mut self, key: TaskKey, status: u32) -> End {
-        let signal = (status & 0x7f != 0).then_some(status & 0x7f);
-        let code = signal.map_or(status >> 8 & 0xff, |signal| 128 + signal);
-        let mut heard = self.processes.signals.remove(&key).unwrap_or_default();
-        // A signal that names only the pid was for the process that had the pid at that time.
-        let unnamed = self.processes.signals.remove(&TaskKey::new(key.pid, 0)).unwrap_or_default();
-        heard.extend(unnamed.into_iter().filter(|signal| signal.at.0 >= key.start));
-        let oom = signal == Some(SIGKILL) && heard.iter().any(|heard| heard.oom);
-        let killer = heard.into_iter().find(|heard| !heard.oom && Some(heard.signal) == signal);
-        End { code, signal, killer: killer.filter(|_| !oom).map(|killer| killer.sender), oom }
     }
 
     /// When a runtime was first seen to send it a fatal signal.
@@ -268,13 +255,13 @@ impl World {
     }
 
     pub(super) fn signaled(&mut self, ctx: EventContext, it: Signaled, oom: bool) {
-        let target = self.target_of(ctx, &it);
+        let target = self.processes.target_of(ctx, &it);
         let ended = self.processes.get(target).filter(|known| known.state != State::Running);
         if let Some(known) = ended {
             // The OOM killer's choice is reported after the signal. The reported end stays as it is, but verdicts use
             // the OOM kill.
-            if let Some(id) = self.own_container(known.cgroup).filter(|_| oom) {
-                self.sandbox_oom_killed(ctx, &id);
+            if let Some(id) = self.cgroups.own_container(known.cgroup).filter(|_| oom) {
+                self.sandboxes.oom_killed(ctx, &id);
             }
             if oom {
                 self.daemon_oom_killed(target);
@@ -300,23 +287,6 @@ impl World {
         self.schedule_reap(ctx.at);
     }
 
-    /// The process that a signal is for. Older kernels name the OOM killer's victim by its pid alone (start 0). Then it
-    /// is the task that asked for memory, or the known running process with that pid, or a process with that pid to
-    /// which the kernel has just sent a signal. Otherwise the pid stands for the process until it ends.
-    fn target_of(&self, ctx: EventContext, it: &Signaled) -> TaskKey {
-        let told = it.target.key;
-        if told.start != 0 {
-            return told;
-        }
-        if it.target.tid == it.sender.tid {
-            return it.sender.key;
-        }
-        let fits = |key: &TaskKey| key.pid == told.pid && key.start != 0 && key.start <= ctx.at.0;
-        let running = self.processes.by_pid(told.pid).filter(|row| row.state == State::Running);
-        let known = running.map(|row| row.key).filter(fits);
-        known.or_else(|| self.processes.signals.keys().rev().copied().find(fits)).unwrap_or(told)
-    }
-
     /// Ends the process that had the same pid before.
     fn supersede(&mut self, ctx: EventContext, key: TaskKey) {
         if let Some(stale) = self.processes.stale(key) {
@@ -340,7 +310,7 @@ impl World {
         if let Some(call) = self.calls.remove(&key) {
             self.cni_finished(ctx, call, None);
         }
-        if let Some(id) = self.own_container(cgroup) {
+        if let Some(id) = self.cgroups.own_container(cgroup) {
             self.container_vanished(ctx, &id, key);
         }
     }
@@ -378,12 +348,13 @@ impl World {
             );
         }
         if let Some(made) = argv::read(&it.argv)
-            && !self.in_container(it.task.cgroup)
+            && !self.cgroups.is_in_container(it.task.cgroup)
         {
             self.made(ctx, made);
         }
-        let first_in = self.own_container(it.task.cgroup).filter(|id| self.may_be_first(id, key));
-        let about = argv::about(&it.argv).filter(|_| !self.in_container(it.task.cgroup));
+        let first_in =
+            self.cgroups.own_container(it.task.cgroup).filter(|id| self.containers.may_be_first(id, key));
+        let about = argv::about(&it.argv).filter(|_| !self.cgroups.is_in_container(it.task.cgroup));
         if argv::hides_programs(&it.argv, &it.filename)
             && let Some(id) = about.or(first_in)
         {
@@ -391,7 +362,7 @@ impl World {
         }
         if let Some(variables) = it.cni {
             self.cni_found(ctx, &it.task, &it.filename, variables);
-        } else if let Some(id) = self.own_container(it.task.cgroup)
+        } else if let Some(id) = self.cgroups.own_container(it.task.cgroup)
             && !argv::is_init_found(&it.task.comm, &it.argv)
         {
             self.found_in_container(ctx, &id, &it.task, it.ns_pid, class);
@@ -400,20 +371,14 @@ impl World {
 
     /// Whether a process is in a container: by its cgroup, or by the hook that reported its program.
     pub(super) fn is_contained(&self, row: &Process) -> bool {
-        row.program.class & class::IN_CONTAINER != 0 || self.in_container(row.cgroup)
-    }
-
-    /// The subject of a change that a task caused: the task's cgroup and its container.
-    pub(super) fn subject_of(&self, task: &Task) -> Subject {
-        let (cgroup, container) = self.cgroups.find(task.cgroup);
-        Subject { cgroup: cgroup.map(|row| row.key), container: container.cloned(), ..Subject::default() }
+        row.program.class & class::IN_CONTAINER != 0 || self.cgroups.is_in_container(row.cgroup)
     }
 
     /// Learns the node's own network namespace. Runtimes and their callers run in it, and CNI plugins begin in it.
     pub(super) fn learn_host_netns(&mut self, task: &Task, class: u32) {
         if self.node.host_netns == 0
             && class & (class::CALLER | class::CNI) != 0
-            && !self.in_container(task.cgroup)
+            && !self.cgroups.is_in_container(task.cgroup)
         {
             self.node.host_netns = task.netns;
         }

@@ -172,7 +172,7 @@ impl World {
             self.sandboxes.all().filter(is_done).map(|row| row.id.clone()).collect();
         // This set is made only if it is needed, because there are many processes.
         if !done.is_empty() {
-            let served: Vec<ContainerId> = self.monitored().into_iter().cloned().collect();
+            let served: Vec<ContainerId> = self.processes.monitored().into_iter().cloned().collect();
             served.iter().for_each(|id| {
                 done.remove(id);
             });

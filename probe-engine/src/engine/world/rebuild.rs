@@ -6,10 +6,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
-    engine::world::{
-        World,
-        sandbox::{Group, Sandbox},
-    },
+    engine::world::{World, sandbox::Sandbox},
     model::id::ContainerId,
 };
 
@@ -17,22 +14,11 @@ use crate::{
 pub(in crate::engine) const WINDOW: Duration = Duration::from_secs(10 * 60);
 
 impl World {
-    /// The sandboxes of each pod that has several, with remembered ones, oldest first.
-    fn successive_sandboxes(&self) -> Vec<Vec<&Sandbox>> {
-        let of_pods = self.sandboxes.shared_groups().filter(|group| matches!(group, Group::Uid(_)));
-        let sorted = |group| {
-            let mut rows: Vec<&Sandbox> = self.sandboxes.all_of(group).collect();
-            rows.sort_by_key(|row| (row.first_at, &row.id));
-            rows
-        };
-        of_pods.map(sorted).collect()
-    }
-
     /// The sandboxes that are needed to judge later ones of the same pod: a sandbox that ran containers before one that
     /// ran none, and the first of a series that ran none.
     pub(super) fn precedents(&self) -> BTreeSet<ContainerId> {
         let mut needed = BTreeSet::new();
-        for rows in self.successive_sandboxes() {
+        for rows in self.sandboxes.successive() {
             let is_unused = |row: Option<&&Sandbox>| row.is_some_and(|row| row.containers().is_empty());
             for (place, row) in rows.iter().enumerate().filter(|(_, row)| !row.containers().is_empty()) {
                 let after = &rows[place + 1..];

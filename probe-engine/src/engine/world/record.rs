@@ -7,18 +7,26 @@ pub(in crate::engine) mod pods;
 pub(in crate::engine) mod reading;
 mod unplaced;
 
+pub(crate) use dump::Record;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-pub(crate) use dump::Record;
 use pods::OnRecord;
+use probe_common::runtime::{self, RUNTIMES};
 
 use crate::{
-    engine::world::ipam_store::IpamStore,
+    engine::world::{
+        attachment::{Attachment, Lease},
+        ipam_store::IpamStore,
+        process::Process,
+    },
     model::{
-        fact::{Network, NetworksRead, PodName, RuntimeChanged, RuntimeKind, RuntimeRead},
+        fact::{
+            Network, NetworksRead, PodName, ProgramFound, RuntimeChanged, RuntimeKind, RuntimeRead, StoreKind,
+        },
         id::{ContainerId, PodUid},
         time::Timestamp,
     },
@@ -102,6 +110,7 @@ pub(crate) enum HasRecord {
 
 /// At most this many unreadable files are remembered. A power cut damages a few.
 const UNREAD: usize = 1024;
+
 /// The kubelet gives up on a sandbox that is not made within this time: twice its `runtimeRequestTimeout` of 2 minutes.
 pub(in crate::engine) const MAKING: Duration = Duration::from_secs(4 * 60);
 
@@ -266,5 +275,58 @@ impl Records {
         } else if self.unread.len() < UNREAD {
             self.unread.insert(path, Unread { since: at, read_at: at });
         }
+    }
+
+    /// The configuration of an attachment's network.
+    pub(in crate::engine) fn network(&self, row: &Attachment) -> Option<&Network> {
+        let name = row.network.as_ref()?;
+        self.networks().iter().find(|network| network.name == *name)
+    }
+
+    /// When libcni's cache was last read with a result for this attachment. None: the cache has none.
+    pub(in crate::engine) fn cached_at(&self, row: &Attachment) -> Option<Timestamp> {
+        row.cached_at.map(|at| at.max(self.cache_read_at))
+    }
+
+    /// Whether the store of the lease's network was read whole.
+    pub(in crate::engine) fn is_store_read(&self, row: &Attachment, lease: &Lease) -> bool {
+        let serves = |read: &IpamStore| match &read.store.network {
+            Some(network) => Some(network) == row.network.as_ref(),
+            // A directory that the operator declared has no network's name. It is this network's store if it ever had
+            // the address.
+            None => matches!(read.store.kind, StoreKind::AwsIpamd) && lease.stored,
+        };
+        lease.stored || self.stores.values().any(|(_, read)| read.complete && serves(read))
+    }
+
+    pub(in crate::engine::world) fn used_runtimes(&self) -> Vec<&'static str> {
+        let is_used = |row: &&'static runtime::Runtime| {
+            let known = |kind: &&RuntimeKind| self.of_kind(**kind).next().is_some();
+            let mut known = row.kind.iter().chain(row.serves).filter(known).peekable();
+            row.kind.is_some() && (known.peek().is_none() || known.any(|kind| !self.is_unused(*kind)))
+        };
+        RUNTIMES.iter().filter(is_used).flat_map(runtime::Runtime::programs).collect()
+    }
+
+    /// Fills in versions that became known since the last call. Returns whether there were any.
+    pub(in crate::engine) fn learn_versions(&self, programs: &mut [ProgramFound]) -> bool {
+        let mut learned = false;
+        for it in programs.iter_mut().filter(|it| it.version.is_none()) {
+            it.version = self.programs.get(&it.path).cloned().flatten();
+            learned |= it.version.is_some();
+        }
+        learned
+    }
+
+    /// A daemon's name, and its version where its file tells it.
+    pub(in crate::engine::world) fn with_version(&self, row: &Process) -> String {
+        let version = self.programs.get(&row.program.filename).cloned().flatten();
+        version.map_or_else(|| row.comm.clone(), |version| format!("{} {version}", row.comm))
+    }
+
+    /// Whether a store of this network was read whole.
+    pub(in crate::engine::world) fn has_store(&self, network: &str) -> bool {
+        let mut all = self.stores.values();
+        all.any(|(_, read)| read.complete && read.store.network.as_deref() == Some(network))
     }
 }

@@ -30,27 +30,35 @@ use crate::{
     model::{
         change::ChangeKind,
         fact::{Executed, Origin, PodName, Task},
-        recovery::{BootRead, Order, Pod, RecoveredPod, Recovery, Rules, Source, TimedSource},
+        id::ContainerId,
+        recovery::{
+            BootRead, LONGEST_SHUTDOWN, Order, Pod, RecoveredPod, Recovery, Rules, Source, TimedSource,
+        },
         time::Timestamp,
     },
 };
 
 /// How long to wait for names and ends before pods are looked at.
 const SETTLE: Duration = Duration::from_secs(1);
+
 /// An agent has listed the node so long after its start.
 const FIRST_LISTING: Duration = Duration::from_secs(60);
+
 /// At most this many pods are noted as back.
 pub(in crate::engine) const PODS: usize = 1024;
+
 /// The networks of at most this many sandboxes are noted.
 pub(in crate::engine) const TRIES: usize = 1024;
+
 /// A further order within this time is a part of the same restart.
 const ONE_ORDER: Duration = Duration::from_secs(10 * 60);
+
 /// A restart begins within this time after its order, unless it was ordered for later.
 pub(in crate::engine) const WITHOUT_EFFECT: Duration = Duration::from_secs(2 * 60);
 
 /// The recovery of the node in this boot, and the rules by which it is judged.
 #[derive(Debug, Default)]
-pub(super) struct Boot {
+pub(in crate::engine) struct Boot {
     pub(super) recovery: Recovery,
     pub(super) rules: Rules,
 }
@@ -61,54 +69,27 @@ impl World {
         &self.boot.recovery
     }
 
-    /// Goes on with other rules.
-    pub(in crate::engine) fn adopt(&mut self, rules: Rules) {
-        self.boot.rules = rules;
-    }
-
     pub(super) fn boot_read(&mut self, ctx: EventContext, boot: BootRead) {
         self.boot.recovery.boot = Some(boot);
         self.boot.recovery.watched_since.get_or_insert(ctx.at);
         self.node.began_at = Some(ctx.at);
         self.noted(ctx.at);
         // Only the history of this boot may have told of the restarts that go on.
-        if self.is_restarting() {
+        if self.boot.is_restarting() {
             self.look_at_restarts(ctx.at);
         }
     }
 
-    /// The wall clock was set, so the time since the order has changed.
-    pub(super) fn clock_set(&mut self, boot_wall_ns: i64) {
-        if let Some(boot) = &mut self.boot.recovery.boot {
-            let step = boot.boot_wall_ns.abs_diff(boot_wall_ns);
-            boot.boot_wall_ns = boot_wall_ns;
-            // Small corrections of the clock happen all the time, so they make no new revision.
-            self.boot.recovery.revision =
-                self.boot.recovery.revision.wrapping_add(u64::from(step >= 1_000_000_000));
-        }
-    }
-
-    fn by_rules(&mut self) {
-        let Rules { quiet, recovered, target, .. } = self.boot.rules;
-        let recovery = &mut self.boot.recovery;
-        (recovery.quiet, recovery.recovered, recovery.target) = (quiet, recovered, Some(target));
-    }
-
-    /// Whether this boot's sources report listening sockets.
-    pub(super) fn listening_seen(&mut self, is_seen: bool) {
-        self.boot.recovery.hears = is_seen;
-    }
-
     /// The facts changed: the recovery is looked at soon.
     fn noted(&mut self, at: Timestamp) {
-        self.by_rules();
+        self.boot.by_rules();
         self.boot.recovery.revision = self.boot.recovery.revision.wrapping_add(1);
         self.timers.arm_earlier(timer::Name::Recovery, at + SETTLE);
     }
 
     /// A process was added to the table and has run since `mark`. Notes it if it is init, a runtime or the kubelet.
     pub(super) fn started_at(&mut self, task: &Task, class: u32, mark: TimedSource) {
-        let is_contained = class & class::IN_CONTAINER != 0 || self.in_container(task.cgroup);
+        let is_contained = class & class::IN_CONTAINER != 0 || self.cgroups.is_in_container(task.cgroup);
         let mut row = self.processes.get(task.key).into_iter().filter(|_| is_contained);
         let is_kubelet = row.any(|row| self.is_contained_kubelet(row))
             || !is_contained && is_kubelet(&task.comm) && is_trusted(class);
@@ -154,7 +135,7 @@ impl World {
     /// A program outside of containers may order the restart or cancel the order. Returns whether it does.
     fn may_order(&mut self, ctx: EventContext, it: &Executed) -> bool {
         let Some(said) = order::read(&it.filename, &it.argv) else { return false };
-        if it.class & class::IN_CONTAINER != 0 || self.in_container(it.task.cgroup) {
+        if it.class & class::IN_CONTAINER != 0 || self.cgroups.is_in_container(it.task.cgroup) {
             return false;
         }
         match said {
@@ -227,7 +208,7 @@ impl World {
         if !self.is_recovered(at) {
             self.timers.arm_earlier(timer::Name::Recovery, at + SETTLE);
         }
-        if self.is_restarting() {
+        if self.boot.is_restarting() {
             self.look_at_restarts(at);
         }
     }
@@ -238,23 +219,7 @@ impl World {
         let recovery = &self.boot.recovery;
         let is_without =
             || recovery.pods.is_empty() && self.node.began_at.is_some_and(|began| at > began + FIRST_LISTING);
-        at > Timestamp::ZERO + WINDOW && (recovery.closed || is_without()) && self.awaited(at).is_empty()
-    }
-
-    /// Whether this pod ran before the restart and is not back.
-    fn is_awaited(&self, named: &PodName, now: Timestamp) -> bool {
-        let recovery = &self.boot.recovery;
-        let expected = recovery.expected().unwrap_or_default();
-        expected.iter().any(|pod| {
-            pod.has(named.namespace.as_ref(), named.name.as_ref(), named.uid.as_ref())
-                && !recovery.is_back(pod, now)
-        })
-    }
-
-    /// The pods that ran before the restart and are not back.
-    fn awaited(&self, now: Timestamp) -> Vec<&Pod> {
-        let recovery = &self.boot.recovery;
-        recovery.expected().unwrap_or_default().iter().filter(|pod| !recovery.is_back(pod, now)).collect()
+        at > Timestamp::ZERO + WINDOW && (recovery.closed || is_without()) && self.boot.awaited(at).is_empty()
     }
 
     /// Finds the pods that are back, and whether all are.
@@ -265,11 +230,11 @@ impl World {
             (it.pods.clone(), it.closed, it.pods_left_out, programs)
         };
         let before = state(&self.boot.recovery);
-        let left_out = found.into_iter().filter_map(|(back, first)| self.is_back(back, first));
+        let left_out = found.into_iter().filter_map(|(back, first)| self.boot.note_back(back, first));
         let left_out = u32::try_from(left_out.count()).unwrap_or(u32::MAX);
         // The pods that found no room are not remembered. At least as many exist as were counted at one time.
         self.boot.recovery.pods_left_out = self.boot.recovery.pods_left_out.max(left_out);
-        self.by_rules();
+        self.boot.by_rules();
         self.name_daemons();
         self.take_back_order(now);
         let study = RecoveryReport::of(&self.boot.recovery, now);
@@ -333,16 +298,64 @@ impl World {
             State::Exited { .. } | State::Created => (row.origin != Origin::Listed).then_some(hooked),
         }
     }
+}
+
+/// Whether `found` is the name that is known, and its version.
+fn is_version_of(found: &str, known: Option<&str>) -> bool {
+    known.is_some_and(|known| found.strip_prefix(known).is_some_and(|rest| rest.starts_with(' ')))
+}
+
+impl Boot {
+    /// Goes on with other rules.
+    pub(in crate::engine) fn adopt(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
+    /// The wall clock was set, so the time since the order has changed.
+    pub(in crate::engine) fn clock_set(&mut self, boot_wall_ns: i64) {
+        if let Some(boot) = &mut self.recovery.boot {
+            let step = boot.boot_wall_ns.abs_diff(boot_wall_ns);
+            boot.boot_wall_ns = boot_wall_ns;
+            // Small corrections of the clock happen all the time, so they make no new revision.
+            self.recovery.revision = self.recovery.revision.wrapping_add(u64::from(step >= 1_000_000_000));
+        }
+    }
+
+    fn by_rules(&mut self) {
+        let Rules { quiet, recovered, target, .. } = self.rules;
+        let recovery = &mut self.recovery;
+        (recovery.quiet, recovery.recovered, recovery.target) = (quiet, recovered, Some(target));
+    }
+
+    /// Whether this boot's sources report listening sockets.
+    pub(in crate::engine::world) fn listening_seen(&mut self, is_seen: bool) {
+        self.recovery.hears = is_seen;
+    }
+
+    /// Whether this pod ran before the restart and is not back.
+    pub(in crate::engine::world) fn is_awaited(&self, named: &PodName, now: Timestamp) -> bool {
+        let recovery = &self.recovery;
+        let expected = recovery.expected().unwrap_or_default();
+        expected.iter().any(|pod| {
+            pod.has(named.namespace.as_ref(), named.name.as_ref(), named.uid.as_ref())
+                && !recovery.is_back(pod, now)
+        })
+    }
+
+    /// The pods that ran before the restart and are not back.
+    fn awaited(&self, now: Timestamp) -> Vec<&Pod> {
+        let recovery = &self.recovery;
+        recovery.expected().unwrap_or_default().iter().filter(|pod| !recovery.is_back(pod, now)).collect()
+    }
 
     /// Notes that a pod is back. Returns the pod if it belongs to the recovery and there is no room for it.
-    fn is_back(&mut self, back: RecoveredPod, first: Timestamp) -> Option<RecoveredPod> {
+    fn note_back(&mut self, back: RecoveredPod, first: Timestamp) -> Option<RecoveredPod> {
         let in_time = back.mark.at <= Timestamp::ZERO + WINDOW;
-        let awaited =
-            || self.boot.recovery.expected().unwrap_or_default().iter().any(|pod| pod.is(&back.pod));
+        let awaited = || self.recovery.expected().unwrap_or_default().iter().any(|pod| pod.is(&back.pod));
         if !in_time && !awaited() {
             return None;
         }
-        let pods = &mut self.boot.recovery.pods;
+        let pods = &mut self.recovery.pods;
         let Some(known) = pods.iter_mut().find(|known| known.pod.is(&back.pod)) else {
             if pods.len() >= PODS {
                 return Some(back);
@@ -369,9 +382,29 @@ impl World {
         known.pod.kind = kind;
         None
     }
-}
 
-/// Whether `found` is the name that is known, and its version.
-fn is_version_of(found: &str, known: Option<&str>) -> bool {
-    known.is_some_and(|known| found.strip_prefix(known).is_some_and(|rest| rest.starts_with(' ')))
+    /// The ADD for this sandbox that began at this time has ended, or is known to have begun at another.
+    pub(in crate::engine::world) fn network_not_trying(&mut self, id: &ContainerId, began: Timestamp) {
+        self.recovery.trying.retain(|it| it.sandbox != *id || it.began != began);
+    }
+
+    /// Whether a restart goes on.
+    pub(in crate::engine::world) fn is_restarting(&self) -> bool {
+        !self.recovery.restarts.open.is_empty()
+    }
+
+    /// Whether the node is being shut down.
+    pub(in crate::engine::world) fn is_going_down(&self, at: Timestamp) -> bool {
+        self.recovery.order.as_ref().is_some_and(|order| at < order.at + LONGEST_SHUTDOWN)
+    }
+
+    /// A pod by its name. None: it has none.
+    pub(in crate::engine::world) fn pod_named(&self, named: &PodName) -> Option<Pod> {
+        let PodName { namespace, name, uid } = named.clone();
+        if name.is_none() && uid.is_none() {
+            return None;
+        }
+        let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.rules);
+        Some(Pod { namespace, name, uid, kind, listens: false, interfaces: Vec::new() })
+    }
 }

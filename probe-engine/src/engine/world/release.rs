@@ -92,20 +92,14 @@ impl World {
         };
         let mut networks = self.records.networks().iter().filter(is_it).peekable();
         let by_network = networks.peek().is_some()
-            && networks.all(|it| it.ipam.as_deref().is_some_and(frees) || self.has_store(&it.name));
+            && networks.all(|it| it.ipam.as_deref().is_some_and(frees) || self.records.has_store(&it.name));
         by_network || row.plugins.iter().any(|plugin| frees(&plugin.name)) || self.is_stored(row)
     }
 
     /// Whether a store that was read whole shows which addresses of an attachment are given.
     pub(super) fn is_stored(&self, row: &Attachment) -> bool {
-        row.leases.iter().any(|lease| self.is_store_read(row, lease))
-            || row.network.as_deref().is_some_and(|name| self.has_store(name))
-    }
-
-    /// Whether a store of this network was read whole.
-    fn has_store(&self, network: &str) -> bool {
-        let mut all = self.records.stores.values();
-        all.any(|(_, read)| read.complete && read.store.network.as_deref() == Some(network))
+        row.leases.iter().any(|lease| self.records.is_store_read(row, lease))
+            || row.network.as_deref().is_some_and(|name| self.records.has_store(name))
     }
 }
 

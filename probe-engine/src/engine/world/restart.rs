@@ -31,37 +31,33 @@ use crate::{
     model::{
         change::{End, Question},
         id::TaskKey,
-        recovery::{
-            Daemon, DaemonEnd, KubeletListens, LONGEST_SHUTDOWN, Restart, RestartClose, Source, TimedSource,
-            Told,
-        },
+        recovery::{Daemon, DaemonEnd, KubeletListens, Restart, RestartClose, Source, TimedSource},
         time::Timestamp,
     },
 };
 
 /// How long a process must have run to be a daemon. One that was asked for its version, or that fails at once, has not.
 pub(in crate::engine) const RESIDENT: Duration = Duration::from_secs(10);
+
 /// A daemon that ends so soon after its start has not come back.
 pub(in crate::engine) const LOOP: Duration = Duration::from_secs(60);
+
 /// How long to wait for further events before a restart is looked at.
 const SETTLE: Duration = Duration::from_secs(1);
+
 /// How often a restart is looked at in which pods wait: one that is deleted waits no more.
 const AGAIN: Duration = Duration::from_secs(30);
+
 /// At most this many restarts of a boot are kept, the last ones.
 pub(in crate::engine) const KEPT: usize = 32;
 
 impl World {
-    /// Whether a restart goes on.
-    pub(super) fn is_restarting(&self) -> bool {
-        !self.boot.recovery.restarts.open.is_empty()
-    }
-
     /// A process of a runtime or a kubelet of this node runs.
     pub(super) fn daemon_runs(&mut self, key: TaskKey, comm: &str, mark: TimedSource) {
         let open = &self.boot.recovery.restarts.open;
         let Some(place) = open.iter().position(|it| it.comm == comm) else { return };
         let Some(row) = open.get(place) else { return };
-        let is_up = |known: TaskKey| known == key || self.is_running(known);
+        let is_up = |known: TaskKey| known == key || self.processes.is_running(known);
         if !row.process.is_some_and(is_up) && is_after(row, mark) {
             self.takes_over(place, key, mark);
         }
@@ -87,7 +83,7 @@ impl World {
             self.close_restart(place, close, at);
         }
         let is_daemon = at.since(Timestamp(row.key.start)) >= RESIDENT && self.serves_pods(&row.comm);
-        if is_daemon && !self.is_going_down(at) {
+        if is_daemon && !self.boot.is_going_down(at) {
             self.begin_restart(row, at, ended);
         }
     }
@@ -96,7 +92,7 @@ impl World {
         let daemon = if is_kubelet(&row.comm) { Daemon::Kubelet } else { Daemon::Runtime };
         let mut before = self.running_pods(at).pods;
         before.retain(|pod| !pod.interfaces.is_empty());
-        let (was, ran_since) = (self.with_version(row), Timestamp(row.key.start));
+        let (was, ran_since) = (self.records.with_version(row), Timestamp(row.key.start));
         let mut restart =
             Restart { ended, before, ..Restart::begun(daemon, row.comm.clone(), was, ran_since, at) };
         if daemon == Daemon::Runtime {
@@ -175,12 +171,6 @@ impl World {
         }
     }
 
-    /// The last fatal signal that a process was sent.
-    pub(super) fn told_to_end(&self, key: TaskKey) -> Option<Told> {
-        let heard = self.processes.signals.get(&key)?.iter().filter(|heard| !heard.oom);
-        heard.max_by_key(|heard| heard.at).map(|it| Told { signal: it.signal, by: it.sender.clone() })
-    }
-
     /// The kubelet listens at one of its ports.
     pub(super) fn restart_listens(&mut self, at: Timestamp, key: TaskKey, port: u16) {
         let open = self.boot.recovery.restarts.open.iter_mut();
@@ -212,7 +202,7 @@ impl World {
 
     /// A plugin has ended that the runtime called.
     pub(super) fn restart_called(&mut self, at: Timestamp, call: &Call, end: Option<&End>) {
-        if !self.is_restarting() || !is_counted(call) {
+        if !self.boot.is_restarting() || !is_counted(call) {
             return;
         }
         let (signal, code) = end.map_or((None, 0), |end| (end.signal, end.code));
@@ -278,15 +268,6 @@ impl World {
             *count = count.saturating_add(u32::from(first.has_started()));
         }
         self.boot.recovery.revision = self.boot.recovery.revision.wrapping_add(1);
-    }
-
-    fn is_running(&self, key: TaskKey) -> bool {
-        self.processes.get(key).is_some_and(|row| row.state == State::Running)
-    }
-
-    /// Whether the node is being shut down.
-    fn is_going_down(&self, at: Timestamp) -> bool {
-        self.boot.recovery.order.as_ref().is_some_and(|order| at < order.at + LONGEST_SHUTDOWN)
     }
 }
 

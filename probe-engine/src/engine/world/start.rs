@@ -135,7 +135,7 @@ impl World {
         let Some(row) = self.sandboxes.recall(sandbox).filter(|row| row.work.started_at.is_none()) else {
             return;
         };
-        let pod = self.pod_of_row(row).and_then(|pod| self.pods.get(&pod));
+        let pod = self.pods.of_sandbox(row).and_then(|pod| self.pods.get(&pod));
         if let Some(pod) = pod.filter(|pod| pod.start.expected.is_empty())
             && let Some(uid) = pod.named.uid.clone()
         {
@@ -160,7 +160,7 @@ impl World {
 
     /// The containers that the sandbox's pod will have. Empty: not known.
     pub(in crate::engine) fn expected_in(&self, row: &Sandbox) -> &[String] {
-        let pod = self.pod_of_row(row).and_then(|pod| self.pods.get(&pod));
+        let pod = self.pods.of_sandbox(row).and_then(|pod| self.pods.get(&pod));
         pod.map_or(&[], |pod| &pod.start.expected)
     }
 
@@ -194,7 +194,7 @@ impl World {
     fn started_in(&mut self, ctx: EventContext, id: &ContainerId) {
         self.sandboxes.start_told(id, ctx.at);
         let Some(start) = phase::of(self, id, ctx.at) else { return };
-        let pod = self.sandboxes.recall(id).and_then(|row| self.pod_of_row(row));
+        let pod = self.sandboxes.recall(id).and_then(|row| self.pods.of_sandbox(row));
         if let Some(pod) = pod {
             self.pods.set_started(pod, true);
         }
@@ -216,7 +216,7 @@ impl World {
     pub(super) fn start_goes_on(&mut self, id: &ContainerId) {
         self.sandboxes.start_revised(id);
         self.starts.forget(id);
-        let pod = self.sandboxes.recall(id).and_then(|row| self.pod_of_row(row));
+        let pod = self.sandboxes.recall(id).and_then(|row| self.pods.of_sandbox(row));
         if let Some(pod) = pod {
             self.pods.set_started(pod, false);
         }
@@ -227,7 +227,7 @@ impl World {
         let uid = self.pods.get(&pod).and_then(|row| row.named.uid.clone());
         let by_uid = uid.into_iter().flat_map(|uid| self.sandboxes.all_of(sandbox::Group::Uid(uid)));
         let all = self.sandboxes.all_of(sandbox::Group::Pod(pod)).chain(by_uid);
-        let of_pod = all.filter(|row| self.pod_of_row(row) == Some(pod));
+        let of_pod = all.filter(|row| self.pods.of_sandbox(row) == Some(pod));
         of_pod.map(|row| (&row.id, row)).collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
@@ -239,10 +239,6 @@ impl World {
         all.next().is_none().then_some(only)
     }
 
-    pub(in crate::engine) fn pod_of_row(&self, row: &Sandbox) -> Option<u64> {
-        row.pod.or_else(|| self.pods.by_uid(row.reported.pod.uid.as_ref()?))
-    }
-
     /// Whether a program ran in the pod that may be one of this sandbox's containers: what it is was asked for, and not
     /// answered yet.
     pub(in crate::engine) fn has_unanswered(&self, sandbox: &Sandbox) -> bool {
@@ -251,13 +247,13 @@ impl World {
                 && row.question.is_open
                 && row.run.began.is_some_and(|began| !began.listed && began.at >= sandbox.first_at)
         };
-        let pod = self.pod_of_row(sandbox);
+        let pod = self.pods.of_sandbox(sandbox);
         pod.is_some_and(|pod| self.containers.group(container::Group::Pod(pod)).any(is_unanswered))
     }
 
     /// When the latest container of this sandbox was announced that has not run yet and is not known to be a restart.
     pub(in crate::engine) fn announced_at(&self, sandbox: &Sandbox) -> Option<Timestamp> {
-        let pod = self.pod_of_row(sandbox);
+        let pod = self.pods.of_sandbox(sandbox);
         let is_of = |row: &&container::Container| {
             row.state == container::State::Created
                 && row.role != Some(Role::Sandbox)

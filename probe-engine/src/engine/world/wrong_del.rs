@@ -40,7 +40,8 @@ impl World {
         let owner = self.owner_of(netns, id);
         let del = DelIn { at: ctx.at, plugin: plugin.clone(), path: netns.to_owned() };
         if let Owner::Process(pid) = owner {
-            self.attachment(ctx, id, ifname).del_in_process = Some(Box::new(del.clone()));
+            self.schedule_reap(ctx.at);
+            self.attachments.row(ctx.at, id, ifname).del_in_process = Some(Box::new(del.clone()));
             self.ask(Question::ProcessNetns { pid });
         }
         if self.wrong_netns(ctx, (id, ifname), del, owner) {
@@ -65,7 +66,8 @@ impl World {
         let by_restart = row.adds().filter(|runs| was_killed(runs)).all(Runs::was_cut_off);
         let by_restart = how == WrongDelForm::AddKilled && by_restart;
         let wrong = WrongDel { at: ctx.at, finding, other: None, by_restart };
-        self.attachment(ctx, id, ifname).wrong_del.get_or_insert_with(|| Box::new(wrong));
+        self.schedule_reap(ctx.at);
+        self.attachments.row(ctx.at, id, ifname).wrong_del.get_or_insert_with(|| Box::new(wrong));
     }
 
     /// The network namespace of a process became known that a DEL named.
@@ -81,7 +83,9 @@ impl World {
             .map(|row| (row.container.clone(), row.ifname.clone()))
             .collect();
         for (id, ifname) in waiting {
-            let Some(asked) = self.attachment(ctx, &id, &ifname).del_in_process.take() else { continue };
+            self.schedule_reap(ctx.at);
+            let asked = self.attachments.row(ctx.at, &id, &ifname).del_in_process.take();
+            let Some(asked) = asked else { continue };
             // A process that began after the DEL is another one.
             if process.start <= asked.at.0 {
                 let owner = self.owner_of_inode(inode, &id);
@@ -103,7 +107,7 @@ impl World {
             Owner::Node => (WrongDelForm::NodeNetns, None),
             Owner::Other(other) => (WrongDelForm::ForeignNetns, Some(other)),
         };
-        let addresses = other.as_ref().map(|other| addresses(self.attachments_of(other))).unwrap_or_default();
+        let addresses = other.as_ref().map(|other| addresses(self.attachments.of(other))).unwrap_or_default();
         let finding = CniWrongDel {
             how,
             plugin: del.plugin,
@@ -113,7 +117,8 @@ impl World {
             addresses,
         };
         let wrong = WrongDel { at: del.at, finding, other, by_restart: false };
-        self.attachment(ctx, id, ifname).wrong_del.get_or_insert_with(|| Box::new(wrong));
+        self.schedule_reap(ctx.at);
+        self.attachments.row(ctx.at, id, ifname).wrong_del.get_or_insert_with(|| Box::new(wrong));
         true
     }
 

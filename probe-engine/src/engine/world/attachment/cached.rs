@@ -62,7 +62,8 @@ impl World {
             }
             return;
         }
-        let row = self.attachment(ctx, &id, &it.ifname);
+        self.schedule_reap(ctx.at);
+        let row = self.attachments.row(ctx.at, &id, &it.ifname);
         row.cached_at = Some(ctx.at);
         row.pod.learn(&pod);
         row.learn_network(&it.network, false);
@@ -91,7 +92,7 @@ impl World {
         // Containers of pods have full ids, by which their attachments are found. Few attachments belong to other
         // containers.
         let keys: Vec<_> = match sandbox_of_cached(name) {
-            Some(id) => self.attachments_of(&id).filter(is_it).map(key).collect(),
+            Some(id) => self.attachments.of(&id).filter(is_it).map(key).collect(),
             None => self.attachments.values().filter(is_it).map(key).collect(),
         };
         for key in keys {
@@ -119,11 +120,6 @@ impl World {
         if let Some(row) = self.attachments.rows.get_mut(&(container, ifname)) {
             row.leave_cache();
         }
-    }
-
-    /// When libcni's cache was last read with a result for this attachment. None: the cache has none.
-    pub(in crate::engine) fn cached_at(&self, row: &Attachment) -> Option<Timestamp> {
-        row.cached_at.map(|at| at.max(self.records.cache_read_at))
     }
 
     /// Forgets the cached results that a complete listing of libcni's cache, begun at `begun`, did not name. One that tells

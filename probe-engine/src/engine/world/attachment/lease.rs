@@ -10,9 +10,9 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use super::{Attachment, Outcome};
 use crate::{
-    engine::world::{EventContext, World, ipam_store::IpamStore},
+    engine::world::{EventContext, World},
     model::{
-        fact::{self, Reservation, StoreChanged, StoreKind, StoreRead},
+        fact::{self, Reservation, StoreRead},
         id::ContainerId,
         time::Timestamp,
     },
@@ -64,6 +64,7 @@ const LEASES: usize = 1024;
 
 /// `IFA_F_TEMPORARY` of IPv6. The same bit is `IFA_F_SECONDARY` of IPv4.
 const TEMPORARY: u32 = 1;
+
 /// `RT_SCOPE_UNIVERSE`.
 const GLOBAL: u8 = 0;
 
@@ -109,13 +110,13 @@ impl Lease {
     }
 
     /// This store does not name the address.
-    fn not_in(&mut self, path: &str) {
+    pub(super) fn not_in(&mut self, path: &str) {
         self.stores.retain(|store| store != path);
         self.doubts.retain(|doubt| doubt.store != path);
     }
 
     /// A reading of this store does not tell whether the store still names the address, as it did at `shown_at`.
-    fn doubted_in(&mut self, path: &String, shown_at: Timestamp) {
+    pub(super) fn doubted_in(&mut self, path: &String, shown_at: Timestamp) {
         if self.stores.contains(path) {
             self.stores.retain(|store| store != path);
             self.doubts.push(Doubt { store: path.clone(), shown_at });
@@ -272,7 +273,8 @@ impl World {
                 named.leases.insert((key, it.address));
                 continue;
             }
-            let row = self.attachment(ctx, &key.0, &key.1);
+            self.schedule_reap(ctx.at);
+            let row = self.attachments.row(ctx.at, &key.0, &key.1);
             if let Some(network) = &read.store.network {
                 row.learn_network(network, false);
             }
@@ -287,53 +289,17 @@ impl World {
         named
     }
 
-    /// A store no longer says what it said of an address at `read_before`: whoever had it by this store has it no
-    /// longer, unless the store says so anew, or who has it now cannot be read.
-    pub(in crate::engine::world) fn lease_left_store(
-        &mut self,
-        it: &StoreChanged,
-        before: &Reservation,
-        read_before: Timestamp,
-    ) {
-        let Some(holder) = &before.holder else { return };
-        let now = it.came.iter().find(|now| now.address == before.address).map(|now| now.holder.as_ref());
-        if now.flatten() == Some(holder) {
-            return;
-        }
-        let Some(row) = self.attachments.rows.get_mut(&(holder.container.clone(), holder.ifname.clone()))
-        else {
-            return;
-        };
-        for lease in row.leases.iter_mut().filter(|lease| lease.address == before.address) {
-            match now {
-                Some(None) => lease.doubted_in(&it.path, read_before),
-                Some(Some(_)) | None => lease.not_in(&it.path),
-            }
-        }
-    }
-
     /// The interface of a reservation in a store that keeps no interface names: the one that has the address, or the
     /// only one.
     fn interface_of(&self, holder: &fact::Holder, address: IpAddr) -> String {
         if !holder.ifname.is_empty() {
             return holder.ifname.clone();
         }
-        let of_pod = || self.attachments_of(&holder.container).filter(|row| !row.is_loopback());
+        let of_pod = || self.attachments.of(&holder.container).filter(|row| !row.is_loopback());
         let has = |row: &&Attachment| row.leases.iter().any(|lease| lease.address == address);
         let mut rest = of_pod().filter(|row| !row.ifname.is_empty());
         let by_address = of_pod().find(has);
         let only = rest.next().filter(|_| rest.next().is_none());
         by_address.or(only).map(|row| row.ifname.clone()).unwrap_or_default()
-    }
-
-    /// Whether the store of the lease's network was read whole.
-    pub(in crate::engine) fn is_store_read(&self, row: &Attachment, lease: &Lease) -> bool {
-        let serves = |read: &IpamStore| match &read.store.network {
-            Some(network) => Some(network) == row.network.as_ref(),
-            // A directory that the operator declared has no network's name. It is this network's store if it ever had
-            // the address.
-            None => matches!(read.store.kind, StoreKind::AwsIpamd) && lease.stored,
-        };
-        lease.stored || self.records.stores.values().any(|(_, read)| read.complete && serves(read))
     }
 }

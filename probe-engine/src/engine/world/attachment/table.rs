@@ -8,7 +8,11 @@ use std::{
 use super::{Attachment, Lease};
 use crate::{
     engine::{tracked::Tracked, world::MessageAsked},
-    model::{fact::CniCommand, id::ContainerId, time::Timestamp},
+    model::{
+        fact::{CniCommand, Reservation, StoreChanged},
+        id::ContainerId,
+        time::Timestamp,
+    },
 };
 
 /// The attachments by container and interface. The interface is empty where a store does not keep it.
@@ -56,6 +60,20 @@ impl Table {
         self.unnamed.clear();
     }
 
+    /// The row of an attachment. A new row begins if there is none.
+    pub(in crate::engine::world) fn row(
+        &mut self,
+        at: Timestamp,
+        id: &ContainerId,
+        ifname: &str,
+    ) -> &mut Attachment {
+        let key = (id.clone(), ifname.to_owned());
+        if !self.rows.contains_key(&key) {
+            self.unnamed.insert(id.clone());
+        }
+        self.rows.entry(key).or_insert_with(|| Box::new(Attachment::new(id.clone(), ifname, at)))
+    }
+
     /// Restores a row from a checkpoint.
     pub(in crate::engine::world) fn insert(&mut self, row: Attachment) {
         self.unnamed.insert(row.container.clone());
@@ -76,6 +94,30 @@ impl Table {
     pub(in crate::engine::world) fn mark_unverified(&mut self, key: &(ContainerId, String)) {
         if let Some(row) = self.rows.get_mut(key) {
             row.unverified = true;
+        }
+    }
+
+    /// A store no longer says what it said of an address at `read_before`: whoever had it by this store has it no
+    /// longer, unless the store says so anew, or who has it now cannot be read.
+    pub(in crate::engine::world) fn lease_left_store(
+        &mut self,
+        it: &StoreChanged,
+        before: &Reservation,
+        read_before: Timestamp,
+    ) {
+        let Some(holder) = &before.holder else { return };
+        let now = it.came.iter().find(|now| now.address == before.address).map(|now| now.holder.as_ref());
+        if now.flatten() == Some(holder) {
+            return;
+        }
+        let Some(row) = self.rows.get_mut(&(holder.container.clone(), holder.ifname.clone())) else {
+            return;
+        };
+        for lease in row.leases.iter_mut().filter(|lease| lease.address == before.address) {
+            match now {
+                Some(None) => lease.doubted_in(&it.path, read_before),
+                Some(Some(_)) | None => lease.not_in(&it.path),
+            }
         }
     }
 
@@ -106,5 +148,11 @@ impl Table {
             rows.range((id.clone(), String::new())..).next().is_some_and(|((key, _), _)| key == id)
         });
         open
+    }
+
+    /// All attachments of a sandbox.
+    pub(in crate::engine) fn of(&self, id: &ContainerId) -> impl Iterator<Item = &Attachment> {
+        let all = self.range((id.clone(), String::new())..);
+        all.take_while(move |((key, _), _)| key == id).map(|(_, row)| &**row)
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Attachment, Failures, Plugin};
+use super::{Attachment, Failures, Plugin, table::Table};
 use crate::{
     engine::{
         timer,
@@ -187,9 +187,11 @@ impl World {
             self.ask(Question::Message { container: key.0, command, since });
         }
     }
+}
 
-    pub(in crate::engine::world) fn message_found(&mut self, it: MessageFound) {
-        let all = self.attachments.rows.range_mut((it.container.clone(), String::new())..);
+impl Table {
+    pub(in crate::engine) fn message_found(&mut self, it: MessageFound) {
+        let all = self.rows.range_mut((it.container.clone(), String::new())..);
         let of_container = all.take_while(|((id, _), _)| *id == it.container);
         // An older message is worth more than the reason why the latest one could not be read.
         let is_better = |before: Option<&MessageFound>| {

@@ -10,10 +10,13 @@ use super::{
     lag::{Lag, LagBy, LagOf, Lags},
 };
 use crate::{
-    engine::{tracked::Tracked, world::reap::MEMORY},
+    engine::{
+        tracked::Tracked,
+        world::{EventContext, reap::MEMORY},
+    },
     model::{
         change::Process,
-        fact::{Answer, Believed, ProcessState, Role, RuntimeEventKind, RuntimeLink, Span},
+        fact::{Answer, Believed, ProcessState, Role, RuntimeEvent, RuntimeEventKind, RuntimeLink, Span},
         id::{ContainerId, PodUid},
         time::Timestamp,
     },
@@ -305,6 +308,27 @@ impl Beliefs {
     pub(super) fn ask(&mut self, now: Timestamp) {
         for row in self.runtimes.values_mut() {
             row.asked_at = now;
+        }
+    }
+
+    /// A runtime told an event.
+    pub(in crate::engine::world) fn told(&mut self, ctx: EventContext, it: &RuntimeEvent) {
+        if !self.knows(&it.socket) {
+            return;
+        }
+        let Some(row) = self.entry(ctx.at, &it.id) else { return };
+        row.socket = Some(it.socket.clone());
+        row.told.last = Some((it.what, ctx.at));
+        let first = match it.what {
+            RuntimeEventKind::Created => return,
+            RuntimeEventKind::Started => &mut row.told.started_at,
+            RuntimeEventKind::Stopped | RuntimeEventKind::Deleted => &mut row.told.ended_at,
+        };
+        if first.is_none() {
+            *first = Some(ctx.at);
+            // It was late, and is not missing.
+            row.missed.retain(|(what, _)| is_start(*what) != is_start(it.what));
+            self.note_told(&it.id, is_start(it.what));
         }
     }
 }

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cgroup, State};
 use crate::{
-    engine::{tracked::Tracked, world::path::Place},
+    engine::{held::Subject, tracked::Tracked, world::path::Place},
     model::{
-        fact::{self, NESTED},
+        fact::{self, NESTED, Task},
         id::{CgroupKey, ContainerId},
         time::Timestamp,
     },
@@ -23,6 +23,7 @@ use crate::{
 
 /// At most this many cgroups below containers have rows, counted over all containers.
 const ALL_NESTED: usize = 16 * NESTED;
+
 /// Beyond the rows, the container is known of this many cgroups for each container. The oldest are forgotten first.
 const CROWD: usize = 65_536;
 
@@ -185,5 +186,21 @@ impl Table {
             }
             is_kept
         });
+    }
+
+    /// The container whose own directory this cgroup is.
+    pub(in crate::engine::world) fn own_container(&self, key: CgroupKey) -> Option<ContainerId> {
+        self.get(&key).filter(|row| row.is_container())?.container.clone()
+    }
+
+    /// Whether this cgroup is a container's directory or lies below one.
+    pub(in crate::engine::world) fn is_in_container(&self, key: CgroupKey) -> bool {
+        self.container_of(key).is_some()
+    }
+
+    /// The subject of a change that a task caused: the task's cgroup and its container.
+    pub(in crate::engine::world) fn subject_of(&self, task: &Task) -> Subject {
+        let (cgroup, container) = self.find(task.cgroup);
+        Subject { cgroup: cgroup.map(|row| row.key), container: container.cloned(), ..Subject::default() }
     }
 }

@@ -55,13 +55,6 @@ impl World {
         lost.iter().for_each(|id| self.ask_role(id));
     }
 
-    /// The outbox stopped waiting for a container's role.
-    pub(in crate::engine::world) fn tentative_over(&mut self, id: &ContainerId) {
-        if let Some(row) = self.containers.rows.get_mut(id) {
-            row.question.is_awaited = false;
-        }
-    }
-
     /// A runtime, shim or monitor is about to make or hold the container.
     pub(in crate::engine::world) fn made(&mut self, ctx: EventContext, made: Made) {
         let Made { id, pod, name } = made;
@@ -138,7 +131,7 @@ impl World {
                 Some(by_uid)
             }
             Some(_) | None if lives => self.pod_lives(ctx, name, hint.source),
-            Some(_) | None => self.pod_of(name, hint.source),
+            Some(_) | None => self.pods.learn_if_known(name, hint.source),
         });
         let sandbox = hint.sandbox.as_ref().filter(|sandbox| **sandbox != hint.id);
         let says_more = |row: &Container| {

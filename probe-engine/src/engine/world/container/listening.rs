@@ -30,7 +30,7 @@ impl World {
             self.kubelet_listens(ctx.at, it.socket.port);
             self.restart_listens(ctx.at, it.task.key, it.socket.port);
         }
-        let Some(id) = self.own_container(it.container) else { return };
+        let Some(id) = self.cgroups.own_container(it.container) else { return };
         let Some(row) = self.containers.rows.get_mut(&id) else { return };
         let State::Running { since, listed: false, .. } = row.state else { return };
         let in_time = ctx.at >= since && ctx.at.since(since) <= WITHIN;
@@ -45,7 +45,7 @@ impl World {
             socket: it.socket,
             since_started: ctx.at.since(since),
         };
-        self.tell(ctx, self.container_subject(&id), wait, what);
+        self.tell(ctx, self.containers.subject_of(&id), wait, what);
         self.run_listens(&id, listening);
         if let Some(pod) = self.containers.get(&id).and_then(|row| row.pod) {
             self.ask_pressure(pod);

@@ -7,8 +7,12 @@ use std::{
 
 use super::{Container, Group, State};
 use crate::{
-    engine::grouped::Groups,
-    model::{fact::Role, id::ContainerId, time::Timestamp},
+    engine::{grouped::Groups, held::Subject},
+    model::{
+        fact::Role,
+        id::{ContainerId, TaskKey},
+        time::Timestamp,
+    },
 };
 
 /// All containers by id, with the pause containers of sandboxes.
@@ -79,5 +83,23 @@ impl Table {
             State::Exited { at } => at > old || has_cgroup(row),
             State::Created => row.first_at > old || has_cgroup(row) || has_sandbox(id),
         });
+    }
+
+    /// Whether a process can be the container's first one. What is executed into it later shows nothing.
+    pub(in crate::engine::world) fn may_be_first(&self, id: &ContainerId, process: TaskKey) -> bool {
+        let row = self.get(id);
+        row.is_some_and(|row| row.process().is_none_or(|first| first == process))
+    }
+
+    pub(in crate::engine::world) fn subject_of(&self, id: &ContainerId) -> Subject {
+        let row = self.get(id);
+        Subject { container: Some(id.clone()), cgroup: row.and_then(|row| row.cgroup), ..Subject::default() }
+    }
+
+    /// The outbox stopped waiting for a container's role.
+    pub(in crate::engine::world) fn tentative_over(&mut self, id: &ContainerId) {
+        if let Some(row) = self.rows.get_mut(id) {
+            row.question.is_awaited = false;
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Addresses of network namespaces. The kernel reports an address more than once (IPv6: tentative, then settled). The
 //! engine reports it once.
 
+use super::table::Table;
 use crate::{
     engine::{
         held::Subject,
@@ -29,7 +30,7 @@ impl World {
         self.prove_by_plugin(ctx, &it);
         let Some(life) = self.netns_seen(ctx, it.netns) else { return };
         self.lease_by_kernel(ctx, life, &it);
-        if self.keep_address(life, &it) != Kept::Before {
+        if self.netns.keep_address(life, &it) != Kept::Before {
             self.tell_added(ctx, life, &it);
         }
     }
@@ -37,7 +38,7 @@ impl World {
     fn tell_added(&mut self, ctx: EventContext, life: u64, it: &fact::Address) {
         let mut subject = self.netns_subject(life);
         if subject.sandbox.is_none() {
-            subject.container = subject.container.or_else(|| self.subject_of(&it.by).container);
+            subject.container = subject.container.or_else(|| self.cgroups.subject_of(&it.by).container);
         }
         let wait = self.wait_of(&subject);
         let what = ChangeKind::AddressAdded { address: it.address, ifname: it.ifname.clone() };
@@ -50,7 +51,7 @@ impl World {
         let Some(life) = self.netns_seen(ctx, it.netns) else { return };
         self.lease_by_kernel(ctx, life, &it);
         // The next listing finds again what found no room.
-        let is_new = self.keep_address(life, &it) == Kept::Now;
+        let is_new = self.netns.keep_address(life, &it) == Kept::Now;
         let began = |row: &Netns| row.created_at.is_some() || self.was_added(row.sandbox.as_ref());
         if is_new && self.netns.get(life).is_some_and(began) {
             self.tell_added(ctx, life, &it);
@@ -101,24 +102,6 @@ impl World {
         }
     }
 
-    /// Stores the address, if there is room for it.
-    fn keep_address(&mut self, life: u64, it: &fact::Address) -> Kept {
-        let Some(row) = self.netns.rows.get_mut(&life) else { return Kept::Before };
-        let known =
-            row.addresses.iter_mut().find(|kept| kept.address == it.address && kept.ifname == it.ifname);
-        if let Some(known) = known {
-            known.flags = it.flags;
-            return Kept::Before;
-        }
-        if row.addresses.len() >= REMEMBERED {
-            return Kept::Not;
-        }
-        let address =
-            Address { address: it.address, ifname: it.ifname.clone(), ifindex: it.ifindex, flags: it.flags };
-        row.addresses.push(address);
-        Kept::Now
-    }
-
     /// If a plugin adds an address in a namespace other than the node's, that namespace belongs to the sandbox for
     /// which the plugin works.
     ///
@@ -136,9 +119,29 @@ impl World {
         let Some(sandbox) = call.container.clone().filter(|_| believed) else { return };
         let Some(life) = self.netns_seen(ctx, it.netns) else { return };
         let creator = self.netns.get(life).map(|row| row.creator.cgroup);
-        if delegated && creator.is_some_and(|cgroup| self.in_container(cgroup)) {
+        if delegated && creator.is_some_and(|cgroup| self.cgroups.is_in_container(cgroup)) {
             return;
         }
         self.claim(ctx, life, &sandbox, !delegated);
+    }
+}
+
+impl Table {
+    /// Stores the address, if there is room for it.
+    fn keep_address(&mut self, life: u64, it: &fact::Address) -> Kept {
+        let Some(row) = self.rows.get_mut(&life) else { return Kept::Before };
+        let known =
+            row.addresses.iter_mut().find(|kept| kept.address == it.address && kept.ifname == it.ifname);
+        if let Some(known) = known {
+            known.flags = it.flags;
+            return Kept::Before;
+        }
+        if row.addresses.len() >= REMEMBERED {
+            return Kept::Not;
+        }
+        let address =
+            Address { address: it.address, ifname: it.ifname.clone(), ifindex: it.ifindex, flags: it.flags };
+        row.addresses.push(address);
+        Kept::Now
     }
 }

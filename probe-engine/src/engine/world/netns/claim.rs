@@ -65,7 +65,7 @@ impl World {
         if path.is_empty() {
             return false;
         }
-        if !self.sandbox_netns_named(sandbox, path) {
+        if !self.sandboxes.netns_named(sandbox, path) {
             return false;
         }
         let Some(life) = self.netns_at(path) else { return false };
@@ -150,7 +150,7 @@ impl World {
             netns.mounts.push(path);
         }
         if let Some(previous_owner) = previous_owner {
-            self.sandbox_had_no_netns(&previous_owner);
+            self.sandboxes.had_no_netns(&previous_owner);
         }
         self.sandbox_netns_created(life);
         self.sandbox_has_netns(ctx.at, sandbox, life);

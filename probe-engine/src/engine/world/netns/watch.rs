@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::{
         timer,
-        world::{World, netns::Netns},
+        world::{World, loss::NETLINK_SIGNALS, netns::Netns},
     },
     model::{
         change::Question,
@@ -42,12 +42,12 @@ pub(crate) struct Failed {
     at: Timestamp,
 }
 
-/// What netlink can report.
-const SIGNALS: [Signal; 3] = [Signal::NetnsDropped, Signal::AddressV4, Signal::AddressV6];
 /// At most this many new namespaces are watched at once in a second.
 const PROMPT: u32 = 64;
+
 /// At most this many waiting namespaces are watched in a second.
 const WAITING: usize = 32;
+
 /// A namespace that a container made is watched once it has lived this long.
 const SETTLED: Duration = Duration::from_secs(1);
 
@@ -85,7 +85,7 @@ impl World {
     /// A namespace became known. Its watch is asked for now, or waits.
     pub(in crate::engine::world) fn watch_soon(&mut self, at: Timestamp, life: u64) {
         let Some(row) = self.netns.get(life).filter(|row| self.is_wanted()(row)) else { return };
-        let is_known = row.found_at.is_some() || !self.in_container(row.creator.cgroup);
+        let is_known = row.found_at.is_some() || !self.cgroups.is_in_container(row.creator.cgroup);
         let is_promptly = row.watch_failed.map_or(is_known, |failed| failed.is_due(at));
         if is_promptly && self.netns.watches.take(at) {
             self.watch(life);
@@ -166,7 +166,7 @@ impl World {
     /// Whether netlink should watch a namespace: it watches all, or the hooks will not see the end of this one. One whose inode may
     /// be another one's by now waits for the listing that finds it.
     fn is_wanted(&self) -> impl Fn(&Netns) -> bool {
-        let all = self.is_watching();
+        let all = self.coverage.needs_netlink();
         let is_doubted = self.netns_doubted();
         move |row| {
             row.is_live()
@@ -183,35 +183,14 @@ impl World {
         self.ask(question);
     }
 
-    /// Whether netlink must report the end or the addresses of all namespaces. It reports only namespaces that have an
-    /// id in the agent's own namespace.
-    pub(in crate::engine::world) fn is_watching(&self) -> bool {
-        let unseen = matches!(self.mechanism(Signal::NetnsDropped), Some(None));
-        unseen || SIGNALS.iter().any(|signal| self.is_by_netlink(*signal))
-    }
-
     /// Whether anything is known by netlink alone: a signal of all namespaces, also while netlink fails, or the end of a living one.
     pub(in crate::engine::world) fn hears_netlink(&self) -> bool {
         let fails = |signal: &Signal| {
             let unseen = self.coverage.attached.get(signal).filter(|it| it.mechanism.is_none());
             unseen.is_some_and(|it| it.missed.iter().any(|(mechanism, _)| *mechanism == Mechanism::Netlink))
         };
-        SIGNALS.iter().any(|signal| self.is_by_netlink(*signal) || fails(signal))
+        NETLINK_SIGNALS.iter().any(|signal| self.coverage.is_by_netlink(*signal) || fails(signal))
             || self.netns.values().any(|row| row.is_live() && row.end_unseen)
-    }
-
-    pub(in crate::engine::world) fn is_by_netlink(&self, signal: Signal) -> bool {
-        self.mechanism(signal) == Some(Some(Mechanism::Netlink))
-    }
-
-    /// Whether a hook reports this signal.
-    pub(in crate::engine) fn is_hooked(&self, signal: Signal) -> bool {
-        matches!(self.mechanism(signal), Some(Some(mechanism)) if mechanism != Mechanism::Netlink)
-    }
-
-    /// How this signal is seen. None: no source has reported it.
-    fn mechanism(&self, signal: Signal) -> Option<Option<Mechanism>> {
-        self.coverage.attached.get(&signal).map(|attached| attached.mechanism)
     }
 }
 

@@ -58,7 +58,7 @@ impl PhaseBuilder {
     pub(super) fn retries(&mut self, world: &World, failed: &[&Sandbox], sign: Timestamp) {
         let Some(phase) = self.push_until(sign, Kind::Retry, None) else { return };
         phase.cause.sandboxes = u32::try_from(failed.len()).unwrap_or(u32::MAX);
-        let runs = failed.iter().flat_map(|row| world.attachments_of(&row.id)).flat_map(|row| &row.plugins);
+        let runs = failed.iter().flat_map(|row| world.attachments.of(&row.id)).flat_map(|row| &row.plugins);
         for plugin in runs {
             let earlier = plugin.failures().saturating_sub(plugin.add.failed);
             phase.cause.adds = phase.cause.adds.saturating_add(plugin.add.begun).saturating_add(earlier);
@@ -158,7 +158,8 @@ fn adds(world: &World, row: &Sandbox, next: Option<&ContainerRun>, now: Timestam
     };
     let in_time = |runs: &Runs| runs.begun > 0 && next.is_none_or(|next| runs.first_at < next.first_at);
     let mut adds: Vec<Add> = world
-        .attachments_of(&row.id)
+        .attachments
+        .of(&row.id)
         .flat_map(|row| row.plugins.iter().map(move |plugin| (&row.ifname, plugin)))
         .filter(|(_, plugin)| in_time(&plugin.add))
         .map(|(ifname, plugin)| Add {

@@ -63,7 +63,7 @@ fn silences(world: &World, start: &mut Start) {
 /// the phase waited for the teardown. If no hook reports the end of teardowns, a teardown that is under way does not
 /// count.
 fn teardowns(world: &World, row: &Sandbox, start: &mut Start) {
-    let is_end_seen = world.is_hooked(Signal::NetnsFreed);
+    let is_end_seen = world.coverage.is_hooked(Signal::NetnsFreed);
     let mut spans: Vec<(Timestamp, Timestamp)> = world
         .netns
         .group(netns::Group::Over)

@@ -7,7 +7,10 @@ use std::{
 
 use super::Pod;
 use crate::{
-    engine::{tracked::Tracked, world::hint::Name},
+    engine::{
+        tracked::Tracked,
+        world::{hint::Name, sandbox::Sandbox},
+    },
     model::{
         fact::{NameSource, PodName, Pressure},
         id::{CgroupKey, PodUid},
@@ -196,6 +199,21 @@ impl Table {
             row.source = source;
             self.by_name.extend(key_of(row));
         }
+    }
+
+    /// Adds a name to a pod if it is known. This does not show that the pod exists.
+    pub(in crate::engine::world) fn learn_if_known(
+        &mut self,
+        name: &PodName,
+        source: NameSource,
+    ) -> Option<u64> {
+        let id = self.find(name)?;
+        self.learn(id, name, source);
+        Some(id)
+    }
+
+    pub(in crate::engine::world) fn of_sandbox(&self, row: &Sandbox) -> Option<u64> {
+        row.pod.or_else(|| self.by_uid(row.reported.pod.uid.as_ref()?))
     }
 }
 

@@ -7,9 +7,15 @@ use std::{
 
 use super::{Process, Signal, State};
 use crate::{
-    engine::{tracked::Tracked, world::daemon},
+    engine::{
+        tracked::Tracked,
+        world::{EventContext, daemon},
+    },
     model::{
-        id::{CgroupKey, TaskKey},
+        change::End,
+        fact::{SIGKILL, Signaled},
+        id::{CgroupKey, ContainerId, TaskKey},
+        recovery::Told,
         time::Timestamp,
     },
 };
@@ -164,6 +170,52 @@ impl Table {
     pub(super) fn stale(&self, key: TaskKey) -> Option<TaskKey> {
         let last = self.by_pid(key.pid)?;
         (last.key < key && last.state == State::Running).then_some(last.key)
+    }
+
+    /// The containers and sandboxes for which a shim, a conmon or another program of a runtime runs now.
+    pub(in crate::engine::world) fn monitored(&self) -> BTreeSet<&ContainerId> {
+        let running = self.values().filter(|row| row.state == State::Running);
+        running.filter_map(|row| row.program.about.as_ref()).collect()
+    }
+
+    /// How a process ended, with the signals that were seen before.
+    pub(in crate::engine::world) fn take_end(&mut self, key: TaskKey, status: u32) -> End {
+        let signal = (status & 0x7f != 0).then_some(status & 0x7f);
+        let code = signal.map_or(status >> 8 & 0xff, |signal| 128 + signal);
+        let mut heard = self.signals.remove(&key).unwrap_or_default();
+        // A signal that names only the pid was for the process that had the pid at that time.
+        let unnamed = self.signals.remove(&TaskKey::new(key.pid, 0)).unwrap_or_default();
+        heard.extend(unnamed.into_iter().filter(|signal| signal.at.0 >= key.start));
+        let oom = signal == Some(SIGKILL) && heard.iter().any(|heard| heard.oom);
+        let killer = heard.into_iter().find(|heard| !heard.oom && Some(heard.signal) == signal);
+        End { code, signal, killer: killer.filter(|_| !oom).map(|killer| killer.sender), oom }
+    }
+
+    /// The process that a signal is for. Older kernels name the OOM killer's victim by its pid alone (start 0). Then it
+    /// is the task that asked for memory, or the known running process with that pid, or a process with that pid to
+    /// which the kernel has just sent a signal. Otherwise the pid stands for the process until it ends.
+    pub(in crate::engine::world) fn target_of(&self, ctx: EventContext, it: &Signaled) -> TaskKey {
+        let told = it.target.key;
+        if told.start != 0 {
+            return told;
+        }
+        if it.target.tid == it.sender.tid {
+            return it.sender.key;
+        }
+        let fits = |key: &TaskKey| key.pid == told.pid && key.start != 0 && key.start <= ctx.at.0;
+        let running = self.by_pid(told.pid).filter(|row| row.state == State::Running);
+        let known = running.map(|row| row.key).filter(fits);
+        known.or_else(|| self.signals.keys().rev().copied().find(fits)).unwrap_or(told)
+    }
+
+    /// The last fatal signal that a process was sent.
+    pub(in crate::engine::world) fn told_to_end(&self, key: TaskKey) -> Option<Told> {
+        let heard = self.signals.get(&key)?.iter().filter(|heard| !heard.oom);
+        heard.max_by_key(|heard| heard.at).map(|it| Told { signal: it.signal, by: it.sender.clone() })
+    }
+
+    pub(in crate::engine::world) fn is_running(&self, key: TaskKey) -> bool {
+        self.get(key).is_some_and(|row| row.state == State::Running)
     }
 }
 

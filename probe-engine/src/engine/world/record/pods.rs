@@ -7,7 +7,7 @@ use std::{
 
 use super::HasRecord;
 use crate::{
-    engine::world::{World, sandbox::Group},
+    engine::world::World,
     model::{
         fact::PodName,
         id::{ContainerId, PodUid},
@@ -148,7 +148,7 @@ impl World {
         let as_told = self.sandboxes.recall(id).map(|row| row.reported.pod.clone());
         let by_hint = self.hints.get(id).and_then(|row| row.pod.clone());
         named.iter().chain(&as_told).chain(&by_hint).for_each(|named| pod.learn(named));
-        self.attachments_of(id).for_each(|row| pod.learn(&row.pod));
+        self.attachments.of(id).for_each(|row| pod.learn(&row.pod));
         pod
     }
 
@@ -157,7 +157,7 @@ impl World {
     fn may_be_of(&self, known: &PodName, since: Timestamp, uid: &PodUid) -> bool {
         let (named, made_at) = match self.pods.by_uid(uid).and_then(|id| self.pods.get(&id)) {
             Some(pod) => (pod.named.clone(), pod.made_at()),
-            None => self.forgotten_pod(uid),
+            None => self.sandboxes.forgotten_pod(uid),
         };
         let differs = |one: &Option<String>, other: &Option<String>| {
             one.as_ref().zip(other.as_ref()).is_some_and(|(one, other)| one != other)
@@ -165,16 +165,5 @@ impl World {
         let is_other = differs(&known.namespace, &named.namespace) || differs(&known.name, &named.name);
         let is_older = made_at.is_some_and(|made| since < made);
         !is_other && !is_older
-    }
-
-    /// The name of a pod whose own row is forgotten, and when the pod was made, as its sandboxes keep them.
-    fn forgotten_pod(&self, uid: &PodUid) -> (PodName, Option<Timestamp>) {
-        let mut named = PodName::default();
-        let mut made_at = None;
-        for row in self.sandboxes.all_of(Group::Uid(uid.clone())) {
-            named.learn(&row.reported.pod);
-            made_at = made_at.into_iter().chain(row.pod_made_at).min();
-        }
-        (named, made_at)
     }
 }

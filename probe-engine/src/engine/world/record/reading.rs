@@ -12,7 +12,7 @@ use super::{HasRecord, Waiting};
 use crate::{
     engine::{
         timer,
-        world::{EventContext, World, ipam_store::IpamStore, sandbox::Group},
+        world::{EventContext, World, ipam_store::IpamStore, presence::Voucher, sandbox::Group},
     },
     model::{
         change::Question,
@@ -49,7 +49,7 @@ impl World {
             return;
         }
         for holder in read.reservations.iter().filter_map(|it| it.holder.as_ref()) {
-            self.record_vouches(ctx, &holder.container);
+            self.sandboxes.vouch(&holder.container, Voucher::Cni, ctx.at);
         }
         let before = self.records.stores.get(&read.store.path).map_or(Timestamp::ZERO, |(at, _)| *at);
         self.leases_in_store(ctx, &read, before);
@@ -75,13 +75,13 @@ impl World {
             StoreRead { store: kept.store.clone(), reservations: it.came.clone(), complete: false }
         };
         for holder in it.came.iter().filter_map(|it| it.holder.as_ref()) {
-            self.record_vouches(ctx, &holder.container);
+            self.sandboxes.vouch(&holder.container, Voucher::Cni, ctx.at);
         }
         self.schedule_reap(ctx.at);
         if is_whole {
             self.leases_in_store(ctx, &read, read_before);
         } else {
-            before.iter().for_each(|before| self.lease_left_store(&it, before, read_before));
+            before.iter().for_each(|before| self.attachments.lease_left_store(&it, before, read_before));
             self.leases_came(ctx, &read);
         }
         self.leases_dated(ctx, &it.came);

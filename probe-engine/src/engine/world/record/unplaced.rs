@@ -60,6 +60,6 @@ impl World {
             network.netns.is_some() || network.netns_path.is_some() || network.is_host
         };
         self.sandboxes.get(id).is_some_and(known)
-            || self.attachments_of(id).any(|row| row.netns_path.is_some())
+            || self.attachments.of(id).any(|row| row.netns_path.is_some())
     }
 }

@@ -58,15 +58,10 @@ impl World {
         }
     }
 
-    /// The ADD for this sandbox that began at this time has ended, or is known to have begun at another.
-    pub(in crate::engine::world) fn network_not_trying(&mut self, id: &ContainerId, began: Timestamp) {
-        self.boot.recovery.trying.retain(|it| it.sandbox != *id || it.began != began);
-    }
-
     /// An ADD that the runtime called has ended.
     pub(in crate::engine::world) fn network_tried(&mut self, at: Timestamp, call: &Call, succeeded: bool) {
         let Some(id) = &call.container else { return };
-        self.network_not_trying(id, call.at);
+        self.boot.network_not_trying(id, call.at);
         let failed = (!succeeded).then(|| call.call.plugin.clone());
         let recovery = &self.boot.recovery;
         // The first success ends the time without a network, whenever it comes.
@@ -107,7 +102,7 @@ impl World {
             named.learn(&row.reported.pod);
             row.pod.and_then(|pod| self.pods.get(&pod)).into_iter().for_each(|pod| named.learn(&pod.named));
         }
-        self.is_awaited(&named, call.at)
+        self.boot.is_awaited(&named, call.at)
     }
 
     /// The oldest address in a store gives the time of the network's first success, if that was before the agent
@@ -123,7 +118,7 @@ impl World {
 
     /// The sandbox's interfaces: those that a plugin made, and those that have an address, whoever made them.
     pub(super) fn interfaces_of(&self, row: &Sandbox) -> BTreeSet<String> {
-        let added = self.attachments_of(&row.id).filter(|it| it.is_added()).map(|it| &it.ifname);
+        let added = self.attachments.of(&row.id).filter(|it| it.is_added()).map(|it| &it.ifname);
         let netns = row.network.netns.and_then(|key| self.netns.get(key));
         let addressed = netns.into_iter().flat_map(|netns| &netns.addresses).map(|it| &it.ifname);
         let names: BTreeSet<&String> = added.chain(addressed).filter(|name| *name != "lo").collect();

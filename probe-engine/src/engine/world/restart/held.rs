@@ -9,7 +9,7 @@ use crate::{
         sandbox::{ContainerRun, Group, Sandbox},
     },
     model::{
-        fact::{Origin, PodName},
+        fact::Origin,
         recovery::{FirstPod, HeldPod, Pod, Restart},
         time::Timestamp,
     },
@@ -17,6 +17,7 @@ use crate::{
 
 /// A start that has lasted for longer at the daemon's end waits for something else: an image that does not exist, say.
 pub(in crate::engine) const YOUNG: Duration = Duration::from_secs(5 * 60);
+
 /// At most this many pods are noted.
 pub(in crate::engine) const HELD: usize = 64;
 
@@ -25,7 +26,8 @@ impl World {
     pub(super) fn refresh(&mut self, place: usize, now: Timestamp) -> bool {
         let Some(known) = self.boot.recovery.restarts.open.get(place) else { return false };
         let mut restart = known.clone();
-        restart.is = restart.process.and_then(|key| Some(self.with_version(self.processes.get(key)?)));
+        restart.is =
+            restart.process.and_then(|key| Some(self.records.with_version(self.processes.get(key)?)));
         let named = restart.first_pod.filter(|first| first.pod.name.is_some());
         restart.first_pod = named.or_else(|| self.first_pod(known));
         let found: Vec<HeldPod> = self.held(known, now).into_iter().chain(self.replaced(known)).collect();
@@ -72,7 +74,7 @@ impl World {
         let held = |row: &pod::Pod| {
             let sign = row.start.made_at.unwrap_or(row.first_at);
             let is_new = row.is_present() && row.origin != Origin::Listed && young.contains(&sign);
-            let pod = self.pod_named(&row.named).filter(|_| is_new)?;
+            let pod = self.boot.pod_named(&row.named).filter(|_| is_new)?;
             let sandboxes = self.all_of_pod(row.id);
             let runs = || sandboxes.iter().flat_map(|it| it.containers()).filter(|ran| !ran.listed);
             let had_run =
@@ -102,7 +104,7 @@ impl World {
                 self.sandboxes.all_of(Group::Uid(uid)).filter(|it| it.first_at > since).peekable();
             later.peek().filter(|_| is_its)?;
             let until = first_after(later.flat_map(Sandbox::containers).filter(|ran| !ran.listed), since);
-            Some(HeldPod { pod: self.pod_named(&row.reported.pod)?, replaced: true, since, until })
+            Some(HeldPod { pod: self.boot.pod_named(&row.reported.pod)?, replaced: true, since, until })
         };
         self.sandboxes.all().filter_map(replaced).collect()
     }
@@ -114,22 +116,12 @@ impl World {
         let later = runs.filter(|(_, ran)| !ran.listed && ran.started_at >= started);
         let (row, ran) = later.min_by_key(|(row, ran)| (ran.started_at, &row.id))?;
         let pod = row.pod.and_then(|pod| self.pods.get(&pod)).map_or(&row.reported.pod, |pod| &pod.named);
-        Some(FirstPod { pod: self.pod_named(pod)?, at: ran.started_at })
+        Some(FirstPod { pod: self.boot.pod_named(pod)?, at: ran.started_at })
     }
 
     fn is_here(&self, pod: &Pod) -> bool {
-        let named = |row: &pod::Pod| self.pod_named(&row.named).is_some_and(|it| it.is(pod));
+        let named = |row: &pod::Pod| self.boot.pod_named(&row.named).is_some_and(|it| it.is(pod));
         self.pods.values().any(|row| row.is_present() && named(row))
-    }
-
-    /// A pod by its name. None: it has none.
-    fn pod_named(&self, named: &PodName) -> Option<Pod> {
-        let PodName { namespace, name, uid } = named.clone();
-        if name.is_none() && uid.is_none() {
-            return None;
-        }
-        let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &self.boot.rules);
-        Some(Pod { namespace, name, uid, kind, listens: false, interfaces: Vec::new() })
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ending, Sandbox};
+use super::{Ending, Sandbox, table::Table};
 use crate::{
     engine::{
         timeline::OOM_BEHIND,
@@ -41,6 +41,7 @@ pub struct LastStarted {
 
 /// A daemon that starts looks at every pod of the node within this time.
 pub(in crate::engine) const MOMENTS: Duration = Duration::from_secs(2 * 60);
+
 /// At most this many ancestors of a killer are looked at.
 const ANCESTORS: usize = 8;
 
@@ -109,16 +110,6 @@ impl World {
         self.note_last_started(ctx, id);
     }
 
-    /// The OOM killer chose the pause process. The kernel reports this only after the end of the process.
-    pub(in crate::engine::world) fn sandbox_oom_killed(&mut self, ctx: EventContext, id: &ContainerId) {
-        let death = self.sandboxes.recall_mut(id).and_then(|row| row.ending.death.as_mut());
-        if let Some(death) = death.filter(|it| it.end.signal == Some(SIGKILL) && ctx.at <= it.at + OOM_BEHIND)
-        {
-            death.end = End { oom: true, killer: None, ..death.end };
-            death.by_runtime = false;
-        }
-    }
-
     /// Whether a process belongs to a runtime: it or one of its ancestors makes, monitors or ends containers. A process
     /// in a container does not.
     pub(in crate::engine::world) fn is_of_runtime(&self, it: &change::Process) -> bool {
@@ -128,5 +119,17 @@ impl World {
         let inside = self.processes.get(it.key).is_some_and(|row| self.is_contained(row));
         let named = |key| self.processes.get(key).is_some_and(|row| argv::ends_containers(&row.comm));
         !inside && (argv::ends_containers(&it.comm) || line.any(named))
+    }
+}
+
+impl Table {
+    /// The OOM killer chose the pause process. The kernel reports this only after the end of the process.
+    pub(in crate::engine::world) fn oom_killed(&mut self, ctx: EventContext, id: &ContainerId) {
+        let death = self.recall_mut(id).and_then(|row| row.ending.death.as_mut());
+        if let Some(death) = death.filter(|it| it.end.signal == Some(SIGKILL) && ctx.at <= it.at + OOM_BEHIND)
+        {
+            death.end = End { oom: true, killer: None, ..death.end };
+            death.by_runtime = false;
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Keeps the changes of a sandbox as the evidence of findings.
 
+use super::table::Table;
 use crate::{
-    engine::world::{World, argv},
+    engine::world::argv,
     model::{
         change::{Change, ChangeKind, Context, EvidenceEvent},
         fact::PodName,
@@ -10,8 +11,10 @@ use crate::{
 
 /// At most this many events of one sandbox are kept. A pod's usual life has half as many.
 const EVIDENCE: usize = 96;
+
 /// Space is allocated for this many events at a time.
 const ROOM: usize = 8;
+
 /// This many of a sandbox's first events are never dropped for later ones.
 const FIRST: usize = 32;
 
@@ -48,18 +51,18 @@ fn is_evidence(what: &ChangeKind) -> bool {
     }
 }
 
-impl World {
+impl Table {
     /// Keeps a change as evidence of its sandbox.
     pub(in crate::engine) fn keep_evidence(&mut self, change: &Change) {
         let Some(id) = &change.context.sandbox else { return };
         if let Some(pod) = &change.context.pod
-            && let Some(row) = self.sandboxes.recall(id)
+            && let Some(row) = self.recall(id)
         {
             let PodName { namespace, name, uid } = &row.reported.pod;
             let is_new = pod.namespace.is_some() && pod.namespace != *namespace
                 || pod.name.is_some() && pod.name != *name
                 || pod.uid.is_some() && pod.uid != *uid;
-            if is_new && let Some(row) = self.sandboxes.recall_mut(id) {
+            if is_new && let Some(row) = self.recall_mut(id) {
                 let reported = &mut row.reported.pod;
                 reported.namespace = pod.namespace.clone().or_else(|| reported.namespace.take());
                 reported.name = pod.name.clone().or_else(|| reported.name.take());
@@ -69,7 +72,7 @@ impl World {
         if !is_evidence(&change.what) {
             return;
         }
-        let Some(row) = self.sandboxes.recall_unmarked(id) else { return };
+        let Some(row) = self.recall_unmarked(id) else { return };
         let reported = &mut row.reported;
         if reported.evidence.len() >= EVIDENCE {
             reported.evidence.remove(FIRST);

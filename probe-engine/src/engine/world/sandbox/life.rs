@@ -42,7 +42,7 @@ impl World {
         let cgroup = container.is_some_and(|row| row.cgroup.is_some());
         let hides_programs = container.is_some_and(|row| row.hides_programs);
         self.containers.holds_sandbox(id, pod);
-        let is_gapped = first.origin == Origin::Listed && self.is_marked();
+        let is_gapped = first.origin == Origin::Listed && self.lists.is_marked();
         let row = self.sandboxes.begin(first, id, is_gapped);
         row.pod = pod;
         row.hides_programs |= hides_programs;
@@ -118,7 +118,7 @@ impl World {
 
     /// Whether an ADD for the sandbox was seen.
     pub(in crate::engine::world) fn has_adds(&self, id: &ContainerId) -> bool {
-        self.has_found_add(id) || self.attachments_of(id).any(Attachment::was_seen)
+        self.has_found_add(id) || self.attachments.of(id).any(Attachment::was_seen)
     }
 
     /// Since when its network has been ready: all ADDs have succeeded, or none is needed.
@@ -129,27 +129,9 @@ impl World {
         if self.has_found_add(&row.id) {
             return None;
         }
-        let adds = || self.attachments_of(&row.id).flat_map(Attachment::adds);
+        let adds = || self.attachments.of(&row.id).flat_map(Attachment::adds);
         let all = adds().all(|add| add.outcome == Some(Outcome::Succeeded));
         adds().map(|add| add.last_at).max().filter(|_| all)
-    }
-
-    /// An ADD has ended that ran when a listing found it.
-    pub(in crate::engine::world) fn found_add_ended(&mut self, id: Option<&ContainerId>) {
-        if let Some(row) = id.and_then(|id| self.sandboxes.get_mut(id)) {
-            row.network.found_add_ended = true;
-        }
-    }
-
-    /// `CNI_NETNS` names the path of the sandbox's namespace.
-    pub(in crate::engine::world) fn sandbox_netns_named(&mut self, id: &ContainerId, path: &str) -> bool {
-        let Some(row) = self.sandboxes.get(id) else { return false };
-        if row.network.netns_path.as_deref() != Some(path)
-            && let Some(row) = self.sandboxes.get_mut(id)
-        {
-            row.network.netns_path = Some(path.to_owned());
-        }
-        true
     }
 
     /// A namespace turned out to be this sandbox's.
@@ -165,13 +147,6 @@ impl World {
             if is_live {
                 row.presence.vouch(Voucher::Kernel, at);
             }
-        }
-    }
-
-    /// A namespace that was taken for this sandbox's belongs to another.
-    pub(in crate::engine::world) fn sandbox_had_no_netns(&mut self, id: &ContainerId) {
-        if let Some(row) = self.sandboxes.recall_mut(id) {
-            (row.network.netns, row.network.netns_created_at) = (None, None);
         }
     }
 
@@ -223,7 +198,7 @@ impl World {
 
     /// A sandbox has its network.
     fn note_loopback(&mut self, at: Timestamp, id: &ContainerId) {
-        let seen: Vec<&Attachment> = self.attachments_of(id).filter(|it| it.was_seen()).collect();
+        let seen: Vec<&Attachment> = self.attachments.of(id).filter(|it| it.was_seen()).collect();
         let has_no_loopback = !seen.is_empty() && !seen.iter().any(|it| it.is_loopback());
         if has_no_loopback {
             self.records.no_loopback_since.get_or_insert(at);
@@ -239,7 +214,7 @@ impl World {
             let is_cached = |it: &Attachment| !it.is_loopback() && it.cached_at.is_some();
             let is_found = row.state == State::Created && row.origin == Origin::Listed;
             is_found
-                && self.attachments_of(&row.id).any(is_cached)
+                && self.attachments.of(&row.id).any(is_cached)
                 && !self.was_seen_made(&row.id)
                 && !self.has_found_add(&row.id)
         };
@@ -261,7 +236,7 @@ impl World {
     /// they make it, so a listing can find one that is not ready.
     fn was_seen_made(&self, id: &ContainerId) -> bool {
         let began = self.containers.get(id).and_then(|row| row.run.began);
-        began.is_some_and(|began| !began.listed) || self.attachments_of(id).any(Attachment::was_seen)
+        began.is_some_and(|began| !began.listed) || self.attachments.of(id).any(Attachment::was_seen)
     }
 
     /// Stops the sandbox. It stops only once, so the first sign of its end gives the reason.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Work;
+use super::{Work, table::Table};
 use crate::{
     engine::world::{
         World,
@@ -157,18 +157,6 @@ impl World {
         }
     }
 
-    /// It became known what the time before a container's first sign was spent on.
-    pub(in crate::engine::world) fn run_divided(
-        &mut self,
-        sandbox: &ContainerId,
-        id: &ContainerId,
-        parts: Vec<Part>,
-    ) {
-        if let Some(ran) = self.sandboxes.recall_mut(sandbox).and_then(|row| row.work.run_of(id)) {
-            ran.parts = parts;
-        }
-    }
-
     pub(in crate::engine::world) fn run_ended(&mut self, at: Timestamp, id: &ContainerId, code: Option<u32>) {
         self.pod_may_be_back(at);
         let Some(sandbox) = self.sandbox_for(id) else { return };
@@ -184,6 +172,20 @@ impl World {
             Some(_) => {}
             None if is_container => row.work.tried_at = row.work.tried_at.max(Some(at)),
             None => {}
+        }
+    }
+}
+
+impl Table {
+    /// It became known what the time before a container's first sign was spent on.
+    pub(in crate::engine::world) fn run_divided(
+        &mut self,
+        sandbox: &ContainerId,
+        id: &ContainerId,
+        parts: Vec<Part>,
+    ) {
+        if let Some(ran) = self.recall_mut(sandbox).and_then(|row| row.work.run_of(id)) {
+            ran.parts = parts;
         }
     }
 }

@@ -8,7 +8,11 @@ use crate::{
         grouped::Groups,
         world::{EventContext, presence::Voucher},
     },
-    model::{fact::Span, id::ContainerId, time::Timestamp},
+    model::{
+        fact::{PodName, Span},
+        id::{ContainerId, PodUid},
+        time::Timestamp,
+    },
 };
 
 /// At most this many sandboxes are remembered.
@@ -267,6 +271,53 @@ impl Table {
         }
         for (_, id) in over.into_iter().take(excess) {
             self.rows.remove(&id);
+        }
+    }
+
+    /// The sandboxes of each pod that has several, with remembered ones, oldest first.
+    pub(in crate::engine::world) fn successive(&self) -> Vec<Vec<&Sandbox>> {
+        let of_pods = self.shared_groups().filter(|group| matches!(group, Group::Uid(_)));
+        let sorted = |group| {
+            let mut rows: Vec<&Sandbox> = self.all_of(group).collect();
+            rows.sort_by_key(|row| (row.first_at, &row.id));
+            rows
+        };
+        of_pods.map(sorted).collect()
+    }
+
+    /// The name of a pod whose own row is forgotten, and when the pod was made, as its sandboxes keep them.
+    pub(in crate::engine::world) fn forgotten_pod(&self, uid: &PodUid) -> (PodName, Option<Timestamp>) {
+        let mut named = PodName::default();
+        let mut made_at = None;
+        for row in self.all_of(Group::Uid(uid.clone())) {
+            named.learn(&row.reported.pod);
+            made_at = made_at.into_iter().chain(row.pod_made_at).min();
+        }
+        (named, made_at)
+    }
+
+    /// An ADD has ended that ran when a listing found it.
+    pub(in crate::engine::world) fn found_add_ended(&mut self, id: Option<&ContainerId>) {
+        if let Some(row) = id.and_then(|id| self.get_mut(id)) {
+            row.network.found_add_ended = true;
+        }
+    }
+
+    /// `CNI_NETNS` names the path of the sandbox's namespace.
+    pub(in crate::engine::world) fn netns_named(&mut self, id: &ContainerId, path: &str) -> bool {
+        let Some(row) = self.get(id) else { return false };
+        if row.network.netns_path.as_deref() != Some(path)
+            && let Some(row) = self.get_mut(id)
+        {
+            row.network.netns_path = Some(path.to_owned());
+        }
+        true
+    }
+
+    /// A namespace that was taken for this sandbox's belongs to another.
+    pub(in crate::engine::world) fn had_no_netns(&mut self, id: &ContainerId) {
+        if let Some(row) = self.recall_mut(id) {
+            (row.network.netns, row.network.netns_created_at) = (None, None);
         }
     }
 }
