@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::call::Call,
+    engine::world::table::call::Call,
     model::{
         fact::{List, Origin},
         finding::{CniQueue, Explain, Key, Kind, Severity},
@@ -22,6 +22,7 @@ use crate::{
 
 /// Until then the oldest plugin may simply be at work.
 pub(super) const OLD: Duration = Duration::from_secs(5);
+
 /// How many sandboxes, those that have waited longest, are shown as evidence.
 const SHOWN: usize = 16;
 

@@ -19,7 +19,7 @@ use super::{
     rule::{Judged, Part, Rule},
 };
 use crate::{
-    engine::world::{
+    engine::world::table::{
         attachment::{Attachment, LATELY, Plugin, Runs},
         call::Call,
     },

@@ -11,7 +11,7 @@ use std::{
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::container::{Container, State},
+    engine::world::table::container::{Container, State},
     model::{
         fact::{List, Role},
         finding::{DuplicateContainer, Explain, Key, Kind, Severity},

@@ -14,11 +14,13 @@ use crate::{
     engine::world::{
         World,
         changed::Changed,
-        netns,
         netns_path::plain,
-        process::State,
-        record::{Waiting, pods::Recorded},
-        sandbox,
+        table::{
+            netns,
+            process::State,
+            record::{Waiting, pods::Recorded},
+            sandbox,
+        },
     },
     model::{
         fact::{PodName, sandbox_of_cached},

@@ -25,7 +25,7 @@ use super::{
     rule::{Judged, Part, Rule},
 };
 use crate::{
-    engine::world::{
+    engine::world::table::{
         attachment::{Attachment, Lease, Plugin},
         record::HasRecord,
     },

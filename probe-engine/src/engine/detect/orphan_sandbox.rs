@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::{
+    engine::world::table::{
         attachment::Attachment,
         process::{Process, State},
         record::HasRecord,

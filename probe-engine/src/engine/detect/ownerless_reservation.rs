@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::{attachment::Lease, ipam_store::IpamStore},
+    engine::world::table::{attachment::Lease, ipam_store::IpamStore},
     model::{
         fact::{List, Reservation, StoreKind},
         finding::{Explain, FindingKind, Key, Kind, OwnerlessReservation, Severity},

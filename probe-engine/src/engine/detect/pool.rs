@@ -22,8 +22,10 @@ use crate::{
         view::PoolView,
         world::{
             World,
-            attachment::{Attachment, Lease},
-            record::HasRecord,
+            table::{
+                attachment::{Attachment, Lease},
+                record::HasRecord,
+            },
         },
     },
     model::{

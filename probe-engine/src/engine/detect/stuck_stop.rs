@@ -28,11 +28,14 @@ use super::{
 };
 use crate::{
     engine::world::{
-        attachment::{Attachment, Outcome, Plugin},
-        container::Container,
-        process::State,
-        record::HasRecord,
-        sandbox::Sandbox,
+        lookup,
+        table::{
+            attachment::{Attachment, Outcome, Plugin},
+            container::Container,
+            process::State,
+            record::HasRecord,
+            sandbox::Sandbox,
+        },
     },
     model::{
         change,
@@ -99,7 +102,7 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
     let cached = undecodable(ctx, id);
     let all: Vec<&Attachment> = ctx.world.attachments.of(id).collect();
     let is_deleting = all.iter().any(|it| it.has_begun_del());
-    if cached.is_none() && !is_deleting && !ctx.world.has_kubelet() {
+    if cached.is_none() && !is_deleting && !lookup::daemons::has_kubelet(ctx.world) {
         return None;
     }
     let is_failed_start = all.iter().any(|it| it.was_seen()) || !is_deleting;
@@ -272,7 +275,12 @@ fn detection(
         kind,
         severity: Severity::Warning,
         since,
-        pod: Some(row.map_or_else(|| ctx.world.pod_of_nameless(id), |row| row.reported.pod.clone())),
+        pod: Some(
+            row.map_or_else(
+                || lookup::record::pod_of_nameless(ctx.world, id),
+                |row| row.reported.pod.clone(),
+            ),
+        ),
         sandboxes: vec![id.clone()],
         gapped: row.is_some_and(|row| row.gapped),
         verdict,

@@ -1,7 +1,10 @@
 //! Turns the tables into checkpoint entries, and restores them.
 
 use crate::{
-    engine::world::{CheckpointEntry, Node, World, list, loss, recovery},
+    engine::world::{
+        CheckpointEntry, Node, World,
+        table::{list, loss, recovery},
+    },
     model::fact::List,
 };
 
@@ -15,7 +18,8 @@ impl World {
     }
 
     pub(in crate::engine) fn dump(&self) -> Vec<CheckpointEntry> {
-        // Each member by name, so that a new one cannot be forgotten. The engine keeps the numbers and times among them.
+        // Each member by name, so that a new one cannot be forgotten. The engine keeps the numbers and times
+        // among them.
         let Self {
             processes,
             netns,
