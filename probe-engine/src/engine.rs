@@ -1,5 +1,5 @@
-//! The engine: it keeps the state of the node from facts and judges it. Its callers use four methods: `observe`,
-//! `advance`, `deadline` and `poll`. The same calls give the same outputs.
+//! The engine: it keeps the state of the node from facts and judges it. The same calls give the same outputs.
+//! [`Engine`] says in which order they are made.
 //!
 //! **Invariant:** nothing here does I/O or reads a clock; time is the number that the caller gives.
 
@@ -22,18 +22,20 @@ pub(crate) mod tracked;
 pub mod view;
 pub mod world;
 
+pub use call::Call;
+pub use detect::{Daemons, Limits};
+pub use world::table::belief::{Lag, LagBy, LagOf};
+
 use std::{collections::BTreeMap, time::Duration};
 
+use count::Counts;
+use detect::FindingTracker;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
-
-pub use call::Call;
-use detect::FindingTracker;
-pub use detect::{Daemons, Limits};
 use share::Share;
 use timeline::{Placed, Timeline};
-pub use world::belief::{Lag, LagBy, LagOf};
-use world::{CheckpointEntry, EngineState, World};
+use view::{BalanceView, ManyView, PodView, PoolView, ToldView};
+use world::{CheckpointEntry, EngineState, World, apply, lookup, outgoing, react};
 
 use crate::model::{
     change::{ChangeKind, Finding, Output},
@@ -44,17 +46,15 @@ use crate::model::{
     recovery::{self, Recovery},
     time::{Nanoseconds, Timestamp},
 };
-use count::Counts;
-use view::{BalanceView, ManyView, PodView, PoolView, ToldView};
 
 /// How long the outbox may hold a change whose pod is not yet named.
 pub(crate) const DEFAULT_HOLD: Duration = Duration::from_secs(1);
 
-/// What the engine can be told to do differently; part of a recording's header, since replay needs the same.
+/// The engine's settings. They are part of a recording's header, since replay needs the same.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// How long a change of a pod that has no name yet is held back so that it can be told with its name.
+    /// How long a change of a pod without a name is held back, so that its event can name the pod.
     #[serde(rename = "hold_ns")]
     #[serde_as(as = "Nanoseconds")]
     pub hold: Duration,
@@ -72,6 +72,16 @@ impl Default for Settings {
     }
 }
 
+/// The state of the node, and its judgement. Callers repeat four calls in this order:
+///
+/// 1. [`observe`](Self::observe) with each fact that a source reports. A watermark says that nothing earlier can come,
+///    so the facts before it take effect.
+/// 2. [`advance`](Self::advance) with the time, when the deadline has come.
+/// 3. [`poll`](Self::poll) until it returns `None`: events, and questions for the sources.
+/// 4. [`deadline`](Self::deadline), which is how long the caller may wait for further facts.
+///
+/// A new agent first calls [`restore`](Self::restore) with each entry of the last one's [`dump`](Self::dump), and
+/// [`number_from`](Self::number_from). All methods of `&self` read what is known and change nothing.
 #[derive(Debug)]
 pub struct Engine {
     settings: Settings,
@@ -95,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// Makes a call that was written down, or comes from elsewhere as a value.
+    /// Makes a call that a recording has, or that another thread sent.
     pub fn call(&mut self, call: Call) {
         match call {
             Call::Observe(seen) => self.observe(seen),
@@ -104,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Takes in what a source says. Records may come in any order within the watermark.
+    /// Takes in a fact that a source reports. Records may come in any order within the watermark.
     pub fn observe(&mut self, seen: Observation) {
         if let Fact::Watermark = seen.fact {
             self.timeline.pass(seen.at);
@@ -120,14 +130,14 @@ impl Engine {
     pub fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         self.catch_up();
-        // Nothing is forgotten before what needs it was judged and told.
+        // Nothing is forgotten before everything that needs it was judged and reported.
         self.judge(self.timeline.settled(self.now));
         self.flush();
-        self.world.tick(self.now);
+        apply::timers(&mut self.world, self.now);
         self.flush();
     }
 
-    /// The time that it was told last.
+    /// The time of the last call of `advance`.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
@@ -141,13 +151,13 @@ impl Engine {
         held.into_iter().chain(self.world.timers.next()).chain(self.timeline.deadline()).chain(verdict).min()
     }
 
-    /// Up to when it judges if it is told this time: what happened later may still come.
+    /// Up to when it judges if it advances to `now`: facts of later times may still come.
     #[must_use]
     pub fn settled(&self, now: Timestamp) -> Timestamp {
         self.timeline.settled(self.now.max(now))
     }
 
-    /// The next thing to say, if any.
+    /// Returns the next event or question, if there is one.
     pub fn poll(&mut self) -> Option<Output> {
         self.world.outbox.take()
     }
@@ -160,46 +170,48 @@ impl Engine {
     /// The pods that are here now, with what belongs to them.
     #[must_use]
     pub fn pods(&self) -> Vec<PodView> {
-        self.world.pods(self.now)
+        view::pods(&self.world, self.now)
     }
 
-    /// The starts of pods: those that were complete, also of pods that are gone, and what has begun of the others.
+    /// The starts of pods: those that were complete, also of pods that are gone, and what has begun of the
+    /// others.
     #[must_use]
     pub fn starts(&self) -> Vec<Start> {
-        self.world.all_starts(self.now)
+        view::all_starts(&self.world, self.now)
     }
 
-    /// Those of pods whose sandbox lives, and the latest of the others.
+    /// Starts of pods whose sandbox lives, and the latest `others` of the other starts.
     #[must_use]
     pub fn late_starts(&self, others: usize) -> Vec<Start> {
-        self.world.late_starts(others, self.now)
+        view::late_starts(&self.world, others, self.now)
     }
 
-    /// How long each phase of a start takes here, of the latest starts that were seen whole.
+    /// How long each phase of a start takes on this node, by the latest starts that were seen whole.
     #[must_use]
     pub fn shares(&self) -> Vec<Share> {
         share::shares(self.world.starts.rows.iter())
     }
 
-    /// A number that is another one when another start is complete.
+    /// Changes whenever a start completes.
     #[must_use]
     pub fn starts_revision(&self) -> u64 {
         self.world.starts.revision
     }
 
-    /// Network namespaces that netlink would have to watch and was not asked to yet: there were too many at once.
+    /// The number of network namespaces that netlink should watch and was not asked to watch yet, because there
+    /// were too many at once.
     #[must_use]
     pub fn unwatched(&self) -> usize {
-        self.world.unwatched().count()
+        lookup::netns::unwatched(&self.world).count()
     }
 
     /// When each runtime and kubelet that runs started, by the name of its program.
     #[must_use]
     pub fn daemons_since(&self) -> BTreeMap<&str, Timestamp> {
-        self.world.daemons_since()
+        lookup::daemons::since(&self.world)
     }
 
-    /// The pools of the node's networks, as far as their stores and the kernel tell.
+    /// The pools of the node's networks, as far as their stores and the kernel show them.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
         self.finding_tracker.pools(&self.world, &self.settings.limits)
@@ -208,7 +220,7 @@ impl Engine {
     /// What became of the attachments of each plugin and network.
     #[must_use]
     pub fn balance(&self) -> Vec<BalanceView> {
-        self.world.balance(self.now, self.settings.limits.leak_grace)
+        lookup::balance::views(&self.world, self.now, self.settings.limits.leak_grace)
     }
 
     /// How many network namespaces the kernel has besides the node's own, as far as is known.
@@ -218,13 +230,13 @@ impl Engine {
         self.world.netns.values().filter(|row| row.is_in_kernel() && row.key.inode != host).count()
     }
 
-    /// The leaks that are told as one finding of many.
+    /// The leaks that are reported as one finding of many.
     #[must_use]
     pub fn many(&self) -> Vec<ManyView> {
         self.finding_tracker.many(&self.world, &self.settings.limits)
     }
 
-    /// What is wrong now, and what was a while ago; by key.
+    /// The open findings, and those that closed a while ago, by key.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.finding_tracker.iter()
     }
@@ -234,10 +246,10 @@ impl Engine {
         self.finding_tracker.get(key)
     }
 
-    /// What was told of this sandbox, as far as it is kept.
+    /// The events that were reported about this sandbox, as far as they are kept.
     #[must_use]
     pub fn told_of(&self, sandbox: &ContainerId) -> Option<ToldView<'_>> {
-        self.world.told_of(sandbox)
+        view::told_of(&self.world, sandbox)
     }
 
     /// The sockets of the runtimes that are followed over CRI.
@@ -245,7 +257,7 @@ impl Engine {
         self.world.beliefs.runtimes().map(|row| row.socket.as_str())
     }
 
-    /// How long runtimes took to tell what the kernel had seen, of late.
+    /// How long runtimes recently took to report what the kernel had seen.
     pub fn lags(&self) -> impl Iterator<Item = &Lag> {
         self.world.beliefs.lags()
     }
@@ -259,16 +271,16 @@ impl Engine {
     /// What is known of the node's recovery in this boot.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
-        self.world.recovery()
+        &self.world.boot.recovery
     }
 
-    /// The pods of which something runs now: those that are to be back after a restart.
+    /// The pods of which something runs now. They are to be back after a restart.
     #[must_use]
     pub fn running_pods(&self) -> recovery::RunningPods {
-        self.world.running_pods(self.now)
+        lookup::recovery::running_pods(&self.world, self.now)
     }
 
-    /// What a first look finds wrong, whether it was told or not. Changes nothing.
+    /// Returns what is wrong now, whether it was reported or not. Changes nothing.
     #[must_use]
     pub fn survey(&self, now: Timestamp, cleaners: Daemons) -> Vec<Finding> {
         detect::survey(&self.world, &self.settings.limits, now, cleaners)
@@ -287,15 +299,17 @@ impl Engine {
         self.finding_tracker.revision()
     }
 
-    /// Judges what changed, and then everything, and gives the differences. Tests expect none.
+    /// Judges what changed, and then everything, and returns the differences. Tests expect none.
     pub fn differences(&mut self) -> Vec<String> {
-        let (world, limits, now) = (&mut self.world, &self.settings.limits, self.now);
+        let world = &mut self.world;
+        let limits = &self.settings.limits;
+        let now = self.now;
         let (told, _) = self.finding_tracker.detect(world, limits, now);
         told.into_iter().for_each(|held| self.world.outbox.push(held));
         self.finding_tracker.differences(&self.world, limits, now)
     }
 
-    /// How far the hooks' rings were read, if a source has said so.
+    /// How far the hooks' rings were read, if a source has reported it.
     #[must_use]
     pub fn rings_read(&self) -> Option<RingsRead> {
         self.rings_read
@@ -312,25 +326,26 @@ impl Engine {
         self.world.size() + self.finding_tracker.iter().count()
     }
 
-    /// The number of the last event that it has given, or that of the engine from which it goes on.
+    /// The number of the last event, of this engine or of the one from which it goes on.
     #[must_use]
     pub fn last_seq(&self) -> u64 {
         self.world.outbox.next_seq.saturating_sub(1)
     }
 
-    /// Gives the next event this number, or a higher one if it was to get that.
+    /// Gives the next event at least this number.
     pub fn number_from(&mut self, seq: u64) {
         self.world.outbox.next_seq = self.world.outbox.next_seq.max(seq);
     }
 
     /// Goes on with other settings.
     pub fn adopt(&mut self, settings: Settings) {
-        self.world.adopt(settings.boot.clone());
+        self.world.boot.adopt(settings.boot.clone());
         self.settings = settings;
     }
 
-    /// Everything that is believed and everything that waits. A fresh engine with the same settings that takes it back by
-    /// `restore`, in this order, goes on as this one would. What `poll` can give is to be taken before.
+    /// Everything that is believed and everything that waits. A fresh engine with the same settings that
+    /// takes it back by `restore`, in this order, goes on as this one would. What `poll` can give is to be
+    /// taken before.
     #[must_use]
     pub fn dump(&self) -> Vec<CheckpointEntry> {
         // Each member by name, so that a new one cannot be forgotten.
@@ -376,7 +391,7 @@ impl Engine {
             }
             Placed::Duplicate => self.world.counts.duplicates += 1,
             Placed::Now { seen, late } => {
-                self.world.apply(seen, late);
+                apply::fact(&mut self.world, seen, late);
                 self.flush();
             }
         }
@@ -385,10 +400,10 @@ impl Engine {
     /// Applies the records that are due.
     fn catch_up(&mut self) {
         while let Some(seen) = self.timeline.pop(self.now) {
-            // A verdict is of what had happened by its time.
+            // A verdict counts only what had happened by its time.
             let before = seen.at.saturating_sub(Duration::from_nanos(1));
             self.judge(before.min(self.timeline.settled(self.now)));
-            self.world.apply(seen, false);
+            apply::fact(&mut self.world, seen, false);
             self.collect();
         }
     }
@@ -400,38 +415,38 @@ impl Engine {
         }
     }
 
-    /// Looks for what is wrong, at the times up to this one at which there is something to look at.
+    /// Judges the world at each time up to this one at which a verdict may have changed.
     fn judge(&mut self, until: Timestamp) {
         self.collect();
         while let Some(due) = self.finding_tracker.looks().due.filter(|due| *due <= until) {
             // Nothing is known as of a time that nobody saw.
-            let seen_at = self.world.seen_at(due);
+            let seen_at = self.world.coverage.seen_at(due);
             if seen_at > due {
                 self.finding_tracker.look_at(seen_at);
                 continue;
             }
             let (told, wanted) = self.finding_tracker.detect(&mut self.world, &self.settings.limits, due);
             if wanted.records {
-                self.world.records_changed(due);
+                react::reading::soon(&mut self.world, due);
             }
             if wanted.listing {
-                self.world.check(due);
+                react::gap::check(&mut self.world, due);
             }
-            self.world.poll_records(due, self.finding_tracker.waiting());
+            react::reading::poll(&mut self.world, due, self.finding_tracker.waiting());
             for held in told {
-                self.world.ask_programs(&held.what);
+                react::program::ask_programs(&mut self.world, &held.what);
                 self.world.outbox.push(held);
             }
-            self.world.tick(due);
-            // What a timer changed is looked at in its turn, however much later this is called.
+            apply::timers(&mut self.world, due);
+            // Changes by a timer are judged in their turn, however much later this is called.
             self.collect();
         }
     }
 
     fn flush(&mut self) {
         self.collect();
-        while let Some(mut change) = self.world.next_change(self.now, self.settings.hold) {
-            self.world.keep_evidence(&change);
+        while let Some(mut change) = outgoing::next_change(&mut self.world, self.now, self.settings.hold) {
+            self.world.sandboxes.keep_evidence(&change);
             if let ChangeKind::FindingOpened(it)
             | ChangeKind::FindingConfirmed(it)
             | ChangeKind::FindingClosed(it) = &mut change.what
@@ -479,7 +494,7 @@ impl Engine {
         world.attachments.restore_messages_asked(messages_asked);
     }
 
-    /// Takes back what an engine has dumped.
+    /// Restores an entry that an engine has dumped.
     pub fn restore(&mut self, row: CheckpointEntry) {
         match self.world.restore(row) {
             None => {}

@@ -2,6 +2,7 @@
 
 mod arrow;
 mod text;
+mod world;
 
 use crate::{measure, workspace};
 use anyhow::{Context as _, Result, ensure};
@@ -28,6 +29,7 @@ fn problems(root: &Path) -> Result<Vec<String>> {
     let sources = sources(root)?;
     let mut found: Vec<String> = sources.iter().flat_map(text::problems).collect();
     found.extend(arrow::problems(&sources));
+    found.extend(world::problems(&sources));
     found.extend(measure::cycles()?);
     found.sort();
     Ok(found)

@@ -30,8 +30,6 @@ mod missed_runtime_event;
 mod orphan_netns;
 mod orphan_sandbox;
 mod ownerless_reservation;
-#[cfg(test)]
-mod pages;
 mod phantom_sandbox;
 mod pool;
 mod pool_exhaustion;
@@ -47,37 +45,45 @@ mod survey;
 mod teardown_out_of_order;
 mod unverified_release;
 
+pub(super) use finding_tracker::FindingTracker;
+pub use survey::Daemons;
+pub(super) use survey::survey;
+
 use std::{cell::OnceCell, collections::BTreeMap, time::Duration};
 
-use serde::{Deserialize, Serialize};
-use serde_with::serde_as;
-
-pub(super) use finding_tracker::FindingTracker;
 use findings::Findings;
 use index::Index;
 use judge::Situation;
 use rule::{ByScan, BySubject, Detector};
-pub use survey::Daemons;
-pub(super) use survey::survey;
+use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
 
-use super::world::{
-    World,
-    belief::{Belief, Runtime},
-    container::Container,
-    record::{HasRecord, pods::PodsWithRecords},
-    sandbox::Sandbox,
-};
-use crate::model::{
-    change::Finding,
-    fact::{List, PodName},
-    finding::{
-        AbandonedSandbox, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind, MissedRuntimeEvent,
-        OrphanNetns, OrphanSandbox, Severity, StaleRuntimeStatus, StuckCgroup, StuckStart, StuckStop,
-        TeardownOutOfOrder,
+use super::world::World;
+use crate::{
+    engine::world::{
+        lookup::{self, record::PodsWithRecords},
+        table::{
+            belief::{Belief, Runtime},
+            container::Container,
+            record::HasRecord,
+            sandbox::Sandbox,
+        },
     },
-    id::{ContainerId, PodUid},
-    time::{Nanoseconds, Timestamp},
+    model::{
+        change::Finding,
+        fact::{List, PodName},
+        finding::{
+            AbandonedSandbox, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind,
+            MissedRuntimeEvent, OrphanNetns, OrphanSandbox, Severity, StaleRuntimeStatus, StuckCgroup,
+            StuckStart, StuckStop, TeardownOutOfOrder,
+        },
+        id::{ContainerId, PodUid},
+        time::{Nanoseconds, Timestamp},
+    },
 };
+
+#[cfg(test)]
+mod pages;
 
 /// The world is judged this long after a change, and not more often. With thousands of findings it is judged less
 /// often.
@@ -86,6 +92,7 @@ pub(super) const PERIOD: Duration = Duration::from_millis(100);
 /// A listing is answered within this time after it was asked for. Anything that it has not found by then does not
 /// exist.
 const ANSWER: Duration = Duration::from_secs(60);
+
 /// A listing's result counts for this long.
 const FRESH: Duration = Duration::from_secs(10 * 60);
 
@@ -232,7 +239,7 @@ impl<'a> DetectContext<'a> {
         pods: &'a OnceCell<PodsWithRecords<'a>>,
     ) -> Self {
         let Situation { world, limits, now, up, findings } = it;
-        let unread = world.has_unread_runtime();
+        let unread = lookup::record::has_unread_runtime(world);
         Self { world, limits, now, up, unread, index, abandoned, findings, pods }
     }
 
@@ -243,7 +250,10 @@ impl<'a> DetectContext<'a> {
 
     /// Whether any running runtime has a sandbox of this pod on record.
     pub(super) fn pod_has_record(&self, uid: &PodUid) -> HasRecord {
-        self.pods.get_or_init(|| self.world.pods_with_records()).has_record(uid).unless(self.unread)
+        self.pods
+            .get_or_init(|| lookup::record::pods_with_records(self.world))
+            .has_record(uid)
+            .unless(self.unread)
     }
 
     /// The time from which a duration counts that began at `since`. After a suspend of the node it counts anew.
@@ -374,14 +384,14 @@ impl<'a> DetectContext<'a> {
 
     /// Whether the runtime made the sandbox to the end: a process of it ran. CRI-O makes sandboxes without a process.
     pub(super) fn was_made(&self, row: &Sandbox) -> bool {
-        row.up_since.is_some() || self.world.has_crio()
+        row.up_since.is_some() || lookup::daemons::has_crio(self.world)
     }
 
     /// Whether a sandbox has its network. It has if every plugin's ADD succeeded, if it needs no ADD, or if its ADDs
     /// were before the agent started.
     pub(super) fn is_connected(&self, row: &Sandbox) -> bool {
         let host_network = self.world.sandboxes.get(&row.id).is_some_and(|row| row.network.is_host);
-        let mut all = self.world.attachments_of(&row.id).filter(|it| !it.is_loopback()).peekable();
+        let mut all = self.world.attachments.of(&row.id).filter(|it| !it.is_loopback()).peekable();
         host_network || all.peek().is_some() && all.all(|it| it.is_added() || !it.was_seen())
     }
 }

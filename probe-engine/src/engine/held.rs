@@ -1,5 +1,5 @@
-//! A change that is not told yet. The code that made it goes on at once. The names of its pod and sandbox are looked up when
-//! it leaves.
+//! A change that is not told yet. The code that made it goes on at once. The names of its pod and sandbox are
+//! looked up when it leaves.
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -26,14 +26,14 @@ pub struct Held {
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// `world::pod::Pod::id`.
+    /// `world::table::pod::Pod::id`.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub pod: Option<u64>,
     /// A name that came with the event itself (`CNI_ARGS`).
     pub named: Option<PodName>,
     pub sandbox: Option<ContainerId>,
     pub container: Option<ContainerId>,
-    /// `world::netns::Netns::life`.
+    /// `world::table::netns::Netns::life`.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub netns: Option<u64>,
     pub cgroup: Option<CgroupKey>,

@@ -1,11 +1,12 @@
-//! Puts kernel records in order. A ring is per node but its records are reserved by many CPUs, and a second ring
-//! is read after the first; so records wait until the watermark says that nothing earlier can come.
+//! Puts kernel records in order. Many CPUs write into one ring, and a second ring is read after the first. So
+//! records wait until the watermark says that nothing earlier can come.
 //!
-//! Netlink's notifications are put among them by their time, though no watermark tells of them: they hold nothing
-//! back, and wait for the watermark a moment at most. So are addresses that a listing found while records wait: the watch of
-//! a new namespace begins with one, and the records of the call that added the address may be among them.
+//! Netlink's notifications are put among the records by their time, though no watermark covers them: they hold
+//! nothing back, and wait for the watermark a moment at most. Addresses that a listing found while records wait
+//! are put among them too: the watch of a new namespace begins with a listing, and the records of the call that
+//! added the address may be waiting.
 //!
-//! **Invariant:** nothing else of a listing is held: what it says was so when it was read.
+//! **Invariant:** nothing else of a listing is held, because it was true when it was read.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -17,17 +18,17 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// So many records wait at most; then the oldest goes on without the watermark.
+/// At most this many records wait. Then the oldest takes effect without the watermark.
 const CAPACITY: usize = 65_536;
 
-/// Space for so many records is kept when none waits.
+/// Space for this many records is kept while none waits.
 const ROOM: usize = 1024;
 
-/// So long a notification, or a verdict, waits at most for what happened before it. On a node where nothing else happens
-/// the watermark stands still.
+/// A notification, or a verdict, waits at most this long for what happened before it. On a node where nothing
+/// else happens the watermark does not move.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// So long after its victim's end a kill by the OOM killer may be told.
+/// A kill by the OOM killer may be reported this long after its victim's end.
 pub(super) const OOM_BEHIND: Duration = Duration::from_millis(100);
 
 /// The part of a status that is the signal's number (`wait(2)`).
@@ -40,7 +41,7 @@ type Place = (Timestamp, u64);
 pub(crate) struct Timeline {
     /// The records that came in their order, as nearly all do.
     line: VecDeque<(Place, Observation)>,
-    /// The records that came behind a later one.
+    /// The records that came after a later one.
     strays: BTreeMap<Place, Observation>,
     /// Which of them are notifications.
     notifications: BTreeSet<Place>,
@@ -116,15 +117,17 @@ impl Timeline {
         self.watermark
     }
 
-    /// The next record that is due by `now`: the watermark has passed it, or too many wait, or it is a notification
-    /// that has waited long enough.
+    /// The next record that is due by `now`: the watermark has passed it, or too many wait, or it is a
+    /// notification that has waited long enough.
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Observation> {
         let first = self.first()?;
         let is_due = first.0 <= self.watermark || self.len() > CAPACITY;
         let place = if is_due {
             first
+        } else if self.is_overdue(now) {
+            self.notifications.first().copied()?
         } else {
-            self.notifications.first().copied().filter(|_| self.is_overdue(now))?
+            return None;
         };
         if let Some(cause) = self.take_oom_kill(place) {
             return Some(cause);
@@ -170,28 +173,29 @@ impl Timeline {
 
     /// The records from one place to another, those that came in their order first.
     fn between(&self, from: Place, to: Place) -> impl Iterator<Item = (Place, &Observation)> {
-        let (begin, end) = (self.line.partition_point(|(place, _)| *place < from), to);
+        let begin = self.line.partition_point(|(place, _)| *place < from);
+        let end = to;
         let in_line = self.line.iter().skip(begin).take_while(move |(place, _)| *place < end);
         in_line
             .map(|(place, seen)| (*place, seen))
             .chain(self.strays.range(from..to).map(|(place, seen)| (*place, seen)))
     }
 
-    /// That the OOM killer chose the process that ends at this place, if it is told behind it: the kernel says so only after
-    /// it has sent the signal, and the victim may have ended by then, on another CPU (`__oom_kill_process`). It is given
-    /// the time of the end.
+    /// Takes the OOM-kill record that follows the exit at this place, if there is one, with the time of the exit.
+    /// The kernel reports a kill only after it has sent the signal, and by then the victim may have ended on
+    /// another CPU (`__oom_kill_process`).
     fn take_oom_kill(&mut self, place: Place) -> Option<Observation> {
         let Fact::Exited(exited) = &self.get(place)?.fact else { return None };
         if exited.status & SIGNAL != SIGKILL {
             return None;
         }
         let victim = exited.task.key;
-        let is_of_it = |seen: &Observation| {
+        let behind = self.between(place, (place.0 + OOM_BEHIND, u64::MAX));
+        let kills = behind.filter(|(_, seen)| {
             let Fact::OomKilled(kill) = &seen.fact else { return false };
             kill.target.key.pid == victim.pid && [0, victim.start].contains(&kill.target.key.start)
-        };
-        let behind = self.between(place, (place.0 + OOM_BEHIND, u64::MAX));
-        let found = behind.filter(|(_, seen)| is_of_it(seen)).map(|(place, _)| place).min()?;
+        });
+        let found = kills.map(|(place, _)| place).min()?;
         Some(Observation { at: place.0, ..self.remove(found)? })
     }
 
@@ -220,7 +224,7 @@ impl Timeline {
 /// What is known of the order in which things are said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// A ring, of which the watermark tells.
+    /// A ring, which the watermark covers.
     Ring,
     /// Netlink: it happened shortly before.
     Notification,
@@ -239,7 +243,7 @@ fn source(seen: &Observation) -> Source {
     if happened(&seen.fact) { source } else { Source::Listing }
 }
 
-/// Whether it tells of an event, not of what was found to be so.
+/// Whether the fact is an event, not a state that a listing found.
 fn happened(fact: &Fact) -> bool {
     match fact {
         Fact::Executed(_)

@@ -1,17 +1,24 @@
 //! The world as people ask for it: the pods of this node, each with what belongs to it.
 
+pub use crate::engine::world::table::balance::BalanceView;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use super::world::balance::BalanceView;
-use super::world::{World, container, netns::Netns, phase, pod::Pod, sandbox};
-use crate::model::{
-    change::EvidenceEvent,
-    fact::{Believed, NameSource, Origin, PodName, Role},
-    finding::Cause,
-    id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
-    phase::Start,
-    time::Timestamp,
+use super::world::World;
+use crate::{
+    engine::world::{
+        lookup::phase,
+        table::{container, netns::Netns, pod::Pod, sandbox},
+    },
+    model::{
+        change::EvidenceEvent,
+        fact::{Believed, NameSource, Origin, PodName, Role},
+        finding::Cause,
+        id::{ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
+        phase::Start,
+        time::Timestamp,
+    },
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +49,7 @@ pub struct SandboxView {
     pub hides_programs: bool,
     /// What its runtime says of it, if it is followed.
     pub said: Option<Believed>,
-    /// Of the process that holds it, if there is one.
+    /// The process that holds it, if there is one.
     pub process: Option<TaskKey>,
     pub netns: Option<NetnsKey>,
     pub addresses: Vec<AddressView>,
@@ -66,7 +73,8 @@ pub struct ContainerView {
 }
 
 impl SandboxView {
-    /// Whether it is ready: by what the kernel shows, or, if its programs are no processes of the node, by its runtime's word.
+    /// Whether it is ready: by what the kernel shows, or, if its programs are no processes of the node, by
+    /// its runtime's word.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match self.state {
@@ -124,131 +132,135 @@ pub struct PoolView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManyView {
     pub cause: Cause,
-    /// Of this leak alone, and the same as long as it lasts.
+    /// Identifies this leak, and stays the same as long as it lasts.
     pub leak: u64,
     pub is_confirmed: bool,
 }
 
-impl World {
-    pub(super) fn pods(&self, now: Timestamp) -> Vec<PodView> {
-        let mut pods: Vec<PodView> = self
-            .pods
-            .values()
-            .filter(|row| row.is_present())
-            .map(|row| PodView {
-                waiting_since: self.waiting_since(row),
-                start: self.start_of_pod(row.id, now),
-                namespace: row.named.namespace.clone(),
-                name: row.named.name.clone(),
-                uid: row.named.uid.clone(),
-                source: row.source,
+pub(super) fn pods(world: &World, now: Timestamp) -> Vec<PodView> {
+    let mut pods: Vec<PodView> = world
+        .pods
+        .values()
+        .filter(|row| row.is_present())
+        .map(|row| PodView {
+            waiting_since: waiting_since(world, row),
+            start: start_of_pod(world, row.id, now),
+            namespace: row.named.namespace.clone(),
+            name: row.named.name.clone(),
+            uid: row.named.uid.clone(),
+            source: row.source,
+            since: row.first_at,
+            listed: row.origin == Origin::Listed,
+            sandboxes: sandboxes_of(world, row.id),
+            containers: containers_of(world, row.id),
+        })
+        .collect();
+    pods.sort_by(|one, other| {
+        (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
+    });
+    pods
+}
+
+pub(super) fn told_of<'a>(world: &'a World, sandbox: &ContainerId) -> Option<ToldView<'a>> {
+    let reported = &world.sandboxes.recall(sandbox)?.reported;
+    Some(ToldView { pod: &reported.pod, events: &reported.evidence })
+}
+
+/// A sandbox that came to nothing leaves the pod waiting. One that was ready and is over means that the pod
+/// ends, or begins anew.
+fn waiting_since(world: &World, row: &Pod) -> Option<Timestamp> {
+    let made_at = row.start.made_at?;
+    let is_waiting = !row.start.is_complete
+        && row.left_at.is_none()
+        && !world.sandboxes.values().any(|it| it.pod == Some(row.id) && !it.is_stopped());
+    is_waiting.then_some(made_at)
+}
+
+fn start_of_pod(world: &World, pod: u64, now: Timestamp) -> Option<Start> {
+    let newest = world.sandboxes.values().filter(|row| row.pod == Some(pod));
+    let newest = newest.max_by_key(|row| (row.first_at, &row.id))?;
+    phase::start_of(world, &newest.id, now)
+}
+
+pub(super) fn all_starts(world: &World, now: Timestamp) -> Vec<Start> {
+    world.starts.rows.iter().cloned().chain(phase::open(world, now)).collect()
+}
+
+pub(super) fn late_starts(world: &World, others: usize, now: Timestamp) -> Vec<Start> {
+    let all = all_starts(world, now);
+    let first = all.len().saturating_sub(others);
+    let kept = all.into_iter().enumerate().filter(|(place, start)| {
+        *place >= first || world.sandboxes.get(&start.sandbox).is_some_and(|row| !row.is_stopped())
+    });
+    kept.map(|(_, start)| start).collect()
+}
+
+fn sandboxes_of(world: &World, pod: u64) -> Vec<SandboxView> {
+    let mut views: Vec<SandboxView> = world
+        .sandboxes
+        .values()
+        .filter(|row| row.pod == Some(pod))
+        .map(|row| {
+            let netns = row.network.netns.and_then(|life| world.netns.get(life));
+            SandboxView {
+                id: row.id.clone(),
+                state: row.state,
                 since: row.first_at,
                 listed: row.origin == Origin::Listed,
-                sandboxes: self.sandboxes_of(row.id),
-                containers: self.containers_of(row.id),
-            })
-            .collect();
-        pods.sort_by(|one, other| {
-            (&one.namespace, &one.name, &one.uid).cmp(&(&other.namespace, &other.name, &other.uid))
-        });
-        pods
-    }
+                host_network: row.network.is_host,
+                hides_programs: row.hides_programs,
+                said: world.beliefs.state_of(&row.id),
+                process: world.containers.get(&row.id).and_then(container::Container::process),
+                netns: netns.map(|netns| netns.key),
+                addresses: netns.map(addresses_of).unwrap_or_default(),
+            }
+        })
+        .collect();
+    views.sort_by_key(|view| view.since);
+    views
+}
 
-    pub(super) fn told_of(&self, sandbox: &ContainerId) -> Option<ToldView<'_>> {
-        let reported = &self.sandboxes.recall(sandbox)?.reported;
-        Some(ToldView { pod: &reported.pod, events: &reported.evidence })
-    }
-
-    /// A sandbox that came to nothing leaves the pod waiting. One that was ready and is over means that the pod ends, or
-    /// begins anew.
-    fn waiting_since(&self, row: &Pod) -> Option<Timestamp> {
-        let is_first = !row.start.is_complete && row.left_at.is_none();
-        let lives = |it: &sandbox::Sandbox| it.pod == Some(row.id) && !it.is_stopped();
-        row.start.made_at.filter(|_| is_first && !self.sandboxes.values().any(lives))
-    }
-
-    fn start_of_pod(&self, pod: u64, now: Timestamp) -> Option<Start> {
-        let newest = self.sandboxes.values().filter(|row| row.pod == Some(pod));
-        let newest = newest.max_by_key(|row| (row.first_at, &row.id))?;
-        self.start_of(&newest.id, now)
-    }
-
-    pub(super) fn all_starts(&self, now: Timestamp) -> Vec<Start> {
-        self.starts.rows.iter().cloned().chain(phase::open(self, now)).collect()
-    }
-
-    pub(super) fn late_starts(&self, others: usize, now: Timestamp) -> Vec<Start> {
-        let all = self.all_starts(now);
-        let first = all.len().saturating_sub(others);
-        let lives = |start: &Start| self.sandboxes.get(&start.sandbox).is_some_and(|row| !row.is_stopped());
-        let kept = all.into_iter().enumerate().filter(|(place, start)| *place >= first || lives(start));
-        kept.map(|(_, start)| start).collect()
-    }
-
-    fn sandboxes_of(&self, pod: u64) -> Vec<SandboxView> {
-        let mut views: Vec<SandboxView> = self
-            .sandboxes
-            .values()
-            .filter(|row| row.pod == Some(pod))
-            .map(|row| {
-                let netns = row.network.netns.and_then(|life| self.netns.get(life));
-                SandboxView {
-                    id: row.id.clone(),
-                    state: row.state,
-                    since: row.first_at,
-                    listed: row.origin == Origin::Listed,
-                    host_network: row.network.is_host,
-                    hides_programs: row.hides_programs,
-                    said: self.beliefs.state_of(&row.id),
-                    process: self.containers.get(&row.id).and_then(container::Container::process),
-                    netns: netns.map(|netns| netns.key),
-                    addresses: netns.map(addresses_of).unwrap_or_default(),
-                }
-            })
-            .collect();
-        views.sort_by_key(|view| view.since);
-        views
-    }
-
-    fn containers_of(&self, pod: u64) -> Vec<ContainerView> {
-        let mut rows: Vec<&container::Container> = self
-            .containers
-            .values()
-            .filter(|row| row.pod == Some(pod) && !self.sandboxes.contains_key(&row.id))
-            .collect();
-        rows.sort_by_key(|row| row.first_at);
-        let view = |row: &container::Container| ContainerView {
+fn containers_of(world: &World, pod: u64) -> Vec<ContainerView> {
+    let mut rows: Vec<&container::Container> = world
+        .containers
+        .values()
+        .filter(|row| row.pod == Some(pod) && !world.sandboxes.contains_key(&row.id))
+        .collect();
+    rows.sort_by_key(|row| row.first_at);
+    let mut views: Vec<ContainerView> = rows
+        .into_iter()
+        .map(|row| ContainerView {
             id: row.id.clone(),
             name: row.name.clone(),
             sandbox: row.sandbox.clone(),
             state: row.state,
-            said: self.beliefs.state_of(&row.id),
+            said: world.beliefs.state_of(&row.id),
             pid: row.process().map(|key| key.pid),
-        };
-        let mut views: Vec<ContainerView> = rows.into_iter().map(view).collect();
-        views.extend(self.unseen_containers_of(pod));
-        views
-    }
-
-    /// The containers of a pod of which only a runtime knows, as it says: their programs are no processes of the node.
-    fn unseen_containers_of(&self, pod: u64) -> impl Iterator<Item = ContainerView> {
-        let hiding = self.sandboxes.values().filter(move |row| row.pod == Some(pod) && row.hides_programs);
-        let said = hiding.flat_map(|sandbox| {
-            let all = self.beliefs.rows();
-            all.filter(|row| row.role == Some(Role::Container) && row.sandbox.as_ref() == Some(&sandbox.id))
-        });
-        let unseen = said.filter(|row| !self.containers.contains_key(&row.id));
-        unseen.filter_map(|row| {
-            Some(ContainerView {
-                id: row.id.clone(),
-                name: row.described.name.clone(),
-                sandbox: row.sandbox.clone(),
-                state: container::State::Created,
-                said: Some(self.beliefs.state_of(&row.id)?),
-                pid: None,
-            })
         })
-    }
+        .collect();
+    views.extend(unseen_containers_of(world, pod));
+    views
+}
+
+/// The containers of a pod of which only a runtime knows, as it says: their programs are no processes of the
+/// node.
+fn unseen_containers_of(world: &World, pod: u64) -> impl Iterator<Item = ContainerView> {
+    let hiding = world.sandboxes.values().filter(move |row| row.pod == Some(pod) && row.hides_programs);
+    let said = hiding.flat_map(|sandbox| {
+        let all = world.beliefs.rows();
+        all.filter(|row| row.role == Some(Role::Container) && row.sandbox.as_ref() == Some(&sandbox.id))
+    });
+    let unseen = said.filter(|row| !world.containers.contains_key(&row.id));
+    unseen.filter_map(|row| {
+        Some(ContainerView {
+            id: row.id.clone(),
+            name: row.described.name.clone(),
+            sandbox: row.sandbox.clone(),
+            state: container::State::Created,
+            said: Some(world.beliefs.state_of(&row.id)?),
+            pid: None,
+        })
+    })
 }
 
 /// Loopback's are everybody's.

@@ -1,50 +1,24 @@
-//! The state of this node as the engine knows it: one table for each kind of thing. The module of a kind holds its row,
-//! its states, and the effects of facts on it.
+//! The state of this node as the engine knows it, in three floors. Each uses only the floors below it:
 //!
-//! **Invariant:** the rows of sandboxes, network namespaces, cgroups, containers, processes, pods and attachments are
-//! changed only in their own modules. No table gives out a mutable row elsewhere.
+//! * `table`: rows, their states and bounds, without [`World`].
+//! * `lookup`: functions of `&World` that join several tables.
+//! * `react`: what each fact changes. `apply` has a line for each fact, so it is the place to begin reading.
 //!
-//! **Invariant:** memory is bounded by what lives. The row of an ended thing stays for a while, so that late records
-//! still find its name, and is then forgotten.
+//! `outgoing` decides when a change's event can be sent, `changed` which rows the detectors look at, and `dump` writes
+//! and restores a checkpoint.
 
-pub(super) mod abandoned;
+pub(super) mod apply;
 pub(crate) mod args;
 pub(crate) mod argv;
-pub(crate) mod attachment;
-pub(in crate::engine) mod balance;
-pub(in crate::engine) mod belief;
-pub mod call;
-pub(crate) mod cgroup;
 pub(super) mod changed;
-mod cleaner;
-pub mod container;
-mod context;
 mod daemon;
 mod dump;
-mod held_requests;
-pub(crate) mod hint;
-pub(in crate::engine) mod image_work;
-pub(super) mod ipam_store;
-pub(crate) mod list;
-pub(crate) mod loss;
-pub(crate) mod netns;
+pub(super) mod lookup;
 pub(super) mod netns_path;
-mod outgoing;
+pub(super) mod outgoing;
 pub mod path;
-pub(crate) mod phase;
-pub(crate) mod pod;
-pub(crate) mod presence;
-pub(crate) mod process;
-pub(super) mod reap;
-pub(super) mod rebuild;
-pub(crate) mod record;
-pub(in crate::engine) mod recovery;
-pub(crate) mod release;
-pub(in crate::engine) mod restart;
-pub mod sandbox;
-pub(crate) mod start;
-mod succession;
-mod wrong_del;
+pub(super) mod react;
+pub mod table;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -61,7 +35,7 @@ use crate::{
     engine::held::{Held, Subject, Wait},
     model::{
         change::{self, ChangeKind, Finding, Question},
-        fact::{Attached, CniCommand, Fact, Loss, Observation, Origin, RingsRead, Task},
+        fact::{Attached, CniCommand, Observation, Origin, RingsRead, Task},
         id::{ContainerId, TaskKey},
         phase::Start,
         recovery::{Recovery, Rules},
@@ -78,37 +52,37 @@ pub enum CheckpointEntry {
         name: timer::Name,
         due: Timestamp,
     },
-    Process(process::Process),
-    Signal(process::Signal),
-    Netns(Box<netns::Netns>),
-    Cgroup(cgroup::Cgroup),
-    Crowd(cgroup::Crowd),
-    Container(Box<container::Container>),
-    Sandbox(Box<sandbox::Sandbox>),
-    Pod(Box<pod::Pod>),
-    Call(call::Call),
-    Hint(hint::Hint),
-    Name(hint::Name),
-    Listing(list::Begun),
-    Gap(list::Gap),
-    Partial(list::Begun),
-    Attachment(Box<attachment::Attachment>),
+    Process(table::process::Process),
+    Signal(table::process::Signal),
+    Netns(Box<table::netns::Netns>),
+    Cgroup(table::cgroup::Cgroup),
+    Crowd(table::cgroup::Crowd),
+    Container(Box<table::container::Container>),
+    Sandbox(Box<table::sandbox::Sandbox>),
+    Pod(Box<table::pod::Pod>),
+    Call(table::call::Call),
+    Hint(table::hint::Hint),
+    Name(table::hint::Name),
+    Listing(table::list::Begun),
+    Gap(table::list::Gap),
+    Partial(table::list::Begun),
+    Attachment(Box<table::attachment::Attachment>),
     /// A record as it was read at this time.
     Record {
         at: Timestamp,
-        record: record::Record,
+        record: table::record::Record,
     },
     Attached(Attached),
-    Losses(loss::Losses),
+    Losses(table::loss::Losses),
     /// A file at which reading hangs.
     Hanging {
         path: String,
         since: Timestamp,
     },
-    Release(release::Release),
-    Account(balance::Account),
-    Runtime(belief::Runtime),
-    Belief(Box<belief::Belief>),
+    Release(table::release::Release),
+    Account(table::balance::Account),
+    Runtime(table::belief::Runtime),
+    Belief(Box<table::belief::Belief>),
     Recovery(Box<Recovery>),
     /// The starts that were reported as complete, in that order.
     Starts(Vec<Start>),
@@ -156,7 +130,7 @@ pub struct EngineState {
     pub looks: LookTimes,
     /// How many of the watches that netlink may be asked for in the present second were asked for.
     #[serde(default)]
-    pub watches: netns::watch::Budget,
+    pub watches: table::netns::watch::Budget,
     /// When each plugin was last asked for its message about a command. The attachment that asked may be gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages_asked: Vec<MessageAsked>,
@@ -181,24 +155,24 @@ pub struct LookTimes {
 
 #[derive(Debug, Default)]
 pub(crate) struct World {
-    pub(super) processes: process::table::Table,
-    pub(super) netns: netns::table::Table,
-    pub(super) cgroups: cgroup::Table,
-    pub(super) containers: container::Table,
-    pub(super) sandboxes: sandbox::Table,
-    pub(super) pods: pod::Table,
-    pub(super) calls: BTreeMap<TaskKey, call::Call>,
-    pub(super) hints: BTreeMap<ContainerId, hint::Hint>,
-    pub(super) lists: list::Lists,
-    pub(super) attachments: attachment::Table,
-    pub(super) records: Flagged<record::Records>,
-    pub(super) coverage: loss::Coverage,
-    pub(super) beliefs: belief::Beliefs,
+    pub(super) processes: table::process::rows::Table,
+    pub(super) netns: table::netns::rows::Table,
+    pub(super) cgroups: table::cgroup::Table,
+    pub(super) containers: table::container::Table,
+    pub(super) sandboxes: table::sandbox::Table,
+    pub(super) pods: table::pod::Table,
+    pub(super) calls: BTreeMap<TaskKey, table::call::Call>,
+    pub(super) hints: BTreeMap<ContainerId, table::hint::Hint>,
+    pub(super) lists: table::list::Lists,
+    pub(super) attachments: table::attachment::Table,
+    pub(super) records: Flagged<table::record::Records>,
+    pub(super) coverage: table::loss::Coverage,
+    pub(super) beliefs: table::belief::Beliefs,
     /// By plugin.
-    pub(super) releases: BTreeMap<String, release::Release>,
-    pub(super) accounts: balance::Accounts,
-    boot: recovery::Boot,
-    pub(super) starts: start::Table,
+    pub(super) releases: BTreeMap<String, table::release::Release>,
+    pub(super) accounts: table::balance::Accounts,
+    pub(super) boot: table::recovery::Boot,
+    pub(super) starts: table::start::Table,
     pub(super) node: Node,
     /// The time of the first change since the engine last asked.
     pub(super) changed_at: Option<Timestamp>,
@@ -236,103 +210,9 @@ impl EventContext {
 impl World {
     pub(super) fn new(rules: Rules, first_seq: u64) -> Self {
         Self {
-            boot: recovery::Boot { rules, ..Default::default() },
+            boot: table::recovery::Boot { rules, ..Default::default() },
             outbox: Outbox::new(first_seq),
             ..Self::default()
-        }
-    }
-
-    /// Applies one fact. Facts come in the order in which they take effect.
-    pub(super) fn apply(&mut self, seen: Observation, late: bool) {
-        let ctx = EventContext { at: seen.at, origin: seen.origin, late };
-        self.changed_at.get_or_insert(ctx.at);
-        match seen.fact {
-            Fact::Executed(it) => self.executed(ctx, it),
-            Fact::CniCalled(it) => self.cni_called(ctx, it),
-            Fact::Exited(it) => self.exited(ctx, &it),
-            Fact::Signaled(it) => self.signaled(ctx, it, false),
-            Fact::OomKilled(it) => self.signaled(ctx, it, true),
-            Fact::NetnsCreated { netns, by, end_unseen } => self.netns_created(ctx, netns, by, end_unseen),
-            Fact::NetnsDropped { netns, by } => self.netns_dropped(ctx, netns, &by),
-            Fact::NetnsFreed { netns } => self.netns_freed(ctx, netns),
-            Fact::AddressAdded(it) => self.address_added(ctx, it),
-            Fact::AddressRemoved(it) => self.address_removed(ctx, &it),
-            Fact::CgroupCreated { cgroup, by } => self.cgroup_created(ctx, cgroup, &by),
-            Fact::CgroupRemoved { cgroup, by } => self.cgroup_removed(ctx, cgroup, &by),
-            Fact::CgroupReleased { cgroup } => self.cgroup_released(ctx, cgroup),
-            Fact::CgroupEntered { cgroup, member, by: _ } => self.cgroup_entered(ctx, cgroup, member),
-            Fact::CgroupEmptied { cgroup } => self.cgroup_emptied(ctx, cgroup),
-            Fact::Listened(it) => self.listened(ctx, &it),
-            Fact::ListBegun(list) => self.list_begun(ctx, list),
-            Fact::ListEnded { list, complete } => self.list_ended(ctx, list, complete),
-            Fact::ProcessFound(it) => self.process_found(ctx, it),
-            Fact::NetnsFound { netns, mounts, vacant } => self.netns_found(ctx, netns, mounts, vacant),
-            Fact::ProcessNetns { process, netns } => self.process_netns_found(ctx, process, netns),
-            Fact::AddressFound(it) => self.address_found(ctx, it),
-            Fact::CgroupFound { cgroup, populated } => self.cgroup_found(ctx, cgroup, populated),
-            Fact::ContainerFound(it) => self.container_found(ctx, it),
-            Fact::ContainerUnknown(id) => self.container_unknown(ctx, &id),
-            Fact::PodFound { uid, namespace, name, source } => {
-                self.pod_found(ctx, uid, namespace, name, source)
-            }
-            Fact::PodUnknown(uid) => self.beliefs.pod_gone(ctx.at, &uid),
-            Fact::ContainersExpected { uid, names } => self.containers_expected(&uid, names),
-            Fact::CacheFound(it) => self.cache_found(ctx, it),
-            Fact::CacheUnread { path } => self.cache_unread(ctx, path),
-            Fact::CacheUnchanged => self.cache_unchanged(ctx),
-            Fact::CacheGone { container, ifname } => self.cache_gone(ctx, container, ifname),
-            Fact::StoreRead(it) => self.store_read(ctx, it),
-            Fact::StoreChanged(it) => self.store_changed(ctx, it),
-            Fact::RuntimeRead(it) => self.runtime_read(ctx, it),
-            Fact::RuntimeChanged(it) => self.runtime_changed(ctx, it),
-            Fact::NetworksRead(it) => self.networks_read(ctx, it),
-            Fact::KubeletExpected(expected) => self.records.kubelet_expected = expected,
-            Fact::ProgramFound(it) => self.program_found(ctx, it),
-            Fact::MessageFound(it) => self.message_found(it),
-            Fact::BootRead(it) => self.boot_read(ctx, *it),
-            Fact::PressureRead(it) => self.pressure_read(ctx, it),
-            Fact::ImageWork(it) => self.image_work(&it),
-            Fact::HeldRequests(it) => self.held_requests(it),
-            Fact::ProcessState(it) => self.beliefs.process_state(&it),
-            Fact::RuntimeLink(it) => self.runtime_linked(ctx, it),
-            Fact::RuntimeStatus(it) => self.runtime_stated(ctx, it),
-            Fact::RuntimeEvent(it) => self.runtime_told(ctx, &it),
-            Fact::Attached(it) => self.attach(it),
-            Fact::Lost { what, count } => self.lost(ctx, what, count),
-            Fact::NetnsUnwatched { netns } => self.netns_unwatched(ctx.at, netns),
-            Fact::AgentAway { since } => self.unknown_since(ctx, Loss::NoAgent, since),
-            Fact::AgentArrived => self.outbox.waits_since = ctx.at,
-            Fact::AgentBegan { unheard_since } => self.begin_agent(ctx, unheard_since),
-            Fact::StateLost { since } => self.unknown_since(ctx, Loss::State, since),
-            Fact::FileHangs { path, since, hangs } => {
-                if hangs {
-                    self.coverage.hanging.insert(path, since);
-                } else {
-                    self.coverage.hanging.remove(&path);
-                }
-            }
-            Fact::Resumed { .. } => self.node.woke_at = self.node.woke_at.max(ctx.at),
-            Fact::Clock { boot_wall_ns } => self.clock_set(boot_wall_ns),
-            // The engine handles these itself.
-            Fact::Watermark | Fact::RingsRead(_) => {}
-        }
-    }
-
-    /// Runs the timers that are due by `now`.
-    pub(super) fn tick(&mut self, now: Timestamp) {
-        while let Some(name) = self.timers.pop(now) {
-            match name {
-                timer::Name::Reap => self.reap(now),
-                timer::Name::Relist => self.relist(now),
-                timer::Name::Records => self.ask_records(now),
-                timer::Name::Recovery => self.assess(now),
-                timer::Name::Restarts => self.restarts_due(now),
-                timer::Name::Starts => self.starts_due(now),
-                timer::Name::Message => self.ask_last_messages(now),
-                timer::Name::Watch => self.watch_waiting(now),
-                timer::Name::Statuses => self.ask_statuses(now),
-                timer::Name::Pulls => self.ask_pulls(now),
-            }
         }
     }
 
@@ -352,7 +232,7 @@ impl World {
 
     /// A thing ended: its row can be forgotten after the grace time.
     fn schedule_reap(&mut self, at: Timestamp) {
-        self.timers.arm_earlier(timer::Name::Reap, at + reap::GRACE);
+        self.timers.arm_earlier(timer::Name::Reap, at + table::GRACE);
     }
 }
 

@@ -99,7 +99,7 @@ fn edges(source: &Source, module: &str, allowed: &[&str]) -> Vec<String> {
 }
 
 /// The first names after `crate::`: one, or several in braces.
-fn named(path: &str) -> Vec<&str> {
+pub(super) fn named(path: &str) -> Vec<&str> {
     let Some(list) = path.strip_prefix('{') else { return vec![first_name(path)] };
     let (mut names, mut depth, mut begin) = (Vec::new(), 0, 0);
     for (at, c) in list.char_indices() {
@@ -154,7 +154,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
 }
 
 /// The lines before the unit tests, with comments removed.
-fn code(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn code(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
     lines.map(|line| if line.trim_start().starts_with("//") { "" } else { line })
 }

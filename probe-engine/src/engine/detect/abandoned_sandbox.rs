@@ -18,8 +18,11 @@ use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::{
-        container::{Container, Group, State},
-        sandbox::{ContainerRun, Ended, Sandbox},
+        lookup,
+        table::{
+            container::{Container, Group, State},
+            sandbox::{ContainerRun, Ended, Sandbox},
+        },
     },
     model::{
         fact::{Believed, List},
@@ -35,6 +38,7 @@ use crate::{
 
 /// The kubelet's longest back-off (five minutes), and the time until its next try shows.
 pub(super) const BACK_OFF: Duration = Duration::from_secs(6 * 60);
+
 /// The limit if the next container's image may be pulled first.
 pub(super) const PULL: Duration = Duration::from_secs(60 * 60);
 
@@ -110,10 +114,10 @@ fn detection(ctx: &DetectContext<'_>, row: &Sandbox, last: &ContainerRun, ended:
 }
 
 fn verdict(ctx: &DetectContext<'_>, row: &Sandbox, since: Timestamp, ended: Ended) -> Verdict {
-    if row.gapped || ctx.world.is_gapped(List::Processes) || !ctx.world.has_kubelet() {
+    if row.gapped || ctx.world.lists.is_gapped(List::Processes) || !lookup::daemons::has_kubelet(ctx.world) {
         return Verdict::Unsure;
     }
-    let expected = ctx.world.expected_in(row);
+    let expected = lookup::start::expected_in(ctx.world, row);
     let has_run = |name: &String| row.containers().iter().any(|ran| ran.name.as_ref() == Some(name));
     // The kubelet starts a pod's containers one after the other, and pulls the image of each before.
     if !expected.iter().all(has_run) {

@@ -13,7 +13,7 @@ use probe_common::runtime;
 
 use super::{Abandoned, DetectContext, Detection, Verdict, leaked_address};
 use crate::{
-    engine::world::{ipam_store::IpamStore, record::HasRecord},
+    engine::world::table::{ipam_store::IpamStore, record::HasRecord},
     model::{
         fact::{Reservation, StoreKind},
         finding::{AbandonedStore, Explain, Key, Kind, Severity},

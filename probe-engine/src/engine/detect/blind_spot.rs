@@ -14,7 +14,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::{attachment::LATELY, record::Unread},
+    engine::world::{
+        lookup,
+        table::{attachment::LATELY, record::Unread},
+    },
     model::{
         fact::{List, Signal},
         finding::{Blind, BlindSpot, Explain, FindingKind, Key, Kind, Severity, plural},
@@ -90,7 +93,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let weaker = [FindingKind::OrphanNetns];
         found.push(detection(&["listing", "netns"], spot, &weaker, Severity::Info, *at, Verdict::Confirmed));
     }
-    if let Some(at) = ctx.world.kubelet_missing_since() {
+    if let Some(at) = lookup::daemons::kubelet_missing_since(ctx.world) {
         let weaker = [
             FindingKind::LeakedAddress,
             FindingKind::OrphanSandbox,
@@ -177,7 +180,7 @@ fn unread_since(ctx: &DetectContext<'_>) -> Option<(Timestamp, Timestamp, Timest
     let (at, _) = world.records.networks.as_ref()?;
     let missing = world.records.runtimes.is_empty() && !world.sandboxes.is_empty();
     let since = world.records.without_runtimes_since.filter(|_| missing)?;
-    Some((since, *at, world.runtimes_turned_at()?))
+    Some((since, *at, lookup::daemons::runtimes_turned_at(world)?))
 }
 
 fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {

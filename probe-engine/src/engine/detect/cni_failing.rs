@@ -28,9 +28,11 @@ use super::{
 use crate::{
     engine::world::{
         World,
-        attachment::{Attachment, Failures, LATELY, Plugin},
-        pod,
-        record::HasRecord,
+        table::{
+            attachment::{Attachment, Failures, LATELY, Plugin},
+            pod,
+            record::HasRecord,
+        },
     },
     model::{
         fact::{CniCommand, MessageFound, PodName},
@@ -48,17 +50,24 @@ use crate::{
 
 /// Failures of two pods within this time count as one problem.
 pub(super) const TOGETHER: Duration = Duration::from_secs(60);
+
 /// Failures that go on for this long are confirmed.
 pub(super) const LONG: Duration = Duration::from_secs(30);
+
 const OFTEN: u32 = 3;
+
 /// With this many pods that wait the finding is critical.
 pub(super) const MANY: u32 = 3;
+
 /// How long a pod may have neither sandbox nor cgroup between two tries, where its cgroup cannot be seen.
 pub(super) const ABSENT: Duration = Duration::from_secs(30);
+
 /// How many sandboxes, the latest ones, are shown as evidence.
 const SHOWN: usize = 16;
+
 /// Words, in small letters, of a plugin that does not reach the daemon that it asks.
 const DAEMON_WORDS: [&str; 5] = ["connect", "dial ", "socket", "timed out", "deadline exceeded"];
+
 /// At most this many different messages are told, the most frequent ones.
 pub(super) const MESSAGES: usize = 8;
 

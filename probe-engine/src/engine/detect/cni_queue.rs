@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::call::Call,
+    engine::world::table::call::Call,
     model::{
         fact::{List, Origin},
         finding::{CniQueue, Explain, Key, Kind, Severity},
@@ -22,6 +22,7 @@ use crate::{
 
 /// Until then the oldest plugin may simply be at work.
 pub(super) const OLD: Duration = Duration::from_secs(5);
+
 /// How many sandboxes, those that have waited longest, are shown as evidence.
 const SHOWN: usize = 16;
 
@@ -31,7 +32,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let waiting = u32::try_from(open.len()).unwrap_or(u32::MAX);
     open.sort_by_key(|call| (call.at, call.call.process.key));
     let Some(oldest) = open.first().filter(|_| waiting >= ctx.limits.cni_queue) else { return };
-    let gapped = ctx.world.is_gapped(List::Processes);
+    let gapped = ctx.world.lists.is_gapped(List::Processes);
     let until = ctx.awake(oldest.at) + OLD;
     let verdict = match () {
         () if gapped => Verdict::Watched { until: None },

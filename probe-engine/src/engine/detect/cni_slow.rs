@@ -19,7 +19,7 @@ use super::{
     rule::{Judged, Part, Rule},
 };
 use crate::{
-    engine::world::{
+    engine::world::table::{
         attachment::{Attachment, LATELY, Plugin, Runs},
         call::Call,
     },
@@ -72,7 +72,7 @@ impl Rule for CniSlow {
     }
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Slow>) {
-        for row in ctx.world.attachments_of(id) {
+        for row in ctx.world.attachments.of(id) {
             let runs = row.plugins.iter().flat_map(runs_of);
             found
                 .extend(runs.filter_map(|(plugin, command, runs)| finished(ctx, row, plugin, command, runs)));
@@ -116,7 +116,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
             until: None,
             pod: call.pod.clone(),
             container: call.container.clone(),
-            gapped: ctx.world.is_gapped(List::Processes),
+            gapped: ctx.world.lists.is_gapped(List::Processes),
         });
     }
     for ((plugin, command), all) in slow {

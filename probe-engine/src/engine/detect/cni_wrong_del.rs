@@ -21,7 +21,7 @@ use super::{
     rule::{Judged, Part, Rule},
 };
 use crate::{
-    engine::world::attachment::Attachment,
+    engine::world::table::attachment::Attachment,
     model::{
         fact::PodName,
         finding::{CniWrongDel, Explain, Key, Kind, Severity, WrongDelForm},
@@ -37,8 +37,10 @@ use crate::{
 
 /// By then the agent knows whether records of that time were lost.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
+
 /// How long the finding stays open.
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
+
 /// How many sandboxes, the latest ones, are named.
 const SHOWN: usize = 16;
 
@@ -69,7 +71,7 @@ impl Rule for CniWrongDel {
     }
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Wrong>) {
-        found.extend(ctx.world.attachments_of(id).filter_map(|row| wrong(ctx, row)));
+        found.extend(ctx.world.attachments.of(id).filter_map(|row| wrong(ctx, row)));
     }
 }
 

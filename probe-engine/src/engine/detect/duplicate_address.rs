@@ -14,7 +14,7 @@ use std::{
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::attachment::{Attachment, Lease},
+    engine::world::table::attachment::{Attachment, Lease},
     model::{
         finding::{DuplicateAddress, Explain, Key, Kind, Severity},
         id::ContainerId,
@@ -24,6 +24,7 @@ use crate::{
 
 /// By then the agent has the record of an earlier DEL or end, however late that record came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
+
 /// A sandbox that has processes and its address for so long after the first DEL is not being removed.
 pub(super) const REMOVED: Duration = Duration::from_secs(10);
 

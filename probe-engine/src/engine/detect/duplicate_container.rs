@@ -11,7 +11,7 @@ use std::{
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::container::{Container, State},
+    engine::world::table::container::{Container, State},
     model::{
         fact::{List, Role},
         finding::{DuplicateContainer, Explain, Key, Kind, Severity},
@@ -62,7 +62,7 @@ impl Rule for DuplicateContainer {
                 pod: ctx.world.sandboxes.recall(sandbox).map(|row| row.reported.pod.clone()),
                 sandboxes: vec![sandbox.clone()],
                 gapped: false,
-                verdict: if ctx.world.is_gapped(List::Processes) {
+                verdict: if ctx.world.lists.is_gapped(List::Processes) {
                     Verdict::Watched { until: None }
                 } else {
                     ctx.after(since, OVERLAP)

@@ -6,7 +6,7 @@
 //!
 //! Only sandboxes that got their network and a process count: RunPodSandbox that fails makes the kubelet try with
 //! another sandbox, which is `cni_failing` or `stuck_start`. Those of CRI-O need no process. Not flagged: a sandbox
-//! beside one whose runtime ended while it made that one (`world::abandoned`); a new sandbox after a crash, a reboot
+//! beside one whose runtime ended while it made that one (`lookup::abandoned`); a new sandbox after a crash, a reboot
 //! or a change (a container starts in it); a pod that cannot pull its image (one sandbox); a container that crashes
 //! again and again (in one sandbox); any sandbox that existed while records were lost.
 //!
@@ -31,8 +31,8 @@ use super::{
 };
 use crate::{
     engine::world::{
-        rebuild::WINDOW,
-        sandbox::{ContainerRun, Sandbox},
+        lookup::{self, rebuild::WINDOW},
+        table::sandbox::{ContainerRun, Sandbox},
     },
     model::{
         finding::{Duplicate, DuplicateSandbox, Explain, Key, Kind, Severity},
@@ -44,10 +44,13 @@ use crate::{
 
 /// How long two sandboxes of a pod may live together: the runtime's answer to a stop can come after the next start.
 pub(super) const OVERLAP: Duration = Duration::from_secs(20);
+
 /// How long a sandbox of a completed pod may exist before a finding opens.
 pub(super) const IDLE: Duration = Duration::from_secs(20);
+
 /// How long the finding stays open after the sandbox's end.
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
+
 /// This many within [`WINDOW`] make a finding.
 pub(super) const REBUILDS: usize = 3;
 
@@ -95,7 +98,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<DuplicateSandbox>,
 fn concurrent(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Duplicate, Detection)> {
     let is_live = |row: &&&Sandbox| {
         ctx.world.sandboxes.get(&row.id).is_some_and(|row| !row.is_stopped() && row.presence.is_alive())
-            && !ctx.world.may_be_abandoned(&row.id)
+            && !lookup::abandoned::may_be(ctx.world, &row.id)
     };
     let live: Vec<&Sandbox> = attempts.iter().filter(is_live).copied().collect();
     let since = live.get(1)?.first_at;

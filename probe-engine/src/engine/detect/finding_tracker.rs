@@ -14,7 +14,7 @@ use crate::{
     engine::{
         held::Held,
         view::{ManyView, PoolView},
-        world::{LookTimes, World, record::Waiting},
+        world::{LookTimes, World, changed, table::record::Waiting},
     },
     model::{
         change::Finding,
@@ -25,6 +25,7 @@ use crate::{
 
 /// The number of open findings and parts of findings from which they are put together less often.
 const MANY: usize = 1000;
+
 /// The world is judged at least once in this many [`PERIOD`]s, however many findings there are.
 const RAREST: usize = 100;
 
@@ -93,7 +94,7 @@ impl FindingTracker {
         limits: &Limits,
         now: Timestamp,
     ) -> (Vec<Held>, Wanted) {
-        let changed = world.take_changed();
+        let changed = changed::take(world);
         let world = &*world;
         let it = Situation { findings: Some(&self.findings), ..Situation::of(world, limits, now) };
         let found = self.judge.judge_changes(it, &changed);

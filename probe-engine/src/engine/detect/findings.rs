@@ -10,7 +10,7 @@ use super::{Detection, Found, Verdict, blind_spot, closed::Closed};
 use crate::{
     engine::{
         held::{Held, Subject, Wait},
-        world::{World, sandbox::Sandbox},
+        world::{World, lookup, table::sandbox::Sandbox},
     },
     model::{
         change::{ChangeKind, Evidence, EvidenceEvent, Finding},
@@ -22,9 +22,11 @@ use crate::{
 
 /// At most this many findings are open. Further ones are left out, and counted.
 const OPEN: usize = 10_000;
+
 /// So many findings of each kind may be open however many there are of others, so that thousands of one kind do not hide
 /// what is worse.
 const OF_EACH_KIND: usize = 100;
+
 /// The open and the closed findings.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -150,7 +152,7 @@ impl Findings {
     /// Fills in the versions of programs that became known.
     pub(super) fn learn_versions(&mut self, world: &World) {
         for row in self.rows.values_mut().filter(|row| row.finding.stage != Stage::Closed) {
-            if world.learn_versions(&mut row.finding.programs) {
+            if world.records.learn_versions(&mut row.finding.programs) {
                 self.revision.meaning += 1;
             }
         }
@@ -233,7 +235,7 @@ impl Findings {
             kind: it.kind,
             key: it.key,
         };
-        world.learn_versions(&mut finding.programs);
+        world.records.learn_versions(&mut finding.programs);
         if is_new {
             *self.open.entry((&finding.kind).into()).or_default() += 1;
         }
@@ -293,7 +295,7 @@ impl Findings {
     /// Adds the evidence so far to a finding that is about to be sent, and keeps it.
     pub(super) fn complete(&mut self, finding: &mut Finding, world: &World) {
         finding.evidence = evidence(finding, world);
-        finding.programs = world.programs_of(finding);
+        finding.programs = lookup::program::of_finding(world, finding);
         let Some(Row { finding: kept, .. }) = self.rows.get_mut(&finding.key) else { return };
         // Evidence that the world has since forgotten stays here.
         if !finding.evidence.is_empty() {

@@ -14,11 +14,13 @@ use crate::{
     engine::world::{
         World,
         changed::Changed,
-        netns,
         netns_path::plain,
-        process::State,
-        record::{Waiting, pods::Recorded},
-        sandbox,
+        table::{
+            netns,
+            process::State,
+            record::{Waiting, pods::Recorded},
+            sandbox,
+        },
     },
     model::{
         fact::{PodName, sandbox_of_cached},
@@ -206,7 +208,7 @@ impl Index {
             let now = world.records.on_record.get(id);
             if now != *before {
                 marks.sandboxes.insert(id.clone());
-                let named = world.attachments_of(id).map(|row| &row.pod).filter(|pod| pod.names_pod());
+                let named = world.attachments.of(id).map(|row| &row.pod).filter(|pod| pod.names_pod());
                 marks.names.extend(named.cloned());
                 marks.uids.extend(before.uid().into_iter().chain(now.uid()).cloned());
             }
@@ -222,7 +224,7 @@ impl Index {
             for path in self.sandbox_paths.of(id) {
                 marks.netns.extend(self.mounts.by(path));
             }
-            for row in world.attachments_of(id) {
+            for row in world.attachments.of(id) {
                 marks.addresses.extend(row.leases.iter().map(|lease| lease.address));
                 if let Some(path) = &row.netns_path {
                     marks.netns.extend(self.mounts.by(&plain(path).into_owned()));
@@ -241,7 +243,7 @@ impl Index {
         note(&mut self.waiting.making, id, is_in_the_making);
         let lives = row.is_some_and(|row| !row.is_stopped());
         let is_held =
-            || world.attachments_of(id).any(|row| row.leases.iter().any(|it| it.may_be_on_record()));
+            || world.attachments.of(id).any(|row| row.leases.iter().any(|it| it.may_be_on_record()));
         note(&mut self.waiting.holding, id, !lives && is_held());
     }
 

@@ -16,7 +16,12 @@ use super::{
     rule::{Detector, Judged, Scope},
 };
 use crate::{
-    engine::world::{World, changed::Changed, record::HasRecord},
+    engine::world::{
+        World,
+        changed::{self, Changed},
+        lookup,
+        table::record::HasRecord,
+    },
     model::{
         fact::{List, StoreKind},
         finding::{FindingKind, LeakedAddress},
@@ -82,7 +87,7 @@ pub(super) struct Situation<'a> {
 
 impl<'a> Situation<'a> {
     pub(super) fn of(world: &'a World, limits: &'a Limits, now: Timestamp) -> Self {
-        let up = world.cleaners_since().map(|at| at.max(world.node.woke_at));
+        let up = lookup::daemons::cleaners_since(world).map(|at| at.max(world.node.woke_at));
         Self { world, limits, now, up, findings: None }
     }
 }
@@ -106,7 +111,7 @@ impl Judge {
     /// Judges everything, as if it were the first look.
     pub(super) fn judge_everything(it: Situation<'_>) -> (Self, Vec<Found>) {
         let mut judge = Self::default();
-        let found = judge.judge_changes(it, &it.world.all_rows());
+        let found = judge.judge_changes(it, &changed::all(it.world));
         (judge, found)
     }
 
@@ -197,13 +202,13 @@ impl Node {
         Self {
             unread: ctx.unread,
             records_whole: world.records.absent() != HasRecord::Unknown,
-            gapped: LISTS.map(|list| world.is_gapped(list)),
+            gapped: LISTS.map(|list| world.lists.is_gapped(list)),
             partial: LISTS.map(|list| world.lists.partial.contains_key(&list)),
-            kubelet: world.has_kubelet(),
-            crio: world.has_crio(),
+            kubelet: lookup::daemons::has_kubelet(world),
+            crio: lookup::daemons::has_crio(world),
             host_netns: world.node.host_netns,
             has_no_loopback: world.records.no_loopback_since.is_some(),
-            runtimes_since: world.runtimes_since(),
+            runtimes_since: lookup::daemons::runtimes_since(world),
             stores: stores.collect(),
             abandoned: abandoned.clone(),
             up: ctx.up,

@@ -25,7 +25,7 @@ use super::{
     rule::{Judged, Part, Rule},
 };
 use crate::{
-    engine::world::{
+    engine::world::table::{
         attachment::{Attachment, Lease, Plugin},
         record::HasRecord,
     },
@@ -65,7 +65,7 @@ impl Rule for LeakedAddress {
     }
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Leak>) {
-        for row in ctx.world.attachments_of(id) {
+        for row in ctx.world.attachments.of(id) {
             if row.is_loopback() || row.is_busy() || !row.leases.iter().any(Lease::may_be_on_record) {
                 continue;
             }
@@ -189,7 +189,7 @@ fn is_confirmed(ctx: &DetectContext<'_>, parts: &[&str]) -> bool {
 
 /// Whether an abandoned store's address is told as a leak of its own.
 pub(super) fn is_told(ctx: &DetectContext<'_>, container: &ContainerId, address: IpAddr) -> bool {
-    let mut rows = ctx.world.attachments_of(container);
+    let mut rows = ctx.world.attachments.of(container);
     rows.any(|row| {
         let lease = row.leases.iter().find(|lease| lease.address == address);
         lease.is_some_and(|lease| may_be_of_pod(ctx, row) && is_leak_by_itself(ctx, row, lease))
@@ -213,7 +213,7 @@ fn is_reassigned(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bo
 fn leak(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease, end: &SandboxEnd) -> Option<Leak> {
     let is_in_no_store = lease.stores.is_empty() && !lease.is_in_doubt();
     // A readable store decides: an operator may have freed the address by hand.
-    if is_in_no_store && ctx.world.is_store_read(row, lease) {
+    if is_in_no_store && ctx.world.records.is_store_read(row, lease) {
         return None;
     }
     let cause = cause(ctx, row, lease);
@@ -306,8 +306,10 @@ fn verified(
 ) -> Verdict {
     let records = &ctx.world.records;
     let stores = lease.stores.iter().filter_map(|path| records.stores.get(path)).map(|(at, _)| *at);
-    let read_at =
-        stores.chain(ctx.world.cached_at(row).filter(|_| lease.cached)).max().unwrap_or(Timestamp::ZERO);
+    let read_at = stores
+        .chain(ctx.world.records.cached_at(row).filter(|_| lease.cached))
+        .max()
+        .unwrap_or(Timestamp::ZERO);
     let forgotten_at = end.forgotten_at.unwrap_or(since);
     let is_fresh = |at: Timestamp| read_at >= forgotten_at && forgotten_at >= at;
     let verdict = ctx.after_cleanup(since, ctx.limits.leak_grace);

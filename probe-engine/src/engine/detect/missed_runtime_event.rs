@@ -11,6 +11,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
+    engine::world::lookup,
     model::{
         fact::{Role, RuntimeEventKind},
         finding::{Explain, Key, Kind, MissedRuntimeEvent, Severity},
@@ -43,7 +44,7 @@ impl Rule for MissedRuntimeEvent {
                 event: *event,
                 id: id.clone(),
                 is_sandbox,
-                container: ctx.world.name_of(row),
+                container: lookup::belief::name_of(ctx.world, row),
                 runtime: row.socket.clone().unwrap_or_default(),
             });
             found.push(Detection {
@@ -51,7 +52,7 @@ impl Rule for MissedRuntimeEvent {
                 kind,
                 severity: Severity::Warning,
                 since: *at,
-                pod: sandbox.map(|id| ctx.world.pod_of_nameless(id)),
+                pod: sandbox.map(|id| lookup::record::pod_of_nameless(ctx.world, id)),
                 sandboxes: sandbox.into_iter().cloned().collect(),
                 gapped: false,
                 verdict: Verdict::Passing { until: *at + AFTERWARDS },

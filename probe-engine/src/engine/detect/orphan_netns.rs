@@ -19,7 +19,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::{World, netns::Netns, record::HasRecord},
+    engine::world::{
+        World, lookup,
+        table::{netns::Netns, record::HasRecord},
+    },
     model::{
         fact::{List, PodName},
         finding::{Explain, Key, Kind, OrphanNetns, Severity},
@@ -114,7 +117,7 @@ fn leftover(ctx: &DetectContext<'_>, row: &Netns) -> Option<Leftover> {
     if owners.is_empty() {
         // A namespace is empty before its sandbox gets it, so the time counts from its making at the earliest.
         let since = row.vacant_since.filter(|_| is_pinned)?.max(row.created_at.unwrap_or(Timestamp::ZERO));
-        let read_at = world.unplaced().and_then(|it| it.absent_at(row.created_at));
+        let read_at = lookup::unplaced::sandboxes(world).and_then(|it| it.absent_at(row.created_at));
         return Some(Leftover { since, read_at, owners });
     }
     // An owner that is known by the path alone needs such a path. Otherwise a plugin of a pod's sandbox must have
@@ -181,7 +184,7 @@ fn runtime_mount<'a>(world: &World, row: &'a Netns) -> Option<&'a str> {
     row.mounts.iter().find_map(|path| {
         let name = path.strip_prefix("/var").unwrap_or(path).strip_prefix("/run/netns/")?;
         let of_containerd = name.strip_prefix("cni-").is_some_and(is_uuid);
-        let of_crio = is_uuid(name) && world.has_crio();
+        let of_crio = is_uuid(name) && lookup::daemons::has_crio(world);
         (of_containerd || of_crio).then_some(name)
     })
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::{
+    engine::world::table::{
         attachment::Attachment,
         process::{Process, State},
         record::HasRecord,
@@ -68,14 +68,14 @@ fn pause<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a Process> {
 fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<Detection> {
     let since = row.ending.forgotten_at?.max(row.first_at);
     let being_made = ctx.world.sandboxes.get(&row.id).is_some_and(|row| row.state == sandbox::State::Created)
-        || ctx.world.attachments_of(&row.id).any(Attachment::is_adding);
+        || ctx.world.attachments.of(&row.id).any(Attachment::is_adding);
     if being_made {
         return None;
     }
     let verdict = match (ctx.has_record(&row.id), ctx.pod_has_record(row.reported.pod.uid.as_ref()?)) {
         (HasRecord::Yes, _) | (_, HasRecord::Yes) => return None,
         (HasRecord::Unknown, _) | (_, HasRecord::Unknown) => Verdict::Unsure,
-        _ if ctx.world.is_gapped(List::Processes) => Verdict::Unsure,
+        _ if ctx.world.lists.is_gapped(List::Processes) => Verdict::Unsure,
         (HasRecord::No { at }, HasRecord::No { .. }) => {
             ctx.left_over(List::Processes, since, at, process.found_at)?
         }

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::{attachment::Lease, ipam_store::IpamStore},
+    engine::world::table::{attachment::Lease, ipam_store::IpamStore},
     model::{
         fact::{List, Reservation, StoreKind},
         finding::{Explain, FindingKind, Key, Kind, OwnerlessReservation, Severity},
@@ -59,7 +59,7 @@ fn detection(ctx: &DetectContext<'_>, key: Key, read_at: Timestamp, read: &IpamS
     let shown = if old.is_empty() { young } else { old };
     let first = shown.iter().min_by_key(|it| it.since)?;
     let verdict = match (first.verdict, next) {
-        _ if ctx.world.is_gapped(List::Netns) => Verdict::Unsure,
+        _ if ctx.world.lists.is_gapped(List::Netns) => Verdict::Unsure,
         _ if is_unverified => Verdict::Unverified,
         (Verdict::Confirmed, Some(until)) => Verdict::Passing { until },
         (verdict, _) => verdict,

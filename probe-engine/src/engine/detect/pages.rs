@@ -16,9 +16,13 @@ use super::{
     sandboxes_replaced, stuck_start, teardown_out_of_order,
 };
 use crate::engine::world::{
-    abandoned,
-    attachment::{LATELY, tries},
-    balance, belief, image_work, phase, reap, rebuild, record, release, sandbox,
+    lookup::{abandoned, phase, rebuild},
+    react::{log_search, reap},
+    table::{
+        self,
+        attachment::{LATELY, tries},
+        balance, belief, record, release, sandbox,
+    },
 };
 
 /// A finding opens after a quarter of the time after which it is confirmed.
@@ -56,7 +60,7 @@ fn pages() -> Vec<Page> {
     vec![
         page!(
             "abandoned_sandbox",
-            [abandoned_sandbox::BACK_OFF, abandoned_sandbox::PULL, image_work::LONGEST],
+            [abandoned_sandbox::BACK_OFF, abandoned_sandbox::PULL, log_search::LONGEST],
             []
         ),
         page!("abandoned_store", [grace], []),
@@ -160,7 +164,7 @@ fn pages() -> Vec<Page> {
                 VOLUMES,
                 record::MAKING,
                 phase::WAIT,
-                image_work::LONGEST,
+                log_search::LONGEST,
                 stuck_start::NEXT,
                 LATELY
             ],
@@ -169,10 +173,10 @@ fn pages() -> Vec<Page> {
         page!("stuck_stop", [grace, blind_spot::READ], []),
         page!(
             "teardown_out_of_order",
-            [teardown_out_of_order::SETTLE / EARLY, teardown_out_of_order::SETTLE, reap::MEMORY],
+            [teardown_out_of_order::SETTLE / EARLY, teardown_out_of_order::SETTLE, table::MEMORY],
             []
         ),
-        page!("unverified_release", [reap::GRACE, reap::MEMORY, release::MEMORY], [balance::ACCOUNTS]),
+        page!("unverified_release", [table::GRACE, table::MEMORY, release::MEMORY], [balance::ACCOUNTS]),
     ]
 }
 

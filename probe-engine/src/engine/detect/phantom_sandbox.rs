@@ -19,7 +19,10 @@ use super::{
     rule::{Judged, Rule},
 };
 use crate::{
-    engine::world::belief::{Belief, Runtime},
+    engine::world::{
+        lookup,
+        table::belief::{Belief, Runtime},
+    },
     model::{
         fact::{Believed, List, Role},
         finding::{Explain, Key, Kind, PhantomSandbox, Severity},
@@ -34,6 +37,7 @@ use crate::{
 
 /// The lists that show whether anything of a sandbox is there.
 const LISTS: [List; 3] = [List::Processes, List::Cgroups, List::Netns];
+
 /// At most this many sandboxes on record, the oldest, are shown as evidence.
 const SHOWN: usize = 16;
 
@@ -62,7 +66,7 @@ impl Rule for PhantomSandbox {
         let is_ready = row.state(runtime) == Some(Believed::Running);
         if is_ready
             && !is_anything_left(ctx, id)
-            && !ctx.world.has_crio()
+            && !lookup::daemons::has_crio(ctx.world)
             && let Some(since) = since(ctx, row)
         {
             found.extend(detection(ctx, row, runtime, since));
@@ -89,7 +93,7 @@ fn left_on_record(ctx: &DetectContext<'_>, runtime: &Runtime) -> Option<Detectio
     all.retain(|(_, _, verdict)| *verdict == Verdict::Confirmed);
     all.sort_by_key(|(since, row, _)| (row.listed.made_at, *since, row.id.clone()));
     let since = all.iter().map(|(since, ..)| *since).min();
-    let is_unsure = !runtime.answers() || LISTS.iter().any(|list| ctx.world.is_gapped(*list));
+    let is_unsure = !runtime.answers() || LISTS.iter().any(|list| ctx.world.lists.is_gapped(*list));
     let verdict = match since {
         None => Verdict::Watched { until },
         Some(_) if is_unsure => Verdict::Unsure,
@@ -162,7 +166,7 @@ fn detection(
         kind,
         severity: Severity::Warning,
         since,
-        pod: Some(ctx.world.pod_of_nameless(&row.id)),
+        pod: Some(lookup::record::pod_of_nameless(ctx.world, &row.id)),
         sandboxes: vec![row.id.clone()],
         gapped: ctx.world.sandboxes.recall(&row.id).is_some_and(|row| row.gapped),
         verdict: verdict(ctx, row, runtime, since)?,
@@ -171,7 +175,7 @@ fn detection(
 
 /// None: a listing of the node shows it.
 fn verdict(ctx: &DetectContext<'_>, row: &Belief, runtime: &Runtime, since: Timestamp) -> Option<Verdict> {
-    if !runtime.answers() || LISTS.iter().any(|list| ctx.world.is_gapped(*list)) {
+    if !runtime.answers() || LISTS.iter().any(|list| ctx.world.lists.is_gapped(*list)) {
         return Some(Verdict::Unsure);
     }
     let since = since.max(runtime.answer_since);

@@ -22,8 +22,10 @@ use crate::{
         view::PoolView,
         world::{
             World,
-            attachment::{Attachment, Lease},
-            record::HasRecord,
+            table::{
+                attachment::{Attachment, Lease},
+                record::HasRecord,
+            },
         },
     },
     model::{
@@ -214,7 +216,7 @@ impl NetworkPools {
         let is_taken = lease.kernel.is_some()
             || !lease.stores.is_empty()
             || lease.is_in_doubt()
-            || lease.cached && !world.is_store_read(row, lease);
+            || lease.cached && !world.records.is_store_read(row, lease);
         if row.network.as_ref() != Some(&self.network) || !is_taken {
             return None;
         }
@@ -226,7 +228,7 @@ impl NetworkPools {
             _ => self.leaked.get(&lease.address).copied().unwrap_or(Use::Live),
         };
         let is_known = lease.kernel.is_some() || !lease.is_in_doubt();
-        let is_sure = !lease.stores.is_empty() || is_known && !world.is_gapped(List::Netns);
+        let is_sure = !lease.stores.is_empty() || is_known && !world.lists.is_gapped(List::Netns);
         Some(Taken { by, at: lease.since, is_sure })
     }
 

@@ -12,10 +12,12 @@ use std::{fmt::Write as _, time::Duration};
 use super::{DetectContext, Detection, HasRun, Verdict, stuck_start::has_run};
 use crate::{
     engine::world::{
-        belief::{Hang, Runtime},
-        pod::Pod,
-        restart::held::YOUNG,
-        sandbox::Sandbox,
+        lookup::{self, restart::YOUNG},
+        table::{
+            belief::{Hang, Runtime},
+            pod::Pod,
+            sandbox::Sandbox,
+        },
     },
     model::{
         change::Process,
@@ -33,10 +35,13 @@ use crate::{
 
 /// How long a runtime may answer nothing.
 pub(super) const SILENT: Duration = Duration::from_secs(30);
+
 /// How long a runtime may take after its start.
 pub(super) const STARTING: Duration = Duration::from_secs(2 * 60);
+
 /// A start that is so young is an ordinary one.
 pub(super) const WAITING: Duration = Duration::from_secs(10);
+
 /// How many pods are named.
 pub(super) const FIRST: usize = 16;
 
@@ -50,7 +55,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 
 fn unresponsive(ctx: &DetectContext<'_>, row: &Runtime, hang: &Hang) -> Detection {
     let since = row.answer_since;
-    let started = ctx.world.runtimes_turned_at().map(|at| at + STARTING);
+    let started = lookup::daemons::runtimes_turned_at(ctx.world).map(|at| at + STARTING);
     let ready = (ctx.awake(since) + SILENT).max(started.unwrap_or_default());
     let verdict = if ctx.now < ready {
         Verdict::Watched { until: Some(ready) }

@@ -20,7 +20,7 @@ use super::{
     rule::{Judged, Part, Rule},
 };
 use crate::{
-    engine::world::sandbox::{LastStarted, Sandbox},
+    engine::world::table::sandbox::{LastStarted, Sandbox},
     model::{
         fact::PodName,
         finding::{Explain, Key, Kind, SandboxesReplaced, Severity},
@@ -32,8 +32,10 @@ use crate::{
 
 /// How long the finding stays open after the daemon's start. The world remembers all of its evidence for longer.
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(12 * 60);
+
 /// The finding waits this long for further sandboxes, so that it is confirmed with their count.
 pub(super) const SETTLE: Duration = Duration::from_secs(60);
+
 /// At most this many pods are named, and their sandboxes shown as evidence.
 const SHOWN: usize = 16;
 

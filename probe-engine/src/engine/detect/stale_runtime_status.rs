@@ -13,8 +13,11 @@ use std::{collections::BTreeSet, fmt::Display};
 use super::{DetectContext, Detection, Verdict, index::Marks, phantom_sandbox, rule::Rule};
 use crate::{
     engine::world::{
-        belief::{Belief, Runtime},
-        process::State,
+        lookup,
+        table::{
+            belief::{Belief, Runtime},
+            process::State,
+        },
     },
     model::{
         fact::{Believed, List, Role},
@@ -65,7 +68,11 @@ fn of_state(
     row: &Belief,
     runtime: &Runtime,
 ) -> Option<(StaleRuntimeStatus, Timestamp)> {
-    if [Some(&row.id), row.sandbox.as_ref()].into_iter().flatten().any(|id| ctx.world.hides_programs(id)) {
+    if [Some(&row.id), row.sandbox.as_ref()]
+        .into_iter()
+        .flatten()
+        .any(|id| lookup::sandbox::hides_programs(ctx.world, id))
+    {
         return None;
     }
     let state = row.state(runtime)?;
@@ -123,7 +130,7 @@ fn about(ctx: &DetectContext<'_>, row: &Belief, how: Contradiction) -> StaleRunt
         how,
         id: row.id.clone(),
         is_sandbox: row.role == Some(Role::Sandbox),
-        container: ctx.world.name_of(row),
+        container: lookup::belief::name_of(ctx.world, row),
         exit_code: None,
         runtime_exit_code: None,
         evidence: None,
@@ -146,7 +153,7 @@ fn has_processes(ctx: &DetectContext<'_>, id: &ContainerId) -> bool {
 
 fn verdict(ctx: &DetectContext<'_>, runtime: &Runtime, how: Contradiction, since: Timestamp) -> Verdict {
     let is_unsure = match how {
-        Contradiction::Alive => ctx.world.is_gapped(List::Processes),
+        Contradiction::Alive => ctx.world.lists.is_gapped(List::Processes),
         Contradiction::Dead | Contradiction::ExitCode | Contradiction::Identity => false,
     };
     if is_unsure || !runtime.answers() {
@@ -181,7 +188,7 @@ fn detection(
         kind,
         severity,
         since,
-        pod: sandbox.map(|id| ctx.world.pod_of_nameless(id)),
+        pod: sandbox.map(|id| lookup::record::pod_of_nameless(ctx.world, id)),
         sandboxes: sandbox.into_iter().cloned().collect(),
         gapped: false,
         verdict,

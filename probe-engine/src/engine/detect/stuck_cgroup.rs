@@ -11,7 +11,10 @@ use std::collections::BTreeSet;
 
 use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
-    engine::world::{cgroup::Cgroup, pod::Pod, record::HasRecord},
+    engine::world::{
+        lookup,
+        table::{cgroup::Cgroup, pod::Pod, record::HasRecord},
+    },
     model::{
         fact::List,
         finding::{Explain, Key, Kind, Severity, StuckCgroup},
@@ -42,7 +45,7 @@ impl Rule for StuckCgroup {
     }
 
     fn judge(ctx: &DetectContext<'_>, id: &u64, found: &mut Vec<Detection>) {
-        if ctx.world.has_kubelet() {
+        if lookup::daemons::has_kubelet(ctx.world) {
             found.extend(ctx.world.pods.get(id).and_then(|pod| stuck(ctx, pod)));
         }
     }

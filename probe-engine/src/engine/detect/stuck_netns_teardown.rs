@@ -13,7 +13,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::netns::{Netns, SAME_BATCH, State, passed_at},
+    engine::world::table::netns::{Netns, SAME_BATCH, State, passed_at},
     model::{
         fact::Signal,
         finding::{Explain, Key, Kind, Severity, StuckNetnsTeardown},

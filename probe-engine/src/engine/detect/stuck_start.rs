@@ -31,10 +31,13 @@ use super::{
 };
 use crate::{
     engine::world::{
-        attachment::{Attachment, LATELY, Lease},
-        pod::Pod,
-        record::HasRecord,
-        sandbox::{Sandbox, State},
+        lookup,
+        table::{
+            attachment::{Attachment, LATELY, Lease},
+            pod::Pod,
+            record::HasRecord,
+            sandbox::{Sandbox, State},
+        },
     },
     model::{
         fact::{Believed, Role},
@@ -50,16 +53,21 @@ use crate::{
 };
 
 /// How long a pod may wait for a sandbox and its network. The kubelet itself waits for volumes for 2 minutes, and for
-/// the runtime for 4 ([`MAKING`](crate::engine::world::record::MAKING)).
+/// the runtime for 4 ([`MAKING`](crate::engine::world::table::record::MAKING)).
 pub(super) const SANDBOX: Duration = Duration::from_secs(5 * 60);
+
 /// How long a pod may wait for its first container: an image may be large.
 pub(super) const CONTAINER: Duration = Duration::from_secs(10 * 60);
+
 /// The same where the node shows the cause.
 pub(super) const CAUSE: Duration = Duration::from_secs(60);
+
 /// The plugins of a chain are called one right after the other.
 pub(super) const NEXT: Duration = Duration::from_secs(10);
+
 /// How many sandboxes, the latest ones, are shown as evidence.
 const SHOWN: usize = 16;
+
 /// The plugin that containerd calls beside those of the pod's network.
 const LOOPBACK: &str = "loopback";
 
@@ -76,7 +84,7 @@ impl Rule for StuckStart {
     }
 
     fn judge(ctx: &DetectContext<'_>, id: &u64, found: &mut Vec<Step>) {
-        if !ctx.world.has_kubelet() {
+        if !lookup::daemons::has_kubelet(ctx.world) {
             return;
         }
         let stuck = ctx.world.pods.get(id).and_then(|pod| stuck(ctx, pod));
@@ -224,8 +232,10 @@ fn undecodable(ctx: &DetectContext<'_>) -> Option<String> {
 fn made_without_process(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
     let all = attachments(ctx, row);
     let is_made = all.iter().any(|it| !it.is_loopback()) && all.iter().all(|it| it.is_added());
-    let is_made =
-        is_made && row.up_since.is_none() && ctx.world.has_crio() && ctx.world.chains_are_through(&row.id);
+    let is_made = is_made
+        && row.up_since.is_none()
+        && lookup::daemons::has_crio(ctx.world)
+        && lookup::sandbox::chains_are_through(ctx.world, &row.id);
     last_call(ctx, row).filter(|_| is_made)
 }
 
@@ -256,7 +266,7 @@ fn failing_until(ctx: &DetectContext<'_>, tries: &[&Sandbox]) -> Option<Timestam
 }
 
 fn attachments<'a>(ctx: &DetectContext<'a>, row: &Sandbox) -> Vec<&'a Attachment> {
-    ctx.world.attachments_of(&row.id).filter(|it| it.was_seen()).collect()
+    ctx.world.attachments.of(&row.id).filter(|it| it.was_seen()).collect()
 }
 
 /// When the last of its plugins was called or ended.
@@ -266,7 +276,7 @@ fn last_call(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
 
 /// The plugin whose ADD is open.
 fn adding(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<String> {
-    let mut plugins = ctx.world.attachments_of(&row.id).flat_map(|it| &it.plugins);
+    let mut plugins = ctx.world.attachments.of(&row.id).flat_map(|it| &it.plugins);
     plugins.find(|plugin| plugin.add.is_open()).map(|plugin| plugin.name.clone())
 }
 
@@ -354,13 +364,13 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox, is_followed: bool) -> Opti
         return None;
     }
     // With the runtime that called them, the chain ended too.
-    if ctx.world.runtimes_turned_at().is_none_or(|at| last_at < at) {
+    if lookup::daemons::runtimes_turned_at(ctx.world).is_none_or(|at| last_at < at) {
         return None;
     }
     let networks = ctx.world.records.networks();
     let attached = all.iter().find(|it| !it.is_loopback());
     let network = match attached {
-        Some(it) => ctx.world.network(it)?,
+        Some(it) => ctx.world.records.network(it)?,
         // The runtime calls the loopback plugin and the first plugin of the network at the same time.
         None => networks.first().filter(|_| networks.len() == 1)?,
     };
@@ -376,7 +386,7 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox, is_followed: bool) -> Opti
 }
 
 fn is_called(ctx: &DetectContext<'_>, row: &Sandbox, plugin: &str) -> bool {
-    let mut all = ctx.world.attachments_of(&row.id).flat_map(|it| &it.plugins);
+    let mut all = ctx.world.attachments.of(&row.id).flat_map(|it| &it.plugins);
     all.any(|it| it.name == plugin && it.add.begun > 0)
 }
 
@@ -385,10 +395,10 @@ fn is_called(ctx: &DetectContext<'_>, row: &Sandbox, plugin: &str) -> bool {
 /// that plugin.
 fn lacks_loopback(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
     let is_touched = |it: &Attachment| it.is_loopback() || it.has_begun_del();
-    !ctx.world.has_crio()
+    !lookup::daemons::has_crio(ctx.world)
         && ctx.world.records.no_loopback_since.is_none()
         && row.up_since.is_none()
-        && !ctx.world.attachments_of(&row.id).any(is_touched)
+        && !ctx.world.attachments.of(&row.id).any(is_touched)
 }
 
 impl Explain for StuckStart {

@@ -28,11 +28,14 @@ use super::{
 };
 use crate::{
     engine::world::{
-        attachment::{Attachment, Outcome, Plugin},
-        container::Container,
-        process::State,
-        record::HasRecord,
-        sandbox::Sandbox,
+        lookup,
+        table::{
+            attachment::{Attachment, Outcome, Plugin},
+            container::Container,
+            process::State,
+            record::HasRecord,
+            sandbox::Sandbox,
+        },
     },
     model::{
         change,
@@ -97,9 +100,9 @@ fn still_runs(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
 /// The step `del`.
 fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>) -> Option<Detection> {
     let cached = undecodable(ctx, id);
-    let all: Vec<&Attachment> = ctx.world.attachments_of(id).collect();
+    let all: Vec<&Attachment> = ctx.world.attachments.of(id).collect();
     let is_deleting = all.iter().any(|it| it.has_begun_del());
-    if cached.is_none() && !is_deleting && !ctx.world.has_kubelet() {
+    if cached.is_none() && !is_deleting && !lookup::daemons::has_kubelet(ctx.world) {
         return None;
     }
     let is_failed_start = all.iter().any(|it| it.was_seen()) || !is_deleting;
@@ -163,7 +166,7 @@ fn said<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a StuckStop> 
 
 /// When a sandbox was found of which no process was ever seen, and which no runtime makes.
 fn found_dead(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
-    let is_being_made = || ctx.world.attachments_of(&row.id).any(Attachment::is_adding);
+    let is_being_made = || ctx.world.attachments.of(&row.id).any(Attachment::is_adding);
     let is_dead =
         row.origin == Origin::Listed && row.up_since.is_none() && !row.hides_programs && !is_being_made();
     is_dead.then_some(row.first_at)
@@ -185,7 +188,7 @@ fn is_read_since(ctx: &DetectContext<'_>, at: Timestamp) -> bool {
 /// Whether DEL is still to succeed.
 fn is_held(ctx: &DetectContext<'_>, row: Option<&Sandbox>, it: &Attachment) -> bool {
     if it.gapped || row.is_some_and(|row| row.gapped) {
-        ctx.world.cached_at(it).is_some()
+        ctx.world.records.cached_at(it).is_some()
     } else {
         !is_released(it)
     }
@@ -218,14 +221,14 @@ fn unreleased(row: &Attachment) -> Option<&Plugin> {
 /// The step `unmount`.
 fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
     let is_open = |it: &Attachment| it.is_busy() || is_held(ctx, Some(row), it);
-    if row.up_since.is_none() || ctx.world.attachments_of(&row.id).any(is_open) {
+    if row.up_since.is_none() || ctx.world.attachments.of(&row.id).any(is_open) {
         return None;
     }
     // A DEL that succeeded has ended no process: the namespace is in use.
     if ctx.has_process(&row.id) {
         return None;
     }
-    let all = || ctx.world.attachments_of(&row.id).flat_map(|it| &it.plugins).filter_map(Plugin::last_del);
+    let all = || ctx.world.attachments.of(&row.id).flat_map(|it| &it.plugins).filter_map(Plugin::last_del);
     let since = all().map(|del| del.last_at).max()?.max(row.over_at()?);
     let netns = ctx.world.netns.get(row.network.netns?).filter(|it| it.is_live())?;
     let mount = netns.mounts.first()?;
@@ -272,7 +275,12 @@ fn detection(
         kind,
         severity: Severity::Warning,
         since,
-        pod: Some(row.map_or_else(|| ctx.world.pod_of_nameless(id), |row| row.reported.pod.clone())),
+        pod: Some(
+            row.map_or_else(
+                || lookup::record::pod_of_nameless(ctx.world, id),
+                |row| row.reported.pod.clone(),
+            ),
+        ),
         sandboxes: vec![id.clone()],
         gapped: row.is_some_and(|row| row.gapped),
         verdict,

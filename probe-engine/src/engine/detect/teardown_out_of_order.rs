@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
 use super::{DetectContext, Detection, index::Marks, rule::Rule};
 use crate::{
-    engine::world::sandbox::Sandbox,
+    engine::world::table::sandbox::Sandbox,
     model::{
         finding::{Explain, Key, Kind, OutOfOrder, Severity, TeardownOutOfOrder},
         id::ContainerId,

@@ -11,7 +11,7 @@
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::release::MEMORY,
+    engine::world::table::release::MEMORY,
     model::{
         finding::{Explain, Key, Kind, Severity, UnverifiedRelease},
         id::ContainerId,

@@ -10,24 +10,34 @@ use crate::{
         boot::{WINDOW, report::HUNG},
         detect::Limits,
         world::{
-            image_work::LONG,
-            list,
-            phase::{QUIET, WAIT, image::HANDED_ON},
-            reap,
-            record::reading::{BETWEEN, POLL},
-            recovery::{PODS, TRIES, WITHOUT_EFFECT},
-            restart,
-            sandbox::{MOMENTS, run::LATE},
-            start::STARTS,
+            lookup::{
+                self,
+                phase::{QUIET, WAIT, image::HANDED_ON},
+            },
+            react::{
+                self,
+                log_search::LONG,
+                reading::{BETWEEN, POLL},
+            },
+            table::{
+                self, list,
+                recovery::{PODS, TRIES, WITHOUT_EFFECT},
+                sandbox::{MOMENTS, run::LATE},
+                start::STARTS,
+            },
         },
     },
     model::recovery::{LONGEST_SHUTDOWN, Rules, WITHIN},
 };
 
 const PHASES: &str = include_str!("../../../../docs/phases.md");
+
 const BOOT: &str = include_str!("../../../../docs/boot.md");
+
 const FINDINGS: &str = include_str!("../../../../docs/findings.md");
+
 const CONFIGURATION: &str = include_str!("../../../../docs/configuration.md");
+
 const UNIT: &str = include_str!("../../../../deploy/systemd/sandprobe.service");
 
 fn minutes(time: Duration) -> u64 {
@@ -50,7 +60,7 @@ fn says(page: &str, phrases: &[String]) {
 #[test]
 fn the_page_on_starts_has_the_codes_times() {
     assert_eq!(LONG.as_secs(), 1);
-    let memory = minutes(reap::MEMORY);
+    let memory = minutes(table::MEMORY);
     says(
         PHASES,
         &[
@@ -82,18 +92,18 @@ fn the_page_on_restarts_has_the_codes_times() {
             format!("outlived by {} minutes", minutes(LONGEST_SHUTDOWN)),
             "still run two minutes later".to_owned(),
             format!("({} pods, {} sandboxes' networks)", thousands(PODS), thousands(TRIES)),
-            format!("ends that had run for {} s or longer", restart::RESIDENT.as_secs()),
+            format!("ends that had run for {} s or longer", lookup::daemons::RESIDENT.as_secs()),
             format!("within {} minutes of an order", minutes(LONGEST_SHUTDOWN)),
-            format!("within {} s of its start, or while pods", restart::LOOP.as_secs()),
-            format!("had begun within {} minutes before", minutes(restart::held::YOUNG)),
+            format!("within {} s of its start, or while pods", react::restart::LOOP.as_secs()),
+            format!("had begun within {} minutes before", minutes(lookup::restart::YOUNG)),
             format!("within {} minutes after the start of the daemon", minutes(MOMENTS)),
             format!("hung, which is {} s or longer", HUNG.as_secs()),
             format!("over {} minutes after the start of the daemon", minutes(MOMENTS)),
             format!("After {} minutes it is over in any case", minutes(WINDOW)),
             format!(
                 "the last {} restarts of a boot, with at most {} pods",
-                restart::KEPT,
-                restart::held::HELD
+                react::restart::KEPT,
+                react::restart::HELD
             ),
         ],
     );

@@ -10,7 +10,7 @@ use super::{
     },
 };
 use crate::{
-    engine::{Engine, Settings, world::sandbox::State},
+    engine::{Engine, Settings, world::table::sandbox::State},
     model::{
         fact::{CacheFound, Fact, List, Mechanism, NameSource, Role, Signal},
         id::NetnsKey,

@@ -8,7 +8,7 @@ use super::{
     story::{CONTAINERD, DAEMON, POD_NETNS, Story, Who, call, key, leaf, ms, run::pass},
 };
 use crate::{
-    engine::{Engine, Settings},
+    engine::{Engine, Settings, world::lookup::daemons::cleaners_since},
     model::{
         change::{ChangeKind, Output},
         fact::{Fact, Mechanism, Origin, Role, Signal, Signaled, Task},
@@ -244,7 +244,7 @@ fn rtnetlink_watches_what_the_hooks_cannot_look_at_and_nothing_else() {
 fn a_daemon_is_known_by_more_than_its_name() {
     let mut story = Story::new();
     story.at(10_000).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
-    let since = |story: &Story| story.judge(20_000).1.world.cleaners_since();
+    let since = |story: &Story| cleaners_since(&story.judge(20_000).1.world);
     let before = since(&story);
     assert!(before.is_some());
     let shell = Who::new(800, 799, "containerd");

@@ -1,5 +1,5 @@
-//! Reads the arguments of runtimes' programs. Only commands that make something are read: `kill` and `delete` may name
-//! a container that ended long ago.
+//! Reads the arguments of runtimes' programs. Only commands that make something are read: `kill` and `delete`
+//! may name a container that ended long ago.
 
 use probe_common::runtime::{Form, HELPERS, Helper, RUNTIMES, Runtime};
 
@@ -56,8 +56,8 @@ pub(crate) fn is_ending(argv: &[String]) -> bool {
         && rest.iter().any(|arg| arg == "kill" || arg == "delete")
 }
 
-/// Whether a program of this name ends containers on behalf of the node's runtime. The kubelet is not one of these
-/// programs: it asks the runtime to end a container.
+/// Whether a program of this name ends containers on behalf of the node's runtime. The kubelet is not one of
+/// these programs: it asks the runtime to end a container.
 #[must_use]
 pub(crate) fn ends_containers(comm: &str) -> bool {
     let mut names = HELPERS.iter().map(|row| row.name).chain(RUNTIMES.iter().flat_map(Runtime::programs));
@@ -69,14 +69,14 @@ fn form(program: &str) -> Option<Form> {
     Helper::of(program.rsplit('/').next()?)?.form
 }
 
-/// Parses a full container id. Runtimes of pods give full ids only. Other arguments are words and paths, and a
-/// truncated argument is no id.
+/// Parses a full container id. Runtimes of pods give full ids only. Other arguments are words and paths, and
+/// a truncated argument is no id.
 fn full(arg: &str) -> Option<ContainerId> {
     if arg.len() == FULL { ContainerId::parse(arg).filter(ContainerId::is_full) } else { None }
 }
 
-/// Whether the process is the runtime's own first program in a container. A later exec replaces it by the container's
-/// program.
+/// Whether the process is the runtime's own first program in a container. A later exec replaces it by the
+/// container's program.
 #[must_use]
 pub(crate) fn is_init(comm: &str, argv: &[String]) -> bool {
     if comm.starts_with(INIT) {
@@ -88,22 +88,24 @@ pub(crate) fn is_init(comm: &str, argv: &[String]) -> bool {
     }
 }
 
-/// Whether a process that was found in a container is the runtime's own first program there. While that is being executed it has
-/// its name already, and no arguments yet.
+/// Whether a process that was found in a container is the runtime's own first program there. While that is
+/// being executed it has its name already, and no arguments yet.
 #[must_use]
 pub(crate) fn is_init_found(comm: &str, argv: &[String]) -> bool {
     is_init(comm, argv) || argv.is_empty() && Helper::is_init(comm)
 }
 
-/// Whether the programs of a container are no processes of the node if this process made it, holds it, or is its first one.
-/// gVisor executes its own program by `/proc/self/exe`, and only the arguments name what it is then.
+/// Whether the programs of a container are no processes of the node if this process made it, holds it, or is
+/// its first one. gVisor executes its own program by `/proc/self/exe`, and only the arguments name what it is
+/// then.
 #[must_use]
 pub(crate) fn hides_programs(argv: &[String], path: &str) -> bool {
     let names = argv.first().map(String::as_str).into_iter().chain([path]);
     names.filter_map(|name| name.rsplit('/').next()).any(Helper::hides)
 }
 
-/// Reads `containerd-shim-runc-v2 -namespace k8s.io -id ID … start`, and the shim's daemon, which has no verb.
+/// Reads `containerd-shim-runc-v2 -namespace k8s.io -id ID … start`, and the shim's daemon, which has no
+/// verb.
 fn shim(args: &[String]) -> Option<Made> {
     if args.last().is_some_and(|last| last == "delete") {
         return None;
@@ -120,7 +122,8 @@ fn runtime(args: &[String]) -> Option<Made> {
     Some(Made { id: full(args.last()?)?, pod: None, name: None })
 }
 
-/// Reads `conmon -c ID -n k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT …`. The name of a sandbox's container is `POD`.
+/// Reads `conmon -c ID -n k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT …`. The name of a sandbox's container is
+/// `POD`.
 fn conmon(args: &[String]) -> Option<Made> {
     let id = full(value(args, &["-c", "--cid"])?)?;
     let name = value(args, &["-n", "--name"]).and_then(dockershim_name);
@@ -128,8 +131,8 @@ fn conmon(args: &[String]) -> Option<Made> {
     Some(Made { id, pod, name })
 }
 
-/// Reads the container name format of dockershim, which CRI-O and cri-dockerd use as well. No part has an underscore in
-/// it.
+/// Reads the container name format of dockershim, which CRI-O and cri-dockerd use as well. No part has an
+/// underscore in it.
 #[must_use]
 pub(crate) fn dockershim_name(text: &str) -> Option<(String, PodName)> {
     let parts: Vec<&str> = text.split('_').collect();

@@ -3,61 +3,60 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    engine::world::{World, record::pods::Recorded},
+    engine::world::{World, table::record::pods::Recorded},
     model::id::{CgroupKey, ContainerId, TaskKey},
 };
 
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Changed {
-    pub(in crate::engine) processes: BTreeSet<TaskKey>,
-    pub(in crate::engine) netns: BTreeSet<u64>,
-    pub(in crate::engine) cgroups: BTreeSet<CgroupKey>,
-    pub(in crate::engine) containers: BTreeSet<ContainerId>,
-    pub(in crate::engine) sandboxes: BTreeSet<ContainerId>,
-    pub(in crate::engine) attachments: BTreeSet<(ContainerId, String)>,
-    pub(in crate::engine) pods: BTreeSet<u64>,
-    pub(in crate::engine) records: bool,
+pub(crate) struct Changed {
+    pub(crate) processes: BTreeSet<TaskKey>,
+    pub(crate) netns: BTreeSet<u64>,
+    pub(crate) cgroups: BTreeSet<CgroupKey>,
+    pub(crate) containers: BTreeSet<ContainerId>,
+    pub(crate) sandboxes: BTreeSet<ContainerId>,
+    pub(crate) attachments: BTreeSet<(ContainerId, String)>,
+    pub(crate) pods: BTreeSet<u64>,
+    pub(crate) records: bool,
     /// The sandboxes and containers of which a runtime, or the kernel, says something new.
-    pub(in crate::engine) beliefs: BTreeSet<ContainerId>,
+    pub(crate) beliefs: BTreeSet<ContainerId>,
     /// A runtime was asked, or can be asked otherwise than before.
-    pub(in crate::engine) runtimes: bool,
-    /// Sandboxes that came on record or left it, or whose pod is named otherwise, and what was on record before.
-    pub(in crate::engine) on_record: BTreeMap<ContainerId, Recorded>,
+    pub(crate) runtimes: bool,
+    /// Sandboxes that came on record or left it, or whose pod is named otherwise, and what was on record
+    /// before.
+    pub(crate) on_record: BTreeMap<ContainerId, Recorded>,
 }
 
-impl World {
-    /// Takes the keys of all rows that may have changed since the last call.
-    pub(in crate::engine) fn take_changed(&mut self) -> Changed {
-        let records = self.records.take_changed();
-        Changed {
-            records: records.is_some(),
-            on_record: records.map(|it| it.on_record.take_changed()).unwrap_or_default(),
-            beliefs: self.beliefs.take_changed(),
-            runtimes: self.beliefs.take_asked(),
-            processes: self.processes.take_changed(),
-            netns: self.netns.take_changed(),
-            cgroups: self.cgroups.take_changed(),
-            containers: self.containers.take_changed(),
-            sandboxes: self.sandboxes.take_changed(),
-            attachments: self.attachments.take_changed(),
-            pods: self.pods.take_changed(),
-        }
+/// Takes the keys of all rows that may have changed since the last call.
+pub(crate) fn take(world: &mut World) -> Changed {
+    let records = world.records.take_changed();
+    Changed {
+        records: records.is_some(),
+        on_record: records.map(|it| it.on_record.take_changed()).unwrap_or_default(),
+        beliefs: world.beliefs.take_changed(),
+        runtimes: world.beliefs.take_asked(),
+        processes: world.processes.take_changed(),
+        netns: world.netns.take_changed(),
+        cgroups: world.cgroups.take_changed(),
+        containers: world.containers.take_changed(),
+        sandboxes: world.sandboxes.take_changed(),
+        attachments: world.attachments.take_changed(),
+        pods: world.pods.take_changed(),
     }
+}
 
-    /// All rows, as if each had changed.
-    pub(in crate::engine) fn all_rows(&self) -> Changed {
-        Changed {
-            processes: self.processes.values().map(|row| row.key).collect(),
-            netns: self.netns.keys().copied().collect(),
-            cgroups: self.cgroups.keys().copied().collect(),
-            containers: self.containers.keys().cloned().collect(),
-            sandboxes: self.sandboxes.all().map(|row| row.id.clone()).collect(),
-            attachments: self.attachments.keys().cloned().collect(),
-            pods: self.pods.keys().copied().collect(),
-            records: true,
-            beliefs: self.beliefs.rows().map(|row| row.id.clone()).collect(),
-            runtimes: true,
-            on_record: self.records.on_record.ids().map(|id| (id.clone(), Recorded::No)).collect(),
-        }
+/// All rows, as if each had changed.
+pub(crate) fn all(world: &World) -> Changed {
+    Changed {
+        processes: world.processes.values().map(|row| row.key).collect(),
+        netns: world.netns.keys().copied().collect(),
+        cgroups: world.cgroups.keys().copied().collect(),
+        containers: world.containers.keys().cloned().collect(),
+        sandboxes: world.sandboxes.all().map(|row| row.id.clone()).collect(),
+        attachments: world.attachments.keys().cloned().collect(),
+        pods: world.pods.keys().copied().collect(),
+        records: true,
+        beliefs: world.beliefs.rows().map(|row| row.id.clone()).collect(),
+        runtimes: true,
+        on_record: world.records.on_record.ids().map(|id| (id.clone(), Recorded::No)).collect(),
     }
 }

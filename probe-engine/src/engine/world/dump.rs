@@ -1,7 +1,10 @@
 //! Turns the tables into checkpoint entries, and restores them.
 
 use crate::{
-    engine::world::{CheckpointEntry, Node, World, list, loss, recovery},
+    engine::world::{
+        CheckpointEntry, Node, World,
+        table::{list, loss, recovery},
+    },
     model::fact::List,
 };
 
@@ -16,7 +19,8 @@ impl World {
 
     /// Appends an entry for each row.
     pub(in crate::engine) fn dump(&self, rows: &mut Vec<CheckpointEntry>) {
-        // Each member by name, so that a new one cannot be forgotten. The engine keeps the numbers and times among them.
+        // Each member by name, so that a new one cannot be forgotten. The engine keeps the numbers and times
+        // among them.
         let Self {
             processes,
             netns,

@@ -1,5 +1,5 @@
-//! The path of the file that holds a network namespace. `CNI_NETNS`, the mount table and libcni's cache spell it in
-//! different ways.
+//! The path of the file that holds a network namespace. `CNI_NETNS`, the mount table and libcni's cache spell
+//! it in different ways.
 
 use std::borrow::Cow;
 

@@ -1,11 +1,11 @@
 //! Reads a cgroup's path: its pod, its container, and whether it lies below a container's own directory.
 //!
-//! The path's names are the only sign that the kubelet's drivers and the runtimes leave. Only the first `kubepods`
-//! counts: a container can make directories below its own that look like a pod.
+//! The path's names are the only sign that the kubelet's drivers and the runtimes leave. Only the first
+//! `kubepods` counts: a container can make directories below its own that look like a pod.
 //!
-//! A runtime with the cgroupfs driver, under a kubelet with the systemd driver, uses its whole argument as the name of
-//! one directory: `kubepods-besteffort-podUID.slice:cri-containerd:ID`. That directory stands at the root or beside the
-//! runtime's own.
+//! A runtime with the cgroupfs driver, under a kubelet with the systemd driver, uses its whole argument as
+//! the name of one directory: `kubepods-besteffort-podUID.slice:cri-containerd:ID`. That directory stands at
+//! the root or beside the runtime's own.
 
 use probe_common::name::{PODS_PREFIX, container_of};
 
@@ -37,8 +37,8 @@ impl Place {
         outside
     }
 
-    /// Reads the directories below the root of all pods: an optional level for the quality of service, the pod, the
-    /// container. The pod and the container can be one directory.
+    /// Reads the directories below the root of all pods: an optional level for the quality of service, the
+    /// pod, the container. The pod and the container can be one directory.
     fn in_pods<'a>(parts: impl Iterator<Item = &'a str>) -> Self {
         let mut place = Self::default();
         for part in parts {
@@ -74,16 +74,16 @@ impl Place {
 /// Below this, users other than root may make cgroups with names of their choice.
 const SESSIONS: &str = "/user.slice/";
 
-/// Whether a container at this path may be one of the node's own, as a kubelet has with RKE1: it is no pod's, and in no user's
-/// session.
+/// Whether a container at this path may be one of the node's own, as a kubelet has with RKE1: it is no pod's,
+/// and in no user's session.
 #[must_use]
 pub fn may_be_of_node(path: &str) -> bool {
     let is_of_pods = path.split('/').any(|part| is_pods_root(part) || is_pods_slice(part));
     !is_of_pods && !path.contains(SESSIONS)
 }
 
-/// Whether this is the root of all pods: `kubepods`, `kubepods.slice`, or one with the kubelet's own root before it
-/// (`kubelet-kubepods.slice`).
+/// Whether this is the root of all pods: `kubepods`, `kubepods.slice`, or one with the kubelet's own root
+/// before it (`kubelet-kubepods.slice`).
 fn is_pods_root(part: &str) -> bool {
     let name = part.strip_suffix(".slice").unwrap_or(part);
     name.strip_suffix(PODS_PREFIX).is_some_and(|before| before.is_empty() || before.ends_with('-'))
@@ -135,7 +135,7 @@ mod tests {
             (format!("/docker/{a}"), true),
             (format!("/system.slice/docker-{a}.scope/init"), true),
             (format!("/podruntime/kubelet/{a}"), true),
-            // Of pods, in each form. What belongs to all pods together is none of the node's either.
+            // Containers of pods. What belongs to all pods together is none of the node's either.
             (format!("/kubepods/burstable/pod{UID}/{a}"), false),
             (format!("/kubepods/burstable/pod1/{a}"), false),
             (format!("/kubepods/{a}"), false),

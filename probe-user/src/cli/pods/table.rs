@@ -7,7 +7,7 @@ use crate::{
     cli::table::aligned,
     engine::{
         view::{ContainerView, PodView},
-        world::container,
+        world::table::container,
     },
     model::{phase::Start, time::Timestamp},
     sink::{
@@ -116,7 +116,7 @@ mod tests {
     use crate::{
         engine::{
             view::{AddressView, ContainerView, PodView, SandboxView},
-            world::{container, sandbox},
+            world::table::{container, sandbox},
         },
         model::{
             change::ContainerRef,

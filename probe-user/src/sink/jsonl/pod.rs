@@ -14,7 +14,7 @@ use super::{
 use crate::{
     engine::{
         view::{ContainerView, PodView, SandboxView},
-        world::{container, sandbox},
+        world::table::{container, sandbox},
     },
     model::{
         fact::{Believed, NameSource},

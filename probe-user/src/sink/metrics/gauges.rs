@@ -23,7 +23,7 @@ use crate::{
             restart::RestartReport,
         },
         view::{BalanceView, PoolView},
-        world::sandbox::State,
+        world::table::sandbox::State,
     },
     model::{
         change::Finding,

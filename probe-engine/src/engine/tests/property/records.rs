@@ -9,7 +9,10 @@ use crate::{
     engine::{
         Engine, Settings,
         tests::story::{id, ms, pod_name},
-        world::{CheckpointEntry, presence::Voucher, record::Record},
+        world::{
+            CheckpointEntry,
+            table::{presence::Voucher, record::Record},
+        },
     },
     model::{
         fact::{

@@ -7,7 +7,7 @@ use crate::{
     engine::{
         boot::report::RecoveryReport,
         tests::story::{DAEMON, KUBELET, Story, Who, call},
-        world::recovery::TRIES,
+        world::table::recovery::TRIES,
     },
     model::{
         fact::{Fact, Network, NetworksRead, Origin},

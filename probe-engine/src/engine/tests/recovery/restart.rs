@@ -15,7 +15,7 @@ use crate::{
                 run::{pass, take},
             },
         },
-        world::{CheckpointEntry, restart::KEPT},
+        world::{CheckpointEntry, react::restart::KEPT},
     },
     model::{
         fact::{
@@ -29,8 +29,11 @@ use crate::{
 };
 
 const SIGTERM: u32 = 15;
+
 const INIT: Who = Who::new(1, 0, "systemd");
+
 const KILLER: Who = Who::new(700, 1, "demo");
+
 /// After which a restart with nothing in it counts as over.
 const OVER: u64 = 130 * SECOND;
 

@@ -1,0 +1,106 @@
+//! Addresses of network namespaces. The kernel reports an address more than once (IPv6: tentative, then
+//! settled). The engine reports it once.
+
+use super::{claim, lease, netns};
+use crate::{
+    engine::world::{
+        EventContext, World, lookup,
+        table::netns::{Address, address::Kept},
+    },
+    model::{change::ChangeKind, fact},
+};
+
+/// A hook or netlink reports a new address.
+pub(crate) fn added(world: &mut World, ctx: EventContext, it: fact::Address) {
+    prove_by_plugin(world, ctx, &it);
+    let Some(life) = netns::seen(world, ctx, it.netns) else { return };
+    lease::by_kernel(world, ctx, life, &it);
+    if world.netns.keep_address(life, &it) != Kept::Before {
+        tell_added(world, ctx, life, &it);
+    }
+}
+
+fn tell_added(world: &mut World, ctx: EventContext, life: u64, it: &fact::Address) {
+    let mut subject = lookup::netns::subject(world, life);
+    if subject.sandbox.is_none() {
+        subject.container = subject.container.or_else(|| world.cgroups.subject_of(&it.by).container);
+    }
+    let wait = lookup::context::wait_of(world, &subject);
+    let what = ChangeKind::AddressAdded { address: it.address, ifname: it.ifname.clone() };
+    world.tell(ctx, subject, wait, what);
+}
+
+/// A listing found an address. If hooks saw the making of the namespace, it was added since then. If they saw
+/// an ADD in it begin or end, that ADD most likely added it.
+pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Address) {
+    let Some(life) = netns::seen(world, ctx, it.netns) else { return };
+    lease::by_kernel(world, ctx, life, &it);
+    // The next listing finds again what found no room.
+    let is_new = world.netns.keep_address(life, &it) == Kept::Now;
+    if is_new
+        && world.netns.get(life).is_some_and(|row| {
+            row.created_at.is_some() || lookup::sandbox::was_added(world, row.sandbox.as_ref())
+        })
+    {
+        tell_added(world, ctx, life, &it);
+    }
+}
+
+/// An address was removed, perhaps while the namespace is being torn down.
+pub(crate) fn removed(world: &mut World, ctx: EventContext, it: &fact::Address) {
+    let holder = world
+        .netns
+        .lives(it.netns.inode)
+        .rev()
+        .find(|row| row.addresses.iter().any(|kept| is_same(kept, it)))
+        .map(|row| row.life);
+    let Some(life) = holder.or_else(|| holder_from_before(world, ctx, it)) else { return };
+    if let Some(row) = world.netns.rows.get_mut(&life) {
+        row.addresses.retain(|kept| !is_same(kept, it));
+    }
+    lease::left_kernel(world, life, Some(it.address.address));
+    let subject = lookup::netns::subject(world, life);
+    let wait = lookup::context::wait_of(world, &subject);
+    let what = ChangeKind::AddressRemoved { address: it.address, ifname: it.ifname.clone() };
+    world.tell(ctx, subject, wait, what);
+}
+
+fn is_same(kept: &Address, it: &fact::Address) -> bool {
+    kept.address == it.address && kept.ifname == it.ifname
+}
+
+/// The namespace of an address that was never reported. Only a namespace that existed before the agent can
+/// have one.
+fn holder_from_before(world: &mut World, ctx: EventContext, it: &fact::Address) -> Option<u64> {
+    let last = world.netns.lives(it.netns.inode).next_back().map(|row| row.life);
+    let life = last.or_else(|| netns::seen(world, ctx, it.netns))?;
+    world.netns.get(life).filter(|row| row.created_at.is_none() && row.is_live()).map(|row| row.life)
+}
+
+/// If a plugin adds an address in a namespace other than the node's, that namespace belongs to the sandbox
+/// for which the plugin works.
+///
+/// A call from inside a container proves nothing. It gives a guess if the runtime itself has a call open for
+/// the same sandbox and the same namespace, and if no container made the namespace.
+fn prove_by_plugin(world: &mut World, ctx: EventContext, it: &fact::Address) {
+    if it.netns.inode == world.node.host_netns {
+        return;
+    }
+    let Some(call) =
+        lookup::call::around(world, it.by.key).or_else(|| lookup::call::around(world, it.by.parent))
+    else {
+        return;
+    };
+    let delegated = call.call.delegated;
+    let believed = !delegated || lookup::call::is_backed(world, call);
+    let Some(sandbox) = call.container.clone() else { return };
+    if !believed {
+        return;
+    }
+    let Some(life) = netns::seen(world, ctx, it.netns) else { return };
+    let creator = world.netns.get(life).map(|row| row.creator.cgroup);
+    if delegated && creator.is_some_and(|cgroup| world.cgroups.is_in_container(cgroup)) {
+        return;
+    }
+    claim::claim(world, ctx, life, &sandbox, !delegated);
+}

@@ -1,0 +1,67 @@
+//! What may be out of date after a loss, and when the node is listed again.
+
+use std::{mem, time::Duration};
+
+use crate::{
+    engine::{
+        timer,
+        world::{
+            World,
+            table::list::{Doubt, HEALING, QUIET},
+        },
+    },
+    model::{change::Question, fact::List, time::Timestamp},
+};
+
+/// A verdict can wait. Listings for verdicts are at least this far apart.
+pub(crate) const BETWEEN_CHECKS: Duration = Duration::from_secs(60);
+
+pub(crate) const OF_NETLINK: [List; 2] = [List::Netns, List::Addresses];
+
+/// Verdicts that ask for a listing within this time share one.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// What netlink reports of a namespace may have been missed.
+pub(crate) fn netlink_missed(world: &mut World, at: Timestamp) {
+    world.lists.out_of_date(at, &OF_NETLINK);
+    check(world, at);
+}
+
+/// Any record of this time may be missing.
+pub(crate) fn anything_lost(world: &mut World, since: Timestamp, at: Timestamp) {
+    rows_gapped(world, since);
+    for list in List::ALL {
+        world.lists.gaps.insert((Doubt::Lost, list), at);
+    }
+    for list in HEALING {
+        world.lists.gaps.insert((Doubt::Marked, list), at + QUIET);
+    }
+}
+
+/// A verdict depends on the result of a new listing.
+pub(crate) fn check(world: &mut World, at: Timestamp) {
+    let soonest = world.lists.relisted_at.map_or(at, |last| last + BETWEEN_CHECKS);
+    world.timers.arm_earlier(timer::Name::Relist, (at + GATHER).max(soonest));
+}
+
+/// Asks for a listing of the node.
+pub(crate) fn relist(world: &mut World, now: Timestamp) {
+    world.ask(Question::Relist);
+    relist_begun(world, now);
+}
+
+/// The node is being listed. It is listed again when that can remove marks.
+pub(crate) fn relist_begun(world: &mut World, now: Timestamp) {
+    world.lists.relisted_at = Some(now);
+    let marked = HEALING.iter().filter_map(|list| world.lists.gaps.get(&(Doubt::Marked, *list)));
+    if let Some(at) = marked.max().copied().filter(|at| *at > now) {
+        world.timers.arm_earlier(timer::Name::Relist, at);
+    }
+}
+
+/// Records were lost: what exists now may have changed unseen since then.
+fn rows_gapped(world: &mut World, since: Timestamp) {
+    world.attachments.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
+    world.sandboxes.mark_gapped(since);
+    world.netns.mark_gapped();
+}

@@ -1,0 +1,145 @@
+//! Leases: the addresses that an ADD gave, as the kernel and the stores show them.
+//!
+//! Other addresses in a pod's namespace are no leases: docker0 of a Docker in the pod, virtual IPs, addresses
+//! that IPv6 configures by itself.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use crate::{
+    engine::world::{EventContext, World},
+    model::{
+        fact::{self, StoreRead},
+        id::ContainerId,
+        time::Timestamp,
+    },
+};
+
+/// What a reading of a store names.
+struct Named {
+    /// The attachments with their addresses.
+    leases: BTreeSet<((ContainerId, String), IpAddr)>,
+    /// The addresses whose holder could not be read.
+    unread: BTreeSet<IpAddr>,
+}
+
+/// `IFA_F_TEMPORARY` of IPv6. The same bit is `IFA_F_SECONDARY` of IPv4.
+const TEMPORARY: u32 = 1;
+
+/// `RT_SCOPE_UNIVERSE`.
+const GLOBAL: u8 = 0;
+
+/// An address appeared in a sandbox's namespace. It is a lease if a plugin works on that interface now.
+pub(crate) fn by_kernel(world: &mut World, ctx: EventContext, life: u64, it: &fact::Address) {
+    let is_temporary = it.address.address.is_ipv6() && it.flags & TEMPORARY != 0;
+    if it.scope != GLOBAL || is_temporary || it.address.address.is_loopback() {
+        return;
+    }
+    let Some(id) = world.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
+    let Some(row) = world.attachments.rows.get_mut(&(id, it.ifname.clone())) else { return };
+    let known = row.leases.iter().any(|lease| lease.address == it.address.address);
+    let open = row.plugins.iter().find(|plugin| plugin.add.is_open()).map(|plugin| plugin.name.clone());
+    if known || open.is_some() {
+        row.lease(it.address.address, ctx.at, open.as_deref()).kernel = Some(life);
+    }
+}
+
+/// An address is gone from a namespace. `address: None` means all addresses.
+pub(crate) fn left_kernel(world: &mut World, life: u64, address: Option<IpAddr>) {
+    let Some(id) = world.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
+    let all = world.attachments.rows.range_mut((id.clone(), String::new())..);
+    for (_, row) in all.take_while(|((key, _), _)| *key == id) {
+        for lease in row.leases.iter_mut().filter(|lease| {
+            lease.kernel == Some(life) && address.is_none_or(|address| lease.address == address)
+        }) {
+            lease.kernel = None;
+        }
+    }
+}
+
+/// A store was read, and before that at `read_before`. Every address that it names is given. An address that
+/// it no longer names is not given any more, if the reading covers that address.
+pub(crate) fn in_store(world: &mut World, ctx: EventContext, read: &StoreRead, read_before: Timestamp) {
+    let named = leases_named(world, ctx, read);
+    let path = &read.store.path;
+    world.attachments.rows.update(|key, row| {
+        let mut is_changed = false;
+        for place in 0..row.leases.len() {
+            let Some(lease) = row.leases.get(place).filter(|lease| {
+                lease.may_be_in(path) && !named.leases.contains(&(key.clone(), lease.address))
+            }) else {
+                continue;
+            };
+            let is_unread = named.unread.contains(&lease.address);
+            let is_gone = if read.complete {
+                !is_unread
+            } else {
+                !is_unread && row.is_deleted_since(lease, path, read_before, ctx.at)
+            };
+            let Some(lease) = row.leases.get_mut(place) else { continue };
+            if is_gone {
+                lease.not_in(path);
+                is_changed = true;
+            } else if lease.stores.contains(path) {
+                lease.doubted_in(path, read_before);
+                is_changed = true;
+            }
+        }
+        is_changed
+    });
+}
+
+/// Every address that a reading of a store names is given.
+pub(crate) fn came(world: &mut World, ctx: EventContext, read: &StoreRead) {
+    leases_named(world, ctx, read);
+}
+
+fn leases_named(world: &mut World, ctx: EventContext, read: &StoreRead) -> Named {
+    let path = &read.store.path;
+    let mut named = Named { leases: BTreeSet::new(), unread: BTreeSet::new() };
+    for it in &read.reservations {
+        let Some(holder) = &it.holder else {
+            named.unread.insert(it.address);
+            continue;
+        };
+        let key = (holder.container.clone(), interface_of(world, holder, it.address));
+        if world.attachments.get(&key).is_some_and(|row| row.is_stored_already(read, it)) {
+            world.schedule_reap(ctx.at);
+            named.leases.insert((key, it.address));
+            continue;
+        }
+        world.schedule_reap(ctx.at);
+        let row = world.attachments.row(ctx.at, &key.0, &key.1);
+        if let Some(network) = &read.store.network {
+            row.learn_network(network, false);
+        }
+        let lease = row.lease(it.address, it.since, None);
+        if lease.stored && !lease.is_vouched() {
+            // It was given back, and is given again.
+            lease.since = it.since;
+        }
+        lease.shown_in(path);
+        named.leases.insert((key, it.address));
+    }
+    named
+}
+
+/// The interface of a reservation in a store that keeps no interface names: the one that has the address, or
+/// the only one.
+fn interface_of(world: &World, holder: &fact::Holder, address: IpAddr) -> String {
+    if !holder.ifname.is_empty() {
+        return holder.ifname.clone();
+    }
+    let mut only = None;
+    let mut count = 0_usize;
+    for row in world.attachments.of(&holder.container).filter(|row| !row.is_loopback()) {
+        if row.leases.iter().any(|lease| lease.address == address) {
+            return row.ifname.clone();
+        }
+        if !row.ifname.is_empty() {
+            only = Some(row);
+            count += 1;
+        }
+    }
+    let only = if count == 1 { only } else { None };
+    only.map(|row| row.ifname.clone()).unwrap_or_default()
+}

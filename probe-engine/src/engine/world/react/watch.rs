@@ -1,0 +1,138 @@
+//! Chooses the network namespaces that netlink is asked to watch. Netlink is needed where no hook reports
+//! their end or their addresses.
+//!
+//! To watch a namespace, the agent must find a process that holds it and send a few requests to the kernel.
+//! Any container can make thousands of namespaces a second. So a namespace that a container made is watched
+//! only after it has lived for a moment, or once a sandbox has it. The number of watches in a second is
+//! limited to what a node's pods need.
+//!
+//! **Invariant:** a namespace that waits for its watch is known, and the watch is asked for as soon as there
+//! is room. One that netlink could not watch is asked for again, each time later, and not for ever. Only a
+//! loss that can hide that another namespace has its inode makes it wait for a listing.
+
+use std::mem;
+
+use super::gap;
+use crate::{
+    engine::{
+        timer,
+        world::{
+            World, lookup,
+            table::netns::{
+                Netns,
+                watch::{Failed, SETTLED},
+            },
+        },
+    },
+    model::{
+        change::Question,
+        fact::{Attached, Signal},
+        id::NetnsKey,
+        time::Timestamp,
+    },
+};
+
+/// At most this many waiting namespaces are watched in a second.
+const WAITING: usize = 32;
+
+/// A source reports how it sees a signal.
+pub(crate) fn attached(world: &mut World, it: Attached) {
+    let before = world.coverage.needs_netlink();
+    if it.signal == Signal::Listening {
+        world.boot.listening_seen(it.mechanism.is_some());
+    }
+    world.coverage.attached.insert(it.signal, it);
+    if !before && world.coverage.needs_netlink() {
+        all(world);
+    }
+}
+
+/// A namespace became known. Its watch is asked for now, or waits.
+pub(crate) fn soon(world: &mut World, at: Timestamp, life: u64) {
+    let Some(row) = world.netns.get(life).filter(|row| lookup::netns::is_wanted(world)(row)) else { return };
+    let is_known = row.found_at.is_some() || !world.cgroups.is_in_container(row.creator.cgroup);
+    let is_promptly = row.watch_failed.map_or(is_known, |failed| failed.is_due(at));
+    if is_promptly && world.netns.watches.take(at) {
+        watch(world, life);
+    } else {
+        world.timers.arm_earlier(timer::Name::Watch, at + SETTLED);
+    }
+}
+
+/// A namespace turned out to belong to a sandbox, so its first watch need not wait.
+pub(crate) fn claimed(world: &mut World, at: Timestamp, life: u64) {
+    if world.netns.get(life).is_some_and(|row| {
+        lookup::netns::is_wanted(world)(row) && row.watch_failed.is_none_or(|failed| failed.is_due(at))
+    }) {
+        watch(world, life);
+    }
+}
+
+/// Watches all known namespaces: the hooks are attached after the first ones may have become known.
+fn all(world: &mut World) {
+    for life in lookup::netns::unwatched(world).collect::<Vec<_>>() {
+        watch(world, life);
+    }
+}
+
+/// Another agent is there, whose netlink socket watches nothing yet.
+pub(crate) fn again(world: &mut World, at: Timestamp) {
+    world.netns.rows.update(|_, row| {
+        let was_watched = mem::take(&mut row.watched);
+        let failed = row.watch_failed.take();
+        was_watched || failed.is_some()
+    });
+    rest(world, at);
+}
+
+/// The namespaces that are not watched yet are watched a moment later.
+pub(crate) fn rest(world: &mut World, at: Timestamp) {
+    if lookup::netns::unwatched(world).next().is_some() {
+        world.timers.arm_earlier(timer::Name::Watch, at + SETTLED);
+    }
+}
+
+/// Netlink does not watch a namespace that it was asked to watch.
+pub(crate) fn unwatched(world: &mut World, at: Timestamp, key: NetnsKey) {
+    let Some(life) = world.netns.live_at(key, at) else { return };
+    let Some(row) = world.netns.rows.get_mut(&life) else { return };
+    if !mem::take(&mut row.watched) {
+        return;
+    }
+    let before = row.watch_failed.map_or(0, |failed| failed.times);
+    let failed = Failed { times: before.saturating_add(1), at };
+    row.watch_failed = Some(failed);
+    let is_listed = row.is_live() && row.is_listable();
+    if let Some(again) = failed.again_at() {
+        world.timers.arm_earlier(timer::Name::Watch, again);
+    } else if is_listed && !world.netns.get(life).is_some_and(|row| lookup::netns::sees_end(world, row)) {
+        // It may have ended before its watch began.
+        gap::netlink_missed(world, at);
+    }
+}
+
+/// Watches the namespaces that had to wait, and those that netlink could not watch before.
+pub(crate) fn waiting(world: &mut World, now: Timestamp) {
+    let waiting =
+        lookup::netns::unwatched(world).filter_map(|life| Some((due(world.netns.get(life)?)?, life)));
+    let (ready, later): (Vec<_>, Vec<_>) = waiting.partition(|(due, _)| *due <= now);
+    ready.iter().take(WAITING).for_each(|(_, life)| watch(world, *life));
+    let left = ready.iter().skip(WAITING).chain(&later);
+    if let Some(next) = left.map(|(due, _)| *due).min() {
+        world.timers.arm_earlier(timer::Name::Watch, next.max(now + SETTLED));
+    }
+}
+
+fn watch(world: &mut World, life: u64) {
+    let Some(row) = world.netns.rows.get_mut(&life) else { return };
+    row.watched = true;
+    let question = Question::Watch { netns: row.key, by: row.creator.clone() };
+    world.ask(question);
+}
+
+/// When netlink is asked to watch a namespace that had to wait, or that it could not watch. None: it is not
+/// asked again.
+fn due(row: &Netns) -> Option<Timestamp> {
+    let began = row.created_at.or(row.found_at).unwrap_or(Timestamp::ZERO);
+    row.watch_failed.map_or(Some(began + SETTLED), Failed::again_at)
+}

@@ -1,0 +1,76 @@
+//! The entry of a plugin's attachment in the balance of plugins (`table::balance`).
+
+use crate::{
+    engine::world::table::{
+        attachment::{
+            Attachment,
+            plugin::{Entry, Plugin},
+        },
+        call::Call,
+    },
+    model::fact::CniCommand,
+};
+
+/// The opening or closing of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Booking {
+    pub(crate) plugin: String,
+    pub(crate) network: Option<String>,
+    pub(crate) what: Booked,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Booked {
+    Added,
+    Closed(Fate),
+}
+
+/// What became of an attachment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Its sandbox lives.
+    Live,
+    /// Its sandbox is over, and a DEL may still come.
+    Ended,
+    /// A DEL that named a network namespace succeeded, or a store shows that the addresses are free.
+    Released,
+    /// A DEL succeeded, with an empty `CNI_NETNS`.
+    ReleasedWithoutNetns,
+    /// Nobody is left to call DEL, and none succeeded.
+    Unreleased,
+    /// A DEL may have succeeded unseen.
+    Unknown,
+}
+
+impl Attachment {
+    /// The plugins with an open entry, and the network by which each was counted.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Plugin, &Option<String>)> {
+        self.plugins.iter().filter_map(|plugin| Some((plugin, &plugin.entry.as_ref()?.network)))
+    }
+
+    pub(crate) fn has_entry(&self) -> bool {
+        self.plugins.iter().any(|plugin| plugin.entry.is_some())
+    }
+
+    /// Opens or closes the entry of a plugin whose call succeeded. None: the call changes nothing.
+    pub(in crate::engine::world) fn book(&mut self, call: &Call, command: CniCommand) -> Option<Booking> {
+        if self.is_loopback() || self.pod.name.is_none() {
+            return None;
+        }
+        let network = self.network.clone();
+        let plugin = self.plugin(&call.call.plugin)?;
+        let (network, what) = match command {
+            CniCommand::Add if plugin.entry.is_some() => return None,
+            CniCommand::Add => {
+                plugin.entry = Some(Entry { network: network.clone() });
+                (network, Booked::Added)
+            }
+            CniCommand::Del => {
+                let has_netns = call.call.netns.as_deref().is_some_and(|netns| !netns.is_empty());
+                let fate = if has_netns { Fate::Released } else { Fate::ReleasedWithoutNetns };
+                (plugin.entry.take()?.network, Booked::Closed(fate))
+            }
+        };
+        Some(Booking { plugin: plugin.name.clone(), network, what })
+    }
+}

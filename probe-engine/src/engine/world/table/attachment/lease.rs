@@ -1,0 +1,178 @@
+//! Leases. A lease is an address that an ADD gave to an attachment, with the records that still name it.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
+
+use crate::{
+    engine::world::table::attachment::{Attachment, Outcome},
+    model::{
+        fact::{Reservation, StoreRead},
+        time::Timestamp,
+    },
+};
+
+#[serde_as]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lease {
+    pub(crate) address: IpAddr,
+    /// When the address was first known to be given. Zero: before this boot.
+    pub(crate) since: Timestamp,
+    /// The plugin that the runtime called for it, if that call was seen.
+    pub(crate) plugin: Option<String>,
+    /// The life (`world::table::netns::Netns::life`) of the namespace that has the address.
+    #[serde_as(as = "Option<DisplayFromStr>")]
+    pub(crate) kernel: Option<u64>,
+    /// libcni's cache names the address.
+    pub(crate) cached: bool,
+    /// The paths of the stores that named the address when they were last read.
+    pub(crate) stores: Vec<String>,
+    /// The stores that named the address before, and whose last reading does not show whether they still do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) doubts: Vec<Doubt>,
+    /// A store once named the address. If the store no longer names it, the address was given back.
+    pub(crate) stored: bool,
+}
+
+/// A store that named an address before. Its last reading was not whole and did not show the address, or it
+/// did not show whose the address is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Doubt {
+    /// The path of the store.
+    pub(crate) store: String,
+    /// When the store was last seen to name the address.
+    shown_at: Timestamp,
+}
+
+/// At most this many addresses of one attachment are leases. Most have one or two; a plugin that reserves an
+/// address with each try and frees none makes many.
+pub(crate) const LEASES: usize = 1024;
+
+impl Lease {
+    /// Whether a record or a namespace shows that the address is still given.
+    #[must_use]
+    pub(crate) fn is_vouched(&self) -> bool {
+        self.kernel.is_some() || self.may_be_on_record()
+    }
+
+    /// Whether a record names the address. An address in the namespace of a sandbox that is over does not
+    /// count: a namespace that only a file keeps belongs to nobody.
+    #[must_use]
+    pub(crate) fn is_on_record(&self) -> bool {
+        self.cached || !self.stores.is_empty()
+    }
+
+    /// Whether a record names the address, or may.
+    #[must_use]
+    pub(crate) fn may_be_on_record(&self) -> bool {
+        self.is_on_record() || !self.doubts.is_empty()
+    }
+
+    /// Whether the only stores that named the address could not be read well enough to show whether they
+    /// still do.
+    #[must_use]
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.stores.is_empty() && !self.doubts.is_empty()
+    }
+
+    /// Whether this store names the address, or may name it.
+    pub(crate) fn may_be_in(&self, path: &str) -> bool {
+        self.stores.iter().chain(self.doubts.iter().map(|doubt| &doubt.store)).any(|store| store == path)
+    }
+
+    /// This store names the address.
+    pub(in crate::engine::world) fn shown_in(&mut self, path: &String) {
+        if !self.stores.contains(path) {
+            self.stores.reserve_exact(1);
+            self.stores.push(path.clone());
+        }
+        self.doubts.retain(|doubt| doubt.store != *path);
+        self.stored = true;
+    }
+
+    /// This store does not name the address.
+    pub(in crate::engine::world) fn not_in(&mut self, path: &str) {
+        self.stores.retain(|store| store != path);
+        self.doubts.retain(|doubt| doubt.store != path);
+    }
+
+    /// A reading of this store does not show whether the store still names the address, as it did at
+    /// `shown_at`.
+    pub(in crate::engine::world) fn doubted_in(&mut self, path: &String, shown_at: Timestamp) {
+        if self.stores.contains(path) {
+            self.stores.retain(|store| store != path);
+            self.doubts.push(Doubt { store: path.clone(), shown_at });
+        }
+    }
+}
+
+impl Attachment {
+    /// The lease of an address. A new lease is opened if there is none.
+    pub(in crate::engine::world) fn lease(
+        &mut self,
+        address: IpAddr,
+        at: Timestamp,
+        plugin: Option<&str>,
+    ) -> &mut Lease {
+        let place = self.leases.iter().position(|lease| lease.address == address);
+        let place = place.unwrap_or_else(|| {
+            if self.leases.len() >= LEASES {
+                self.leases.remove(0);
+            }
+            // Most attachments have one lease, and there may be tens of thousands of them.
+            self.leases.reserve_exact(1);
+            self.leases.push(Lease {
+                address,
+                since: at,
+                plugin: None,
+                kernel: None,
+                cached: false,
+                stores: Vec::new(),
+                doubts: Vec::new(),
+                stored: false,
+            });
+            if let Some(wrong) = &mut self.wrong_del {
+                wrong.address_given(address);
+            }
+            self.leases.len() - 1
+        });
+        let lease = &mut self.leases[place];
+        lease.since = lease.since.min(at);
+        if lease.plugin.is_none() {
+            lease.plugin = plugin.map(str::to_owned);
+        }
+        lease
+    }
+}
+
+impl Attachment {
+    /// Whether this reading of a reservation has nothing new.
+    pub(crate) fn is_stored_already(&self, read: &StoreRead, it: &Reservation) -> bool {
+        (read.store.network.is_none() || self.network.is_some() && !self.inferred)
+            && self.leases.iter().any(|lease| {
+                lease.address == it.address
+                    && lease.stored
+                    && lease.since <= it.since
+                    && lease.stores.contains(&read.store.path)
+            })
+    }
+
+    /// Whether a DEL succeeded after a store was last seen to name the address, and before a reading at `at`
+    /// did not show it. A DEL without a namespace says nothing of that kind: some plugins do nothing then,
+    /// and succeed.
+    pub(crate) fn is_deleted_since(
+        &self,
+        lease: &Lease,
+        path: &str,
+        read_before: Timestamp,
+        at: Timestamp,
+    ) -> bool {
+        let doubt = lease.doubts.iter().find(|doubt| doubt.store == path);
+        let shown_at = doubt.map_or(read_before, |doubt| doubt.shown_at);
+        let del = self.plugin_of(lease).map(|plugin| &plugin.del);
+        del.is_some_and(|del| {
+            del.outcome == Some(Outcome::Succeeded) && shown_at < del.last_at && del.last_at <= at
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! The addresses of a network namespace.
+
+use crate::{
+    engine::world::table::netns::{Address, rows::Table},
+    model::fact,
+};
+
+/// At most this many addresses of one namespace are remembered. A process in the namespace can add any
+/// number.
+pub(crate) const REMEMBERED: usize = 1024;
+
+/// Whether an address is remembered, and since when.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Before,
+    Now,
+    /// There is no room, so it may be new or not.
+    Not,
+}
+
+impl Table {
+    /// Stores the address, if there is room for it.
+    pub(in crate::engine::world) fn keep_address(&mut self, life: u64, it: &fact::Address) -> Kept {
+        let Some(row) = self.rows.get_mut(&life) else { return Kept::Before };
+        let known =
+            row.addresses.iter_mut().find(|kept| kept.address == it.address && kept.ifname == it.ifname);
+        if let Some(known) = known {
+            known.flags = it.flags;
+            return Kept::Before;
+        }
+        if row.addresses.len() >= REMEMBERED {
+            return Kept::Not;
+        }
+        let address =
+            Address { address: it.address, ifname: it.ifname.clone(), ifindex: it.ifindex, flags: it.flags };
+        row.addresses.push(address);
+        Kept::Now
+    }
+}
