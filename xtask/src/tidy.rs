@@ -1,6 +1,8 @@
 //! `cargo xtask tidy`: checks rules about the source that no compiler checks.
 
 mod arrow;
+mod comment;
+mod idiom;
 mod text;
 
 use crate::{measure, workspace};
@@ -28,7 +30,10 @@ fn problems(root: &Path) -> Result<Vec<String>> {
     let sources = sources(root)?;
     let mut found: Vec<String> = sources.iter().flat_map(text::problems).collect();
     found.extend(arrow::problems(&sources));
-    found.extend(measure::cycles()?);
+    found.extend(sources.iter().flat_map(comment::problems));
+    let structure = measure::structure()?;
+    found.extend(structure.cycles);
+    found.extend(idiom::problems(structure.idioms));
     found.sort();
     Ok(found)
 }
