@@ -1,4 +1,4 @@
-//! The world as people ask for it: the pods of this node, each with what belongs to it.
+//! Views of the world for users: the pods of this node, each with its sandboxes and containers.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,12 +20,12 @@ pub struct PodView {
     pub name: Option<String>,
     pub uid: Option<PodUid>,
     pub source: NameSource,
-    /// The first evidence of it; for one that was listed, when it was read.
+    /// The time of its first evidence; if it was listed, the time of reading.
     pub since: Timestamp,
     pub listed: bool,
-    /// Since when it waits for its first sandbox, if it has none yet: a start needs one.
+    /// Since when it has waited for its first sandbox, if it has none yet. `start` is `None` then.
     pub waiting_since: Option<Timestamp>,
-    /// In its newest sandbox.
+    /// The start in its newest sandbox.
     pub start: Option<Start>,
     pub sandboxes: Vec<SandboxView>,
     pub containers: Vec<ContainerView>,
@@ -38,11 +38,11 @@ pub struct SandboxView {
     pub since: Timestamp,
     pub listed: bool,
     pub host_network: bool,
-    /// The programs of its containers are no processes of the node.
+    /// The programs of its containers are not processes of the node.
     pub hides_programs: bool,
-    /// What its runtime says of it, if it is followed.
+    /// The state that its runtime reports, if the runtime is followed.
     pub said: Option<Believed>,
-    /// Of the process that holds it, if there is one.
+    /// The process that holds it (pause), if there is one.
     pub process: Option<TaskKey>,
     pub netns: Option<NetnsKey>,
     pub addresses: Vec<AddressView>,
@@ -60,13 +60,14 @@ pub struct ContainerView {
     pub name: Option<String>,
     pub sandbox: Option<ContainerId>,
     pub state: container::State,
-    /// What its runtime says of it, if it is followed.
+    /// The state that its runtime reports, if the runtime is followed.
     pub said: Option<Believed>,
     pub pid: Option<u32>,
 }
 
 impl SandboxView {
-    /// Whether it is ready: by what the kernel shows, or, if its programs are no processes of the node, by its runtime's word.
+    /// Whether it is ready: as the kernel shows, or, if its programs are not processes of the node, as its
+    /// runtime says.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match self.state {
@@ -96,23 +97,24 @@ impl PodView {
     }
 }
 
-/// What was told of a sandbox, in the order in which it was told, and the pod's name as it was told last.
+/// The events of a sandbox in the order in which they were reported, and the pod's name as it was last
+/// reported.
 #[derive(Clone, Copy, Debug)]
 pub struct ToldView<'a> {
     pub pod: &'a PodName,
     pub events: &'a [EvidenceEvent],
 }
 
-/// A range of addresses for pods, and who has them.
+/// A range of addresses for pods, and how many of them are in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PoolView {
     pub network: String,
     pub subnet: Subnet,
     /// How many there are for pods.
     pub size: u64,
-    /// By sandboxes that live, or of which nobody knows that they do not.
+    /// Held by sandboxes that live, or are not known to be over.
     pub in_use: u64,
-    /// By sandboxes that are over and still on record with their runtime.
+    /// Held by sandboxes that are over and still on record with their runtime.
     pub pending_cleanup: u64,
     /// They may be leaked, or still be freed.
     pub leak_candidate: u64,
@@ -120,11 +122,11 @@ pub struct PoolView {
     pub free: u64,
 }
 
-/// One of the leaks that a finding of many stands for.
+/// One of the leaks in a finding about many leaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManyView {
     pub cause: Cause,
-    /// Of this leak alone, and the same as long as it lasts.
+    /// The id of this leak. It is unique, and stays the same as long as the leak lasts.
     pub leak: u64,
     pub is_confirmed: bool,
 }
@@ -159,12 +161,16 @@ impl World {
         Some(ToldView { pod: &reported.pod, events: &reported.evidence })
     }
 
-    /// A sandbox that came to nothing leaves the pod waiting. One that was ready and is over means that the pod ends, or
-    /// begins anew.
+    /// Returns since when a pod has waited for its first sandbox. A sandbox that failed leaves the pod
+    /// waiting. If a sandbox was ready and is over, the pod ends or starts again.
     fn waiting_since(&self, row: &Pod) -> Option<Timestamp> {
-        let is_first = !row.start.is_complete && row.left_at.is_none();
-        let lives = |it: &sandbox::Sandbox| it.pod == Some(row.id) && !it.is_stopped();
-        row.start.made_at.filter(|_| is_first && !self.sandboxes.values().any(lives))
+        if row.start.is_complete || row.left_at.is_some() {
+            return None;
+        }
+        if self.sandboxes.values().any(|it| it.pod == Some(row.id) && !it.is_stopped()) {
+            return None;
+        }
+        row.start.made_at
     }
 
     fn start_of_pod(&self, pod: u64, now: Timestamp) -> Option<Start> {
@@ -180,8 +186,9 @@ impl World {
     pub(super) fn late_starts(&self, others: usize, now: Timestamp) -> Vec<Start> {
         let all = self.all_starts(now);
         let first = all.len().saturating_sub(others);
-        let lives = |start: &Start| self.sandboxes.get(&start.sandbox).is_some_and(|row| !row.is_stopped());
-        let kept = all.into_iter().enumerate().filter(|(place, start)| *place >= first || lives(start));
+        let kept = all.into_iter().enumerate().filter(|(place, start)| {
+            *place >= first || self.sandboxes.get(&start.sandbox).is_some_and(|row| !row.is_stopped())
+        });
         kept.map(|(_, start)| start).collect()
     }
 
@@ -217,20 +224,21 @@ impl World {
             .filter(|row| row.pod == Some(pod) && !self.sandboxes.contains_key(&row.id))
             .collect();
         rows.sort_by_key(|row| row.first_at);
-        let view = |row: &container::Container| ContainerView {
+        let views = rows.into_iter().map(|row| ContainerView {
             id: row.id.clone(),
             name: row.name.clone(),
             sandbox: row.sandbox.clone(),
             state: row.state,
             said: self.beliefs.state_of(&row.id),
             pid: row.process().map(|key| key.pid),
-        };
-        let mut views: Vec<ContainerView> = rows.into_iter().map(view).collect();
+        });
+        let mut views: Vec<ContainerView> = views.collect();
         views.extend(self.unseen_containers_of(pod));
         views
     }
 
-    /// The containers of a pod of which only a runtime knows, as it says: their programs are no processes of the node.
+    /// Returns the containers of a pod that only a runtime knows: their programs are not processes of the
+    /// node.
     fn unseen_containers_of(&self, pod: u64) -> impl Iterator<Item = ContainerView> {
         let hiding = self.sandboxes.values().filter(move |row| row.pod == Some(pod) && row.hides_programs);
         let said = hiding.flat_map(|sandbox| {
@@ -251,7 +259,7 @@ impl World {
     }
 }
 
-/// Loopback's are everybody's.
+/// Returns the addresses of a namespace, without those of loopback, which every namespace has.
 fn addresses_of(netns: &Netns) -> Vec<AddressView> {
     let own = netns.addresses.iter().filter(|address| !address.address.address.is_loopback());
     own.map(|address| AddressView { address: address.address, ifname: address.ifname.clone() }).collect()
