@@ -1,7 +1,7 @@
 //! `cargo xtask measure`: figures on the size and the structure of the product's source.
 //!
-//! It parses the source and does not compile it, so a name is matched by its text and not by its type. Unit tests,
-//! comments and documentation do not count, nor do `tests/` and `xtask/`.
+//! It parses the source and does not compile it, so a name is matched by its text and not by its type. Unit
+//! tests, comments and documentation do not count, nor do `tests/` and `xtask/`.
 
 mod count;
 mod cycle;
@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use cycle::Cycle;
 pub(crate) use idiom::IDIOMS;
 use module::Module;
-use std::{fs, path::Path};
+use std::fs;
 
 /// The crates that make up the agent.
 const CRATES: [&str; 4] = ["probe-common", "probe-ebpf", "probe-engine", "probe-user"];
@@ -56,12 +56,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn figures_of(name: &'static str) -> Result<Figures> {
     let source = workspace::root().join(name).join("src");
-    let read = |path: &Path| {
+    let roots = ["lib.rs", "main.rs"].into_iter().filter(|root| source.join(root).is_file());
+    let modules = module::load(roots, &|path| {
         let path = source.join(path);
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
-    };
-    let roots = ["lib.rs", "main.rs"].into_iter().filter(|root| source.join(root).is_file());
-    let modules = module::load(roots, &read)?;
+    })?;
     Ok(measure(name, &modules))
 }
 
@@ -110,7 +109,8 @@ fn print_table(crates: &[Figures]) {
     }
 }
 
-/// How often the product has each idiom for 1,000 lines of code, beside the projects that docs/style.md names.
+/// How often the product has each idiom for 1,000 lines of code, beside the projects that docs/style.md
+/// names.
 fn print_idioms(crates: &[Figures]) {
     println!("\n{:<102}{:>14}", "for 1,000 lines of code", "others at most");
     let all_lines: usize = crates.iter().map(|it| it.lines).sum();

@@ -59,7 +59,7 @@ pub(crate) fn sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Git's own data (a folder or, in a linked work tree, a file), and build results.
+/// Git's own data (a folder or, in a linked worktree, a file), and build results.
 fn is_skipped(name: &std::ffi::OsStr) -> bool {
     name == ".git" || name == "target"
 }
@@ -67,7 +67,7 @@ fn is_skipped(name: &std::ffi::OsStr) -> bool {
 fn source(root: &Path, path: PathBuf) -> Result<Option<Source>> {
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
-        // An editor's file, come and gone.
+        // A temporary file of an editor may be gone by now.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };

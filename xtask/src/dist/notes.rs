@@ -1,11 +1,11 @@
-//! What the changelog says of a version: the text of its release.
+//! The part of the changelog about a version, which is the text of its release.
 
 use super::Release;
 use crate::workspace;
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 
-/// Refuses a tag that is not this version's, and a version that the changelog does not tell of.
+/// Refuses a tag that is not this version's, and a version that is not in the changelog.
 pub(super) fn of(tag: &str, release: &Release) -> Result<String> {
     let version = release.version;
     ensure!(

@@ -2,10 +2,10 @@
 
 use super::Source;
 
-/// A comment that opens so has no subject, or one that the reader has to look for.
+/// A comment that opens with these words has no subject, or one that the reader must look for.
 const OPENINGS: [&str; 7] = ["Of", "Those", "That of", "The same", "So many", "So long", "Told"];
 const CHECKS_OPENINGS: bool = false;
-/// As long as rustfmt leaves lines of code (`max_width` in rustfmt.toml).
+/// rustfmt's limit for lines of code (`max_width` in rustfmt.toml), which it does not apply to comments.
 const MAX_COLUMNS: usize = 110;
 const CHECKS_COLUMNS: bool = false;
 
@@ -50,7 +50,7 @@ fn columns(Source { path, text }: &Source) -> Vec<String> {
     found
 }
 
-/// The words of a line that is a comment.
+/// Returns the words of a line if it is a comment.
 fn words(line: &str) -> Option<&str> {
     let comment = line.trim_start().strip_prefix("//")?;
     Some(comment.trim_start_matches(['/', '!']).trim())

@@ -1,8 +1,8 @@
-//! How many places of each idiom that docs/style.md advises against the product may have.
+//! Limits how often the product has each idiom that docs/style.md advises against.
 
 use crate::measure::IDIOMS;
 
-// A ceiling only falls: whoever removes some of the places lowers it to what is left.
+// A ceiling only falls: a change that removes places lowers it to what is left.
 const MAX_NAMED_CLOSURES: usize = 669;
 const MAX_CONSTANT_FILTERS: usize = 120;
 const MAX_TUPLES_OF_LETS: usize = 160;
