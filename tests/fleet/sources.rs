@@ -269,7 +269,7 @@ fn what_is_no_clickhouse_has_taken_nothing() {
     for (answer, wanted) in [
         (
             answer("200 OK", "\n<html>sign in</html>\n"),
-            "it answers \"<html>sign in</html>\", so it is no ClickHouse",
+            "it answers \"<html>sign in</html>\", so it is not ClickHouse",
         ),
         (answer("301 Moved Permanently", ""), "it answers 301 Moved Permanently"),
         (

@@ -197,13 +197,16 @@ fn what_cannot_be_reached_at_all_is_said_at_the_start() -> Result<()> {
     let missing = place.path().join("missing").display().to_string();
     let (broken, plugin) = (broken.display().to_string(), plugin.display().to_string());
     for (arguments, said) in [
-        (&["--kubernetes-events"][..], "this is no pod of a cluster; give --kubeconfig FILE"),
+        (&["--kubernetes-events"][..], "this is not a pod of a cluster; give --kubeconfig FILE"),
         (&["--kubeconfig", &missing], "--kubeconfig needs --kubernetes-events or --kubernetes-condition"),
         (&["--kubernetes-events", "--kubeconfig", &missing], "cannot use the kubeconfig"),
         (&["--kubernetes-events", "--kubeconfig", &broken], "cannot use the kubeconfig"),
         (&["--kubernetes-condition", "--kubeconfig", &plugin], "a program that is to be started"),
-        (&["--kubernetes-events", "--kubeconfig", &endless], "cannot read /dev/zero: it is no plain file"),
-        (&["--kubernetes-events", "--node", "A/../B"], "\"A/../B\" is no name of a node's object"),
+        (
+            &["--kubernetes-events", "--kubeconfig", &endless],
+            "cannot read /dev/zero: it is not a regular file",
+        ),
+        (&["--kubernetes-events", "--node", "A/../B"], "\"A/../B\" is not a valid name of a Node object"),
     ] {
         let output = std::process::Command::new(tests::program::agent()?)
             .args(["run", "--no-pin", "--state-dir", "none", "--listen", "none", "--socket", "none"])

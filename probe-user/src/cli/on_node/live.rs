@@ -114,8 +114,8 @@ pub(super) struct ProbeArgs {
     #[arg(long)]
     debug_bpf: bool,
 
-    /// Whether each thread gives up the rights that it does not need after hooks are attached: capabilities, files,
-    /// system calls
+    /// Whether each thread gives up the rights that it does not need after hooks are attached: capabilities,
+    /// files, system calls
     #[arg(long, value_name = "HOW MUCH", default_value = "full")]
     confine: Mode,
 
@@ -133,7 +133,7 @@ pub(super) struct ProbeArgs {
 /// Which runtimes are followed over CRI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Cri {
-    /// Those that answer at the usual sockets, or at the sockets that they were started with
+    /// Runtimes that answer at the usual sockets, or at the sockets that they were started with
     Auto,
     /// None
     None,

@@ -11,10 +11,10 @@ pub(super) struct Namespaces {
     limit: Option<u64>,
 }
 
-/// Beyond this part of the limit, in percent, a person is to look. The alert has the same.
+/// Above this part of the limit, in percent, a person should look. The alert has the same threshold.
 const NEAR: u64 = 80;
 
-/// None: the limit is not known.
+/// Returns `None` if the limit is not known.
 pub(super) fn check(it: &Namespaces) -> Option<Check> {
     const NAME: &str = "network namespaces";
     let limit = it.limit?;

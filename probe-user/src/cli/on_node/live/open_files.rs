@@ -1,12 +1,12 @@
-//! Checks the limit of open files. With too few files the agent could neither attach hooks nor answer requests, and
-//! each failure would have another message.
+//! Checks the limit of open files. With too few files the agent could neither attach hooks nor answer
+//! requests, and each failure would have another message.
 
 use anyhow::anyhow;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Enough to attach hooks, to read the node's files, and to serve some clients.
 const LEAST: u64 = 128;
-/// Also enough for the most clients that are served at one time.
+/// Also enough for the most clients that are served at the same time.
 const ENOUGH: u64 = 1024;
 
 /// Raises the limit if that is needed and permitted.
