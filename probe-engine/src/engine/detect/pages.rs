@@ -1,9 +1,9 @@
-//! Compares the documentation pages of findings with the code's constants: all durations and counts of a page, in the
-//! order in which they stand there.
+//! Compares the documentation pages of findings with the code's constants: all durations and counts of a
+//! page, in the order in which they stand there.
 //!
-//! The test fails if a page has a new number or one that differs from the constant, and if a page is not compared. It
-//! ignores numbers within code, links and comments, and numbers that are no limits of the agent (exit codes, examples
-//! in thousands).
+//! The test fails if a page has a new number or one that differs from the constant, and if a page is not
+//! compared. It ignores numbers within code, links and comments, and numbers that are no limits of the agent
+//! (exit codes, examples in thousands).
 
 use std::time::Duration;
 
