@@ -169,7 +169,7 @@ fn what_is_no_recording_is_said_to_be_none() {
 }
 
 #[test]
-fn a_newer_format_is_told_from_a_foreign_file() {
+fn a_newer_format_is_distinguished_from_a_foreign_file() {
     let (_, end) = read(b"{\"sandprobe_recording\":999,\"anything\":[]}\n");
     assert!(matches!(end, Err(ReadError::Newer { version: 999 })), "{end:?}");
 }

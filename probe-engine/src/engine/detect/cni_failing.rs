@@ -406,7 +406,7 @@ mod tests {
     use super::{CniCommand, CniFailing, Duration, Explain as _, Message, PodName, form};
 
     #[test]
-    fn words_that_any_user_can_have_written_are_told_as_such() {
+    fn words_that_any_user_can_have_written_are_reported_as_such() {
         let told = |source: &str| {
             let message = Message { text: Some("no route".to_owned()), source: source.to_owned() };
             let it = CniFailing {

@@ -538,7 +538,7 @@ proptest! {
 }
 
 #[test]
-fn thousands_of_findings_are_soon_told_apart() {
+fn thousands_of_findings_are_soon_distinguished() {
     let address = |n: u32| IpAddr::from((0x0a00_0000 + n).to_be_bytes()).to_string();
     let findings: Vec<Finding> = (0..3000_u32)
         .flat_map(|n| {
