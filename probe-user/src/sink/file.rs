@@ -23,7 +23,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     })
 }
 
-/// What is at the path instead of a regular file. A symbolic link is not followed.
+/// Describes what is at the path instead of a regular file. A symbolic link is not followed.
 pub(crate) fn not_plain(path: &Path) -> Option<&'static str> {
     let found = fs::symlink_metadata(path).ok()?.file_type();
     if found.is_file() {

@@ -1,4 +1,4 @@
-//! Which changes are shown: those of the wanted pods and event kinds.
+//! Filters changes by pod and by kind of event.
 
 use crate::model::change::{Change, ChangeKind};
 

@@ -67,7 +67,7 @@ const LISTING: Duration = Duration::from_secs(60);
 /// How long the thread may take to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is reported, and where.
+/// The settings: what is reported, and where.
 pub(crate) struct Settings {
     pub(crate) config: Config,
     /// The file with the token of `config`, if the token is from a file.

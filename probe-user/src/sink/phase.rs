@@ -79,7 +79,7 @@ pub(crate) fn socket(socket: Listener) -> String {
     format!("{port} ({})", family.into_str())
 }
 
-/// What is known about when a container listened, a sentence each.
+/// Describes when a container listened and what delayed it, a sentence each.
 #[must_use]
 pub(crate) fn listening(it: &Listening) -> Vec<String> {
     let mut said = vec![socket(it.socket)];
@@ -165,7 +165,7 @@ fn part(part: &Part) -> String {
     }
 }
 
-/// What held up the pod, and the setting that causes that.
+/// Describes what held up the pod, and names the setting that causes that.
 fn held_up(waits: WaitsFor) -> String {
     match waits {
         WaitsFor::Pulls { ahead, at_once } => {

@@ -138,7 +138,7 @@ pub(crate) fn has_missed(report: &RecoveryReport) -> bool {
     report.target.is_some_and(|target| target.outcome == Outcome::Missed)
 }
 
-/// By how much the recovery took longer than it may, if it did.
+/// Describes by how much the recovery missed its target, if it did.
 #[must_use]
 pub(crate) fn missed(report: &RecoveryReport) -> Option<String> {
     if !has_missed(report) {
@@ -308,7 +308,7 @@ pub(crate) fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
     }
 }
 
-/// What is known about boots between this one and the last that was seen.
+/// Describes the boots between this one and the last that was seen.
 #[must_use]
 pub(crate) fn unseen(recovery: &Recovery) -> Option<String> {
     let Unseen { boots, source: by, .. } = recovery.boot.as_ref()?.before.unseen?;
@@ -446,7 +446,7 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// What was dropped for lack of room, if anything.
+/// Describes what was dropped for lack of room, if anything.
 #[must_use]
 pub(crate) fn cut(recovery: &Recovery) -> Option<String> {
     let Recovery { pods_left_out: pods, tries_left_out: calls, .. } = recovery;

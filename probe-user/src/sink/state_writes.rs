@@ -19,7 +19,7 @@ pub(crate) enum StateFile {
     Findings,
     Checkpoint,
     History,
-    /// Which Events were reported to the API server.
+    /// The Events that were reported to the API server.
     Events,
 }
 
@@ -157,7 +157,7 @@ impl StateWrites {
     }
 }
 
-/// What to do about the error, if the error alone does not say it.
+/// Returns what to do about the error, if the error alone does not say it.
 fn todo(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",

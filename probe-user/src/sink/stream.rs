@@ -42,7 +42,7 @@ pub(crate) struct Stream {
     on_written: OnWritten,
 }
 
-/// A function that gets the number of the last event that need not be written any more.
+/// A function that gets the number of the last event that need not be written again.
 #[derive(Clone)]
 struct OnWritten(Arc<dyn Fn(u64) + Send + Sync>);
 
@@ -52,7 +52,7 @@ impl fmt::Debug for OnWritten {
     }
 }
 
-/// Where the stream goes.
+/// The destination of the stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
     /// The name in messages.

@@ -26,7 +26,7 @@ use crate::sink::escape::escaped;
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long each part of a request may take, for connections that nobody waits for any more.
+/// How long each part of a request may take, for connections that nobody waits for any longer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(15);
 /// The field manager: under this name the API server keeps which fields the agent wrote.
 const MANAGER: &str = "sandprobe";

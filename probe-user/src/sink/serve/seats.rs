@@ -101,7 +101,7 @@ struct Taken {
     follows: bool,
     /// When it last became busy or idle, or when its client last read.
     since: Instant,
-    /// Dropped with the seat, which tells the connection to close.
+    /// Dropped with the seat, which closes the connection.
     _leave: oneshot::Sender<()>,
 }
 
