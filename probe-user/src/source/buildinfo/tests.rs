@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::{GoBuild, Module, Unknown, elf, linked, module};
 
-/// Debian's containerd 1.6.20, built by Go 1.19: no module, `-trimpath`, no flags. This is what follows the header.
+/// Debian's containerd 1.6.20, built by Go 1.19: no module, `-trimpath`, no flags. This is what follows the
+/// header.
 const DEBIAN: &str = "path\tgithub.com/containerd/containerd/cmd/containerd\nbuild\t-compiler=gc\n\
     build\t-trimpath=true\nbuild\tCGO_ENABLED=1\nbuild\tGOARCH=amd64\nbuild\tGOOS=linux\nbuild\tGOAMD64=v1\n";
 

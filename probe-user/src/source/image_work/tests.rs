@@ -8,7 +8,7 @@ use std::{
 
 use probe_common::runtime::Kind;
 
-use super::{Asked, Heard, STEPS, Search, find, told::Told, words::Said};
+use super::{Asked, Logged, MAX_STEPS, Search, find, log_line::Step, pull_history::PullHistory};
 use crate::{
     model::{
         fact::{ImageWork, PodName, Pull, Span},
@@ -327,19 +327,19 @@ fn what_began_before_the_logs_do_began_when_they_do() {
 
 #[test]
 fn of_too_much_the_newest_is_kept() {
-    let mut heard = Heard::default();
-    for at in (0..=STEPS as u64).rev() {
-        heard.add(5 + at, Said::RuntimeBegan { by: Kind::Crio }, Place::File);
+    let mut heard = Logged::default();
+    for at in (0..=MAX_STEPS as u64).rev() {
+        heard.add(5 + at, Step::RuntimeBegan { by: Kind::Crio }, Place::File);
     }
-    assert_eq!((heard.steps.len(), heard.cut), (STEPS, 5));
+    assert_eq!((heard.steps.len(), heard.cut), (MAX_STEPS, 5));
     assert_eq!(heard.steps.first().map(|(at, ..)| *at), Some(6));
-    let mut told = Told::default();
+    let mut told = PullHistory::default();
     let by = Kind::Crio;
     let time = |step: u64| Timestamp(at(11).0 + step * 1000);
     let began =
-        |step: u64, image: &str| Said::PullBegan { by, key: step.to_string(), image: image.to_owned() };
+        |step: u64, image: &str| Step::PullBegan { by, key: step.to_string(), image: image.to_owned() };
     let ended =
-        |step: u64| Said::PullEnded { by, key: step.to_string(), image: String::new(), failed: false };
+        |step: u64| Step::PullEnded { by, key: step.to_string(), image: String::new(), failed: false };
     told.add(time(0), began(0, BUSYBOX), Place::File);
     for step in 1..=3000 {
         told.add(time(step), began(step, "quay.io/a"), Place::File);

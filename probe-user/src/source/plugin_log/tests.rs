@@ -1,5 +1,5 @@
-//! Tests with real log lines, and with journals that journald 252 wrote of such lines: `cat` sent them, whose name and executable
-//! were replaced by containerd's.
+//! Tests with real log lines, and with journals that journald 252 wrote of such lines: `cat` sent them, whose
+//! name and executable were replaced by containerd's.
 
 use std::{
     fs,
@@ -157,8 +157,8 @@ fn real_journals_are_read() {
         let root = node();
         fs::copy(data(name), journal(&root)).expect("a copy");
         let source = PathBuf::from("/var/log/journal/5d1cb95b000040008000000000000001/system.journal");
-        // Longer than 512 bytes, so journald compressed it. A later message of a process that is not root's is
-        // ignored.
+        // Longer than 512 bytes, so journald compressed it. A later message of a process that is not root's
+        // is ignored.
         let text = "plugin type=\"bridge\" failed (add): failed to find plugin \"host-nowhere\" in path [/usr/lib/cni]";
         let id = "9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c";
         let found = look(&root, wanted(id));

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use self::fake::Fake;
-use super::{EVENTS, Session, has_own_events};
+use super::{MAX_EVENTS, Session, has_own_events};
 use crate::{
     model::fact::{Answer, Believed, EventStream, Fact, RuntimeEventKind, RuntimeLink, RuntimeStatus},
     source::{
@@ -184,7 +184,7 @@ async fn an_endless_stream_is_read_on_and_its_rest_counts_as_missed() {
     followed.until((Answer::Answers, EventStream::Open)).await;
     followed.status().await;
     fake.opened().await;
-    for number in 0..3 * EVENTS {
+    for number in 0..3 * MAX_EVENTS {
         fake.tells(&format!("c{number}"), 1);
         if number % 64 == 0 {
             tokio::task::yield_now().await;
@@ -200,7 +200,7 @@ async fn an_endless_stream_is_read_on_and_its_rest_counts_as_missed() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(told < 3 * EVENTS, "{told}");
+    assert!(told < 3 * MAX_EVENTS, "{told}");
     followed.until((Answer::Answers, EventStream::Open)).await;
 }
 

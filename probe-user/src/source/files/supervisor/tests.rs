@@ -21,7 +21,7 @@ use crate::{
     },
     source::{
         channel::{self, Batch, CancellationSource, QuestionSender},
-        files::queue::MOST,
+        files::queue::MAX_WAITING,
         host::{skipped::Skipped, watch::Reader},
         records_first::{Teller, records_first},
     },
@@ -244,7 +244,7 @@ fn a_reader_that_did_not_run_hangs_at_no_file() {
         let mut work = Work::start(Node { all: vec![PATH], hanging: hanging.clone(), ..Node::default() });
         tokio::time::sleep(LIMITS.hung / 5).await;
         std::thread::sleep(LIMITS.hung * 4);
-        // The supervisor looks before the reader has come further.
+        // The supervisor checks before the reader has made progress.
         tokio::time::sleep(LIMITS.hung / 5).await;
         hanging.release(PATH);
         work.until(ended(List::Processes, true)).await;
@@ -263,7 +263,7 @@ fn only_so_many_readers_are_left_and_only_so_many_questions_wait() {
             work.until(hangs(path, true)).await;
         }
         // The third reader cannot be abandoned, so it is waited for.
-        for n in 0..MOST + 100 {
+        for n in 0..MAX_WAITING + 100 {
             let id = ContainerId::parse(&format!("c{n}")).expect("an id");
             work.asker.ask(Question::Container { id });
         }

@@ -10,7 +10,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{MOST, Memo, QUIET_NS, ReadError};
+use super::{MAX_FILES, Memo, QUIET_NS, ReadError};
 use crate::source::host::HostRoot;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -213,13 +213,13 @@ fn no_more_files_are_remembered_than_there_is_room_for() {
     let mut it = Read::new();
     it.write("0", "x");
     let folder = it.root.path().join("d");
-    for n in 1..=MOST {
+    for n in 1..=MAX_FILES {
         fs::hard_link(folder.join("0"), folder.join(n.to_string())).expect("a link");
     }
     it.later();
-    let opened = (0..=MOST).filter(|n| it.read(&n.to_string()).1).count();
-    assert_eq!((opened, it.memo.count), (MOST + 1, MOST));
+    let opened = (0..=MAX_FILES).filter(|n| it.read(&n.to_string()).1).count();
+    assert_eq!((opened, it.memo.count), (MAX_FILES + 1, MAX_FILES));
     it.later();
-    let opened = (0..=MOST).filter(|n| it.read(&n.to_string()).1).count();
-    assert_eq!((opened, it.memo.count), (1, MOST));
+    let opened = (0..=MAX_FILES).filter(|n| it.read(&n.to_string()).1).count();
+    assert_eq!((opened, it.memo.count), (1, MAX_FILES));
 }

@@ -12,7 +12,8 @@ use crate::{
     },
 };
 
-/// A journal of which as many messages are replaced by these, and when the first of them was logged, µs since 1970.
+/// A journal of which as many messages are replaced by these, and when the first of them was logged, µs since
+/// 1970.
 pub(super) fn journal(node: &Node, messages: &[&str]) -> u64 {
     let mut file = include_bytes!("../../../../tests/data/journal/compact.journal").to_vec();
     for (place, message) in messages.iter().enumerate() {
