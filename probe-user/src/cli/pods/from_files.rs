@@ -18,7 +18,7 @@ use crate::{
         snapshot::{NothingKept, Nowhere},
     },
     engine::{Engine, Settings, view::PodView},
-    model::{id::PodUid, phase::Start, time::Timestamp},
+    model::{phase::Start, time::Timestamp},
     source::{
         backfill::{Node, kubelet},
         clock,

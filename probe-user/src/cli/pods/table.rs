@@ -5,10 +5,7 @@ use std::time::Duration;
 use super::Ages;
 use crate::{
     cli::table::aligned,
-    engine::{
-        view::{ContainerView, PodView},
-        world::container,
-    },
+    engine::{view::PodView, world::container},
     model::{phase::Start, time::Timestamp},
     sink::{
         jsonl::{self, pod::state},

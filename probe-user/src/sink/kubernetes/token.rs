@@ -155,7 +155,7 @@ mod tests {
             format!("cannot read the token in {name}: No such file or directory (os error 2)")
         );
         mkfifo(&path, Mode::S_IRWXU).expect("a FIFO");
-        let fifo = format!("cannot read the token in {name}: it is no plain file");
+        let fifo = format!("cannot read the token in {name}: it is not a regular file");
         assert_eq!(said(in_file(&path)), fifo);
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     cli::{finding::list::summary, table::aligned},
     model::{
         change::Finding,
-        fact::{Network, Pool, Reservation, StoreKind, StoreRead},
+        fact::{Pool, StoreKind, StoreRead},
         finding::{Kind, Stage},
         id::ContainerId,
         time::Timestamp,

@@ -380,8 +380,9 @@ impl<'a> Assembly<'a> {
     /// last agent kept there.
     fn checkpoint(&self) -> anyhow::Result<Option<(Checkpoint, Last)>> {
         let Some(dir) = self.start.state_dir else { return Ok(None) };
+        let header = &self.opened.header;
         let writes = self.shared.state_writes.clone();
-        Ok(Some(started(&self.confinement, Role::Store, || resume::open(dir, &self.opened.header, writes))?))
+        Ok(Some(started(&self.confinement, Role::Store, || resume::open(dir, header, writes))?))
     }
 
     /// Opens the log file or standard output, which a thread writes.

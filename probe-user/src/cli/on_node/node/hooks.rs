@@ -102,7 +102,7 @@ fn root_cause(error: &dyn Error) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{BY_NETLINK, HookReport, LIMITED, Lack, tell};
+    use super::{BY_NETLINK, HookReport, LIMITED, Lack, note_netlink};
     use crate::{
         model::fact::{Mechanism, Signal},
         source::live::plan::Need,

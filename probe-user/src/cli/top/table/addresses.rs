@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Column, Row, Table, Tone, cell, numbers, words};
+use super::{Cell, Column, Row, Table, Tone, cell, numbers, words};
 use crate::cli::top::{
     model::{Data, Pool},
     query::{Pane, Query},
