@@ -1,7 +1,7 @@
 //! A hash that is the same for all versions, machines and runs, for names and checksums that are kept. It is
 //! not cryptographic.
 
-/// FNV-1a, 64 bits (draft-eastlake-fnv, section 2).
+/// Computes FNV-1a, 64 bits (draft-eastlake-fnv, section 2).
 #[must_use]
 pub fn fnv(bytes: &[u8]) -> u64 {
     bytes

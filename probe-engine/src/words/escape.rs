@@ -17,7 +17,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Control characters, and characters that change the direction of writing or are invisible (Unicode TR 36).
+/// Whether it is a control character, changes the direction of writing, or is invisible (Unicode TR 36).
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -38,7 +38,7 @@ pub struct Spread {
 impl Rank {
     pub const ALL: [Self; 4] = [Self::Min, Self::P50, Self::P90, Self::Max];
 
-    /// The percentile: this percentage of the numbers is not above it.
+    /// Returns the percentile: this percentage of the numbers is not above it.
     fn percent(self) -> usize {
         match self {
             Self::Min => 0,

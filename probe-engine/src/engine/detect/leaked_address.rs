@@ -305,8 +305,8 @@ fn verified(
 ) -> Verdict {
     let records = &ctx.world.records;
     let stores = lease.stores.iter().filter_map(|path| records.stores.get(path)).map(|(at, _)| *at);
-    let read_at =
-        stores.chain(ctx.world.cached_at(row).filter(|_| lease.cached)).max().unwrap_or(Timestamp::ZERO);
+    let cached_at = if lease.cached { ctx.world.cached_at(row) } else { None };
+    let read_at = stores.chain(cached_at).max().unwrap_or(Timestamp::ZERO);
     let forgotten_at = end.forgotten_at.unwrap_or(since);
     // Up to this time the stores are known to have been read after the runtimes.
     let fresh_at = if read_at >= forgotten_at { Some(forgotten_at) } else { None };

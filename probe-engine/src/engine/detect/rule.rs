@@ -18,7 +18,7 @@ pub(super) trait Rule {
     /// The result for one subject: a detection, or a part of one.
     type Part: Part;
 
-    /// All subjects that exist.
+    /// Returns all subjects that exist.
     fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<Self::Subject>;
 
     fn marked(marks: &Marks) -> &BTreeSet<Self::Subject>;
@@ -33,7 +33,7 @@ pub(super) trait Rule {
 
 /// A result for one subject.
 pub(super) trait Part: Send {
-    /// When the subject must be judged again if nothing changes.
+    /// Returns when the subject must be judged again if nothing changes.
     fn due_at(&self) -> Option<Timestamp>;
 
     /// Whether this part makes the same detections as the other one, if no other part changed. `false` if

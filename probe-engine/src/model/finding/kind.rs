@@ -373,7 +373,7 @@ closed_set! {
     }
 }
 
-/// A runtime's event stream did not tell of a start or an end.
+/// A runtime's event stream did not report a start or an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissedRuntimeEvent {
     /// The event that did not come.
