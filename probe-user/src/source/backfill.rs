@@ -70,32 +70,32 @@ impl Node<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// Makes all lists. `tell_batch` receives one batch for each list.
+/// Makes all lists. `send_batch` receives one batch for each list.
 pub fn read(
     node: Node<'_>,
-    tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+    send_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
-    let mut skipped = present(node, tell_batch)?;
-    skipped.append(records(node, tell_batch)?);
+    let mut skipped = present(node, send_batch)?;
+    skipped.append(records(node, send_batch)?);
     Ok(skipped)
 }
 
 /// Lists what exists now: pods, containers, cgroups, processes, namespaces and their addresses.
 pub fn present(
     node: Node<'_>,
-    tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+    send_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
     let mut skipped = Skipped::default();
     let pods = log::list(node);
     let (cgroups, containers) = cgroupfs::list(node);
-    hand_over(pods, &mut skipped, tell_batch)?;
-    hand_over(bundle::list(node, &containers), &mut skipped, tell_batch)?;
-    hand_over(cgroups, &mut skipped, tell_batch)?;
+    hand_over(pods, &mut skipped, send_batch)?;
+    hand_over(bundle::list(node, &containers), &mut skipped, send_batch)?;
+    hand_over(cgroups, &mut skipped, send_batch)?;
     let (processes, table) = process::list(node);
-    hand_over(processes, &mut skipped, tell_batch)?;
+    hand_over(processes, &mut skipped, send_batch)?;
     let (netns, namespaces) = netns::list(node, &table);
-    hand_over(netns, &mut skipped, tell_batch)?;
-    hand_over(address::list(node, &table, &namespaces), &mut skipped, tell_batch)?;
+    hand_over(netns, &mut skipped, send_batch)?;
+    hand_over(address::list(node, &table, &namespaces), &mut skipped, send_batch)?;
     Ok(skipped)
 }
 
@@ -103,19 +103,19 @@ pub fn present(
 fn hand_over(
     list: Listing<'_>,
     skipped: &mut Skipped,
-    tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+    send_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<(), Closed> {
     let (batch, missed) = list.end();
     skipped.append(missed);
-    tell_batch(batch)
+    send_batch(batch)
 }
 
 /// Lists what is only on record, once: see [`Records`].
 pub fn records(
     node: Node<'_>,
-    tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+    send_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
-    Records::default().read(node, tell_batch)
+    Records::default().read(node, send_batch)
 }
 
 /// Returns whether the hierarchy has a container in it. This decides which hierarchy is used.

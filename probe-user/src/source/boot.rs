@@ -1,8 +1,8 @@
 //! When the shutdown before this boot was ordered, if no agent saw it: from the journal or `/var/log/wtmp`.
 //!
-//! systemd-logind logs the start of each shutdown to the journal, whoever ordered it. In wtmp, `shutdown`
-//! writes a record (`RUN_LVL`) late, when services have ended: the order was given at that time or before.
-//! Distributions that dropped wtmp, because its times end in 2038, have no record.
+//! systemd-logind logs the start of each shutdown to the journal, regardless of who ordered it. In wtmp,
+//! `shutdown` writes a record (`RUN_LVL`) late, when services have ended: the order was given at that time or
+//! before. Distributions that dropped wtmp, because its times end in 2038, have no record.
 
 pub(crate) mod unseen;
 

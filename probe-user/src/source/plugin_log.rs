@@ -116,10 +116,10 @@ pub(crate) fn each(
     root: &HostRoot,
     window: Window,
     sender: Sender,
-    tell: &mut dyn FnMut(u64, &str),
+    report: &mut dyn FnMut(u64, &str),
 ) -> Unreadable {
     let mut not = Unreadable::default();
-    journal::each(root, window, sender, &mut not, &mut |line, _| tell(line.at, line.text));
+    journal::each(root, window, sender, &mut not, &mut |line, _| report(line.at, line.text));
     not
 }
 
@@ -143,18 +143,18 @@ pub(crate) struct Line<'a> {
 }
 
 /// Receives a line. Returns whether a runtime wrote it about the work that is searched for.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(Line<'_>) -> bool;
+pub(crate) type Report<'a> = &'a mut dyn FnMut(Line<'_>) -> bool;
 
 /// Reports every line of the window that a runtime or a kubelet wrote: those in the journal, then those in
 /// the text files to which they log by themselves. A runtime may log to a file of its own while its kubelet,
 /// or another runtime, logs to the journal. Syslog's files are not read, because any program may have written
 /// their lines.
-pub(crate) fn lines(root: &HostRoot, window: Window, tell: Tell<'_>) {
+pub(crate) fn lines(root: &HostRoot, window: Window, report: Report<'_>) {
     let mut is_found = false;
     journal::each(root, window, Sender::Daemon, &mut Unreadable::default(), &mut |line, _| {
-        is_found |= tell(line);
+        is_found |= report(line);
     });
-    tail::each(root, window, is_found, tell);
+    tail::each(root, window, is_found, report);
 }
 
 /// Returns the time in a line that a runtime wrote. It is nearer to the event than the time of the line's log

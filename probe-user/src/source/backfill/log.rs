@@ -87,7 +87,7 @@ mod tests {
 
     use super::{Fact, HostRoot, PodUid, find, pod};
 
-    /// A kubelet that was told to put its pods' logs elsewhere leaves the folder empty, or has none.
+    /// A kubelet that is configured to put its pods' logs elsewhere leaves the folder empty, or has none.
     #[test]
     fn a_pod_without_a_folder_is_gone_where_others_have_one() {
         let root = tempfile::tempdir().expect("a folder");

@@ -45,16 +45,16 @@ impl Records {
     pub(crate) fn read(
         &mut self,
         node: Node<'_>,
-        tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+        send_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
     ) -> Result<Skipped, Closed> {
         let Self { daemons, memory } = self;
         let node = Node { boot_wall_ns: memory.begin(node), ..node };
         let mut skipped = Skipped::default();
         let daemons = daemons.find(node.root, (node.clock)());
-        hand_over(runtime::list(node, &daemons, &mut memory.runtimes), &mut skipped, tell_batch)?;
-        hand_over(cni::list(node, &mut memory.cache), &mut skipped, tell_batch)?;
+        hand_over(runtime::list(node, &daemons, &mut memory.runtimes), &mut skipped, send_batch)?;
+        hand_over(cni::list(node, &mut memory.cache), &mut skipped, send_batch)?;
         let stores = store::list(node, &daemons, &mut memory.networks, &mut memory.stores);
-        hand_over(stores, &mut skipped, tell_batch)?;
+        hand_over(stores, &mut skipped, send_batch)?;
         Ok(skipped)
     }
 }

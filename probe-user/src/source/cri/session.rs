@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// How often the list is read if nobody asks.
+/// How often the list is read if the engine does not ask.
 const PERIOD: Duration = Duration::from_secs(60);
 /// How often the runtime is asked for its version in between, which costs it nothing.
 const VERSION_INTERVAL: Duration = Duration::from_secs(15);

@@ -116,12 +116,14 @@ impl Read for Files {
                 }
                 Job::Records => {
                     gauges.close(clock::now());
-                    self.pass(&root, &mut |node, tell| records.read(node, tell), &mut |report| match report {
-                        Report::Facts(batch) => {
-                            self.runtimes.iter().for_each(|finder| finder.search(&batch));
-                            send(Report::Facts(diff.reduce(batch)))
+                    self.pass(&root, &mut |node, send_batch| records.read(node, send_batch), &mut |report| {
+                        match report {
+                            Report::Facts(batch) => {
+                                self.runtimes.iter().for_each(|finder| finder.search(&batch));
+                                send(Report::Facts(diff.reduce(batch)))
+                            }
+                            done @ Report::Done { .. } => send(done),
                         }
-                        done @ Report::Done { .. } => send(done),
                     })
                 }
                 Job::Questions(asked) => Some(self.answer(&root, &mut answerer, &mut gauges, asked)),

@@ -3,8 +3,8 @@
 //! client-go writes these lines (`rest/request.go`, `tryThrottleWithInfo`). The kubelet sends nearly all of
 //! its requests by one client, whose limit of `kubeAPIQPS` and `kubeAPIBurst` sends them in the order in
 //! which they came. Events have a client of their own (`eventRecordQPS`), and leases and the node's status
-//! have no limit. With `-v=3` the kubelet logs every held request. With less it logs only requests that
-//! waited for longer than a second, and one of them in a second with `-v=2`, or in ten seconds otherwise.
+//! have no limit. Unless the kubelet logs much (`-v=3`), it logs only requests that waited for longer than a
+//! second, and of these one in ten seconds, or with `-v=2` one in a second.
 
 use std::time::Duration;
 

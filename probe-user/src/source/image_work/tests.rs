@@ -1,4 +1,4 @@
-//! A node whose runtime logged what it did, as files.
+//! Tests with the files of a node whose runtime logged its work.
 
 use std::{
     fs::{self, File, FileTimes},
@@ -49,7 +49,7 @@ fn asked(container: &str, image: &str, name: &str) -> Asked {
 struct Node(tempfile::TempDir);
 
 impl Node {
-    /// `lines`: the second, and what was said in it, in a log to which nothing but runtimes write.
+    /// Makes a node. `lines`: the second and the message of each line, in a log to which only runtimes write.
     fn new(lines: &[(u64, &str)]) -> Self {
         let node = Self(tempfile::tempdir().expect("a directory"));
         let logged = lines.iter().map(|(second, message)| {
@@ -66,7 +66,7 @@ impl Node {
         path
     }
 
-    /// A file of containerd's content store, written at a second.
+    /// Writes a file of containerd's content store, dated at a second.
     fn blob(&self, digest: &str, text: &str, second: u64) {
         let hex = digest.strip_prefix("sha256:").expect("a digest");
         let path =
@@ -91,7 +91,7 @@ fn digest(letter: char) -> String {
     format!("sha256:{}", letter.to_string().repeat(64))
 }
 
-/// What the kubelet says of a container that it could not start.
+/// Returns the kubelet's message about a container that it could not start.
 fn not_started(pod: &str, container: &str, error: &str) -> String {
     format!(
         "failed to \\\"StartContainer\\\" for \\\"{container}\\\" with {error}: \\\"no\\\"\" pod=\"default/{pod}\""
@@ -100,7 +100,7 @@ fn not_started(pod: &str, container: &str, error: &str) -> String {
 
 const BUSYBOX: &str = "docker.io/library/busybox:1";
 
-/// No runtime's log tells for whom it pulls. The kubelet's tells for which pod a pull failed.
+/// No runtime's log says for which pod it pulls. The kubelet's log says for which pod a pull failed.
 #[test]
 fn a_sandbox_may_wait_for_a_pull_that_is_under_way() {
     let sandbox = || Asked { is_sandbox: true, name: None, ..asked("aa", "registry.k8s.io/pause:3.9", "") };
@@ -160,7 +160,7 @@ fn a_pull_is_found_with_the_date_of_its_last_layer_and_the_pulls_before_it() {
     };
     let found = node.find([own, asked("c2", "quay.io/x", "main")]);
     assert_eq!(found, std::slice::from_ref(&expected));
-    // A layer was thrown away after it was unpacked.
+    // A layer was deleted after it was unpacked.
     fs::remove_file(node.path(&format!(
         "var/lib/containerd/io.containerd.content.v1.content/blobs/sha256/{}",
         "d".repeat(64)
@@ -304,7 +304,7 @@ fn nothing_goes_on_when_a_runtime_begins() {
         assert_eq!(found[0].pulls, own);
         (found[0].other_pulls.clone(), found[0].other_creates.clone())
     };
-    // Where it is not said that the runtime began, the end is that of the last pull all the same.
+    // Even if the start of the runtime was not logged, the end belongs to the last pull.
     assert_eq!(work(&again), (vec![span(11, 40)], vec![span(12, 40)]));
     let restarted = |line| [&again[..], &[(13, line)]].concat();
     let containerd = restarted("msg=\"starting containerd\" revision=ab version=2.1.4");

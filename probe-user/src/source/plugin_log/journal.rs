@@ -29,7 +29,7 @@ const MAX_ALL_FILES: usize = 128;
 type ReadFile<'a> = &'a mut dyn FnMut(&Journal, &Path) -> Result<(), ReadError>;
 
 /// Receives a message, and its file.
-type Tell<'a> = &'a mut dyn FnMut(Line<'_>, &Path);
+type Report<'a> = &'a mut dyn FnMut(Line<'_>, &Path);
 
 pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
     let windows = batch.iter().map(|it| it.wanted.window);
@@ -49,7 +49,13 @@ pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unread
 }
 
 /// Reads every message of the window that such a program of the node sent.
-pub(super) fn each(root: &HostRoot, window: Window, sender: Sender, not: &mut Unreadable, tell: Tell<'_>) {
+pub(super) fn each(
+    root: &HostRoot,
+    window: Window,
+    sender: Sender,
+    not: &mut Unreadable,
+    report: Report<'_>,
+) {
     for place in PLACES {
         let folder = match root.folder(place) {
             Ok(folder) => folder,
@@ -72,7 +78,7 @@ pub(super) fn each(root: &HostRoot, window: Window, sender: Sender, not: &mut Un
         for machine in machines.iter().filter(|entry| entry.directory && machine_id::is_one(&entry.name)) {
             match folder.folder(&machine.name) {
                 Ok(folder) => files(&folder, window, MAX_FILES, not, &mut |journal, path| {
-                    journal.messages(window, sender, |line| tell(line, path))
+                    journal.messages(window, sender, |line| report(line, path))
                 }),
                 Err(why) => not.skipped.add(folder.path().join(&machine.name), why),
             }

@@ -12,8 +12,8 @@ use std::{
 use probe_common::runtime::{self, SYSLOG};
 
 use super::{
-    Line, Message, Place, Search, Tell, Unreadable, Wanted, Window, are_exact, extract, extract::Match, time,
-    written_at,
+    Line, Message, Place, Report, Search, Unreadable, Wanted, Window, are_exact, extract, extract::Match,
+    time, written_at,
 };
 use crate::source::{
     backfill::outputs,
@@ -52,26 +52,26 @@ fn files() -> impl Iterator<Item = &'static str> {
 /// Reports every line of the window that has a time, from the files to which runtimes and kubelets write by
 /// default. If no wanted line was found yet, it also reports those of the files to which daemons of the node
 /// write now.
-pub(super) fn each(root: &HostRoot, window: Window, mut is_found: bool, tell: Tell<'_>) {
+pub(super) fn each(root: &HostRoot, window: Window, mut is_found: bool, report: Report<'_>) {
     for path in files() {
-        is_found |= each_of_file(root, Path::new(path), window, tell);
+        is_found |= each_of_file(root, Path::new(path), window, report);
     }
     if !is_found {
         for path in outputs(root).iter().take(MAX_OUTPUTS) {
-            each_of_file(root, path, window, tell);
+            each_of_file(root, path, window, report);
         }
     }
 }
 
 /// Reports the lines of one file. Returns whether one of them was wanted.
-fn each_of_file(root: &HostRoot, path: &Path, window: Window, tell: Tell<'_>) -> bool {
+fn each_of_file(root: &HostRoot, path: &Path, window: Window, report: Report<'_>) -> bool {
     // Most of the files do not exist.
     let Ok(end) = root.plain(path).and_then(|file| end(file, END_BYTES)) else { return false };
     let mut is_found = false;
     for line in lines(&end) {
         let at = written_at(&line).or_else(|| time::parse(&line));
         if let Some(at) = at.filter(|at| window.has(*at)) {
-            is_found |= tell(Line { place: Place::File, at, text: &line, is_from_kubelet: false });
+            is_found |= report(Line { place: Place::File, at, text: &line, is_from_kubelet: false });
         }
     }
     is_found

@@ -89,7 +89,7 @@ impl Journal {
         &self,
         window: Window,
         sender: Sender,
-        mut tell: impl FnMut(Line<'_>),
+        mut report: impl FnMut(Line<'_>),
     ) -> Result<(), ReadError> {
         // Entries share most of their fields.
         let mut known = BTreeMap::new();
@@ -129,7 +129,7 @@ impl Journal {
                 && let Some(message) = message
             {
                 let is_from_kubelet = signs.is_from_kubelet;
-                tell(Line { place: Place::Journal, at: time, text: &message, is_from_kubelet });
+                report(Line { place: Place::Journal, at: time, text: &message, is_from_kubelet });
             }
         }
         skipped
