@@ -17,7 +17,7 @@ use clap::Args;
 use super::args::{SOCKET, SOCKET_VARIABLE, is_typed};
 
 /// The deadline of a request, longer than the server waits for the agent's loop (`docs/api.md`).
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest response that is read, MiB. A command in the agent's pod shares the pod's memory limit.
 const MAX_RESPONSE_MIB: usize = 64;
 /// How much of a response one read takes, bytes.
@@ -141,14 +141,14 @@ impl AgentArgs {
     fn answer(&self, path: &str, expected: &[&str], ask: Ask) -> anyhow::Result<Option<Vec<u8>>> {
         let Some(socket) = self.socket() else { return Ok(None) };
         let whom = socket.display();
-        let answer = match ask(PATIENCE, socket, path) {
+        let answer = match ask(TIMEOUT, socket, path) {
             Ok(answer) => answer,
             Err(error) if is_nobody(&error) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 return Err(anyhow!(
                     "the agent on {whom} has not answered within {} s: it may be stopped or hang; look at the state of \
                      its process (ps -C sandprobe -o pid,stat,args) and at its log",
-                    PATIENCE.as_secs()
+                    TIMEOUT.as_secs()
                 ));
             }
             Err(error) => return Err(error).with_context(|| format!("cannot ask the agent on {whom}")),

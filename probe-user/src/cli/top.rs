@@ -40,7 +40,7 @@ use signal_hook::{
 use self::{
     link::{Connection, Link},
     model::Data,
-    poll::{Order, Poller, SHORTEST},
+    poll::{MIN_INTERVAL, Order, Poller},
     screen::{Screen, give_back_keys},
     table::KeptTables,
     ui::{Act, Ui},
@@ -73,9 +73,9 @@ Keys: q or ctrl-C leaves, ? lists all keys, Tab or 1 to 4 chooses a pane, z give
 the selected row, / filters, s sorts, a lists closed findings too, p pauses.";
 
 /// The size if there is no terminal: that of a DEC VT100.
-const USUAL: (u16, u16) = (80, 24);
+const DEFAULT_SIZE: (u16, u16) = (80, 24);
 /// The largest size that is printed.
-const LARGEST: u16 = 1000;
+const MAX_SIZE: u16 = 1000;
 /// While nothing answers, the time that is shown changes at least this often.
 const TICK: Duration = Duration::from_secs(1);
 /// How long after a signal the process ends even if the terminal takes nothing.
@@ -83,7 +83,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
-    let may_be = SHORTEST..=Duration::from_secs(3600);
+    let may_be = MIN_INTERVAL..=Duration::from_secs(3600);
     if may_be.contains(&interval) { Ok(interval) } else { Err(format!("{text:?} is not from 200ms to 1h")) }
 }
 
@@ -93,8 +93,8 @@ fn size(text: &str) -> Result<(u16, u16), String> {
         .split_once('x')
         .and_then(|(width, height)| Some((width.parse::<u16>().ok()?, height.parse::<u16>().ok()?)));
     match parts {
-        Some((width @ 1..=LARGEST, height @ 1..=LARGEST)) => Ok((width, height)),
-        _ => Err(format!("{text:?} is not a size such as 80x24, of at most {LARGEST} columns and lines")),
+        Some((width @ 1..=MAX_SIZE, height @ 1..=MAX_SIZE)) => Ok((width, height)),
+        _ => Err(format!("{text:?} is not a size such as 80x24, of at most {MAX_SIZE} columns and lines")),
     }
 }
 
@@ -140,7 +140,7 @@ impl Top {
     fn print(self) -> anyhow::Result<ExitStatus> {
         let terminal = terminal_size::terminal_size_of(io::stdout());
         let (width, height) =
-            self.size.or(terminal.map(|(width, height)| (width.0, height.0))).unwrap_or(USUAL);
+            self.size.or(terminal.map(|(width, height)| (width.0, height.0))).unwrap_or(DEFAULT_SIZE);
         let data = Poller::new(self.agent).ask()?;
         let view = View { data: Some(&data), connection: Connection::Well, theme: Theme { color: false } };
         let mut bytes = printed(&view, &mut Ui::default(), width, height).into_bytes();

@@ -31,12 +31,12 @@ use crate::{
 };
 
 /// The longest time for a request: a file is loaded before the answer comes.
-const PATIENCE: Duration = Duration::from_secs(300);
-const CONNECT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(300);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer that is read, bytes.
-const ANSWER: usize = 64 << 10;
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// The most characters of an answer that an error repeats.
-const SAID: usize = 500;
+const MAX_REPEATED_CHARS: usize = 500;
 const USER_AGENT: &str = concat!("sandprobe/", env!("CARGO_PKG_VERSION"));
 /// The variables of ClickHouse's own client.
 const USER: &str = "CLICKHOUSE_USER";
@@ -109,7 +109,7 @@ impl ClickHouseArgs {
             say("the password for ClickHouse is readable on the network: take https://");
         }
         let mut http = HttpConnector::new();
-        http.set_connect_timeout(Some(CONNECT));
+        http.set_connect_timeout(Some(CONNECT_TIMEOUT));
         http.enforce_http(false);
         let authorities = if is_encrypted {
             authorities(self.clickhouse_ca.as_deref(), "--clickhouse-ca")?
@@ -213,14 +213,14 @@ impl ClickHouse {
         let asked = async {
             let answer = self.client.request(request).await.map_err(|error| anyhow!(reason(&error)))?;
             let (head, body) = answer.into_parts();
-            let body = Limited::new(body, ANSWER).collect().await;
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
             let body = body.map_err(|error| anyhow!("its answer cannot be read: {error}"))?.to_bytes();
             // An error after the status was sent shows only in this header.
             let is_done =
                 head.status.is_success() && !head.headers.contains_key("x-clickhouse-exception-code");
             let text = String::from_utf8_lossy(&body);
             let said = text.lines().map(str::trim).find(|line| !line.is_empty());
-            let said = said.map(|line| brief(line).chars().take(SAID).collect::<String>());
+            let said = said.map(|line| brief(line).chars().take(MAX_REPEATED_CHARS).collect::<String>());
             match said {
                 None if is_done => Ok(()),
                 None => bail!("it answers {}", head.status),
@@ -229,9 +229,9 @@ impl ClickHouse {
                 Some(said) => bail!("it answers {}: {said}", head.status.as_u16()),
             }
         };
-        let answered = self.runtime.block_on(async { timeout(PATIENCE, asked).await });
+        let answered = self.runtime.block_on(async { timeout(TIMEOUT, asked).await });
         answered.unwrap_or_else(|_elapsed| {
-            Err(anyhow!("it has not answered within {} s; look at its log", PATIENCE.as_secs()))
+            Err(anyhow!("it has not answered within {} s; look at its log", TIMEOUT.as_secs()))
         })
     }
 }

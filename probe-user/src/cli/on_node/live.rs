@@ -140,12 +140,12 @@ enum Cri {
 }
 
 /// The longest hold: events that are held back use memory.
-const LONGEST_HOLD: Duration = Duration::from_secs(60);
+const MAX_HOLD: Duration = Duration::from_secs(60);
 
 fn hold(text: &str) -> Result<Duration, String> {
     let span = if text == "0" { Duration::ZERO } else { duration(text)? };
-    if span > LONGEST_HOLD {
-        return Err(format!("more than {} s", LONGEST_HOLD.as_secs()));
+    if span > MAX_HOLD {
+        return Err(format!("more than {} s", MAX_HOLD.as_secs()));
     }
     Ok(span)
 }

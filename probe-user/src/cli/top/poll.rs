@@ -23,7 +23,7 @@ use crate::cli::{
 };
 
 /// The agent is not asked more often than this, however long a key is held.
-pub(super) const SHORTEST: Duration = Duration::from_millis(200);
+pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(200);
 /// Large documents are not read again sooner than this, however busy the node is.
 const KEPT: Duration = Duration::from_secs(2);
 /// What changes without an event, such as the evidence of a finding, is read again after this time.
@@ -94,7 +94,7 @@ impl Poller {
             };
             let order = match next {
                 Ok(first) => {
-                    thread::sleep(SHORTEST.saturating_sub(asked.elapsed()));
+                    thread::sleep(MIN_INTERVAL.saturating_sub(asked.elapsed()));
                     // If several orders have come meanwhile, as from a held key, the last one counts.
                     orders.try_iter().last().unwrap_or(first)
                 }

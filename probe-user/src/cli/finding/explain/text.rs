@@ -177,7 +177,7 @@ fn timeline(evidence: &[Change], it: &Finding, snapshot: &AgentSnapshot, text: &
                 "none is kept: it was found in records alone, or many findings have closed since\n"
             }
             Stage::Candidate | Stage::Confirmed => {
-                "none was told of its sandboxes: it was found in records alone\n"
+                "no event of its sandboxes is known: it was found in records alone\n"
             }
         };
         return;

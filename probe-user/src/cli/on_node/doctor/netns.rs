@@ -12,14 +12,14 @@ pub(super) struct Namespaces {
 }
 
 /// Above this part of the limit, in percent, a person should look. The alert has the same threshold.
-const NEAR: u64 = 80;
+const NEAR_PERCENT: u64 = 80;
 
 /// Returns `None` if the limit is not known.
 pub(super) fn check(it: &Namespaces) -> Option<Check> {
     const NAME: &str = "network namespaces";
     let limit = it.limit?;
     let found = format!("{} of the {limit} that each user may make", it.count);
-    if it.count.saturating_mul(100) <= limit.saturating_mul(NEAR) {
+    if it.count.saturating_mul(100) <= limit.saturating_mul(NEAR_PERCENT) {
         return Some(Check::full(NAME, found));
     }
     let advice = "see whether they are left over (sandprobe findings --kind orphan_netns), or raise user.max_net_namespaces";

@@ -23,8 +23,8 @@ const COLUMNS: &[Column] = &[
 /// The width of the bar.
 const BAR: usize = 8;
 /// From this percentage on, a pool is short of addresses.
-const SHORT: u64 = 80;
-const NEARLY_NONE: u64 = 95;
+const SHORT_PERCENT: u64 = 80;
+const NEARLY_FULL_PERCENT: u64 = 95;
 
 pub(super) fn table(data: &Data, query: &Query) -> Table {
     let mut pools: Vec<&Pool> = data.addresses.pools.iter().collect();
@@ -47,8 +47,8 @@ pub(in crate::cli::top) fn id(it: &Pool) -> String {
 fn row(it: &Pool) -> Row {
     let percent = it.percent();
     let taken = match percent {
-        NEARLY_NONE.. => Tone::Bad,
-        SHORT.. => Tone::Warning,
+        NEARLY_FULL_PERCENT.. => Tone::Bad,
+        SHORT_PERCENT.. => Tone::Warning,
         _ => Tone::Good,
     };
     let cells = [
