@@ -32,18 +32,18 @@ pub(crate) const FILE: &str = "findings.json";
 
 /// The shortest time between two writes when a finding was opened, confirmed or closed. An agent that is
 /// killed loses the findings of this time.
-const SOON: Duration = Duration::from_secs(1);
+const STAGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The larger the file, the less often it is written: [`SOON`] is multiplied by the number of these units, up
-/// to [`EVERY`].
-const BYTES: u64 = 1 << 20;
+/// The larger the file, the less often it is written: [`STAGE_INTERVAL`] is multiplied by the number of these
+/// units, up to [`CHANGE_INTERVAL`].
+const SIZE_UNIT: u64 = 1 << 20;
 
 /// The shortest time between two writes when the text of a finding changed or a start is complete. A change
 /// of counters alone waits for another change.
-const EVERY: Duration = Duration::from_secs(10);
+const CHANGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often an agent without changes shows that it works.
-const BEAT: Duration = Duration::from_secs(15);
+const BEAT_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 pub(crate) struct FindingsFile {
@@ -84,15 +84,15 @@ impl FindingsFile {
     /// When [`Self::update`] has something to do.
     #[must_use]
     pub(crate) fn due(&self, revision: Revision) -> Timestamp {
-        let beat = self.at.map_or(Timestamp::ZERO, |at| at + BEAT);
+        let beat = self.at.map_or(Timestamp::ZERO, |at| at + BEAT_INTERVAL);
         let Some((written, bytes)) = self.written else { return Timestamp::ZERO };
-        let soon = SOON * u32::try_from(1 + bytes / BYTES).unwrap_or(u32::MAX);
+        let soon = STAGE_INTERVAL * u32::try_from(1 + bytes / SIZE_UNIT).unwrap_or(u32::MAX);
         match self.kept {
-            Some(_) if self.writer.failed().get() => written + EVERY,
-            Some(kept) if kept.stages != revision.stages => written + soon.min(EVERY),
-            Some(kept) if kept != revision => written + EVERY,
+            Some(_) if self.writer.failed().get() => written + CHANGE_INTERVAL,
+            Some(kept) if kept.stages != revision.stages => written + soon.min(CHANGE_INTERVAL),
+            Some(kept) if kept != revision => written + CHANGE_INTERVAL,
             Some(_) => beat,
-            None => written + SOON,
+            None => written + STAGE_INTERVAL,
         }
     }
 

@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// How long a copy answers requests.
-const FRESH: Duration = Duration::from_millis(250);
+const MAX_AGE: Duration = Duration::from_millis(250);
 /// How long a request waits for the loop before it fails.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How many requests may wait: more than there are views.
 const DEPTH: usize = 32;
 
@@ -58,13 +58,13 @@ pub(crate) struct Queue(mpsc::Receiver<Request>);
 
 /// The loop did not answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the agent did not answer within {} s", PATIENCE.as_secs())]
+#[error("the agent did not answer within {} s", ANSWER_TIMEOUT.as_secs())]
 pub(crate) struct Unanswered;
 
 #[must_use]
 pub(crate) fn queue() -> (Client, Queue) {
     let (sender, receiver) = mpsc::channel(DEPTH);
-    (Client { requests: sender, patience: PATIENCE }, Queue(receiver))
+    (Client { requests: sender, patience: ANSWER_TIMEOUT }, Queue(receiver))
 }
 
 impl Queue {
@@ -100,7 +100,7 @@ impl<T: Send + Sync + 'static> View<T> {
     pub(super) async fn get(&self) -> Result<Arc<T>, Unanswered> {
         let mut found = self.found.lock().await;
         if let Some((at, known)) = found.as_ref()
-            && at.elapsed() < FRESH
+            && at.elapsed() < MAX_AGE
         {
             return Ok(Arc::clone(known));
         }

@@ -356,18 +356,18 @@ pub(crate) fn close(close: &Close) -> String {
 }
 
 /// How many names are listed.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// The first names, and how many more there are.
 #[must_use]
 pub(crate) fn names(pods: &[Pod]) -> String {
-    let names = pods.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
+    let names = pods.iter().take(MAX_NAMED).map(name).collect::<Vec<_>>().join(", ");
     names + &more(pods.len())
 }
 
 /// How many of a list are not named.
 fn more(all: usize) -> String {
-    let more = all.checked_sub(NAMED).filter(|more| *more > 0);
+    let more = all.checked_sub(MAX_NAMED).filter(|more| *more > 0);
     more.map(|more| format!(" and {more} more")).unwrap_or_default()
 }
 
@@ -422,7 +422,7 @@ fn less_network(less: &[LessNetwork]) -> Option<String> {
     if less.is_empty() {
         return None;
     }
-    let named = less.iter().take(NAMED);
+    let named = less.iter().take(MAX_NAMED);
     let named = named.map(|it| format!("{} (without {})", name(&it.pod), it.missing.join(", ")));
     let named = named.collect::<Vec<_>>().join(", ");
     Some(format!("came back with less network than before: {named}{}", more(less.len())))

@@ -8,7 +8,7 @@ use std::{path::PathBuf, time::Duration};
 use crate::given;
 
 /// How often the files are compared. The kubelet itself takes a minute to update them.
-pub(crate) const EVERY: Duration = Duration::from_secs(10);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The contents of each file.
 type Contents = Vec<Option<Vec<u8>>>;

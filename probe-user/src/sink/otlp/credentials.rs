@@ -20,7 +20,7 @@ use crate::{
     given,
     sink::{
         authorities::{AuthorityError, authorities},
-        watched::{EVERY, Watched},
+        watched::{CHECK_INTERVAL, Watched},
     },
 };
 
@@ -91,7 +91,7 @@ impl Credentials {
         let sources = sources.clone();
         thread::Builder::new().name("otlp-files".to_owned()).spawn(move || {
             loop {
-                thread::sleep(EVERY);
+                thread::sleep(CHECK_INTERVAL);
                 match files.check(|| credentials.renew(&target, &sources)) {
                     None => {}
                     Some(Ok(())) => info!("the headers and authorities of --otlp were read again"),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{NAMED, less_network, mean_name, more, name, numbers, span, summary, wall};
+use super::{MAX_NAMED, less_network, mean_name, more, name, numbers, span, summary, wall};
 use crate::{
     engine::boot::{
         average::Average,
@@ -156,7 +156,7 @@ fn held(what: &str, pods: &[&HeldPod]) -> Option<String> {
         pods.iter().filter_map(|it| Some((it.until?.since(it.since), *it))).max_by_key(|(took, _)| *took);
     let longest = longest.map(|(took, it)| format!(", the longest {} ({})", span(took), name(&it.pod)));
     let open: Vec<String> = pods.iter().filter(|it| it.until.is_none()).map(|it| name(&it.pod)).collect();
-    let shown = open.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let shown = open.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let open = (!open.is_empty()).then(|| format!("; not through: {shown}{}", more(open.len())));
     (!pods.is_empty()).then(|| {
         let count = u64::try_from(pods.len()).unwrap_or(u64::MAX);

@@ -22,7 +22,7 @@ use crate::sink::{
 };
 
 /// How long the agent is not ready after a loss of records.
-const LATELY: Duration = Duration::from_secs(60);
+const LOSS_PERIOD: Duration = Duration::from_secs(60);
 
 /// Whether the agent sees everything that it should see; if not, the reasons, a line each. A degraded agent
 /// is ready, because taking it out of service would not help.
@@ -59,7 +59,7 @@ fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     for (path, since) in &snapshot.value.hanging {
         reasons.push(hanging(path, snapshot.now.since(*since)));
     }
-    if app.config.ring.lost_at().is_some_and(|at| snapshot.now < at + LATELY) {
+    if app.config.ring.lost_at().is_some_and(|at| snapshot.now < at + LOSS_PERIOD) {
         reasons.push("records were lost in the last minute".to_owned());
     }
     reasons

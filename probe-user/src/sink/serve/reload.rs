@@ -22,7 +22,7 @@ use crate::{
     given,
     sink::{
         metrics::agent_stats::ServerFiles,
-        watched::{EVERY, Watched},
+        watched::{CHECK_INTERVAL, Watched},
     },
 };
 
@@ -86,7 +86,7 @@ impl Reload {
         thread::Builder::new().name("reload".to_owned()).spawn(move || {
             loop {
                 // Waits until the bell rings or the time is over.
-                self.bell.1.recv_timeout(EVERY).ok();
+                self.bell.1.recv_timeout(CHECK_INTERVAL).ok();
                 match self.check() {
                     None => {}
                     Some(Ok(())) => info!("the server's certificate, key or token was read again"),
@@ -134,7 +134,7 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use super::{EVERY, Reload, ServerFiles, Tls, Token, tls};
+    use super::{CHECK_INTERVAL, Reload, ServerFiles, Tls, Token, tls};
 
     /// A Secret as the kubelet mounts it: each file is a link through `..data`, and that link is replaced.
     struct Secret(tempfile::TempDir);
@@ -230,7 +230,7 @@ mod tests {
         (0..3).for_each(|_| bell.ring());
         let begun = Instant::now();
         while !token.is(NEW.as_bytes()) {
-            assert!(begun.elapsed() < EVERY / 2, "it waits for its time");
+            assert!(begun.elapsed() < CHECK_INTERVAL / 2, "it waits for its time");
             thread::sleep(Duration::from_millis(1));
         }
     }
