@@ -98,9 +98,15 @@ impl RecordsDiff {
 
     fn runtime(&mut self, before: Option<Runtime>, read: RuntimeRead) -> Fact {
         let sandboxes = read.sandboxes.iter().map(|it| (it.id.clone(), it.pod.clone())).collect();
-        let &RuntimeRead { ref place, kind, sandboxes: _, complete, unread } = &read;
+        let RuntimeRead { place, kind, sandboxes: _, complete, unread } = &read;
         let place = place.clone();
-        let head = RuntimeRead { place: place.clone(), kind, sandboxes: Vec::new(), complete, unread };
+        let head = RuntimeRead {
+            place: place.clone(),
+            kind: *kind,
+            sandboxes: Vec::new(),
+            complete: *complete,
+            unread: *unread,
+        };
         let now = Runtime { head, sandboxes };
         let fact = match before.filter(|before| before.head == now.head) {
             Some(before) => Fact::RuntimeChanged(before.changed(&now)),
