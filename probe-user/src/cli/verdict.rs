@@ -161,7 +161,7 @@ mod tests {
             let kind = || fs::symlink_metadata(file).expect("it is there").file_type();
             let before = kind();
             let why = copy_to(file).expect_err("it is no plain file").to_string();
-            let said = format!("{} is {is}, not a plain file: give another name", file.display());
+            let said = format!("{} is {is}, not a regular file: give another name", file.display());
             assert_eq!((why, kind()), (said, before));
         }
         assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 4, "nothing else is left");

@@ -29,11 +29,11 @@ pub(crate) fn not_plain(path: &Path) -> Option<&'static str> {
     if found.is_file() {
         None
     } else if found.is_dir() {
-        Some("a directory, not a plain file")
+        Some("a directory, not a regular file")
     } else if found.is_symlink() {
-        Some("a symbolic link, not a plain file")
+        Some("a symbolic link, not a regular file")
     } else {
-        Some("a device, a pipe or a socket, not a plain file")
+        Some("a device, a pipe or a socket, not a regular file")
     }
 }
 
@@ -103,9 +103,9 @@ mod tests {
         let socket = dir.path().join("socket");
         UnixListener::bind(&socket).expect("a socket");
         for (path, why) in [
-            (&*socket, "it is a device, a pipe or a socket, not a plain file"),
-            (Path::new("/dev/zero"), "it is a device, a pipe or a socket, not a plain file"),
-            (dir.path(), "it is a directory, not a plain file; remove or rename it"),
+            (&*socket, "it is a device, a pipe or a socket, not a regular file"),
+            (Path::new("/dev/zero"), "it is a device, a pipe or a socket, not a regular file"),
+            (dir.path(), "it is a directory, not a regular file; remove or rename it"),
             (&huge, "longer than 268435456 bytes"),
         ] {
             let error = read(path).expect_err("it is none").to_string();

@@ -403,7 +403,7 @@ mod tests {
         finish(open_with(dir.path(), writes.clone()));
         let trouble = writes.troubles().pop().expect("a trouble");
         assert!(
-            trouble.contains("(--state-dir): findings.json is a directory, not a plain file ("),
+            trouble.contains("(--state-dir): findings.json is a directory, not a regular file ("),
             "{trouble}"
         );
         assert!(

@@ -79,7 +79,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         fs::create_dir(dir.path().join("taken")).expect("a directory in its place");
         let error = replace(dir.path(), "taken", b"all").expect_err("it cannot be replaced").to_string();
-        assert!(error.starts_with("taken is a directory, not a plain file ("), "{error}");
+        assert!(error.starts_with("taken is a directory, not a regular file ("), "{error}");
         assert!(error.ends_with("; remove or rename it, and sandprobe makes a new file there"), "{error}");
         replace(dir.path(), "free", b"all").expect("it can be written");
         let mut names: Vec<_> = fs::read_dir(dir.path())

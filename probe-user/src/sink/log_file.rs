@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_refused() {
+    fn another_kind_of_file_is_refused() {
         let folder = tempfile::tempdir().expect("a directory");
         let refused = |path: &Path| LogFile::open(path, ROTATION).expect_err("refused").to_string();
         refused(folder.path());

@@ -450,17 +450,17 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_no_plain_file_is_named_with_what_to_do() {
+    fn a_path_that_is_not_a_regular_file_is_named_with_what_to_do() {
         let outside = tempfile::tempdir().expect("a folder");
         let is_link =
-            "is a symbolic link, not a plain file (Too many levels of symbolic links (os error 40))";
+            "is a symbolic link, not a regular file (Too many levels of symbolic links (os error 40))";
         let cases = [
-            (BOOTS, true, "boots.jsonl: it is a directory, not a plain file; remove or rename it"),
+            (BOOTS, true, "boots.jsonl: it is a directory, not a regular file; remove or rename it"),
             (BOOTS, false, &format!("boots.jsonl {is_link}; remove or rename it")),
             (
                 HEARTBEAT,
                 true,
-                "heartbeat.json is a directory, not a plain file (Is a directory (os error 21))",
+                "heartbeat.json is a directory, not a regular file (Is a directory (os error 21))",
             ),
             (LOCK, false, &format!(".boots.lock {is_link}; remove or rename it")),
         ];
@@ -480,7 +480,7 @@ mod tests {
         let trouble = read(&outside.path().join("2")).problems.pop().expect("a trouble");
         assert!(
             trouble.ends_with(
-                "heartbeat.json: it is a directory, not a plain file; remove or rename it, and \
+                "heartbeat.json: it is a directory, not a regular file; remove or rename it, and \
             sandprobe makes a new file there"
             ),
             "{trouble}"
