@@ -1,5 +1,5 @@
 //! What a boot's [recovery](crate::model::recovery) means: its milestones and periods, means and ranks over boots, and
-//! what orders a restart.
+//! which programs order a restart.
 
 pub mod average;
 pub mod column;

@@ -1,5 +1,5 @@
-//! Compares the times and counts on the pages on starts, restarts, findings and settings with the code's constants. The
-//! tests of the pages of single findings are beside their rules.
+//! Compares the times and counts on the pages on starts, restarts, findings and settings with the code's
+//! constants. The tests of the pages of single findings are beside their rules.
 
 use std::time::Duration;
 
