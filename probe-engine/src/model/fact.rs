@@ -215,8 +215,8 @@ pub enum Fact {
         #[serde_as(as = "DisplayFromStr")]
         count: u64,
     },
-    /// Netlink cannot watch this namespace: there was no room for the request, no process or file that holds the
-    /// namespace was found, or the kernel refused.
+    /// Netlink cannot watch this namespace: there was no room for the request, no process or file that holds
+    /// the namespace was found, or the kernel refused.
     NetnsUnwatched {
         netns: NetnsKey,
     },
