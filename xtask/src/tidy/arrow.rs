@@ -100,7 +100,7 @@ fn edges(source: &Source, module: &str, allowed: &[&str]) -> Vec<String> {
 }
 
 /// Returns the first names after `crate::`: one, or several in braces.
-fn named(path: &str) -> Vec<&str> {
+pub(super) fn named(path: &str) -> Vec<&str> {
     let Some(list) = path.strip_prefix('{') else { return vec![first_name(path)] };
     let mut names = Vec::new();
     let mut depth = 0;
@@ -157,7 +157,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
 }
 
 /// Returns the lines before the unit tests, with comments removed.
-fn code(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn code(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
     lines.map(|line| if line.trim_start().starts_with("//") { "" } else { line })
 }

@@ -83,7 +83,7 @@ impl RingMap {
     pub(super) fn new(fd: BorrowedFd<'_>, size: u32) -> io::Result<Self> {
         let page = page_size() as usize;
         let size = size as usize;
-        if !size.is_power_of_two() || size % page != 0 {
+        if !size.is_power_of_two() || !size.is_multiple_of(page) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has {size} bytes")));
         }
         let fd = fd.try_clone_to_owned()?;
