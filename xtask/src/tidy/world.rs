@@ -137,7 +137,10 @@ mod tests {
         assert_eq!(count("world/lookup/netns.rs", "fn f(world: &World) {}"), 0);
         assert_eq!(count("world/lookup/netns.rs", "fn f(world: &mut World) {}"), 1);
         assert_eq!(
-            count("world/react/cni.rs", "use super::{\n    netns,\n    pod::gone,\n};\nfn f() { netns::dropped() }"),
+            count(
+                "world/react/cni.rs",
+                "use super::{\n    netns,\n    pod::gone,\n};\nfn f() { netns::dropped() }"
+            ),
             0
         );
         assert_eq!(count("world/react/netns.rs", "use super::{cni, pod};"), 1);

@@ -104,7 +104,7 @@ pub(crate) fn involved<'a>(world: &'a World, subject: &'a Subject) -> Involved<'
         .or_else(|| container.and_then(|row| row.pod))
         .or_else(|| cgroup.and_then(|row| row.pod.as_ref()).and_then(|uid| world.pods.by_uid(uid)))
         .and_then(|id| world.pods.get(&id));
-    Involved { world: world, subject, cgroup, container, netns, sandbox, pod }
+    Involved { world, subject, cgroup, container, netns, sandbox, pod }
 }
 
 /// The fact for which a change about this subject waits before its event is sent.

@@ -188,8 +188,8 @@ fn is_before(world: &World, it: &Sandbox, row: &Sandbox, pod: u64) -> bool {
         && earlier(sign(it), &it.id, sign(row), &row.id).is_lt()
 }
 
-/// Whether so much time was between the making of the pod's cgroup and the sandbox's first sign. To find the
-/// phases costs more.
+/// Whether at least this time passed between the making of the pod's cgroup and the sandbox's first sign.
+/// This costs less than to find the phases.
 pub(crate) fn may_be_late(world: &World, row: &Sandbox, least: Duration) -> bool {
     let made = world.pods.of_sandbox(row).map(|pod| made(world, pod));
     matches!(made, Some(Made::At(at)) if sign(row) >= at + least)

@@ -29,7 +29,7 @@ use crate::{
 
 const ASKED: usize = 16;
 
-/// A runtime can be asked, or cannot.
+/// A runtime can be asked from now on, or cannot be asked any more.
 pub(crate) fn linked(world: &mut World, ctx: EventContext, it: RuntimeLink) {
     if it.answer == Answer::Answers {
         restart::runtime_works(world, TimedSource { at: ctx.at, source: Source::Cri }, at_socket(&it.socket));
@@ -39,7 +39,7 @@ pub(crate) fn linked(world: &mut World, ctx: EventContext, it: RuntimeLink) {
         world.ask(Question::Process { process: process.key });
     }
     world.beliefs.link(ctx.at, it, process);
-    // What happened while it did not answer is to be asked for.
+    // Asks for what happened while it did not answer.
     world.timers.arm_earlier(timer::Name::Statuses, ctx.at + GRACE);
 }
 

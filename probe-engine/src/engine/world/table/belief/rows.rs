@@ -169,7 +169,7 @@ impl Beliefs {
     pub(crate) fn hung(&self, now: Timestamp) -> Vec<Span> {
         let mut all = self.runtimes.values();
         let Some(row) = all.next() else { return Vec::new() };
-        if !(self.runtimes.len() == 1) {
+        if self.runtimes.len() != 1 {
             return Vec::new();
         }
         let open = row.hang.as_ref().map(|_| Span { began: row.answer_since, ended: now });
