@@ -202,7 +202,8 @@ pub(super) struct EventContext {
 }
 
 impl EventContext {
-    /// The same source at an earlier time. An event with that time is late: later events were sent already.
+    /// Returns the context of an earlier time, with this source. An event with that time is late: later events
+    /// were sent already.
     fn back_at(self, at: Timestamp) -> Self {
         Self { at, late: self.late || at < self.at, ..self }
     }
@@ -217,10 +218,12 @@ impl World {
         }
     }
 
-    fn tell(&mut self, ctx: EventContext, subject: Subject, wait: Wait, what: ChangeKind) {
+    /// Queues a change. Its event is sent when the pod is named, or after a moment.
+    fn report(&mut self, ctx: EventContext, subject: Subject, wait: Wait, what: ChangeKind) {
         self.outbox.push(Held { at: ctx.at, origin: ctx.origin, late: ctx.late, subject, wait, what });
     }
 
+    /// Queues a question for the sources.
     fn ask(&mut self, question: Question) {
         self.outbox.ask(question);
     }
