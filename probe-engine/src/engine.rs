@@ -74,14 +74,14 @@ impl Default for Settings {
 
 /// The state of the node, and its judgement. Callers repeat four calls in this order:
 ///
-/// 1. [`observe`](Self::observe) with each fact that a source reports. A watermark says that nothing earlier can come,
-///    so the facts before it take effect.
+/// 1. [`observe`](Self::observe) with each fact that a source reports. A watermark says that nothing earlier
+///    can come, so the facts before it take effect.
 /// 2. [`advance`](Self::advance) with the time, when the deadline has come.
 /// 3. [`poll`](Self::poll) until it returns `None`: events, and questions for the sources.
 /// 4. [`deadline`](Self::deadline), which is how long the caller may wait for further facts.
 ///
-/// A new agent first calls [`restore`](Self::restore) with each entry of the last one's [`dump`](Self::dump), and
-/// [`number_from`](Self::number_from). All methods of `&self` read what is known and change nothing.
+/// A new agent first calls [`restore`](Self::restore) with each entry of the last one's [`dump`](Self::dump),
+/// and [`number_from`](Self::number_from). All methods of `&self` read what is known and change nothing.
 #[derive(Debug)]
 pub struct Engine {
     settings: Settings,
@@ -198,8 +198,8 @@ impl Engine {
         self.world.starts.revision
     }
 
-    /// The number of network namespaces that netlink should watch and was not asked to watch yet, because there
-    /// were too many at once.
+    /// The number of network namespaces that netlink should watch and was not asked to watch yet, because
+    /// there were too many at once.
     #[must_use]
     pub fn unwatched(&self) -> usize {
         lookup::netns::unwatched(&self.world).count()

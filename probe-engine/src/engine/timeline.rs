@@ -1,10 +1,10 @@
 //! Puts kernel records in order. Many CPUs write into one ring, and a second ring is read after the first. So
 //! records wait until the watermark says that nothing earlier can come.
 //!
-//! Netlink's notifications are put among the records by their time, though no watermark covers them: they hold
-//! nothing back, and wait for the watermark a moment at most. Addresses that a listing found while records wait
-//! are put among them too: the watch of a new namespace begins with a listing, and the records of the call that
-//! added the address may be waiting.
+//! Netlink's notifications are put among the records by their time, though no watermark covers them: they
+//! hold nothing back, and wait for the watermark a moment at most. Addresses that a listing found while
+//! records wait are put among them too: the watch of a new namespace begins with a listing, and the records
+//! of the call that added the address may be waiting.
 //!
 //! **Invariant:** nothing else of a listing is held, because it was true when it was read.
 
@@ -181,9 +181,9 @@ impl Timeline {
             .chain(self.strays.range(from..to).map(|(place, seen)| (*place, seen)))
     }
 
-    /// Takes the OOM-kill record that follows the exit at this place, if there is one, with the time of the exit.
-    /// The kernel reports a kill only after it has sent the signal, and by then the victim may have ended on
-    /// another CPU (`__oom_kill_process`).
+    /// Takes the OOM-kill record that follows the exit at this place, if there is one, with the time of the
+    /// exit. The kernel reports a kill only after it has sent the signal, and by then the victim may have
+    /// ended on another CPU (`__oom_kill_process`).
     fn take_oom_kill(&mut self, place: Place) -> Option<Observation> {
         let Fact::Exited(exited) = &self.get(place)?.fact else { return None };
         if exited.status & SIGNAL != SIGKILL {

@@ -4,8 +4,8 @@
 //! * `lookup`: functions of `&World` that join several tables.
 //! * `react`: what each fact changes. `apply` has a line for each fact, so it is the place to begin reading.
 //!
-//! `outgoing` decides when a change's event can be sent, `changed` which rows the detectors look at, and `dump` writes
-//! and restores a checkpoint.
+//! `outgoing` decides when a change's event can be sent, `changed` which rows the detectors look at, and
+//! `dump` writes and restores a checkpoint.
 
 pub(super) mod apply;
 pub(crate) mod args;
@@ -131,7 +131,8 @@ pub struct EngineState {
     /// How many of the watches that netlink may be asked for in the present second were asked for.
     #[serde(default)]
     pub watches: table::netns::watch::Budget,
-    /// When each plugin was last asked for its message about a command. The attachment that asked may be gone.
+    /// When each plugin was last asked for its message about a command. The attachment that asked may be
+    /// gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages_asked: Vec<MessageAsked>,
 }
@@ -201,7 +202,8 @@ pub(super) struct EventContext {
 }
 
 impl EventContext {
-    /// The same source at an earlier time. An event with that time is late: later events were sent already.
+    /// Returns the context of an earlier time, with this source. An event with that time is late: later events
+    /// were sent already.
     fn back_at(self, at: Timestamp) -> Self {
         Self { at, late: self.late || at < self.at, ..self }
     }
@@ -216,16 +218,18 @@ impl World {
         }
     }
 
-    fn tell(&mut self, ctx: EventContext, subject: Subject, wait: Wait, what: ChangeKind) {
+    /// Queues a change. Its event is sent when the pod is named, or after a moment.
+    fn report(&mut self, ctx: EventContext, subject: Subject, wait: Wait, what: ChangeKind) {
         self.outbox.push(Held { at: ctx.at, origin: ctx.origin, late: ctx.late, subject, wait, what });
     }
 
+    /// Queues a question for the sources.
     fn ask(&mut self, question: Question) {
         self.outbox.ask(question);
     }
 
-    /// How long something took, without the time in which the node was suspended. If it was suspended in between, only
-    /// the time after that counts.
+    /// How long something took, without the time in which the node was suspended. If it was suspended in
+    /// between, only the time after that counts.
     pub(in crate::engine) fn awake_for(&self, from: Timestamp, to: Timestamp) -> Duration {
         to.since(if self.node.woke_at <= to { from.max(self.node.woke_at) } else { from })
     }

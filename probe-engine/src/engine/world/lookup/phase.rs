@@ -95,10 +95,10 @@ fn among<'a>(
         Made::At(at) if !rebuilt => at.min(first),
         Made::At(_) | Made::Never | Made::Unseen => first,
     };
-    let told = row.work.started_at.is_some();
+    let reported = row.work.started_at.is_some();
     // A start that waits for further containers lasts until now.
     let is_long_enough =
-        missing.is_empty() && (told || known || lookup::start::announced_at(world, row).is_none());
+        missing.is_empty() && (reported || known || lookup::start::announced_at(world, row).is_none());
     let last = if is_long_enough { parts.last().map(|part| part.started_at) } else { None };
     let mut cut = PhaseBuilder::new(begin, last.unwrap_or(now));
     if let Some(phase) = cut.push_until(first, Kind::Prepare, None) {
@@ -120,14 +120,14 @@ fn among<'a>(
         phases: cut.phases,
         plugins: lookup::program::plugins_of(world, &row.id),
         listening: listening(world, row),
-        complete: told && missing.is_empty(),
+        complete: reported && missing.is_empty(),
         containers_known: known,
         missing,
         revised: row.work.is_revised,
         rebuilt,
         listed: was_there || made == Made::Unseen && !rebuilt || parts.iter().any(|part| part.listed),
         suspended: world.node.woke_at > begin,
-        waits: last.is_none() && !told && !row.is_stopped(),
+        waits: last.is_none() && !reported && !row.is_stopped(),
     };
     cause::attribute(world, pod, row, &mut start);
     Some(start)
@@ -188,8 +188,8 @@ fn is_before(world: &World, it: &Sandbox, row: &Sandbox, pod: u64) -> bool {
         && earlier(sign(it), &it.id, sign(row), &row.id).is_lt()
 }
 
-/// Whether so much time was between the making of the pod's cgroup and the sandbox's first sign. To find the
-/// phases costs more.
+/// Whether at least this time passed between the making of the pod's cgroup and the sandbox's first sign.
+/// This costs less than to find the phases.
 pub(crate) fn may_be_late(world: &World, row: &Sandbox, least: Duration) -> bool {
     let made = world.pods.of_sandbox(row).map(|pod| made(world, pod));
     matches!(made, Some(Made::At(at)) if sign(row) >= at + least)

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// An agent has listed the node so long after its start.
+/// An agent has listed the node by this time after its start.
 const FIRST_LISTING: Duration = Duration::from_secs(60);
 
 /// A pod that ended at most this long before the node may have ended with it.

@@ -27,7 +27,7 @@ fn tell_added(world: &mut World, ctx: EventContext, life: u64, it: &fact::Addres
     }
     let wait = lookup::context::wait_of(world, &subject);
     let what = ChangeKind::AddressAdded { address: it.address, ifname: it.ifname.clone() };
-    world.tell(ctx, subject, wait, what);
+    world.report(ctx, subject, wait, what);
 }
 
 /// A listing found an address. If hooks saw the making of the namespace, it was added since then. If they saw
@@ -62,7 +62,7 @@ pub(crate) fn removed(world: &mut World, ctx: EventContext, it: &fact::Address) 
     let subject = lookup::netns::subject(world, life);
     let wait = lookup::context::wait_of(world, &subject);
     let what = ChangeKind::AddressRemoved { address: it.address, ifname: it.ifname.clone() };
-    world.tell(ctx, subject, wait, what);
+    world.report(ctx, subject, wait, what);
 }
 
 fn is_same(kept: &Address, it: &fact::Address) -> bool {

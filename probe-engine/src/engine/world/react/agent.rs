@@ -6,8 +6,8 @@ use crate::{
     model::time::Timestamp,
 };
 
-/// Ends what was so only of the last agent: the files at which its readers hung, the namespaces that its
-/// netlink socket watched, and the questions that its sources took and never answered.
+/// Ends the state that belonged to the last agent alone: the files at which its readers hung, the namespaces
+/// that its netlink socket watched, and the questions that its sources took and never answered.
 ///
 /// The names of pods need no question: the new agent lists them. Nor do the runtimes' lists, which it reads
 /// when it reaches a runtime, and the counters of a cgroup, which are of the time when they are read.

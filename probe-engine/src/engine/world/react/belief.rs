@@ -29,7 +29,7 @@ use crate::{
 
 const ASKED: usize = 16;
 
-/// A runtime can be asked, or cannot.
+/// A runtime can be asked from now on, or cannot be asked any more.
 pub(crate) fn linked(world: &mut World, ctx: EventContext, it: RuntimeLink) {
     if it.answer == Answer::Answers {
         restart::runtime_works(world, TimedSource { at: ctx.at, source: Source::Cri }, at_socket(&it.socket));
@@ -39,7 +39,7 @@ pub(crate) fn linked(world: &mut World, ctx: EventContext, it: RuntimeLink) {
         world.ask(Question::Process { process: process.key });
     }
     world.beliefs.link(ctx.at, it, process);
-    // What happened while it did not answer is to be asked for.
+    // Asks for what happened while it did not answer.
     world.timers.arm_earlier(timer::Name::Statuses, ctx.at + GRACE);
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn kernel_started(world: &mut World, at: Timestamp, id: &ContainerId)
     let is_unsure = world.lists.is_gapped(List::Processes);
     if let Some(row) = believed(world, at, id).filter(|row| row.started_at.is_none()) {
         (row.started_at, row.is_unsure) = (Some(at), is_unsure);
-        world.beliefs.note_told(id, true);
+        world.beliefs.note_reported(id, true);
         arm_statuses_of(world, at, id);
     }
 }
@@ -124,7 +124,7 @@ pub(crate) fn kernel_ended(world: &mut World, at: Timestamp, id: &ContainerId, c
     if let Some(row) = believed(world, at, id).filter(|row| row.ended.is_none()) {
         row.name = name;
         row.ended = Some(KernelEnd { at, code: if row.is_unsure { None } else { code } });
-        world.beliefs.note_told(id, false);
+        world.beliefs.note_reported(id, false);
         arm_statuses_of(world, at, id);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn created(world: &mut World, ctx: EventContext, it: fact::Cgroup, by
     pod_made(world, ctx, key);
     let subject = subject(world, key);
     let wait = lookup::context::wait_of(world, &subject);
-    world.tell(ctx, subject, wait, ChangeKind::CgroupCreated { by: process_of(by) });
+    world.report(ctx, subject, wait, ChangeKind::CgroupCreated { by: process_of(by) });
 }
 
 /// A cgroup directory was removed.
@@ -49,7 +49,7 @@ pub(crate) fn removed(world: &mut World, ctx: EventContext, it: fact::Cgroup, by
     }
     let subject = subject(world, key);
     let wait = lookup::context::wait_of(world, &subject);
-    world.tell(ctx, subject, wait, ChangeKind::CgroupRemoved { by: process_of(by) });
+    world.report(ctx, subject, wait, ChangeKind::CgroupRemoved { by: process_of(by) });
     gone(world, ctx, key);
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn emptied(world: &mut World, ctx: EventContext, it: fact::Cgroup) {
     }
     let subject = subject(world, key);
     let wait = lookup::context::wait_of(world, &subject);
-    world.tell(ctx, subject, wait, ChangeKind::CgroupEmptied);
+    world.report(ctx, subject, wait, ChangeKind::CgroupEmptied);
     if let Some(id) = own {
         container::emptied(world, ctx, &id);
     }

@@ -46,12 +46,12 @@ pub(crate) fn found(
     begin(world, ctx, call, false);
 }
 
-/// A plugin begins. `told`: a hook reports it, so it makes an event.
-pub(crate) fn begin(world: &mut World, ctx: EventContext, call: Call, told: bool) {
+/// A plugin begins. `reported`: a hook reports it, so it makes an event.
+pub(crate) fn begin(world: &mut World, ctx: EventContext, call: Call, reported: bool) {
     // A listing can show a plugin before the record of its start is read. What the hook reports is worth
     // more.
     let known = world.calls.get(&call.call.process.key);
-    if known.is_some_and(|known| !told || known.origin != Origin::Listed) {
+    if known.is_some_and(|known| !reported || known.origin != Origin::Listed) {
         return;
     }
     if let Some((Some(id), at)) = known.map(|known| (known.container.clone(), known.at)) {
@@ -59,7 +59,7 @@ pub(crate) fn begin(world: &mut World, ctx: EventContext, call: Call, told: bool
     }
     let command = call.call.command.as_str();
     if call.top && command == "ADD" {
-        if told && world.boot.is_restarting() {
+        if reported && world.boot.is_restarting() {
             restart::runtime_works(
                 world,
                 TimedSource::hooked(ctx.at),
@@ -76,12 +76,12 @@ pub(crate) fn begin(world: &mut World, ctx: EventContext, call: Call, told: bool
     if let Some(id) = &deleted {
         sandbox::recalled(world, ctx, id);
     }
-    if told {
+    if reported {
         let subject = lookup::call::subject(world, &call);
         let wait =
             if call.pod.name.is_some() { Wait::Name } else { lookup::context::wait_of(world, &subject) };
         let ctx = EventContext { origin: call.origin, ..ctx };
-        world.tell(ctx, subject, wait, ChangeKind::CniStarted { call: Arc::clone(&call.call) });
+        world.report(ctx, subject, wait, ChangeKind::CniStarted { call: Arc::clone(&call.call) });
     }
     if let Some(id) = &deleted {
         sandbox::stopping(world, ctx, id);
@@ -128,11 +128,11 @@ pub(crate) fn finished(world: &mut World, ctx: EventContext, mut call: Call, end
     let wait = if call.pod.name.is_some() { Wait::Name } else { lookup::context::wait_of(world, &subject) };
     let duration = ctx.at.since(call.at);
     let is_add = call.call.command == "ADD";
-    let told = EventContext {
+    let finished = EventContext {
         origin: if call.origin == Origin::Delegated { call.origin } else { ctx.origin },
         ..ctx
     };
-    world.tell(told, subject, wait, ChangeKind::CniFinished { call: call.call, end, duration });
+    world.report(finished, subject, wait, ChangeKind::CniFinished { call: call.call, end, duration });
     if call.top
         && is_add
         && let Some(id) = call.container

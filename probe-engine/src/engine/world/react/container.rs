@@ -127,10 +127,10 @@ fn started(world: &mut World, ctx: EventContext, id: &ContainerId, process: Proc
         Some(Role::Sandbox) => {}
         Some(Role::Container) => {
             run::began(world, id);
-            world.tell(ctx, subject, Wait::Name, ChangeKind::ContainerStarted { process });
+            world.report(ctx, subject, Wait::Name, ChangeKind::ContainerStarted { process });
         }
         None => {
-            world.tell(ctx, subject, Wait::Role(Role::Container), ChangeKind::ContainerStarted { process })
+            world.report(ctx, subject, Wait::Role(Role::Container), ChangeKind::ContainerStarted { process })
         }
     }
     sandbox::is_up(world, ctx, id);
@@ -174,7 +174,7 @@ pub(crate) fn exited(
     let ran = (!listed).then(|| ctx.at.since(since));
     let wait = if role.is_some() { Wait::Name } else { Wait::Role(Role::Container) };
     let what = ChangeKind::ContainerExited { process: process.clone(), end: end.clone(), ran };
-    world.tell(ctx, world.containers.subject_of(id), wait, what);
+    world.report(ctx, world.containers.subject_of(id), wait, what);
     if let Some(pod) = pod {
         pod::may_be_gone(world, ctx, pod);
     }
@@ -255,7 +255,7 @@ pub(crate) fn listened(world: &mut World, ctx: EventContext, it: &Listened) {
         socket: it.socket,
         since_started: ctx.at.since(since),
     };
-    world.tell(ctx, world.containers.subject_of(&id), wait, what);
+    world.report(ctx, world.containers.subject_of(&id), wait, what);
     run::listens(world, &id, listening);
     if let Some(pod) = world.containers.get(&id).and_then(|row| row.pod) {
         start::ask_pressure(world, pod);

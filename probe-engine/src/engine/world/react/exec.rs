@@ -119,7 +119,7 @@ pub(crate) fn executed(world: &mut World, ctx: EventContext, it: Executed) {
     let argv_cut = usize::try_from(it.argv_total).is_ok_and(|total| total > argv_seen);
     let wait = lookup::context::wait_of(world, &subject);
     let process = process_of(&task);
-    world.tell(
+    world.report(
         ctx,
         subject,
         wait,

@@ -55,7 +55,7 @@ pub(crate) fn exited(world: &mut World, ctx: EventContext, it: &Exited) {
     cni::caller_ended(world, ctx.at, key);
 
     let stopped_at = lookup::process::stopped_at(world, key);
-    let told = daemon.as_ref().and_then(|_| world.processes.told_to_end(key));
+    let told = daemon.as_ref().and_then(|_| world.processes.last_fatal_signal(key));
     let end = world.processes.take_end(key, it.status);
     if let Some(row) = daemon {
         restart::daemon_ended(world, &row, ctx.at, Some(DaemonEnd { at: ctx.at, end: end.clone(), told }));
@@ -81,7 +81,7 @@ pub(crate) fn exited(world: &mut World, ctx: EventContext, it: &Exited) {
     subject.container = about.or(subject.container);
     let wait = lookup::context::wait_of(world, &subject);
     let process = process_of(&it.task);
-    world.tell(ctx, subject, wait, ChangeKind::ProcessExit { process: process.clone(), end: end.clone() });
+    world.report(ctx, subject, wait, ChangeKind::ProcessExit { process: process.clone(), end: end.clone() });
     for id in [world.cgroups.own_container(cgroup), world.cgroups.own_container(it.task.cgroup)]
         .into_iter()
         .flatten()

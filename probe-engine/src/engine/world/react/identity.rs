@@ -76,7 +76,7 @@ pub(crate) fn container_seen(
             row.question.is_awaited = true;
         }
         let subject = Subject { container: Some(id.clone()), ..Subject::default() };
-        world.tell(ctx, subject, Wait::Role(Role::Sandbox), ChangeKind::SandboxCreated);
+        world.report(ctx, subject, Wait::Role(Role::Sandbox), ChangeKind::SandboxCreated);
     }
     ask_role(world, id);
 }
@@ -313,7 +313,7 @@ pub(crate) fn sandbox_seen(world: &mut World, ctx: EventContext, id: &ContainerI
         row.presence.vouch(Voucher::Cgroupfs, first.at);
     }
     if !tentative {
-        world.tell(first, lookup::sandbox::subject(world, id), Wait::Name, ChangeKind::SandboxCreated);
+        world.report(first, lookup::sandbox::subject(world, id), Wait::Name, ChangeKind::SandboxCreated);
     }
     if let Some(hint) = world.hints.remove(id) {
         container_seen(world, ctx, id, pod, None);

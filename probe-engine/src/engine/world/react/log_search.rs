@@ -24,7 +24,7 @@ use crate::{
 /// A phase that took less is not asked about, since each answer is a search through the node's logs.
 pub(crate) const LONG: Duration = Duration::from_secs(1);
 
-/// A sandbox that waits for a container for so long is asked about. It is longer than the kubelet's longest
+/// A sandbox that waits for a container for this long is asked about. It is longer than the kubelet's longest
 /// back-off, after which a pull may begin, and shorter than the limits after which the wait is a finding.
 pub(crate) const WAITED: Duration = Duration::from_secs(5 * 60 + 30);
 
@@ -39,8 +39,8 @@ pub(crate) fn first_sign(row: &Sandbox, id: &ContainerId) -> Option<Timestamp> {
     row.containers().iter().find(|ran| ran.id == *id && !ran.listed).map(|ran| ran.first_at)
 }
 
-/// When the last thing before this time was there that an `image` phase follows: the sandbox itself, or a
-/// container that began or ended.
+/// The latest time up to `at` after which an `image` phase can begin: the sandbox was up, or a container
+/// began or ended.
 pub(crate) fn idle_since(row: &Sandbox, at: Timestamp) -> Option<Timestamp> {
     let ran = row.containers().iter().flat_map(|ran| [Some(ran.started_at), ran.ended.map(|end| end.at)]);
     ran.chain([row.up_since]).flatten().filter(|before| *before <= at).max()

@@ -39,7 +39,7 @@ const OF_CONTAINERS: [List; 4] = [List::Processes, List::Netns, List::Addresses,
 pub(crate) fn lost(world: &mut World, ctx: EventContext, what: Loss, count: u64) {
     let lost = world.counts.lost.entry(what).or_default();
     *lost = lost.saturating_add(count);
-    world.tell(ctx, Subject::default(), Wait::Nothing, ChangeKind::Gap { what, count, lasted: None });
+    world.report(ctx, Subject::default(), Wait::Nothing, ChangeKind::Gap { what, count, lasted: None });
     let between = match concern(what) {
         Concern::Anything => {
             world.coverage.losses_grow(ctx.at, count);
@@ -69,7 +69,7 @@ pub(crate) fn lost(world: &mut World, ctx: EventContext, what: Loss, count: u64)
 pub(crate) fn unknown_since(world: &mut World, ctx: EventContext, what: Loss, since: Timestamp) {
     let lasted = Some(ctx.at.since(since));
     let gap = ChangeKind::Gap { what, count: 0, lasted };
-    world.tell(ctx, Subject::default(), Wait::Nothing, gap);
+    world.report(ctx, Subject::default(), Wait::Nothing, gap);
     world.coverage.missed(what, since, ctx.at);
     gap::anything_lost(world, since, ctx.at);
     gap::relist_begun(world, ctx.at);
@@ -80,7 +80,7 @@ pub(crate) fn unknown_since(world: &mut World, ctx: EventContext, what: Loss, si
 pub(crate) fn netlink_unheard(world: &mut World, ctx: EventContext, since: Timestamp) {
     let lasted = Some(ctx.at.since(since));
     let gap = ChangeKind::Gap { what: Loss::NetlinkSocket, count: 0, lasted };
-    world.tell(ctx, Subject::default(), Wait::Nothing, gap);
+    world.report(ctx, Subject::default(), Wait::Nothing, gap);
     world.lists.out_of_date(ctx.at, &OF_NETLINK);
     world.lists.gaps.insert((Doubt::Unheard, List::Netns), ctx.at);
     gap::relist_begun(world, ctx.at);

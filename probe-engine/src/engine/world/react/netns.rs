@@ -56,7 +56,7 @@ pub(crate) fn created(world: &mut World, ctx: EventContext, key: NetnsKey, by: T
         || subject.container.is_some()
         || world.processes.get(by.parent).is_some_and(|parent| table::process::makes_pods(&parent.comm));
     let wait = if of_pod { Wait::Name } else { Wait::Nothing };
-    world.tell(ctx, subject, wait, ChangeKind::NetnsCreated { by: process_of(&by) });
+    world.report(ctx, subject, wait, ChangeKind::NetnsCreated { by: process_of(&by) });
     watch::soon(world, ctx.at, life);
 }
 
@@ -94,7 +94,8 @@ fn unnamed(world: &mut World, ctx: EventContext, found: Option<u64>) {
     }
 }
 
-/// All that follows from the drop of a namespace.
+/// Everything that a dropped namespace changes, in order: its row, its leases, the event, the events of its
+/// addresses, and its sandbox.
 pub(crate) fn drop_life(world: &mut World, ctx: EventContext, life: u64, by: Option<Process>) {
     // A namespace loses its id in the agent's own namespace before its addresses are removed.
     let by_netlink =
@@ -112,7 +113,7 @@ pub(crate) fn drop_life(world: &mut World, ctx: EventContext, life: u64, by: Opt
     let wait = lookup::context::wait_of(world, &subject);
     world.schedule_reap(ctx.at);
     lease::left_kernel(world, life, None);
-    world.tell(ctx, subject.clone(), wait, ChangeKind::NetnsDestroyed { by: by.clone() });
+    world.report(ctx, subject.clone(), wait, ChangeKind::NetnsDestroyed { by: by.clone() });
     addresses_gone(world, ctx, &subject, unheard);
     if let Some(sandbox) = sandbox {
         sandbox::lost_netns(world, ctx, &sandbox, by);
@@ -149,7 +150,7 @@ pub(crate) fn freed(world: &mut World, ctx: EventContext, key: NetnsKey) {
     drop_life(world, ctx, life, None);
     if let Some(subject) = free_life(world, ctx, life) {
         let wait = lookup::context::wait_of(world, &subject);
-        world.tell(ctx, subject, wait, ChangeKind::NetnsFreed { teardown });
+        world.report(ctx, subject, wait, ChangeKind::NetnsFreed { teardown });
     }
 }
 
@@ -261,6 +262,6 @@ pub(crate) fn inner_gapped(world: &mut World) {
 fn addresses_gone(world: &mut World, ctx: EventContext, subject: &Subject, gone: Vec<Address>) {
     for Address { address, ifname, .. } in gone {
         let wait = lookup::context::wait_of(world, subject);
-        world.tell(ctx, subject.clone(), wait, ChangeKind::AddressRemoved { address, ifname });
+        world.report(ctx, subject.clone(), wait, ChangeKind::AddressRemoved { address, ifname });
     }
 }

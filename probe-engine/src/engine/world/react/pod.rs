@@ -90,7 +90,7 @@ pub(crate) fn lives(world: &mut World, ctx: EventContext, name: &PodName, source
         world.pods.learn(id, &found, source);
     }
     if shown.is_some() {
-        world.tell(
+        world.report(
             ctx,
             Subject { pod: Some(id), ..Subject::default() },
             Wait::Name,
@@ -136,7 +136,7 @@ pub(crate) fn ask_name(world: &mut World, ctx: EventContext, id: u64) {
     let Some(row) = world.pods.rows.get_mut(&id) else { return };
     let is_due = row.asked == 0 || row.asked < ASKS && ctx.at >= row.first_at + ASK_AGAIN;
     let Some(uid) = row.named.uid.clone() else { return };
-    if !(row.named.name.is_none() && is_due) {
+    if row.named.name.is_some() || !is_due {
         return;
     }
     row.asked = row.asked.saturating_add(1);
@@ -161,7 +161,7 @@ pub(crate) fn may_be_gone(world: &mut World, ctx: EventContext, id: u64) {
     row.state = gone;
     let lived = ctx.at.since(row.first_at);
     world.schedule_reap(ctx.at);
-    world.tell(
+    world.report(
         ctx,
         Subject { pod: Some(id), ..Subject::default() },
         Wait::Name,

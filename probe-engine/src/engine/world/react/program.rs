@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// After so long the version of a plugin that is in use is asked for again.
+/// The version of a plugin that is in use is asked for again after this time.
 const PLUGIN_AGAIN: Duration = Duration::from_secs(10 * 60);
 
 /// The versions of at most this many executables are remembered.

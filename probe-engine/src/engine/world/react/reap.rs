@@ -62,8 +62,9 @@ pub(crate) fn reap(world: &mut World, now: Timestamp) {
     let old = past.saturating_sub(table::GRACE);
     reap_processes(world, old);
     reap_signals(world, past, old);
-    let end_told = world.coverage.attached.get(&Signal::NetnsFreed).is_none_or(|it| it.mechanism.is_some());
-    world.netns.reap(old, end_told);
+    let end_reported =
+        world.coverage.attached.get(&Signal::NetnsFreed).is_none_or(|it| it.mechanism.is_some());
+    world.netns.reap(old, end_reported);
     reap_containers(world, past, old);
     world.cgroups.reap(old);
     release::judge(world, now);

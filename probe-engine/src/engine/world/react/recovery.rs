@@ -108,7 +108,7 @@ pub(crate) fn only_orders(world: &mut World, ctx: EventContext, it: &Executed) -
         let filename = it.filename.clone();
         let argv = it.argv.clone();
         let what = ChangeKind::ProcessExec { process: process_of(&it.task), filename, argv, argv_cut: false };
-        world.tell(ctx, Subject::default(), Wait::Nothing, what);
+        world.report(ctx, Subject::default(), Wait::Nothing, what);
     }
     only
 }

@@ -35,13 +35,13 @@ use crate::{
     },
 };
 
-/// A daemon that ends so soon after its start has not come back.
+/// A daemon that ends within this time after its start has not come back.
 pub(crate) const LOOP: Duration = Duration::from_secs(60);
 
 /// How long to wait for further events before a restart is looked at.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// How often a restart is looked at in which pods wait: one that is deleted waits no more.
+/// How often a restart in which pods wait is looked at: a pod that was deleted waits no more.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// At most this many restarts of a boot are kept, the last ones.

@@ -91,7 +91,7 @@ pub(crate) fn may_be_ready(world: &mut World, ctx: EventContext, id: &ContainerI
     log_search::await_pulls(world, at);
     // If the sandbox was found ready, the time at which it became ready is not known.
     if !was_found_ready {
-        world.tell(
+        world.report(
             ctx.back_at(at),
             lookup::sandbox::subject(world, id),
             Wait::Name,
@@ -149,7 +149,7 @@ pub(crate) fn stop(world: &mut World, ctx: EventContext, id: &ContainerId, why: 
     reading::soon(world, ctx.at);
     start::over(world, ctx, id);
     world.schedule_reap(ctx.at);
-    world.tell(ctx, lookup::sandbox::subject(world, id), Wait::Name, ChangeKind::SandboxStopped { why });
+    world.report(ctx, lookup::sandbox::subject(world, id), Wait::Name, ChangeKind::SandboxStopped { why });
     if let Some(pod) = pod {
         pod::may_be_gone(world, ctx, pod);
     }

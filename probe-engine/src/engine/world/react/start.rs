@@ -138,7 +138,7 @@ pub(crate) fn over(world: &mut World, ctx: EventContext, id: &ContainerId) {
 }
 
 fn started_in(world: &mut World, ctx: EventContext, id: &ContainerId) {
-    world.sandboxes.start_told(id, ctx.at);
+    world.sandboxes.start_reported(id, ctx.at);
     let Some(start) = phase::of(world, id, ctx.at) else { return };
     let pod = world.sandboxes.recall(id).and_then(|row| world.pods.of_sandbox(row));
     if let Some(pod) = pod {
@@ -146,7 +146,7 @@ fn started_in(world: &mut World, ctx: EventContext, id: &ContainerId) {
     }
     world.starts.push(start.clone());
     let subject = Subject { pod, ..lookup::sandbox::subject(world, id) };
-    world.tell(ctx, subject, Wait::Name, ChangeKind::PodStarted(Box::new(start)));
+    world.report(ctx, subject, Wait::Name, ChangeKind::PodStarted(Box::new(start)));
 }
 
 /// A container listens. If its start was reported as complete, the start's row now shows it.

@@ -70,7 +70,7 @@ pub struct Belief {
     pub(crate) listed: Listed,
     #[serde(default)]
     pub(crate) described: Described,
-    pub(crate) told: Told,
+    pub(crate) told: EventTimes,
     /// When the kernel saw its program begin.
     pub(crate) started_at: Option<Timestamp>,
     /// Records were lost before: what began may be another program in the container, such as a probe.
@@ -105,7 +105,7 @@ pub(crate) struct Listed {
 
 /// What the events say of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct EventTimes {
     pub(crate) last: Option<(RuntimeEventKind, Timestamp)>,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
@@ -173,7 +173,7 @@ impl Belief {
             sandbox: None,
             listed: Listed::default(),
             described: Described::default(),
-            told: Told::default(),
+            told: EventTimes::default(),
             started_at: None,
             is_unsure: false,
             name: None,

@@ -292,7 +292,7 @@ impl Beliefs {
 
     /// A runtime's event, or what it is about, became known. The second of the two gives how late the event
     /// was.
-    pub(in crate::engine::world) fn note_told(&mut self, id: &ContainerId, is_start: bool) {
+    pub(in crate::engine::world) fn note_reported(&mut self, id: &ContainerId, is_start: bool) {
         let Some(row) = self.rows.get(id) else { return };
         let told = if is_start {
             row.started_at.zip(row.told.started_at).map(|times| (LagOf::Started, times))
@@ -350,7 +350,7 @@ impl Beliefs {
             *first = Some(ctx.at);
             // It was late, and is not missing.
             row.missed.retain(|(what, _)| is_start(*what) != is_start(it.what));
-            self.note_told(&it.id, is_start(it.what));
+            self.note_reported(&it.id, is_start(it.what));
         }
     }
 }

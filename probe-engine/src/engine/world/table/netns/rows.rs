@@ -148,8 +148,8 @@ impl Table {
         }
     }
 
-    /// Forgets the lives that were over by `old`. `end_told`: a hook reports the end of teardowns.
-    pub(in crate::engine::world) fn reap(&mut self, old: Timestamp, end_told: bool) {
+    /// Forgets the lives that were over by `old`. `end_reported`: a hook reports the end of teardowns.
+    pub(in crate::engine::world) fn reap(&mut self, old: Timestamp, end_reported: bool) {
         // This must come before the rows that show the passed drop are forgotten.
         if let Some(passed) = passed_at(self.rows.of(Group::Over)) {
             self.rows.update(|_, row| {
@@ -162,7 +162,7 @@ impl Table {
             .of(Group::Over)
             .filter(|row| match row.state {
                 State::Live => false,
-                State::Dropped { at } => at <= old && (!end_told || row.end_inferred),
+                State::Dropped { at } => at <= old && (!end_reported || row.end_inferred),
                 State::Freed { at } => at <= old,
             })
             .map(|row| row.life)

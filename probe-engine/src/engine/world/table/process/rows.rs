@@ -204,21 +204,21 @@ impl Table {
     /// process with that pid to which the kernel has just sent a signal. Otherwise the pid stands for the
     /// process until it ends.
     pub(in crate::engine::world) fn target_of(&self, ctx: EventContext, it: &Signaled) -> TaskKey {
-        let told = it.target.key;
-        if told.start != 0 {
-            return told;
+        let target = it.target.key;
+        if target.start != 0 {
+            return target;
         }
         if it.target.tid == it.sender.tid {
             return it.sender.key;
         }
-        let fits = |key: &TaskKey| key.pid == told.pid && key.start != 0 && key.start <= ctx.at.0;
-        let running = self.by_pid(told.pid).filter(|row| row.state == State::Running);
+        let fits = |key: &TaskKey| key.pid == target.pid && key.start != 0 && key.start <= ctx.at.0;
+        let running = self.by_pid(target.pid).filter(|row| row.state == State::Running);
         let known = running.map(|row| row.key).filter(fits);
-        known.or_else(|| self.signals.keys().rev().copied().find(fits)).unwrap_or(told)
+        known.or_else(|| self.signals.keys().rev().copied().find(fits)).unwrap_or(target)
     }
 
     /// The last fatal signal that a process was sent.
-    pub(crate) fn told_to_end(&self, key: TaskKey) -> Option<Told> {
+    pub(crate) fn last_fatal_signal(&self, key: TaskKey) -> Option<Told> {
         let heard = self.signals.get(&key)?.iter().filter(|heard| !heard.oom);
         heard.max_by_key(|heard| heard.at).map(|it| Told { signal: it.signal, by: it.sender.clone() })
     }

@@ -64,8 +64,8 @@ impl Sandbox {
         }
         let stop_at = self.ending.stop_at?;
         let started = self.ending.last_started.as_ref()?;
-        let told = self.containers().iter().filter_map(|ran| ran.ended?.stopped_at);
-        let at = told.fold(stop_at, Timestamp::min);
+        let signals = self.containers().iter().filter_map(|ran| ran.ended?.stopped_at);
+        let at = signals.fold(stop_at, Timestamp::min);
         let ended_before = self.ending.death.as_ref().is_some_and(|death| death.at < stop_at)
             || self.ending.netns_gone.as_ref().is_some_and(|gone| gone.at < stop_at);
         let ran = self.containers().iter().any(|ran| {

@@ -163,7 +163,7 @@ impl Table {
     }
 
     /// The start of the sandbox's pod counts as complete.
-    pub(in crate::engine::world) fn start_told(&mut self, id: &ContainerId, at: Timestamp) {
+    pub(in crate::engine::world) fn start_reported(&mut self, id: &ContainerId, at: Timestamp) {
         if let Some(row) = self.recall_mut(id) {
             row.work.started_at = Some(at);
         }
