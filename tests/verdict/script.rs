@@ -52,7 +52,7 @@
 //! 5s    agent restarts                         with the state of the agent before
 //! 9m    end
 //! expect confirmed|candidate|closed KIND[/CAUSE] [ADDR] [POD] [since TIME]
-//! expect incident KIND[ .KIND ..KIND]…       a dot for each step from the root; +: one sandbox, cause unknown
+//! expect incident KIND[ .KIND ..KIND]…   a dot for each step from the root; +: one sandbox, cause unknown
 //! expect nothing
 //! ```
 //!

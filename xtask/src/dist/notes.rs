@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::Path;
 
-/// Returns the text of a release. Refuses a tag that is not this version's, a version that is not in the changelog, and
-/// changes that were not moved to it.
+/// Returns the text of a release. Refuses a tag that is not this version's, a version that is not in the
+/// changelog, and changes that were not moved to it.
 pub(super) fn of(tag: &str, release: &Release) -> Result<String> {
     let version = release.version;
     ensure!(

@@ -4,21 +4,28 @@ use super::Source;
 
 /// A comment that opens with these words has no subject, or one that the reader must look for.
 const OPENINGS: [&str; 7] = ["Of", "Those", "That of", "The same", "So many", "So long", "Told"];
-const CHECKS_OPENINGS: bool = false;
 /// rustfmt's limit for lines of code (`max_width` in rustfmt.toml), which it does not apply to comments.
 const MAX_COLUMNS: usize = 110;
-const CHECKS_COLUMNS: bool = false;
+/// The files that still have such comments, by the beginning of their path. The list only gets shorter.
+const EXEMPT: [&str; 10] = [
+    "probe-engine/src/engine.rs",
+    "probe-engine/src/engine/timeline.rs",
+    "probe-engine/src/engine/world",
+    "probe-user/src/agent",
+    "probe-user/src/session.rs",
+    "tests/kernel/stalled.rs",
+    "tests/pod/ordinary.rs",
+    "xtask/src/program.rs",
+    "xtask/src/test",
+    "xtask/src/vm",
+];
 
 pub(super) fn problems(source: &Source) -> Vec<String> {
-    let mut found = Vec::new();
-    if source.path.ends_with(".rs") {
-        if CHECKS_OPENINGS {
-            found.extend(openings(source));
-        }
-        if CHECKS_COLUMNS {
-            found.extend(columns(source));
-        }
+    if !source.path.ends_with(".rs") || EXEMPT.iter().any(|path| source.path.starts_with(path)) {
+        return Vec::new();
     }
+    let mut found = openings(source);
+    found.extend(columns(source));
     found
 }
 

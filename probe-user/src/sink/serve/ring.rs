@@ -1,5 +1,6 @@
-//! The latest events, for clients that follow them. The server keeps only a position in the ring for each client, so
-//! a slow client costs nothing. A client whose next events have left the ring is told how many it missed.
+//! The latest events, for clients that follow them. The server keeps only a position in the ring for each
+//! client, so a slow client costs nothing. A client whose next events have left the ring is told how many it
+//! missed.
 
 use std::{
     collections::VecDeque,
