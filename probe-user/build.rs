@@ -1,7 +1,8 @@
-//! Builds what the agent embeds, when the `live` feature asks for it: the eBPF object, and pages of the documentation.
+//! Builds what the agent embeds, when the `live` feature asks for it: the eBPF object, and pages of the
+//! documentation.
 //!
-//! A plain cargo call rather than `aya-build`, which takes the switch for unstable flags from its own environment
-//! only, and there is no safe way to put it there.
+//! This is a plain cargo call rather than `aya-build`, which takes the switch for unstable flags from its own
+//! environment only, and there is no safe way to put it there.
 
 #[cfg(not(feature = "live"))]
 fn main() {}
@@ -58,7 +59,7 @@ mod ebpf {
             // The profile's own level is for the agent's libraries. `core` is inlined into the programs.
             .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3")
             .env("CARGO_ENCODED_RUSTFLAGS", rustflags(&arch, &remapped()))
-            // clippy's, when clippy runs us: it cannot link.
+            // This is clippy's, when clippy runs this script: it cannot link.
             .env_remove("RUSTC_WORKSPACE_WRAPPER");
         let out = cargo.output().map_err(|error| format!("cannot run cargo for {PACKAGE}: {error}"))?;
         if !out.status.success() {
@@ -74,14 +75,14 @@ mod ebpf {
         fs::write(&to, lean).map_err(|error| format!("cannot write {}: {error}", to.display()))
     }
 
-    /// The kernel and the loader read BTF. The DWARF from which that is made stays in the object, as four fifths of it,
-    /// and the agent would carry it about.
+    /// Removes the DWARF. The kernel and the loader read BTF; the DWARF that it is made from stays in the
+    /// object, as four fifths of it, and the agent would carry it about.
     fn without_dwarf(whole: &[u8]) -> object::build::Result<Vec<u8>> {
         let mut builder = Builder::read(whole)?;
         for section in &mut builder.sections {
             section.delete = section.name.starts_with(b".debug_") || section.name.starts_with(b".rel.debug_");
         }
-        // LLVM keeps the names of sections and of symbols in one table, what writes here in two.
+        // LLVM keeps the names of sections and of symbols in one table, this writer in two.
         let names = builder.sections.add();
         names.name = ByteString::from(".shstrtab");
         names.sh_type = elf::SHT_STRTAB;
@@ -93,15 +94,16 @@ mod ebpf {
         Ok(lean)
     }
 
-    /// Not the outer cargo's own target directory, whose lock is taken while this runs; one for all its profiles and
-    /// targets, since the object is the same for each and building `core` takes a while.
+    /// Returns a target directory that is not the outer cargo's own, whose lock is taken while this runs. It
+    /// is one for all profiles and targets, since the object is the same for each and building `core` takes a
+    /// while.
     fn target_dir(out_dir: &Path) -> PathBuf {
         let outer = out_dir.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
         outer.unwrap_or(out_dir).join("bpf")
     }
 
-    /// Lines of source are named in the object: where this machine keeps them would make other bytes of the same
-    /// sources. Only where the whole program is built so.
+    /// Returns the flags that remap paths. The object names lines of source, so the place of the sources on
+    /// this machine would change its bytes. The flags are there only if the whole program is built with them.
     fn remapped() -> Vec<String> {
         let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
         let remaps = flags.split('\x1f').filter(|flag| flag.starts_with("--remap-path-prefix="));
@@ -135,7 +137,7 @@ mod ebpf {
         Ok(())
     }
 
-    /// The compiler's own words; cargo shows each line as it stands.
+    /// Prints the compiler's own words; cargo shows each line as it is.
     fn failure(out: &Output) -> String {
         let text = String::from_utf8_lossy(&out.stderr);
         for line in text.lines() {

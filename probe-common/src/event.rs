@@ -34,7 +34,7 @@ pub mod flag {
     pub const END_UNSEEN: u16 = 1 << 3;
 }
 
-/// Bits of `Exec::class` and `Exit::class`: why it matters.
+/// Bits of `Exec::class` and `Exit::class`: why the process matters.
 pub mod class {
     /// The first program in a container's cgroup: its parent is outside.
     pub const CONTAINER_TOP: u32 = 1 << 0;
@@ -44,7 +44,7 @@ pub mod class {
     pub const CNI: u32 = 1 << 4;
     /// In a container's cgroup, at whatever depth.
     pub const IN_CONTAINER: u32 = 1 << 5;
-    /// It may order a restart of the node, and is told of for nothing else.
+    /// It may order a restart of the node, and is reported for nothing else.
     pub const ORDER: u32 = 1 << 6;
 }
 
@@ -54,28 +54,29 @@ pub mod class {
 pub struct Header {
     /// `bpf_ktime_get_boot_ns()` in the hook.
     pub at: u64,
-    /// Of the whole record, this header included.
+    /// The length of the whole record, this header included.
     pub len: u32,
     pub kind: u16,
     pub flags: u16,
     pub cpu: u32,
-    /// Of `task.cgroup`.
+    /// The hierarchy of `task.cgroup`.
     pub hierarchy: u32,
-    /// The current task. In a worker or a softirq that is not who caused it.
+    /// The current task. In a worker or a softirq that is not the task that caused the record.
     pub task: Task,
 }
 
 const _: () = assert!(size_of::<Header>() == 80);
 
-/// What follows a record's fixed part, cut into its pieces by the lengths in there.
+/// What follows a record's fixed part, cut into pieces by the lengths in the fixed part.
 trait Tail<'a, Body>: Sized {
     fn cut(body: &'a Body, tail: &'a [u8]) -> Option<Self>;
 }
 
-/// From one line for each kind of record: its number, its name in metrics, its form, and how it is read.
+/// Makes everything from one line for each kind of record: its number, its name in metrics, its form, and how
+/// it is read.
 macro_rules! records {
     ($($(#[$doc:meta])* $number:ident, $name:literal => $kind:ident($body:ty $(, $tail:ty)?);)*) => {
-        /// What a record tells. The numbers are the record's `kind` and the index of its counters.
+        /// What a record reports. The numbers are the record's `kind` and the index of its counters.
         pub mod kind {
             #[expect(clippy::upper_case_acronyms, non_camel_case_types, reason = "the constants have these names")]
             enum Number {
@@ -84,10 +85,10 @@ macro_rules! records {
             $($(#[$doc])* pub const $number: u16 = Number::$number as u16;)*
         }
 
-        /// What each kind is called, by its number.
+        /// The name of each kind, by its number.
         pub const NAMES: [&str; KINDS] = [$($name,)*];
 
-        /// How many kinds there are.
+        /// The number of kinds.
         pub const KINDS: usize = [$($name,)*].len();
 
         /// A record, checked: its body has the size it claims and the tails lie within it.
@@ -97,7 +98,7 @@ macro_rules! records {
         }
 
         impl<'a> Event<'a> {
-            /// Reads one record as it stands in a ring.
+            /// Reads one record as it is in a ring.
             pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
                 let (header, _) = fixed::<Header>(bytes, u16::MAX)?;
                 let kind = header.kind;
@@ -141,7 +142,7 @@ records! {
     ADDRESS_REMOVED, "address_removed" => AddressRemoved(Address);
     CGROUP_CREATED, "cgroup_created" => CgroupCreated(Cgroup, &'a [u8]);
     CGROUP_REMOVED, "cgroup_removed" => CgroupRemoved(Cgroup, &'a [u8]);
-    /// The kernel's object is gone, which page cache may put off for long after the removal.
+    /// The kernel's object is gone, which the page cache may delay for long after the removal.
     CGROUP_RELEASED, "cgroup_released" => CgroupReleased(Cgroup, &'a [u8]);
     CGROUP_ATTACHED, "cgroup_attached" => CgroupAttached(Cgroup, &'a [u8]);
     /// No live process is left in it or below it.
@@ -150,8 +151,8 @@ records! {
     LISTEN, "listen" => Listen(Listen);
 }
 
-/// The kind of record for which the reader is woken in any case: the watch of a namespace has to begin before its first
-/// address comes.
+/// The kind of record for which the reader is always woken: the watch of a namespace must begin before its
+/// first address comes.
 pub const URGENT: u16 = kind::NETNS_CREATED;
 
 impl<'a> Tail<'a, Exec> for exec::Text<'a> {
@@ -172,7 +173,7 @@ impl<'a> Tail<'a, Cgroup> for &'a [u8] {
     }
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
     UnknownKind(u16),

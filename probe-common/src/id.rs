@@ -1,4 +1,4 @@
-//! The identity of kernel things: a number alone is reused, so each comes with what makes it one of its kind.
+//! The identity of kernel objects: a number alone is reused, so each comes with what makes it unique.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -29,7 +29,8 @@ pub struct TaskKey {
     pub _pad: [u8; 4],
 }
 
-/// A network namespace. Inode numbers are handed out again at once; the cookie (Linux 5.14 and later) never is.
+/// A network namespace. Inode numbers are handed out again at once; the cookie (Linux 5.14 and later) never
+/// is.
 #[derive(
     Clone,
     Copy,
@@ -48,7 +49,7 @@ pub struct TaskKey {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct NetnsKey {
-    /// `net.net_cookie`; 0 = not given (before 5.14 it is made only when asked for).
+    /// `net.net_cookie`; 0 = not given (before 5.14 it is made only on request).
     #[cfg_attr(feature = "serde", serde(with = "serde_with::As::<serde_with::DisplayFromStr>"))]
     pub cookie: u64,
     /// `net.ns.inum`, the inode of `/proc/PID/ns/net`.
@@ -57,7 +58,7 @@ pub struct NetnsKey {
     pub _pad: [u8; 4],
 }
 
-/// A cgroup directory. Each hierarchy counts its own ids, so an id means nothing without it.
+/// A cgroup directory. Each hierarchy counts its own ids, so an id means nothing without its hierarchy.
 #[derive(
     Clone,
     Copy,

@@ -1,7 +1,8 @@
 //! Read-only globals that the loader sets before the programs are loaded.
 //!
-//! `Offsets` come from the running kernel's BTF: no offset is written down anywhere in the eBPF crate. A new one is a line
-//! here. A member that this kernel lacks is `ABSENT`; only programs that are then not attached would have read it.
+//! `Offsets` come from the running kernel's BTF: no offset is written down anywhere in the eBPF crate. A new
+//! one is a line here. A member that this kernel lacks is `ABSENT`; only programs that are then not attached
+//! would have read it.
 
 use core::fmt;
 
@@ -16,11 +17,11 @@ pub struct Member {
     /// Its field in [`Offsets`].
     pub name: &'static str,
     pub of: &'static str,
-    /// Its path through embedded structs, by every name that it had in some kernel, the latest first. None: the struct's
-    /// own size is meant.
+    /// Its path through embedded structs, by every name that it had in some kernel, the latest first. Empty:
+    /// the struct's own size.
     pub paths: &'static [&'static str],
-    /// Every kernel that this program supports has it. The others are read only by the programs of some signals, which are
-    /// left out without it.
+    /// Whether every supported kernel has it. The other members are read only by the programs of some
+    /// signals, which are left out without it.
     pub needed: bool,
 }
 
@@ -34,7 +35,8 @@ impl fmt::Display for Member {
     }
 }
 
-/// From one line for each member: the struct of their offsets, how they are looked up, and their names.
+/// Makes, from one line for each member, the struct of their offsets, how they are looked up, and their
+/// names.
 macro_rules! offsets {
     ($($(#[$doc:meta])* $field:ident: $need:ident $of:ident, [$($path:literal),*];)*) => {
         /// Byte offsets of kernel struct members, named `struct_member`. The global's name is `OFFSETS`.
@@ -55,7 +57,7 @@ macro_rules! offsets {
                 needed: offsets!(@$need),
             },)*];
 
-            /// The offsets as `find` finds them.
+            /// Makes the offsets that `find` returns.
             pub fn find(mut find: impl FnMut(&'static Member) -> Option<u32>) -> Self {
                 let mut offsets = [ABSENT; Self::MEMBERS.len()];
                 for (offset, member) in offsets.iter_mut().zip(Self::MEMBERS) {
@@ -65,7 +67,7 @@ macro_rules! offsets {
                 Self { $($field),* }
             }
 
-            /// The offset in the field of this name.
+            /// Returns the offset in the field of this name.
             #[must_use]
             pub fn named(&self, name: &str) -> Option<u32> {
                 match name {
@@ -118,7 +120,7 @@ offsets! {
     pid_ns_inum: needs pid_namespace, ["ns.inum"];
     pid_level: needs pid, ["level"];
     pid_numbers: needs pid, ["numbers"];
-    /// Of the whole struct.
+    /// The size of the whole struct.
     upid_size: needs upid, [];
     upid_nr: needs upid, ["nr"];
     upid_ns: needs upid, ["ns"];
@@ -135,7 +137,7 @@ offsets! {
     kernfs_node_name: needs kernfs_node, ["name"];
     siginfo_code: needs kernel_siginfo, ["si_code"];
     net_inum: needs net, ["ns.inum"];
-    /// Before 5.14 an `atomic64_t`, whose only member is the number.
+    /// Before 5.14 this is an `atomic64_t`, whose only member is the number.
     net_cookie: may net, ["net_cookie"];
     net_ns: needs net, ["ns"];
     /// The counter of active references. It moved into `ns_common` in 5.11 and was renamed in 6.18.
@@ -162,7 +164,7 @@ offsets! {
     sock_family: may sock, ["__sk_common.skc_family"];
 }
 
-/// What the agent was asked for and what it found out about this node. The global's name is `SWITCHES`.
+/// What the agent was asked for, and what it found out about this node. The global's name is `SWITCHES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Switches {
@@ -170,8 +172,8 @@ pub struct Switches {
     pub cleanup_net: u64,
     /// If no agent has read for this many nanoseconds, the programs do nothing.
     pub patience: u64,
-    /// Id of the cgroup at the root of the node's own cgroup namespace, where a walk up ends. Not the hierarchy's
-    /// root where the node is itself a container (kind, k3d).
+    /// Id of the cgroup at the root of the node's own cgroup namespace, where a walk up ends. It is not the
+    /// hierarchy's root if the node is itself a container (kind, k3d).
     pub root_cgroup: u64,
     /// The hierarchy whose cgroups identify containers (`cgroup_root.hierarchy_id`); 0 = cgroup v2.
     pub hierarchy: u32,
@@ -185,7 +187,7 @@ pub struct Switches {
     pub all_execs: u32,
     /// 1 = `mark_victim` passes a `task_struct *` (6.8 and later), 0 = a pid.
     pub oom_passes_task: u32,
-    /// How many network namespaces the tier without kprobes and fentry keeps an eye on: a power of two, at most
+    /// How many network namespaces the tier without kprobes and fentry can track: a power of two, at most
     /// `NETS_MAX`.
     pub nets: u32,
     pub _pad: [u8; 4],
@@ -195,7 +197,7 @@ pub struct Switches {
 pub const NETS_MAX: u32 = 1024;
 
 impl Switches {
-    /// Everything off, nothing known.
+    /// Everything off, and nothing known.
     pub const NONE: Self = Self {
         cleanup_net: 0,
         patience: i64::MAX as u64,

@@ -1,23 +1,23 @@
-//! Names by which both sides know the programs of a node, most of them from the table of runtimes. The kernel side decides by
-//! these.
+//! Names by which both sides know the programs of a node, most of them from the table of runtimes. The kernel
+//! side decides by these names.
 
 use crate::{
     runtime::{CNITOOL, DISTRIBUTIONS, HELPERS, RUNTIMES as CONTAINER_RUNTIMES},
     text::sixteen,
 };
 
-/// Programs that call CNI plugins for pods, by comm (cut at 15 bytes by the kernel): runtimes, what serves CRI for one, and
-/// kubelets.
+/// Programs that call CNI plugins for pods, by comm (cut at 15 bytes by the kernel): runtimes, programs that
+/// serve CRI for one, and kubelets.
 ///
-/// A name proves nothing by itself: the hook also asks that the task is in the host's pid namespace, outside
-/// every container's cgroup and in its caller's mount namespace.
+/// A name proves nothing by itself: the hook also requires that the task is in the host's pid namespace,
+/// outside every container's cgroup and in its caller's mount namespace.
 pub const CALLERS: [[u8; 16]; callers(&mut [])] = {
     let mut names = [[0; 16]; callers(&mut [])];
     callers(&mut names);
     names
 };
 
-/// Writes the names of callers as far as there is room, and says how many there are.
+/// Writes the names of callers as far as there is room, and returns how many there are.
 const fn callers(names: &mut [[u8; 16]]) -> usize {
     let mut count = 0;
     count = put(names, count, CNITOOL);
@@ -62,7 +62,7 @@ pub const RUNTIMES: [[u8; 16]; HELPERS.len()] = {
 /// The process that holds a sandbox, by comm.
 pub const PAUSES: [[u8; 16]; 2] = [sixteen("pause"), sixteen("catatonit")];
 
-/// The plugins of CNI's own project, by comm: <https://www.cni.dev/plugins/current/>.
+/// The plugins of the CNI project itself, by comm: <https://www.cni.dev/plugins/current/>.
 pub const PLUGINS: [[u8; 16]; 18] = [
     sixteen("bandwidth"),
     sixteen("bridge"),
@@ -98,8 +98,8 @@ pub const ORDERS: [[u8; 16]; 9] = [
     sixteen("systemd-shutdow"),
 ];
 
-/// How a cgroup directory's name shows that a container runtime made it (the systemd driver's scopes); the
-/// cgroupfs driver's directories are named by the bare id: 64 hex digits.
+/// The prefixes of the names of cgroup directories that a container runtime made (the systemd driver's
+/// scopes). The cgroupfs driver's directories are named by the bare id: 64 hex digits.
 pub const CONTAINER_PREFIXES: [&str; CONTAINER_RUNTIMES.len()] = {
     let mut prefixes = [""; CONTAINER_RUNTIMES.len()];
     let mut i = 0;
@@ -110,18 +110,18 @@ pub const CONTAINER_PREFIXES: [&str; CONTAINER_RUNTIMES.len()] = {
     prefixes
 };
 
-/// How the directory at the root of all pods is named, by either driver.
+/// The prefix of the directory at the root of all pods, with either driver.
 pub const PODS_PREFIX: &str = "kubepods";
 
-/// The id of the container for which a runtime made a directory of this name:
+/// Returns the id of the container for which a runtime made a directory of this name:
 ///
 /// * `ID`, by the cgroupfs driver;
 /// * `cri-containerd-ID.scope` and its like, by systemd's;
-/// * `kubepods-besteffort-podUID.slice:cri-containerd:ID`, by the cgroupfs driver of a runtime that a kubelet with
-///   systemd's has given a slice: what was meant for systemd is then taken for a name.
+/// * `kubepods-besteffort-podUID.slice:cri-containerd:ID`, by the cgroupfs driver of a runtime that a kubelet
+///   with systemd's has given a slice: what was meant for systemd is then taken for a name.
 ///
-/// conmon's (`crio-conmon-ID.scope`) is none, since what follows the prefix is then no id: 64 hex digits, in lower case as the
-/// hooks ask for them too.
+/// conmon's directory (`crio-conmon-ID.scope`) is not a container's, since what follows the prefix is not an
+/// id: 64 hex digits, in lower case, as the hooks require too.
 #[must_use]
 pub fn container_of(directory: &str) -> Option<&str> {
     let name = directory.strip_suffix(".scope").unwrap_or(directory);
@@ -149,7 +149,7 @@ mod tests {
     };
     use crate::runtime::{Runtime, kubelets, of_distributions};
 
-    /// Each name costs the kernel side a comparison for every process that it looks at.
+    /// Each name costs the kernel side a comparison for every process that it checks.
     #[test]
     fn no_name_stands_twice() {
         let names = [&CALLERS[..], &RUNTIMES, &PAUSES, &ORDERS, &PLUGINS].concat();

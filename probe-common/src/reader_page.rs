@@ -1,11 +1,11 @@
-//! The page that the agent, which reads the rings, shares with its programs. It stays in the kernel with them when the agent
-//! ends, and the next agent goes on from it.
+//! The page that the agent, which reads the rings, shares with its programs. It stays in the kernel with them
+//! when the agent ends, and the next agent goes on from it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The version of all that one agent leaves in the kernel for the next: records, tables, counters and this module. An agent of
-/// another version cannot read what is left. It follows from the source of these, so that nobody can change a layout, a name or a
-/// number and leave the version as it is.
+/// The version of everything that one agent leaves in the kernel for the next: records, tables, counters and
+/// this module. An agent of another version cannot read what is left. The version is computed from the
+/// sources of these, so that nobody can change a layout, a name or a number and leave the version as it is.
 pub const VERSION: u32 = version(&SOURCES);
 
 /// What decides how the next agent reads what is left.
@@ -26,7 +26,7 @@ const SOURCES: [&str; 14] = [
     include_str!("text.rs"),
 ];
 
-/// A hash (32-bit FNV-1a) of sources, without their comments, spaces and tests.
+/// Returns a hash (32-bit FNV-1a) of sources, without their comments, spaces and tests.
 const fn version(sources: &[&str]) -> u32 {
     let mut hash = 0x811c_9dc5;
     let mut number = 0;
@@ -66,15 +66,17 @@ const fn begins(text: &[u8], at: usize, bytes: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Reader {
-    /// When the agent last read, in nanoseconds of `CLOCK_MONOTONIC`, which stands still while the node is suspended.
+    /// When the agent last read, in nanoseconds of `CLOCK_MONOTONIC`, which stands still while the node is
+    /// suspended.
     pub read_at: u64,
-    /// The number of the last event that was told.
+    /// The number of the last event that was reported.
     pub told: u64,
-    /// These hooks tell what happened from then on, in nanoseconds since boot.
+    /// These hooks report what happened from then on, in nanoseconds since boot.
     pub since: u64,
 }
 
-/// The length of the `REPORT` array's only entry: how each signal is seen, as text that ends with the first zero.
+/// The length of the `REPORT` array's only entry: how each signal is seen, as text that ends with the first
+/// zero.
 pub const REPORT: usize = 16 << 10;
 
 #[cfg(test)]
@@ -101,7 +103,7 @@ mod tests {
         }
     }
 
-    /// What only one side needs decides nothing: settings, and the names of programs.
+    /// What only one side needs does not count: settings, and the names of programs.
     #[test]
     fn each_module_that_both_sides_share_decides_the_version() {
         let own = ["knob", "name", "runtime", "event"];

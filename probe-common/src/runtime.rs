@@ -1,11 +1,11 @@
-//! The container runtimes, their helpers and the distributions of Kubernetes that a node may have. Each is one row: what
-//! this project knows of it by name, and by path where it was not configured otherwise, stands there and nowhere else. The
-//! forms of the files behind the paths are their readers'.
+//! The container runtimes, their helpers and the distributions of Kubernetes that a node may have. Each is
+//! one row: what this project knows of it by name, and by path where it was not configured otherwise, is
+//! there and nowhere else. The readers of the files behind the paths know their forms.
 //!
 //! Sources: containerd (`defaults/defaults_unix.go`, `core/runtime/v2`), CRI-O (`pkg/config/config.go`,
 //! `internal/config/cgmgr`), Moby (`daemon/config`), cri-dockerd (`cmd/cri/options`), containers/storage
-//! (`types/options.go`), k3s and RKE2 (`pkg/agent/config`, `pkg/agent/containerd`), k0s (`pkg/constant`), MicroK8s
-//! (`microk8s-resources`), and each project's units of systemd.
+//! (`types/options.go`), k3s and RKE2 (`pkg/agent/config`, `pkg/agent/containerd`), k0s (`pkg/constant`),
+//! MicroK8s (`microk8s-resources`), and each project's units of systemd.
 
 /// A runtime whose records of sandboxes are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,34 +18,34 @@ pub enum Kind {
     Isulad,
 }
 
-/// A program that makes containers by other programs, for a kubelet or for a person.
+/// A program that makes containers by means of other programs, for a kubelet or for a person.
 ///
-/// Of a list of paths the first is the one that its project has by default.
+/// The first path in a list is the project's default.
 #[derive(Clone, Copy, Debug)]
 pub struct Runtime {
-    /// As its project writes it.
+    /// The name as its project writes it.
     pub name: &'static str,
-    /// The runtime that the kubelet can be told to use; none of one for people.
+    /// The runtime that the kubelet can be told to use; `None` for a runtime for people.
     pub kind: Option<Kind>,
     /// The comm of its program, which calls CNI plugins and ends containers.
     pub daemon: &'static str,
-    /// The comm of the program that serves CRI for it, where that is another.
+    /// The comm of the program that serves CRI for it, if that is another program.
     pub cri_server: Option<&'static str>,
     /// Runtimes that have their containers made by this one.
     pub serves: &'static [Kind],
-    /// It writes its record of a sandbox after the sandbox's network namespace is made.
+    /// Whether it writes its record of a sandbox after the sandbox's network namespace is made.
     pub records_last: bool,
-    /// Arguments with which its program does something else than to serve.
+    /// Arguments with which its program does not serve but does something else.
     pub commands: &'static [&'static str],
-    /// How the systemd driver's scope of a container begins; the id follows. The cgroupfs driver names a directory by the
-    /// bare id.
+    /// The prefix of a container's scope with the systemd driver; the id follows. The cgroupfs driver names a
+    /// directory by the bare id.
     pub cgroup_prefix: &'static str,
     /// Its configuration, and the folders of files that are read after it.
     pub configuration: &'static [&'static str],
     pub drop_ins: &'static [&'static str],
     /// Where it keeps what survives a reboot.
     pub roots: &'static [&'static str],
-    /// Where it keeps what does not, in the form of a root.
+    /// Where it keeps what does not survive one, in the form of a root.
     pub run_roots: &'static [&'static str],
     /// A file that it keeps open below its root as long as it runs.
     pub database: Option<&'static str>,
@@ -61,7 +61,7 @@ pub struct Runtime {
     pub logs: &'static [&'static str],
     /// Its units of systemd, without `.service`.
     pub units: &'static [&'static str],
-    /// The Debian packages that bring it.
+    /// The Debian packages that contain it.
     pub packages: &'static [&'static str],
 }
 
@@ -74,66 +74,69 @@ pub enum Form {
     Shim,
     /// `conmon -c ID -n NAME`.
     Conmon,
-    /// `isulad-shim ID BUNDLE RUNTIME …`, to make a container and to execute a program in one alike.
+    /// `isulad-shim ID BUNDLE RUNTIME …`, both to make a container and to execute a program in one.
     IsuladShim,
 }
 
 /// A program that a runtime executes for one container.
 #[derive(Clone, Copy, Debug)]
 pub struct Helper {
-    /// Its comm, and the name of its file; a shim's is longer.
+    /// Its comm, and the name of its file; a shim's name is longer.
     pub name: &'static str,
-    /// None: its arguments name no container.
+    /// `None`: its arguments name no container.
     pub form: Option<Form>,
-    /// It stays as long as the container does.
+    /// Whether it stays as long as the container does.
     pub stays: bool,
     /// The names by which it is a container's first program, before it executes the container's own.
     pub inits: &'static [&'static str],
-    /// The programs of its containers are no processes of the node: a virtual machine runs them, or a kernel that is a
-    /// process itself.
+    /// Whether the programs of its containers are not processes of the node: a virtual machine runs them, or
+    /// a kernel that is itself a process.
     pub hides_programs: bool,
     /// The names by which it stays as a container's first process, and hides the container's programs.
     pub hiders: &'static [&'static str],
-    /// The Debian packages that bring it.
+    /// The Debian packages that contain it.
     pub packages: &'static [&'static str],
 }
 
 /// Kubernetes as somebody installs it, with paths and programs of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Distribution {
-    /// As its project writes it.
+    /// The name as its project writes it.
     pub name: &'static str,
-    /// The comms of the processes that have a kubelet in them. With CNI's caller in one program they call plugins too.
+    /// The comms of the processes that contain a kubelet. In one program with the caller of CNI they call
+    /// plugins too.
     pub kubelets: &'static [&'static str],
-    /// The comms of the processes that start a kubelet and see that it runs.
+    /// The comms of the processes that start a kubelet and supervise it.
     pub supervisors: &'static [&'static str],
     pub kubelet_roots: &'static [&'static str],
-    /// Its containerd's.
+    /// The roots of its containerd.
     pub containerd_roots: &'static [&'static str],
     pub containerd_states: &'static [&'static str],
     pub sockets: &'static [&'static str],
-    /// Where CNI is configured.
+    /// The folders of the CNI configuration.
     pub networks: &'static [&'static str],
     pub logs: &'static [&'static str],
     /// Its units of systemd in which a kubelet or a runtime runs, without `.service`.
     pub units: &'static [&'static str],
-    /// The Debian packages that bring its kubelet and CNI's plugins.
+    /// The Debian packages that contain its kubelet and CNI's plugins.
     pub packages: &'static [&'static str],
 }
 
 /// Where network namespaces are mounted, by iproute2 and most runtimes.
 pub const NETNS: &str = "/run/netns";
-/// The files of syslog, on Debian and Ubuntu, and on Red Hat and SUSE. Any user can have a line written to them.
+/// The files of syslog, on Debian and Ubuntu, and on Red Hat and SUSE. Any user can have a line written to
+/// them.
 pub const SYSLOG: [&str; 2] = ["/var/log/syslog", "/var/log/messages"];
 /// libcni's cache of results (`libcni`, `CacheDir`).
 pub const CNI_CACHE: &str = "/var/lib/cni/results";
-/// host-local's store where a network names none (`plugins/ipam/host-local/backend/disk`).
+/// host-local's store if a network names none (`plugins/ipam/host-local/backend/disk`).
 pub const HOST_LOCAL: &str = "/var/lib/cni/networks";
-/// containerd's CRI plugin, in configurations of version 2 and in the root; in configurations of version 3.
+/// containerd's CRI plugin, in configurations of version 2 and in the root; then in configurations of version
+/// 3.
 pub const CRI_PLUGINS: [&str; 2] = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
 /// The comm of a kubelet that is a program by itself.
 pub const KUBELET: &str = "kubelet";
-/// CNI's own tool, which calls plugins and is no runtime.
+/// The CNI project's own tool, which calls plugins and is not a runtime.
 pub const CNITOOL: &str = "cnitool";
 
 /// The defaults of a row.
@@ -202,7 +205,7 @@ pub const CONTAINERD: Runtime = Runtime {
     ..RUNTIME
 };
 
-/// Its storage is podman's too.
+/// Podman uses its storage too.
 pub const CRIO: Runtime = Runtime {
     name: "CRI-O",
     kind: Some(Kind::Crio),
@@ -252,9 +255,9 @@ pub const DOCKER: Runtime = Runtime {
     ..RUNTIME
 };
 
-/// openEuler's, with OCI runtimes by shims of its own, or with LXC. Not tested on a node: this is what its public
-/// documentation says (`docs/manual/k8s_integration.md`, `docs/vs_other_engines`, `docs/design/detailed/Runtime`,
-/// `src/contrib/config/daemon.json`).
+/// openEuler's runtime, with OCI runtimes by shims of its own, or with LXC. Not tested on a node: this is
+/// what its public documentation says (`docs/manual/k8s_integration.md`, `docs/vs_other_engines`,
+/// `docs/design/detailed/Runtime`, `src/contrib/config/daemon.json`).
 pub const ISULAD: Runtime = Runtime {
     name: "iSulad",
     kind: Some(Kind::Isulad),
@@ -278,9 +281,10 @@ pub const RUNTIMES: [Runtime; 6] = [
 
 /// containerd's shims, by the beginning of their name: the kernel cuts a comm there too.
 pub const SHIM: Helper = Helper { name: "containerd-shim", form: Some(Form::Shim), stays: true, ..HELPER };
-/// The shims whose containers' programs are processes of the node. Those of any other shim's containers are not, or it is
-/// not known: Kata Containers (`containerd-shim-kata-v2`), firecracker-containerd (`containerd-shim-aws-firecracker`),
-/// gVisor (`containerd-shim-runsc-v1`), WebAssembly that runs in its shim (`containerd-shim-wasmtime-v1`).
+/// The shims whose containers' programs are processes of the node. For any other shim they are not, or it is
+/// not known: Kata Containers (`containerd-shim-kata-v2`), firecracker-containerd
+/// (`containerd-shim-aws-firecracker`), gVisor (`containerd-shim-runsc-v1`), WebAssembly that runs in its
+/// shim (`containerd-shim-wasmtime-v1`).
 pub const PROCESS_SHIMS: [&str; 3] =
     ["containerd-shim", "containerd-shim-runc-v1", "containerd-shim-runc-v2"];
 pub const CONMON: Helper = Helper { name: "conmon", form: Some(Form::Conmon), stays: true, ..HELPER };
@@ -289,16 +293,16 @@ pub const HELPERS: [Helper; 10] = [
     SHIM,
     CONMON,
     Helper { name: "isulad-shim", form: Some(Form::IsuladShim), stays: true, ..HELPER },
-    // It is told of its containers over a socket.
+    // It learns its containers over a socket.
     Helper { name: "conmonrs", stays: true, ..HELPER },
-    // CRI-O's: it pins namespaces.
+    // A helper of CRI-O: it pins namespaces.
     Helper { name: "pinns", ..HELPER },
     // It executes a copy of itself, `/proc/self/exe` (`libcontainer/dmz`).
     Helper { name: "runc", form: Some(Form::Oci), inits: &["runc", "exe"], packages: &["runc"], ..HELPER },
     Helper { name: "crun", form: Some(Form::Oci), inits: &["crun"], ..HELPER },
     Helper { name: "youki", form: Some(Form::Oci), inits: &["youki"], ..HELPER },
-    // gVisor's. Its kernel and its file server are processes of its own program under other names (`runsc/sandbox`,
-    // `runsc/container`).
+    // gVisor's runtime. Its kernel and its file server are processes of its own program under other names
+    // (`runsc/sandbox`, `runsc/container`).
     Helper {
         name: "runsc",
         form: Some(Form::Oci),
@@ -310,7 +314,7 @@ pub const HELPERS: [Helper; 10] = [
 ];
 
 pub const DISTRIBUTIONS: [Distribution; 5] = [
-    // As kubeadm, kind and minikube have it: nothing is anywhere else than its own project puts it.
+    // As with kubeadm, kind and minikube: everything is where its own project puts it.
     Distribution {
         name: "Kubernetes",
         kubelets: &[KUBELET],
@@ -333,7 +337,7 @@ pub const DISTRIBUTIONS: [Distribution; 5] = [
         units: &["k3s", "k3s-agent"],
         ..DISTRIBUTION
     },
-    // With k3s' state and socket.
+    // It has k3s' state and socket.
     Distribution {
         name: "RKE2",
         supervisors: &["rke2"],
@@ -370,32 +374,32 @@ pub const DISTRIBUTIONS: [Distribution; 5] = [
     },
 ];
 
-/// A part of every distribution's row, one after another.
+/// Returns a part of every distribution's row, one after another.
 pub fn of_distributions<T: 'static>(
     part: impl Fn(&'static Distribution) -> &'static [T],
 ) -> impl Iterator<Item = &'static T> {
     const { &DISTRIBUTIONS }.iter().flat_map(part)
 }
 
-/// A part of every runtime's row, one after another.
+/// Returns a part of every runtime's row, one after another.
 pub fn of_runtimes<T: 'static>(
     part: fn(&'static Runtime) -> &'static [T],
 ) -> impl Iterator<Item = &'static T> {
     const { &RUNTIMES }.iter().flat_map(part)
 }
 
-/// The comms of the runtimes for which a kubelet's sandboxes are made.
+/// Returns the comms of the runtimes that make sandboxes for a kubelet.
 pub fn servers() -> impl Iterator<Item = &'static str> {
     const { &RUNTIMES }.iter().filter(|row| row.kind.is_some()).flat_map(Runtime::programs)
 }
 
-/// The comms of the processes that have a kubelet in them.
+/// Returns the comms of the processes that contain a kubelet.
 pub fn kubelets() -> impl Iterator<Item = &'static str> {
     of_distributions(|row| row.kubelets).copied()
 }
 
 impl Runtime {
-    /// The row of one that a kubelet can use.
+    /// Returns the row of a runtime that a kubelet can use.
     #[must_use]
     pub const fn of(kind: Kind) -> &'static Self {
         match kind {
@@ -406,14 +410,14 @@ impl Runtime {
         }
     }
 
-    /// The comms of its programs.
+    /// Returns the comms of its programs.
     pub fn programs(&'static self) -> impl Iterator<Item = &'static str> {
         [self.daemon].into_iter().chain(self.cri_server)
     }
 }
 
 impl Helper {
-    /// The row of the program with this file name.
+    /// Returns the row of the program with this file name.
     #[must_use]
     pub fn of(file: &str) -> Option<&'static Self> {
         const { &HELPERS }.iter().find(|row| match row.form {
@@ -422,14 +426,15 @@ impl Helper {
         })
     }
 
-    /// Whether a program of this name can be a container's first, about to execute the container's own.
+    /// Whether a program of this name can be a container's first program, about to execute the container's
+    /// own.
     #[must_use]
     pub fn is_init(file: &str) -> bool {
         HELPERS.iter().any(|row| row.inits.contains(&file))
     }
 
-    /// Whether the programs of a container are no processes of the node if a helper of this name made it, holds it, or is
-    /// its first process.
+    /// Whether the programs of a container are not processes of the node if a helper of this name made it,
+    /// holds it, or is its first process.
     #[must_use]
     pub fn hides(file: &str) -> bool {
         match Self::of(file) {

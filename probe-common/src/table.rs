@@ -1,12 +1,13 @@
-//! The kernel's tables that forget what was used longest ago (LRU hashes), and how many entries each is to have room for.
+//! The kernel's tables that forget what was used longest ago (LRU hashes), and how many entries each must
+//! have room for.
 //!
-//! What runs in containers can fill them, and then the oldest entry is to go, never the newest. Each CPU sets free entries
-//! aside for itself, up to [`PER_CPU`]. Before Linux 6.16 a table that is smaller than what all CPUs together set aside
-//! runs dry while most of it is unused, and takes back what another CPU has just put in. So the loader adds that many
-//! for each CPU that the machine can have.
+//! Programs in containers can fill them, and then the oldest entry must be dropped, never the newest. Each
+//! CPU sets free entries aside for itself, up to [`PER_CPU`]. Before Linux 6.16 a table that is smaller than
+//! what all CPUs together set aside runs dry while most of it is unused, and takes back what another CPU has
+//! just put in. So the loader adds that many entries for each CPU that the machine can have.
 //!
-//! Since Linux 6.16 all CPUs together set aside no more than half of a small table, which never runs dry. With what the
-//! loader adds, a table has room for all its entries there too.
+//! Since Linux 6.16 all CPUs together set aside no more than half of a small table, which never runs dry.
+//! With what the loader adds, a table has room for all its entries there too.
 
 /// How many free entries one CPU sets aside (`LOCAL_FREE_TARGET` in the kernel's `bpf_lru_list.c`).
 pub const PER_CPU: u32 = 128;
@@ -21,7 +22,7 @@ pub const TRACKED: u32 = 4096;
 pub const UNSHARING: u32 = 1024;
 pub const ADDRESSES: u32 = 16384;
 
-/// All of them, by the names of the maps.
+/// All tables, by the names of the maps.
 pub const ALL: [(&str, u32); 9] = [
     ("BUDGETS", BUDGETS),
     ("TOPS", TOPS),
@@ -34,7 +35,7 @@ pub const ALL: [(&str, u32); 9] = [
     ("ADDRESSES", ADDRESSES),
 ];
 
-/// How large a table must be made to hold `entries` on a machine that can have `cpus`.
+/// Returns how large a table must be made to hold `entries` on a machine that can have `cpus`.
 #[must_use]
 pub const fn size(entries: u32, cpus: u32) -> u32 {
     entries.saturating_add(PER_CPU.saturating_mul(cpus))

@@ -28,7 +28,7 @@ pub struct Tally {
     pub env_truncated: u64,
     /// Network namespaces whose end no hook will see: `event::flag::END_UNSEEN`.
     pub netns_untracked: u64,
-    /// What a table could not take in: see `crate::table`.
+    /// Entries that a table could not take: see `crate::table`.
     pub not_kept: u64,
     /// Runs that did nothing, because no agent has read for a long time.
     pub unread: u64,

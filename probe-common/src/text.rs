@@ -54,13 +54,14 @@ impl IfName {
     }
 }
 
-/// The bytes before the first NUL, or all of them.
+/// Returns the bytes before the first NUL, or all of them.
 #[must_use]
 pub fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or(bytes)
 }
 
-/// `text` in a field of sixteen bytes, cut as the kernel cuts a comm: at fifteen, NUL behind.
+/// Returns `text` in a field of sixteen bytes, cut as the kernel cuts a comm: at fifteen bytes, followed by a
+/// NUL.
 #[must_use]
 pub const fn sixteen(text: &str) -> [u8; 16] {
     let from = text.as_bytes();

@@ -1,5 +1,5 @@
-//! Why a process matters. The kernel's own memory of the process says it, so the programs need no table of "tracked"
-//! processes, which somebody would have to fill first.
+//! Why a process matters. It is read from the kernel's own memory of the process, so the programs need no
+//! table of "tracked" processes, which somebody would have to fill first.
 
 use probe_common::{
     event::class::{CALLER, CONTAINER_TOP, IN_CONTAINER, PAUSE, RUNTIME},
@@ -27,19 +27,20 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    /// Anybody can give a program any name, so a name counts only outside of containers and for a process that is root's.
-    /// A kubelet that is the top of a container keeps its bit if it is root's, which does not make it the node's yet. Only
-    /// its name tells a pause process, so inside a container it must also be the top.
+    /// Classifies a process. Anybody can give a program any name, so a name counts only outside of containers
+    /// and for a process of root. A kubelet that is the top of a container keeps its bit if it is root's,
+    /// which does not make it the node's yet. A pause process is known only by its name, so inside a
+    /// container it must also be the top.
     ///
-    /// The top of a container has its parent outside of all containers: the shim, conmon, or the runtime itself. In a
-    /// container with the host's pid namespace an orphan has such a parent too.
+    /// The top of a container has its parent outside of all containers: the shim, conmon, or the runtime
+    /// itself. In a container with the host's pid namespace an orphan has such a parent too.
     #[inline(always)]
     pub(crate) fn of(task: Task) -> Self {
         Self::with(task, || task.leader().comm(), task.parent(), task.cgroup().container())
     }
 
-    /// As `of`, for callers that have read the parent and the container already. `comm` gives the process's name, which is not
-    /// needed for most programs in containers.
+    /// Like `of`, for callers that have read the parent and the container already. `comm` returns the
+    /// process's name, which is not needed for most programs in containers.
     #[inline(always)]
     pub(crate) fn with(task: Task, comm: impl Fn() -> Comm, parent: Task, container: Container) -> Self {
         let is_inside = container.is_some();
@@ -53,14 +54,14 @@ impl Class {
         Self { bits, container }
     }
 
-    /// Whether anything but its being in a container is a reason to tell of it.
+    /// Whether there is a reason to report the process, other than that it is in a container.
     #[inline(always)]
     pub(crate) fn matters(self) -> bool {
         self.bits & !IN_CONTAINER != 0
     }
 
-    /// Whether it may order a restart of the node. Such a program in a container restarts nothing but the container. A user
-    /// who is not root has to ask logind, which writes that down.
+    /// Whether the process may order a restart of the node. Such a program in a container restarts nothing
+    /// but the container. A user who is not root has to ask logind, which writes that down.
     #[inline(always)]
     pub(crate) fn may_order(self, task: Task, comm: Comm) -> bool {
         self.bits & IN_CONTAINER == 0 && ORDERS.contain(comm) == 1 && task.is_root_by_itself() == 1
@@ -72,8 +73,8 @@ impl Class {
     }
 }
 
-/// Whether a process is one of the node's own programs that call CNI plugins: it has the name of one, is root's, and is in
-/// no container.
+/// Whether a process is one of the node's own programs that call CNI plugins: it has the name of such a
+/// program, is root's, and is in no container.
 #[inline(always)]
 pub(crate) fn is_host_caller(leader: Task) -> bool {
     is_named_caller(leader.comm())
@@ -87,13 +88,13 @@ pub(crate) fn is_named_caller(comm: Comm) -> bool {
     CALLERS.contain(comm) == 1
 }
 
-/// Whether a name is that of a plugin of CNI's own project.
+/// Whether a name is that of a plugin of the CNI project itself.
 #[inline(always)]
 pub(crate) fn is_named_plugin(comm: Comm) -> bool {
     PLUGINS.contain(comm) == 1
 }
 
-/// Bits of `event::class`; a name is of one kind at most.
+/// Returns bits of `event::class`; a name is of one kind at most.
 #[inline(always)]
 fn class_of_name(comm: Comm) -> u32 {
     let caller = CALLERS.contain(comm) * u64::from(CALLER);

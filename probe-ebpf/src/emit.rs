@@ -32,10 +32,11 @@ static BUDGETS: LruHashMap<u64, Budget> = LruHashMap::with_max_entries(table::BU
 
 /// About a second, as a shift: 2^30 ns.
 const SECOND: u32 = 30;
-/// How many records one sender can put on the lifecycle ring in that time. What is more goes to the bulk ring.
+/// How many records one sender can put on the lifecycle ring in that time. The rest goes to the bulk ring.
 const LIMIT: u64 = 64;
 
-/// The limit that all kernel workers share where nobody knows for whom they work: many pods can end in one second.
+/// The limit that all kernel workers share if nobody knows for whom they work: many pods can end in one
+/// second.
 const SHARED_LIMIT: u64 = 1024;
 
 /// What a sender has spent of its limit in the current `SECOND` (2^30 ns).
@@ -45,7 +46,8 @@ struct Budget {
     spent: u64,
 }
 
-/// Who pays for a record: the container that causes it, or the local users, or nobody for what the node's own programs do.
+/// Who pays for a record: the container that causes it, or the local users, or nobody, for what the node's
+/// own programs do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner(u64);
 
@@ -55,11 +57,12 @@ const COMMON: u64 = 1 << 62;
 
 impl Owner {
     pub(crate) const NODE: Self = Self(0);
-    /// All that is not in a container and not root's: one budget, for a user can have many numbers and cgroups.
+    /// Everything that is neither in a container nor root's: one budget, because a user can have many numbers
+    /// and cgroups.
     const USERS: Self = Self(COMMON | 1);
-    /// Network namespaces of which nobody knows any more who made them.
+    /// Network namespaces whose maker is no longer known.
     pub(crate) const UNKNOWN_NETNS: Self = Self(COMMON | 2);
-    /// What happens to cgroups when nobody asks for it any more.
+    /// Cgroup events that no task asks for any more.
     const CGROUPS: Self = Self(COMMON | 3);
 
     #[inline(always)]
@@ -74,13 +77,13 @@ impl Owner {
         }
     }
 
-    /// A network namespace that pays for itself.
+    /// Returns the owner for a network namespace that pays for itself.
     #[inline(always)]
     pub(crate) fn netns(inode: u32) -> Self {
         Self(NETNS | u64::from(inode))
     }
 
-    /// The owner with this `number()`.
+    /// Returns the owner with this `number()`.
     #[inline(always)]
     pub(crate) fn at(number: u64) -> Self {
         Self(number)
@@ -97,42 +100,42 @@ impl Owner {
     }
 }
 
-/// The ring for what `task` does.
+/// Returns the ring for what `task` does.
 #[inline(always)]
 pub(crate) fn ring_for(task: Task) -> Ring {
     Owner::of(task).ring()
 }
 
-/// The ring for what was done by a task in `container`, or by one of the node's own.
+/// Returns the ring for what was done by a task in `container`, or by one of the node's own.
 #[inline(always)]
 pub(crate) fn ring_for_container(container: Container) -> Ring {
     Owner(container.id()).ring()
 }
 
-/// The ring for the end of a network namespace whose beginning was not seen or is forgotten.
+/// Returns the ring for the end of a network namespace whose beginning was not seen or is forgotten.
 #[inline(always)]
 pub(crate) fn ring_for_unknown_netns() -> Ring {
     shared_ring(Owner::UNKNOWN_NETNS)
 }
 
-/// The ring for cgroup events that the current task did not cause.
+/// Returns the ring for cgroup events that the current task did not cause.
 #[inline(always)]
 pub(crate) fn ring_for_idle_cgroup() -> Ring {
     shared_ring(Owner::CGROUPS)
 }
 
-/// The ring for what no single sender pays for.
+/// Returns the ring for what no single sender pays for.
 #[inline(always)]
 pub(crate) fn shared_ring(owner: Owner) -> Ring {
     ring_within_budget(owner, SHARED_LIMIT)
 }
 
-/// Two CPUs may count at the same time and lose one of their counts, which a limit of this kind can bear.
+/// Two CPUs may count at the same time and lose one of their counts, which a limit of this kind can tolerate.
 #[inline(always)]
 fn ring_within_budget(owner: Owner, limit: u64) -> Ring {
     let second = now() >> SECOND;
     let Some(budget) = BUDGETS.get_ptr_mut(owner.0) else {
-        // Without room for it the owner merely stays without a limit.
+        // Without room for its entry, the owner merely has no limit.
         keep(&BUDGETS, owner.0, Budget { second, spent: 1 });
         return Ring::Lifecycle;
     };
@@ -151,7 +154,7 @@ fn now() -> u64 {
     unsafe { bpf_ktime_get_boot_ns() }
 }
 
-/// The header of a record of type `T` without tail.
+/// Returns the header of a record of type `T` without a tail.
 #[inline(always)]
 pub(crate) fn header<T>(kind: u16, flags: u16) -> Header {
     Header {
@@ -169,7 +172,7 @@ pub(crate) fn header<T>(kind: u16, flags: u16) -> Header {
 /// Sends a record of fixed size.
 #[inline(always)]
 pub(crate) fn fixed<T: IntoBytes + 'static>(ring: Ring, kind: u16, record: T) {
-    // The kernel wakes only a reader that has read and given back all before.
+    // The kernel wakes only a reader that has read and given back everything before.
     let wakes = kind == event::URGENT && matches!(ring, Ring::Lifecycle);
     let sent = match map_of(ring).reserve::<T>(0) {
         Some(mut entry) => {
@@ -195,7 +198,7 @@ pub(crate) unsafe fn bytes<T>(ring: Ring, kind: u16, record: *const T, len: u64)
     count(ring, kind, result == 0);
 }
 
-/// A ring that went through a function as a number.
+/// Returns the ring that was passed through a function as a number.
 #[inline(always)]
 pub(crate) fn ring(number: u64) -> Ring {
     if number == Ring::Bulk as u64 { Ring::Bulk } else { Ring::Lifecycle }
@@ -209,7 +212,7 @@ fn map_of(ring: Ring) -> &'static RingBuf {
     }
 }
 
-/// Counts a record by this CPU's tally. Where tracepoints may be preempted, another program on the same CPU
+/// Counts a record in this CPU's tally. Where tracepoints may be preempted, another program on the same CPU
 /// can make it miss one count.
 #[inline(always)]
 fn count(ring: Ring, kind: u16, sent: bool) {
@@ -234,8 +237,9 @@ pub(crate) fn tally(change: impl FnOnce(&mut Tally)) {
     }
 }
 
-/// Puts an entry into a table, and says whether that worked; if not, it is counted. The tables are LRU: programs in
-/// containers can fill them, and then the oldest entry goes, never the newest (`probe_common::table`).
+/// Puts an entry into a table, and returns whether that worked; if not, it is counted. The tables are LRU:
+/// programs in containers can fill them, and then the oldest entry is dropped, never the newest
+/// (`probe_common::table`).
 #[inline(always)]
 pub(crate) fn keep<K, V>(table: &LruHashMap<K, V>, key: K, value: V) -> bool {
     let kept = table.insert(key, value, u64::from(BPF_ANY)).is_ok();

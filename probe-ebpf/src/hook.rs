@@ -1,4 +1,4 @@
-//! The programs: each reads who and what, and has it sent.
+//! The programs: each reads who does what, and has it sent.
 
 pub(crate) mod address;
 pub(crate) mod cgroup;

@@ -22,7 +22,7 @@ pub(crate) static OFFSETS: Global<Offsets> = Global::new(Offsets::NONE);
 #[unsafe(no_mangle)]
 pub(crate) static SWITCHES: Global<Switches> = Global::new(Switches::NONE);
 
-/// One field of a global. `Global::load` would copy the whole struct at each use.
+/// Reads one field of a global. `Global::load` would copy the whole struct at each use.
 macro_rules! field {
     ($global:ident as $type:ty, $field:ident) => {{
         let global = (&raw const $crate::kernel::$global).cast::<$type>();
@@ -31,14 +31,14 @@ macro_rules! field {
     }};
 }
 
-/// The offset of a kernel struct's member.
+/// Reads the offset of a kernel struct's member.
 macro_rules! offset {
     ($field:ident) => {
         $crate::kernel::field!(OFFSETS as probe_common::knob::Offsets, $field)
     };
 }
 
-/// What the loader found out or was asked for.
+/// Reads what the loader found out or was asked for.
 macro_rules! switch {
     ($field:ident) => {
         $crate::kernel::field!(SWITCHES as probe_common::knob::Switches, $field)
@@ -47,12 +47,13 @@ macro_rules! switch {
 
 pub(crate) use {field, offset, switch};
 
-/// The value at `base + offset`; zeroes if that address is not mapped.
+/// Returns the value at `base + offset`; zeroes if that address is not mapped.
 #[inline(always)]
 pub(crate) fn read<T: FromBytes>(base: u64, offset: u32) -> T {
     let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: the helper writes all of `value`, which may hold any bytes: zeroes where it cannot read. It takes any
-    // address to read from. (Zeroed before, a value of many words is a call of `memset`, and that of a frame of the stack.)
+    // SAFETY: the helper writes all of `value`, which may hold any bytes: zeroes where it cannot read. It
+    // takes any address to read from. (If it were zeroed before, a value of many words would be a call of
+    // `memset`, which takes a frame of the stack.)
     unsafe {
         bpf_probe_read_kernel(
             value.as_mut_ptr().cast::<c_void>(),
@@ -63,8 +64,8 @@ pub(crate) fn read<T: FromBytes>(base: u64, offset: u32) -> T {
     }
 }
 
-/// Copies a string of at most `N` bytes with its NUL, and says how many bytes that were; less than 1 if the address
-/// is not mapped.
+/// Copies a string of at most `N` bytes with its NUL. Returns how many bytes that were; less than 1 if the
+/// address is not mapped.
 #[inline(always)]
 pub(crate) fn read_str<const N: usize>(to: &mut [u8; N], from: u64) -> i64 {
     // SAFETY: the helper writes at most the `N` bytes of `to`, and takes any address to read from.
@@ -73,9 +74,11 @@ pub(crate) fn read_str<const N: usize>(to: &mut [u8; N], from: u64) -> i64 {
     }
 }
 
-/// As `read_str`, for the length alone: nobody reads what it leaves in `unread`, so any program may write there at any time.
+/// Like `read_str`, for the length alone: nobody reads what it leaves in `unread`, so any program may write
+/// there at any time.
 #[inline(always)]
 pub(crate) fn str_len<const N: usize>(from: u64, unread: *mut [u8; N]) -> i64 {
-    // SAFETY: the helper writes at most `N` bytes, where there is room for them, and takes any address to read from.
+    // SAFETY: the helper writes at most `N` bytes, where there is room for them, and takes any address to
+    // read from.
     unsafe { bpf_probe_read_kernel_str(unread.cast::<c_void>(), const { N as u32 }, from as *const c_void) }
 }

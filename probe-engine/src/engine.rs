@@ -369,8 +369,10 @@ impl Engine {
             watches: world.netns.watches,
             messages_asked: world.attachments.messages_asked(),
         };
-        let mut rows = vec![CheckpointEntry::Engine(state)];
-        rows.extend(world.dump());
+        // With enough room at once: a vector that grows holds its old rows beside the new ones.
+        let mut rows = Vec::with_capacity(self.size() * 9 / 8 + 64);
+        rows.push(CheckpointEntry::Engine(Box::new(state)));
+        world.dump(&mut rows);
         rows.extend(timeline.iter().cloned().map(|seen| CheckpointEntry::Pending(Box::new(seen))));
         rows.extend(
             finding_tracker.iter().cloned().map(|finding| CheckpointEntry::Finding(Box::new(finding))),
@@ -496,7 +498,7 @@ impl Engine {
     pub fn restore(&mut self, row: CheckpointEntry) {
         match self.world.restore(row) {
             None => {}
-            Some(CheckpointEntry::Engine(state)) => self.restore_state(state),
+            Some(CheckpointEntry::Engine(state)) => self.restore_state(*state),
             Some(CheckpointEntry::Pending(seen)) => self.timeline.keep(*seen),
             Some(CheckpointEntry::Held(held)) => self.world.outbox.restore(*held),
             Some(CheckpointEntry::Finding(finding)) => self.finding_tracker.restore(*finding),

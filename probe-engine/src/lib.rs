@@ -1,8 +1,8 @@
-//! The core of sandprobe, and all of it that decides: the words in which everything is said ([`model`]), the engine that
-//! believes, remembers and judges ([`engine`]), recordings of what it was told ([`recording`]), and the text that says it to
-//! people ([`words`]).
+//! The core of sandprobe, which makes all decisions: the shared types ([`model`]), the engine that keeps the
+//! state of the node and judges it ([`engine`]), recordings of the engine's input ([`recording`]), and text
+//! for people ([`words`]).
 //!
-//! A crate of its own, so that who changes a verdict builds and tests nothing else.
+//! It is a crate of its own, so that a change of a verdict builds and tests nothing else.
 
 pub mod engine;
 pub mod model;

@@ -1,13 +1,14 @@
-//! The words of the whole agent, each said once: what sources say, what the engine says, and what is kept of it. Types
-//! and what follows from one value of them alone; believing and judging is the engine's.
+//! The types that the whole agent shares: what sources report, what the engine reports, and what is kept of
+//! it. Methods here depend on one value only; the engine keeps the state and judges.
 //!
-//! **Invariant:** recordings, state files, the history, the stream and the API have their form from the derives of these
-//! types.
+//! **Invariant:** the format of recordings, state files, the history, the stream and the API comes from the
+//! derives of these types.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::wildcard_enum_match_arm)]
 
-/// A closed set of names: each variant is its name in snake case, in files, in the API, in text and in `VARIANTS`.
+/// A closed set of names: each variant is its name in snake case, in files, in the API, in text and in
+/// `VARIANTS`.
 macro_rules! closed_set {
     ($($set:tt)*) => {
         #[derive(

@@ -1,4 +1,5 @@
-//! Text for people and shells that findings, events and reports have in common: made of values alone.
+//! Text for people and shells that findings, events and reports share. Its functions depend on their
+//! arguments only.
 
 #![forbid(unsafe_code)]
 

@@ -9,7 +9,7 @@ use std::{
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
 
-/// Relative to the documentation: what alerts and findings lead to.
+/// Relative to the documentation: what alerts and findings link to.
 const FOLDERS: [&str; 2] = ["runbooks", "findings"];
 const PAGES: [&str; 1] = ["findings.md"];
 
@@ -21,7 +21,7 @@ struct Page {
     html: String,
 }
 
-/// Leaves the pages as `docs.lz4` in `out`, and where each is in it as `docs.rs`.
+/// Writes the pages as `docs.lz4` to `out`, and where each is in it as `docs.rs`.
 pub(super) fn build(docs: &Path, out: &Path) -> Result<(), String> {
     for watched in FOLDERS.iter().chain(&PAGES) {
         println!("cargo::rerun-if-changed={}", docs.join(watched).display());
@@ -103,14 +103,17 @@ fn leads_somewhere(from: &str, link: &str, paths: &BTreeSet<String>) -> bool {
 
 fn contents(pages: &[Page]) -> Page {
     let mut html = "<h1>Documentation</h1>\n".to_owned();
-    let mut list = |heading: &str, chosen: &dyn Fn(&str) -> bool| {
-        html.push_str(&format!("<h2>{heading}</h2>\n<ul>\n"));
-        for Page { path, title, .. } in pages.iter().filter(|page| chosen(&page.path)) {
-            html.push_str(&format!("<li><a href=\"/docs/{path}\">{title}</a></li>\n"));
-        }
-        html.push_str("</ul>\n");
-    };
-    list("Runbooks of alerts", &|path| path.starts_with("runbooks/"));
-    list("Findings", &|path| !path.starts_with("runbooks/"));
+    let (runbooks, others): (Vec<&Page>, Vec<&Page>) =
+        pages.iter().partition(|page| page.path.starts_with("runbooks/"));
+    list("Runbooks of alerts", &runbooks, &mut html);
+    list("Findings", &others, &mut html);
     Page { path: String::new(), title: "Documentation".to_owned(), html }
+}
+
+fn list(heading: &str, pages: &[&Page], html: &mut String) {
+    html.push_str(&format!("<h2>{heading}</h2>\n<ul>\n"));
+    for Page { path, title, .. } in pages {
+        html.push_str(&format!("<li><a href=\"/docs/{path}\">{title}</a></li>\n"));
+    }
+    html.push_str("</ul>\n");
 }

@@ -1,4 +1,5 @@
-//! Attaches every hook and prints each record as it comes: `attach [SECONDS] [no-fentry] [no-kprobes] [all-execs] [log]`.
+//! Attaches every hook and prints each record as it comes: `attach [SECONDS] [no-fentry] [no-kprobes]
+//! [all-execs] [log]`.
 #![expect(clippy::print_stdout, reason = "an example speaks on stdout")]
 
 use std::{

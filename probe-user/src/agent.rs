@@ -1,9 +1,9 @@
-//! The agent's loop: it gives the sources' observations to the engine, and the engine's changes to the sinks, until
-//! it is told to end.
+//! The agent's loop: it passes the sources' observations to the engine, and the engine's changes to the
+//! sinks, until its end is requested.
 //!
-//! The end goes from the sources to the sinks. The sources stop, send the rest of their observations and close the
-//! channel. The engine takes these and then the current time, so that it holds nothing back. The writers finish. Each
-//! step has a deadline.
+//! The end goes from the sources to the sinks. The sources stop, send the rest of their observations and
+//! close the channel. The engine takes these and then the current time, so that it holds nothing back. The
+//! writers finish. Each step has a deadline.
 
 pub(crate) mod checkpoint;
 mod delivery;
@@ -52,7 +52,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How often the wall clock is read, while anything happens.
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
 
-/// By then the node has been read, and code that only the start needs is used no more.
+/// By then the node has been read, and code that only the start needs is no longer used.
 const START: Duration = Duration::from_secs(10);
 
 /// The smallest change of the wall clock that counts. A smaller one is slewing, or the error of the reading.
@@ -108,8 +108,8 @@ pub(crate) enum AgentError {
 }
 
 impl Agent {
-    /// Works until `end` completes, all sources have ended, or something cannot be written. Gives back the session with its
-    /// totals.
+    /// Works until `end` completes, all sources have ended, or something cannot be written. Returns the
+    /// session with its totals.
     pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> (Session, Result<(), AgentError>) {
         let mut result = self.work(end).await;
         self.stopper.stop();
@@ -117,7 +117,7 @@ impl Agent {
         if result.is_ok() {
             result = self.drain(Instant::now() + GRACE).await;
         }
-        // All that follows can take long, while nobody sees what happens.
+        // Everything that follows can take long, while nobody sees what happens.
         let seen_until = clock::now();
         // A source that still sends learns that the channel is closed.
         self.batches.close();
@@ -175,7 +175,7 @@ impl Agent {
             let now = clock::now();
             if now >= clock_due {
                 clock_due = now + CLOCK_PERIOD;
-                self.look_at_the_clock(now)?;
+                self.check_clock(now)?;
                 self.session.say_left_out(now, false);
                 if start_over_at.is_some_and(|at| now >= at) {
                     start_over_at = None;
@@ -187,7 +187,7 @@ impl Agent {
         }
     }
 
-    /// The engine learns that the node was suspended before it learns what the time is now.
+    /// Tells the engine that the node was suspended, before it learns what the time is now.
     fn wake(&mut self, asleep: &mut Duration) -> Result<(), AgentError> {
         let slept = clock::asleep().saturating_sub(*asleep);
         if slept < SLEPT {
@@ -206,8 +206,8 @@ impl Agent {
             self.take(batch)?;
             self.write(clock::now())?;
         }
-        // Nothing more will come, so that nothing needs to be held back, unless the next agent goes on: by then the name may
-        // have come for which it is.
+        // Nothing more will come, so nothing needs to be held back, unless the next agent goes on: by then
+        // the name may have come that an event is held back for.
         let hold = if self.outlets.has_successor() { Duration::ZERO } else { self.session.hold() };
         self.call(Call::Advance(clock::now() + hold))?;
         self.session.say_left_out(clock::now(), true);
@@ -251,7 +251,7 @@ impl Agent {
             };
             refused.extend(route.as_ref().and_then(|asker| asker.ask(question)));
         }
-        // The other sources answer what was refused by listing the node.
+        // The other sources answer refused questions by listing the node.
         for question in refused {
             if let Question::Watch { netns, .. } = question {
                 let fact = Fact::NetnsUnwatched { netns };
@@ -276,7 +276,7 @@ impl Agent {
         }
     }
 
-    fn look_at_the_clock(&mut self, now: Timestamp) -> Result<(), AgentError> {
+    fn check_clock(&mut self, now: Timestamp) -> Result<(), AgentError> {
         let boot_wall_ns = clock::boot_wall_ns();
         if boot_wall_ns.abs_diff(self.session.boot_wall_ns()) <= CLOCK_STEP_NS {
             return Ok(());

@@ -41,8 +41,8 @@ use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::Subsc
 use self::stderr::Stderr;
 use crate::sink::escape::escaped;
 
-/// Kernel timestamps for the life of pods: which pod each network namespace, cgroup, CNI call and process of this
-/// node belongs to, as it happens.
+/// Kernel timestamps for the life of pods: which pod each network namespace, cgroup, CNI call and process of
+/// this node belongs to, as it happens.
 #[derive(Debug, Parser)]
 #[command(name = "sandprobe", version, max_term_width = 100, after_help = EXIT_CODES)]
 struct Cli {
@@ -160,18 +160,16 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn parse(typed: Vec<OsString>) -> Result<Cli, clap::Error> {
-    let is_empty = |name: &OsStr| env::var_os(name).is_some_and(|value| value.is_empty());
-    let mut command = without_variables(Cli::command(), is_empty);
+    let mut command =
+        without_variables(Cli::command(), |name| env::var_os(name).is_some_and(|value| value.is_empty()));
     let mut matches = command.try_get_matches_from_mut(typed)?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 /// An environment variable that is empty counts as absent, as OpenTelemetry's specification has it.
 fn without_variables(command: clap::Command, is_empty: impl Fn(&OsStr) -> bool + Copy) -> clap::Command {
-    let command = command.mut_args(|arg| match arg.get_env().is_some_and(is_empty) {
-        true => arg.env(None::<&str>),
-        false => arg,
-    });
+    let command =
+        command.mut_args(|arg| if arg.get_env().is_some_and(is_empty) { arg.env(None::<&str>) } else { arg });
     command.mut_subcommands(|command| without_variables(command, is_empty))
 }
 
@@ -220,10 +218,10 @@ fn log(verbose: u8) {
     };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Stderr).with_target(false);
     let log = log.with_ansi(io::stderr().is_terminal());
-    // It logs each failed request; sandprobe logs when it begins and ends.
+    // kube_client logs each failed request; sandprobe logs when failures begin and end.
     let client = if level == LevelFilter::TRACE { level } else { LevelFilter::OFF };
     let filter = Targets::new().with_default(level).with_target("kube_client", client);
-    // It would report an error of standard error to standard error, and panic.
+    // It would report a failed write to standard error on standard error, and panic.
     log.log_internal_errors(false).finish().with(filter).init();
 }
 
@@ -238,8 +236,8 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// For clap a variable is as good as the flag. The agent's pod sets variables, so a conflict would refuse a command there
-    /// that nobody has given the flag. [`super::args::is_typed`] tells the two apart.
+    /// clap treats a variable like the flag. The agent's pod sets variables, so a conflict would refuse a
+    /// command there although nobody typed the flag. [`super::args::is_typed`] tells the two apart.
     #[test]
     fn no_flag_that_a_variable_sets_excludes_another_one() {
         fn conflicts(command: &clap::Command, found: &mut Vec<String>) -> usize {

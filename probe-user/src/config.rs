@@ -1,7 +1,7 @@
 //! The configuration file (TOML), which is read once. An unknown key is an error.
 //!
-//! Each setting has a default, and some have a flag. A flag wins over the environment, the environment over the file,
-//! and the file over the default.
+//! Each setting has a default, and some have a flag. A flag wins over the environment, the environment over
+//! the file, and the file over the default.
 
 use std::{
     collections::BTreeMap,
@@ -28,8 +28,9 @@ const BOOTS: usize = 50;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Directories in which an IPAM plugin keeps a file for each address in use, named by the address and with the
-    /// container's id in it: `[[ipam_store]]` with `dir` and, if it belongs to one network, `network`.
+    /// Directories in which an IPAM plugin keeps a file for each address in use, named by the address and
+    /// with the container's id in it: `[[ipam_store]]` with `dir` and, if it belongs to one network,
+    /// `network`.
     #[serde(rename = "ipam_store")]
     pub(crate) ipam_stores: Vec<IpamStore>,
     /// How long an address must have had no sandbox, with runtime and kubelet up, before it counts as leaked.
@@ -103,7 +104,7 @@ impl FromStr for Listen {
         }
         let address = text.parse().map(Self::At);
         address.map_err(|_none| {
-            format!("{text:?} is no ADDRESS:PORT, as 127.0.0.1:9477 or [::]:9477, and not \"none\"")
+            format!("{text:?} is not ADDRESS:PORT, such as 127.0.0.1:9477 or [::]:9477, and not \"none\"")
         })
     }
 }
@@ -129,7 +130,7 @@ pub(crate) enum ConfigError {
     Unreadable { path: PathBuf, why: io::Error },
     #[error("configuration {path}{at}: {why}; see docs/configuration.md", path = path.display())]
     Wrong { path: PathBuf, at: String, why: String },
-    #[error("IPAM store {dir:?} is no absolute path: give it as it is seen on the node, from / on")]
+    #[error("IPAM store {dir:?} is not an absolute path: give it as it is seen on the node, from / on")]
     Relative { dir: PathBuf },
 }
 
@@ -142,15 +143,15 @@ impl Config {
         Self::parse(&bytes).map_err(|(at, why)| ConfigError::Wrong { path: path.to_owned(), at, why })
     }
 
-    /// The address stores, checked.
+    /// Returns the address stores, checked.
     pub(crate) fn stores(&self) -> Result<Vec<Declared>, ConfigError> {
-        let declared = |IpamStore { dir, network }: &IpamStore| {
+        let stores = self.ipam_stores.iter().map(|IpamStore { dir, network }| {
             Declared::new(dir, network.clone()).ok_or_else(|| ConfigError::Relative { dir: dir.clone() })
-        };
-        self.ipam_stores.iter().map(declared).collect()
+        });
+        stores.collect()
     }
 
-    /// The limits of the engine's rules, where they are given.
+    /// Returns the limits of the engine's rules, where they are given.
     #[must_use]
     pub(crate) fn limits(&self) -> Limits {
         let default = Limits::default();
@@ -162,7 +163,7 @@ impl Config {
         }
     }
 
-    /// The rules for the recovery after a restart.
+    /// Returns the rules for the recovery after a restart.
     #[must_use]
     pub(crate) fn boot(&self) -> Rules {
         let default = Rules::default();
@@ -174,13 +175,13 @@ impl Config {
         }
     }
 
-    /// How many boots the history keeps.
+    /// Returns how many boots the history keeps.
     #[must_use]
     pub(crate) fn boots(&self) -> usize {
         self.boot_keep.map_or(BOOTS, |keep| usize::try_from(keep).unwrap_or(usize::MAX).max(1))
     }
 
-    /// An error is the place and the reason.
+    /// Parses the file. An error is the place and the reason.
     fn parse(bytes: &[u8]) -> Result<Self, (String, String)> {
         let text = str::from_utf8(bytes).map_err(|error| (String::new(), error.to_string()))?;
         toml::from_str(text).map_err(|error| {
@@ -193,7 +194,7 @@ impl Config {
 }
 
 impl IpamStore {
-    /// `DIR[:NETWORK]`
+    /// Parses `DIR[:NETWORK]`.
     #[must_use]
     pub(crate) fn parse(text: &str) -> Self {
         match text.rsplit_once(':') {
@@ -209,7 +210,7 @@ fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error
     duration(&String::deserialize(from)?).map(Some).map_err(de::Error::custom)
 }
 
-/// `started` or `listening`.
+/// Parses `started` or `listening`.
 pub(crate) fn recovered(text: &str) -> Result<Recovered, String> {
     match text {
         "started" => Ok(Recovered::Started),
@@ -222,19 +223,21 @@ fn rule<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Recovered>, D::Erro
     recovered(&String::deserialize(from)?).map(Some).map_err(de::Error::custom)
 }
 
-/// The longest key, and value, of a label: as Kubernetes has them.
-const LONGEST_LABEL: usize = 63;
+/// The longest key, and value, of a label, as in Kubernetes.
+const MAX_LABEL_BYTES: usize = 63;
 
-/// `KEY=VALUE`
+/// Parses `KEY=VALUE`.
 pub(crate) fn boot_label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is no KEY=VALUE"))?;
-    let is_sign = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    if key.is_empty() || key.len() > LONGEST_LABEL || !key.chars().all(is_sign) {
-        return Err(format!("{key:?} is no key: at most {LONGEST_LABEL} of letters, digits and \"-_./\""));
-    }
-    if value.is_empty() || value.len() > LONGEST_LABEL || value.contains(char::is_control) {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not KEY=VALUE"))?;
+    let is_plain = key.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+    if key.is_empty() || key.len() > MAX_LABEL_BYTES || !is_plain {
         return Err(format!(
-            "{value:?} is no value: at most {LONGEST_LABEL} bytes, without control characters"
+            "{key:?} is not a valid key: use at most {MAX_LABEL_BYTES} letters, digits and \"-_./\""
+        ));
+    }
+    if value.is_empty() || value.len() > MAX_LABEL_BYTES || value.contains(char::is_control) {
+        return Err(format!(
+            "{value:?} is not a valid value: use at most {MAX_LABEL_BYTES} bytes, without control characters"
         ));
     }
     Ok((key.to_owned(), value.to_owned()))
@@ -288,12 +291,13 @@ mod tests {
         assert_eq!(config.stores().expect("absolute paths").len(), 2);
     }
 
-    /// What packages put at /etc/sandprobe: as it is, it changes nothing, and it has each setting with its default.
+    /// The file that packages put at /etc/sandprobe: as it is, it changes nothing, and it has each setting
+    /// with its default.
     #[test]
     fn the_packaged_file_has_every_setting_with_its_default() {
         const FILE: &str = include_str!("../../deploy/package/sandprobe.toml");
         assert_eq!(parse(FILE), Ok(Config::default()));
-        // A comment has a space behind its mark, a setting none.
+        // A comment has a space after its mark, a setting none.
         let settings =
             || FILE.lines().filter_map(|line| line.strip_prefix('#')).filter(|it| !it.starts_with(' '));
         let text: String = settings().map(|line| format!("{line}\n")).collect();
@@ -323,11 +327,11 @@ mod tests {
         for (text, told) in [
             ("leak_grace = '2m'\nleek_grace = '2m'", " line 2: unknown field `leek_grace`"),
             ("leak_grace = 2", " line 1: invalid type: integer `2`"),
-            ("\nleak_grace = '2'", " line 2: \"2\" is no time: behind its number stands ms"),
+            ("\nleak_grace = '2'", " line 2: \"2\" is not a duration: use ms"),
             ("boot_recovered = 'ready'", " line 1: \"ready\" is neither"),
-            ("boot_labels = { 'a b' = 'c' }", " line 1: \"a b\" is no key"),
-            ("[boot_labels]\na = ''", " line 1: \"\" is no value"),
-            ("\nlisten = 'x:1'", " line 2: \"x:1\" is no ADDRESS:PORT"),
+            ("boot_labels = { 'a b' = 'c' }", " line 1: \"a b\" is not a valid key"),
+            ("[boot_labels]\na = ''", " line 1: \"\" is not a valid value"),
+            ("\nlisten = 'x:1'", " line 2: \"x:1\" is not ADDRESS:PORT"),
             ("[[ipam_store]]\nnetwork = 'x'", " line 1: missing field `dir`"),
             ("[[ipam_store]]\ndir = '/x'\nkind = 'y'", " line 3: unknown field `kind`"),
             ("leak_grace", " line 1: "),

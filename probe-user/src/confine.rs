@@ -1,13 +1,13 @@
-//! Drops the rights that the agent does not need once its hooks are attached: attaching needs nearly all of root's
-//! rights, reading records needs almost none.
+//! Drops the rights that the agent does not need once its hooks are attached: attaching needs nearly all of
+//! root's rights, reading records needs almost none.
 //!
-//! Each thread keeps the rights of its `Role` and drops the others for good. capabilities(7), `PR_SET_NO_NEW_PRIVS`,
-//! landlock(7) and seccomp(2) apply to the calling thread, and pass to the threads that it starts. So each thread is
-//! started by a thread that has entered the role already. The main thread, which starts them, enters its own role
-//! last. docs/security.md has the tables.
+//! Each thread keeps the rights of its `Role` and drops the others for good. capabilities(7),
+//! `PR_SET_NO_NEW_PRIVS`, landlock(7) and seccomp(2) apply to the calling thread, and pass to the threads
+//! that it starts. So each thread is started by a thread that has entered the role already. The main thread,
+//! which starts them, enters its own role last. docs/security.md has the tables.
 //!
-//! **Invariant:** a measure that the kernel does not have is reported, never skipped silently; one that the kernel
-//! has and refuses ends the run.
+//! **Invariant:** a measure that the kernel does not have is reported, never skipped silently; one that the
+//! kernel has and refuses ends the run.
 //!
 //! **Invariant:** this module does not know what the threads do.
 
@@ -73,14 +73,14 @@ pub struct ConfineError {
 /// The parts of this node that the roles need.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
-    /// The directory for findings and history. It is made if it does not exist, because only an existing one can be
-    /// allowed.
+    /// The directory for findings and history. It is made if it does not exist, because only an existing one
+    /// can be allowed.
     pub state_dir: Option<PathBuf>,
     /// The directory of the log file.
     pub log_dir: Option<PathBuf>,
     /// The path of the server's socket, which is removed at the end.
     pub socket: Option<PathBuf>,
-    /// What the server is to open when the process that has it now is gone.
+    /// What the server must open when the process that has it now is gone.
     pub later: Later,
     /// The port of the receiver to which traces and log records are sent.
     pub export_port: Option<u16>,
@@ -95,14 +95,14 @@ pub struct Needs {
 pub struct Later {
     /// The port to listen on.
     pub port: Option<u16>,
-    /// Whether the socket's path is to be taken.
+    /// Whether the server must take the socket's path.
     pub socket: bool,
 }
 
 /// A server to which the agent connects, possibly on another machine.
 #[derive(Clone, Debug, Default)]
 pub struct Remote {
-    /// The port of it.
+    /// Its port.
     pub port: u16,
     /// Where certificates and tokens are, which are read again when they change.
     pub dirs: Vec<PathBuf>,
@@ -120,10 +120,10 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// Drops the rights that no thread needs. `reads` reads the hooks' counters, to find which capability that needs
-    /// on this kernel.
+    /// Drops the rights that no thread needs. `reads` reads the hooks' counters, to find which capability
+    /// that needs on this kernel.
     ///
-    /// Must be called before any thread is started that is to be confined.
+    /// Must be called before any thread starts that must be confined.
     pub fn begin(mode: Mode, needs: Needs, reads: impl Fn() -> bool) -> Result<Self, ConfineError> {
         let confined = Confined { mode, measures: Vec::new() };
         let mut it = Self { needs, more: Vec::new(), calls: false, confined };
@@ -143,7 +143,7 @@ impl Confinement {
         if cfg!(panic = "abort") {
             refusal::abort_by_panic();
         }
-        refusal::begin().map_err(|why| ConfineError::new("hear of refused system calls", why))?;
+        refusal::begin().map_err(|why| ConfineError::new("handle refused system calls", why))?;
         let calls = seccomp::begin()?;
         it.calls = calls == State::Full;
         let files = on_scoped_thread("probe", || landlock::enter(Role::Writer, &it.needs))??;
@@ -160,7 +160,7 @@ impl Confinement {
         })?
     }
 
-    /// The calling thread enters this role.
+    /// Enters this role with the calling thread.
     pub(crate) fn enter(&self, role: Role) -> Result<(), ConfineError> {
         if self.confined.mode == Mode::Off {
             return Ok(());
@@ -182,10 +182,10 @@ impl Confinement {
     /// Whether the role can remove the socket: only if Landlock ensures that it can remove no other file.
     #[must_use]
     pub(crate) fn removes(&self, role: Role) -> bool {
-        let lacks = |(measure, state): &(Measure, State)| {
-            *measure == Measure::Files && matches!(state, State::Absent(_))
-        };
-        role == Role::Server && !self.confined.measures.iter().any(lacks)
+        let mut measures = self.confined.measures.iter();
+        role == Role::Server
+            && !measures
+                .any(|(measure, state)| *measure == Measure::Files && matches!(state, State::Absent(_)))
     }
 
     fn capabilities(&self, role: Role) -> impl Iterator<Item = Capability> {
@@ -226,7 +226,7 @@ impl Measure {
     }
 }
 
-/// One line.
+/// Writes the measures in one line.
 impl fmt::Display for Confined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.mode == Mode::Off {

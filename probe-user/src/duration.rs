@@ -4,20 +4,21 @@ use std::time::Duration;
 
 /// Parses `250ms`, `2s`, `2m` or `1h`.
 ///
-/// No library is used: the general parsers also accept `1 hour ago`, and their errors do not name the four units.
+/// No library is used: the general parsers also accept `1 hour ago`, and their errors do not name the four
+/// units.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = &text[..text.len() - unit.len()];
-    let number: u64 = digits.parse().map_err(|error| format!("{text:?} is no time: {error}"))?;
-    let of = |unit: u64| number.checked_mul(unit).ok_or_else(|| format!("{text:?} is too long"));
-    match unit {
-        "ms" => of(1),
-        "s" => of(1000),
-        "m" => of(60 * 1000),
-        "h" => of(3600 * 1000),
-        _ => Err(format!("{text:?} is no time: behind its number stands ms, s, m or h")),
-    }
-    .map(Duration::from_millis)
+    let number: u64 = digits.parse().map_err(|error| format!("{text:?} is not a duration: {error}"))?;
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60 * 1000,
+        "h" => 3600 * 1000,
+        _ => return Err(format!("{text:?} is not a duration: use ms, s, m or h")),
+    };
+    let span = number.checked_mul(milliseconds).ok_or_else(|| format!("{text:?} is too long"))?;
+    Ok(Duration::from_millis(span))
 }
 
 #[cfg(test)]

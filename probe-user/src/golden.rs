@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, env, fs, path::Path};
 
-/// Compares `made` with the file at this path of the repository. With `UPDATE_EXPECT` set, the file is written instead.
-/// Panics with the lines that only one of the two has.
+/// Compares `made` with the file at this path of the repository. With `UPDATE_EXPECT` set, the file is
+/// written instead. Panics with the lines that only one of the two has.
 #[track_caller]
 pub(crate) fn expect(path: &str, made: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
@@ -12,13 +12,15 @@ pub(crate) fn expect(path: &str, made: &str) {
     }
     let kept = fs::read_to_string(&file).expect(path);
     if kept != made {
-        let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
-        let difference = difference(&lines(&kept), &lines(made));
+        let kept = kept.lines().map(str::to_owned).collect();
+        let made = made.lines().map(str::to_owned).collect();
+        let difference = difference(&kept, &made);
         panic!("{path}: {}; UPDATE_EXPECT=1 writes it", difference.unwrap_or("the order differs".to_owned()));
     }
 }
 
-/// Compares the names that a page documents with those of the code. Panics with the names that only one of the two has.
+/// Compares the names that a page documents with those of the code. Panics with the names that only one of
+/// the two has.
 #[track_caller]
 pub(crate) fn same_names(documented: &BTreeSet<String>, in_code: &BTreeSet<String>) {
     if let Some(difference) = difference(documented, in_code) {

@@ -1,5 +1,5 @@
-//! Messages go through tonic as bytes. Else the program has its code once for each kind of message. Answers are checked for
-//! what tonic panics at.
+//! Messages go through tonic as bytes. Otherwise the program has tonic's code once for each kind of message.
+//! Answers are checked for what tonic panics at.
 
 use base64::{
     Engine as _, alphabet,
@@ -23,7 +23,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// An answer that tonic can read.
 pub(crate) type Checked<B> = Response<MapFrame<B, fn(Frame<Bytes>) -> Frame<Bytes>>>;
 
-/// Leaves details of a status out where they are not in base64: tonic 0.14 panics at them.
+/// Leaves out details of a status that are not in base64: tonic 0.14 panics at them.
 pub(crate) fn checked<B: Body<Data = Bytes>>(answer: Response<B>) -> Checked<B> {
     let (mut head, body) = answer.into_parts();
     check(&mut head.headers);
@@ -44,7 +44,7 @@ fn check(headers: &mut HeaderMap) {
     }
 }
 
-/// Gives messages as they are.
+/// Passes messages on as they are.
 pub(crate) struct Raw;
 
 impl Codec for Raw {

@@ -1,8 +1,9 @@
 //! sandprobe: sources bring facts in, the engine judges them, sinks write the results.
 //!
-//! The modules are listed in the order of the data flow. A kernel record becomes an [`model::fact::Observation`],
-//! enters the [`engine::Engine`] once, and leaves as an [`model::change::Output`]. Nothing calls back. If the engine
-//! needs to know more, it asks a question, which is an output too; the answer is a fact.
+//! The modules are listed in the order of the data flow. A kernel record becomes an
+//! [`model::fact::Observation`], enters the [`engine::Engine`] once, and leaves as an
+//! [`model::change::Output`]. Nothing calls back. If the engine needs to know more, it asks a question, which
+//! is an output too; the answer is a fact.
 
 // Without the feature `live` there is no agent, so some functions have no caller.
 #![cfg_attr(not(feature = "live"), allow(dead_code, unused_imports))]

@@ -1,10 +1,11 @@
-//! `memcpy` and `memmove` of a program that is linked with musl, whose own begin with string instructions on x86-64: those need
-//! some thirty cycles before the first byte. Most of what the engine moves is a row or a fact of a few hundred bytes, and that
-//! took 13 % of the agent's time while pods came and went.
+//! The `memcpy` and `memmove` of a program that is linked with musl, because musl's own begin with string
+//! instructions on x86-64: those need some thirty cycles before the first byte. Most of what the engine moves
+//! is a row or a fact of a few hundred bytes, and that took 13 % of the agent's time while pods came and
+//! went.
 
 use std::arch::{asm, x86_64::__m128i};
 
-/// As many bytes are copied at once where there are many.
+/// How many bytes are copied at once if there are more.
 const BLOCK: usize = 64;
 
 /// Copies `len` bytes; ISO C, 7.24.2.1.
@@ -19,11 +20,11 @@ pub(crate) unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize)
     to
 }
 
-/// Copies `len` bytes, to a place that may overlap with that from which they come; ISO C, 7.24.2.2.
+/// Copies `len` bytes to a place that may overlap with their source; ISO C, 7.24.2.2.
 ///
 /// # Safety
 ///
-/// As of [`memcpy`].
+/// As for [`memcpy`].
 #[cfg_attr(all(target_env = "musl", not(debug_assertions)), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
@@ -49,8 +50,8 @@ unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Copies a `T` at the beginning and one at the end. `len` is the length of one to two of them. Both are read before any is
-/// written.
+/// Copies a `T` at the beginning and one at the end. `len` is the length of one `T` to two. Both are read
+/// before any is written.
 #[inline(always)]
 unsafe fn ends<T: Copy>(to: *mut u8, from: *const u8, len: usize) {
     let last = len - size_of::<T>();
@@ -63,11 +64,12 @@ unsafe fn ends<T: Copy>(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Copies more than a block: whole blocks from that end at which none is written before it is read, and the rest last, which is
-/// read first. A loop in Rust would become a call of `memcpy`.
+/// Copies more than a block: whole blocks, from the end at which none is written before it is read, and the
+/// rest last, which is read first. A loop in Rust would become a call of `memcpy`.
 #[inline(always)]
 unsafe fn blocks(to: *mut u8, from: *const u8, len: usize) {
-    let (whole, last) = ((len - 1) / BLOCK, len - BLOCK);
+    let whole = (len - 1) / BLOCK;
+    let last = len - BLOCK;
     let is_behind = to.addr().wrapping_sub(from.addr()) < len;
     let rest = if is_behind { 0 } else { last };
     let (first, step) = if is_behind { (last, -BLOCK.cast_signed()) } else { (0, BLOCK.cast_signed()) };

@@ -2,11 +2,12 @@
 
 use std::{ptr, slice};
 
-/// Unmaps the program's code and constants. The kernel keeps the file's pages in its cache, and maps those that are used
-/// again. After the start this leaves out what only the start needs, which is more than half of them.
+/// Unmaps the program's code and constants. The kernel keeps the file's pages in its cache, and maps those
+/// again that are used. After the start this leaves out what only the start needs, which is more than half of
+/// the pages.
 ///
-/// Only segments that the program can never have written are unmapped (`PT_LOAD` without `PF_W`): the others have
-/// relocated addresses, which are in no file.
+/// Only segments that the program can never have written are unmapped (`PT_LOAD` without `PF_W`): the others
+/// have relocated addresses, which are in no file.
 pub(crate) fn unmap_unused() {
     // SAFETY: the callback takes what dl_iterate_phdr(3) gives it, and does not use the third argument.
     unsafe { libc::dl_iterate_phdr(Some(unmap_object), ptr::null_mut()) };
@@ -18,7 +19,8 @@ unsafe extern "C" fn unmap_object(
     _size: usize,
     _argument: *mut libc::c_void,
 ) -> libc::c_int {
-    // SAFETY: dl_iterate_phdr(3) gives a valid object, whose headers are valid as long as the program is loaded.
+    // SAFETY: dl_iterate_phdr(3) gives a valid object, whose headers are valid as long as the program is
+    // loaded.
     let (base, headers) = unsafe {
         let object = &*object;
         (object.dlpi_addr, slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()))
@@ -34,8 +36,8 @@ unsafe extern "C" fn unmap_object(
         let (Ok(address), Ok(length)) = (usize::try_from(begin), usize::try_from(end - begin)) else {
             continue;
         };
-        // SAFETY: these pages are a private mapping of the program's file that nothing has written, so that what is
-        // mapped again is the same. A failure changes nothing.
+        // SAFETY: these pages are a private mapping of the program's file that nothing has written, so that
+        // what is mapped again is the same. A failure changes nothing.
         unsafe { libc::madvise(ptr::with_exposed_provenance_mut(address), length, libc::MADV_DONTNEED) };
     }
     1

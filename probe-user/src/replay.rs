@@ -50,8 +50,8 @@ pub(crate) struct Replayed {
     pub(crate) boot_wall_ns: i64,
     /// When the last observation was made.
     pub(crate) observed_until: Timestamp,
-    /// The time of the last call. At the end of a whole recording that is later than the last observation, so that the
-    /// engine holds nothing back.
+    /// The time of the last call. At the end of a whole recording that is later than the last observation, so
+    /// that the engine holds nothing back.
     pub(crate) until: Timestamp,
     /// Where the recording was cut off, if it was.
     pub(crate) cut_off: Option<ReadError>,
@@ -62,13 +62,14 @@ pub(crate) fn to_end(reader: &mut Reader<impl BufRead>) -> Result<Replayed, Read
     let header = reader.header().clone();
     let mut engine = Engine::new(header.settings.clone());
     let mut boot_wall_ns = header.boot_wall_ns;
-    let (mut observed_until, mut until) = (Timestamp::ZERO, Timestamp::ZERO);
+    let mut observed_until = Timestamp::ZERO;
+    let mut until = Timestamp::ZERO;
     let ended = replay(reader, Pace::FlatOut, |call| {
         until = until.max(call.at().unwrap_or_default());
         if let Call::Observe(seen) = &call {
             observed_until = observed_until.max(seen.at);
-            if let Fact::Clock { boot_wall_ns: told } = seen.fact {
-                boot_wall_ns = told;
+            if let Fact::Clock { boot_wall_ns: changed } = seen.fact {
+                boot_wall_ns = changed;
             }
         }
         engine.call(call);
@@ -91,8 +92,8 @@ struct Metronome {
 }
 
 impl Metronome {
-    /// How long to wait before the call made at `at`. Calls are not sorted by time: one that is overdue does not
-    /// wait.
+    /// Returns how long to wait before the call made at `at`. Calls are not sorted by time: one that is
+    /// overdue does not wait.
     fn wait(&mut self, at: Timestamp, now: Instant) -> Duration {
         // No call with a time has come yet.
         if at == Timestamp::ZERO {

@@ -1,7 +1,7 @@
 //! Sinks turn the changes of a run into output.
 //!
-//! A sink only makes bytes or counts, and the owner of the destination writes them. So the live agent, a replay and
-//! the tests use the same sinks, and no sink can delay the agent's loop.
+//! A sink only makes bytes or counts, and the owner of the destination writes them. So the live agent, a
+//! replay and the tests use the same sinks, and no sink can delay the agent's loop.
 //!
 //! **Invariant:** no sink uses another sink or a source.
 

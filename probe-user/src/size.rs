@@ -4,15 +4,15 @@
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = &text[..text.len() - unit.len()];
-    let number: u64 = digits.parse().map_err(|error| format!("{text:?} is no size: {error}"))?;
+    let number: u64 = digits.parse().map_err(|error| format!("{text:?} is not a size: {error}"))?;
     let shift = match unit {
         "KiB" => 10,
         "MiB" => 20,
         "GiB" => 30,
-        _ => return Err(format!("{text:?} has no unit of size behind its number: KiB, MiB or GiB")),
+        _ => return Err(format!("{text:?} is not a size: use KiB, MiB or GiB")),
     };
     let bytes = number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is too large"))?;
-    if bytes == 0 { Err("a file without room for a line".to_owned()) } else { Ok(bytes) }
+    if bytes == 0 { Err("it must not be 0".to_owned()) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

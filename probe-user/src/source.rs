@@ -1,9 +1,9 @@
 //! Sources bring facts in. Each source is a task that sends batches of observations over one bounded channel.
 //!
-//! A source holds a [`channel::BatchSender`] as long as it runs. A source that answers questions reads them from a
-//! [`channel::QuestionReceiver`]. A [`channel::CancellationToken`] tells it to stop: it then sends the facts that it
-//! still has and returns. The channel closes when the last source returns, so the agent knows that no more facts
-//! come.
+//! A source holds a [`channel::BatchSender`] as long as it runs. A source that answers questions reads them
+//! from a [`channel::QuestionReceiver`]. A [`channel::CancellationToken`] tells it to stop: it then sends the
+//! facts that it still has and returns. The channel closes when the last source returns, so the agent knows
+//! that no more facts come.
 //!
 //! **Invariant:** sources know neither each other nor any sink.
 

@@ -42,7 +42,7 @@ fn state() -> Vec<u8> {
     state::write(&about, &Snapshot::default()).expect("JSON")
 }
 
-/// Answers one request; gives its first line.
+/// Answers one request; returns its first line.
 fn stand_in(socket: &Path, status: &str, body: &[u8]) -> JoinHandle<String> {
     answers(UnixListener::bind(socket).expect("a socket"), status, body)
 }
@@ -110,12 +110,12 @@ fn without_an_agent_there_is_what_was_kept() {
         ))),
         "{said}"
     );
-    // Nobody had asked for an agent.
+    // Nobody asked for an agent.
     let output = run(&["findings", "--state-dir", path(dir.path())]);
     assert!(!text(&output.stderr).contains("no agent answers"), "{}", text(&output.stderr));
 }
 
-/// As in the agent's pod, whose environment says where the agent is: nothing has to be typed.
+/// As in the agent's pod, whose environment says where the agent is: nothing must be typed.
 #[test]
 fn the_environment_says_where_the_agent_is() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -132,11 +132,11 @@ fn the_environment_says_where_the_agent_is() {
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     agent.join().expect("no panic");
     std::fs::remove_file(&socket).expect("the socket");
-    // Without the agent there is what it kept, in the folder of the environment.
+    // Without the agent, the command reads what it kept, in the folder of the environment.
     let output = run_there(&["findings"]);
     let said = text(&output.stderr);
     assert!(said.contains(&format!("no findings are stored in {}", path(&kept))), "{said}");
-    // What is typed goes before the environment: no agent is asked then.
+    // A typed flag wins over the environment: then no agent is asked.
     let other = dir.path().join("other");
     std::fs::create_dir(&other).expect("a folder");
     let output = run_there(&["findings", "--state-dir", path(&other)]);
@@ -184,7 +184,7 @@ fn a_state_that_cannot_be_read_may_be_of_another_version() {
     }
 }
 
-/// Files would tell less than this agent knows, and nobody would see that.
+/// Files would show less than this agent knows, and nobody would notice.
 #[test]
 #[cfg(feature = "live")]
 fn a_history_that_cannot_be_read_is_no_missing_one() {
@@ -206,7 +206,7 @@ fn a_history_that_cannot_be_read_is_no_missing_one() {
         let told = (output.status.code(), text(&output.stdout), text(&output.stderr));
         assert_eq!(told, (Some(2), "", &*said));
         assert_eq!(agent.join().expect("no panic"), "GET /v1/history HTTP/1.0");
-        // An export without boots would be one of a node that was never restarted.
+        // An export without boots would look like one of a node that was never restarted.
         std::fs::remove_file(&socket).expect("the socket");
         let listener = UnixListener::bind(&socket).expect("a socket");
         let first = answers(listener.try_clone().expect("the socket"), "200 OK", &state());

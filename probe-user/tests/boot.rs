@@ -1,4 +1,5 @@
-//! `sandprobe boot` as it is called: from the history that an agent keeps, and from recordings. Needs no root.
+//! `sandprobe boot` as it is called: from the history that an agent keeps, and from recordings. Needs no
+//! root.
 
 use std::{
     collections::BTreeMap,
@@ -145,7 +146,7 @@ fn recordings_give_the_table_anywhere() {
     assert_eq!(rows(&output), [FIRST, SECOND]);
     assert!(text(&output.stdout).contains("ordered by \"/bin/reboot now\" 12.000 s before"));
 
-    // What is missing is said; what is whole is told.
+    // What is missing is named; what is whole is shown.
     let bytes = fs::read(&second).expect("the file");
     let cut = write(&dir.path().join("cut"), &bytes[..bytes.len() - 20]);
     let output = run(&["boot", "--replay", &first, &cut]);
@@ -155,7 +156,7 @@ fn recordings_give_the_table_anywhere() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// The variables of the agent's pod are no flags that somebody gave.
+/// The variables of the agent's pod are not flags that somebody typed.
 #[test]
 fn recordings_are_read_in_the_agent_s_pod_too() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -163,7 +164,7 @@ fn recordings_are_read_in_the_agent_s_pod_too() {
     let first = write(&dir.path().join("first"), &first.0);
     let output = run_in_pod(&["boot", "--replay", &first]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
-    // Alone its columns may be narrower.
+    // Alone, its columns may be narrower.
     let words = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(rows(&output).into_iter().map(words).collect::<Vec<_>>(), [words(FIRST)]);
     let output = run_in_pod(&["boot", "--restarts", "--replay", &first]);
@@ -173,8 +174,8 @@ fn recordings_are_read_in_the_agent_s_pod_too() {
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), said));
 }
 
-/// With a target the exit code tells whether the last boot met it. These have no pods; so nothing is known, but that a
-/// number has to be a time.
+/// With a target, the exit code says whether the last boot met it. These boots have no pods, so nothing is
+/// known; but the flag's value must be a duration.
 #[test]
 fn a_target_is_a_time_and_what_is_not_known_is_no_failure() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -219,7 +220,7 @@ fn the_history_gives_the_same_rows_whatever_a_power_cut_left_of_it() {
     );
 }
 
-/// An older boot does not stand in for the present one.
+/// An older boot does not take the place of the present one.
 #[test]
 fn without_the_present_boot_the_list_is_incomplete_and_no_target_is_met() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -228,13 +229,13 @@ fn without_the_present_boot_the_list_is_incomplete_and_no_target_is_met() {
     let state = format!("--state-dir={}", dir.path().display());
     let output = run(&["boot", &state, "--host-root", "/no/such/root"]);
     assert_eq!((output.status.code(), rows(&output).len()), (Some(1), 1), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("this boot is not told of: "), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("cannot show this boot: "), "{}", text(&output.stderr));
     let output = run(&["boot", &state, "--host-root", "/no/such/root", "--target", "30m"]);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
     assert!(text(&output.stderr).contains("this boot cannot be judged: "), "{}", text(&output.stderr));
 }
 
-/// No file of a node tells of a restart of a daemon: where no agent has kept any, that is not "no restart".
+/// The node's files do not show restarts of a daemon: if no agent has kept any, that is not "no restart".
 #[test]
 fn the_restarts_are_those_that_agents_have_kept() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -256,7 +257,7 @@ fn the_restarts_are_those_that_agents_have_kept() {
     write(&dir.path().join("boots.jsonl"), &lines);
     let output = ask(&["-o", "json"]);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
-    // What has no meaning for restarts is refused, not left out.
+    // A flag that means nothing for restarts is refused, not ignored.
     for flags in [&["--html", "-"][..], &["--perfetto", "-"], &["--target", "1s"], &["--group-by", "kernel"]]
     {
         let output = ask(flags);

@@ -45,7 +45,7 @@ const HEADER: &str = concat!(
     r#""stuck_after_ns":"60000000000","cni_slow_ns":"10000000000","cni_queue":20}}}"#
 );
 
-/// Something was lost, `n` times: each time is told.
+/// Something was lost, `n` times: each time is reported.
 fn calls(n: u32) -> String {
     let call = |n| {
         format!(
@@ -193,7 +193,8 @@ fn a_recording_from_a_pipe_is_waited_for() {
     }
 }
 
-/// A shell that waits for it is to know that it was not done (143). SIGINT is left out: who runs the tests may ignore it.
+/// A shell that waits for the command must learn that it did not finish (143). SIGINT is left out: the parent
+/// of the tests may ignore it.
 #[test]
 fn a_signal_kills_what_only_reads() {
     let dir = folder();
@@ -255,10 +256,10 @@ mod live {
         complains(&run(&["watch", "--hold", "1h"]), 2, &["--hold", "more than 60 s"]);
         complains(&run(&["watch", "-o", "yaml"]), 2, &["yaml"]);
         complains(&run(&["record"]), 2, &["FILE"]);
-        complains(&run(&["run", "--node", "a\u{1b}[31m\nb"]), 2, &["--node", "no name of a node"]);
+        complains(&run(&["run", "--node", "a\u{1b}[31m\nb"]), 2, &["--node", "not a valid node name"]);
     }
 
-    /// Nothing is removed: no pins are meant, not those of the default folder.
+    /// Nothing is removed: this means no pins, not those of the default folder.
     #[test]
     fn without_pins_there_is_nothing_to_detach() {
         let output = run(&["detach", "--pin-dir", "none"]);
@@ -279,14 +280,14 @@ mod live {
 
     #[test]
     fn without_privileges_the_line_says_what_is_needed() {
-        // As nobody: whoever runs this test may be root.
+        // As the user nobody: root may run this test.
         let mut command = sandprobe(&["watch"]);
         if std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
-            // The program may lie where nobody has no access.
+            // The program may be where that user has no access.
             let copy = super::folder();
             let path = copy.path().join("sandprobe");
-            // By another process: a program that we had open for writing would stay so in whatever another test is
-            // starting meanwhile, and could not be executed.
+            // Copies in another process: a file that this process has open for writing would stay so in a
+            // child that another test starts meanwhile, and could not be executed.
             let copied =
                 std::process::Command::new("cp").arg(env!("CARGO_BIN_EXE_sandprobe")).arg(&path).status();
             assert!(copied.expect("cp").success());
@@ -333,7 +334,7 @@ fn a_replay_is_of_a_pod_by_either_name_and_says_that_nothing_matched() {
     complains(&run(&["replay", demo, "--pod", "a/b/c"]), 2, &["NAME or NAMESPACE/NAME"]);
 }
 
-/// Numbers at their ends, as no agent writes them: nothing is counted beyond what there is room for.
+/// Numbers at their limits, as no agent writes them: nothing is counted beyond the largest number.
 #[test]
 fn numbers_at_their_ends_do_no_harm() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -360,7 +361,8 @@ fn what_a_file_says_reaches_no_terminal_as_it_stands() {
     }
 }
 
-/// A time that no clock shows has no end of deadlines before it; one that a clock can show has.
+/// A time that no clock shows would have an endless number of deadlines before it; one that a clock can show
+/// does not.
 #[test]
 fn a_recording_that_jumps_by_centuries_is_soon_over() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Writes down how it was called, and answers for the pods as the test has it.
+/// Writes down how it was called, and answers for the pods as the test says.
 const KUBECTL: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 echo "begin $*" >> "$here/calls"
@@ -51,7 +51,7 @@ impl Cluster {
             fs::write(path(&format!("agent-{node}")), script).expect("a file");
         }
         symlink(env!("CARGO_BIN_EXE_sandprobe"), path("kubectl-sandprobe")).expect("a link");
-        // By another process: what we have open for writing cannot be executed.
+        // Copies in another process: a file that this process has open for writing cannot be executed.
         fs::write(path("source"), KUBECTL).expect("a file");
         let copied = Command::new("cp").arg(path("source")).arg(path("kubectl")).status();
         assert!(copied.expect("cp").success());
@@ -95,7 +95,7 @@ fn a_node_that_hangs_is_named_and_the_others_are_told() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// As where kubectl's helper that logs in outlives it.
+/// As if kubectl's helper that logs in outlives it.
 #[test]
 fn what_kubectl_started_is_not_waited_for() {
     let cluster = Cluster::new(&[("a", "sleep 15 & wait"), ("b", NONE), ("c", NONE)]);

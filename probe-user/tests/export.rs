@@ -1,4 +1,5 @@
-//! `sandprobe export` of what the running agent has, with a stand-in for it. What comes of files is tested in `tests/fleet`.
+//! `sandprobe export` of what the running agent has, with a stand-in for it. The export of files is tested in
+//! `tests/fleet`.
 #![cfg(all(unix, feature = "live"))]
 
 use std::{
@@ -61,7 +62,7 @@ fn documents() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// What an agent keeps is told by its events too: each is one row.
+/// What an agent keeps is in its events too: each is one row.
 #[test]
 fn what_the_agent_has_is_exported_once() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -103,7 +104,8 @@ fn what_the_agent_has_is_exported_once() {
         files
     };
     let first = files();
-    // Of each table a file without rows, and one with rows of each but one: no daemon was restarted.
+    // For each table there is a file without rows, and one with rows for all but one: no daemon was
+    // restarted.
     let count = fs::read_dir(&tables).expect("tables").count();
     let empty = first.iter().filter(|file| file.ends_with("date=1970-01-01/none.parquet")).count();
     assert_eq!((empty, first.len()), (count, 2 * count - 1), "{first:?}");
@@ -113,7 +115,7 @@ fn what_the_agent_has_is_exported_once() {
     assert_eq!(files(), first);
 }
 
-/// A log says itself that whoever wrote it did not keep up.
+/// A log says itself that its writer did not keep up.
 #[test]
 fn events_that_a_log_misses_by_its_own_account_are_told() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,5 @@
-//! `sandprobe findings` and `explain`, as they are typed: what they read, what they say, how they end. Needs no root.
+//! `sandprobe findings` and `explain`, as they are typed: what they read, what they say, how they end. Needs
+//! no root.
 
 use std::{
     fs::{self, File},
@@ -54,7 +55,7 @@ fn id(digit: char) -> ContainerId {
     ContainerId::parse(&digit.to_string().repeat(64)).expect("an id")
 }
 
-/// Two addresses stand in a store, and no runtime knows their sandboxes.
+/// Two addresses are in a store, and no runtime knows their sandboxes.
 fn calls() -> Vec<Call> {
     let seen = |at, fact| Call::Observe(Observation { at: seconds(at), origin: Origin::Listed, fact });
     let reservation = |last, digit| Reservation {
@@ -114,7 +115,7 @@ fn recording(dir: &Path) -> String {
 fn keep(dir: &Path, ended: bool) -> String {
     let Header { made_by, node, boot_id, boot_wall_ns, .. } = header();
     let about = About { made_by, node, boot_id, boot_wall_ns, pid: 1, written_at: seconds(203), ended };
-    // As an agent that saw the same has it.
+    // As an agent has it that saw the same.
     let mut session = Session::new(&header(), Filter::default(), Box::new(Jsonl));
     calls().into_iter().for_each(|call| session.call(call).expect("no recording"));
     let bytes = state::write(&about, &session.known()).expect("JSON");

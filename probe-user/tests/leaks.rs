@@ -1,5 +1,5 @@
-//! `sandprobe leaks` on nodes that are made of files: what it finds, and that it says so when it cannot look. Needs no
-//! root.
+//! `sandprobe leaks` on nodes that are made of files: what it finds, and that it says so when it cannot look.
+//! Needs no root.
 
 #![cfg(feature = "live")]
 
@@ -44,7 +44,7 @@ fn id(n: usize) -> String {
     format!("{n:064x}")
 }
 
-/// A record as host-local writes it, so old.
+/// A record as host-local writes it, of this age.
 fn record(root: &Path, address: &str, n: usize, age: Duration) {
     record_of(root, address, &format!("{}\r\neth0", id(n)), age);
 }
@@ -73,7 +73,8 @@ fn disk(known: impl Iterator<Item = usize>) -> TempDir {
     root
 }
 
-/// What a JSON report tells, which is of leaks alone: nothing that only a node that runs could have is missed on a disk.
+/// Returns a JSON report, which is about leaks alone: nothing is missed on a disk that only a running node
+/// could have.
 fn leaked(report: &[u8]) -> Vec<serde_json::Value> {
     let lines: Vec<serde_json::Value> =
         text(report).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -86,7 +87,7 @@ fn what_the_runtime_has_forgotten_is_leaked() {
     let root = disk([1].into_iter());
     record(root.path(), "10.88.0.2", 1, OLD);
     record(root.path(), "10.88.0.3", 2, OLD);
-    // In the making: its runtime writes it down later.
+    // This sandbox is being made: its runtime writes it down later.
     record(root.path(), "10.88.0.4", 3, Duration::ZERO);
     let output = run(root.path(), &[]);
     let said = text(&output.stdout);
@@ -172,7 +173,7 @@ fn nothing_leaked_is_said_only_by_who_could_look() {
         assert!(said.contains(word), "no {word:?} in {said}");
         text(&output.stdout).to_owned()
     };
-    // What was read is told all the same.
+    // What was read is reported anyway.
     let is_partly = |told: &str| told.starts_with("NETWORK ") && told.contains(AS_FAR);
     fs::remove_dir_all(root.path().join("var/lib/containerd")).expect("a folder");
     let told = cannot(root.path(), "/var/lib/containerd");
@@ -202,11 +203,11 @@ fn a_store_that_cannot_be_read_has_no_numbers() {
     assert_eq!(row, ["podnet", "10.88.0.0/16", "65533", "?", "?", "?"], "{said}");
 }
 
-/// What is said of leaks where not all could be read.
+/// What is printed about leaks if not everything could be read.
 const AS_FAR: &str = "\nno leaked addresses, as far as sandprobe can see\n";
 
-/// A directory, a link or a FIFO takes the address as a file does, and may be on its way out as well: the grace counts from
-/// when it was written.
+/// A directory, a link or a FIFO takes the address as a file does, and may be about to go as well: the grace
+/// counts from when it was written.
 #[test]
 fn what_is_no_file_takes_its_address_and_has_its_grace() {
     let root = disk([].into_iter());
@@ -232,7 +233,7 @@ fn what_is_no_file_takes_its_address_and_has_its_grace() {
     }
 }
 
-/// It may say where a store is; it is none.
+/// It may say where a store is; it is not a store.
 #[test]
 fn a_configuration_that_cannot_be_read_is_not_called_a_store() {
     let root = disk([1].into_iter());
@@ -247,7 +248,7 @@ fn a_configuration_that_cannot_be_read_is_not_called_a_store() {
     assert!(said.contains(why), "{said}");
 }
 
-/// One line: what, where, what to do. What is there and cannot be read is not absent.
+/// One line: what, where, what to do. A file that exists and cannot be read is not absent.
 #[test]
 fn a_declared_store_that_cannot_be_read_is_told_in_one_line() {
     let root = disk([1].into_iter());
@@ -267,7 +268,7 @@ fn a_declared_store_that_cannot_be_read_is_told_in_one_line() {
     assert_eq!(said("/etc/passwd"), (Some(2), vec![no_directory.to_owned()]));
     let absent = "sandprobe: IPAM store /nothing is not there: it counts as empty until it is";
     assert_eq!(said("/nothing"), (Some(0), vec![absent.to_owned()]));
-    // It is said, too, where something was found elsewhere.
+    // It is also printed if something was found elsewhere.
     record(root.path(), "10.88.0.3", 2, OLD);
     assert_eq!(said("/etc/passwd"), (Some(1), vec![no_directory.to_owned()]));
 }
@@ -287,7 +288,8 @@ fn a_declared_store_is_looked_at_too() {
     );
 }
 
-/// Frozen nodes have processes, and networks of both families. How old their files are is the checkout's affair.
+/// Frozen nodes have processes, and networks of both families. The age of their files depends on the
+/// checkout.
 #[test]
 fn a_frozen_node_is_looked_at_as_it_was() {
     for (host, leaked) in
@@ -364,7 +366,7 @@ fn ten_thousand_records_are_looked_through() {
     }
     let start = Instant::now();
     let output = run(root.path(), &["-o", "json"]);
-    // A second when optimized.
+    // It takes a second when optimized.
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let mut found: Vec<_> = leaked(&output.stdout)

@@ -1,4 +1,5 @@
-//! `--html` and `--perfetto` as they are called: where the bytes go, and what is said when they cannot. Needs no root.
+//! `--html` and `--perfetto` as they are called: where the bytes go, and what is said when they cannot. Needs
+//! no root.
 
 use std::{
     fs,
@@ -79,7 +80,7 @@ fn a_file_is_replaced_as_a_whole_and_nothing_else_is_touched() {
     assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o640);
     assert_eq!(std::io::read_to_string(reader).expect("the old one"), "before", "who reads is not disturbed");
     assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 2, "nothing else is left");
-    // Root's `rename` would put a file there for all.
+    // Root's `rename` would put a file there for everybody.
     assert_eq!(pods(&recording, &["--html", "/dev/null"]).status.code(), Some(0));
     assert!(fs::metadata("/dev/null").expect("a device").file_type().is_char_device());
 }

@@ -1,4 +1,5 @@
-//! What is said to who may not hook anything. Of a test run by root the program is started as one who may not.
+//! What is printed for somebody who may not hook anything. If root runs a test, the program is started
+//! without those rights.
 #![cfg(feature = "live")]
 
 use std::{
@@ -10,7 +11,8 @@ use std::{
 
 use caps::{CapSet, Capability};
 
-/// Without capabilities: what a thread's bounding set lacks, no program gets that it starts (capabilities(7)).
+/// Without capabilities: a program that is started gets none that its thread's bounding set lacks
+/// (capabilities(7)).
 fn run(arguments: &[&str]) -> Output {
     thread::scope(|scope| {
         let started = scope.spawn(|| {

@@ -1,4 +1,5 @@
-//! `sandprobe pods` and `explain pod` on what a real run has recorded, and on what an agent keeps. Needs no root.
+//! `sandprobe pods` and `explain pod` on what a real run has recorded, and on what an agent keeps. Needs no
+//! root.
 
 use std::{
     fs::{self, File},

@@ -1,5 +1,5 @@
-//! `sandprobe top` in a terminal, with a stand-in for the agent: keys, sizes, an agent that hangs or is gone, and how the
-//! terminal is given back. Needs no root.
+//! `sandprobe top` in a terminal, with a stand-in for the agent: keys, sizes, an agent that hangs or is gone,
+//! and how the terminal is given back. Needs no root.
 #![cfg(feature = "live")]
 
 #[path = "../src/cli/top/tests/node.rs"]
@@ -30,7 +30,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_sandprobe");
 /// A stand-in for the agent.
 struct Agent {
     folder: tempfile::TempDir,
-    /// It takes requests and does not answer.
+    /// Whether it takes requests and does not answer.
     hangs: Arc<AtomicBool>,
     /// How many requests it got.
     asked: Arc<AtomicU64>,
@@ -78,7 +78,7 @@ impl Agent {
     }
 }
 
-/// Answers a request; whether it is the last one.
+/// Answers a request; returns whether it is the last one.
 fn answer(mut client: UnixStream, documents: &[(&str, u16, serde_json::Value)]) -> io::Result<bool> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
@@ -141,7 +141,7 @@ fn keys_and_sizes_do_what_they_say() {
     assert_eq!(top.ended_and_given_back(), Some(0));
     let drawn = String::from_utf8_lossy(&top.bytes);
     assert!(drawn.contains("evil\\u{1b}["), "the pod's name stands there in letters");
-    // A name as it is would come whole, or without what the terminal's library leaves out of it.
+    // A raw name would arrive whole, or without what the terminal's library leaves out of it.
     for raw in ["evil\x1b", "evil[", "\u{202e}"] {
         assert!(!drawn.contains(raw), "a pod's name does nothing to the terminal: {raw:?}");
     }
@@ -193,7 +193,8 @@ fn it_ends_with_its_terminal() {
     assert!(matches!(code, Some(0 | 2)), "{code:?}");
 }
 
-/// A terminal that the shell had meanwhile is taken again. A process that no shell could continue does not stop.
+/// A terminal that the shell had meanwhile is taken again. A process that no shell could continue does not
+/// stop.
 #[test]
 fn it_goes_on_after_a_stop() {
     let agent = Agent::start(0);
@@ -245,7 +246,7 @@ fn colors_are_for_terminals_that_want_them() {
         top.press("q");
         assert_eq!(top.ended_and_given_back(), Some(0));
         let drawn = String::from_utf8_lossy(&top.bytes);
-        // 30 to 37 and 40 to 47 are colors, 38;5 and 48;5 those of 256.
+        // 30 to 37 and 40 to 47 are colors; 38;5 and 48;5 begin those of 256.
         let is_color = |part: &str| {
             let codes = part.split('m').next().unwrap_or_default();
             codes.starts_with("38;5;")
@@ -282,7 +283,7 @@ fn bad_input_is_one_line() {
     let cases: [(&[&str], &str); 4] = [
         (&["top", "--once", "--socket", text(&missing)], "no agent answers on"),
         (&["top", "--interval", "1ms"], "is not from 200ms to 1h"),
-        (&["top", "--once", "--size", "0x9"], "is no size such as 80x24"),
+        (&["top", "--once", "--size", "0x9"], "is not a size such as 80x24"),
         (&["top", "--size", "80x24"], "--once"),
     ];
     for (arguments, expected) in cases {

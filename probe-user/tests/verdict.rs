@@ -1,5 +1,5 @@
-//! `sandprobe verdict` as node-problem-detector runs it: by the configuration in `deploy/`, with the protocol of its custom
-//! plugins (pkg/custompluginmonitor/plugin/plugin.go). A stand-in answers for the agent.
+//! `sandprobe verdict` as node-problem-detector runs it: by the configuration in `deploy/`, with the protocol
+//! of its custom plugins (pkg/custompluginmonitor/plugin/plugin.go). A stand-in answers for the agent.
 #![cfg(unix)]
 
 use std::{
@@ -59,7 +59,7 @@ struct Rule {
     timeout: String,
 }
 
-/// What becomes of the condition.
+/// The new state of the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     /// The condition is false: no problem.
@@ -77,7 +77,8 @@ fn seconds(text: &str) -> Duration {
     Duration::from_secs(text.strip_suffix('s').and_then(|text| text.parse().ok()).expect("seconds"))
 }
 
-/// Runs the rule: in a process group of its own, which is killed when the time is over; output beyond the limit is cut off.
+/// Runs the rule in a process group of its own, which is killed when the time is over. Output beyond the
+/// limit is cut off.
 fn invoke(socket: &Path, timeout: Duration) -> (Told, String) {
     let config = config();
     let rule = &config.rules[0];
@@ -121,12 +122,12 @@ fn asked(socket: &Path) -> (Told, String) {
     invoke(socket, seconds(&config().rules[0].timeout))
 }
 
-/// What is made of this answer.
+/// Returns what node-problem-detector makes of this answer.
 fn answered(status: &str, body: &str) -> (Told, String) {
     answering(status, body, asked)
 }
 
-/// What comes of a question to an agent with this answer.
+/// Returns the result of a question to an agent with this answer.
 fn answering<T>(status: &str, body: &str, ask: impl FnOnce(&Path) -> T) -> T {
     let dir = tempfile::tempdir().expect("a folder");
     let socket = dir.path().join("agent.sock");
@@ -197,7 +198,7 @@ fn without_a_verdict_the_condition_is_unknown() {
 #[test]
 fn a_fault_is_one_line_on_standard_error() {
     for (status, body, words) in [
-        ("200 OK", "nonsense", "answers at /v1/verdict is no verdict: it may be of another version"),
+        ("200 OK", "nonsense", "answers at /v1/verdict is not a verdict: it may be of another version"),
         ("404 Not Found", "", "it answers 404 without a reason"),
         ("503 Service Unavailable", r#"{"error":"the agent did not answer within 3 s"}"#, "within 3 s"),
     ] {
@@ -216,7 +217,7 @@ fn a_fault_is_one_line_on_standard_error() {
     }
 }
 
-/// Of an agent that is not this one: nothing of it breaks the line.
+/// An answer of another agent: nothing in it breaks the line.
 #[test]
 fn a_long_or_strange_message_stays_one_short_line() {
     let long = "\u{e4}".repeat(100);
@@ -231,9 +232,9 @@ fn an_agent_that_hangs_makes_the_condition_unknown() {
     let dir = tempfile::tempdir().expect("a folder");
     let socket = dir.path().join("agent.sock");
     let _listener = UnixListener::bind(&socket).expect("a socket");
-    // By itself, before node-problem-detector would kill it.
+    // It ends by itself, before node-problem-detector would kill it.
     assert_eq!(asked(&socket), (Told::Unknown, "the agent does not answer".to_owned()));
-    // With less time than it takes: killed.
+    // With less time than it takes, it is killed.
     assert_eq!(invoke(&socket, Duration::from_millis(200)).0, Told::Unknown);
 }
 
@@ -247,7 +248,7 @@ fn the_program_copies_itself_for_the_plugin() {
     };
     let own = Path::new(env!("CARGO_BIN_EXE_sandprobe"));
     let target = copy.to_str().expect("a path");
-    // Twice: a restarted pod finds the copy of the last one.
+    // Run twice: a restarted pod finds the copy of the last one.
     for _ in 0..2 {
         let made = run(own, &["verdict", "--copy-to", target]);
         assert!(made.status.success() && made.stdout.is_empty(), "{made:?}");

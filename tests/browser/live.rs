@@ -123,7 +123,7 @@ fn everything_works_with_the_keyboard() {
         browser.press(&[key::SHIFT], &[key::TAB]).expect("a key");
     }
     browser.press(&[], &[key::ENTER]).expect("a key");
-    // The view may have had its rows before it was selected, so that they say nothing of it.
+    // The view may have had its rows before it was selected, so they do not show that it is selected.
     browser
         .until(
             "the selected view has the focus",
@@ -141,7 +141,7 @@ fn everything_works_with_the_keyboard() {
     look::check_no_other_requests(&browser, &server.url());
 }
 
-/// The worst of them is the last effect, and the cause still stands first.
+/// The worst finding is the last effect, and the cause is still listed first.
 #[test]
 fn an_incident_is_shown_from_its_cause_to_its_last_effect() {
     let server = Server::start(node::node(1, 0));

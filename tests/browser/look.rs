@@ -44,7 +44,7 @@ pub(crate) fn check_fits(browser: &Browser) {
     assert!(widths[0].as_f64() <= widths[1].as_f64(), "{widths:#}");
 }
 
-/// The element with the keyboard focus, and whether its focus is visible.
+/// Returns the element with the keyboard focus, and whether its focus is visible.
 pub(crate) fn focus(browser: &Browser) -> Value {
     let script = "const it = document.activeElement, style = getComputedStyle(it);
          return { tag: it.localName, text: it.textContent.trim().slice(0, 60), id: it.id,

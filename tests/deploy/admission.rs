@@ -1,4 +1,4 @@
-//! What the policies of the chart admit: the requests of an agent for its own node, and none of its token's for anything else.
+//! The policies of the chart admit an agent's requests for its own node, and no other request with its token.
 
 mod policy;
 
@@ -27,7 +27,7 @@ const OTHER_NODE: &str = "sandprobe may write the status of no node but the one 
 const OTHER_CONDITION: &str = "of the conditions of a node sandprobe may write SandboxHealthy alone";
 const MORE: &str = "of a node sandprobe may write a condition alone";
 
-/// An Event as an agent makes it (`sink/kubernetes/event.rs`), and the API server completes it.
+/// Returns an Event as an agent makes it (`sink/kubernetes/event.rs`) and the API server completes it.
 fn event(node: &str, involved: &Value) -> Value {
     json!({
         "apiVersion": "v1",
@@ -52,7 +52,7 @@ fn of_node(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Node", "name": name, "uid": name })
 }
 
-/// The same with another value at a path, or without one.
+/// Returns the object with another value at a path, or without one.
 fn with(object: &Value, path: &str, value: Value) -> Value {
     let mut object = object.clone();
     let (parent, name) = path.rsplit_once('/').expect("a path");
@@ -100,7 +100,7 @@ fn an_agent_writes_its_own_events_alone() -> Result<()> {
     Ok(())
 }
 
-/// All members, so that one that a later version has does not stay unnoticed.
+/// Returns a status with all members, so that a new member of a later version does not stay unnoticed.
 fn status() -> NodeStatus {
     let quantity = |text: &str| BTreeMap::from([("cpu".to_owned(), Quantity(text.to_owned()))]);
     let condition = |kind: &str, status: &str| NodeCondition {
@@ -168,7 +168,7 @@ fn an_agent_writes_one_condition_of_its_node_alone() -> Result<()> {
     let (ok, ill) = (healthy("True", "1"), healthy("False", "2"));
     let told = |node: &Value, condition: &Value| conditions(node, |all| all.push(condition.clone()));
     let with_ok = told(&without, &ok);
-    // A node that has just been made.
+    // A new node.
     let bare = with(&without, "/status/conditions", Value::Null);
     let other = told(&node("node-2")?, &ok);
     let theirs = |change: fn(&mut Vec<Value>)| conditions(&with_ok, change);
@@ -206,7 +206,7 @@ fn an_agent_writes_one_condition_of_its_node_alone() -> Result<()> {
     Ok(())
 }
 
-/// What else a write of the status could change.
+/// A write of the status could change these members too.
 #[test]
 fn an_agent_writes_no_other_member_of_its_node() -> Result<()> {
     let policies = Policies::rendered()?;
@@ -215,7 +215,7 @@ fn an_agent_writes_no_other_member_of_its_node() -> Result<()> {
         let all = old[parent].as_object().context("an object")?;
         Ok(all.keys().map(|name| format!("/{parent}/{name}")).collect())
     };
-    // What the API server itself keeps of a node, and what the other tests change.
+    // Members that the API server itself keeps, and members that the other tests change.
     let kept = ["/metadata/name", "/metadata/uid", "/metadata/resourceVersion", "/status/conditions"];
     let mut paths = [members("metadata")?, members("status")?].concat();
     paths.retain(|path| !kept.contains(&path.as_str()));
@@ -243,7 +243,8 @@ fn an_agent_writes_no_other_member_of_its_node() -> Result<()> {
     Ok(())
 }
 
-/// A token that is bound to no node, as one of `kubectl create token`, writes nothing; the policies are about no other user.
+/// A token without a node, as from `kubectl create token`, may write nothing. The policies do not apply to
+/// other users.
 #[test]
 fn a_token_of_no_node_writes_nothing_and_others_are_not_asked() -> Result<()> {
     let policies = Policies::rendered()?;
@@ -264,7 +265,7 @@ fn a_token_of_no_node_writes_nothing_and_others_are_not_asked() -> Result<()> {
             let refused = policies.refuse(&extra(Some(claims.clone())))?;
             ensure!(refused == [wanted], "{claims}: {refused:#?}");
         }
-        // No claims at all: what asks for them fails, and is refused.
+        // Without any claim, the expression that reads them fails, and the request is refused.
         let refused = policies.refuse(&extra(None))?;
         ensure!(refused == [failed], "{refused:#?}");
         for user in ["system:node:node-1", "system:serviceaccount:default:sandprobe"] {
@@ -276,7 +277,7 @@ fn a_token_of_no_node_writes_nothing_and_others_are_not_asked() -> Result<()> {
     Ok(())
 }
 
-/// Each right of the agent, as the operation that it is to admission.
+/// Each right of the agent, as admission names the operation.
 #[test]
 fn every_right_has_its_policy() -> Result<()> {
     let objects = render::rendered(&["kubernetes.events=true", "kubernetes.condition=true"])?;

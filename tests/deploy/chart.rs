@@ -33,7 +33,7 @@ fn the_manifests_are_the_rendered_chart() -> Result<()> {
     Ok(())
 }
 
-/// What Helm runs on each node at an uninstall, for those who install without Helm.
+/// The pod that Helm runs on each node at an uninstall, for installations without Helm.
 #[test]
 fn the_manifest_of_an_uninstall_is_the_rendered_chart() -> Result<()> {
     let rendered = render::with_hooks(&[BASE])?;
@@ -81,7 +81,8 @@ fn the_monitoring_manifests_are_the_rendered_chart() -> Result<()> {
     Ok(())
 }
 
-/// What tells the cluster: the chart's objects for the API server, and a component that adds the flags.
+/// The part for reports to the cluster: the chart's objects for the API server, and a component that adds the
+/// flags.
 #[test]
 fn the_component_for_the_cluster_is_the_rendered_chart() -> Result<()> {
     let sets = [BASE, "kubernetes.events=true", "kubernetes.condition=true"];
@@ -105,7 +106,7 @@ fn the_component_for_the_cluster_is_the_rendered_chart() -> Result<()> {
     let spec = |objects: &[serde_json::Value]| -> Result<serde_json::Value> {
         let mut spec = render::only(objects, "DaemonSet")?["spec"]["template"]["spec"].clone();
         let args = spec["containers"][0]["args"].as_array_mut().context("no arguments")?;
-        // Their order means nothing.
+        // Their order does not matter.
         args.sort_by_key(ToString::to_string);
         Ok(spec)
     };
@@ -113,7 +114,7 @@ fn the_component_for_the_cluster_is_the_rendered_chart() -> Result<()> {
     Ok(())
 }
 
-/// An agent whose cluster is older says so while it is installed, not later.
+/// An installation on an older cluster fails at once, not later.
 #[test]
 fn rights_that_the_cluster_cannot_limit_are_to_be_asked_for() -> Result<()> {
     let old = |sets: &[&str]| render::template_for("1.29.0", sets);
@@ -142,7 +143,7 @@ fn the_chart_has_the_repository_s_rules_and_dashboard() -> Result<()> {
     Ok(())
 }
 
-/// The runbooks are where the value says, else at the agent that the alert is about.
+/// The links to runbooks use the value's address, else the agent of the alert.
 #[test]
 fn the_runbooks_are_where_the_value_says() -> Result<()> {
     let links = |sets: &[&str]| -> Result<Vec<String>> {

@@ -1,5 +1,5 @@
-//! The deployed objects as helm and kustomize render them: the type of each object, and its promised properties; and what
-//! GitHub reads of this repository.
+//! The deployed objects as helm and kustomize render them: the type of each object, and its promised
+//! properties. Also the files that GitHub reads in this repository.
 
 mod admission;
 mod chart;

@@ -1,5 +1,5 @@
-//! Each object is converted to its Kubernetes type and back. A misspelt, misplaced or mistyped field would be lost on
-//! the way.
+//! Each object is converted to its Kubernetes type and back. A misspelt, misplaced or mistyped field would be
+//! lost on the way.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::{

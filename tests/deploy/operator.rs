@@ -1,5 +1,5 @@
-//! The used part of the Prometheus operator's kinds, by its API reference (monitoring.coreos.com/v1). Other fields
-//! are refused.
+//! The used part of the Prometheus operator's kinds, by its API reference (monitoring.coreos.com/v1). Other
+//! fields are refused.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::render;
 
-/// The file in the docs that begins with this line.
+/// Returns the overlay from the docs.
 fn documented_overlay() -> Result<String> {
     let docs = fs::read_to_string(render::root().join("docs/install.md"))?;
     let (_, rest) =
@@ -23,7 +23,7 @@ fn the_overlay_adds_capabilities() -> Result<()> {
     let overlay = dir.path().join("overlay");
     fs::create_dir(&overlay)?;
     fs::write(overlay.join("kustomization.yaml"), documented_overlay()?)?;
-    // An absolute path replaces the repository's.
+    // An absolute path replaces the path in the repository.
     let made = render::objects(&render::kustomize(&overlay.display().to_string())?)?;
     let container = |objects: &[Value]| -> Result<Value> {
         Ok(render::only(objects, "DaemonSet")?["spec"]["template"]["spec"]["containers"][0].clone())
@@ -102,7 +102,7 @@ fn the_component_adds_the_plugin_to_node_problem_detector() -> Result<()> {
     let volumes = pod["volumes"].as_array().context("volumes")?;
     let made_name = &map["metadata"]["name"];
     ensure!(volumes.iter().any(|it| it["configMap"]["name"] == *made_name), "{made_name}: {volumes:?}");
-    // What the init container writes is what the rule starts.
+    // The rule starts the file that the init container writes.
     let rule = &config["rules"][0];
     let target = format!("--copy-to={}", rule["path"].as_str().context("a path")?);
     ensure!(pod["initContainers"][0]["args"][1] == target.as_str(), "{}", pod["initContainers"]);

@@ -276,7 +276,7 @@ fn hooks_are_pinned_on_the_node_unless_asked_otherwise() -> Result<()> {
     Ok(())
 }
 
-/// An agent of before `pinHooks=false` has left its hooks.
+/// An agent from before `pinHooks=false` has left its hooks.
 #[test]
 fn an_uninstall_removes_hooks_also_if_they_are_pinned_no_more() -> Result<()> {
     ensure!(render::at_uninstall(&["pinHooks=false"])? == render::at_uninstall(&[])?);

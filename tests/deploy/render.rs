@@ -10,7 +10,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use tests::command;
 
-/// The Kubernetes version to render for, whatever helm was built with.
+/// The Kubernetes version to render for, in place of helm's default.
 const KUBERNETES: &str = "1.33.0";
 
 pub(crate) fn root() -> PathBuf {
@@ -21,7 +21,7 @@ pub(crate) fn chart() -> PathBuf {
     root().join("deploy/helm/sandprobe")
 }
 
-/// The path of a tool: where `cargo xtask test` put it, or else its name for the PATH.
+/// Returns the path of a tool: where `cargo xtask test` put it, or else its name for the PATH.
 fn tool(name: &str) -> String {
     let tools = env::var_os("SANDPROBE_TOOLS").map(PathBuf::from);
     let tools = tools.unwrap_or_else(|| root().join("target/tools"));
@@ -33,7 +33,8 @@ pub(crate) fn helm(arguments: &[&str]) -> Result<String> {
     command::output(&tool("helm"), arguments).context("cargo xtask test --fast fetches helm")
 }
 
-/// The text of everything that the chart renders with these `--set` arguments, without what Helm runs at an uninstall.
+/// Returns the text of everything that the chart renders with these `--set` arguments, without what Helm runs
+/// at an uninstall.
 pub(crate) fn template(sets: &[&str]) -> Result<String> {
     template_for(KUBERNETES, sets)
 }
@@ -42,12 +43,12 @@ pub(crate) fn template_for(kubernetes: &str, sets: &[&str]) -> Result<String> {
     render(kubernetes, sets, &["--no-hooks"])
 }
 
-/// The text of everything that the chart renders, with what Helm runs at an uninstall.
+/// Returns the text of everything that the chart renders, with what Helm runs at an uninstall.
 pub(crate) fn with_hooks(sets: &[&str]) -> Result<String> {
     render(KUBERNETES, sets, &[])
 }
 
-/// The objects that Helm makes at an uninstall.
+/// Returns the objects that Helm makes at an uninstall.
 pub(crate) fn at_uninstall(sets: &[&str]) -> Result<Vec<Value>> {
     let mut all = objects(&with_hooks(sets)?)?;
     all.retain(|object| object["metadata"]["annotations"]["helm.sh/hook"] == "post-delete");
@@ -63,7 +64,7 @@ fn render(kubernetes: &str, sets: &[&str], more: &[&str]) -> Result<String> {
     helm(&arguments)
 }
 
-/// The objects of a YAML text with several documents.
+/// Returns the objects of a YAML text with several documents.
 pub(crate) fn objects(yaml: &str) -> Result<Vec<Value>> {
     let documents = serde_yaml_ng::Deserializer::from_str(yaml);
     let objects = documents.map(|document| Ok(Value::deserialize(document)?));
@@ -75,7 +76,7 @@ pub(crate) fn rendered(sets: &[&str]) -> Result<Vec<Value>> {
     objects(&template(sets)?)
 }
 
-/// The only object of a kind.
+/// Returns the only object of a kind.
 pub(crate) fn only<'a>(objects: &'a [Value], kind: &str) -> Result<&'a Value> {
     let found: Vec<_> = objects.iter().filter(|object| object["kind"] == kind).collect();
     match found[..] {

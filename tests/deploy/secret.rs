@@ -9,7 +9,7 @@ use tests::command;
 
 use crate::render;
 
-/// The files of the Secret.
+/// Returns the files of the Secret.
 fn secret() -> Result<TempDir> {
     let objects = render::rendered(&[])?;
     let data = render::only(&objects, "Secret")?["data"].clone();
@@ -30,7 +30,8 @@ fn subject(file: &Path) -> Result<String> {
     openssl(&["x509", "-noout", "-subject", "-nameopt", "RFC2253", "-in", &file])
 }
 
-/// OpenSSL takes a leaf with its authority's subject for self-signed and refuses it (error 18 of verify(1ossl)).
+/// OpenSSL takes a leaf with its authority's subject for self-signed and refuses it (error 18 of
+/// verify(1ossl)).
 #[test]
 fn openssl_accepts_the_certificate_with_its_authority() -> Result<()> {
     let dir = secret()?;

@@ -41,8 +41,8 @@ struct Row {
     comment: String,
 }
 
-/// The values of the chart's own file. Its form is simple: two levels of values, and everything below belongs to a
-/// default.
+/// Returns the values of the chart's own file. Its form is simple: two levels of values, and everything below
+/// belongs to a default.
 fn rows(yaml: &str) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut comment: Vec<&str> = Vec::new();

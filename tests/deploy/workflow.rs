@@ -1,5 +1,5 @@
-//! GitHub's workflows and issue forms. What zizmor does not ask: that each job has a limit and rights of its own, that
-//! nothing is built but by xtask, and that forms have the parts which GitHub needs.
+//! Checks of GitHub's workflows and issue forms that zizmor does not have: each job has its own time limit
+//! and rights, only xtask builds anything, and forms have the parts that GitHub needs.
 
 use std::{collections::BTreeSet, fs};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::render;
 
-/// The files of a folder below `.github`, by name.
+/// Returns the files of a folder below `.github`, by name.
 fn files(folder: &str) -> Result<Vec<(String, Value)>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(render::root().join(".github").join(folder))? {
@@ -25,7 +25,7 @@ fn steps(job: &Value) -> impl Iterator<Item = &Value> {
     job["steps"].as_array().into_iter().flatten()
 }
 
-/// All jobs, named by their workflow and their own name.
+/// Returns all jobs, named by their workflow and their own name.
 fn jobs() -> Result<Vec<(String, Value)>> {
     let mut all = Vec::new();
     for (name, workflow) in files("workflows")? {
@@ -46,7 +46,7 @@ fn each_job_has_its_limit_and_its_rights() -> Result<()> {
     Ok(())
 }
 
-/// By the commit, which nobody can move, and with the version that it is.
+/// Each action is named by its commit, which nobody can move, with its version in a comment.
 #[test]
 fn actions_are_pinned_to_commits() -> Result<()> {
     let mut pinned = BTreeSet::new();
@@ -63,7 +63,7 @@ fn actions_are_pinned_to_commits() -> Result<()> {
     Ok(())
 }
 
-/// A laptop then makes the same files.
+/// So a developer's machine makes the same files.
 #[test]
 fn everything_is_built_by_xtask() -> Result<()> {
     let mut verbs = BTreeSet::new();
@@ -100,7 +100,7 @@ fn only_a_tag_of_a_version_releases() -> Result<()> {
     Ok(())
 }
 
-/// An address without this repository's name, so that it is right in a fork too.
+/// The address does not contain this repository's name, so that it is right in a fork too.
 #[test]
 fn who_reports_a_weakness_is_led_away_from_issues() -> Result<()> {
     let all = files("ISSUE_TEMPLATE")?;

@@ -1,4 +1,4 @@
-//! The answers by brute force: what the questions ask, counted from the lines themselves and not from the tables.
+//! The answers by brute force, counted from the lines themselves and not from the tables.
 
 mod restart;
 mod start;
@@ -15,14 +15,14 @@ use start::Start;
 type Boot = (String, String);
 type Rows = Vec<Vec<Value>>;
 
-/// What of the lines matters.
+/// The contents of the lines that matter.
 #[derive(Default)]
 pub(crate) struct Brute {
     boots: BTreeMap<Boot, Value>,
     restarts: Restarts,
     starts: Vec<Start>,
     findings: BTreeMap<(Boot, String), Value>,
-    /// By boot, sandbox and address.
+    /// Reservations by boot, sandbox and address.
     addresses: BTreeMap<(Boot, String, String), Held>,
     /// The interfaces that an ADD has set up, by boot and sandbox.
     set_up: BTreeSet<(Boot, String, String)>,
@@ -32,7 +32,7 @@ pub(crate) struct Brute {
     pub(crate) events: u64,
 }
 
-/// When a sandbox was given an address and when it was removed, each time, with the interface.
+/// Each time at which a sandbox got an address and each time at which it lost it, with the interface.
 #[derive(Default)]
 struct Held {
     ifname: String,
@@ -62,7 +62,7 @@ impl Brute {
             self.starts.push(Start::of(boot.clone(), line));
         }
         if let Some(finding) = line.get("finding") {
-            // Later lines tell the later stage.
+            // A later line has the later stage.
             self.findings.insert((boot.clone(), text(&finding["key"])), finding.clone());
         }
         let event = text(&line["event"]);
@@ -92,7 +92,7 @@ impl Brute {
         }
     }
 
-    /// The rows of each question, in no order.
+    /// Returns the rows of each question, in no particular order.
     pub(crate) fn answers(&self) -> BTreeMap<&'static str, Rows> {
         BTreeMap::from([
             ("01-slow-starts", self.slow_starts()),
@@ -371,7 +371,7 @@ fn time(value: &Value) -> i64 {
     i64::try_from(at.as_nanosecond()).expect("a time of today")
 }
 
-/// The least that so many in a hundred do not exceed; nothing of none.
+/// Returns the value at this percentile (nearest rank), or null without values.
 fn rank(sorted: &[i64], percent: usize) -> Value {
     let place = (percent * sorted.len()).div_ceil(100);
     json!(place.checked_sub(1).map(|place| sorted[place]))

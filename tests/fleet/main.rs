@@ -1,5 +1,6 @@
-//! The tables of `sandprobe export`, and the questions over them, on DuckDB and on ClickHouse itself (chDB): the answers are those of
-//! a brute force over the lines. The fleet is made from recordings; the long run has 1,000 nodes for a day.
+//! The tables of `sandprobe export`, and the questions over them, on DuckDB and on ClickHouse itself (chDB).
+//! The answers are compared with a brute force over the lines. The fleet is made from recordings; the long
+//! run has 1,000 nodes for a day.
 
 mod brute;
 mod nodes;
@@ -27,7 +28,7 @@ use server::{PASSWORD, Server, USER};
 
 const SMALL: Size = Size { nodes: 60, pods: 20 };
 const SOAK: Size = Size { nodes: 1000, pods: 40 };
-/// What a question may take in the long run, seconds.
+/// Seconds that a question may take in the long run.
 const LIMIT: f64 = 2.0;
 /// The folder with the engines, from xtask.
 const ENGINES: &str = "SANDPROBE_ENGINES";
@@ -42,14 +43,14 @@ fn recording(name: &str) -> PathBuf {
 
 fn sandprobe() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exporter"));
-    // What is set on the developer's machine is for another ClickHouse.
+    // Variables of the developer's machine are for another ClickHouse.
     for variable in ["CLICKHOUSE_USER", "CLICKHOUSE_PASSWORD", "SANDPROBE_SOCKET"] {
         command.env_remove(variable);
     }
     command
 }
 
-/// The output of a command that ends well.
+/// Returns the output of a command that succeeds.
 #[track_caller]
 fn said(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("it starts");
@@ -57,7 +58,7 @@ fn said(command: &mut Command) -> String {
     String::from_utf8(stdout).expect("text")
 }
 
-/// The output of a command that cannot run.
+/// Returns the error output of a command that is refused.
 #[track_caller]
 fn refused(command: &mut Command) -> String {
     let Output { status, stderr, .. } = command.output().expect("it starts");
@@ -66,7 +67,7 @@ fn refused(command: &mut Command) -> String {
     told
 }
 
-/// The lines of the recorded pods, and of the recorded boot.
+/// Returns the lines of the recorded pods, and of the recorded boot.
 fn recorded() -> (String, String) {
     let events = said(sandprobe().args(["replay", "-o", "json"]).arg(recording("demo.jsonl")));
     let boots =
@@ -103,7 +104,7 @@ fn make(size: Size, place: &Path) -> Made {
         bytes += lines.len();
         put(format!("{number:04}.jsonl"), &lines);
     }
-    // In whatever order the files come, boots tell of the nodes of the others.
+    // The order of the files does not matter: boots give facts about the nodes of the other files.
     put("boots.jsonl".to_owned(), &boots);
     Made { files, brute, bytes }
 }
@@ -131,7 +132,7 @@ fn sorted(rows: impl Iterator<Item = String>) -> Vec<String> {
     rows
 }
 
-/// Compares the answers with those of the brute force. Every question is to have some.
+/// Compares the answers with the brute force's. Every question must have some.
 #[track_caller]
 fn check(engine: &str, answers: &Answers, brute: &Brute) {
     for (question, rows) in brute.answers() {
@@ -174,8 +175,8 @@ fn the_questions_have_the_answers_of_brute_force_on_both_engines() {
     check("duckdb", &ask("duckdb", &folder, None), &brute);
     check("clickhouse", &ask("clickhouse", &folder, Some(&server.requests)), &brute);
 
-    // Twice makes no difference, nor does the log of some nodes beside another one that has the same. It begins as one that is not
-    // given beside it.
+    // A second export changes nothing. Neither does the log of some nodes beside another log with the same
+    // lines, whose beginning differs.
     let both = place.path().join("both.jsonl");
     let text: String = files[..4].iter().map(|file| fs::read_to_string(file).expect("a file")).collect();
     fs::write(&both, text).expect("a file");
@@ -192,7 +193,7 @@ fn the_questions_have_the_answers_of_brute_force_on_both_engines() {
     check("clickhouse", &ask("clickhouse", &folder, Some(&server.requests)), &brute);
 }
 
-/// With the time of each question, and the sizes for docs/fleet.md.
+/// Prints the time of each question, and the sizes for docs/fleet.md.
 #[expect(clippy::print_stdout, reason = "the figures are what a long run is for")]
 fn the_questions_of_a_day_of_1000_nodes() {
     let place = TempDir::new().expect("a folder");

@@ -1,5 +1,5 @@
-//! A fleet made from recordings: each node's day is many copies of the pods of `demo.jsonl`, and its boot is one of
-//! `restart.jsonl`, with names, times and paces of their own.
+//! A fleet made from recordings: each node's day is many copies of the pods of `demo.jsonl`, and its boot is
+//! one of `restart.jsonl`, with their own names, times and paces.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use crate::{
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
-/// 2026-11-21, a day after the boots, which are an hour before it.
+/// The beginning of the day 2026-11-21. The boots are an hour before it.
 const MIDNIGHT: i64 = 1_795_219_200 * SECOND;
 
-/// How large it is.
+/// The size of a fleet.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) nodes: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Size {
     pub(crate) pods: usize,
 }
 
-/// The names of a node that its lines have.
+/// The names in the lines that belong to the node.
 pub(crate) const NODE: [&str; 10] = [
     "demo-node",
     "91e974f6-489b-4dbd-8885-6d4e63223662",
@@ -38,23 +38,23 @@ pub(crate) const NODE: [&str; 10] = [
 
 pub(crate) struct Fleet {
     size: Size,
-    /// The pods that a copy can be of: healthy ones, one whose image takes long, and one whose address leaks.
+    /// The recorded pods to copy: healthy ones, one with a slow image, and one whose address leaks.
     pods: Vec<Pod>,
-    /// Its boot, and that of a node that does not recover.
+    /// The recorded boot, and a boot that does not recover.
     complete: Template,
     stuck: Template,
-    /// A restart of a daemon, of which those of the nodes are made.
+    /// A recorded restart of a daemon, from which the restarts of the nodes are made.
     restart: Value,
     planted: Vec<Planted>,
 }
 
-/// A recorded pod, and what is its own.
+/// A recorded pod, and its own names.
 struct Pod {
     template: Template,
     names: Vec<Own>,
 }
 
-/// What a name of a pod is.
+/// The kind of a pod's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Own {
     Uid,
@@ -62,7 +62,7 @@ enum Own {
     Address,
 }
 
-/// What a fleet's nodes are told apart by.
+/// The properties in which a fleet's nodes differ.
 struct Node {
     number: usize,
     names: Vec<String>,
@@ -70,7 +70,8 @@ struct Node {
 }
 
 impl Fleet {
-    /// `events` are those of the demo, `boot` is the line of the restart, and `restart` that of a runtime's, as sandprobe writes them.
+    /// `events` are the demo's lines, `boot` is the line of a node's restart, and `restart` the line of a
+    /// runtime's restart, as sandprobe writes them.
     pub(crate) fn new(size: Size, events: &str, boot: &str, restart: &str) -> Self {
         let events: Vec<Value> =
             events.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -96,13 +97,13 @@ impl Fleet {
         let zero = Zero { boot_wall_ns: 0, begin_ns: 0 };
         let own = NODE.map(str::to_owned);
         let complete = Template::of(&[boot.clone()], zero, &own);
-        // It missed its target and is still not complete.
+        // This boot missed its target and is still not complete.
         boot["boot"].as_object_mut().expect("an object").remove("whole_ns").expect("it is complete");
         let stuck = Template::of(&[boot], zero, &own);
         Self { size, pods, complete, stuck, restart, planted: Planted::all() }
     }
 
-    /// The lines of all boots, and of the restarts of daemons since them.
+    /// Returns the lines of all boots, and of the later restarts of daemons.
     pub(crate) fn boots(&self) -> String {
         let mut text = String::new();
         for number in 0..self.size.nodes {
@@ -128,12 +129,12 @@ impl Fleet {
         (0..self.size.nodes).map(|number| self.day(&Node::of(number)))
     }
 
-    /// The lines of a node's day.
+    /// Returns the lines of a node's day.
     fn day(&self, node: &Node) -> String {
         let (mut text, mut seq) = (String::new(), 0);
         let between = DAY * SECOND / i64::try_from(self.size.pods).expect("few");
         for which in 0..self.size.pods {
-            // Every tenth begins with the one before it: both wait for images.
+            // Every tenth pod starts together with the one before it, and both wait for images.
             let is_second = which % 10 == 1;
             let slot = i64::try_from(if is_second { which - 1 } else { which }).expect("few");
             let kind = match (which % 10, hash(node.number, 1000 + which) % 100) {
@@ -145,7 +146,7 @@ impl Fleet {
                 (_, 20..30) => 2,
                 _ => 0,
             };
-            // Two neighbours each have the same clock, so that what is planted on both is there at once.
+            // Each pair of neighbours has the same clock, so that events planted on both happen at once.
             let jitter = i64::try_from(node.number / 2 * 37 % 600).expect("small") * SECOND;
             let begin = 3600 * SECOND + jitter + slot * between;
             let pace = 60 + i64::try_from(hash(node.number, which) % 300).expect("small");
@@ -171,7 +172,7 @@ impl Fleet {
 }
 
 impl Pod {
-    /// The lines of a pod. Its image is to take longer by `image_ns`.
+    /// Returns the lines of a pod whose image takes longer by `image_ns`.
     fn of(events: &[Value], name: &str, image_ns: i64) -> Self {
         let is_its = |line: &&Value| line["pod"]["name"] == name;
         let mut lines: Vec<Value> = events.iter().filter(is_its).cloned().collect();
@@ -181,7 +182,7 @@ impl Pod {
         let begin_ns: i64 = first("/boot_ns").parse().expect("a number");
         let wall: jiff::Timestamp = first("/at").parse().expect("a time");
         let boot_wall_ns = i64::try_from(wall.as_nanosecond()).expect("a time") - begin_ns;
-        // Of a pod's own: its name, its UID, its sandboxes and containers, its addresses.
+        // A pod's own names are its name, UID, sandboxes, containers and addresses.
         let mut own = vec![(first("/pod/uid"), Own::Uid)];
         for (path, what) in
             [("/sandbox/id", Own::Id), ("/container/id", Own::Id), ("/address/address", Own::Address)]
@@ -199,7 +200,7 @@ impl Pod {
     }
 }
 
-/// Leaves a place for the plugin's version, and has the image take longer.
+/// Leaves a place for the plugin's version, and makes the image take longer.
 fn prepare(line: &mut Value, image_ns: i64) {
     let longer = |value: &mut Value| {
         let number: i64 = value.as_str().and_then(|text| text.parse().ok()).expect("a number");
@@ -251,12 +252,12 @@ impl Node {
         self.number.is_multiple_of(3)
     }
 
-    /// Whether a pod has the address of the neighbour's.
+    /// Whether a pod has the address of the neighbour's pod.
     fn shares(&self, which: usize) -> bool {
         self.number % 50 <= 1 && which % 20 == 2
     }
 
-    /// The names of a pod.
+    /// Returns the names of a pod.
     fn names_of(&self, which: usize, own: &[Own]) -> Vec<String> {
         let node = if self.shares(which) { self.number / 2 * 2 } else { self.number };
         let name = |(number, own): (usize, &Own)| match own {
@@ -272,7 +273,7 @@ impl Node {
     }
 }
 
-/// The same number each time (splitmix64).
+/// Returns the same number each time (splitmix64).
 pub(crate) fn hash(node: usize, salt: usize) -> u64 {
     let seed = u64::try_from(node * 1_000_003 + salt).expect("64 bits");
     let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

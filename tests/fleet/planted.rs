@@ -1,4 +1,4 @@
-//! What the recordings do not have and the questions are about: lines that are planted on some of the nodes.
+//! Lines that the questions ask about and the recordings do not have. They are planted on some of the nodes.
 
 use serde_json::{Value, json};
 
@@ -9,21 +9,21 @@ use crate::{
 
 pub(crate) struct Planted {
     pub(crate) template: Template,
-    /// It is on each node whose number leaves this rest.
+    /// It is on each node whose number has this remainder.
     divisor: usize,
     rest: usize,
-    /// When it begins since boot, seconds.
+    /// When it begins, in seconds since boot.
     pub(crate) at: i64,
     pub(crate) whose: Whose,
 }
 
-/// Whose stream it is in.
+/// The stream that contains it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
     Agent,
-    /// Of a `watch` beside the agent, which counts anew.
+    /// The stream of a `watch` beside the agent, with its own sequence numbers.
     Watch,
-    /// Of the agent in an earlier boot.
+    /// The agent's stream in an earlier boot.
     Past,
 }
 
@@ -49,7 +49,8 @@ impl Planted {
                     "free": 13, "runs_out_in_ns": "3600000000000" }),
             )
         };
-        // As the engine tells many leaks of one network and cause; of such with several plugins it tells none.
+        // The engine reports many leaks of one network and cause as one finding. It names no plugin if there
+        // are several.
         let leaks = |network: &str, cause: &str, plugin: Value, count: u32| {
             let detail = json!({ "network": network, "cause": cause, "plugin": plugin, "count": count });
             finding(&format!("leaked_address/{network}/{cause}"), detail)
@@ -73,14 +74,14 @@ impl Planted {
             plant(30, 7, 40_000, &[leaks("podnet", "del_missing", Value::Null, 100)]),
             plant(30, 8, 40_000, &[leaks("podnet", "del_blind", "unseen".into(), 70)]),
             plant(30, 9, 40_000, &[leaks("podnet", "stale_record", Value::Null, 90)]),
-            // Of its own, which a docker in the pod has made.
+            // A namespace of its own, which a docker in the pod has made.
             plant(
                 5,
                 0,
                 41_000,
                 &[set_up("docker-@number"), added(1, "docker-@number", "docker0", "172.17.0.1")],
             ),
-            // It is removed and given again, and then another node gives it.
+            // The address is freed and allocated again, and then another node allocates it.
             plant(
                 500,
                 0,
@@ -102,7 +103,7 @@ impl Planted {
     }
 }
 
-/// A line of a node, so many seconds later than the others.
+/// Returns a line of a node, this many seconds later than the others.
 fn line(second: i64, members: Value) -> Value {
     let mut line = json!({ "schema": 1, "node": NODE[0], "boot_id": NODE[1], "seq": 1,
         "at": format!("1970-01-01T00:00:{second:02}Z"), "boot_ns": (second * SECOND).to_string(), "origin": "agent" });
@@ -121,7 +122,7 @@ fn of_address(address: &str, ifname: &str) -> Value {
     json!({ "address": address, "prefix": 24, "ifname": ifname })
 }
 
-/// A finding that is confirmed. Its kind is the first part of its key.
+/// Returns a confirmed finding. Its kind is the first part of its key.
 fn finding(key: &str, detail: Value) -> Value {
     let (kind, _) = key.split_once('/').expect("a kind");
     let time = "1970-01-01T00:00:00Z";

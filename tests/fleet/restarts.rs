@@ -1,14 +1,15 @@
-//! The restarts of the runtimes and kubelets of a fleet, as `sandprobe boot --restarts -o json` tells them: many that are over, some
-//! that go on, that were stopped, whose beginning nobody saw, or that an earlier export had while they went on.
+//! The restarts of the runtimes and kubelets of a fleet, as `sandprobe boot --restarts -o json` prints them.
+//! Most are over. Some are not; some were stopped; some have a beginning that nobody saw; some were exported
+//! before they were over.
 
 use serde_json::{Value, json};
 
 use crate::nodes::{SECOND, hash};
 
-/// The restarts of each node. The last ones of some nodes are told as they were when they still went on, too.
+/// Restarts of each node. For some nodes, the last ones also have a line from before they were over.
 pub(crate) const EACH: usize = 7;
 
-/// The lines of a node, each made of a recorded restart.
+/// Returns the lines of a node, each made from a recorded restart.
 pub(crate) fn lines(recorded: &Value, node: &str, boot_id: &str, number: usize, boot_wall_ns: i64) -> String {
     let all = (0..EACH).flat_map(|which| told(recorded, number, which));
     let all = all.map(|mut it| {
@@ -21,7 +22,8 @@ pub(crate) fn lines(recorded: &Value, node: &str, boot_id: &str, number: usize, 
     all.collect()
 }
 
-/// A restart, as it was told last and then, of some, as it was told before: what was told last counts in any order.
+/// Returns the last line of a restart, and for some restarts also an earlier one. The last one counts in any
+/// order.
 fn told(recorded: &Value, number: usize, which: usize) -> Vec<Value> {
     let pick =
         |salt: usize, of: u64| i64::try_from(hash(number, 2000 + 10 * which + salt) % of).expect("small");
@@ -63,7 +65,7 @@ fn told(recorded: &Value, number: usize, which: usize) -> Vec<Value> {
     it["pods"] = pods;
     let members = it.as_object_mut().expect("an object");
     match (which, number % 5) {
-        // It fails again and again, and is not up.
+        // The daemon fails again and again, and is not up.
         (2, 0) => {
             for absent in ["is", "whole_ns", "close", "closed_boot_ns"] {
                 members.remove(absent);
@@ -71,7 +73,7 @@ fn told(recorded: &Value, number: usize, which: usize) -> Vec<Value> {
             members.insert("columns".to_owned(), json!({}));
             members.insert("again".to_owned(), json!(3 + pick(7, 50)));
         }
-        // It was stopped.
+        // The daemon was stopped.
         (2, 1) => {
             for absent in ["is", "whole_ns"] {
                 members.remove(absent);
@@ -86,7 +88,7 @@ fn told(recorded: &Value, number: usize, which: usize) -> Vec<Value> {
             members.remove("whole_ns");
             members.insert("close".to_owned(), "waiting".into());
         }
-        // It went on when it was exported before.
+        // It was not over when it was exported before.
         (6, _) => {
             let mut before = it.clone();
             let members = before.as_object_mut().expect("an object");

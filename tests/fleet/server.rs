@@ -1,4 +1,5 @@
-//! ClickHouse's HTTP interface, as far as an export uses it: it keeps what it receives, for a ClickHouse without one.
+//! ClickHouse's HTTP interface, as far as an export uses it. It stores what it receives, for a ClickHouse
+//! without HTTP.
 
 use std::{
     fs,
@@ -9,7 +10,7 @@ use std::{
 };
 
 pub(crate) const USER: &str = "fleet";
-/// A header may have other letters than those of ASCII.
+/// A header may have letters outside ASCII.
 pub(crate) const PASSWORD: &str = "für keine Liste von Prozessen";
 
 pub(crate) struct Server {
@@ -24,7 +25,7 @@ impl Server {
         let url = format!("http://{}/?database=fleet", listener.local_addr().expect("an address"));
         fs::create_dir(requests).expect("a folder");
         let place = requests.to_owned();
-        // It ends with the test.
+        // The thread ends with the test.
         thread::spawn(move || {
             let mut number = 0;
             for stream in listener.incoming().map_while(Result::ok) {
@@ -79,14 +80,14 @@ fn serve(mut stream: TcpStream, place: &Path, number: &mut u32) {
             ("403 Forbidden", told)
         };
         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{answer}", answer.len());
-        // Without a word it closes the connection after its first answer, as a server does whose patience is over.
+        // It closes the connection silently after its first answer, as a server does at its idle timeout.
         if stream.write_all(answer.as_bytes()).is_err() || *number == 1 {
             return;
         }
     }
 }
 
-/// A parameter without its percent-encoding.
+/// Returns a parameter without its percent-encoding.
 fn parameter(pair: &str) -> (String, String) {
     let (key, value) = pair.split_once('=').expect("a value");
     let mut bytes = Vec::new();

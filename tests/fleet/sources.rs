@@ -1,4 +1,4 @@
-//! What the sources of an export may be, what they give, and how it is told that one gives nothing.
+//! The allowed sources of an export, their rows, and the messages about a source without rows.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use super::{
     server::{Server, USER},
 };
 
-/// The files of a folder of tables, by table and day.
+/// Returns the files of a folder of tables, by table and day.
 fn written(folder: &Path) -> BTreeMap<(String, String), Vec<u8>> {
     let mut found = BTreeMap::new();
     for table in fs::read_dir(folder).expect("tables").map(|table| table.expect("a table").path()) {
@@ -42,7 +42,7 @@ fn assert_same(one: &Path, other: &Path) {
     }
 }
 
-/// The output of an export that leaves something out.
+/// Returns the output of an export that leaves something out.
 #[track_caller]
 fn incomplete(files: &[PathBuf], folder: &Path) -> (String, String) {
     let Output { status, stdout, stderr } = export(files, folder).output().expect("it starts");
@@ -66,7 +66,7 @@ fn a_recording_and_the_log_of_the_same_run_give_the_same_rows() {
     assert_same(&of_recording, &of_log);
 }
 
-/// Restarts of daemons are lines by themselves, or follow those of the boots.
+/// Lines of daemons' restarts come alone, or after the lines of boots.
 #[test]
 fn the_restarts_of_a_recording_are_those_that_boot_tells() {
     let place = TempDir::new().expect("a folder");
@@ -88,11 +88,11 @@ fn the_restarts_of_a_recording_are_those_that_boot_tells() {
         rows.into_values().collect::<Vec<_>>()
     };
     assert_eq!((rows(&of_recording).len(), rows(&of_recording)), (1, rows(&of_both)));
-    // Boots tell of the node what restarts do not.
+    // Boots have facts about the node that restarts do not have.
     assert_ne!(rows(&of_alone), rows(&of_both));
 }
 
-/// As `<(zcat log.gz)` is: a second opening would begin after what the first one has read.
+/// Such as `<(zcat log.gz)`. A second opening of a pipe would continue where the first one stopped reading.
 #[test]
 fn a_pipe_gives_all_rows_of_a_log_and_of_a_recording() {
     let place = TempDir::new().expect("a folder");
@@ -138,7 +138,7 @@ fn an_empty_file_and_one_whose_head_is_cut_off_do_not_stop_the_others() {
     assert!(told.starts_with("nothing of 1 source"), "{told}");
 }
 
-/// The files of one would silently replace those of the other.
+/// Otherwise the files of one log would silently replace the files of the other.
 #[test]
 fn logs_that_begin_alike_lose_nothing() {
     let place = TempDir::new().expect("a folder");
@@ -150,7 +150,7 @@ fn logs_that_begin_alike_lose_nothing() {
     fs::write(&copy, format!("{begin}\n")).expect("a file");
     let told = refused(&mut export(&[log, copy], &tables));
     assert!(told.contains("copy begin with the same line") && !tables.exists(), "{told}");
-    // What is no event, as what a shell has put before them, tells no logs apart.
+    // Lines that are not events, as a shell may have put before them, do not distinguish logs.
     let half = events.lines().count() / 2;
     let lines = |lines: Vec<&str>| format!("sandprobe watch -o json\n{}\n", lines.join("\n"));
     fs::write(&one, lines(events.lines().take(half).collect())).expect("a file");
@@ -158,11 +158,11 @@ fn logs_that_begin_alike_lose_nothing() {
     let (stdout, _) = incomplete(&[one, other], &tables);
     let days = fs::read_dir(tables.join("events")).expect("days").map(|day| day.expect("a day").path());
     let files = days.flat_map(|day| fs::read_dir(day).expect("files")).count();
-    // One of each log, and the one without rows.
+    // One file of each log, and the one without rows.
     assert_eq!(files, 3, "{stdout}");
 }
 
-/// Files are told apart at first, and read later.
+/// Files are identified first and read later.
 #[test]
 fn a_log_that_is_rotated_meanwhile_is_not_taken_for_the_new_one() {
     let (events, boot) = recorded();
@@ -172,7 +172,7 @@ fn a_log_that_is_rotated_meanwhile_is_not_taken_for_the_new_one() {
             fs::rename(log, log.with_extension("1")).expect("renamed");
             fs::write(log, new).expect("a file");
         },
-        // As logrotate's `copytruncate` does: the file is the same one. A new file may have the number of a removed one.
+        // logrotate's `copytruncate` keeps the file. A new file may have the inode number of a removed one.
         |log, new| fs::write(log, new).expect("a file"),
         |log, _| fs::remove_file(log).expect("removed"),
     ];
@@ -184,7 +184,7 @@ fn a_log_that_is_rotated_meanwhile_is_not_taken_for_the_new_one() {
         let files = [log.clone(), pipe.clone()];
         let (stdout, stderr) = thread::scope(|scope| {
             scope.spawn(|| {
-                // It opens once the export opens it too, which has looked at the log by then.
+                // This returns when the export opens the pipe too. By then it has identified the log.
                 let mut pipe = fs::File::options().write(true).open(&pipe).expect("the pipe");
                 rotate(&log, new);
                 writeln!(pipe, "{boot}").expect("it is read");
@@ -199,7 +199,7 @@ fn a_log_that_is_rotated_meanwhile_is_not_taken_for_the_new_one() {
     }
 }
 
-/// Nobody can tell a pipe that waits from an export that works.
+/// Otherwise a user could not tell a waiting export from a working one.
 #[test]
 fn a_pipe_that_nobody_writes_to_is_named_and_waited_for() {
     let place = TempDir::new().expect("a folder");
@@ -218,7 +218,7 @@ fn a_pipe_that_nobody_writes_to_is_named_and_waited_for() {
     assert!(stdout.starts_with(b"1 boots of 1 source"), "{}", String::from_utf8_lossy(&stdout));
 }
 
-/// A file that is no log may be long before its first line ends.
+/// A file that is not a log may have a very long first line.
 #[test]
 fn a_file_with_no_line_that_tells_what_it_has_is_refused_early() {
     let place = TempDir::new().expect("a folder");
@@ -239,11 +239,11 @@ fn of_a_recording_that_is_cut_off_what_is_there_is_exported() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-/// The URL of a server that answers everything so, and closes the connection.
+/// Returns the URL of a server that gives this answer to everything, and closes the connection.
 fn answering(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    // It ends with the test.
+    // The thread ends with the test.
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let mut line = String::new();
@@ -257,7 +257,7 @@ fn answering(answer: String) -> String {
     url
 }
 
-/// Another server, or one that does not end its answer, has taken no rows.
+/// A server that is not ClickHouse, or one that does not end its answer, has taken no rows.
 #[test]
 fn what_is_no_clickhouse_has_taken_nothing() {
     let place = TempDir::new().expect("a folder");
@@ -269,7 +269,7 @@ fn what_is_no_clickhouse_has_taken_nothing() {
     for (answer, wanted) in [
         (
             answer("200 OK", "\n<html>sign in</html>\n"),
-            "it answers \"<html>sign in</html>\", so it is no ClickHouse",
+            "it answers \"<html>sign in</html>\", so it is not ClickHouse",
         ),
         (answer("301 Moved Permanently", ""), "it answers 301 Moved Permanently"),
         (
@@ -333,10 +333,10 @@ fn what_cannot_be_exported_is_told_in_a_line() {
         let told = refused(export().arg(&other));
         assert!(told.contains("other is compressed: give it as <(zcat FILE)"), "{told}");
     }
-    // Nothing was written for any of these.
+    // None of these has written anything.
     assert!(!folder.exists());
 
-    // A line that is none is left out and told, and the rest is exported.
+    // A line that is not an event is left out and reported, and the rest is exported.
     let (mut events, _) = recorded();
     events.push_str("{\"schema\":1,");
     let cut = place.path().join("cut.jsonl");

@@ -1,4 +1,4 @@
-//! A recorded line as a template: the same line with other names, at another time, at another pace.
+//! A recorded line as a template for copies with other names, times and paces.
 
 use std::fmt::Write as _;
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 /// A part of a line.
 enum Piece {
     Text(String),
-    /// A name that each copy has its own of.
+    /// A name that differs in each copy.
     Name(usize),
-    /// A time since boot, as its distance from the first of the recording.
+    /// A time since boot, relative to the first one of the recording.
     Boot(i64),
-    /// The same as wall time.
+    /// A wall-clock time, relative to the first one of the recording.
     Wall(i64),
-    /// How long something took.
+    /// A duration.
     Span(i64),
     /// The wall time of the boot itself, as nanoseconds since the epoch.
     BootWall,
@@ -26,17 +26,17 @@ pub(crate) struct Template {
     lines: Vec<Vec<Piece>>,
 }
 
-/// What is different in each copy.
+/// The properties of a copy.
 pub(crate) struct Copy<'a> {
     pub(crate) names: &'a [String],
     /// The boot's wall time, and when this begins since boot; nanoseconds.
     pub(crate) boot_wall_ns: i64,
     pub(crate) begin_ns: i64,
-    /// How long all takes, in hundredths of the recorded time.
+    /// The pace: durations in hundredths of the recorded ones.
     pub(crate) pace: i64,
 }
 
-/// What a recording's times count from.
+/// The zero points of a recording's times.
 #[derive(Clone, Copy)]
 pub(crate) struct Zero {
     pub(crate) boot_wall_ns: i64,
@@ -48,7 +48,7 @@ const WALL: [&str; 5] = ["at", "since", "opened_at", "confirmed_at", "closed_at"
 const BOOT_WALL: [&str; 3] = ["boot_wall_ns", "wall_ns", "last_heartbeat_wall_ns"];
 
 impl Template {
-    /// `names` are the texts that each copy has its own of: the longest that is found counts.
+    /// `names` are the strings that differ in each copy. The longest match counts.
     pub(crate) fn of(lines: &[Value], zero: Zero, names: &[String]) -> Self {
         let compile = |line: &Value| {
             let mut pieces = Vec::new();
@@ -132,7 +132,7 @@ fn compile(value: &Value, key: &str, zero: Zero, names: &[String], to: &mut Vec<
     }
 }
 
-/// A text with the names in it.
+/// Splits a string into its names and the parts between them.
 fn named(string: &str, names: &[String], to: &mut Vec<Piece>) {
     let first =
         names.iter().enumerate().filter_map(|(which, name)| Some((string.find(name.as_str())?, which)));
@@ -151,7 +151,7 @@ fn named(string: &str, names: &[String], to: &mut Vec<Piece>) {
     }
 }
 
-/// Texts that follow each other as one.
+/// Joins adjacent strings.
 fn join(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut joined: Vec<Piece> = Vec::new();
     for piece in pieces {

@@ -1,5 +1,6 @@
-//! What is fuzzed: each module reads any bytes as the input of one part of sandprobe, and panics where that part breaks a
-//! promise. The tests of this folder run them over seeds and some mutations, and cargo-fuzz runs them for long.
+//! The fuzzers. Each module takes any bytes as the input of one part of sandprobe, and panics if that part
+//! breaks a promise. The tests of this folder run them over seeds and some mutations, and cargo-fuzz runs
+//! them for long.
 
 pub mod checkpoint;
 pub mod cri;
@@ -15,7 +16,7 @@ pub mod wire;
 /// One part of sandprobe with its fuzzer.
 pub struct Fuzzer {
     pub name: &'static str,
-    /// Inputs that say much, from which others are made.
+    /// Inputs with much content, from which others are made.
     pub seeds: fn() -> Vec<Vec<u8>>,
     pub run: fn(&[u8]),
 }
@@ -35,7 +36,7 @@ pub const FUZZERS: [Fuzzer; 12] = [
     Fuzzer { name: "cri", seeds: cri::seeds, run: cri::run },
 ];
 
-/// The fuzzer of this name.
+/// Returns the fuzzer of this name.
 #[must_use]
 pub fn of(name: &str) -> Option<&'static Fuzzer> {
     FUZZERS.iter().find(|fuzzer| fuzzer.name == name)

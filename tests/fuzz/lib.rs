@@ -9,10 +9,10 @@ pub use libfuzzer_sys;
 /// Recordings and frozen nodes.
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data");
 
-/// If it is set, a program begins by writing its seeds to this folder.
+/// The variable with the folder to which a program writes its seeds first.
 const SEEDS: &str = "SANDPROBE_SEEDS";
 
-/// The whole of one program.
+/// Defines one program.
 #[macro_export]
 macro_rules! program {
     ($name:literal) => {
@@ -23,7 +23,7 @@ macro_rules! program {
     };
 }
 
-/// Where libFuzzer finds them.
+/// Writes the seeds for libFuzzer.
 pub fn write_seeds(name: &str) {
     let Some(folder) = env::var_os(SEEDS).map(PathBuf::from) else { return };
     for (number, seed) in (fuzzer::of(name).expect("a fuzzer").seeds)().into_iter().enumerate() {

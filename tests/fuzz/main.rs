@@ -1,5 +1,5 @@
-//! Runs each fuzzer for a moment: over its seeds, over inputs that once failed, and over mutations of both, the same ones
-//! each time. `cargo xtask fuzz` runs them for long.
+//! Runs each fuzzer for a moment: over its seeds, over inputs that once failed, and over mutations of both.
+//! The mutations are the same each time. `cargo xtask fuzz` runs them for long.
 
 pub mod fuzzer;
 mod mutate;
@@ -17,9 +17,9 @@ const FAILED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/failed");
 /// How many mutations are tried.
 const MUTATIONS: usize = 100;
 
-/// Runs it, and names the file of an input that fails.
+/// Runs an input, and names the file of one that fails.
 fn try_input(fuzzer: &Fuzzer, input: &[u8]) {
-    // Its own message was printed by then.
+    // The panic has printed its own message.
     if panic::catch_unwind(|| (fuzzer.run)(input)).is_err() {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{}", fuzzer.name));
         fs::write(&file, input).expect("the input is kept");

@@ -1,8 +1,8 @@
-//! Inputs made of others, always the same ones.
+//! Makes inputs from others. The results are always the same.
 
-/// The most changes of one input.
+/// The maximum number of changes of one input.
 const CHANGES: usize = 4;
-/// Bytes at which something may turn.
+/// Bytes that parsers may treat specially.
 const BYTES: [u8; 14] = *b"\x00\x01\x7f\x80\xff\n\"{[-,0 9";
 
 pub(super) struct Mutator<'a> {

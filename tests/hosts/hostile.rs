@@ -1,5 +1,5 @@
-//! A node with damaged and hostile files. The test makes it, because FIFOs, devices and huge files do not go into a
-//! repository.
+//! A node with damaged and hostile files. The test makes it, because FIFOs, devices and huge files do not go
+//! into a repository.
 
 use std::{
     ffi::OsStr,
@@ -28,7 +28,7 @@ const RESULTS: &str = "var/lib/cni/results";
 const TASKS: &str = "run/containerd/io.containerd.runtime.v2.task/k8s.io";
 const GOOD: &str = "default_web-0_11111111-2222-3333-4444-555555555555";
 
-/// A small healthy node.
+/// Returns a small healthy node.
 fn node() -> TempDir {
     filled(tempfile::tempdir().expect("a directory"))
 }
@@ -53,8 +53,8 @@ fn filled(root: TempDir) -> TempDir {
     root
 }
 
-/// The number of entries of an IPAM store or of a runtime's records at this path, and whether they are complete.
-/// `None`: nothing is reported of the path.
+/// Returns the number of entries of an IPAM store or of a runtime's records at this path, and whether they
+/// are complete. `None`: nothing is reported of the path.
 fn reported(facts: &[Fact], path: &str) -> Option<(usize, bool)> {
     facts.iter().find_map(|fact| match fact {
         Fact::StoreRead(read) if read.store.path == path => Some((read.reservations.len(), read.complete)),
@@ -94,7 +94,7 @@ fn complete(facts: &[Fact], which: List) -> bool {
     facts.iter().find_map(ended).expect("the list ended")
 }
 
-/// The counts of pods, containers, CNI cache entries and reservations.
+/// Returns the counts of pods, containers, CNI cache entries and reservations.
 fn found(facts: &[Fact]) -> (usize, usize, usize, usize) {
     let count = |of: fn(&Fact) -> bool| facts.iter().filter(|fact| of(fact)).count();
     (
@@ -105,7 +105,7 @@ fn found(facts: &[Fact]) -> (usize, usize, usize, usize) {
     )
 }
 
-/// The number of reservations with a holder in a store.
+/// Returns the number of reservations with a holder in a store.
 fn reservations(fact: &Fact) -> usize {
     match fact {
         Fact::StoreRead(read) => read.reservations.iter().filter(|it| it.holder.is_some()).count(),
@@ -199,7 +199,7 @@ fn a_declared_store_with_bad_files_is_read_as_far_as_possible() {
     assert_eq!((found(&facts).3, skipped), (2, 7));
 }
 
-/// No plugin and no runtime gives such names, so nothing of theirs is missing.
+/// No plugin and no runtime makes such names, so nothing is missing from the lists.
 #[test]
 fn names_that_are_not_utf8_leave_the_lists_complete() {
     let root = node();

@@ -1,5 +1,5 @@
-//! The findings of the engine on a frozen node. The test advances a clock in the steps of the real one, and answers
-//! the engine's questions with the agent's own readers.
+//! The findings of the engine on a frozen node. The test advances a clock in the steps of the real one, and
+//! answers the engine's questions with the agent's own readers.
 
 use std::{cell::Cell, fs, os::unix::fs::symlink, path::Path, process::Command, time::Duration};
 
@@ -20,12 +20,12 @@ use probe_user::{
 };
 use tempfile::TempDir;
 
-/// A time at which every frozen node's daemons have had their time to clean up.
+/// A time by which every frozen node's daemons could have cleaned up.
 const START: Timestamp = Timestamp(2 * 60 * 60 * 1_000_000_000);
 const WATCHED: Duration = Duration::from_secs(20 * 60);
 const STEP: Duration = Duration::from_secs(5);
 
-/// The findings on a node that does not change for a while.
+/// Returns the findings on a node that does not change for a while.
 fn judge(root: &HostRoot) -> Vec<Finding> {
     let layout = Layout::read(root).expect("cgroups");
     let hierarchy =
@@ -91,13 +91,13 @@ fn pass_on(engine: &mut Engine, pass: impl FnOnce(Receiver<'_>) -> Result<(), Cl
     assert_eq!(all, Ok(()), "nothing stops the reading");
 }
 
-/// The open findings, each with its stage.
+/// Returns the open findings, each with its stage.
 fn open_findings(findings: &[Finding]) -> Vec<(String, Stage)> {
     let open = findings.iter().filter(|it| it.stage != Stage::Closed);
     open.map(|it| (it.key.to_string(), it.stage)).collect()
 }
 
-/// A copy of a frozen node that the test can change.
+/// Returns a copy of a frozen node that the test can change.
 fn copy(case: &str) -> TempDir {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/hosts").join(case);
     let to = tempfile::tempdir().expect("a directory");
@@ -192,7 +192,7 @@ fn a_cri_o_without_containers_is_no_blind_spot() {
     assert!(open_findings.contains(&confirmed(LEAK)), "{open_findings:?}");
 }
 
-/// A containerd with its configuration in an unusual place, and a sandbox in its records.
+/// Returns a containerd with its configuration in an unusual place, and a sandbox in its records.
 fn containerd(cmdline: &str) -> TempDir {
     let root = copy("containerd-systemd");
     let at = |path: &str| root.path().join(path);
@@ -220,7 +220,7 @@ fn spots(root: &TempDir) -> Vec<String> {
 
 #[test]
 fn containerd_s_records_are_found_by_a_relative_path_or_an_open_file() {
-    // By its configuration, whose path is relative to containerd's working directory.
+    // Found by its configuration, whose path is relative to containerd's working directory.
     let root = containerd("/usr/bin/containerd -c conf/own.toml");
     let at = |path: &str| root.path().join(path);
     let process = format!("proc/{}", pid_of(root.path(), "containerd"));
@@ -230,7 +230,7 @@ fn containerd_s_records_are_found_by_a_relative_path_or_an_open_file() {
     fs::create_dir_all(at("opt/own/conf")).expect("a directory");
     fs::write(at("opt/own/conf/own.toml"), "root = '/srv/containerd'\n").expect("a file");
     assert_eq!(spots(&root), [""; 0]);
-    // By the database that it has open, without the configuration file.
+    // Found by its open database, without the configuration file.
     fs::remove_dir_all(at("opt/own")).expect("removed");
     fs::create_dir(at(&process).join("fd")).expect("a directory");
     symlink("/srv/containerd/io.containerd.metadata.v1.bolt/meta.db", at(&process).join("fd/9"))

@@ -1,5 +1,5 @@
-//! Nodes frozen as files. The test reads each folder of `data/hosts` as a node's root and compares what it finds with
-//! the `.expect` file beside the folder.
+//! Nodes frozen as files. The test reads each folder of `data/hosts` as a node's root and compares what it
+//! finds with the `.expect` file beside the folder.
 //!
 //! A frozen node has the files of a real one under their real names, as far as the agent reads them.
 
@@ -25,7 +25,7 @@ use probe_user::{
 use render::Render;
 use tests::golden;
 
-/// The facts of one pass over a node, and the number of skipped files.
+/// Returns the facts of one pass over a node, and the number of skipped files.
 fn read(root: &HostRoot) -> (Layout, Vec<Fact>, Skipped) {
     let layout = Layout::read(root).unwrap_or_default();
     let hierarchy = layout.choose(|hierarchy| backfill::has_container(root, hierarchy), || ());
@@ -41,7 +41,7 @@ fn read(root: &HostRoot) -> (Layout, Vec<Fact>, Skipped) {
     (layout, facts, skipped.expect("nothing stops the reading"))
 }
 
-/// All facts of a node, as lines.
+/// Returns all facts of a node, as lines.
 fn facts_as_lines(root: &HostRoot) -> String {
     let (layout, facts, skipped) = read(root);
     let mut render = Render::default();
@@ -61,7 +61,7 @@ fn facts_as_lines(root: &HostRoot) -> String {
     text
 }
 
-/// Every container that a fact names, and one that no fact names.
+/// Returns every container that a fact names, and one that no fact names.
 fn containers(facts: &[Fact]) -> Vec<ContainerId> {
     let mut found: Vec<_> = facts
         .iter()

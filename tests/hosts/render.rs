@@ -14,8 +14,8 @@ use probe_user::{
     source::cgroup::{Hierarchy, Layout},
 };
 
-/// Numbers cgroups in the order in which they are found, because a frozen cgroup directory has another inode in each
-/// copy.
+/// Numbers cgroups in the order in which they are found, because a frozen cgroup directory has another inode
+/// in each copy.
 #[derive(Default)]
 pub(crate) struct Render(HashMap<u64, usize>);
 
@@ -164,7 +164,7 @@ fn networks(read: &NetworksRead) -> String {
     let mut text = format!("  networks{}\n", if read.complete { "" } else { ", incomplete" });
     for Network { name, plugins, delegates, ipam, pools } in &read.networks {
         let ipam = ipam.as_deref().unwrap_or("-");
-        // In brackets those that another plugin calls.
+        // Plugins that another plugin calls are in brackets.
         let plugin = |name: &String| match delegates.contains(name) {
             true => format!("({name})"),
             false => name.clone(),

@@ -38,7 +38,8 @@ fn each_address_is_reported(count: usize) -> Result<()> {
     let prefixes = prefixes(count)?;
     let guard = AddressGuard::add(&netns, "lo", &prefixes)?;
     guard.end()?;
-    // Deleting the namespace deletes its addresses without a message of rtnetlink. The hooks see each removal first.
+    // Deleting the namespace deletes its addresses without a message of rtnetlink. The hooks see each removal
+    // first.
     live.until("the last removal", |seen| {
         let removed = seen.iter().filter(|one| matches!(&one.fact, Fact::AddressRemoved(_)));
         (removed.count() > prefixes.len()).then_some(())

@@ -44,8 +44,8 @@ fn its_memory_stays_small() -> Result<()> {
     Ok(())
 }
 
-/// A container makes namespaces as fast as it can. Where hooks see everything, the agent has no netlink thread. Where
-/// it has one, that thread spends hardly any CPU time. The namespaces give no finding.
+/// A container makes namespaces as fast as it can. Where hooks see everything, the agent has no netlink
+/// thread. Where it has one, that thread spends hardly any CPU time. The namespaces give no finding.
 #[test]
 fn a_storm_of_namespaces_costs_little_and_leaves_no_verdict() -> Result<()> {
     let path = program::agent()?;
@@ -68,8 +68,8 @@ fn a_storm_of_namespaces_costs_little_and_leaves_no_verdict() -> Result<()> {
     Ok(())
 }
 
-/// The count of lost events in the agent's summary, without the hook runs that the kernel skipped. The summary lists
-/// those by program.
+/// Returns the count of lost events in the agent's summary, without the hook runs that the kernel skipped.
+/// The summary lists those by program.
 fn lost(summary: &str) -> Result<u64> {
     let lost = summary
         .lines()
@@ -162,7 +162,7 @@ impl Agent {
         self.child.id()
     }
 
-    /// The CPU time of the thread with this name. `None` if there is no such thread.
+    /// Returns the CPU time of the thread with this name. `None` if there is no such thread.
     fn spent_by(&self, name: &str) -> Result<Option<Duration>> {
         for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
             let stat = fs::read_to_string(thread?.path().join("stat"))?;
@@ -177,7 +177,7 @@ impl Agent {
         Ok(None)
     }
 
-    /// The next line of its standard error that begins with `begin`.
+    /// Returns the next line of its standard error that begins with `begin`.
     pub(crate) fn says(&mut self, begin: &str) -> Result<String> {
         let mut before = String::new();
         loop {

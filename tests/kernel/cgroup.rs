@@ -48,7 +48,7 @@ fn each_cgroup_is_reported(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// The v2 hierarchy, and the v1 hierarchy whose directories identify containers.
+/// Returns the v2 hierarchy, and the v1 hierarchy whose directories identify containers.
 fn hierarchies() -> Result<Vec<Hierarchy>> {
     let all = cgroupfs::hierarchies()?;
     let wanted = |hierarchy: &&Hierarchy| {
@@ -113,8 +113,8 @@ fn come_and_go(live: &mut Live, hierarchy: &Hierarchy, all: &[Hierarchy], count:
         ensure!(entry.0 == cgroup.path, "{one:?} had the path {} before", entry.0);
         entry.1.push(step);
     }
-    // Since kernel 7.0 a directory can be removed before the last process in it is switched out for good. Only that
-    // switch empties the cgroup.
+    // Since kernel 7.0 a directory can be removed before the last process in it is switched out for good.
+    // Only that switch empties the cgroup.
     let can_be_late = machine::kernel()? >= (7, 0);
     for (id, (path, steps, ends)) in &made {
         let reported = seen.get(id).with_context(|| format!("{id} {path}: made {steps:?}, not reported"))?;

@@ -1,5 +1,5 @@
-//! CNI calls. The agent recognises a runtime's own call by properties that no container can arrange. It reports the
-//! call's CNI variables byte for byte, and no other variable of the environment.
+//! CNI calls. The agent recognises a runtime's own call by properties that no container can arrange. It
+//! reports the call's CNI variables byte for byte, and no other variable of the environment.
 
 pub(crate) mod call;
 mod form;
@@ -12,7 +12,7 @@ use tests::live::{Live, Shared};
 use self::call::{Environment, Rights, Runtime};
 use crate::container::{Container, new_id};
 
-/// The reported call with this container id.
+/// Returns the reported call with this container id.
 fn call<'a>(seen: &'a [Observation], id: &str) -> Option<(Origin, &'a CniCalled)> {
     seen.iter().find_map(|one| match &one.fact {
         Fact::CniCalled(call) if call.variables.container_id.as_deref() == Some(id) => {

@@ -59,8 +59,8 @@ pub(crate) fn has_landlock() -> Result<bool> {
     Ok(!survey()?.measures.iter().any(lacks))
 }
 
-/// The threads by name. Waits until the last one exists and the main one has given up the rights with which it
-/// started them.
+/// Returns the threads by name. Waits until the last one exists and the main one has given up the rights with
+/// which it started them.
 fn settled(pid: u32) -> Result<Vec<(String, Status)>> {
     let limit = Instant::now() + machine::patience();
     loop {
@@ -80,7 +80,7 @@ fn settled(pid: u32) -> Result<Vec<(String, Status)>> {
     }
 }
 
-/// The status of each thread. A thread that ends meanwhile is left out.
+/// Returns the status of each thread. A thread that ends meanwhile is left out.
 fn threads(pid: u32) -> Result<Vec<(String, Status)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -92,7 +92,8 @@ fn threads(pid: u32) -> Result<Vec<(String, Status)>> {
     Ok(found)
 }
 
-/// Before 5.19, a kernel that closed a part of bpf(2) to unprivileged processes closed all of it (`__sys_bpf`).
+/// Before 5.19, a kernel that closed a part of bpf(2) to unprivileged processes closed all of it
+/// (`__sys_bpf`).
 fn counters_need_a_capability() -> Result<bool> {
     let closed = fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled")?;
     Ok(closed.trim() != "0" && machine::kernel()? < (5, 19))

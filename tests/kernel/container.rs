@@ -3,7 +3,7 @@
 use probe_user::model::fact::{Fact, Observation, Task};
 pub(crate) use tests::guard::container::{Container, actor, new_id};
 
-/// The observations about a process, in order.
+/// Returns the observations about a process, in order.
 pub(crate) fn of_process(seen: &[Observation], pid: u32) -> Vec<&Observation> {
     let mut found: Vec<_> =
         seen.iter().filter(|one| subject(&one.fact).is_some_and(|task| task.key.pid == pid)).collect();
@@ -11,7 +11,7 @@ pub(crate) fn of_process(seen: &[Observation], pid: u32) -> Vec<&Observation> {
     found
 }
 
-/// The process that a fact is about.
+/// Returns the process that a fact is about.
 fn subject(fact: &Fact) -> Option<&Task> {
     match fact {
         Fact::Executed(one) => Some(&one.task),

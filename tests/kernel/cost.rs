@@ -1,4 +1,5 @@
-//! The cost of the exec hook does not depend on the size of the environment, unless the exec may be a CNI call.
+//! The cost of the exec hook does not depend on the size of the environment, unless the exec may be a CNI
+//! call.
 
 use std::{
     process::{Command, Stdio},
@@ -48,7 +49,8 @@ fn an_exec_costs_the_same_whatever_its_environment() -> Result<()> {
     Ok(())
 }
 
-/// The mean time of the exec hook during the command. It includes the execs of other processes of the machine.
+/// Returns the mean time of the exec hook during the command. It includes the execs of other processes of the
+/// machine.
 fn mean_of_one(probe: &Probe, command: &mut Command) -> Result<Duration> {
     let exec = || probe.totals()?.programs().get("exec").copied().context("the program is not attached");
     let before = exec()?;

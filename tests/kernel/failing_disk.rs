@@ -1,4 +1,5 @@
-//! The state is on a disk that fails: the agent runs on and says so once, and nothing is told twice or left out.
+//! The state is on a disk that fails. The agent runs on and says so once, and reports everything exactly
+//! once.
 
 mod disk;
 
@@ -22,16 +23,16 @@ use tests::{
 use self::disk::{Dying, Pausing, drop_caches};
 use crate::pinned::{make_namespaces, without_skipped_runs};
 
-/// How many network namespaces are made at a time.
+/// The number of network namespaces that are made at a time.
 const NAMESPACES: usize = 10;
-/// The files of the state that are written all the time.
+/// The files of the state that are written continuously.
 const FILES: [&str; 2] = ["the engine's state", "the history of boots"];
 
 fn said(run: &Run) -> Result<String> {
     Ok(fs::read_to_string(&run.errors)?)
 }
 
-/// Goes on until the agent has said this of each of [`FILES`]. It tries again after half a minute.
+/// Waits until the agent has said this about each of [`FILES`]. The agent tries again after half a minute.
 fn until_said(run: &Run, what: &str) -> Result<()> {
     let limit = machine::patience() + Duration::from_secs(30);
     let told = clock::poll(what, limit, || {
@@ -43,7 +44,7 @@ fn until_said(run: &Run, what: &str) -> Result<()> {
     told.with_context(|| said(run).unwrap_or_default())
 }
 
-/// How many namespaces of this process the events tell, each of them once.
+/// Returns how many namespaces of this process the events report, each of them once.
 fn own_namespaces(events: &[Value]) -> Result<usize> {
     let mut told: BTreeMap<(&str, u64), usize> = BTreeMap::new();
     for event in events.iter().filter(|event| event["event"] == "netns.created") {
@@ -57,7 +58,7 @@ fn own_namespaces(events: &[Value]) -> Result<usize> {
     Ok(told.len())
 }
 
-/// Runs an agent to its end in order, and gives all events until then.
+/// Runs an agent to its normal end, and returns all events until then.
 fn run_to_end(place: &mut Place, arguments: &[&str]) -> Result<Vec<Value>> {
     let mut last = place.run(arguments)?;
     last.attached()?;
@@ -70,7 +71,7 @@ fn gaps(events: &[Value]) -> Vec<&Value> {
     events.iter().filter(|event| event["event"] == "gap" && !is_unheard(event)).collect()
 }
 
-/// The kernel takes what is written, and loses it only later: without a sync an agent would not know.
+/// The kernel accepts a write and may lose it later. Without a sync an agent would not know.
 #[test]
 fn what_a_disk_lost_is_written_again_once_it_works() -> Result<()> {
     without_skipped_runs(|| {
@@ -84,7 +85,7 @@ fn what_a_disk_lost_is_written_again_once_it_works() -> Result<()> {
         disk.work()?;
         until_said(&first, "can be kept")?;
         let said = said(&first)?;
-        // What was written well is in memory alone, too.
+        // Successful writes may also be only in memory.
         drop_caches()?;
         make_namespaces(NAMESPACES)?;
         first.end(End::Killed)?;
@@ -109,8 +110,8 @@ fn what_a_disk_lost_is_written_again_once_it_works() -> Result<()> {
     })
 }
 
-/// Agents come and go on a dead disk. The one that has it back goes on with what is there, and tells since when it knows
-/// nothing.
+/// Agents come and go on a dead disk. The first agent with the repaired disk continues with the state on it,
+/// and reports since when it knows nothing.
 #[test]
 fn a_disk_that_dies_stops_no_agent() -> Result<()> {
     let mut place = Place::new()?;
@@ -144,7 +145,7 @@ fn a_disk_that_dies_stops_no_agent() -> Result<()> {
     let unread = |line: &&str| line.contains("the engine's state in ") && line.contains("cannot be read");
     ensure!(said.lines().filter(unread).count() == 1, "{said}");
     ensure!(!said.contains("it was removed"), "{said}");
-    // It knew nothing of what the first one had kept.
+    // This agent knew nothing of the first one's state.
     let lost = |gap: &&Value| gap["gap"]["what"] == "state" && gap["gap"]["lasted_ns"].is_string();
     let events = place.events()?;
     ensure!(gaps(&events).iter().filter(|gap| lost(gap)).count() == 1, "{:#?}\n{said}", gaps(&events));
@@ -156,8 +157,8 @@ fn a_disk_that_dies_stops_no_agent() -> Result<()> {
     make_namespaces(NAMESPACES)?;
     let status = last.end(End::Stopped)?;
     ensure!(status.success(), "{status}\n{}", place.errors());
-    // An agent without the state goes on with the numbers: the hooks show the last. What is on the disk is older than what was
-    // told, and of no use.
+    // An agent without the state continues the sequence numbers, because the hooks have the last one. The
+    // state on the disk is older than the last reported event, and of no use.
     let (events, _) = check_numbers(place.events()?).with_context(|| place.errors())?;
     own_namespaces(&events)?;
     let gaps = gaps(&events);
@@ -165,7 +166,7 @@ fn a_disk_that_dies_stops_no_agent() -> Result<()> {
     Ok(())
 }
 
-/// The hooks show that there was an agent, and nothing is there of what it knew.
+/// The hooks show that there was an agent, but its state is gone.
 #[test]
 fn a_state_that_is_gone_or_damaged_is_told_as_a_gap() -> Result<()> {
     without_skipped_runs(|| {
@@ -190,7 +191,7 @@ fn a_state_that_is_gone_or_damaged_is_told_as_a_gap() -> Result<()> {
             let is_so =
                 |gap: &&Value| gap["what"] == "state" && gap["count"] == "0" && gap["lasted_ns"].is_string();
             ensure!(told.len() == 1 && told.iter().all(is_so), "{told:#?}\n{}", place.errors());
-            // What happened while no agent was there is told all the same.
+            // Events from the time without an agent are reported all the same.
             let (events, _) = check_numbers(all).with_context(|| place.errors())?;
             ensure!(own_namespaces(&events)? >= 2 * NAMESPACES, "{}", place.shown());
         }
@@ -198,7 +199,8 @@ fn a_state_that_is_gone_or_damaged_is_told_as_a_gap() -> Result<()> {
     })
 }
 
-/// The chart and the unit print findings and gaps alone. An agent that printed nothing has told of all it saw over its server.
+/// The chart and the unit print only findings and gaps. An agent that printed nothing has reported everything
+/// through its server.
 #[test]
 fn a_state_that_is_gone_is_told_where_nothing_else_was_printed() -> Result<()> {
     const ONLY_GAPS: [&str; 1] = ["--event=gap"];
@@ -215,14 +217,14 @@ fn a_state_that_is_gone_is_told_where_nothing_else_was_printed() -> Result<()> {
         }
         let gaps = gaps(&all);
         ensure!(gaps.len() == 1 && gaps[0]["gap"]["what"] == "state", "{gaps:#?}\n{}", place.errors());
-        // The numbers go on, though no line shows the last ones.
+        // The sequence numbers continue, though no line shows the last ones.
         let seq = gaps[0]["seq"].as_u64().context("no seq")?;
         ensure!(seq > u64::try_from(NAMESPACES)?, "{gaps:#?}");
         Ok(true)
     })
 }
 
-/// The directory is known, and no file in it can be read. Each is named by whoever wants it, and none is replaced unread.
+/// No file in the state directory can be read. Each reader names its file, and no file is replaced unread.
 #[test]
 fn files_that_cannot_be_read_are_named() -> Result<()> {
     let mut place = Place::new()?;

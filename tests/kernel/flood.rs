@@ -1,5 +1,5 @@
-//! A container that sends many events gets only its budget on the lifecycle ring, whatever the target of its events.
-//! The node's own events in the meantime stay on that ring.
+//! A container that sends many events gets only its budget on the lifecycle ring, whatever the target of its
+//! events. The node's own events in the meantime stay on that ring.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -53,7 +53,7 @@ impl Drop for Target {
     }
 }
 
-/// The observations in both rings, those of the lifecycle ring first.
+/// Returns the observations in both rings, those of the lifecycle ring first.
 fn read(rings: &mut Rings) -> Result<[Vec<Observation>; 2]> {
     let mut all = [Vec::new(), Vec::new()];
     for (ring, seen) in [&mut rings.lifecycle, &mut rings.bulk].into_iter().zip(&mut all) {
@@ -64,7 +64,7 @@ fn read(rings: &mut Rings) -> Result<[Vec<Observation>; 2]> {
     Ok(all)
 }
 
-/// The most records that one sender can have on the lifecycle ring in that time.
+/// Returns the maximum number of records that one sender can have on the lifecycle ring in that time.
 fn most(took: Duration) -> usize {
     LIMIT * (usize::try_from(took.as_secs()).unwrap_or(usize::MAX) + 2)
 }

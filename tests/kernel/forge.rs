@@ -63,8 +63,8 @@ fn a_user_who_is_not_root_forges_neither_pods_nor_daemons_nor_boots() -> Result<
     Ok(())
 }
 
-/// Runs as user nobody a runtime whose plugins fail, daemons that start, and a restart of the node. Then makes one
-/// call as root.
+/// Runs as user nobody a runtime whose plugins fail, daemons that start, and a restart of the node. Then
+/// makes one call as root.
 fn forge_and_call() -> Result<()> {
     let call = |pod: &str| -> Result<Environment> {
         let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod}");

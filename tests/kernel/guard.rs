@@ -64,7 +64,8 @@ fn a_cgroup_takes_its_processes_with_it() -> Result<()> {
         cgroup.attach(&process)?;
         let member = fs::read_to_string(format!("/proc/{}/cgroup", process.id()))?;
         assert!(member.lines().any(|line| line.ends_with(cgroup.path())), "not in {}", cgroup.path());
-        // A thread waits for the process while the guard ends it, as the parent of a container's process does.
+        // A thread waits for the process while the guard ends it, as the parent of a container's process
+        // does.
         let waiter = std::thread::spawn(move || process.wait());
         cgroup.end()?;
         assert!(!directory.exists());

@@ -88,7 +88,7 @@ fn the_victim_of_a_memory_limit_is_reported() -> Result<()> {
     Ok(())
 }
 
-/// The hierarchy with the memory controller: a v1 hierarchy of its own, or else v2.
+/// Returns the hierarchy with the memory controller: a v1 hierarchy of its own, or else v2.
 fn memory_hierarchy() -> Result<Hierarchy> {
     let all = cgroupfs::hierarchies()?;
     let v1 = all.iter().find(|one| one.controllers.split(',').any(|name| name == "memory"));
@@ -127,7 +127,7 @@ fn until_killed(live: &mut Live, mut child: Child) -> Result<Vec<Observation>> {
     live.settled()
 }
 
-/// The signal and the exit of a process that executed one program, got one signal and ended.
+/// Returns the signal and the exit of a process that executed one program, got one signal and ended.
 fn end_of(seen: &[Observation], pid: u32) -> Result<(&Signaled, &Exited)> {
     let facts = of_process(seen, pid);
     match facts.iter().map(|one| &one.fact).collect::<Vec<_>>()[..] {

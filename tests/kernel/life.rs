@@ -1,7 +1,7 @@
 //! The network namespaces that a test made, the hooks' observations of them, and the comparison of the two.
 //!
-//! Other processes of the machine make namespaces too, and one may get the inode of an ended namespace of the test.
-//! The maker's pid identifies the test's own.
+//! Other processes of the machine make namespaces too, and one may get the inode of an ended namespace of the
+//! test. The maker's pid identifies the test's own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -78,8 +78,8 @@ impl Forked {
 }
 
 impl Life {
-    /// The ways in turn: a mount holds the namespace, an open file holds it, a process moved into it, a process was
-    /// created in it.
+    /// Makes a namespace. The ways in turn: a mount holds the namespace, an open file holds it, a process
+    /// moved into it, a process was created in it.
     pub(crate) fn begin(way: usize) -> Result<Alive> {
         let before = clock::boot_ns()?;
         let guard = match way % WAYS {
@@ -92,8 +92,8 @@ impl Life {
     }
 }
 
-/// Makes namespaces one after the other in one thread. Each ends as the next begins. The kernel then frees many
-/// together, and reuses their inodes in the meantime.
+/// Makes namespaces one after the other in one thread. Each ends as the next begins. The kernel then frees
+/// many together, and reuses their inodes in the meantime.
 pub(crate) fn chain(count: usize) -> Result<Vec<Life>> {
     let mut lives: Vec<Life> = Vec::with_capacity(count);
     for _ in 0..count {
@@ -145,7 +145,7 @@ pub(crate) fn wait_for_the_end(live: &mut Live, lives: &[Life]) -> Result<()> {
     ended
 }
 
-/// The end time of the last namespace with each inode, if its end is not reported.
+/// Returns the end time of the last namespace with each inode, if its end is not reported.
 fn open(seen: &[Observation], lives: &[Life]) -> BTreeMap<u32, u64> {
     let mut open: BTreeMap<u32, u64> = BTreeMap::new();
     for life in lives {
@@ -172,15 +172,15 @@ struct Span {
     freed: u64,
 }
 
-/// Checks that each of `lives` is reported once and completely, and that no other namespace of their makers is
-/// reported.
+/// Checks that each of `lives` is reported once and completely, and that no other namespace of their makers
+/// is reported.
 pub(crate) fn check(seen: &[Observation], lives: &[Life]) -> Result<()> {
     let spans = spans(seen)?;
     let makers: Vec<u32> = lives.iter().map(|life| life.maker).collect();
     let mut ours: Vec<&Span> = spans.iter().filter(|span| makers.contains(&span.maker)).collect();
     ours.sort_by_key(|span| (span.inode, span.created));
     let mut lives: Vec<&Life> = lives.iter().collect();
-    // Of two with one inode, the first ended before the second was made.
+    // With equal inodes, the first must have ended before the second was made.
     lives.sort_by_key(|life| (life.inode, life.made.1));
 
     let keys = |spans: &[(u32, u32)]| spans.to_vec();
@@ -202,8 +202,8 @@ pub(crate) fn has_reuse(lives: &[Life]) -> bool {
     inodes.len() < lives.len()
 }
 
-/// The namespaces with a reported beginning and end. Those that existed before the hooks or still exist belong to
-/// other processes.
+/// Returns the namespaces with a reported beginning and end. Those that existed before the hooks or still
+/// exist belong to other processes.
 fn spans(seen: &[Observation]) -> Result<Vec<Span>> {
     let mut facts: Vec<(u64, NetnsKey, &Fact)> = seen.iter().filter_map(of_netns).collect();
     facts.sort_by_key(|(at, ..)| *at);

@@ -17,12 +17,12 @@ use tests::{
 
 use crate::pinned::make_namespaces;
 
-/// Of one file, in bytes.
+/// The size of one file, in bytes.
 const SIZE: u64 = 16 << 10;
-/// A line is shorter, in bytes.
+/// The maximum length of a line, in bytes.
 const LINE: u64 = 4 << 10;
 
-/// Starts an agent with this log file. What it says goes to a file in the directory `said`.
+/// Starts an agent with this log file. Its standard error goes to a file in the directory `said`.
 fn run(place: &Place, file: &Path, said: &Path) -> Result<Run> {
     let errors = said.join("said");
     let mut command = place.command("run")?;
@@ -32,7 +32,7 @@ fn run(place: &Place, file: &Path, said: &Path) -> Result<Run> {
     Ok(Run { child, errors })
 }
 
-/// The file and those that were renamed, the oldest first.
+/// Returns the file and the renamed ones, the oldest first.
 fn files(newest: &Path) -> Vec<PathBuf> {
     let renamed = (1..).map(|number| PathBuf::from(format!("{}.{number}", newest.display())));
     let mut all: Vec<PathBuf> = renamed.take_while(|file| file.exists()).collect();
@@ -93,7 +93,7 @@ fn as_long_as_something_is_in_its_place_events_wait() -> Result<()> {
     Ok(())
 }
 
-/// The thread that writes has no rights there that root's threads have.
+/// The writing thread has given up the rights with which root could write there.
 #[test]
 fn a_directory_that_is_not_roots_is_refused() -> Result<()> {
     let (place, folder, said) = (Place::new()?, tempfile::tempdir()?, tempfile::tempdir()?);

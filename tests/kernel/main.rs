@@ -1,5 +1,5 @@
-//! Tests on the kernel of the machine. They need root. They run one at a time, because the hooks of one test see what
-//! another test makes: `cargo xtask test`.
+//! Tests on the kernel of the machine. They need root. They run one at a time, because the hooks of one test
+//! see what another test makes: `cargo xtask test`.
 
 mod address;
 mod agent;

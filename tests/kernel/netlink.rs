@@ -33,8 +33,8 @@ use tokio::{runtime::Runtime, sync::mpsc, time};
 /// The number of namespaces on a machine that is not emulated.
 const COUNT: usize = 99;
 
-/// The buffer has room for about twelve notifications. The flood of address changes is larger than the channel of a
-/// reader that does not read.
+/// The buffer has room for about twelve notifications. The flood of address changes is larger than the
+/// channel of a reader that does not read.
 const SMALL: usize = 4096;
 const FLOOD: usize = 10_000;
 
@@ -147,8 +147,8 @@ impl Source {
         Ok(Self { questions, batches, stopper, worker, runtime, seen: Vec::new(), watched: 0 })
     }
 
-    /// Sends the same question as the engine. The cookie is the test's own count, because the source returns the key
-    /// that it is given.
+    /// Sends the same question as the engine. The cookie is the test's own count, because the source returns
+    /// the key that it is given.
     fn watch(&mut self, inode: u32, pid: u32) -> Result<NetnsKey> {
         self.watched += 1;
         let netns = NetnsKey::new(inode, self.watched);
@@ -157,8 +157,8 @@ impl Source {
         Ok(netns)
     }
 
-    /// Waits until all watched namespaces are being watched. The source answers questions in order, and the last one
-    /// here has a visible answer.
+    /// Waits until all watched namespaces are being watched. The source answers questions in order, and the
+    /// last one here has a visible answer.
     fn settle(&mut self) -> Result<()> {
         let netns = MountedNetns::create()?;
         let address = Prefix { address: "192.0.2.1".parse()?, length: 32 };
@@ -235,7 +235,7 @@ impl Held {
     }
 }
 
-/// The number of reported ends of each namespace.
+/// Returns the number of reported ends of each namespace.
 fn dropped(seen: &[Observation]) -> BTreeMap<NetnsKey, usize> {
     let mut dropped = BTreeMap::new();
     for one in seen {

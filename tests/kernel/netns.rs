@@ -105,7 +105,7 @@ fn come_and_go_without(refused: &[Mechanism]) -> Result<()> {
     })
 }
 
-/// The number of namespaces that each maker makes.
+/// Returns the number of namespaces that each maker makes.
 fn share(attempt: u32) -> usize {
     machine::share_of(COUNT) >> attempt
 }
@@ -135,7 +135,7 @@ fn come_and_go(live: &mut Live, refused: &[Mechanism], count: usize) -> Result<(
     check(&seen, &lives)
 }
 
-/// The namespaces that two threads make at the same time.
+/// Returns the namespaces that two threads make at the same time.
 fn by_two(make: impl Fn() -> Result<Vec<Life>> + Copy + Send) -> Result<Vec<Life>> {
     thread::scope(|scope| {
         let makers = [(); 2].map(|()| scope.spawn(make));
@@ -149,7 +149,7 @@ fn begin_and_end() -> Result<Vec<Life>> {
     begun.into_iter().map(Alive::end).collect()
 }
 
-/// The expected mechanisms for creation, drop and freeing.
+/// Returns the expected mechanisms for creation, drop and freeing.
 fn expected(refused: &[Mechanism]) -> [Mechanism; 3] {
     use Mechanism::{Fentry, Fexit, Kprobe, Kretprobe, RawTracepoint, Tracepoint};
     if !machine::has_kprobes() || refused.contains(&Kprobe) {

@@ -1,4 +1,5 @@
-//! The agent sends to a receiver what it sees, over each protocol, while the receiver and the agents come and go.
+//! The agent sends traces and logs to a receiver over each protocol, while the receiver and the agents come
+//! and go.
 
 use std::{
     collections::BTreeSet,
@@ -27,10 +28,11 @@ use crate::{
     container::{Container, new_id},
 };
 
-/// How much more memory an agent has whose receiver is away: two queues, and what is made of the spans in them.
+/// The additional memory of an agent without its receiver: two queues, and the messages made from their
+/// spans.
 const MEMORY_KB: u64 = 16_000;
 
-/// How long the receiver is away where growth is looked for.
+/// How long the receiver is away in the test for growth.
 const AWAY: Duration = Duration::from_secs(5 * 60);
 
 /// Starts an agent that sends to this URL.
@@ -48,7 +50,7 @@ fn run(place: &Place, protocol: Protocol, to: &str) -> Result<Run> {
     Ok(Run { child, errors })
 }
 
-/// A pod's network is set up and its only program runs and ends, as the kernel sees it.
+/// Sets up a pod's network and runs its only program to the end, as the kernel sees it.
 fn pod(number: usize, hierarchy: &Hierarchy, runtime: &mut Runtime) -> Result<String> {
     let netns = MountedNetns::create()?;
     let (container, id) = (Container::create(hierarchy)?, new_id()?);
@@ -72,7 +74,7 @@ fn text<'a>(all: &'a [KeyValue], key: &str) -> Option<&'a str> {
     }
 }
 
-/// The sandboxes of whose teardown a trace came.
+/// Returns the sandboxes whose teardown arrived as a trace.
 fn torn_down(received: &Received) -> BTreeSet<String> {
     let roots = received.spans.iter().filter(|span| span.name == "sandbox teardown");
     roots.filter_map(|root| Some(text(&root.attributes, "sandprobe.sandbox.id")?.to_owned())).collect()
@@ -85,14 +87,14 @@ fn arrived(receiver: &Receiver, sandboxes: &BTreeSet<String>) -> Result<()> {
         .with_context(|| format!("{:?} and not {sandboxes:?}", torn_down(&receiver.received())))
 }
 
-/// The lines of the log that are about traces and the receiver.
+/// Returns the log lines about traces and the receiver.
 fn said(run: &Run) -> Result<Vec<String>> {
     let said = fs::read_to_string(&run.errors)?;
     let is_one = |line: &&str| line.contains("traces") && line.contains("sent to http");
     Ok(said.lines().filter(is_one).map(str::to_owned).collect())
 }
 
-/// In kB.
+/// Returns the agent's memory in kB.
 fn memory(run: &Run) -> Result<u64> {
     held::kilobytes(run.child.id(), "VmRSS")
 }
@@ -107,7 +109,7 @@ fn each_teardown_of_this_kernel_arrives_whole_and_once() -> Result<()> {
     for protocol in [Protocol::Grpc, Protocol::Http] {
         let receiver = Receiver::start(protocol, None)?;
         let place = Place::new()?;
-        // By a name, which the confined thread resolves.
+        // The URL has a name, which the confined thread resolves.
         let mut agent = run(&place, protocol, &format!("http://localhost:{}", receiver.address().port()))?;
         agent.attached()?;
         let mut runtime = Runtime::start()?;
@@ -152,13 +154,13 @@ fn while_the_receiver_is_away_there_is_one_line_and_little_memory() -> Result<()
     while made.len() < machine::share_of(60) || Instant::now() < back {
         made.insert((made.len(), pod(made.len(), &hierarchy, &mut runtime)?));
     }
-    // Teardowns are sent when they are over, which is then tried and fails.
+    // Teardowns are sent when they are over. The agent tries that, and fails.
     clock::poll("what is wrong", machine::patience(), || Ok((!said(&agent)?.is_empty()).then_some(())))?;
     let (with, without) = (memory(&agent)?, memory(&other)?);
     ensure!(with < without + MEMORY_KB, "{with} and {without} kB after {} pods", made.len());
     println!("{with} kB, and {without} kB without a receiver, after {} pods", made.len());
     let receiver = Receiver::start_at(Protocol::Grpc, None, address)?;
-    // Those of the last minutes have room.
+    // The queue has room for the teardowns of the last minutes.
     let last: BTreeSet<String> = made.iter().rev().take(60).map(|(_, id)| id.clone()).collect();
     arrived(&receiver, &last)?;
     clock::poll("that it works again", machine::patience(), || Ok((said(&agent)?.len() > 1).then_some(())))?;
@@ -173,7 +175,8 @@ fn while_the_receiver_is_away_there_is_one_line_and_little_memory() -> Result<()
     refusal::check(&fs::read_to_string(errors)?)
 }
 
-/// The first agent is killed once all has arrived: what waits would be lost with it. The next one may tell of it again.
+/// The first agent is killed when everything has arrived, because waiting spans would be lost. The next agent
+/// may report the same things again.
 #[test]
 fn what_is_told_again_after_an_agent_was_killed_has_the_same_ids() -> Result<()> {
     let hierarchy = Shared::start()?.hierarchy().clone();

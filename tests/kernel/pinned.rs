@@ -1,5 +1,5 @@
-//! Hooks outlive the agent. Agents are killed, stopped and replaced while a runtime calls its plugin all the time, and the
-//! streams of all agents together tell each call once.
+//! Hooks outlive the agent. Agents are killed, stopped and replaced while a runtime calls its plugin all the
+//! time. The streams of all agents together report each call once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -58,7 +58,7 @@ impl Churn {
         let (mut runtime, stopped) = (Runtime::start()?, Arc::clone(&stop));
         let worker = thread::Builder::new().name("churn".to_owned()).spawn(move || {
             let mut ids = Vec::new();
-            // Some are left for the last agent, however slow the machine is.
+            // On a slow machine too, some calls are left for the last agent.
             while !stopped.load(Ordering::Relaxed) || ids.len() < 2 * rounds() {
                 let (id, n) = (new_id()?, ids.len());
                 let pod = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{n}");
@@ -74,14 +74,14 @@ impl Churn {
         Ok(Self { stop, worker })
     }
 
-    /// The ids of the sandboxes.
+    /// Returns the ids of the sandboxes.
     fn end(self) -> Result<Vec<String>> {
         self.stop.store(true, Ordering::Relaxed);
         self.worker.join().map_err(|_panic| anyhow!("the churn panicked"))?
     }
 }
 
-/// The calls of each sandbox, as the streams tell them.
+/// Returns the calls of each sandbox in the streams.
 fn calls(events: &[Value]) -> BTreeMap<&str, Vec<String>> {
     let mut calls: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for event in events {
@@ -94,8 +94,8 @@ fn calls(events: &[Value]) -> BTreeMap<&str, Vec<String>> {
     calls
 }
 
-/// The agents together told each call of each sandbox, and nothing was lost. False if the kernel skipped runs of hooks, as
-/// it may where they can be preempted: then records are missing that no agent can have.
+/// Checks that the agents together reported each call of each sandbox, and that nothing was lost. False if
+/// the kernel skipped runs of hooks, as it may where they can be preempted. Then some records never existed.
 fn check(place: &Place, ids: &[String]) -> Result<bool> {
     let all = place.events()?;
     if skipped::is_told(&all) {
@@ -110,7 +110,7 @@ fn check(place: &Place, ids: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// Each call of each sandbox is told once, in its order.
+/// Checks that each call of each sandbox is reported once, in order.
 fn check_calls(place: &Place, events: &[Value], ids: &[String]) -> Result<()> {
     let told = calls(events);
     let expected = ["cni.started ADD", "cni.finished ADD", "cni.started DEL", "cni.finished DEL"];
@@ -122,7 +122,7 @@ fn check_calls(place: &Place, events: &[Value], ids: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Tries again where the kernel skipped runs of hooks, for which `attempt` returns false.
+/// Repeats `attempt` while it returns false, because the kernel skipped runs of hooks.
 pub(crate) fn without_skipped_runs(attempt: impl Fn() -> Result<bool>) -> Result<()> {
     const TRIES: usize = 3;
     for _ in 0..TRIES {
@@ -133,11 +133,12 @@ pub(crate) fn without_skipped_runs(attempt: impl Fn() -> Result<bool>) -> Result
     bail!("the kernel skipped runs of hooks each time")
 }
 
-/// As many events one write of an agent has at most, as fast as the runtime works here. An agent that is killed in the middle
-/// of it cannot note them.
+/// The maximum number of events in one write of an agent at this runtime's speed. An agent that is killed
+/// during the write cannot save that it wrote them.
 const EVENTS_OF_A_WRITE: usize = 50;
 
-/// How long the runtime waits before the next sandbox. In a long run there may not be more sandboxes than a state can have.
+/// Returns how long the runtime waits before the next sandbox. A long run may not have more sandboxes than a
+/// state can hold.
 fn pause() -> Duration {
     if machine::is_soak() { Duration::from_millis(10) } else { Duration::ZERO }
 }
@@ -146,8 +147,8 @@ fn rounds() -> usize {
     if machine::is_soak() { 100 } else { machine::share_of(10) }
 }
 
-/// Runs agents one after the other while the runtime works. `end` says how each one ends, and `arguments` how each one is
-/// started.
+/// Runs agents one after the other while the runtime works. `end` returns how each one ends, and `arguments`
+/// how each one is started.
 fn follow(end: impl Fn(usize) -> End, arguments: impl Fn(usize) -> &'static [&'static str]) -> Result<()> {
     without_skipped_runs(|| follow_once(&end, &arguments))
 }
@@ -157,7 +158,7 @@ fn follow_once(
     arguments: impl Fn(usize) -> &'static [&'static str],
 ) -> Result<bool> {
     let mut place = Place::new()?;
-    // The first one sees the beginning.
+    // The first agent sees the beginning.
     let mut first = place.run(arguments(0))?;
     first.attached()?;
     let churn = Churn::start()?;
@@ -185,13 +186,13 @@ fn agents_that_are_killed_or_stopped_at_any_moment_leave_nothing_out() -> Result
     follow(|round| if round % 3 == 1 { End::Stopped } else { End::Killed }, |_| &[])
 }
 
-/// As in an upgrade to a version with other hooks, and back.
+/// The test does what an upgrade to a version with other hooks does, and back.
 #[test]
 fn hooks_that_are_replaced_leave_nothing_out() -> Result<()> {
     follow(|_| End::Killed, |round| if round % 2 == 0 { &[] } else { OTHERS })
 }
 
-/// Only the hooks that saw a delegate's call begin know that its process is one.
+/// Only the hooks that saw the beginning of a delegate's call know that the process is a delegate.
 #[test]
 fn a_delegates_call_is_told_to_its_end_if_hooks_are_replaced_meanwhile() -> Result<()> {
     without_skipped_runs(|| {
@@ -224,7 +225,7 @@ fn a_delegates_call_is_told_to_its_end_if_hooks_are_replaced_meanwhile() -> Resu
     })
 }
 
-/// Where only rtnetlink reports addresses, what it watched ends with each agent.
+/// Where only rtnetlink reports addresses, each agent's watches end with it.
 #[test]
 fn an_address_of_a_namespace_that_the_last_agent_knew_is_told_by_the_next() -> Result<()> {
     let mut place = Place::new()?;
@@ -278,7 +279,8 @@ fn a_second_agent_says_who_is_there_or_takes_over() -> Result<()> {
     Ok(())
 }
 
-/// A supervisor starts the next one at once. The killed one may not yet have let go of the folder, and nobody has waited for it.
+/// A supervisor starts the next agent at once. The killed one may still hold the folder, and nobody has
+/// waited for its end.
 #[test]
 fn an_agent_right_behind_a_kill_is_not_refused() -> Result<()> {
     let mut place = Place::new()?;
@@ -307,7 +309,7 @@ fn detach_leaves_nothing_behind() -> Result<()> {
     Ok(())
 }
 
-/// The pins are not all that holds the hooks of an agent that runs.
+/// A running agent holds its hooks also without their pins.
 #[test]
 fn removed_pins_do_not_end_the_hooks_of_a_running_agent() -> Result<()> {
     without_skipped_runs(|| {
@@ -329,8 +331,8 @@ fn removed_pins_do_not_end_the_hooks_of_a_running_agent() -> Result<()> {
     })
 }
 
-/// An agent without pins beside the rings of an earlier one, and then one that takes these over: the first has told what
-/// happened, and the second does not tell it again.
+/// An agent without pins runs beside the rings of an earlier agent, and then another one takes these over.
+/// What the first one reported, the second does not report again.
 #[test]
 fn what_an_agent_without_pins_has_told_is_not_told_again() -> Result<()> {
     without_skipped_runs(|| {
@@ -351,14 +353,15 @@ fn what_an_agent_without_pins_has_told_is_not_told_again() -> Result<()> {
         }
         let (events, _) = check_numbers(all).with_context(|| place.errors())?;
         check_calls(&place, &events, &ids)?;
-        // The time between the last two is told, though not what happened in it. The first may have ended before it kept a
-        // state.
+        // The time between the last two is reported as a gap, without its events. The first may have ended
+        // before it saved a state.
         ensure!(events.iter().any(|event| event["gap"]["what"] == "no_agent"), "no gap");
         Ok(true)
     })
 }
 
-/// What was left fills the ring until it is kept. The hooks work all the same, and the agent says so.
+/// Left records fill the ring until the agent has saved what they led to. The hooks work all the same, and
+/// the agent says so.
 #[test]
 fn a_full_ring_does_not_make_hooks_look_dead() -> Result<()> {
     let place = Place::new()?;
@@ -378,7 +381,7 @@ fn a_full_ring_does_not_make_hooks_look_dead() -> Result<()> {
     Ok(())
 }
 
-/// Makes network namespaces, each of which the hooks tell as made, dropped and freed.
+/// Makes network namespaces. The hooks report each as made, dropped and freed.
 pub(crate) fn make_namespaces(count: usize) -> Result<()> {
     for _ in 0..count {
         let made = thread::Builder::new()
@@ -394,7 +397,8 @@ fn own_namespaces(seen: &[Observation]) -> usize {
     seen.iter().filter(is_own).count()
 }
 
-/// What did not fit into the ring while no agent read it is told with its exact number, and since when.
+/// Records that did not fit into the ring while no agent read it are reported with their exact number and
+/// their beginning.
 #[test]
 fn a_ring_that_was_too_small_is_a_gap_of_known_size() -> Result<()> {
     const NAMESPACES: usize = 200;
@@ -435,12 +439,12 @@ fn a_ring_that_was_too_small_is_a_gap_of_known_size() -> Result<()> {
     Ok(())
 }
 
-/// An agent that does not read for long is told what it missed.
+/// An agent that does not read for long gets a report of what it missed.
 #[test]
 fn hooks_that_nobody_reads_for_long_do_nothing() -> Result<()> {
     const NAMESPACES: usize = 10;
     let patience = Duration::from_secs(if machine::is_emulated() { 20 } else { 2 });
-    // The reader tells the hooks once that it reads, and again only much later.
+    // The reader signals to the hooks once that it reads, and again only much later.
     let live = Live::start(Setup { patience: Some(patience), ..Setup::default() })?;
     make_namespaces(NAMESPACES)?;
     thread::sleep(patience);

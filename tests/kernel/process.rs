@@ -53,8 +53,8 @@ fn a_program_is_reported_with_its_arguments_and_its_status() -> Result<()> {
 fn a_container_is_known_by_a_slice_in_its_cgroup_s_name_too() -> Result<()> {
     let mut live = Shared::start()?;
     let container = Container::create_with_slice(live.hierarchy())?;
-    // A colon separates directories in the argument of `enter`. This directory has colons in its name, so a link
-    // stands for it.
+    // A colon separates directories in the argument of `enter`. This directory has colons in its name, so a
+    // link stands for it.
     let folder = tempfile::tempdir()?;
     let link = folder.path().join("cgroup");
     symlink(container.cgroup().directory(), &link)?;
@@ -133,7 +133,7 @@ fn facts_of<'a>(seen: &[&'a Observation]) -> Vec<&'a Fact> {
     seen.iter().map(|one| &one.fact).collect()
 }
 
-/// The exec and exit of a process that executed one program and ended, without any other observation.
+/// Returns the exec and exit of a process that executed one program and ended, without any other observation.
 fn run_of(seen: &[Observation], pid: u32) -> Result<(&Executed, &Exited)> {
     let facts = of_process(seen, pid);
     match facts_of(&facts)[..] {

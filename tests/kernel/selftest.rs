@@ -1,5 +1,5 @@
-//! The self-test receives the events that it causes, reports none of them, and leaves nothing behind. Afterwards the
-//! ring reader is idle.
+//! The self-test receives the events that it causes, reports none of them, and leaves nothing behind.
+//! Afterwards the ring reader is idle.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -56,8 +56,8 @@ fn every_hook_fires_and_the_self_tests_events_are_not_reported() -> Result<()> {
     })
 }
 
-/// When the verifier refuses a program, root gets another mechanism without a message. A user with fewer rights then
-/// sees less.
+/// When the verifier refuses a program, root gets another mechanism without a message. A user with fewer
+/// rights then sees less.
 #[test]
 fn no_program_is_refused_by_the_verifier() -> Result<()> {
     let (probe, _hierarchy) = load(Setup::default())?;

@@ -1,5 +1,5 @@
-//! The server of the shipped agent: how soon clients get an event, and that no number of slow, broken or greedy
-//! clients loses an event or takes much memory.
+//! The server of the shipped agent: how soon clients get an event, and that no number of slow, broken or
+//! greedy clients loses an event or takes much memory.
 
 mod client;
 mod full_disk;
@@ -29,13 +29,13 @@ use self::client::{Agent, Stream, get};
 
 /// The bound on the agent's peak memory, in kB.
 const MEMORY_KB: u64 = 64 << 10;
-/// The rate of events in one second, and for how long.
+/// The number of events in a second, and for how long.
 const RATE: u64 = 200;
 const TIME: Duration = Duration::from_secs(10);
 /// The bound on the 99th percentile of the delay.
 const LATE: Duration = Duration::from_millis(50);
 
-/// The 99th percentile.
+/// Returns the 99th percentile.
 fn p99(mut spans: Vec<Duration>) -> Option<Duration> {
     spans.sort_unstable();
     spans.get((spans.len() * 99).div_ceil(100).checked_sub(1)?).copied()
@@ -118,19 +118,19 @@ fn scrape(address: SocketAddr, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
     Ok(scrapes)
 }
 
-/// The number of namespaces that were made.
+/// Returns the number of namespaces that were made.
 fn counter(text: &str) -> Result<u64> {
     events(text, "netns.created")
 }
 
-/// How many events of this kind were told.
+/// Returns how many events of this kind were reported.
 fn events(text: &str, kind: &str) -> Result<u64> {
     let series = format!("sandprobe_events_total{{kind=\"{kind}\"}} ");
     let count = text.lines().find_map(|line| line.strip_prefix(&series));
     Ok(count.context("the counter is missing")?.parse()?)
 }
 
-/// The agent tells the time without one before its server is there.
+/// The agent reports the time without an agent before its server exists.
 #[test]
 fn what_is_told_at_the_start_is_counted() -> Result<()> {
     let state = tempfile::tempdir()?;
@@ -199,8 +199,8 @@ fn no_client_makes_the_agent_lose_an_event() -> Result<()> {
     agent.end()
 }
 
-/// Misbehaves in one of four ways until the server ends the connection or a few seconds have passed. Errors are
-/// expected.
+/// Misbehaves in one of four ways until the server ends the connection or a few seconds have passed. Errors
+/// are expected.
 fn be_broken(address: SocketAddr, n: usize) {
     const LONGEST: Duration = Duration::from_secs(15);
     let Ok(mut stream) = TcpStream::connect(address) else { return };
@@ -323,7 +323,7 @@ fn users_of_the_node_leave_root_its_streams() -> Result<()> {
     agent.end()
 }
 
-/// A connection from `127.0.0.LAST`.
+/// Returns a connection from `127.0.0.LAST`.
 fn connect(to: SocketAddr, last: u8) -> Result<TcpStream> {
     let SocketAddr::V4(to) = to else { return Err(anyhow!("{to} is not an IPv4 address")) };
     let socket: OwnedFd =

@@ -1,5 +1,5 @@
-//! Programs start as fast as the machine can while namespaces and cgroups come and go. Every program is reported or
-//! counted as lost, and the lifecycle ring loses nothing.
+//! Programs start as fast as the machine can while namespaces and cgroups come and go. Every program is
+//! reported or counted as lost, and the lifecycle ring loses nothing.
 
 use std::{collections::BTreeMap, thread};
 
@@ -141,7 +141,8 @@ fn check_all(totals: &Totals, kind: u16, seen: usize, made: usize) -> Result<()>
     Ok(())
 }
 
-/// Checks that the number of received records of each kind is the number sent, and that each loss is reported.
+/// Checks that the number of received records of each kind is the number sent, and that each loss is
+/// reported.
 fn check_sums(finished: &Finished) -> Result<()> {
     let mut seen = vec![0; KINDS];
     let mut lost: BTreeMap<Loss, u64> = BTreeMap::new();
@@ -159,7 +160,8 @@ fn check_sums(finished: &Finished) -> Result<()> {
     let (lifecycle, bulk) = (totals.sent(Ring::Lifecycle), totals.sent(Ring::Bulk));
     for (kind, seen) in seen.into_iter().enumerate() {
         let sent = lifecycle[kind] + bulk[kind];
-        // The bound on records that others made between the last read of the rings and the read of the counters.
+        // The bound on records that others made between the last read of the rings and the read of the
+        // counters.
         const LATE: u64 = 100;
         ensure!(seen <= sent && sent <= seen + LATE, "kind {kind}: sent {sent}, reported {seen}");
     }

@@ -1,4 +1,5 @@
-//! What the uninstall runs on each node (`sandprobe detach --wait`), on several at once: each has a folder of its own here.
+//! The command of an uninstall on each node (`sandprobe detach --wait`), on several nodes at once. Each node
+//! is a folder here.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +26,7 @@ fn said(detaching: Child) -> Result<String> {
     Ok(String::from_utf8(stdout)?)
 }
 
-/// A node is done once its agent has ended, however that came. No node waits for another.
+/// A node is done when its agent has ended for any reason. No node waits for another.
 #[test]
 fn each_node_is_done_when_its_agent_has_ended() -> Result<()> {
     let before = programs()?;
@@ -36,7 +37,7 @@ fn each_node_is_done_when_its_agent_has_ended() -> Result<()> {
     let mut out_of_memory = killed.run(&[])?;
     out_of_memory.attached()?;
     out_of_memory.end(End::Killed)?;
-    // As one whose DaemonSet was deleted with --cascade=orphan.
+    // Like the agent of a DaemonSet that was deleted with --cascade=orphan.
     let mut stays = orphaned.run(&[])?;
     stays.attached()?;
     let own: BTreeSet<u32> = programs()?.difference(&before).copied().collect();
@@ -57,7 +58,7 @@ fn each_node_is_done_when_its_agent_has_ended() -> Result<()> {
     until_gone(&own)
 }
 
-/// Nothing can be pinned beside a folder that is in no BPF file system.
+/// Nothing can be pinned beside a folder outside a BPF file system.
 #[test]
 fn doctor_pins_beside_the_agent_s_folder() -> Result<()> {
     let restart = |place: &Place| -> Result<Value> {

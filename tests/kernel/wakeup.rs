@@ -1,5 +1,5 @@
-//! What makes an agent read its rings while it holds the room of records that it has read, until what they led to is safe.
-//! The kernel wakes only a reader that has given all room back.
+//! The reasons for an agent to read its rings while it still holds the space of records that it has read. It
+//! holds the space until the results are saved. The kernel wakes only a reader that has returned all space.
 
 use std::{
     mem,
@@ -24,10 +24,10 @@ use tests::{
 };
 use tokio::{io::unix::AsyncFd, runtime, time};
 
-/// How often something is made again of which the kernel skipped the hook's run, or beside which others made namespaces.
+/// How often a step is repeated if the kernel skipped the hook's run, or if others made namespaces meanwhile.
 const ATTEMPTS: usize = 20;
 
-/// A ring of which nobody gives room back, watched as the agent watches it: by its wakeups, and not by what it holds.
+/// A ring whose space nobody returns. It is watched as the agent watches it: by wakeups, not by content.
 struct Held {
     ring: RingMap,
     ready: AsyncFd<OwnedFd>,
@@ -46,8 +46,8 @@ impl Held {
         }
     }
 
-    /// Whether the reader is woken for what `make` makes. It is made again until the hooks saw it and, if they saw a
-    /// namespace too, it was meant to be one.
+    /// Whether the kernel wakes the reader for the result of `make`. Repeats `make` until the hooks saw the
+    /// result and no namespace of others.
     async fn is_woken_for<T>(
         &mut self,
         what: &str,
@@ -56,7 +56,7 @@ impl Held {
     ) -> Result<bool> {
         for _ in 0..ATTEMPTS {
             if self.is_woken().await? {
-                // Others made a namespace.
+                // Others have made a namespace.
                 read(&mut self.ring)?;
                 continue;
             }
@@ -72,7 +72,7 @@ impl Held {
     }
 }
 
-/// What the ring holds. A record that is not dropped keeps its room.
+/// Returns the content of the ring. A record that is not dropped keeps its space.
 fn read(ring: &mut RingMap) -> Result<Vec<Fact>> {
     let mut facts = Vec::new();
     while let Some(record) = ring.next() {
@@ -90,7 +90,7 @@ fn is_creation(fact: &Fact, id: u64) -> bool {
     matches!(fact, Fact::CgroupCreated { cgroup, .. } if cgroup.key.id == id)
 }
 
-/// Its watch has to begin before its first address comes.
+/// The watch of a namespace must begin before its first address is added.
 #[test]
 fn a_new_namespace_and_nothing_else_wakes_a_reader_that_holds_room() -> Result<()> {
     let (mut probe, hierarchy) = load(Setup::default())?;
@@ -100,7 +100,8 @@ fn a_new_namespace_and_nothing_else_wakes_a_reader_that_holds_room() -> Result<(
         // SAFETY: an `OwnedFd` stays open and the same descriptor until it is dropped.
         let ready = unsafe { AsyncFd::register(own) }?;
         let mut held = Held { ring, ready };
-        // The first record wakes, since nothing was read before it. From then on its room is held.
+        // The first record wakes the reader, because nothing was read before it. From then on its space is
+        // held.
         for _ in 0..ATTEMPTS {
             CgroupGuard::create(&hierarchy)?.end()?;
             if !read(&mut held.ring)?.is_empty() {
@@ -117,17 +118,17 @@ fn a_new_namespace_and_nothing_else_wakes_a_reader_that_holds_room() -> Result<(
     })
 }
 
-/// A listing of the node would be far ahead of them else.
+/// Otherwise a listing of the node would be far ahead of the records.
 #[test]
 fn records_are_read_while_room_is_held_though_the_kernel_wakes_nobody() -> Result<()> {
     skipped::retry(|_| {
         let place = Place::new()?;
         let pins = Pins::open(&place.pins)?;
-        // Nobody takes what gives the room back.
+        // Nobody takes the values whose drop returns the space.
         let mut live = Live::start(Setup { pins: Some(&pins), ..Setup::default() })?;
         live.counted()?;
         see_a_cgroup(&mut live)?;
-        // Nothing is due any more for minutes.
+        // After this, nothing is due for minutes.
         live.counted()?;
         see_a_cgroup(&mut live)
     })

@@ -14,7 +14,7 @@ use probe_user::{
     },
 };
 
-/// The text of the scrape with these pod labels.
+/// Returns the text of the scrape with these pod labels.
 pub(crate) fn of(recording: &Path, labels: &[PodLabel], own: &AgentStats) -> Result<String> {
     let file = File::open(recording).with_context(|| format!("open {}", recording.display()))?;
     let mut reader = Reader::open(BufReader::new(file))?;

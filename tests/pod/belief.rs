@@ -1,4 +1,4 @@
-//! The agent follows a real runtime over CRI, and compares what it says with what the kernel shows.
+//! The agent follows a real runtime over CRI, and compares its answers with what the kernel shows.
 
 mod ends;
 mod hang;
@@ -25,17 +25,17 @@ use tests::{
 
 use crate::{LIMIT, verdict::findings};
 
-/// By then every verdict on an end would have been told: the runtime's grace, and time for its list.
+/// After this time every verdict on an end is reported: the runtime's grace, and time for its list.
 const AFTERWARDS: Duration = Duration::from_secs(15);
-/// The exit code of those that end by themselves.
+/// The exit code of containers that end by themselves.
 const CODE: i32 = 3;
-/// What the runtime and the shell say of a program that SIGKILL ended.
+/// The exit code that runtimes and shells give to a program that SIGKILL ended.
 const KILLED: i32 = 137;
 
 /// How a container ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
-    /// By `kill -9` of the test.
+    /// The test kills it with `kill -9`.
     Killed,
     OutOfMemory,
     Exits,
@@ -62,7 +62,8 @@ impl End {
         }
     }
 
-    /// Does what ends it, if it does not end by itself. Before its own program runs there is no end of it to tell.
+    /// Ends it, if it does not end by itself. Waits until its own program runs, because there is no end to
+    /// report before.
     fn cause(self, kubelet: &mut Kubelet, container: &Started) -> Result<()> {
         if matches!(self, Self::Killed | Self::Stopped) {
             wait_runs(container.pid)?;
@@ -74,7 +75,7 @@ impl End {
         }
     }
 
-    /// Checks what the agent told of the end.
+    /// Checks the agent's report of the end.
     fn check(self, exited: &Value) -> Result<()> {
         let process = &exited["process"];
         let by = match self {
@@ -119,19 +120,19 @@ impl Subject {
     }
 }
 
-/// Waits until the runtime knows of the end, and checks the exit code that it tells.
+/// Waits until the runtime knows of the end, and checks its exit code.
 fn wait_exit(kubelet: &mut Kubelet, container: &str, end: End) -> Result<()> {
     let Exit { code, .. } = kubelet.wait_exit(container, LIMIT)?;
     ensure!(code == end.code(), "{end:?} ended with {code}, as the runtime says");
     Ok(())
 }
 
-/// The keys of all findings that were told.
+/// Returns the keys of all reported findings.
 fn told(received: &Received) -> BTreeSet<String> {
     findings(received).into_keys().collect()
 }
 
-/// The one event about a container's end.
+/// Returns the only event about a container's end.
 fn exited<'a>(received: &'a Received, container: &str) -> Result<&'a Value> {
     let mut found = received.named("container.exited").filter(|event| event["container"]["id"] == container);
     match (found.next(), found.next()) {
@@ -142,12 +143,12 @@ fn exited<'a>(received: &'a Received, container: &str) -> Result<&'a Value> {
     }
 }
 
-/// When the kernel saw it.
+/// Returns the kernel's time of an event.
 fn boot_ns(event: &Value) -> Result<u64> {
     event["boot_ns"].as_str().context("no time")?.parse().context("the time of an event")
 }
 
-/// What a recording's observations of this kind say, and when.
+/// Returns a recording's observations of this kind, with their times.
 fn observed(recording: &Path, kind: &str) -> Result<Vec<(u64, Value)>> {
     let mut found = Vec::new();
     for line in fs::read_to_string(recording)?.lines() {

@@ -1,4 +1,5 @@
-//! What the cluster hears of a real incident: an Event on the pod and one on the node, which `kubectl describe` shows.
+//! The agent reports a real incident to the cluster: as an Event on the pod and one on the node, which
+//! `kubectl describe` shows.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -17,13 +18,13 @@ use crate::verdict::{declared_store, grace};
 
 const NODE: &str = "worker-1";
 
-/// The Event on the object of this kind and name.
+/// Returns the Event on the object of this kind and name.
 fn event_on(server: &ApiServer, kind: &str, name: &str) -> Option<Value> {
     let is_on = |it: &&Value| it["involvedObject"]["kind"] == kind && it["involvedObject"]["name"] == name;
     server.events().iter().find(is_on).cloned()
 }
 
-/// The needless sandbox of a pod that was done, its killed pause and the leaked address are one incident.
+/// The redundant sandbox of a finished pod, its killed pause and the leaked address are one incident.
 #[test]
 fn an_incident_is_one_event_on_its_pod_and_one_on_the_node() -> Result<()> {
     skipped::retry(|_| incident())
@@ -39,7 +40,7 @@ fn incident() -> Result<()> {
     let leak_grace = format!("{}s", grace().as_secs());
     let cluster = ["--kubernetes-events", "--kubeconfig", &kubeconfig, "--node", NODE];
     let limits = ["--leak-grace", &leak_grace, "--ipam-store", &store];
-    // What comes while the node is still listed may have been there before.
+    // Things that appear while the node is still listed may be older than the agent.
     let agent = place.run_until_ready(&[&cluster[..], &limits].concat())?;
     let pod = job("redundant");
     let mut stage = Stage::new(&mut node)?;

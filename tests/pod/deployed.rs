@@ -17,7 +17,7 @@ use deployment::{Changes, Deployment};
 use crate::verdict::declared_store;
 
 const LEAK: &str = "SandprobeLeakedAddresses";
-/// The same story may also cause these alerts, which the test does not require.
+/// Alerts that this story may cause too, and that the test does not require.
 const OTHERS: [&str; 2] = ["SandprobeDuplicateSandboxes", "SandprobeTeardownOutOfOrder"];
 
 /// Shorter than the default, so that a test ends. Long enough for the runtime to finish its part.
@@ -25,13 +25,13 @@ fn grace() -> String {
     format!("--leak-grace={}s", if machine::is_emulated() { 15 } else { 5 })
 }
 
-/// The arguments that an operator adds for the store of an unknown plugin (the chart's `extraArgs`).
+/// Returns the arguments that an operator adds for the store of an unknown plugin (the chart's `extraArgs`).
 fn store(node: &Node) -> Result<Vec<String>> {
     let store = declared_store(node).context("the plugin's store")?;
     Ok(vec![grace(), format!("--ipam-store={store}")])
 }
 
-/// The sum of the series with this name and all these labels. `None`: there is none.
+/// Returns the sum of the series with this name and all these labels. `None`: there is none.
 fn value(metrics: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let is_one = |line: &&str| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{') || rest.starts_with(' '))
@@ -49,7 +49,7 @@ fn the_deployed_agent_reports_a_leak_and_prometheus_alerts() -> Result<()> {
         if machine::has_kprobes() { &[] } else { &["NET_ADMIN", "NET_BROADCAST", "SYSLOG"] };
     let capabilities = capabilities.iter().map(ToString::to_string).collect();
     let changes = Changes { arguments: store(&node)?, capabilities, ..Changes::default() };
-    // Of other tests' agents.
+    // Removes the hooks of other tests' agents.
     detach()?;
     let before = loaded::programs()?;
     let mut agent = Deployment::start(&node, changes)?;
@@ -105,8 +105,8 @@ fn the_deployed_agent_reports_a_leak_and_prometheus_alerts() -> Result<()> {
     node.stop()
 }
 
-/// The agent in its pod sees every signal that root sees on the node. Its capabilities, the runtime's seccomp profile
-/// and its mounts take nothing away.
+/// The agent in its pod sees every signal that root sees on the node. Its capabilities, the runtime's seccomp
+/// profile and its mounts take nothing away.
 fn sees_what_root_sees(agent: &Deployment) -> Result<()> {
     let signals = |report: &str| -> Result<Value> {
         let mut report: Value = serde_json::from_str(report)?;
@@ -144,14 +144,15 @@ impl Drop for Ftrace {
     }
 }
 
-/// The capabilities that the agent's message asks for: `--set 'capabilities={A,B}'`.
+/// Returns the capabilities that the agent's message asks for: `--set 'capabilities={A,B}'`.
 fn wanted(reasons: &str) -> Result<BTreeSet<String>> {
     let (_, rest) = reasons.split_once("--set 'capabilities={").with_context(|| reasons.to_owned())?;
     let (list, _) = rest.split_once("}'").with_context(|| reasons.to_owned())?;
     Ok(list.split(',').map(str::to_owned).collect())
 }
 
-/// The reasons why the agent is not ready, without the reading of the node, which is a reason until it is done.
+/// Returns the reasons why the agent is not ready, without the reading of the node, which is a reason until
+/// it is done.
 fn reasons(agent: &Deployment) -> Result<String> {
     clock::poll("the reasons of /readyz", machine::patience(), || {
         let answer = agent.readiness().ask()?;
@@ -210,7 +211,8 @@ fn without_a_capability_the_agent_runs_and_names_it_and_its_setting() -> Result<
     let mut agent = Deployment::start(&node, Changes { capabilities, ..Changes::default() })?;
     agent.wait_ready()?;
     agent.end()?;
-    // Tracepoints see the other signals, and they need tracefs. The next agent would go on with those of this one.
+    // Tracepoints see the other signals, and they need tracefs. The next agent would take over this one's
+    // hooks.
     detach()?;
     let agent = Deployment::start(&node, Changes { without_mount: Some("/sys"), ..Changes::default() })?;
     let message = reasons(&agent)?;

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tests::kubelet::{PodLife, Step};
 
-/// The events that are the same on every node. The helper programs of a runtime, and how often a cgroup is empty in
-/// between, differ with the runtime's version.
+/// The events that are the same on every node. The helper programs of a runtime, and how often a cgroup is
+/// empty in between, differ with the runtime's version.
 const SAME_EVERYWHERE: [&str; 14] = [
     "pod.first_seen",
     "pod.gone",
@@ -27,14 +27,15 @@ const SAME_EVERYWHERE: [&str; 14] = [
     "cgroup.removed",
 ];
 
-/// The names of these pods' containers, by id.
+/// Returns the names of these pods' containers, by id.
 pub(crate) fn names_in(lives: &[PodLife]) -> BTreeMap<&str, &str> {
     let containers = lives.iter().flat_map(|life| &life.containers);
     containers.map(|container| (container.started.id.as_str(), container.name.as_str())).collect()
 }
 
-/// Gives the containers in these events their names, where they have none, and counts them. The name of a container
-/// stands in its bundle, which is gone with it: of what ended while the agent was away or behind it is not known.
+/// Adds missing container names to these events, and counts them. The name is in the container's bundle,
+/// which is removed with it. So the agent does not know the name of a container that ended while the agent
+/// was away or late.
 pub(crate) fn name_containers(events: &mut [Value], names: &BTreeMap<&str, &str>) -> usize {
     events.iter_mut().map(|event| name_within(event, names)).sum()
 }
@@ -57,7 +58,7 @@ fn name_within(value: &mut Value, names: &BTreeMap<&str, &str>) -> usize {
     }
 }
 
-/// A pod's events as lines: the event's name, and its subject in the pod's terms.
+/// Returns a pod's events as lines: the event's name, and its subject in the pod's terms.
 pub(crate) fn lines(events: &[&Value], life: &PodLife) -> Vec<String> {
     events
         .iter()
@@ -89,7 +90,7 @@ fn line(event: &Value, life: &PodLife) -> String {
     format!("{name}{detail}")
 }
 
-/// The owner of a cgroup, by the id in its path.
+/// Returns the owner of a cgroup, by the id in its path.
 fn owner(event: &Value, life: &PodLife) -> String {
     let path = event["cgroup"]["path"].as_str().unwrap_or_default();
     if path.contains(&life.sandbox.sandbox.id) {
@@ -117,7 +118,7 @@ pub(crate) fn check_lines(reported: &[String], expected: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the lines of a chain come in this order. Other lines may stand between them.
+/// Checks that the lines of a chain come in this order. Other lines may come between them.
 pub(crate) fn check_order(reported: &[String], chain: &[&str]) -> Result<()> {
     let mut rest = reported.iter();
     for wanted in chain {
@@ -129,7 +130,8 @@ pub(crate) fn check_order(reported: &[String], chain: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that every event of the pod names it completely, and that sandbox, netns and containers are the true ones.
+/// Checks that every event of the pod names it completely, and that sandbox, netns and containers are the
+/// true ones.
 pub(crate) fn check_names(events: &[&Value], life: &PodLife) -> Result<()> {
     ensure!(!events.is_empty(), "nothing is reported of {}", life.name);
     for event in events {
@@ -143,19 +145,19 @@ pub(crate) fn check_names(events: &[&Value], life: &PodLife) -> Result<()> {
         let exited = find(events, "container.exited", &container.started.id)?;
         ensure!(exited["process"]["exit_code"] == container.exit.code, "{exited}");
         let started = find(events, "container.started", &container.started.id)?;
-        // The runtime may know of the container's end before it could be asked for the pid.
+        // The container may have ended before the runtime could be asked for the pid.
         ensure!(
             container.started.pid == 0 || started["process"]["pid"] == container.started.pid,
             "{started}"
         );
-        // The runtime answers when it has told the program to start, which may be before the program runs.
+        // The runtime answers when it has started the program, perhaps before the program runs.
         within(started, Step { asked: container.run.asked, done: container.exit_known })?;
     }
     Ok(())
 }
 
-/// Checks that the kernel's time lies between the request and the answer, which have the same clock. The time of what a listing
-/// found is that of the listing, which may come later.
+/// Checks that the kernel's time lies between the request and the answer, by one clock. For a listed thing
+/// the time is the listing's, which may be later.
 pub(crate) fn within(event: &Value, step: Step) -> Result<()> {
     let at = boot_ns(event)?;
     let done = if event["origin"] == "listed" { u64::MAX } else { step.done };
@@ -167,7 +169,7 @@ fn boot_ns(event: &Value) -> Result<u64> {
     Ok(event["boot_ns"].as_str().with_context(|| format!("no boot_ns: {event}"))?.parse()?)
 }
 
-/// The one event with this name about this container.
+/// Returns the one event with this name about this container.
 pub(crate) fn find<'a>(events: &[&'a Value], name: &str, container: &str) -> Result<&'a Value> {
     let mut found =
         events.iter().filter(|event| event["event"] == name && event["container"]["id"] == container);

@@ -1,4 +1,4 @@
-//! What agents hold does not grow while pods come and go and one agent after the other is killed.
+//! The resources of agents do not grow while pods come and go and one agent after the other is killed.
 
 use std::{
     io::{Write as _, stderr},
@@ -18,21 +18,22 @@ use tests::{
 
 use crate::many::live_many;
 
-/// How many agents there are, how many portions of pods come in the time of each, and how often one comes. The pace is the
-/// same all the time, because what agents keep of the pods of the last quarter of an hour depends on it.
+/// Returns the number of agents, the portions of pods during each agent, and the time between portions. The
+/// pace is constant, because it decides how much the agents keep about the pods of the last quarter of an
+/// hour.
 fn load() -> (usize, usize, Duration) {
     if machine::is_soak() { (10, 18, Duration::from_secs(10)) } else { (3, 1, Duration::ZERO) }
 }
 
-/// Pods in each portion.
+/// The number of pods in each portion.
 const PORTION: usize = 10;
 
-/// What is kept of pods that are gone, as the latest starts, grows up to its bounds.
+/// Data about pods that are gone, such as the latest starts, grows up to its bounds.
 const MEMORY: u64 = 4 << 20;
 const MAPS: u64 = 64 << 10;
 /// The files of the cgroups of the latest pods stay open until the next ones are read.
 const DESCRIPTORS: u64 = 128;
-/// An agent rests if nothing changed for so long.
+/// An agent is at rest if nothing changed for this time.
 const RESTS: Duration = Duration::from_secs(1);
 
 #[test]
@@ -56,11 +57,12 @@ fn what_agents_hold_does_not_grow() -> Result<()> {
         let sample = settled(&place, &run, &lives).with_context(|| place.errors())?;
         writeln!(stderr(), "agent {agent}, {count} pods: {sample:?}")?;
         samples.push(sample);
-        // The last one as well: what it leaves in the kernel counts too.
+        // The last agent is killed too, so that its remains in the kernel count.
         run.end(End::Killed)?;
     }
     node.stop()?;
-    // By then an agent of the long run has forgotten the first pods, and has as many starts as are kept.
+    // In the middle of the long run, an agent has forgotten the first pods, and keeps the maximum number of
+    // starts.
     let (first, last) = samples.get(agents / 2).zip(samples.last()).context("two agents")?;
     let (programs, held) = first;
     let grown = |what: &str, first: u64, last: u64, by: u64| {
@@ -77,8 +79,8 @@ fn what_agents_hold_does_not_grow() -> Result<()> {
     Ok(())
 }
 
-/// What the agent holds once it has told the end of these pods, and does not read any more; with the number of programs
-/// in the kernel.
+/// Returns the agent's resources after it has reported the end of these pods and has stopped reading, with
+/// the number of programs in the kernel.
 fn settled(place: &Place, run: &Run, lives: &[PodLife]) -> Result<(usize, Held)> {
     clock::poll("the end of each pod", machine::patience(), || {
         let events = place.events()?;
@@ -89,7 +91,8 @@ fn settled(place: &Place, run: &Run, lives: &[PodLife]) -> Result<(usize, Held)>
         };
         Ok(lives.iter().all(is_freed).then_some(()))
     })?;
-    // Readers of files end when they have nothing to do, and a connection to the runtime may be made anew.
+    // Threads that read files end when they have nothing to do, and the agent may connect to the runtime
+    // again.
     let mut before: Option<((usize, usize, usize), Instant)> = None;
     clock::poll("an agent at rest", machine::patience(), || {
         let (programs, held) = (loaded::programs()?.len(), Held::of(run.child.id())?);

@@ -1,5 +1,5 @@
-//! The ring is full while no agent reads it. The next agent tells how much it does not know, and soon knows the node again
-//! as it is.
+//! The ring is full while no agent reads it. The next agent reports how much is lost, and soon knows the
+//! node's state again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,8 @@ use tests::{
 
 use crate::LIMIT;
 
-/// Each makes two records with its path, which is as long as a name can be. The ring of 4 MiB has room for some 7,300.
+/// Each makes two records with its path, which has the maximum length of a name. The ring of 4 MiB has room
+/// for about 7,300.
 const CGROUPS: usize = 5000;
 
 /// The UIDs of the pods begin with this.
@@ -89,10 +90,10 @@ fn fill() -> Result<BTreeSet<String>> {
         .collect()
 }
 
-/// What is known of a sandbox: its pod, its process, its namespace and its addresses.
+/// The facts about a sandbox: its pod, process, namespace and addresses.
 type Known = BTreeMap<String, (String, u64, u64, BTreeSet<String>)>;
 
-/// The sandboxes that the runtime has and that are ready, as the runtime and `/proc` tell them.
+/// Returns the runtime's ready sandboxes, by the runtime and `/proc`.
 fn kubelet_pods(kubelet: &mut Kubelet) -> Result<Known> {
     let mut known = Known::new();
     for listed in kubelet.cri().list_pod_sandbox()? {
@@ -106,14 +107,14 @@ fn kubelet_pods(kubelet: &mut Kubelet) -> Result<Known> {
     Ok(known)
 }
 
-/// The kernel has the process and the namespace, and the runtime's file of it.
+/// Checks that the process and the namespace exist, and the runtime's file of the namespace.
 fn check_kernel(sandbox: &Sandbox) -> Result<()> {
     let link = fs::read_link(format!("/proc/{}/ns/net", sandbox.pid))?;
     ensure!(link == Path::new(&format!("net:[{}]", sandbox.netns)), "{} of {sandbox:?}", link.display());
     Ok(())
 }
 
-/// The sandboxes that live, as `sandprobe pods` tells them from what the agent has kept.
+/// Returns the live sandboxes that `sandprobe pods` lists from the agent's state.
 fn pods(state: &Path) -> Result<Known> {
     let mut command = Command::new(program::agent()?);
     let output =
@@ -134,7 +135,7 @@ fn pods(state: &Path) -> Result<Known> {
             let number = |value: &Value| value.as_u64().unwrap_or(0);
             let addresses = sandbox["addresses"].as_array().into_iter().flatten();
             let addresses = addresses.filter_map(|one| one["address"].as_str());
-            // Link-local addresses are the kernel's own.
+            // The kernel adds link-local addresses by itself.
             let addresses = addresses.filter(|one| !one.starts_with("fe80:")).map(str::to_owned).collect();
             known.insert(id, (uid, number(&sandbox["pid"]), number(&sandbox["netns"]["inode"]), addresses));
         }
@@ -150,7 +151,7 @@ fn until_known(place: &Place, truth: &Known) -> Result<()> {
     .with_context(|| format!("{:#?} is known, and true is {truth:#?}", pods(&place.state())))
 }
 
-/// How many events tell of these cgroups.
+/// Returns the number of events about these cgroups.
 fn count(events: &[Value], own: &BTreeSet<String>) -> usize {
     let is_own = |event: &&Value| {
         ["cgroup.created", "cgroup.removed"].contains(&event["event"].as_str().unwrap_or_default())
@@ -159,8 +160,8 @@ fn count(events: &[Value], own: &BTreeSet<String>) -> usize {
     events.iter().filter(is_own).count()
 }
 
-/// Waits until each event of these cgroups is told or counted as lost. An agent that ends leaves to the next one what it has
-/// not told yet.
+/// Waits until each event of these cgroups is reported or counted as lost. An agent that ends leaves
+/// unreported events to the next one.
 fn until_told(place: &Place, own: &BTreeSet<String>) -> Result<()> {
     clock::poll("each event, or that it is lost", machine::patience(), || {
         let mut received = Received::default();

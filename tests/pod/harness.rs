@@ -51,8 +51,8 @@ fn a_container_above_its_memory_limit_is_killed() -> Result<()> {
     let before = machine::oom_kills()?;
     let life = node.kubelet()?.live(&pod, LIMIT)?;
     assert_eq!(life.containers[0].exit.code, 137);
-    // The kernel's counter is checked, because containerd may learn of the exit before its reason, and then never
-    // reports the reason.
+    // The kernel's counter is checked, because containerd may learn of the exit before its reason, and then
+    // never reports the reason.
     assert!(machine::oom_kills()? > before);
     node.stop()
 }
@@ -82,7 +82,7 @@ fn nothing_is_left_of_a_dropped_node() -> Result<()> {
     Ok(())
 }
 
-/// The things that pods leave in places that a private runtime shares with the host.
+/// Returns the things that pods leave in places that a private runtime shares with the host.
 fn shared_things() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for directory in

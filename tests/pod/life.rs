@@ -61,7 +61,7 @@ pub(crate) const SIDE_CONTAINER: &str = "
     cgroup.removed of side
 ";
 
-/// The events that come in this order. The events of parallel work may stand anywhere.
+/// The events that come in this order. The events of parallel work may come anywhere.
 const LIFE: [&str; 17] = [
     "pod.first_seen",
     "cgroup.created of the pod",
@@ -87,7 +87,7 @@ const PARALLEL: [&str; 4] = [
     "cni.finished ADD loopback lo exit 0",
     "cgroup.created of the sandbox",
 ];
-/// The runtime goes on to the container when it has told pause to start. Pause may run later.
+/// The runtime goes on to the container when it has started pause, which may run later.
 const READY: [&str; 3] = ["cgroup.created of the sandbox", "sandbox.ready", "sandbox.stopped"];
 const END: [&str; 3] = ["netns.created", "netns.destroyed", "netns.freed"];
 /// A kernel worker ends the netns, before or after the kubelet has removed the cgroup.
@@ -111,7 +111,8 @@ pub(crate) fn check_life_with_unnamed_netns(
         event["event"] == "netns.created"
             && event["pod"].is_null()
             && event["netns"]["inode"] == life.sandbox.sandbox.netns
-            // An agent that starts makes a namespace for its self-test. It may get the inode that the pod's gets next.
+            // An agent that starts makes a namespace for its self-test. It may get the inode that the pod's
+            // gets next.
             && event["process"]["comm"] != "sandprobe"
             && within(event, life.sandbox.run).is_ok()
     };
@@ -129,7 +130,7 @@ fn check_lines_and_times(events: &[&Value], life: &PodLife, expected: &str) -> R
     for event in events {
         match event["event"].as_str() {
             Some("netns.created") => within(event, life.sandbox.run)?,
-            // The runtime answers when it has told pause to start, which may be before pause runs.
+            // The runtime answers when it has started pause, perhaps before pause runs.
             Some("sandbox.ready") => {
                 within(event, Step { asked: life.sandbox.run.asked, done: life.sandbox.stopped.asked })?;
             }
@@ -141,8 +142,8 @@ fn check_lines_and_times(events: &[&Value], life: &PodLife, expected: &str) -> R
     Ok(())
 }
 
-/// Checks that the driver made the cgroups of the pod's containers: systemd's end in `.scope`, runc's own are plain
-/// directories.
+/// Checks that the driver made the cgroups of the pod's containers: systemd's end in `.scope`, runc's own are
+/// plain directories.
 pub(crate) fn check_driver(received: &Received, life: &PodLife, driver: Driver) -> Result<()> {
     for container in &life.containers {
         let path = received
@@ -156,7 +157,8 @@ pub(crate) fn check_driver(received: &Received, life: &PodLife, driver: Driver) 
     Ok(())
 }
 
-/// Checks that the reported addresses of a pod's namespace are the true ones, with the interface and a prefix.
+/// Checks that the reported addresses of a pod's namespace are the true ones, with the interface and a
+/// prefix.
 pub(crate) fn check_addresses(received: &Received, life: &PodLife) -> Result<()> {
     let added: Vec<_> =
         received.of_pod(&life.uid).into_iter().filter(|event| event["event"] == "address.added").collect();

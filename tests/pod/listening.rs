@@ -21,13 +21,14 @@ const PROXY_PORT: u64 = 15_001;
 /// How long the program waits before it listens, in milliseconds.
 const AFTER_MS: u64 = 300;
 
-/// A container that listens on a port after `after_ms` milliseconds and prints the times before and after that.
+/// Returns a container that listens on a port after `after_ms` milliseconds and prints the times before and
+/// after that.
 fn listener(name: &str, port: u64, after_ms: u64) -> Container {
     let command = ["/bin/witness".to_owned(), port.to_string(), after_ms.to_string()];
     Container::new(name, WITNESS, &command)
 }
 
-/// The times before and after its program began to listen, by its own output.
+/// Returns the times before and after its program began to listen, by its own output.
 fn witnessed(pod: &Pod, container: &str) -> Result<(u64, u64)> {
     let log = Kubelet::log_directory(pod).join(format!("{container}/0.log"));
     clock::poll("the container's output", machine::patience(), || {
@@ -45,7 +46,7 @@ fn number(value: &Value) -> Result<u64> {
     value.as_str().and_then(|text| text.parse().ok()).with_context(|| format!("not a number: {value}"))
 }
 
-/// The events with this name of one container of a pod.
+/// Returns the events with this name of one container of a pod.
 fn events<'a>(received: &'a Received, pod: &Pod, name: &'a str, container: &str) -> Vec<&'a Value> {
     let is_its = |event: &&Value| event["pod"]["uid"] == pod.uid && event["container"]["name"] == container;
     received.named(name).filter(is_its).collect()

@@ -1,5 +1,5 @@
-//! Tests with real pods on a real containerd: this machine's private one, or a VM's. They need root: `cargo xtask
-//! test`.
+//! Tests with real pods on a real containerd: this machine's private one, or a VM's. They need root: `cargo
+//! xtask test`.
 
 mod belief;
 mod cluster;

@@ -16,8 +16,9 @@ use crate::{
     life::{ONE_CONTAINER, check_life, freed},
 };
 
-/// On this machine fifty pods, four at a time. Under emulation each pod takes seconds. Hooks are slow there too,
-/// so that kernel 7.2, where a hook can be preempted, skips runs. Then that many pods may not be reported completely.
+/// On this machine fifty pods, four at a time. Under emulation each pod takes seconds. Hooks are slow there
+/// too, so that kernel 7.2, where a hook can be preempted, skips runs. Then that many pods may not be
+/// reported completely.
 #[test]
 fn many_pods_at_once_are_reported_apart() -> Result<()> {
     let node = Node::start()?;

@@ -2,6 +2,7 @@
 //! may report a finding of severity warning or above.
 
 use std::{
+    collections::BTreeSet,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
@@ -91,6 +92,7 @@ impl Life {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "figures for whoever looks")]
 fn ordinary_pods_make_no_finding_whatever_stops_the_agent() -> Result<()> {
     skipped::retry(|_| {
         let load = load();
@@ -102,6 +104,7 @@ fn ordinary_pods_make_no_finding_whatever_stops_the_agent() -> Result<()> {
         node.stop()?;
         told.context(errors)?;
         let (events, _) = check_numbers(place.events()?)?;
+        println!("{} agents reported {} events", place.runs, events.len());
         let wrong = findings(&events);
         ensure!(wrong.is_empty(), "{} agents reported {wrong:#?}\n{}", place.runs, place.shown());
         Ok(())
@@ -146,10 +149,14 @@ fn disturbed(node: &Node, place: &mut Place, load: &Load) -> Result<()> {
     last.attached()?;
     let all_told = clock::poll("the end of each pod", machine::patience(), || {
         let events = place.events()?;
-        let is_gone = |uid: &String| {
-            events.iter().any(|event| event["event"] == "pod.gone" && event["pod"]["uid"] == **uid)
-        };
-        Ok((uids.iter().all(is_gone) || skipped::is_told(&events)).then_some(()))
+        let mut gone = BTreeSet::new();
+        for event in &events {
+            if event["event"] == "pod.gone" {
+                gone.extend(event["pod"]["uid"].as_str());
+            }
+        }
+        let is_over = uids.iter().all(|uid| gone.contains(uid.as_str())) || skipped::is_told(&events);
+        Ok(is_over.then_some(()))
     });
     // Every problem would be a candidate by then.
     verdict::wait_for_candidates();

@@ -30,9 +30,9 @@ use traced::Traced;
 
 /// How far a time of the agent may be from the trace's time.
 const APART: Duration = Duration::from_millis(5);
-/// The emulator's one thread runs both CPUs in turn, a tenth of a second each (QEMU's `thread=single`). It may switch
-/// between the trace's record and the agent's. One in this many times may be further away, but by no more than
-/// `STOPPED_FOR`.
+/// The emulator's one thread runs both CPUs in turn, a tenth of a second each (QEMU's `thread=single`). It
+/// may switch between the trace's record and the agent's. One in this many times may be further away, but by
+/// no more than `STOPPED_FOR`.
 const STOPPED: usize = 10;
 const STOPPED_FOR: Duration = Duration::from_millis(500);
 /// How far the sum of the phases may be from the whole start.
@@ -53,7 +53,8 @@ fn plugin_sleeps() -> Duration {
     Duration::from_secs(if machine::is_emulated() { 30 } else { 2 })
 }
 
-/// In thousandths of a CPU. With so little, runc's work in the container takes longer than any other phase.
+/// Returns the CPU limit in thousandths of a CPU. With so little, runc's work in the container takes longer
+/// than any other phase.
 fn little_cpu() -> i64 {
     if machine::is_emulated() { 50 } else { 10 }
 }
@@ -97,8 +98,8 @@ fn phases_are_those_of_the_kernels_own_trace() -> Result<()> {
                 ensure!(throttled >= slowest.took() / 2, "it was throttled for {throttled:?} only");
                 Ok(())
             })?;
-            // Here one container is limited, and only from the moment when the runtime sets its limit, shortly before
-            // the program runs. A quick machine may be done before the kernel counts a period.
+            // Here one container is limited, and only from the moment when the runtime sets its limit,
+            // shortly before the program runs. A quick machine may be done before the kernel counts a period.
             let check_throttled = |name: &String| {
                 run.check_slow(name, |start| {
                     let phase = start.phases.iter().find(|phase| phase.name == "cgroup main");
@@ -144,8 +145,8 @@ impl fmt::Display for OneOff {
 
 impl error::Error for OneOff {}
 
-/// Repeats the work after a single deviation. A process that is preempted between the trace's record and the agent's
-/// gets two times. A second run shows whether that was chance.
+/// Repeats the work after a single deviation. A process that is preempted between the trace's record and the
+/// agent's gets two times. A second run shows whether that was chance.
 fn repeat_single_deviation(work: impl Fn() -> Result<()>) -> Result<()> {
     let Err(error) = work() else { return Ok(()) };
     if !error.is::<OneOff>() {
@@ -155,7 +156,7 @@ fn repeat_single_deviation(work: impl Fn() -> Result<()>) -> Result<()> {
     work()
 }
 
-/// The pods with one container that has little CPU.
+/// Returns the pods with one container that has little CPU.
 fn limited() -> impl Iterator<Item = String> {
     let count = if machine::is_emulated() { 1 } else { 8 };
     (0..count).map(|number| format!("limited-{number}"))
@@ -182,8 +183,8 @@ fn pods(count: usize) -> Vec<Pod> {
     pods
 }
 
-/// A pod with one container. Every fourth has init containers too. Where that is cheap, every fifth has another
-/// container.
+/// Returns a pod with one container. Every fourth has init containers too. Where that is cheap, every fifth
+/// has another container.
 fn plain(index: usize) -> Pod {
     let mut pod = Pod::new(&format!("plain-{index}"), &format!("9c1cb95b-0000-4000-9000-{index:012}"));
     if index.is_multiple_of(4) {
@@ -281,7 +282,7 @@ impl Run {
         Ok(())
     }
 
-    /// The distance of each boundary from the trace's.
+    /// Returns the distance of each boundary from the trace's.
     fn check_one(&self, pod: &PodStart, start: &Start) -> Result<Vec<Duration>> {
         start.check_sum(SUM)?;
         let ways = self.traced.phases(pod, &self.received)?;

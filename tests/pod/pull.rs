@@ -35,7 +35,7 @@ struct Part {
     end: u64,
 }
 
-/// The `image` phase of the pod's only container, once it is divided.
+/// Returns the `image` phase of the pod's only container, once it is divided.
 fn image_phase(address: &str, pod: &Pod) -> Result<Option<Value>> {
     let answer = http::get(TcpStream::connect(address)?, "/v1/pods", &[])?.ok()?;
     let answer: Value = serde_json::from_str(&answer)?;

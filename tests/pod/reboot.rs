@@ -1,5 +1,5 @@
-//! `sandprobe` watches a node that reboots with running pods. Each boot's test writes to the disk what the next
-//! boot's test begins with. Only for a VM that reboots, in the order of `cargo xtask test`.
+//! `sandprobe` watches a node that reboots with running pods. Each boot's test writes to the disk what the
+//! next boot's test begins with. Only for a VM that reboots, in the order of `cargo xtask test`.
 
 use std::{
     collections::BTreeMap,
@@ -53,8 +53,8 @@ fn run_pods(mut node: Node) -> Result<()> {
     node.leave()
 }
 
-/// The boot after that. Compares the events during the kubelet's cleanup, and the result of `sandprobe leaks` afterwards,
-/// with the story's truth. Returns the truth.
+/// Checks the boot after that. Compares the events during the kubelet's cleanup, and the result of `sandprobe
+/// leaks` afterwards, with the story's truth. Returns the truth.
 fn clean_up(start: impl Fn() -> Result<Node>, agent: Agent) -> Result<Truth> {
     let saved = fs::read(SAVED).with_context(|| format!("read {SAVED}: did pods run in a boot before?"))?;
     // The file is only for the boot right after it.
@@ -91,7 +91,7 @@ fn clean_up(start: impl Fn() -> Result<Node>, agent: Agent) -> Result<Truth> {
     Ok(truth)
 }
 
-/// The address and the sandbox of each leak finding.
+/// Returns the address and the sandbox of each leak finding.
 fn leaked<'a>(found: impl IntoIterator<Item = &'a Value>) -> Result<BTreeMap<String, String>> {
     let pair = |it: &Value| -> Result<(String, String)> {
         let address = it["detail"]["address"].as_str().with_context(|| format!("no address: {it:#}"))?;
@@ -102,7 +102,7 @@ fn leaked<'a>(found: impl IntoIterator<Item = &'a Value>) -> Result<BTreeMap<Str
     found.into_iter().map(pair).collect()
 }
 
-/// The same by the test driver's own knowledge.
+/// Returns the leaked addresses by the test driver's own knowledge.
 fn truly_leaked(truth: &Truth) -> BTreeMap<String, String> {
     truth.leaked().iter().map(|(address, holder)| (address.to_string(), holder.container.clone())).collect()
 }

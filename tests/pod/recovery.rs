@@ -1,6 +1,6 @@
-//! Compares `sandprobe boot` with the node's own kubelet and with the first output of each pod's program. Only for a
-//! VM that reboots, in the order of `cargo xtask test`. Each boot's test checks that boot, and leaves on the disk
-//! what the next one needs.
+//! Compares `sandprobe boot` with the node's own kubelet and with the first output of each pod's program.
+//! Only for a VM that reboots, in the order of `cargo xtask test`. Each boot's test checks that boot, and
+//! leaves on the disk what the next one needs.
 
 mod row;
 
@@ -28,7 +28,7 @@ const ENDED: &str = "/root/ended";
 const RECORDINGS: &str = "/var/lib/recordings";
 const HISTORY: &str = "/var/lib/sandprobe/boots.jsonl";
 
-/// The kubelet's report. Waits until it has started all its pods.
+/// Returns the kubelet's report. Waits until it has started all its pods.
 fn report() -> Result<Report> {
     // Where each program starts slowly, so many programs take minutes.
     clock::poll("all pods", 2 * machine::patience(), Report::read)
@@ -51,7 +51,7 @@ fn lines(arguments: &[&str]) -> Result<Vec<Value>> {
     boot_text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// All boots, one row each, when the last row is as wanted.
+/// Returns all boots, one row each, when the last row is as wanted.
 fn rows(what: &str, wanted: impl Fn(&Row) -> bool) -> Result<Vec<Row>> {
     let rows =
         || -> Result<Vec<Row>> { Ok(lines(&["-o", "json"])?.into_iter().filter_map(Row::of).collect()) };
@@ -83,7 +83,7 @@ fn left() -> Result<i64> {
     fs::read_to_string(ENDED).with_context(|| format!("read {ENDED}"))?.parse().context("a time")
 }
 
-/// The row of this boot when all pods of the boot before are back.
+/// Returns the row of this boot when all pods of the boot before are back.
 fn recovered(agent: Agent) -> Result<Row> {
     let report = report()?;
     // Until the agent has recorded this boot, `sandprobe boot` calculates one itself.
@@ -166,7 +166,7 @@ fn ensure_marked(row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// The recordings of the boots in the order of the history.
+/// Returns the recordings of the boots in the order of the history.
 fn recordings(rows: &[Row]) -> Vec<PathBuf> {
     let all = rows
         .iter()

@@ -1,5 +1,6 @@
-//! A private containerd is killed while pods start, and ended in order later. The table of restarts is compared with the
-//! times of the driver, which kills the runtime, starts it again, and starts the pods as a kubelet does.
+//! A private containerd is killed while pods start, and ended normally later. The test compares the table of
+//! restarts with the times of the driver, which kills the runtime, starts it again, and starts the pods as a
+//! kubelet does.
 
 use std::{
     fs,
@@ -19,7 +20,8 @@ use tests::{
     succession::{End, Place},
 };
 
-/// How long a process runs that counts as a daemon, and how long after its start its end is another restart.
+/// A process that runs for this time counts as a daemon. An end later than this after a start is another
+/// restart.
 const RESIDENT: Duration = Duration::from_secs(10);
 const LOOP: Duration = Duration::from_secs(60);
 /// How long the runtime is down.
@@ -39,7 +41,7 @@ fn runs(kubelet: &mut Kubelet, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
     wait_runs(started.pid)
 }
 
-/// `sandprobe boot --restarts`, from the history of these agents.
+/// Runs `sandprobe boot --restarts` on the history of these agents.
 fn boot(place: &Place, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(program::agent()?);
     command.args(["boot", "--restarts", "--state-dir"]).arg(place.state()).args(arguments);
@@ -55,7 +57,7 @@ fn lines(place: &Place, name: &str) -> Result<Vec<Value>> {
     Ok(lines.into_iter().filter_map(|mut line| line.get_mut(name).map(Value::take)).collect())
 }
 
-/// The restarts of containerd, when the last one is as wanted.
+/// Waits until the last restart of containerd is as wanted, and returns all.
 fn restarts(place: &Place, what: &str, wanted: impl Fn(&[Value]) -> bool) -> Result<Vec<Value>> {
     clock::poll(what, machine::patience(), || {
         // The agent writes a line a second after a change.
@@ -70,7 +72,7 @@ fn number(value: &Value) -> Result<u64> {
     value.as_str().and_then(|text| text.parse().ok()).with_context(|| format!("not a number: {value}"))
 }
 
-/// When a column was, in boot time.
+/// Returns the time of a column since boot.
 fn column(restart: &Value, name: &str) -> Result<u64> {
     let at = number(&restart["columns"][name]).with_context(|| format!("{name} of {restart:#}"))?;
     Ok(number(&restart["boot_ns"])? + at)
@@ -134,7 +136,7 @@ fn restarts_of_the_runtime_are_told_at_the_drivers_times() -> Result<()> {
         ensure!(pod["replaced"] == false, "{pod:#}");
     }
 
-    // An agent that is killed is followed by another one, and so is the runtime, in order.
+    // The agent is killed and followed by another one. The runtime is ended normally and started again.
     agent.end(End::Killed)?;
     let mut agent = place.run(&[])?;
     agent.attached()?;

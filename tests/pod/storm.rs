@@ -1,5 +1,5 @@
-//! Pods come and go while programs start and end as fast as the machine can. Every unreported program is counted, and
-//! no event of the pods is lost.
+//! Pods come and go while programs start and end as fast as the machine can. Every unreported program is
+//! counted, and no event of the pods is lost.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -62,8 +62,8 @@ fn pods_are_reported_completely_in_a_storm_of_programs() -> Result<()> {
     node.stop()
 }
 
-/// Starts at least `enough` programs and goes on while there are pods, up to a limit. Returns the number of programs,
-/// and when the last had ended.
+/// Starts at least `enough` programs and goes on while there are pods, up to a limit. Returns the number of
+/// programs, and when the last had ended.
 fn rage(storm: &Storm, enough: usize, pods_are_gone: &AtomicBool) -> Result<(usize, u64)> {
     /// The storm runs in this many parts, with hardly a moment between them.
     const PARTS: usize = 8;
@@ -79,8 +79,8 @@ fn rage(storm: &Storm, enough: usize, pods_are_gone: &AtomicBool) -> Result<(usi
     Ok((made, clock::boot_ns()?))
 }
 
-/// Checks that only counted events of the storm are missing, and that nothing else is lost. Returns how many hook
-/// runs the kernel skipped.
+/// Checks that only counted events of the storm are missing, and that nothing else is lost. Returns how many
+/// hook runs the kernel skipped.
 fn check_all_reported_or_counted(received: &Received, path: &str, made: usize) -> Result<u64> {
     let execs = received.named("process.exec").filter(|event| event["process"]["filename"] == path).count();
     let exits =
@@ -89,7 +89,8 @@ fn check_all_reported_or_counted(received: &Received, path: &str, made: usize) -
     let bulk = losses.remove("bulk_ring").unwrap_or(0);
     let skipped = losses.remove(SKIPPED).unwrap_or(0);
     ensure!(losses.is_empty(), "lost more than the storm's events: {losses:?}");
-    // Execs and exits are checked apart. The exit of a program whose exec was not seen is not reported either.
+    // Execs and exits are checked apart. The exit of a program whose exec was not seen is not reported
+    // either.
     for received in [execs, exits] {
         let missing = made.checked_sub(received).map(u64::try_from).transpose()?;
         ensure!(

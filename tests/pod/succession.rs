@@ -1,5 +1,5 @@
-//! Pods live on a real runtime while agents are killed, stopped and replaced. The streams of all agents together tell each
-//! life once, as the driver and the kernel's own trace have it.
+//! Pods live on a real runtime while agents are killed, stopped and replaced. The streams of all agents
+//! together report each life once, in agreement with the driver and the kernel's own trace.
 
 use std::{
     thread::{self, ScopedJoinHandle},
@@ -30,7 +30,7 @@ use crate::{
 /// The plugins that the runtime calls for each pod.
 const PLUGINS: &[&str] = &["loopback", "bridge", "host-local", "portmap"];
 
-/// The load for this machine: how many pods live, and how many at once.
+/// Returns the load for this machine: the number of pods, and how many run at a time.
 fn load() -> (usize, usize) {
     match (machine::is_soak(), machine::is_emulated()) {
         (true, false) => (400, 4),
@@ -77,7 +77,7 @@ fn each_life_is_told_once_whatever_becomes_of_the_agents() -> Result<()> {
     })
 }
 
-/// What the OOM killer did is told by hooks that nobody read at that time.
+/// Hooks record what the OOM killer does while nobody reads them.
 #[test]
 fn an_oom_that_no_agent_saw_is_told() -> Result<()> {
     skipped::retry(|_| {
@@ -107,8 +107,8 @@ fn an_oom_that_no_agent_saw_is_told() -> Result<()> {
     })
 }
 
-/// Runs an agent for a time that is another one each round. Every third ends in order, every fifth has other hooks, and
-/// between two is a while without any.
+/// Runs an agent for a time that differs in each round. Every third agent ends normally, every fifth has
+/// other hooks, and there is a pause without an agent between two.
 fn one_agent<T>(place: &mut Place, round: usize, living: &ScopedJoinHandle<'_, T>) -> Result<()> {
     let longest = if machine::is_emulated() { 12_000 } else { 1_500 };
     let mut run = place.run(if round % 5 == 4 { OTHERS } else { &[] })?;
@@ -123,7 +123,7 @@ fn one_agent<T>(place: &mut Place, round: usize, living: &ScopedJoinHandle<'_, T
     Ok(())
 }
 
-/// The pods whose end is not told, by name.
+/// Returns the names of the pods whose end is not reported.
 fn untold<'a>(events: &[Value], lives: &'a [PodLife]) -> Vec<&'a str> {
     let is_freed = |life: &&PodLife| {
         events.iter().any(|event| event["event"] == "netns.freed" && event["pod"]["uid"] == life.uid)
@@ -139,17 +139,17 @@ fn check(place: &Place, lives: &[PodLife], records: Vec<Record>) -> Result<()> {
     let skipped = received.lost()?;
     let is_wrong = |event: &&Value| {
         let finding = &event["finding"];
-        // A runtime under load may not answer in time, and that is told.
+        // A runtime under load may not answer in time, which is reported.
         let is_known = finding["kind"] == "blind_spot" && (skipped > 0 || finding["detail"]["what"] == "cri");
         !finding.is_null() && !is_known
     };
     let findings: Vec<_> = received.events.iter().filter(is_wrong).collect();
     ensure!(findings.is_empty(), "nothing is wrong on this node: {findings:#?}");
-    // Of several namespaces that are made at once while no agent looks at their paths only the processes in them tell whose
-    // they are, which may be after the longest time that a change waits for a name.
+    // If several namespaces are made at once while no agent looks at their paths, only the processes in them
+    // show the owner. That may be after the maximum time that a change waits for a name.
     check_many(lives, skipped, |life| check_life_with_unnamed_netns(&received, life, ONE_CONTAINER))?;
     if skipped > 0 {
-        // The trace has what the hooks could not see.
+        // The trace shows what the hooks could not see.
         return Ok(());
     }
     let traced = Traced::new(records);
@@ -167,7 +167,7 @@ fn check(place: &Place, lives: &[PodLife], records: Vec<Record>) -> Result<()> {
     )
 }
 
-/// Whether a cgroup is one of this pod, with the systemd driver or without.
+/// Whether a cgroup belongs to this pod, with or without the systemd driver.
 fn is_of(path: &str, life: &PodLife) -> bool {
     path.contains(&life.uid) || path.contains(&life.uid.replace('-', "_"))
 }

@@ -1,5 +1,5 @@
-//! The agent as the shipped systemd unit, with the rights that the unit takes away. Only for a VM whose init is
-//! systemd.
+//! The agent as the shipped systemd unit, with the rights that the unit takes away. Only for a VM whose init
+//! is systemd.
 
 mod package;
 
@@ -26,7 +26,7 @@ use tests::{
 const TEXT: &str = include_str!("../../deploy/systemd/sandprobe.service");
 const UNIT: &str = "/etc/systemd/system/sandprobe.service";
 const PROGRAM: &str = "/usr/local/bin/sandprobe";
-/// Where its hooks outlive it.
+/// The folder in which its hooks outlive it.
 const PINS: &str = "/sys/fs/bpf/sandprobe";
 
 /// BPF, PERFMON, SYS_PTRACE and DAC_READ_SEARCH, by their numbers in linux/capability.h.
@@ -54,7 +54,7 @@ impl Unit {
         wait_ready(PROGRAM)
     }
 
-    /// `/proc/PID/status` of its main process.
+    /// Returns `/proc/PID/status` of its main process.
     fn status(&self) -> Result<BTreeMap<String, String>> {
         let pid = property("MainPID")?;
         let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -87,7 +87,7 @@ fn wait_ready(program: &str) -> Result<()> {
     })
 }
 
-/// A property of the unit.
+/// Returns a property of the unit.
 fn property(name: &str) -> Result<String> {
     let value = command::output("systemctl", &["show", "--property", name, "--value", "sandprobe"])?;
     Ok(value.trim().to_owned())
@@ -97,7 +97,7 @@ fn journal() -> Result<String> {
     command::output("journalctl", &["--unit", "sandprobe", "--output", "cat", "--no-pager"])
 }
 
-/// The JSON output of a command of the program: one value, or one on each line.
+/// Returns the JSON output of a command of the program: one value, or one on each line.
 fn run_command(program: &str, arguments: &[&str]) -> Result<Vec<Value>> {
     let output = Command::new(program).args(arguments).args(["-o", "json"]).output()?;
     let values = serde_json::Deserializer::from_slice(&output.stdout).into_iter();

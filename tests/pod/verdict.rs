@@ -3,6 +3,7 @@
 mod crowded;
 mod incomplete;
 mod killed;
+mod left;
 mod losses;
 mod ownerless;
 mod rarer;
@@ -33,7 +34,8 @@ use tests::{
 
 pub(crate) use self::rarer::Kubelet;
 
-/// How long an address may stay allocated after its sandbox: long enough for a slow machine's runtime to finish.
+/// How long an address may stay allocated after its sandbox: long enough for a slow machine's runtime to
+/// finish.
 const GRACE: Duration = Duration::from_secs(5);
 
 pub(crate) fn grace() -> Duration {
@@ -45,7 +47,7 @@ fn watch(node: &Node) -> Result<Stream> {
     watch_store(declared_store(node).as_deref())
 }
 
-/// The store of the test's own plugin, as an argument of `--ipam-store`.
+/// Returns the store of the test's own plugin, as an argument of `--ipam-store`.
 pub(crate) fn declared_store(node: &Node) -> Option<String> {
     let network = node.network();
     network.keyed.as_ref().map(|_| format!("{}:{}", network.store().display(), network.name))
@@ -59,7 +61,7 @@ pub(crate) fn watch_store(store: Option<&str>) -> Result<Stream> {
     Stream::start(&arguments)
 }
 
-/// The reported findings, each in its last state.
+/// Returns the reported findings, each in its last state.
 pub(crate) fn findings(received: &Received) -> BTreeMap<String, Value> {
     let of = |event: &Value| event["event"].as_str().is_some_and(|name| name.starts_with("finding."));
     let finding = |event: &'_ Value| event["finding"].clone();
@@ -71,7 +73,8 @@ fn key(finding: &Value) -> String {
     finding["key"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Checks that exactly these kinds of findings were confirmed, each once, and that no other finding was reported.
+/// Checks that exactly these kinds of findings were confirmed, each once, and that no other finding was
+/// reported.
 fn ensure_exactly(received: &Received, words: &[&str]) -> Result<BTreeMap<String, Value>> {
     let found = findings(received);
     let mut got: Vec<String> = found.values().map(kind_and_form).collect();
@@ -125,7 +128,7 @@ fn redundant(node: &mut Node, words: &[&str]) -> Result<(Truth, BTreeMap<String,
     wait_for_candidates();
     let (received, _) = stream.end()?;
     stage.clean()?;
-    // Runs that the kernel skipped may have told nothing that matters. If they did, the findings show it.
+    // Skipped hook runs may not matter. If they do, the findings show it.
     received.lost()?;
     confirmed?;
     Ok((truth, ensure_exactly(&received, words)?))
@@ -176,7 +179,7 @@ fn with_host_local_the_same_story_leaks_nothing() -> Result<()> {
     })
 }
 
-/// How many pods there are at least, how many run at a time, and how long they come at least.
+/// Returns the minimum number of pods, how many run at a time, and the minimum duration.
 fn churn() -> (usize, usize, Duration) {
     if machine::is_soak() {
         (PORTION, 4, Duration::from_secs(10 * 60))
@@ -187,7 +190,7 @@ fn churn() -> (usize, usize, Duration) {
     }
 }
 
-/// Pods that come in one go.
+/// The number of pods in each portion.
 const PORTION: usize = 60;
 
 /// The pods start, run, crash repeatedly, are restarted, complete, and are removed.

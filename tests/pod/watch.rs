@@ -1,4 +1,5 @@
-//! Compares the events of `sandprobe watch` and `sandprobe record` about pods with what the test's own kubelet knows.
+//! Compares the events of `sandprobe watch` and `sandprobe record` about pods with what the test's own
+//! kubelet knows.
 
 use std::process::Command;
 

@@ -26,7 +26,8 @@ use probe_user::{
 use promtool::promtool;
 use serde_json::Value;
 
-/// Labels that Prometheus or its configuration gives to every series of a target, and those that `--metric-labels` adds.
+/// Labels that Prometheus or its configuration adds to every series of a target, and the labels of
+/// `--metric-labels`.
 const TARGET: [&str; 7] = ["job", "instance", "cluster", "node", "pod", "exported_namespace", "workload"];
 
 fn root() -> PathBuf {
@@ -64,7 +65,7 @@ fn promtool_accepts_a_scrape() {
     }
 }
 
-/// Every metric name of the registry that an expression can use.
+/// Returns every metric name of the registry that an expression can use.
 fn families() -> BTreeMap<String, &'static Family> {
     let all = ALL.iter().flat_map(|(_, families)| families.iter().copied());
     let names = |family: &'static Family| match family.kind {
@@ -112,7 +113,7 @@ fn dashboard() -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The dashboard's expressions, with a value for Grafana's own variable.
+/// Returns the dashboard's expressions, with a value for Grafana's own variable.
 fn expressions(dashboard: &Value) -> Vec<String> {
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
@@ -137,7 +138,7 @@ fn the_dashboard_uses_exported_metrics() {
     promtool(folder.path(), &["check", "rules", "rules.yaml"], "");
 }
 
-/// At 1,000 nodes a panel with a line for each of them is neither read nor drawn.
+/// With 1,000 nodes, nobody could read a panel with a line for each node.
 #[test]
 fn no_panel_has_a_series_for_each_node() {
     const AGGREGATES: [&str; 5] = ["sum", "max", "count", "histogram_quantile", "group"];

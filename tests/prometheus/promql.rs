@@ -25,7 +25,7 @@ pub(crate) fn named(expression: &str) -> Named {
             && !WORDS.contains(&token.as_str())
             && tokens.peek().is_none_or(|it| it != "(")
         {
-            // A grouping may stand between a function's name and its argument.
+            // A grouping may be between a function's name and its argument.
             if tokens.peek().is_some_and(|it| GROUPING.contains(&it.as_str())) {
                 continue;
             }
@@ -43,7 +43,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
-/// The names, and every other character by itself. Strings, ranges and numbers are left out.
+/// Returns the names, and every other character by itself. Strings, ranges and numbers are left out.
 fn tokens(expression: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = expression.chars().peekable();

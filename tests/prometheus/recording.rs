@@ -1,4 +1,5 @@
-//! The recording rules over the nodes of a cluster: they are one series a cluster, and have the values of their series.
+//! The recording rules over the nodes of a cluster. Each gives one series for each cluster, with the right
+//! values.
 
 use std::{collections::BTreeSet, fs};
 

@@ -79,20 +79,21 @@ fn every_alert_has_a_firing_and_a_silent_test_case() {
     }
 }
 
-/// Alerts on another metric than that of findings, which has more to tell: how many addresses, of which pool, which signal.
+/// Alerts on a metric other than that of findings, because it says more: how many addresses, of which pool,
+/// which signal.
 const BY_ANOTHER_METRIC: [(&str, &str); 3] = [
     ("leaked_address", "SandprobeLeakedAddresses"),
     ("pool_exhaustion", "SandprobeAddressPoolExhausted"),
     ("blind_spot", "SandprobeHookMissing"),
 ];
 
-/// Why a kind has no alert.
+/// The kinds without an alert, each with the reason.
 const WITHOUT: [(&str, &str); 2] = [
     ("abandoned_store", "info: it can be removed, and harms nothing"),
     ("unverified_release", "info: nothing shows that anything is wrong"),
 ];
 
-/// The kinds in the selectors of an expression.
+/// Returns the kinds in the selectors of an expression.
 fn kinds(expr: &str) -> BTreeSet<String> {
     let selectors = expr.split("kind=").skip(1);
     let values =
@@ -119,7 +120,7 @@ fn every_kind_of_finding_has_an_alert_or_a_reason_why_not() {
         ];
         let ways = ways.into_iter().filter(|is_so| *is_so).count();
         assert_eq!(ways, 1, "{kind} has neither an alert nor a reason why not, or more than one of these");
-        // Only what needs no action may do without.
+        // Only a kind that needs no action may have no alert.
         let row = docs.lines().find(|line| line.starts_with(&format!("| [`{kind}`]"))).expect("a row");
         let needs_nobody = row.ends_with("| info |");
         assert_eq!(WITHOUT.iter().any(|(other, _)| other == kind), needs_nobody, "{row}");
@@ -150,7 +151,7 @@ fn every_alert_has_a_severity_and_a_runbook() {
             "{alert}"
         );
         let page = format!("docs/runbooks/{alert}.md");
-        // Where there is no agent, one of another node has the page.
+        // Without an agent on the node, an agent of another node serves the page.
         let place = if alert == "SandprobeAgentAbsent" {
             "https://sandprobe.sandprobe.svc:9477"
         } else {
@@ -168,7 +169,7 @@ fn every_alert_has_a_severity_and_a_runbook() {
     assert_eq!(found.collect::<BTreeSet<_>>(), pages, "a page without an alert");
 }
 
-/// Whoever has a node and no alert finds the runbooks by their subject, and by the alert's name without the prefix.
+/// Users without an alert find the runbooks by their subject, and by the alert's name without the prefix.
 #[test]
 fn the_page_of_troubles_lists_each_runbook_once() {
     let page = fs::read_to_string(root().join("docs/troubleshooting.md")).expect("the page");

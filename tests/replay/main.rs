@@ -85,14 +85,14 @@ fn the_demo_s_recording_ends_with_its_findings() {
     let kinds: Vec<Vec<&str>> =
         told.iter().map(|it| it.iter().filter_map(|key| key.split('/').next()).collect()).collect();
     assert_eq!(kinds, [["duplicate_sandbox", "teardown_out_of_order", "leaked_address"]]);
-    // The next agent tells the same incident.
+    // The next agent reports the same incident.
     let mut restored = Engine::new(engine.settings().clone());
     engine.dump().into_iter().for_each(|entry| restored.restore(entry));
     assert_eq!(incident(&restored), told);
 }
 
-/// A recording is outside data, so a replay must end whatever its times are. Deadlines in a jump of time expire, but
-/// the engine must not repeat periodic work when nothing can change.
+/// A recording is outside data, so a replay must end whatever its times are. Deadlines in a jump of time
+/// expire, but the engine must not repeat periodic work when nothing can change.
 #[test]
 fn a_jump_of_centuries_takes_no_longer_than_one_of_an_hour() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/recordings");

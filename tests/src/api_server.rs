@@ -1,5 +1,5 @@
-//! An API server of a cluster, as far as Events and conditions of nodes need one. It allows what the deployment's RBAC rules
-//! allow, and takes what fits Kubernetes' own types.
+//! The part of a cluster's API server that serves Events and conditions of nodes. It allows what the
+//! deployment's RBAC rules allow, and accepts objects that fit Kubernetes' own types.
 
 mod connection;
 mod object;
@@ -30,11 +30,11 @@ const TOKEN: &str = "the-token-of-the-service-account";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     Well,
-    /// It takes requests and never answers.
+    /// It accepts requests and never answers.
     Hangs,
-    /// Nobody may do anything.
+    /// It refuses all requests.
     Forbids,
-    /// A load balancer before it finds none.
+    /// A load balancer in front of it does not find it.
     Missing,
     /// Its answers have no end.
     Floods,
@@ -56,7 +56,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     mood: Mood,
-    /// By namespace and name.
+    /// The Events by namespace and name.
     events: BTreeMap<(String, String), Value>,
     /// The node's object.
     node: Value,
@@ -64,7 +64,7 @@ struct State {
     answered: Vec<String>,
 }
 
-/// What a role allows.
+/// A rule of a role.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rule {
@@ -101,14 +101,14 @@ impl ApiServer {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (tls, shared) = (Arc::clone(&tls), Arc::clone(&serving));
-                // A client that goes away is no error of the server.
+                // A client that disconnects is no error of the server.
                 thread::spawn(move || connection::serve(stream, tls, &shared).ok());
             }
         });
         Ok(Self { address, shared })
     }
 
-    /// A kubeconfig by which this server is reached, in this directory.
+    /// Writes a kubeconfig for this server into this directory.
     pub fn kubeconfig(&self, dir: &Path) -> Result<PathBuf> {
         let (authority, token, file) = (dir.join("ca.crt"), dir.join("token"), dir.join("kubeconfig"));
         fs::write(&authority, connection::AUTHORITY)?;
@@ -134,13 +134,13 @@ impl ApiServer {
         self.shared.state().mood = mood;
     }
 
-    /// The Events, sorted by namespace and name.
+    /// Returns the Events, sorted by namespace and name.
     #[must_use]
     pub fn events(&self) -> Vec<Value> {
         self.shared.state().events.values().cloned().collect()
     }
 
-    /// The node's condition of this type.
+    /// Returns the node's condition of this type.
     #[must_use]
     pub fn condition(&self, kind: &str) -> Option<Value> {
         let state = self.shared.state();
@@ -148,7 +148,7 @@ impl ApiServer {
         conditions.iter().find(|it| it["type"] == kind).cloned()
     }
 
-    /// Each request so far, with its status: `PATCH /api/v1/nodes/n/status 200`.
+    /// Returns each request so far, with its status: `PATCH /api/v1/nodes/n/status 200`.
     #[must_use]
     pub fn answered(&self) -> Vec<String> {
         self.shared.state().answered.clone()

@@ -1,8 +1,8 @@
-//! A real browser without a window. Tests drive chromium through WebDriver (W3C, "WebDriver"), and through the
-//! DevTools protocol for what WebDriver lacks.
+//! A real browser without a window. Tests drive chromium through WebDriver (W3C, "WebDriver"), and through
+//! the DevTools protocol for what WebDriver lacks.
 //!
-//! Each browser has its own profile in a folder that is removed with it. Every command has a deadline. Every wait is
-//! for a condition that is checked in the page.
+//! Each browser has its own profile in a folder that is removed with it. Every command has a deadline. Every
+//! wait is for a condition that is checked in the page.
 
 mod driver;
 mod wire;
@@ -111,7 +111,7 @@ impl Browser {
         self.press(&[], &text.chars().collect::<Vec<_>>())
     }
 
-    /// A command of the developer tools' protocol.
+    /// Sends a command of the DevTools protocol.
     pub fn tool(&self, command: &str, parameters: &Value) -> Result<Value> {
         self.post("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
     }
@@ -134,8 +134,8 @@ impl Browser {
         self.tool("Emulation.setDeviceMetricsOverride", &size).map(drop)
     }
 
-    /// The messages of the browser since the last call: errors and warnings of scripts, refused requests, violations of
-    /// the page's policy.
+    /// Returns the messages of the browser since the last call: errors and warnings of scripts, refused
+    /// requests, violations of the page's policy.
     pub fn complaints(&self) -> Result<Vec<String>> {
         let answer = self.post("/se/log", &json!({ "type": "browser" }))?;
         let entries = answer.as_array().context("the log is not a list")?;
@@ -143,7 +143,7 @@ impl Browser {
         Ok(entries.iter().filter(is_one).map(|it| it["message"].to_string()).collect())
     }
 
-    /// The addresses of requests since the last call, in order. `data:` addresses are left out.
+    /// Returns the addresses of requests since the last call, in order. `data:` addresses are left out.
     pub fn requests(&self) -> Result<Vec<String>> {
         let answer = self.post("/se/log", &json!({ "type": "performance" }))?;
         let mut urls = Vec::new();

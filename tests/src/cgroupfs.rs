@@ -1,7 +1,7 @@
 //! The cgroup hierarchies that this machine mounts. Makes and removes cgroups in them.
 //!
-//! A node has one hierarchy (v2), many (v1, one for each controller) or both (hybrid). Each hierarchy has its own id
-//! space, so a cgroup is always named by the pair (hierarchy, id).
+//! A node has one hierarchy (v2), many (v1, one for each controller) or both (hybrid). Each hierarchy has its
+//! own id space, so a cgroup is always named by the pair (hierarchy, id).
 
 use std::{
     fs, io,
@@ -33,7 +33,7 @@ pub struct CgroupId {
     pub id: u64,
 }
 
-/// Every mounted hierarchy, v2 first.
+/// Returns every mounted hierarchy, v2 first.
 pub fn hierarchies() -> Result<Vec<Hierarchy>> {
     let memberships = fs::read_to_string("/proc/self/cgroup").context("read /proc/self/cgroup")?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").context("read /proc/self/mountinfo")?;
@@ -50,7 +50,8 @@ pub fn is_unified(hierarchies: &[Hierarchy]) -> bool {
     hierarchies.iter().all(|hierarchy| hierarchy.id == 0 || hierarchy.controllers.starts_with("name="))
 }
 
-/// The hierarchy whose cgroups identify containers: v2 on a v2 node, otherwise the memory controller's.
+/// Returns the hierarchy whose cgroups identify containers: v2 on a v2 node, otherwise the memory
+/// controller's.
 pub fn of_containers(hierarchies: &[Hierarchy]) -> Option<&Hierarchy> {
     let wanted = |hierarchy: &&Hierarchy| {
         if is_unified(hierarchies) {
@@ -63,7 +64,7 @@ pub fn of_containers(hierarchies: &[Hierarchy]) -> Option<&Hierarchy> {
 }
 
 impl Hierarchy {
-    /// The id of the cgroup at `path`, an absolute path inside the hierarchy.
+    /// Returns the id of the cgroup at `path`, an absolute path inside the hierarchy.
     ///
     /// kernfs uses a node's 64-bit id as its inode number.
     pub fn id_of(&self, path: &str) -> Result<CgroupId> {
@@ -73,7 +74,7 @@ impl Hierarchy {
         Ok(CgroupId { hierarchy: self.id, id: metadata.ino() })
     }
 
-    /// The directory of the cgroup at `path`.
+    /// Returns the directory of the cgroup at `path`.
     pub fn directory(&self, path: &str) -> PathBuf {
         self.mount.join(path.trim_start_matches('/'))
     }
@@ -110,7 +111,8 @@ pub fn remove(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `directory` and everything below it, children before parents. Directories that vanish meanwhile are left out.
+/// `directory` and everything below it, children before parents. Directories that vanish meanwhile are left
+/// out.
 fn subtree(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     if let Ok(entries) = fs::read_dir(directory) {
@@ -124,7 +126,7 @@ fn subtree(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The hierarchy of a line of `/proc/self/cgroup` (`ID:CONTROLLERS:PATH`), if it is mounted.
+/// Returns the hierarchy of a line of `/proc/self/cgroup` (`ID:CONTROLLERS:PATH`), if it is mounted.
 fn hierarchy(membership: &str, mounts: &str) -> Option<Hierarchy> {
     let mut fields = membership.splitn(3, ':');
     let id = fields.next()?.parse().ok()?;
@@ -133,8 +135,8 @@ fn hierarchy(membership: &str, mounts: &str) -> Option<Hierarchy> {
     Some(Hierarchy { id, controllers: controllers.to_owned(), mount })
 }
 
-/// The mount point of a line of mountinfo (`ID PARENT DEV ROOT MOUNT OPTIONS… - TYPE SOURCE SUPER`), if it is the
-/// root of the hierarchy with these controllers.
+/// Returns the mount point of a line of mountinfo (`ID PARENT DEV ROOT MOUNT OPTIONS… - TYPE SOURCE SUPER`),
+/// if it is the root of the hierarchy with these controllers.
 fn mount_point(line: &str, controllers: &str) -> Option<PathBuf> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(3);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use nix::time::{ClockId, clock_gettime};
 
-/// The time of `CLOCK_BOOTTIME` in nanoseconds. It is the clock of `bpf_ktime_get_boot_ns`, so a test can compare its
-/// own times with the kernel's.
+/// Returns the time of `CLOCK_BOOTTIME` in nanoseconds. It is the clock of `bpf_ktime_get_boot_ns`, so a test
+/// can compare its own times with the kernel's.
 pub fn boot_ns() -> Result<u64> {
     let now = clock_gettime(ClockId::CLOCK_BOOTTIME)?;
     let nanoseconds = i128::from(now.tv_sec()) * 1_000_000_000 + i128::from(now.tv_nsec());

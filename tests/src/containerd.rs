@@ -1,14 +1,16 @@
 //! A private containerd on this machine. It runs real pods and touches nothing of the host's own.
 //!
-//! Its image store, state, socket, network, bridge and runc root are its own. The following things are shared with
-//! the host, under names of the private containerd. Dropping the guard removes them too:
+//! Its image store, state, socket, network, bridge and runc root are its own. The following things are shared
+//! with the host, under names of the private containerd. Dropping the guard removes them too:
 //! * `/run/netns/cni-*` and `/run/containerd/s/*`, where containerd and its shims always put these;
-//! * `/var/lib/cni/{results,networks}`, where CNI has its cache and its addresses, under the private network's name;
+//! * `/var/lib/cni/{results,networks}`, where CNI has its cache and its addresses, under the private
+//!   network's name;
 //! * the iptables chains of the private network's pods, and the forwarding switch that a bridge turns on.
 //!
-//! A killed run leaves these behind, and the next start removes them. The lock of a dead run is free. Two things may
-//! stay. The empty nat table of iptables stays if there is no `nft` to remove it. A network namespace stays if
-//! containerd was killed before or right after its CNI call, because nothing shows its owner.
+//! A killed run leaves these behind, and the next start removes them. The lock of a dead run is free. Two
+//! things may stay. The empty nat table of iptables stays if there is no `nft` to remove it. A network
+//! namespace stays if containerd was killed before or right after its CNI call, because nothing shows its
+//! owner.
 
 mod before;
 mod bundle;
@@ -143,12 +145,12 @@ impl Containerd {
         &self.network
     }
 
-    /// The pid of the containerd process.
+    /// Returns the pid of the containerd process.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// The directory with the bundles of running containers.
+    /// Returns the directory with the bundles of running containers.
     pub fn state(&self) -> PathBuf {
         self.place.containerd_state()
     }
@@ -159,7 +161,7 @@ impl Containerd {
         Some(self.place.plugins()).filter(|folder| folder.is_dir())
     }
 
-    /// The log so far.
+    /// Returns the log so far.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(self.place.log()).context("read containerd's log")
     }
@@ -206,8 +208,8 @@ impl Containerd {
             if let Some(status) = self.process.try_wait()? {
                 bail!("containerd ended with {status}");
             }
-            // The connection is refused until the socket listens, and the call is unimplemented until the CRI plugin
-            // is loaded.
+            // The connection is refused until the socket listens, and the call is unimplemented until the CRI
+            // plugin is loaded.
             Ok(Cri::connect(&socket).and_then(|mut cri| cri.version()).ok())
         });
         outcome
@@ -304,7 +306,7 @@ impl Place {
         self.state.join("plugins")
     }
 
-    /// The directory of the addresses of the tests' own plugin.
+    /// Returns the directory of the addresses of the tests' own plugin.
     fn addresses(&self) -> PathBuf {
         self.root.join("addresses")
     }
@@ -344,8 +346,8 @@ fn spawn(place: &Place, options: &Options) -> Result<Child> {
     if let Some(path) = search_path(options)? {
         command.env("PATH", path);
     }
-    // containerd is in another process group, so that ctrl-C reaches only this program, which then stops containerd
-    // normally.
+    // containerd is in another process group, so that ctrl-C reaches only this program, which then stops
+    // containerd normally.
     command.process_group(0).spawn().context("start containerd; is it installed?")
 }
 
@@ -386,7 +388,7 @@ fn search_path(options: &Options) -> Result<Option<std::ffi::OsString>> {
     Ok(Some(std::env::join_paths(all).context("a directory in the PATH contains a colon")?))
 }
 
-/// A program that cargo built with this one. It is beside this one, or one level up from a test.
+/// Returns a program that cargo built with this one. It is beside this one, or one level up from a test.
 fn beside_this_program(name: &str) -> Result<PathBuf> {
     let this = std::env::current_exe().context("find the running program")?;
     let found =

@@ -1,7 +1,7 @@
 //! A CRI v1 client with the kubelet's calls to containerd or CRI-O, one method for each call.
 //!
-//! It blocks, because a test is a sequence of steps. A test that needs several pods at once uses several threads with
-//! their own connections. The async code of gRPC stays in this file.
+//! It blocks, because a test is a sequence of steps. A test that needs several pods at once uses several
+//! threads with their own connections. The async code of gRPC stays in this file.
 
 pub mod message;
 pub mod proxy;
@@ -34,7 +34,8 @@ use message::{
     sandbox::{PodSandbox, PodSandboxConfig, PodSandboxList, PodSandboxStatusResponse, RunPodSandboxRequest},
 };
 
-/// The kubelet's default `runtimeRequestTimeout`. Under software emulation a runtime needs seconds for a call.
+/// The kubelet's default `runtimeRequestTimeout`. Under software emulation a runtime needs seconds for a
+/// call.
 const CALL_DEADLINE: Duration = Duration::from_secs(120);
 
 /// A connection to one runtime.
@@ -61,7 +62,7 @@ impl Cri {
         Ok(Self { runtime, grpc: Grpc::new(channel), socket: socket.to_owned() })
     }
 
-    /// A second connection to the same runtime, for another thread.
+    /// Returns a second connection to the same runtime, for another thread.
     pub fn reconnect(&self) -> Result<Self> {
         Self::connect(&self.socket)
     }
@@ -70,7 +71,7 @@ impl Cri {
         self.call("Version", Empty {})
     }
 
-    /// The networks that containerd uses, each as the text of its configuration.
+    /// Returns the networks that containerd uses, each as the text of its configuration.
     pub fn network_configurations(&mut self) -> Result<Vec<String>> {
         let answer: RuntimeStatusResponse = self.call("Status", RuntimeStatusRequest { verbose: true })?;
         let text = answer.info.get("cniconfig").map_or("null", String::as_str);
@@ -116,7 +117,8 @@ impl Cri {
         self.ask("ImageService", "RemoveImage", request).map(|Empty {}| ())
     }
 
-    /// Creates a container in a sandbox and returns its id. The runtime needs the sandbox's configuration again.
+    /// Creates a container in a sandbox and returns its id. The runtime needs the sandbox's configuration
+    /// again.
     pub fn create_container(
         &mut self,
         sandbox: &str,
@@ -165,15 +167,15 @@ impl Cri {
         answer.status.ok_or_else(|| anyhow!("the ContainerStatus of {id} is empty"))
     }
 
-    /// The process id of a container's program. Only the verbose status has it.
+    /// Returns the process id of a container's program. Only the verbose status has it.
     pub fn container_pid(&mut self, id: &str) -> Result<i32> {
         let answer: ContainerStatusResponse =
             self.call("ContainerStatus", StatusRequest { id: id.to_owned(), verbose: true })?;
         info_pid(&answer.info).with_context(|| format!("process id of container {id}"))
     }
 
-    /// Calls `tell` for each event of a container until `tell` fails or the runtime ends. Returns false if the runtime
-    /// has no such events.
+    /// Calls `tell` for each event of a container until `tell` fails or the runtime ends. Returns false if
+    /// the runtime has no such events.
     pub fn container_events(&mut self, mut tell: impl FnMut(ContainerEvent) -> Result<()>) -> Result<bool> {
         let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/GetContainerEvents");
         let grpc = &mut self.grpc;
@@ -219,7 +221,7 @@ impl Cri {
     }
 }
 
-/// The `pid` in containerd's JSON under the key `info` of a verbose status.
+/// Returns the `pid` in containerd's JSON under the key `info` of a verbose status.
 pub(crate) fn info_pid(info: &std::collections::HashMap<String, String>) -> Result<i32> {
     let text = info.get("info").ok_or_else(|| anyhow!("the verbose status has no info"))?;
     let json: serde_json::Value = serde_json::from_str(text).context("the verbose status is not JSON")?;

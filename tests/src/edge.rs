@@ -1,8 +1,9 @@
-//! A node that boots by itself: its services, its static pods' manifests, its list of service pods, and its kubelet's
-//! report of a boot.
+//! A node that boots by itself: its services, its static pods' manifests, its list of service pods, and its
+//! kubelet's report of a boot.
 //!
-//! Everything is on the node's disk, so that each boot after the first runs without a test. The report contains the
-//! kubelet's own steps and the first output of each pod's program. It contains nothing of the agent's events.
+//! Everything is on the node's disk, so that each boot after the first runs without a test. The report
+//! contains the kubelet's own steps and the first output of each pod's program. It contains nothing of the
+//! agent's events.
 
 mod driver;
 mod install;
@@ -38,8 +39,8 @@ pub const SYSTEM: &str = "kube-system";
 /// One boot of the node, as its kubelet reports it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// When the kubelet's process was forked, by `/proc`, with a precision of 10 ms. That is before it executed its
-    /// program.
+    /// When the kubelet's process was forked, by `/proc`, with a precision of 10 ms. That is before it
+    /// executed its program.
     pub forked: u64,
     /// The kubelet's first instruction, in `CLOCK_BOOTTIME`.
     pub began: u64,
@@ -69,7 +70,7 @@ pub struct Try {
 }
 
 impl Report {
-    /// The report of this boot's kubelet, if it exists.
+    /// Returns the report of this boot's kubelet, if it exists.
     pub fn read() -> Result<Option<Self>> {
         if !Path::new(REPORT).exists() {
             return Ok(None);
@@ -78,19 +79,21 @@ impl Report {
         Ok(Some(serde_json::from_slice(&bytes).with_context(|| format!("understand {REPORT}"))?))
     }
 
-    /// The pods that are neither static nor for the node itself.
+    /// Returns the pods that are neither static nor for the node itself.
     pub fn services(&self) -> impl Iterator<Item = &PodReport> {
         self.pods.iter().filter(|pod| pod.is_service())
     }
 }
 
 impl PodReport {
-    /// When its program executed its first instruction, in `CLOCK_BOOTTIME`. `None`: the program prints nothing.
+    /// When its program executed its first instruction, in `CLOCK_BOOTTIME`. `None`: the program prints
+    /// nothing.
     pub fn first_instruction(&self) -> Result<Option<u64>> {
         self.printed("at")?.map(|at| time(&at)).transpose()
     }
 
-    /// The times just before and just after it listened, by its own clock. `None`: the program does not print them.
+    /// Returns the times just before and just after it listened, by its own clock. `None`: the program does
+    /// not print them.
     pub fn listening(&self) -> Result<Option<(u64, u64)>> {
         let Some(printed) = self.printed("listening")? else { return Ok(None) };
         let (from, to) = printed.split_once(' ').with_context(|| format!("{printed:?} are not two times"))?;
@@ -128,7 +131,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         .with_context(|| format!("write {}", path.display()))
 }
 
-/// The pods in a file, or in each file of a directory, in the order of the files' names.
+/// Returns the pods in a file, or in each file of a directory, in the order of the files' names.
 fn pods(path: &Path) -> Result<Vec<Pod>> {
     let read = |path: &Path| -> Result<Vec<Pod>> {
         let bytes = fs::read(path).with_context(|| format!("read {}", path.display()))?;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A finding's kind and form, like `leaked_address/del_blind`.
+/// Returns a finding's kind and form, like `leaked_address/del_blind`.
 #[must_use]
 pub fn kind_and_form(finding: &Value) -> String {
     let detail = &finding["detail"];

@@ -1,5 +1,5 @@
-//! The kernel's own trace of a run, to compare with the agent's events. It uses events of tracefs in an instance of
-//! its own with times of `CLOCK_BOOTTIME`, and no BPF.
+//! The kernel's own trace of a run, to compare with the agent's events. It uses events of tracefs in an
+//! instance of its own with times of `CLOCK_BOOTTIME`, and no BPF.
 //!
 //! Invariant: `parse` only reads text. Other code finds the owner of a process, cgroup or namespace.
 
@@ -134,8 +134,8 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // An error in drop cannot be reported. If tracefs is still mounted, the directory must not be removed with
-        // its contents.
+        // An error in drop cannot be reported. If tracefs is still mounted, the directory must not be removed
+        // with its contents.
         self.remove(&self.name);
         if umount2(self.root.path(), MntFlags::MNT_DETACH).is_err() {
             self.root.disable_cleanup(true);

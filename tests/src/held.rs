@@ -1,4 +1,4 @@
-//! What a running agent holds.
+//! The resources of a running agent.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ pub struct Held {
     pub memory: u64,
     pub descriptors: usize,
     pub threads: usize,
-    /// What its eBPF maps hold in the kernel, in bytes. Each entry of a map that is not made in advance counts.
+    /// The kernel memory of its eBPF maps, in bytes. For maps that are not preallocated each entry counts.
     pub maps: u64,
 }
 
@@ -27,8 +27,8 @@ impl Held {
     }
 }
 
-/// The resident memory of a process in bytes: its own memory and its mapped rings. The pages of its program file do not
-/// count, because the kernel shares them and the page cache decides how many are mapped.
+/// Returns the resident memory of a process in bytes: its own memory and its mapped rings. The pages of its
+/// program file do not count, because the kernel shares them and the page cache decides how many are mapped.
 pub fn memory(pid: u32) -> Result<u64> {
     let process = format!("/proc/{pid}");
     let program = fs::read_link(format!("{process}/exe"))?;
@@ -58,14 +58,14 @@ fn maps(pid: u32) -> Result<u64> {
     Ok(all)
 }
 
-/// The size of a map, if the descriptor is of one (`bpf_map_show_fdinfo`).
+/// Returns the size of a map, if the descriptor is of one (`bpf_map_show_fdinfo`).
 fn map(fdinfo: &str) -> Result<Option<u64>> {
     let value = |name: &str| fdinfo.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let Some(size) = value("memlock:").filter(|_| value("map_type:").is_some()) else { return Ok(None) };
     Ok(Some(size.parse()?))
 }
 
-/// A size of its memory by its name in `/proc/PID/status`, in kB.
+/// Returns a memory size in kB by its name in `/proc/PID/status`.
 pub fn kilobytes(pid: u32, member: &str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(member)?.strip_prefix(':'));

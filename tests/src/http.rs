@@ -11,7 +11,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The body of an answer with status 200.
+    /// Returns the body of an answer with status 200.
     pub fn ok(self) -> Result<String> {
         ensure!(self.status == 200, "answered {}: {}", self.status, self.body);
         Ok(self.body)

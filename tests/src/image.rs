@@ -1,8 +1,8 @@
-//! Container images that are built here, file by file. This needs no registry and no build tool, and gives the same
-//! bytes every time.
+//! Container images that are built here, file by file. This needs no registry and no build tool, and gives
+//! the same bytes every time.
 //!
-//! The format is the "docker archive", which every runtime imports: a layer, a configuration and a manifest in one
-//! tar file.
+//! The format is the "docker archive", which every runtime imports: a layer, a configuration and a manifest
+//! in one tar file.
 
 use std::{
     fs::{self, File},
@@ -27,7 +27,8 @@ pub(crate) const PROGRAM: &str = "busybox";
 pub const WITNESS: &str = "docker.io/local/witness:1";
 pub(crate) const WITNESS_PROGRAM: &str = "witness";
 
-/// The architecture of the programs, which is this one's own, by its name in images. A runtime refuses others.
+/// The architecture of the programs, which is this one's own, by its name in images. A runtime refuses
+/// others.
 const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 
 /// An image of one layer.
@@ -42,7 +43,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The sandbox's image with the tests' own static `pause`.
+    /// Returns the sandbox's image with the tests' own static `pause`.
     pub fn pause(program: &Path) -> Self {
         Self {
             reference: PAUSE,
@@ -52,7 +53,7 @@ impl Image {
         }
     }
 
-    /// An image with the machine's static busybox and a link for each of its programs.
+    /// Returns an image with the machine's static busybox and a link for each of its programs.
     pub fn busybox(program: &Path) -> Result<Self> {
         let text = program.to_str().context("the path of busybox is not UTF-8")?;
         let names = command::output(text, &["--list"])?;
@@ -65,7 +66,7 @@ impl Image {
         })
     }
 
-    /// An image with one static program in `bin`, under its own name.
+    /// Returns an image with one static program in `bin`, under its own name.
     pub fn program(reference: &'static str, program: &Path) -> Result<Self> {
         let name = program.file_name().and_then(|name| name.to_str()).context("the program has no name")?;
         Ok(Self {
@@ -164,7 +165,7 @@ fn add_file<W: Write>(archive: &mut Builder<W>, name: &str, mode: u32, bytes: &[
         .with_context(|| format!("add {name} to the archive"))
 }
 
-/// As images name their contents.
+/// Returns the digest in the form that images use.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(bytes))
 }

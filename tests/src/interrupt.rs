@@ -1,4 +1,5 @@
-//! Ctrl-C for programs that must clean up. The signal becomes a condition that the program checks between its steps.
+//! Ctrl-C for programs that must clean up. The signal becomes a condition that the program checks between its
+//! steps.
 
 use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},

@@ -1,10 +1,12 @@
-//! A CNI plugin that finds a pod's address through its network namespace. It follows the specification. If the
-//! namespace is lost before DEL, it cannot find the address, and the address leaks.
+//! A CNI plugin that finds a pod's address through its network namespace. It follows the specification. If
+//! the namespace is lost before DEL, it cannot find the address, and the address leaks.
 //!
-//! It gives the next free address of a range to an interface of the pod, and records it in a directory. There is a
-//! file for each address with the sandbox's id and the interface's name. The configuration can make calls fail.
+//! It gives the next free address of a range to an interface of the pod, and records it in a directory. There
+//! is a file for each address with the sandbox's id and the interface's name. The configuration can make
+//! calls fail.
 //!
-//! Invariant: the plugin finds an address only in the namespace. The sandbox ids in the files are for other readers.
+//! Invariant: the plugin finds an address only in the namespace. The sandbox ids in the files are for other
+//! readers.
 
 mod link;
 mod settings;

@@ -1,8 +1,8 @@
-//! A small kubelet. It does the same steps around a pod as the real one, in the same order, and records the true times
-//! and numbers.
+//! A small kubelet. It does the same steps around a pod as the real one, in the same order, and records the
+//! true times and numbers.
 //!
-//! It makes the pod's cgroup and log directory first, then the sandbox, then the containers. At the end it stops the
-//! sandbox and removes the pod's cgroup at once. The dead sandbox stays listed until it is removed.
+//! It makes the pod's cgroup and log directory first, then the sandbox, then the containers. At the end it
+//! stops the sandbox and removes the pod's cgroup at once. The dead sandbox stays listed until it is removed.
 
 mod cgroup;
 mod life;
@@ -75,7 +75,7 @@ impl Kubelet {
         Ok(Self { cri: Cri::connect(socket)?, cgroups: Arc::new(Cgroups::new(driver)?) })
     }
 
-    /// The same node's kubelet with its own connection, for another thread.
+    /// Returns a kubelet of this node with its own connection, for another thread.
     pub fn another(&self) -> Result<Self> {
         Ok(Self { cri: self.cri.reconnect()?, cgroups: Arc::clone(&self.cgroups) })
     }
@@ -99,7 +99,7 @@ impl Kubelet {
         self.sandbox(id, attempt)
     }
 
-    /// A running sandbox, as the runtime and `/proc` have it.
+    /// Returns a running sandbox, as the runtime and `/proc` have it.
     pub fn sandbox(&mut self, id: String, attempt: u32) -> Result<Sandbox> {
         let answer = self.cri.pod_sandbox_status(&id)?;
         let pid = info_pid(&answer.info).with_context(|| format!("process id of sandbox {id}"))?;
@@ -144,8 +144,8 @@ impl Kubelet {
         })
     }
 
-    /// Stops the sandbox and everything in it. The runtime calls CNI DEL. A failed stop is repeated, because containerd
-    /// 1.6 can lose a race with a shim that ends at that moment ("ttrpc: closed").
+    /// Stops the sandbox and everything in it. The runtime calls CNI DEL. A failed stop is repeated, because
+    /// containerd 1.6 can lose a race with a shim that ends at that moment ("ttrpc: closed").
     pub fn stop_sandbox(&mut self, sandbox: &str) -> Result<()> {
         const RETRIES: u32 = 4;
         for _ in 0..RETRIES {
@@ -161,23 +161,24 @@ impl Kubelet {
         self.cri.stop_pod_sandbox(sandbox)
     }
 
-    /// Removes a stopped sandbox and its containers from the runtime, as the kubelet's garbage collection does later.
+    /// Removes a stopped sandbox and its containers from the runtime, as the kubelet's garbage collection
+    /// does later.
     pub fn remove_sandbox(&mut self, sandbox: &str) -> Result<()> {
         self.cri.remove_pod_sandbox(sandbox)
     }
 
-    /// Kills the processes left in the pod's cgroup and removes it, as the kubelet's housekeeping does after a pod's
-    /// end.
+    /// Kills the processes left in the pod's cgroup and removes it, as the kubelet's housekeeping does after
+    /// a pod's end.
     pub fn remove_cgroup(&self, pod: &Pod) -> Result<()> {
         self.cgroups.remove(pod)
     }
 
-    /// The directories of the pod's cgroup in all hierarchies that have it.
+    /// Returns the directories of the pod's cgroup in all hierarchies that have it.
     pub fn cgroup_directories(&self, pod: &Pod) -> Vec<PathBuf> {
         self.cgroups.directories(pod)
     }
 
-    /// The directory of the logs of the pod's containers.
+    /// Returns the directory of the logs of the pod's containers.
     pub fn log_directory(pod: &Pod) -> PathBuf {
         Path::new(LOGS).join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
     }
@@ -187,12 +188,12 @@ impl Kubelet {
         fs::remove_dir_all(&logs).with_context(|| format!("remove {}", logs.display()))
     }
 
-    /// The kubelet's `cgroup_parent` for the runtime: a path, or the name of a slice.
+    /// Returns the kubelet's `cgroup_parent` for the runtime: a path, or the name of a slice.
     pub fn cgroup_parent(&self, pod: &Pod) -> String {
         self.cgroups.parent(pod)
     }
 
-    /// The inode of the node's own network namespace, which host-network pods share.
+    /// Returns the inode of the node's own network namespace, which host-network pods share.
     pub fn host_netns() -> Result<u64> {
         let path = "/proc/self/ns/net";
         Ok(fs::metadata(path).map_err(|error| anyhow!("look at {path}: {error}"))?.ino())

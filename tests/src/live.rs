@@ -1,7 +1,7 @@
 //! The hooks, attached in the kernel that the tests run on, and everything that they report.
 //!
-//! This uses the agent's own loader, ring readers and channel, and rtnetlink where the hooks cannot see. Nothing is
-//! filtered out.
+//! This uses the agent's own loader, ring readers and channel, and rtnetlink where the hooks cannot see.
+//! Nothing is filtered out.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -56,7 +56,7 @@ pub struct Setup<'a> {
     pub refused: &'a [Mechanism],
     /// The size of the bulk ring in bytes. `None`: the agent's size.
     pub bulk: Option<u32>,
-    /// The same for the lifecycle ring.
+    /// The size of the lifecycle ring in bytes. `None`: the agent's size.
     pub lifecycle: Option<u32>,
     /// How many network namespaces the tracepoints can track. `None`: the agent's number.
     pub nets: Option<u32>,
@@ -64,7 +64,7 @@ pub struct Setup<'a> {
     pub stats: bool,
     /// How long hooks work without a reader. `None`: the agent's time.
     pub patience: Option<Duration>,
-    /// Where hooks are left for the next ones.
+    /// The folder in which hooks are left for the next agent.
     pub pins: Option<&'a Pins>,
 }
 
@@ -136,7 +136,7 @@ impl Live {
         })
     }
 
-    /// The hierarchy that identifies containers.
+    /// Returns the hierarchy that identifies containers.
     #[must_use]
     pub fn hierarchy(&self) -> &Hierarchy {
         &self.hierarchy
@@ -148,7 +148,7 @@ impl Live {
         self.reports.iter().any(HookReport::needs_netlink)
     }
 
-    /// The mechanism that sees a signal. `None`: no program sees it.
+    /// Returns the mechanism that sees a signal. `None`: no program sees it.
     #[must_use]
     pub fn mechanism(&self, signal: Signal) -> Option<Mechanism> {
         self.reports.iter().find(|report| report.signal == signal).and_then(|report| report.mechanism)
@@ -161,8 +161,8 @@ impl Live {
         report.map(|report| report.missed.clone()).unwrap_or_default()
     }
 
-    /// Makes rtnetlink watch a namespace, as the engine does with each one that it knows. Does nothing where the
-    /// hooks see everything.
+    /// Makes rtnetlink watch a namespace, as the engine does with each one that it knows. Does nothing where
+    /// the hooks see everything.
     pub fn watch(&self, netns: NetnsKey, by: &Task) {
         if let Some(netlink) = &self.netlink {
             netlink.ask(Question::Watch { netns, by: by.clone() });
@@ -209,7 +209,8 @@ impl Live {
         Ok(std::mem::take(&mut self.seen))
     }
 
-    /// Forgets the observations so far. It waits for the reports of the hook runs that the kernel skipped so far.
+    /// Forgets the observations so far. It waits for the reports of the hook runs that the kernel skipped so
+    /// far.
     fn forget(&mut self) -> Result<()> {
         let counted = self.totals.borrow_and_update().skipped();
         let skipped = skipped::of_process(process::id())?;
@@ -222,8 +223,8 @@ impl Live {
         Ok(())
     }
 
-    /// Waits until the counters were read once more since the last look at them: when the reader begins, and a second after
-    /// the first record since they were read.
+    /// Waits until the counters were read once more since the last look at them: when the reader begins, and
+    /// a second after the first record since they were read.
     pub fn counted(&mut self) -> Result<()> {
         clock::poll("a reading of the counters", machine::patience(), || {
             Ok(self.totals.has_changed()?.then_some(()))
@@ -303,8 +304,8 @@ pub fn check_no_loss(seen: &[Observation]) -> Result<()> {
     Ok(())
 }
 
-/// Hooks attached as the agent attaches them, shared by the tests that need no other settings. Attaching takes
-/// seconds on an emulated machine.
+/// Hooks attached as the agent attaches them, shared by the tests that need no other settings. Attaching
+/// takes seconds on an emulated machine.
 pub struct Shared(MutexGuard<'static, Option<Live>>);
 
 impl Shared {

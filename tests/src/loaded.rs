@@ -7,7 +7,7 @@ use aya::programs::{ProgramError, loaded_programs};
 
 use crate::{clock, machine};
 
-/// The ids of all programs. One that is freed after the kernel gave its id is none of them.
+/// Returns the ids of all programs. One that is freed after the kernel gave its id is none of them.
 pub fn programs() -> Result<BTreeSet<u32>> {
     let is_gone = |found: &Result<_, ProgramError>| match found {
         Err(ProgramError::SyscallError(error)) => error.io_error.kind() == io::ErrorKind::NotFound,

@@ -10,7 +10,7 @@ pub fn is_emulated() -> bool {
     fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpus| is_of_qemu(&cpus))
 }
 
-/// Whether it is the CPU that no manufacturer makes: by its name, or on aarch64 by its numbers, of which the part is `Q`.
+/// Whether it is QEMU's own CPU model: by its name, or on aarch64 by its part number, which is `Q`.
 fn is_of_qemu(cpus: &str) -> bool {
     let has = |wanted: &str| cpus.lines().any(|line| line.replace('\t', "") == wanted);
     cpus.contains("QEMU TCG CPU") || (has("CPU implementer: 0x00") && has("CPU part: 0x051"))
@@ -34,7 +34,7 @@ pub fn patience() -> Duration {
     Duration::from_secs(if is_emulated() { 120 } else { 30 })
 }
 
-/// The first two numbers of the kernel's release.
+/// Returns the first two numbers of the kernel's release.
 pub fn kernel() -> Result<(u32, u32)> {
     let path = "/proc/sys/kernel/osrelease";
     let release = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
@@ -49,14 +49,15 @@ pub fn has_kprobes() -> bool {
     Path::new("/sys/bus/event_source/devices/kprobe").exists()
 }
 
-/// The kernel's restriction of perf events. Debian and Ubuntu have levels above 2.
+/// Returns the kernel's restriction of perf events. Debian and Ubuntu have levels above 2.
 pub fn perf_event_paranoid() -> Result<i32> {
     let path = "/proc/sys/kernel/perf_event_paranoid";
     let text = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
     text.trim().parse().with_context(|| format!("{path} is not a number: {text}"))
 }
 
-/// Whether root has `CAP_SYS_RESOURCE` here and can give it to others. Containers that run tests often lack it.
+/// Whether root has `CAP_SYS_RESOURCE` here and can give it to others. Containers that run tests often lack
+/// it.
 pub fn has_sys_resource() -> Result<bool> {
     /// `include/uapi/linux/capability.h`
     const SYS_RESOURCE: u64 = 1 << 24;
@@ -67,7 +68,7 @@ pub fn has_sys_resource() -> Result<bool> {
     Ok(bounds & SYS_RESOURCE != 0)
 }
 
-/// The number of processes that the OOM killer has killed since the boot, in any cgroup.
+/// Returns the number of processes that the OOM killer has killed since the boot, in any cgroup.
 pub fn oom_kills() -> Result<u64> {
     let path = "/proc/vmstat";
     let counters = fs::read_to_string(path).with_context(|| format!("read {path}"))?;

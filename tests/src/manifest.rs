@@ -1,5 +1,6 @@
-//! The agent's pod from `deploy/manifests`, and the one of an uninstall. Each is translated into the kubelet's CRI configuration and probes, and
-//! into the Prometheus operator's scrape configuration. So the tests run what is deployed.
+//! The agent's pod from `deploy/manifests`, and the one of an uninstall. Each is translated into the
+//! kubelet's CRI configuration and probes, and into the Prometheus operator's scrape configuration. So the
+//! tests run what is deployed.
 //!
 //! **Invariant:** a field that is not translated is an error.
 
@@ -25,7 +26,7 @@ pub use probe::Probe;
 pub use scrape::scrape;
 
 const MANIFEST: &str = include_str!("../../deploy/manifests/sandprobe.yaml");
-/// What is applied after an uninstall.
+/// The manifest for use after an uninstall.
 const DETACH: &str = include_str!("../../deploy/manifests/detach/detach.yaml");
 /// Fields for the API server, the scheduler and the kubelet. They do not reach the runtime.
 const ELSEWHERE: [&str; 11] = [
@@ -77,7 +78,7 @@ pub struct Agent {
     pub grace: Duration,
 }
 
-/// The pod of the DaemonSet for this node.
+/// Returns the pod of the DaemonSet for this node.
 pub fn agent(cluster: &Cluster) -> Result<Agent> {
     let spec = daemon_set()?["spec"]["template"]["spec"].clone();
     let pod = pod(&spec, cluster, ("sandprobe-x7k2p", "5d1cb95b-0000-4000-8000-00000000a6e7"))?;
@@ -91,13 +92,13 @@ pub fn agent(cluster: &Cluster) -> Result<Agent> {
     })
 }
 
-/// The pod that removes the hooks of this node after an uninstall.
+/// Returns the pod that removes the hooks of this node after an uninstall.
 pub fn detacher(cluster: &Cluster) -> Result<Pod> {
     let spec = object(DETACH, "DaemonSet")?["spec"]["template"]["spec"].clone();
     pod(&spec, cluster, ("sandprobe-detach-m4c9z", "5d1cb95b-0000-4000-8000-00000000de7a"))
 }
 
-/// The pod of a DaemonSet, with its name and UID.
+/// Returns the pod of a DaemonSet, with its name and UID.
 fn pod(spec: &Value, cluster: &Cluster, (name, uid): (&str, &str)) -> Result<Pod> {
     only(spec, &[&ELSEWHERE[..], &["volumes"]].concat())?;
     let [container] = &array(&spec["containers"])?[..] else {
@@ -144,7 +145,7 @@ fn daemon_set() -> Result<Value> {
     object(MANIFEST, "DaemonSet")
 }
 
-/// The first object of a kind.
+/// Returns the first object of a kind.
 fn object(manifest: &str, kind: &str) -> Result<Value> {
     for document in serde_yaml_ng::Deserializer::from_str(manifest) {
         let object = Value::deserialize(document)?;
@@ -176,7 +177,7 @@ fn mounts(mounts: &Value, volumes: &Value, cluster: &Cluster) -> Result<Vec<Moun
     array(mounts)?.iter().map(mount).collect()
 }
 
-/// The path of a volume on the node. It makes and checks host paths as the kubelet does.
+/// Returns the path of a volume on the node. It makes and checks host paths as the kubelet does.
 fn host_path(volume: &Value, cluster: &Cluster) -> Result<PathBuf> {
     if volume["secret"].is_object() {
         return Ok(cluster.secret.clone());

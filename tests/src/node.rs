@@ -1,4 +1,5 @@
-//! A node to run pods on: a VM's own containerd if this machine is one of the tests' VMs, otherwise a private one.
+//! A node to run pods on: a VM's own containerd if this machine is one of the tests' VMs, otherwise a private
+//! one.
 
 mod vm;
 
@@ -38,8 +39,8 @@ impl Node {
         Self::start_with(&Options::default())
     }
 
-    /// A node whose pods get their addresses from the tests' own plugin, which finds them through the network
-    /// namespace.
+    /// Returns a node whose pods get their addresses from the tests' own plugin, which finds them through the
+    /// network namespace.
     pub fn start_keyed(faults: Faults) -> Result<Self> {
         Self::start_with(&Options { keyed: true, faults, ..Options::default() })
     }
@@ -107,7 +108,7 @@ impl Node {
         fs::rename(folder.join(hidden(name)), folder.join(name)).with_context(|| format!("show {name}"))
     }
 
-    /// The runtime's own folder of plugins.
+    /// Returns the runtime's own folder of plugins.
     fn plugins(&self) -> Result<PathBuf> {
         match &self.runtime {
             Runtime::Private(containerd) => {
@@ -171,7 +172,7 @@ impl Node {
     }
 }
 
-/// The name of a plugin's executable while the runtime is not to find it.
+/// Returns the name of a plugin's executable while the runtime is not to find it.
 fn hidden(name: &str) -> String {
     format!("hidden-{name}")
 }

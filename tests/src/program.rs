@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// The program of this name that was built together with the running one.
+/// Returns the program of this name that was built together with the running one.
 pub fn path(name: &str) -> Result<PathBuf> {
     let own = env::current_exe().context("find the running program")?;
     // Cargo puts test programs in a folder below the one of other programs.
@@ -24,8 +24,8 @@ pub fn alias(name: &str, folder: &Path, other: &str) -> Result<PathBuf> {
     Ok(link)
 }
 
-/// The shipped program. It is beside this test where xtask gathered everything, and otherwise where `cargo xtask
-/// build` puts it.
+/// Returns the shipped program. It is beside this test where xtask gathered everything, and otherwise where
+/// `cargo xtask build` puts it.
 pub fn agent() -> Result<PathBuf> {
     let own = env::current_exe()?;
     let gathered = own.with_file_name("sandprobe");

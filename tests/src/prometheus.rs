@@ -75,19 +75,19 @@ impl Prometheus {
         })
     }
 
-    /// The alerts that fire.
+    /// Returns the alerts that fire.
     pub fn firing(&self) -> Result<Vec<Value>> {
         let mut answer = self.api("alerts")?;
         let Value::Array(alerts) = answer["alerts"].take() else { bail!("no alerts: {answer:#}") };
         Ok(alerts.into_iter().filter(|alert| alert["state"] == "firing").collect())
     }
 
-    /// The targets, and the results of their scrapes.
+    /// Returns the targets, and the results of their scrapes.
     pub fn targets(&self) -> Result<Value> {
         Ok(self.api("targets")?["activeTargets"].take())
     }
 
-    /// The names of the rules that were evaluated without an error.
+    /// Returns the names of the rules that were evaluated without an error.
     pub fn healthy_rules(&self) -> Result<Vec<String>> {
         let answer = self.api("rules")?;
         let groups = answer["groups"].as_array().context("groups")?;

@@ -1,5 +1,5 @@
-//! A receiver of OTLP over gRPC and HTTP that checks what it gets by the protocol's own words, and misbehaves where it is told
-//! to. The agent's unit tests have this file too.
+//! A receiver of OTLP over gRPC and HTTP. It checks requests by the protocol's specification, and misbehaves
+//! on request. The agent's unit tests use this file too.
 
 #[path = "receiver/check.rs"]
 mod check;
@@ -47,34 +47,34 @@ use self::check::{
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// Which protocol is spoken.
+/// The protocol of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Grpc,
     Http,
 }
 
-/// What the receiver does with a request.
+/// The receiver's answer to a request.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Take,
-    /// Takes it and rejects so many.
+    /// Accepts the request and rejects this number of items.
     Reject(i64),
     /// A status of HTTP or of gRPC, with these headers.
     Status(u16, Vec<(&'static str, String)>),
-    /// A status of gRPC behind the headers, with these trailers.
+    /// A status of gRPC after the headers, with these trailers.
     Trailers(u16, Vec<(&'static str, String)>),
     /// A page with this status of HTTP, from a proxy.
     Page(u16),
     /// An answer of gRPC without a status at its end.
     Cut,
-    /// Says nothing, and keeps the connection.
+    /// Does not answer, and keeps the connection.
     Hang,
     /// Ends the connection without an answer.
     Close,
 }
 
-/// What was received.
+/// The received requests.
 #[derive(Debug, Default)]
 pub struct Received {
     pub spans: Vec<Span>,
@@ -82,11 +82,11 @@ pub struct Received {
     pub resources: Vec<Resource>,
     /// Headers of the requests.
     pub headers: Vec<HeaderMap>,
-    /// Requests, with those that were not taken.
+    /// The number of requests, including refused ones.
     pub requests: usize,
-    /// What is not as the protocol has it.
+    /// Violations of the protocol.
     pub problems: Vec<String>,
-    /// What is done with the next requests; after them, everything is taken.
+    /// The answers to the next requests. Later requests are accepted.
     pub answers: VecDeque<Answer>,
 }
 
@@ -128,7 +128,7 @@ impl Receiver {
         self.address
     }
 
-    /// What was received until now.
+    /// Returns what was received until now.
     pub fn received(&self) -> MutexGuard<'_, Received> {
         lock(&self.received)
     }
@@ -156,7 +156,7 @@ async fn accept(
         tokio::spawn(async move {
             match tls {
                 None => serve(stream, protocol, received).await,
-                // Who does not trust it ends the connection.
+                // A client that does not trust the certificate ends the connection.
                 Some(tls) => {
                     if let Ok(stream) = tls.accept(stream).await {
                         serve(stream, protocol, received).await;
@@ -174,7 +174,7 @@ async fn serve(
 ) {
     let service = service_fn(move |request| answer(request, protocol, Arc::clone(&received)));
     let stream = TokioIo::new(stream);
-    // Who speaks another protocol, or goes away, ends the connection.
+    // A client with another protocol, or one that disconnects, ends the connection.
     match protocol {
         Protocol::Http => drop(http1::Builder::new().serve_connection(stream, service).await),
         Protocol::Grpc => {
@@ -253,7 +253,7 @@ fn refuse(protocol: Protocol, code: u16, headers: &[(&'static str, String)]) -> 
     *response.headers_mut() = map(headers);
     match protocol {
         Protocol::Http => *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::OK),
-        // Only trailers, which are headers then.
+        // A trailers-only answer has them as headers.
         Protocol::Grpc => {
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
             response.headers_mut().insert("grpc-status", HeaderValue::from(code));
@@ -327,8 +327,8 @@ impl Received {
         Ok(())
     }
 
-    /// All spans of a trace come in one request, so a parent that is missing never comes. A trace that is told again has the
-    /// same ids.
+    /// Checks that each parent exists. All spans of a trace come in one request, so a missing parent never
+    /// comes later. A trace that is sent again has the same ids.
     fn check_parents(&self) -> Result<(), String> {
         for (trace, spans) in self.traces() {
             let ids: BTreeSet<&[u8]> = spans.iter().map(|span| &*span.span_id).collect();
@@ -346,7 +346,7 @@ impl Received {
         Ok(())
     }
 
-    /// The spans by their trace.
+    /// Returns the spans by their trace.
     #[must_use]
     pub fn traces(&self) -> BTreeMap<Vec<u8>, Vec<&Span>> {
         let mut traces: BTreeMap<Vec<u8>, Vec<&Span>> = BTreeMap::new();

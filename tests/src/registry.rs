@@ -1,5 +1,5 @@
-//! A registry with one image, on loopback: as much of the OCI distribution API as a runtime needs for a pull, over plain HTTP.
-//! Runtimes use that for a registry at a loopback address where nothing else is configured.
+//! A registry with one image, on loopback: the part of the OCI distribution API that a runtime needs for a
+//! pull. It uses plain HTTP, as runtimes do by default for a registry at a loopback address.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ const NAME: &str = "local/pulled";
 const TAG: &str = "1";
 /// The first byte of a TLS connection: the record type of a handshake (RFC 8446, 5.1).
 const HANDSHAKE: u8 = 22;
-/// How many pieces a layer is sent in.
+/// The number of pieces in which a layer is sent.
 const PIECES: u32 = 10;
 
 /// A running registry. It ends when it is dropped.
@@ -44,14 +44,14 @@ pub struct Registry {
 #[derive(Clone, Debug)]
 pub struct Served {
     pub path: String,
-    /// It is the image's layer, not only the question whether it is there.
+    /// Whether this is a download of the image's layer, and not only a question whether it exists.
     pub is_layer: bool,
-    /// `CLOCK_BOOTTIME`, ns: the request came, and the last byte of the answer was given to the kernel.
+    /// When the request came, and when the last byte of the answer was written; `CLOCK_BOOTTIME`, ns.
     pub asked: u64,
     pub done: u64,
 }
 
-/// What is there under a path.
+/// The content at a path.
 #[derive(Debug)]
 struct Content {
     kind: &'static str,
@@ -60,7 +60,7 @@ struct Content {
 }
 
 impl Registry {
-    /// Listens at any port. The layer takes so long to be sent.
+    /// Listens at any port. Sending the layer takes this long.
     pub fn start(image: &Image, layer_takes: Duration) -> Result<Self> {
         let contents = Arc::new(contents(image)?);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listen as a registry")?;
@@ -74,7 +74,7 @@ impl Registry {
                 }
                 let (contents, shared) = (Arc::clone(&contents), Arc::clone(&shared));
                 thread::spawn(move || {
-                    // Who goes away gets no answer.
+                    // A client that disconnects gets no answer.
                     if let Ok(Some(it)) = serve(&stream, &contents, layer_takes) {
                         lock(&shared).push(it);
                     }
@@ -84,13 +84,13 @@ impl Registry {
         Ok(Self { address, served, ends, thread: Some(thread) })
     }
 
-    /// The image's name, by which a runtime finds it here.
+    /// Returns the image's name, by which a runtime finds it here.
     #[must_use]
     pub fn reference(&self) -> String {
         format!("{}/{NAME}:{TAG}", self.address)
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     #[must_use]
     pub fn served(&self) -> Vec<Served> {
         lock(&self.served).clone()
@@ -100,7 +100,7 @@ impl Registry {
 impl Drop for Registry {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
-        // It waits for a connection.
+        // The thread waits for a connection.
         TcpStream::connect(self.address).ok();
         self.thread.take().map(|thread| thread.join().ok());
     }
@@ -110,7 +110,7 @@ fn lock(served: &Mutex<Vec<Served>>) -> MutexGuard<'_, Vec<Served>> {
     served.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The image as blobs, and its manifest by name and by digest.
+/// Returns the image as blobs, and its manifest by name and by digest.
 fn contents(image: &Image) -> Result<BTreeMap<String, Content>> {
     let (layer, configuration) = image.parts()?;
     let configuration = configuration.into_bytes();
@@ -131,7 +131,7 @@ fn contents(image: &Image) -> Result<BTreeMap<String, Content>> {
     Ok(all.map(|(path, kind, bytes)| (path, Content { kind, digest: digest(&bytes), bytes })).collect())
 }
 
-/// A runtime may try TLS first. From an answer in plain HTTP it learns that it has to do without.
+/// Whether the client tries TLS first. An answer in plain HTTP makes it try again without TLS.
 fn is_tls(mut stream: &TcpStream) -> Result<bool> {
     let mut begin = [0; 4096];
     stream.peek(&mut begin)?;
@@ -143,7 +143,7 @@ fn is_tls(mut stream: &TcpStream) -> Result<bool> {
     Ok(is_tls)
 }
 
-/// Answers one request and ends the connection. None: nothing is there.
+/// Answers one request and ends the connection. None: the path does not exist.
 fn serve(
     stream: &TcpStream,
     contents: &BTreeMap<String, Content>,
@@ -158,7 +158,7 @@ fn serve(
     while !lines.next().context("no end of the headers")??.is_empty() {}
     let mut words = request.split(' ');
     let (method, path) = words.next().zip(words.next()).context("no request line")?;
-    // A runtime may say in the query which registry it wants.
+    // A runtime may name the registry in the query.
     let path = path.split('?').next().unwrap_or(path);
     let mut stream = stream;
     let Some(Content { kind, digest, bytes }) = contents.get(path) else {

@@ -1,5 +1,5 @@
-//! A small HTTP server on this machine for pages under test, with a thread for each connection and one request in
-//! each.
+//! A small HTTP server on this machine for pages under test, with a thread for each connection and one
+//! request in each.
 
 use std::{
     io::{self, BufRead as _, BufReader, Write},
@@ -38,7 +38,7 @@ pub struct Answer {
 
 pub enum Body {
     Whole(Vec<u8>),
-    /// Writes as long as it likes. The connection ends with it.
+    /// Writes for as long as it runs. The connection ends with it.
     Stream(Box<Writes>),
     /// The connection ends without an answer.
     HangUp,

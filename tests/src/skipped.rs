@@ -1,8 +1,8 @@
 //! Hook runs that the kernel skipped.
 //!
-//! Where a hook can be preempted (always in Linux 7, in others by their build), the kernel skips the program for
-//! another task on the same CPU and counts that. Under emulation programs are slow, so that happens often. The event
-//! of a skipped run is lost. A test that needs every event repeats its work.
+//! Where a hook can be preempted (always in Linux 7, in others by their build), the kernel skips the program
+//! for another task on the same CPU and counts that. Under emulation programs are slow, so that happens
+//! often. The event of a skipped run is lost. A test that needs every event repeats its work.
 
 use std::{
     collections::BTreeMap,
@@ -23,10 +23,12 @@ const ATTEMPTS: u32 = 6;
 /// How long a wait may last after a skipped run is reported, because the awaited event may be that run's.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The skipped runs of hooks that are already detached: those of this process and of the agents that it started.
+/// The skipped runs of hooks that are already detached: those of this process and of the agents that it
+/// started.
 static DETACHED: AtomicU64 = AtomicU64::new(0);
 
-/// Repeats `work` until it succeeds, or fails although no run was skipped. `work` gets the number of attempts before.
+/// Repeats `work` until it succeeds, or fails although no run was skipped. `work` gets the number of attempts
+/// before.
 pub fn retry(mut work: impl FnMut(u32) -> Result<()>) -> Result<()> {
     for attempt in 1.. {
         let before = all()?;
@@ -41,7 +43,7 @@ pub fn retry(mut work: impl FnMut(u32) -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Whether an agent told of such runs.
+/// Whether an agent reported such runs.
 #[must_use]
 pub fn is_told(events: &[Value]) -> bool {
     events.iter().any(|event| event["gap"]["what"] == SKIPPED)
@@ -56,7 +58,8 @@ pub(crate) fn detached(count: u64) {
     DETACHED.fetch_add(count, Ordering::SeqCst);
 }
 
-/// The skipped runs of all programs that a process holds, as the kernel counts them (Linux 5.12 and later).
+/// Returns the skipped runs of all programs that a process holds, as the kernel counts them (Linux 5.12 and
+/// later).
 pub(crate) fn of_process(pid: u32) -> Result<u64> {
     let mut programs: BTreeMap<u64, u64> = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {

@@ -31,7 +31,7 @@ impl Storm {
         Ok(Self { path: program::alias("actor", folder.path(), NAME)?, _folder: folder })
     }
 
-    /// The path of the program. No other program has it.
+    /// Returns the path of the program. No other program has it.
     pub fn path(&self) -> Result<&str> {
         self.path.to_str().context("the path is not UTF-8")
     }

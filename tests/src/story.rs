@@ -1,5 +1,6 @@
-//! The stories: what makes a node leak addresses and keep namespaces and cgroups, done for real. The truth of each
-//! story comes from its own actions, the plugin's store and the runtime. It contains nothing of the agent's events.
+//! The stories: what makes a node leak addresses and keep namespaces and cgroups, done for real. The truth of
+//! each story comes from its own actions, the plugin's store and the runtime. It contains nothing of the
+//! agent's events.
 //!
 //! A story leaves its leftovers behind. [`Stage::clean`] removes them and makes the plugin work again.
 
@@ -68,7 +69,7 @@ impl<'n> Stage<'n> {
         self
     }
 
-    /// The actions so far, and their results now.
+    /// Returns the actions so far, and their results now.
     pub fn truth(&mut self) -> Result<Truth> {
         let store = self.node.network().store();
         let mut held = Store::read(&store)?;
@@ -128,17 +129,17 @@ impl<'n> Stage<'n> {
     }
 }
 
-/// A pod with one container that exits 0.
+/// Returns a pod with one container that exits 0.
 pub fn job(name: &str) -> Pod {
     Pod::new(name, &unique_uid()).with(Container::shell("main", "true"))
 }
 
-/// A pod with one container that runs until it is stopped.
+/// Returns a pod with one container that runs until it is stopped.
 pub fn service(name: &str) -> Pod {
     Pod::new(name, &unique_uid()).with(Container::shell("main", "sleep 600"))
 }
 
-/// A UID that is unique on this machine since its boot, in the shape of a random UUID.
+/// Returns a UID that is unique on this machine since its boot, in the shape of a random UUID.
 fn unique_uid() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +147,7 @@ fn unique_uid() -> String {
     format!("{count:08x}-{:04x}-4000-8000-{born:012x}", std::process::id() & 0xffff)
 }
 
-/// The file to which the sandbox's network namespace is bound, found by the namespace's inode.
+/// Returns the file to which the sandbox's network namespace is bound, found by the namespace's inode.
 fn namespace_file(sandbox: &Sandbox) -> Result<Option<PathBuf>> {
     let is_its = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.ino() == sandbox.netns);
     Ok(runtime::namespaces()?.into_iter().find(is_its))

@@ -26,8 +26,8 @@ use nix::{
 };
 use serde_json::Value;
 
-/// How long the agent may wait for a pod's name. The tests are about the name, and a busy machine may take long to
-/// give it.
+/// How long the agent may wait for a pod's name. The tests are about the name, and a busy machine may take
+/// long to give it.
 const HOLD: &str = "30s";
 
 /// A running agent. [`Stream::end`] ends it normally. Dropping it kills it.
@@ -38,7 +38,8 @@ pub struct Stream {
     pub received: Received,
 }
 
-/// Whether this is the gap between two agents in what netlink reports, where no hook sees that. Everything else is told.
+/// Whether this is the gap of netlink between two agents, where no hook sees what netlink reports. Everything
+/// else is reported.
 #[must_use]
 pub fn is_unheard(event: &Value) -> bool {
     let gap = &event["gap"];
@@ -69,7 +70,7 @@ impl Said {
         self.text.lock().expect("no reader panics with it").clone()
     }
 
-    /// All of it, once the agent has ended.
+    /// Returns all of it after the agent's end.
     fn whole(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("it does not panic");
@@ -83,7 +84,7 @@ impl Said {
 pub struct Received {
     pub bytes: String,
     pub events: Vec<Value>,
-    /// The hook runs that the kernel had counted as skipped when the agent was told to end.
+    /// The hook runs that the kernel had counted as skipped when the agent was asked to end.
     skipped: u64,
 }
 
@@ -93,7 +94,7 @@ impl Stream {
         let mut child = Command::new("sandprobe")
             .args(arguments)
             .args(["-o", "json", "--hold", HOLD])
-            // The state and the hooks of another test's agent are not for this one.
+            // This agent must not use the state and the hooks of another test's agent.
             .env("SANDPROBE_STATE_DIR", "none")
             .env("SANDPROBE_PIN_DIR", "none")
             .stdin(Stdio::null())
@@ -182,7 +183,7 @@ impl Stream {
         Ok(())
     }
 
-    /// How the agent is, what it said, and its last lines.
+    /// Returns the agent's status, its standard error, and its last lines.
     fn last(&mut self) -> String {
         const LINES: usize = 200;
         let status = self.child.try_wait().ok().flatten();
@@ -198,7 +199,7 @@ impl Stream {
         self.child.id()
     }
 
-    /// What the agent holds now.
+    /// Returns the agent's present resources.
     pub fn held(&self) -> Result<Held> {
         Held::of(self.child.id())
     }
@@ -238,12 +239,12 @@ impl Received {
         self.events.last()
     }
 
-    /// The events of one pod.
+    /// Returns the events of one pod.
     pub fn of_pod(&self, uid: &str) -> Vec<&Value> {
         self.events.iter().filter(|event| event["pod"]["uid"] == uid).collect()
     }
 
-    /// The number of skipped hook runs by the agent's gap events. Fails if anything else was lost.
+    /// Returns the number of skipped hook runs by the agent's gap events. Fails if anything else was lost.
     pub fn lost(&self) -> Result<u64> {
         let mut losses = self.losses()?;
         let lost = losses.remove(SKIPPED).unwrap_or(0);
@@ -251,8 +252,8 @@ impl Received {
         Ok(lost)
     }
 
-    /// The number of losses of each kind by the agent's gap events, but for [`is_unheard`]. Fails if they report fewer skipped runs than the
-    /// kernel counted.
+    /// Returns the number of losses of each kind by the agent's gap events, except [`is_unheard`]. Fails if
+    /// they report fewer skipped runs than the kernel counted.
     pub fn losses(&self) -> Result<BTreeMap<&str, u64>> {
         let mut losses = BTreeMap::new();
         for event in self.named("gap").filter(|event| !is_unheard(event)) {
@@ -266,7 +267,7 @@ impl Received {
         Ok(losses)
     }
 
-    /// The events with this name.
+    /// Returns the events with this name.
     pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Value> {
         self.events.iter().filter(move |event| event["event"] == name)
     }

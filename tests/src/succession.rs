@@ -1,5 +1,5 @@
-//! Agents that follow one another while something goes on: they are killed, stopped or replaced, and their streams
-//! together tell it once.
+//! Agents that follow one another during a test. They are killed, stopped or replaced, and their streams
+//! together report everything once.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use crate::{clock, guard::unique_name, http, machine, program};
 
-/// Makes the hooks other ones, as an upgrade may.
+/// An argument that changes the hooks, as an upgrade may.
 pub const OTHERS: &[&str] = &["--all-execs"];
 
 /// How an agent ends.
@@ -31,7 +31,7 @@ pub enum End {
     Stopped,
 }
 
-/// The place of agents that follow one another: their state, the pins of their hooks, and what they wrote.
+/// The folder of agents that follow one another: their state, the pins of their hooks, and their output.
 pub struct Place {
     pub pins: PathBuf,
     folder: TempDir,
@@ -50,12 +50,12 @@ impl Place {
         Ok(command)
     }
 
-    /// Starts the next agent. The arguments may make its hooks other ones than those of the last agent.
+    /// Starts the next agent. The arguments may change its hooks.
     pub fn run(&mut self, arguments: &[&str]) -> Result<Run> {
         self.start(Path::new("none"), arguments)
     }
 
-    /// Starts the next agent, and waits until it knows all that is on the node.
+    /// Starts the next agent, and waits until it has read the whole node.
     pub fn run_until_ready(&mut self, arguments: &[&str]) -> Result<Run> {
         let socket = self.folder.path().join("agent.sock");
         let run = self.start(&socket, arguments)?;
@@ -93,13 +93,13 @@ impl Place {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// The agents' state directory.
+    /// Returns the agents' state directory.
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
-    /// The events of all agents. A line that a killed agent wrote only in part is the last of its file.
+    /// Returns the events of all agents. Only the last line of a killed agent's file may be incomplete.
     pub fn events(&self) -> Result<Vec<Value>> {
         let mut events = Vec::new();
         for run in 1..=self.runs {
@@ -112,7 +112,7 @@ impl Place {
         Ok(events)
     }
 
-    /// The events of all agents for a person, a line each.
+    /// Returns the events of all agents as text, one line each.
     #[must_use]
     pub fn shown(&self) -> String {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -123,7 +123,7 @@ impl Place {
         self.events().unwrap_or_default().into_iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// What the agents said, without the indented lines of their banners.
+    /// Returns the agents' standard error, without the indented lines of their banners.
     #[must_use]
     pub fn errors(&self) -> String {
         let said = (1..=self.runs).filter_map(|run| fs::read_to_string(self.path(run, "err")).ok());
@@ -136,7 +136,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.pins.exists() {
-            // A failed test has a reason of its own.
+            // If this fails, the test has failed before for its own reason.
             self.detach().ok();
         }
     }
@@ -176,14 +176,14 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Most have ended.
+        // Most agents have ended by now.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// Checks that the events have each number once, and no gap. An agent that is killed while it writes may have written what
-/// it could not note: the next one writes the same lines again, with the same numbers.
+/// Checks that the events have each number once, without a gap. An agent that is killed during a write may
+/// have written lines without saving that. The next agent writes these lines again with the same numbers.
 pub fn check_numbers(events: Vec<Value>) -> Result<(Vec<Value>, usize)> {
     let mut by_number: BTreeMap<u64, Value> = BTreeMap::new();
     let mut repeated = 0;
@@ -201,7 +201,7 @@ pub fn check_numbers(events: Vec<Value>) -> Result<(Vec<Value>, usize)> {
     Ok((by_number.into_values().collect(), repeated))
 }
 
-/// A number below `below`, another one for each `n`.
+/// Returns a number below `below`, which differs for each `n`.
 #[must_use]
 pub fn scattered(n: usize, below: u64) -> u64 {
     ((n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % below

@@ -27,8 +27,8 @@ pub(crate) struct Drive {
     pub(crate) each_change: fn(&Change),
     /// Alters the kernel's records on their way to the engine.
     pub(crate) delivery: Box<dyn FnMut(Vec<Observation>) -> Vec<Observation>>,
-    /// The records of the last reading. With it the engine gets only the changes, as from the agent's sources.
-    /// `None`: the engine gets each reading completely.
+    /// The records of the last reading. With it the engine gets only the changes, as from the agent's
+    /// sources. `None`: the engine gets each reading completely.
     pub(crate) diff: Option<RecordsDiff>,
 }
 
@@ -74,7 +74,7 @@ impl Drive {
             self.sim.pass_to(due.max(self.sim.now()));
             self.advance(due);
             self.settle();
-            // A deadline that does not move would hold up time for ever.
+            // A deadline that does not move would stop time for ever.
             if self.engine.deadline() == Some(due) {
                 self.advance(due + Duration::from_nanos(1));
             }
@@ -93,7 +93,7 @@ impl Drive {
         self.relist();
     }
 
-    /// The node was suspended until now. The agent learns of that first.
+    /// Ends a suspend of the node. The agent learns of that first.
     pub(crate) fn wake(&mut self, at: Timestamp) {
         self.sim.wakes(at);
         self.settle();
@@ -110,16 +110,16 @@ impl Drive {
         self.settle();
     }
 
-    /// The agent ends. Nothing sees what happens from now on. Gives the state that it kept, and the time.
+    /// Ends the agent. Nothing sees what happens from now on. Returns its state, and the time.
     pub(crate) fn agent_ends(&mut self) -> (Vec<CheckpointEntry>, Timestamp) {
         let kept = (self.engine.dump(), self.sim.now());
         self.engine = Engine::new(Settings::default());
         kept
     }
 
-    /// Another agent goes on with what the last one kept, and lists the node.
+    /// Starts another agent, which continues with the last one's state and lists the node.
     pub(crate) fn agent_returns(&mut self, (kept, since): (Vec<CheckpointEntry>, Timestamp)) {
-        // Nobody read them.
+        // Nobody has read them.
         drop(self.sim.take());
         kept.into_iter().for_each(|entry| self.engine.restore(entry));
         self.diff = self.diff.take().map(|_| RecordsDiff::default());

@@ -1,5 +1,5 @@
-//! An hour of a healthy node: everything that looks like a problem and is none, beside pods that come and go all the time. No
-//! finding may be opened, not even as a candidate. The same hour with one leak in it has that finding, and no other.
+//! An hour of a healthy node: everything that looks like a problem and is none, while pods come and go. No
+//! finding may be opened, not even as a candidate. The same hour with one leak has that finding and no other.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,8 +12,8 @@ use crate::{
     sim::{BEGIN, Sim},
 };
 
-/// What happens to one pod or to a few, in the words of stories, with times from its own beginning. `$` is a number of
-/// its own, and `ADDR` the next free address of the network that stands before it.
+/// Events of one pod or of a few, in the language of stories, with times from their own beginning. `$` is a
+/// unique number, and `ADDR` the next free address of the network named before it.
 type Turn = &'static str;
 
 const JOB: Turn = "
@@ -25,7 +25,7 @@ const JOB: Turn = "
     23s  pod job-$ goes
     53s  remove a$";
 
-/// Scaled up, and down again.
+/// A service is scaled up, and down again.
 const SERVICE: Turn = "
     0s   sandbox a$ of web-$ on keynet ADDR
     2s   container main in a$ starts
@@ -75,7 +75,8 @@ const CRASH_LOOP: Turn = "
     1300s stop a$
     1301s remove a$";
 
-/// The plugin's executable is absent for a moment, so that the chain stops there, and the kubelet tries again.
+/// The plugin's executable is absent for a moment, so that the chain stops there, and the kubelet tries
+/// again.
 const PLUGIN_REPLACED: Turn = "
     0s   pod cni-$
     1s   sandbox a$ of cni-$ begins
@@ -102,7 +103,7 @@ const KUBELET_RESTARTS: Turn = "
     0s   kubelet dies
     4s   kubelet starts";
 
-/// The pods run on. The events of that time are never told.
+/// The pods run on. The runtime's events of that time are never sent.
 const RUNTIME_RESTARTS: Turn = "
     0s   runtime dies
     7s   runtime starts";
@@ -118,13 +119,13 @@ const LEAK: Turn = "
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
-/// By then every verdict on what happened in the hour is known.
+/// After this time every verdict on the hour is known.
 const AFTERWARDS: Duration = Duration::from_secs(12 * 60);
 const KUBELET_DOWN: [Duration; 2] = [Duration::from_secs(15 * 60), Duration::from_secs(15 * 60 + 5)];
 const RUNTIME_DOWN: [Duration; 2] = [Duration::from_secs(30 * 60), Duration::from_secs(30 * 60 + 8)];
 const DRAIN: Duration = Duration::from_secs(50 * 60);
 
-/// The lines that are to come.
+/// The lines to play.
 struct Agenda {
     lines: BTreeMap<(Duration, usize), String>,
     turns: usize,
@@ -140,7 +141,7 @@ impl Agenda {
         for minute in 1..(HOUR + AFTERWARDS).as_secs() / 60 {
             agenda.add(MINUTE * u32::try_from(minute).expect("few"), "0s runtime lists");
         }
-        // They stay, whatever happens.
+        // These pods stay for the whole hour.
         for _ in 0..8 {
             let begin = agenda.within(10, 40);
             agenda.add(begin, "0s sandbox a$ of stays-$ on podnet ADDR\n 1s container main in a$ starts");
@@ -169,7 +170,7 @@ impl Agenda {
         agenda
     }
 
-    /// Pods that began at any time leave the node together, and it takes others again.
+    /// Drains the node: all pods leave it together, and it accepts others afterwards.
     fn drain(&mut self) {
         for _ in 0..12 {
             let begin = self.within(20 * 60, 48 * 60);
@@ -186,7 +187,7 @@ impl Agenda {
         }
     }
 
-    /// A time between these seconds.
+    /// Returns a time between these seconds.
     fn within(&mut self, from: u64, to: u64) -> Duration {
         let span = usize::try_from((to - from) * 1000).expect("small");
         Duration::from_secs(from) + Duration::from_millis(self.random.below(span) as u64)
@@ -204,7 +205,7 @@ impl Agenda {
     }
 }
 
-/// What the kubelet or the runtime does waits until both are up.
+/// Delays actions of the kubelet and the runtime until both are up.
 fn while_they_run(at: Duration, words: &str) -> Duration {
     let needs_nobody =
         ["runtime", "kubelet"].iter().any(|name| words.trim().starts_with(name)) || words.contains(" exits ");
@@ -215,7 +216,7 @@ fn while_they_run(at: Duration, words: &str) -> Duration {
     }
 }
 
-/// Plays it all. Returns the findings, as stories name them.
+/// Plays the hour. Returns the findings in the form of stories.
 fn play(agenda: Agenda) -> Vec<String> {
     let mut drive = Drive::new(Sim::new());
     for ((at, _), words) in agenda.lines {
@@ -230,7 +231,7 @@ fn play(agenda: Agenda) -> Vec<String> {
     drive.findings.iter().map(|it| script::line(it, &drive)).collect()
 }
 
-/// An address in place of each `ADDR`.
+/// Puts an address in place of each `ADDR`.
 fn with_addresses(mut words: Vec<String>, sim: &Sim) -> Vec<String> {
     for place in 1..words.len() {
         if words[place] == "ADDR" {
@@ -240,7 +241,7 @@ fn with_addresses(mut words: Vec<String>, sim: &Sim) -> Vec<String> {
     words
 }
 
-/// Each gives another hour. A long run has more of them.
+/// Returns seeds, each for a different hour. A long run has more of them.
 fn seeds() -> std::ops::Range<u64> {
     if machine::is_soak() { 1..25 } else { 1..2 }
 }
@@ -258,7 +259,7 @@ fn an_hour_of_healthy_churn_has_no_finding() {
 fn one_leak_in_that_hour_is_the_only_finding() {
     for seed in seeds() {
         let mut agenda = Agenda::of_an_hour(seed);
-        // Also while the runtime is away, and while the node is drained.
+        // This may be while the runtime is away, or while the node is drained.
         let begin = agenda.within(20 * 60, 50 * 60);
         agenda.add(begin, LEAK);
         let name = format!("leaks-{}", agenda.turns);

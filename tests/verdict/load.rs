@@ -75,7 +75,7 @@ fn address(number: u32) -> IpAddr {
     IpAddr::from(Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 100, 0, 0)) + number))
 }
 
-/// The number of leaked addresses in a finding.
+/// Returns the number of leaked addresses in a finding.
 fn leaked(it: &Finding) -> Option<u32> {
     match &it.kind {
         Kind::LeakedAddress(it) => Some(it.count()),

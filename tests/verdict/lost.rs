@@ -25,8 +25,8 @@ const TURNS: [Turn; 14] = [
     Start { which: 0 },
 ];
 
-/// The engine does not know the sandbox's process either, because the record of its cgroup was lost too. Its network
-/// namespace outlives it.
+/// The engine does not know the sandbox's process either, because the record of its cgroup was lost too. Its
+/// network namespace outlives it.
 #[test]
 fn a_sandbox_whose_end_was_lost_is_no_duplicate() {
     let mut history = History::new();

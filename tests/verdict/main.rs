@@ -1,4 +1,5 @@
-//! Tests of the findings: stories in a small language with their expected findings, and randomly generated histories.
+//! Tests of the findings: stories in a small language with their expected findings, and randomly generated
+//! histories.
 
 mod delivery;
 mod drive;

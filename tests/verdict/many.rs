@@ -64,7 +64,7 @@ fn node() -> Drive {
     drive
 }
 
-/// The confirmed findings of leaks: how many addresses each has.
+/// Returns the confirmed findings of leaks: how many addresses each has.
 fn open(engine: &Engine) -> Vec<(&Key, u32)> {
     let of = |it: &'_ Finding| match &it.kind {
         Kind::LeakedAddress(leak) if it.stage == Stage::Confirmed => Some(leak.count()),
@@ -73,7 +73,7 @@ fn open(engine: &Engine) -> Vec<(&Key, u32)> {
     engine.findings().filter_map(|it| Some((&it.key, of(it)?))).collect()
 }
 
-/// The number of findings, and the address count of the summary finding.
+/// Returns the number of findings, and the address count of the summary finding.
 fn summary(engine: &Engine) -> (usize, Option<u32>) {
     let open = open(engine);
     let many = open.iter().find(|(key, _)| key.as_str() == MANY).map(|(_, count)| *count);

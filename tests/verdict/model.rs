@@ -1,5 +1,5 @@
-//! Randomly generated histories: the actions of kubelets, runtimes, people and the kernel on sandboxes, in any
-//! possible order. The truth is the content of the IPAM stores at the end, and who did what.
+//! Randomly generated histories: the actions of kubelets, runtimes, people and the kernel on sandboxes, in
+//! any possible order. The truth is the content of the IPAM stores at the end, and who did what.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -69,7 +69,8 @@ struct Truth {
     ran: bool,
     /// Its container ended last with another code than 0.
     failed: bool,
-    /// It was made before a restart of the runtime or the kubelet and stopped after it, while its container ran.
+    /// It was made before a restart of the runtime or the kubelet and stopped after it, while its container
+    /// ran.
     stopped_after_restart: bool,
     restarts_before: u32,
     /// Something other than its runtime ended it, before the runtime began to.
@@ -99,7 +100,7 @@ impl History {
         }
     }
 
-    /// The agent ends, all this happens, and another agent goes on with what the first one knew.
+    /// Ends the agent, performs the actions, and starts another agent with the first one's state.
     fn run_unseen(&mut self, turns: &[Turn]) {
         let kept = self.drive.agent_ends();
         for turn in turns {
@@ -223,7 +224,8 @@ impl History {
         self.drive.pass_to(now + PATIENCE);
     }
 
-    /// The addresses in the IPAM stores of sandboxes that do not live and that their runtime has forgotten.
+    /// Returns the addresses in the IPAM stores of sandboxes that do not live and that their runtime has
+    /// forgotten.
     fn leaks(&self) -> BTreeSet<(IpAddr, ContainerId)> {
         let sim = &self.drive.sim;
         let lives = |id: &ContainerId| sim.name_of(id).is_some_and(|name| self.all[name].lives);
@@ -366,7 +368,7 @@ pub(crate) fn turns() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec(turn, 1..40)
 }
 
-/// The same actions without a restart of the agent. The time of the restart passes all the same.
+/// Returns the actions without restarts of the agent. The time of a restart passes all the same.
 pub(crate) fn without_restarts(turns: &[Turn]) -> Vec<Turn> {
     let is_restart = |turn: &Turn| matches!(turn, Turn::RestartAgent);
     turns.iter().map(|turn| if is_restart(turn) { Turn::Wait { seconds: 0 } } else { *turn }).collect()
@@ -443,7 +445,7 @@ proptest! {
 }
 
 proptest! {
-    // Three histories each.
+    // Each case plays three histories.
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
@@ -463,7 +465,7 @@ proptest! {
         history.check_no_missed_leak()?;
     }
 
-    /// The same history twice: at its end the node is listed again, or another agent takes over and does so.
+    /// Plays a history twice. At its end the node is listed again, or another agent takes over and lists it.
     #[test]
     fn a_time_without_an_agent_closes_no_finding(turns in turns(), seconds in 1_u64..600, seed: u64) {
         let confirmed = |history: &History| -> BTreeSet<_> {

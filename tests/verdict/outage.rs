@@ -1,5 +1,5 @@
-//! The network of a node is down for all its pods. The kubelet retries each pod every ten seconds with a new sandbox.
-//! The agent must still answer all that time.
+//! The network of a node is down for all its pods. The kubelet retries each pod every ten seconds with a new
+//! sandbox. The agent must still answer all that time.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -23,7 +23,7 @@ const BETWEEN: Duration = Duration::from_secs(10);
 /// The agent checks for requests at this interval. It does not check between the calls of one batch.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The CPU time of this thread, without the other tests that run at the same time.
+/// Returns the CPU time of this thread, without the other tests that run at the same time.
 fn used() -> Duration {
     let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the thread's CPU clock");
     Duration::from(now)
@@ -103,7 +103,7 @@ impl Outage {
     }
 }
 
-/// The number of attachments in the engine, which could grow with the tries.
+/// Returns the number of attachments in the engine, which could grow with the tries.
 fn attachments(engine: &Engine) -> usize {
     let is_one = |entry: &&CheckpointEntry| matches!(entry, CheckpointEntry::Attachment(_));
     engine.dump().iter().filter(is_one).count()

@@ -6,13 +6,13 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The names and texts of the files with this ending in a folder and in those in it.
+/// Returns the names and texts of the files with this ending in a folder and in those in it.
 pub(crate) fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(root().join(folder)).expect("the folder") {
         let entry = entry.expect("an entry");
         let path = entry.path();
-        // Copies of nodes have links that lead into this machine's own folders.
+        // Copies of nodes contain links to folders of this machine.
         if entry.file_type().expect("its kind").is_dir() {
             files.extend(self::files(path.to_str().expect("a name of words"), ending));
             continue;
@@ -25,7 +25,7 @@ pub(crate) fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     files
 }
 
-/// The texts of the causes on a page: the list's items, or the paragraph if there is no list.
+/// Returns the texts of the causes on a page: the list's items, or the paragraph if there is no list.
 fn causes(page: &str) -> Vec<String> {
     let (_, rest) = page.split_once("\n## Causes\n").expect("the page has causes");
     let section = rest.split("\n## ").next().unwrap_or(rest);
@@ -33,23 +33,23 @@ fn causes(page: &str) -> Vec<String> {
     if points.is_empty() { vec![section.to_owned()] } else { points }
 }
 
-/// The test or story that shows a cause, from `<!-- shown by NAME -->`.
+/// Returns the test or story that shows a cause, from `<!-- shown by NAME -->`.
 fn shown_by(cause: &str) -> Option<&str> {
     Some(cause.split_once("<!-- shown by ")?.1.split_once(" -->")?.0)
 }
 
-/// The name of the kind in the code: `LeakedAddress` for `leaked_address`.
+/// Returns the name of the kind in the code: `LeakedAddress` for `leaked_address`.
 fn in_code(kind: &str) -> String {
     let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
     kind.split('_').map(capital).collect()
 }
 
-/// Whether the engine's test of this name names such a finding, directly or by a constant of its file. `None`: there
-/// is no such test.
+/// Whether the engine's test of this name names such a finding, directly or by a constant of its file.
+/// `None`: there is no such test.
 fn names_kind(tests: &[(String, String)], name: &str, kind: &str) -> Option<bool> {
     let start = format!("fn {name}() {{\n");
     let (file, rest) = tests.iter().find_map(|(_, text)| Some((text, text.split_once(&start)?.1)))?;
-    // Those beside a rule are in a module, and indented.
+    // Tests beside a rule are in a module, and indented.
     let is_indented = file.contains(&format!("    {start}"));
     let end = if is_indented { "\n    }\n" } else { "\n}\n" };
     let body = rest.split(end).next().unwrap_or(rest);

@@ -1,4 +1,4 @@
-//! The promises of README.md. Each names the tests that hold it, and these must be there.
+//! The promises of README.md. Each names the tests that hold it, and these tests must exist.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn every_promise_over_a_restart_names_tests_that_exist() {
     }
 }
 
-/// Whether the function that comes next is a test.
+/// Whether the next function is a test.
 fn is_test(before: &str) -> bool {
     let lines = before.lines().rev().skip_while(|line| line.trim().is_empty());
     lines.take_while(|line| line.trim_start().starts_with(['#', '/'])).any(|line| line.trim() == "#[test]")

@@ -1,11 +1,8 @@
-//! A recorded history is written to a file and replayed, and a new engine is restored from another engine's dump in a
-//! file. The tests compare the findings byte by byte, and the outputs in their order.
+//! A recorded history is written to a file and replayed, and a new engine is restored from another engine's
+//! dump in a file. The tests compare the findings byte by byte, and the outputs in their order.
 
 use probe_user::{
-    engine::{
-        Call, Engine, Settings,
-        world::{CheckpointEntry, EngineState},
-    },
+    engine::{Call, Engine, Settings, world::CheckpointEntry},
     model::change::Output,
     recording::{
         Header, Reader, Writer,
@@ -52,13 +49,13 @@ fn run(engine: &mut Engine, calls: &[Call]) -> Vec<Output> {
     outputs
 }
 
-/// The saved findings and starts, as the agent writes them to its state file.
+/// Returns the saved findings and starts, as the agent writes them to its state file.
 fn findings(engine: &Engine) -> String {
     let Header { made_by, node, boot_id, boot_wall_ns, .. } = header();
-    let Some(CheckpointEntry::Engine(EngineState { now: written_at, .. })) = engine.dump().first().cloned()
-    else {
+    let Some(CheckpointEntry::Engine(state)) = engine.dump().into_iter().next() else {
         panic!("a dump begins with the engine's own state")
     };
+    let written_at = state.now;
     let about = About { made_by, node, boot_id, boot_wall_ns, pid: 1, written_at, ended: false };
     let snapshot =
         Snapshot { findings: engine.findings().collect(), starts: engine.starts(), shares: engine.shares() };
@@ -69,7 +66,8 @@ fn findings(engine: &Engine) -> String {
     String::from_utf8(bytes).expect("JSON is text")
 }
 
-/// Makes all calls, and again with an engine that is restored after `cut` of them. Findings and outputs must be the same.
+/// Makes all calls, and again with an engine that is restored after `cut` of them. Checks that findings and
+/// outputs are equal.
 fn ensure_same(drive: &Drive, cut: usize) {
     let (calls, found) = (&drive.calls, findings(&drive.engine));
 
@@ -107,8 +105,8 @@ proptest! {
     }
 }
 
-/// A plugin was asked for its message about a sandbox that is forgotten before the restart, which is call 116 in the case that
-/// was found.
+/// A plugin is asked for its message about a sandbox that is forgotten before the restart (call 116 in the
+/// original case).
 #[test]
 fn a_restored_engine_asks_no_sooner_for_the_next_message() {
     let turns = [

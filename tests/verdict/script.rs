@@ -17,12 +17,12 @@
 //! 2s    sandbox S of POD on NET ADDR[,ADDR] [and NET ADDR…]     the whole RunPodSandbox
 //! 2s    sandbox S of POD begins                RunPodSandbox up to its network namespace
 //! 2s    sandbox S of POD before boot           only the runtime's record is left of it
-//! 2s    sandbox S of POD under gvisor|gvisor-alone|kata on NET ADDR      the programs of its containers are hidden
+//! 2s    sandbox S of POD under gvisor|gvisor-alone|kata on NET ADDR  hides the containers' programs
 //! 2s    add S NET ADDR[,ADDR] [fails|fails-holding|stops]     stops: only the first plugin is called
 //! 2s    add S NET overtaken|killed             a DEL of S begins before the ADD ends, or after it was killed
 //! 2s    del S NET in T                         a DEL of S is given the namespace of T
-//! 2s    del S NET in process of T              the same by the pid of T's pause | node: by that of a program of
-//!                                              the node | newcomer: of one that begins only after the DEL
+//! 2s    del S NET in process of T              by the pid of T's pause | node: of a program of the node
+//!                                              | newcomer: of one that begins only after the DEL
 //! 2s    record S                               the runtime makes its record before the network
 //! 2s    sandbox S runs                         the rest of RunPodSandbox
 //! 3s    container NAME in S starts             | fails: its program cannot be run
@@ -32,7 +32,7 @@
 //! 5s    vm of S gives way                      its first process ends, and the virtual machine runs on
 //! 5s    kill pause of S by kubelet|stranger|oom
 //! 5s    netns of S lost                        its file is removed
-//! 5s    cache of S torn                        its file in libcni's cache cannot be decoded | mended: moved away
+//! 5s    cache of S torn                        its file in libcni's cache is damaged | mended: moved away
 //! 5s    cache of S written                     its file was half written, and is whole now
 //! 5s    forget S                               the runtime loses its record without a DEL
 //! 5s    free ADDR                              the store's record is removed
@@ -52,7 +52,7 @@
 //! 5s    agent restarts                         with the state of the agent before
 //! 9m    end
 //! expect confirmed|candidate|closed KIND[/CAUSE] [ADDR] [POD] [since TIME]
-//! expect incident KIND[ .KIND ..KIND]…       a dot for each step from the root; +: about the same sandbox, no cause known
+//! expect incident KIND[ .KIND ..KIND]…       a dot for each step from the root; +: one sandbox, cause unknown
 //! expect nothing
 //! ```
 //!
@@ -80,8 +80,8 @@ use crate::{
     sim::{Add, BEGIN, Death, Del, Sim, Under},
 };
 
-/// Runs a story and checks each of its events against the schema. An error is the difference between the expected and
-/// the actual findings.
+/// Runs a story and checks each of its events against the schema. An error is the difference between the
+/// expected and the actual findings.
 pub(crate) fn run(text: &str) -> Result<(), String> {
     let mut drive = Drive::new(Sim::new());
     drive.each_change = schema::check;
@@ -257,7 +257,7 @@ fn one(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_error| format!("{text} is no address"))
 }
 
-/// A time that counts from the story's beginning, one second after boot.
+/// Returns a time that counts from the story's beginning, one second after boot.
 fn at(text: &str) -> Result<Timestamp, String> {
     Ok(BEGIN + span(text)?)
 }
@@ -303,7 +303,7 @@ fn fits(expected: &str, found: &str) -> bool {
     expected.split_whitespace().all(|word| found.by_ref().any(|other| other == word))
 }
 
-/// A finding in a line: `confirmed leaked_address/del_blind 10.99.0.2 web-0 since 12s`
+/// Returns a finding in a line: `confirmed leaked_address/del_blind 10.99.0.2 web-0 since 12s`
 pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
     let stage = match it.stage {
         Stage::Candidate => "candidate",

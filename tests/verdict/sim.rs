@@ -1,8 +1,8 @@
-//! A simulated node: a kubelet, a runtime, CNI plugins and their IPAM. Their actions become facts, and the simulation
-//! knows which addresses are allocated. Stories and property tests run on it.
+//! A simulated node: a kubelet, a runtime, CNI plugins and their IPAM. Their actions become facts, and the
+//! simulation knows which addresses are allocated. Stories and property tests run on it.
 //!
-//! **Invariant:** the simulation knows nothing of findings. Its IPAM content is the truth that findings are compared
-//! with.
+//! **Invariant:** the simulation knows nothing of findings. Its IPAM content is the truth that findings are
+//! compared with.
 
 mod answer;
 mod cri;
@@ -32,11 +32,11 @@ pub(crate) use process::Death;
 /// How a network's plugin finds the addresses to free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ipam {
-    /// By container id in a store, as bridge with host-local does.
+    /// Finds it by container id in a store, as bridge with host-local does.
     HostLocal,
-    /// Through the namespace, in a declared store. Without the namespace it frees nothing.
+    /// Finds it through the namespace, in a declared store. Without the namespace it frees nothing.
     Keyed,
-    /// Through the namespace. Nobody can read its store.
+    /// Finds it through the namespace. Nobody can read its store.
     Cloud,
 }
 
@@ -84,7 +84,7 @@ struct Container {
     pid: Option<u32>,
     under: Under,
     cgroup: u64,
-    /// How its program ended, as wait(2) tells it.
+    /// How its program ended, in the form of wait(2).
     status: u32,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Sim {
     pub(crate) undecodable: bool,
     /// The path of an unreadable file in libcni's cache.
     pub(crate) torn: Option<String>,
-    /// What that file was to say.
+    /// The intended content of that file.
     half_written: Option<((ContainerId, String), Cached)>,
     /// Whether the runtime is followed over CRI.
     followed: bool,
@@ -144,7 +144,8 @@ pub(crate) struct Sim {
 const HOST: u32 = 4_026_531_833;
 /// The pid of a program of the node that the agent does not follow.
 const NODES: u32 = 7;
-/// The pid of another one, which begins only long after the simulation: a process that began at the time has a lower pid.
+/// The pid of a program that begins only long after the simulation. Processes of the simulation have lower
+/// pids.
 const NEWCOMER: u32 = 4_000_000;
 /// When a simulation begins.
 pub(crate) const BEGIN: Timestamp = Timestamp(1_000_000_000);
@@ -210,7 +211,7 @@ impl Sim {
         self.now = self.now.max(at);
     }
 
-    /// The facts since the last call, in their order.
+    /// Returns the facts since the last call, in their order.
     pub(crate) fn take(&mut self) -> Vec<Observation> {
         std::mem::take(&mut self.facts)
     }
@@ -240,7 +241,7 @@ impl Sim {
         self.sandboxes.get(name)
     }
 
-    /// The sandbox's name in the story.
+    /// Returns the sandbox's name in the story.
     #[must_use]
     pub(crate) fn name_of(&self, id: &ContainerId) -> Option<&str> {
         self.sandboxes.iter().find(|(_, row)| row.id == *id).map(|(name, _)| name.as_str())
@@ -255,7 +256,8 @@ impl Sim {
         self.nets.iter().find(|net| net.name == name).unwrap_or_else(|| panic!("no network {name}")).clone()
     }
 
-    /// The file of a sandbox's attachment in libcni's cache is half written: a power cut tore it, or libcni is at it.
+    /// Leaves the file of a sandbox's attachment in libcni's cache half written, as by a power cut or while
+    /// libcni writes it.
     pub(crate) fn tear(&mut self, name: &str) {
         let id = &self.sandboxes[name].id;
         let of_sandbox = self.cache.keys().find(|(container, _)| container == id);
@@ -278,7 +280,7 @@ impl Sim {
         }
     }
 
-    /// A number that was never used before.
+    /// Returns a number that was never used before.
     fn number(&mut self) -> u32 {
         self.next += 1;
         self.next

@@ -1,5 +1,5 @@
-//! Pod starts in randomly generated histories. The phases make up the whole start in whatever order the records come,
-//! and whatever is lost.
+//! Pod starts in randomly generated histories. The phases make up the whole start in whatever order the
+//! records come, and whatever is lost.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
 /// The times of the events that make up a start.
 #[derive(Debug, Default)]
 struct Truth {
-    /// By the container's id.
+    /// When each container's program began, by the container's id.
     ran: BTreeMap<String, Timestamp>,
     /// When pods' cgroups and namespaces were made.
     made: Vec<Timestamp>,

@@ -22,7 +22,7 @@ fn tear_a_file(drive: &mut Drive) {
     drive.sim.torn = Some(format!("/var/lib/cni/results/podnet-{id}-eth0"));
 }
 
-/// The number of the engine's entries by kind.
+/// Returns the number of the engine's entries by kind.
 fn rows(drive: &Drive) -> BTreeMap<&'static str, usize> {
     let mut rows = BTreeMap::new();
     for row in drive.engine.dump() {
@@ -94,8 +94,8 @@ fn a_torn_file_causes_no_memory_growth_and_no_readings() {
     assert!(path.ends_with("-eth0"), "{path}");
 }
 
-/// The attachment in the file is still valid after the file was torn. The file's name still exists, so no DEL has
-/// succeeded.
+/// The attachment in the file is still valid after the file was torn. The file's name still exists, so no DEL
+/// has succeeded.
 #[test]
 fn the_attachment_of_a_torn_file_stays_cached() {
     let mut drive = node();

@@ -13,7 +13,7 @@ pub(crate) enum Arch {
 }
 
 impl Arch {
-    /// This machine's own.
+    /// Returns this machine's architecture.
     pub(crate) fn ours() -> Result<Self> {
         let ours = Self::value_variants().iter().copied().find(|arch| arch.is_ours());
         ours.with_context(|| format!("nothing is made for machines of the kind {}", env::consts::ARCH))
@@ -26,12 +26,12 @@ impl Arch {
         }
     }
 
-    /// With musl, for static programs.
+    /// Returns the Rust target with musl, for static programs.
     pub(crate) fn target(self) -> String {
         format!("{}-unknown-linux-musl", self.name())
     }
 
-    /// As Debian, images and Go call it.
+    /// Returns the name that Debian, images and Go use.
     pub(crate) const fn short(self) -> &'static str {
         match self {
             Self::X86_64 => "amd64",

@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: what the engine, the hooks and the agent as a whole cost, as tables and as JSON.
 //!
-//! What is compared is measured in turns, several times over, and told as a ratio with its quartiles: other work on the
-//! machine then burdens both sides alike. The cases of the agent come one after the other, since their pods take long to
-//! start. Counts of instructions need no such care, and they alone are held to a limit.
+//! The cases of a comparison are measured in turns, several times, and reported as a ratio with its
+//! quartiles, so that other work on the machine slows all of them alike. The agent's cases run one after the
+//! other, because their pods take long to start. Counts of instructions do not depend on other work, and only
+//! they have a limit.
 
 mod agent;
 mod comparison;
@@ -44,27 +45,26 @@ pub(crate) struct Args {
 enum Part {
     /// The engine by itself, without hooks, files or JSON
     Engine,
-    /// Programs in the kernel, those of other observers beside ours; needs root
+    /// Programs in the kernel, ours beside those of other observers; needs root
     Kernel,
-    /// The agent as a whole, with real pods of a private containerd: its start, its rest and lives of pods; needs root
+    /// The agent as a whole, with real pods of a private containerd: its start, its rest and lives of pods;
+    /// needs root
     Agent,
     /// The agent beside thousands of pods, replayed
     Replay,
     /// The agent while this machine makes as many programs, namespaces and cgroups as it can; needs root
     Storms,
-    /// Who knows when that a container has ended: by listing, by the runtime's events, by the agent; needs root
+    /// How soon the end of a container is known: by listing, by the runtime's events, by the agent; needs
+    /// root
     Deaths,
 }
 
 pub(crate) fn run(Args { part, quick, containerd, json }: &Args) -> Result<()> {
     setup::ensure(Level::Build)?;
-    let (mut comparisons, mut held) = (Vec::new(), Ok(()));
+    let mut comparisons = Vec::new();
+    let mut held = Ok(());
     let all = Part::value_variants().iter();
     for each in all.filter(|each| part.is_none_or(|part| part == **each)) {
-        let of_agent = |part| {
-            package::ensure(agent::NEEDS)?;
-            agent::compare(part, *quick, containerd.as_deref())
-        };
         comparisons.extend(match each {
             Part::Engine => {
                 package::ensure(exact::NEEDS)?;
@@ -76,10 +76,10 @@ pub(crate) fn run(Args { part, quick, containerd, json }: &Args) -> Result<()> {
                 package::ensure(kernel::NEEDS)?;
                 kernel::compare(*quick)?
             }
-            Part::Agent => of_agent(agent::Part::Lives)?,
+            Part::Agent => agent::compare(agent::Part::Lives, *quick, containerd.as_deref())?,
             Part::Replay => replay::compare(*quick)?,
-            Part::Storms => of_agent(agent::Part::Storms)?,
-            Part::Deaths => of_agent(agent::Part::Deaths)?,
+            Part::Storms => agent::compare(agent::Part::Storms, *quick, containerd.as_deref())?,
+            Part::Deaths => agent::compare(agent::Part::Deaths, *quick, containerd.as_deref())?,
         });
     }
     if let Some(file) = json {
@@ -89,19 +89,18 @@ pub(crate) fn run(Args { part, quick, containerd, json }: &Args) -> Result<()> {
     held
 }
 
-/// Builds what `check` counts. A failure is told by `check`, which builds what is not built.
+/// Builds what `check` counts. `check` builds it again, and reports a failure.
 pub(crate) fn build_early() {
     let _told_later = engine::build();
 }
 
-/// Only the counts of instructions, for the tests.
+/// Checks only the counts of instructions, for the tests.
 pub(crate) fn check() -> Result<()> {
     package::ensure(exact::NEEDS)?;
     exact::check(&engine::build()?)
 }
 
 fn figures(comparisons: &[Comparison]) -> Result<String> {
-    let read = |path: &str| fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
     let processors = read("/proc/cpuinfo")?;
     let mut models = processors.lines().filter(|line| line.starts_with("model name"));
     let model = models.next().and_then(|line| line.split_once(": ")).map(|(_, model)| model);
@@ -115,4 +114,8 @@ fn figures(comparisons: &[Comparison]) -> Result<String> {
     let mut text = serde_json::to_string_pretty(&json!({ "machine": machine, "comparisons": all }))?;
     text.push('\n');
     Ok(text)
+}
+
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
 }

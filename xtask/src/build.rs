@@ -10,6 +10,17 @@ use std::path::{Path, PathBuf};
 /// The largest size of a release. The client of the API server has 4.2 MB of it, the writer of Parquet 1 MB.
 const MOST_BYTES: u64 = 22_400_000;
 
+/// Flags of rustc for a release, beside its profile.
+pub(crate) fn release_flags() -> Vec<String> {
+    let script = workspace::root().join("xtask/src/build/no-unwind-tables.ld");
+    vec![
+        // Packs the addresses that are adapted at the start (`DT_RELR`): 1.2 MB less.
+        "-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned(),
+        // 2.3 MB less.
+        format!("-Clink-arg=-Wl,-T,{}", script.display()),
+    ]
+}
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Build the program that `run` and the tests start, which is larger and slower, in half the time
@@ -79,6 +90,9 @@ fn agent_for(profile: Profile, target: Option<&str>) -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--package", "probe-user", "--bin", "sandprobe", "--target", &target]);
     cargo.args(["--profile", profile.name()]);
+    if profile == Profile::Release {
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", release_flags().join("\x1f"));
+    }
     let built = building::executables("the agent", &mut cargo)?
         .into_iter()
         .find(|built| built.name == "sandprobe")

@@ -1,4 +1,5 @@
-//! Runs cargo, and shows how far a build is: one line that changes on a terminal, a line at each end elsewhere.
+//! Runs cargo, and shows how far a build is: one line that changes on a terminal, a line at each end
+//! elsewhere.
 
 use crate::workspace;
 use anyhow::{Context as _, Result, ensure};
@@ -16,11 +17,11 @@ pub(crate) struct Executable {
     pub(crate) path: PathBuf,
 }
 
-/// The line on a terminal changes this often, so that it is seen to live.
+/// How often the line on a terminal changes, to show that the build is at work.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Runs a `cargo build` or `cargo test --no-run`, and gives the programs that it built. `what` names them to the user.
-/// The paths come from cargo's own messages.
+/// Runs a `cargo build` or `cargo test --no-run`, and returns the programs that it built, by the paths in
+/// cargo's messages. `what` names them to the user.
 pub(crate) fn executables(what: &str, cargo: &mut Command) -> Result<Vec<Executable>> {
     cargo.args(["--quiet", "--message-format=json-render-diagnostics"]);
     let mut child = cargo.stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
@@ -40,8 +41,9 @@ pub(crate) fn executables(what: &str, cargo: &mut Command) -> Result<Vec<Executa
             Ok(message) => {
                 let message = message.context("cargo's messages are not JSON")?;
                 progress.count(&message);
-                let (path, name) = (message["executable"].as_str(), message["target"]["name"].as_str());
-                if let (Some(path), Some(name)) = (path, name) {
+                if let Some(path) = message["executable"].as_str()
+                    && let Some(name) = message["target"]["name"].as_str()
+                {
                     built.push(Executable { name: name.to_owned(), path: PathBuf::from(path) });
                 }
             }
@@ -59,7 +61,7 @@ pub(crate) fn executables(what: &str, cargo: &mut Command) -> Result<Vec<Executa
 struct Progress<'a> {
     what: &'a str,
     begun: Instant,
-    /// The crates that were compiled now.
+    /// The number of crates that this build compiled.
     compiled: usize,
     is_terminal: bool,
 }
@@ -86,7 +88,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Says nothing of a build that had nothing to do.
+    /// Prints nothing for a build that had nothing to do.
     fn end(&self) {
         let clear = if self.is_terminal { "\r\x1b[K" } else { "" };
         if self.compiled > 0 {
@@ -101,7 +103,7 @@ impl<'a> Progress<'a> {
         format!("{}: {} crates, {} min {:02} s", self.what, self.compiled, seconds / 60, seconds % 60)
     }
 
-    /// What cannot be shown is no reason to end a build.
+    /// Ignores errors: a build does not fail because its progress cannot be shown.
     fn say(&self, text: std::fmt::Arguments<'_>) {
         let mut stderr = io::stderr().lock();
         let _ = stderr.write_fmt(text).and_then(|()| stderr.flush());

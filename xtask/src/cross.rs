@@ -1,4 +1,4 @@
-//! Building static programs for an architecture that is not this machine's.
+//! Builds static programs for an architecture that is not this machine's.
 
 use crate::arch::Arch;
 use crate::package::{self, Need};
@@ -37,7 +37,7 @@ pub(crate) fn ensure(arch: Arch) -> Result<()> {
     if arch.is_ours() { Ok(()) } else { package::ensure(&compiler(arch).needs) }
 }
 
-/// Has cargo build for this architecture.
+/// Makes cargo build for this architecture.
 pub(crate) fn cargo(command: &mut Command, arch: Arch) {
     command.args(["--target", &arch.target()]);
     if let Some(program) = linker(arch) {
@@ -47,7 +47,7 @@ pub(crate) fn cargo(command: &mut Command, arch: Arch) {
     }
 }
 
-/// The linker that rustc has to be told; for this machine's own architecture it knows one.
+/// Returns the linker for another architecture; rustc knows the one for this machine's own.
 pub(crate) fn linker(arch: Arch) -> Option<&'static str> {
     (!arch.is_ours()).then(|| compiler(arch).program)
 }

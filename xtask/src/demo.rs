@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: runs pods of a private containerd under live hooks, one of which leaks its address; or replays
-//! a recording of that.
+//! `cargo xtask demo`: runs pods of a private containerd under live hooks, one of which leaks its address, or
+//! replays a recording of that.
 
 use crate::arch::Arch;
 use crate::build::Profile;
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// Show the bundled recording instead: no root, no kernel, no containerd
     #[arg(long)]
     replay: bool,
-    /// Handed on: to the demo as it is, or to `sandprobe replay`
+    /// Arguments for the demo, or with --replay for `sandprobe replay`
     #[arg(last = true)]
     args: Vec<OsString>,
 }
@@ -43,7 +43,7 @@ fn replay(args: &[OsString]) -> Result<()> {
     workspace::run(sandprobe().args(["explain", "leaked_address", "--recording", RECORDING]))
 }
 
-/// The agent without hooks, so that the eBPF toolchain is not needed.
+/// Runs the agent without hooks, so that the eBPF toolchain is not needed.
 fn sandprobe() -> Command {
     let mut cargo = workspace::cargo();
     cargo.args(["run", "--quiet", "--package", "probe-user", "--no-default-features", "--bin", "sandprobe"]);

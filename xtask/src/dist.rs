@@ -1,9 +1,9 @@
-//! `cargo xtask dist`: makes a release for each architecture: the static agent with its documents, packages, an image,
-//! an SBOM.
+//! `cargo xtask dist`: makes a release for each architecture: the static agent with its documents, packages,
+//! an image and an SBOM.
 //!
-//! Invariant: the same commit, the same names and the same tools give the same bytes. The only time is the commit's
-//! (`SOURCE_DATE_EPOCH`), no path of this machine is in them, and files are sorted by name. The commit does not name the
-//! C compilers, the linkers and LLVM, which are the distribution's.
+//! Invariant: the same commit, the same names and the same tools give the same bytes. The only time is the
+//! commit's (`SOURCE_DATE_EPOCH`), no path of this machine is included, and files are sorted by name. The
+//! commit does not fix the C compilers, the linkers and LLVM, which come from the distribution.
 
 mod archive;
 mod binary;
@@ -28,17 +28,17 @@ use std::{env, iter};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// For this kind of machine alone; may be repeated
+    /// Build only for this architecture; may be repeated
     #[arg(long, value_enum)]
     arch: Vec<Arch>,
-    /// The tag that is released: it has to be the version's, and the changelog has to tell of that
+    /// The tag that is released: it must be the version's, and the changelog must have this version
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
     #[command(flatten)]
     origin: Origin,
 }
 
-/// The facts about a release for its documents.
+/// What the files of a release say about it.
 pub(crate) struct Release {
     pub(crate) version: &'static str,
     /// Seconds since the epoch.
@@ -50,10 +50,6 @@ pub(crate) struct Release {
 
 impl Release {
     pub(crate) fn find(origin: Origin) -> Result<Self> {
-        let git = |format: &str| {
-            let mut git = Command::new("git");
-            workspace::output(git.args(["log", "-1", format]).current_dir(workspace::root()))
-        };
         let epoch = env::var("SOURCE_DATE_EPOCH").ok();
         let made = made(epoch.as_deref(), || git("--format=%ct"), &workspace::root().join("CHANGELOG.md"))?;
         // xtask has the version of the workspace.
@@ -62,19 +58,28 @@ impl Release {
     }
 }
 
-/// The time of a release, in seconds since the epoch: the one that is told, else that of the commit. Where git tells none, as in an
-/// archive of the sources or a checkout of another user's, it is that of the changelog's file, which in an archive is the commit's.
+/// Asks git about the last commit.
+fn git(format: &str) -> Result<String> {
+    let mut git = Command::new("git");
+    workspace::output(git.args(["log", "-1", format]).current_dir(workspace::root()))
+}
+
+/// Returns the time of a release, in seconds since the epoch: the given one, else that of the commit. Without
+/// git, as in an archive of the sources or in another user's checkout, it is the time of the changelog's
+/// file, which in an archive is the commit's.
 fn made(told: Option<&str>, commit: impl FnOnce() -> Result<String>, changelog: &Path) -> Result<u64> {
     if let Some(told) = told {
-        return told.parse().with_context(|| format!("SOURCE_DATE_EPOCH is no number: {told}"));
+        return told.parse().with_context(|| format!("SOURCE_DATE_EPOCH is not a number: {told}"));
     }
     match commit() {
-        Ok(time) => time.parse().with_context(|| format!("git tells no time of the commit, but {time:?}")),
+        Ok(time) => time.parse().with_context(|| format!("git prints no time of the commit, but {time:?}")),
         Err(why) => {
             let changed = fs::metadata(changelog).and_then(|about| about.modified());
             let changed = changed.with_context(|| format!("cannot read {}", changelog.display()))?;
-            println!("dist: all is dated as CHANGELOG.md is, for want of SOURCE_DATE_EPOCH and git: {why:#}");
-            Ok(changed.duration_since(UNIX_EPOCH).context("CHANGELOG.md is of before 1970")?.as_secs())
+            println!(
+                "dist: all files get the date of CHANGELOG.md, because there is neither SOURCE_DATE_EPOCH nor git: {why:#}"
+            );
+            Ok(changed.duration_since(UNIX_EPOCH).context("CHANGELOG.md is dated before 1970")?.as_secs())
         }
     }
 }
@@ -88,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     machines.dedup();
     let release = Release::find(args.origin.clone())?;
     let name = format!("sandprobe-{}", release.version);
-    // Refused before anything is built.
+    // First, so that a wrong tag is refused before anything is built.
     let notes = args.tag.as_ref().map(|tag| notes::of(tag, &release)).transpose()?;
     let dir = workspace::target_dir().join("dist").join(&name);
     if dir.exists() {
@@ -129,12 +134,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The program of a release for this architecture.
+/// Builds the program of a release for this architecture.
 pub(crate) fn program(arch: Arch) -> Result<PathBuf> {
     binary::build(arch)
 }
 
-/// An image of an existing program, for a test.
+/// Makes an image of an existing program, for a test.
 pub(crate) fn image_of(arch: Arch, binary: &Path, to: &Path) -> Result<()> {
     let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     let release = unreleased();
@@ -143,7 +148,7 @@ pub(crate) fn image_of(arch: Arch, binary: &Path, to: &Path) -> Result<()> {
         .with_context(|| format!("cannot write {}", to.display()))
 }
 
-/// The Debian package of an existing program, for a test.
+/// Makes the Debian package of an existing program, for a test.
 pub(crate) fn debian_package_of(arch: Arch, binary: &Path) -> Result<PathBuf> {
     let dir = workspace::target_dir().join("dist/packages");
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -167,38 +172,43 @@ fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The format of `sha256sum --check`.
+/// Returns the sums in the format of `sha256sum --check`.
 fn sums(dir: &Path) -> Result<String> {
     let mut files: Vec<PathBuf> = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.sort();
-    let line = |path: &PathBuf| {
+    let mut sums = String::new();
+    for path in &files {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(format!("{}  {name}\n", digest(&bytes)))
-    };
-    files.iter().map(line).collect()
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        sums += &format!("{}  {name}\n", digest(&bytes));
+    }
+    Ok(sums)
 }
 
 fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `2026-11-21T22:52:44Z`, by Howard Hinnant's `civil_from_days`. Not by a library: a fresh machine would build it
-/// before anything else.
+/// Returns a date such as `2026-11-21T22:52:44Z`, by Howard Hinnant's `civil_from_days`. No library is used,
+/// because a fresh machine would have to build it before anything else.
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
+    let era = days / 146_097;
+    let of_era = days % 146_097;
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     let year = year + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let hour = seconds / 3600 % 24;
+    let minute = seconds / 60 % 60;
+    let second = seconds % 60;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The files below a folder with their paths in it, sorted by name. Links to files count as the files.
+/// Returns the files below a folder with their paths in it, sorted by name. A link to a file counts as that
+/// file.
 fn files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> = iter::once(folder.to_owned()).collect();

@@ -1,16 +1,17 @@
-//! DuckDB and chDB, which is ClickHouse as a library: they answer the questions of deploy/fleet in a test. Both come from their Python
-//! packages (MIT, Apache-2.0), as pip checks by the sums below. They are run, never shipped.
+//! DuckDB and chDB (ClickHouse as a library), which answer the questions of deploy/fleet in a test. Both come
+//! from their Python packages (MIT, Apache-2.0), which pip checks against the sums below. They are run, never
+//! shipped.
 
 use crate::{pip, workspace};
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// The variable that tells the tests where they are.
+/// The variable that says to the tests where the engines are.
 pub(crate) const VARIABLE: &str = "SANDPROBE_ENGINES";
 
 const DUCKDB: &str = "2.0.1";
 const CHDB: &str = "26.9.0";
-/// Of the packages for x86_64 and aarch64, of DuckDB's for Python 3.11 and for later ones.
+/// The packages' sums for x86_64 and aarch64, for DuckDB also for Python 3.11 and for later ones.
 const DUCKDB_SUMS: &[&str] = &[
     "dd8961476eb9e048d1e784eb6bad7aad39304d72b4e4fd8c021f1863b7ee6425",
     "eb32b389d99d14cbbec4c110f58237c77eacefc65ef6f737619f413c97a91a77",
@@ -22,7 +23,7 @@ const CHDB_SUMS: &[&str] = &[
     "707e2ec3fe0f7953bac97942eaeb7a1ed1d66b1e56ecef3f0aa2130f61f6e735",
 ];
 
-/// The folder with both, which are fetched if they are missing.
+/// Returns the folder with both, and fetches them if they are missing.
 pub(crate) fn ensure() -> Result<PathBuf> {
     let tools = workspace::target_dir().join("tools");
     let dir = tools.join(format!("engines-{DUCKDB}-{CHDB}"));

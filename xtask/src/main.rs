@@ -52,7 +52,7 @@ enum Verb {
     Setup(setup::Args),
     /// Build the static agent, eBPF object inside, as target/dist/sandprobe
     Build(build::Args),
-    /// Make what is given to others: static agents, images, SBOMs, papers
+    /// Build the release files: static agents, packages, images, SBOMs, man pages
     Dist(dist::Args),
     /// Build the agent and watch this node live
     Run(run::Args),
@@ -64,13 +64,13 @@ enum Verb {
     Test(test::Args),
     /// Measure what the engine and the hooks cost, as tables and as JSON
     Bench(bench::Args),
-    /// Run the fuzzers for long: any bytes as records, files, requests and kept states
+    /// Run the fuzzers for long: any bytes as records, files, requests and state files
     Fuzz(fuzz::Args),
     /// Run tests of the pure parts in Miri, which sees undefined behaviour
     Miri,
-    /// Check what the compiler does not: who uses whom, and style
+    /// Check what the compiler does not: which module uses which, and style
     Tidy,
-    /// Print figures on the source: lines, import cycles, public items, large types
+    /// Print figures on the source: lines, import cycles, public items, large types, idioms
     Measure(measure::Args),
     #[command(hide = true)]
     InMounts(mounts::Args),

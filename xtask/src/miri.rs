@@ -1,17 +1,18 @@
 //! `cargo xtask miri`: runs tests of the pure parts in Miri, which sees undefined behaviour.
 //!
-//! Miri is some hundred times slower than the machine. So of probe-engine only the tests of [`MODULES`] are run: those that
-//! a ring's bytes and the engine's indexes go through. Its stories and properties drive whole engines, and a single one can
-//! take minutes here. Tests of many random inputs are left out for the same reason.
+//! Miri is about a hundred times slower than the machine. So it runs only the tests of [`MODULES`] of
+//! probe-engine: the modules that handle a ring's bytes and the engine's indexes. Stories and property tests
+//! drive whole engines, and a single one can take minutes. Tests of many random inputs are left out for the
+//! same reason.
 //!
-//! The pure crates have no unsafe code of their own (`forbid(unsafe_code)`); what runs here is also that of the libraries by which
-//! they read a ring's bytes. Of the agent only `memcmp` needs neither kernel nor C library.
+//! The pure crates have no unsafe code of their own (`forbid(unsafe_code)`); this checks also the libraries
+//! with which they read a ring's bytes. In the agent, only `memcmp` needs neither kernel nor C library.
 
 use crate::workspace;
 use anyhow::Result;
 use std::process::{Command, Stdio};
 
-/// Miri is a part of nightly toolchains alone. The project stays on its own.
+/// Only nightly toolchains have Miri. The project keeps its pinned one.
 const TOOLCHAIN: &str = "+nightly";
 const MODULES: [&str; 2] = ["engine::decode", "engine::grouped"];
 /// Tests of many random inputs.
@@ -44,11 +45,11 @@ fn ensure_miri() -> Result<()> {
     workspace::run(&mut rustup)
 }
 
-/// Through rustup: the cargo that runs this program is of the pinned toolchain.
+/// Runs Miri through rustup, because the cargo that runs this program belongs to the pinned toolchain.
 fn miri() -> Command {
     let mut miri = Command::new("cargo");
     miri.current_dir(workspace::root()).env("PATH", workspace::path());
-    // Set by rustup for the programs that it starts, this one too.
+    // rustup sets these for the programs that it starts, such as this one.
     miri.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").args([TOOLCHAIN, "miri"]);
     miri
 }

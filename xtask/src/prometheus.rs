@@ -1,5 +1,5 @@
-//! Debian's package prometheus: promtool, which checks alerts and metrics, and Prometheus itself, which scrapes the
-//! agent in a test. The package is unpacked, not installed, because that would start a server.
+//! Debian's package prometheus: promtool, which checks alerts and metrics, and Prometheus itself, which
+//! scrapes the agent in a test. The package is unpacked, not installed, because that would start a server.
 
 use crate::arch::Arch;
 use crate::package;
@@ -14,7 +14,7 @@ const PACKAGE: &str = "prometheus";
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Program {
     Promtool,
-    /// For the VMs too: it needs nothing but a C library, no newer than theirs.
+    /// Also for the VMs: it needs only a C library that is not newer than theirs.
     Prometheus,
 }
 
@@ -26,7 +26,7 @@ impl Program {
         }
     }
 
-    /// As in the tests.
+    /// Returns the path that the tests use.
     fn place(self) -> Result<PathBuf> {
         match self {
             Self::Promtool => Ok(workspace::target_dir().join("tools").join(self.name())),
@@ -40,7 +40,7 @@ impl Program {
     }
 }
 
-/// The paths of both programs.
+/// Fetches both programs if they are missing.
 pub(crate) fn ensure() -> Result<()> {
     let mut missing = Vec::new();
     for program in [Program::Promtool, Program::Prometheus] {
@@ -81,7 +81,7 @@ pub(crate) fn ensure() -> Result<()> {
     missing.into_iter().try_for_each(|program| put(&programs.join(program.name()), &program.place()?))
 }
 
-/// It exists only if it is complete.
+/// Copies the program, so that it exists at its place only if it is complete.
 fn put(program: &Path, place: &Path) -> Result<()> {
     let part = place.with_extension("part");
     fs::copy(program, &part)

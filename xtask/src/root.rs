@@ -1,4 +1,4 @@
-//! Becoming root, for the one step that needs it.
+//! Becomes root for the one step that needs it.
 
 use crate::workspace;
 use anyhow::{Result, ensure};
@@ -9,7 +9,7 @@ pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Checks that this can become root, and asks for the password now rather than later.
+/// Checks that this process can become root, and asks for the password now rather than later.
 pub(crate) fn authorize() -> Result<()> {
     if is_root() {
         return Ok(());
@@ -21,7 +21,7 @@ pub(crate) fn authorize() -> Result<()> {
     workspace::run(Command::new("sudo").arg("--validate"))
 }
 
-/// A command that runs as root: directly if this process is root, through `sudo` otherwise.
+/// Returns a command that runs as root: directly if this process is root, through `sudo` otherwise.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     if is_root() {
         return Command::new(program);

@@ -1,6 +1,6 @@
 //! `cargo xtask setup`: installs what is missing for the build, the tests and the VMs.
 //!
-//! Invariant: if nothing is missing it only checks, in well under a second.
+//! Invariant: if nothing is missing it only checks, in much less than a second.
 
 use crate::arch::Arch;
 use crate::package::{self, Need};
@@ -17,7 +17,7 @@ const LLVM: &str = "22";
 const COMPILER: &[Need] = &[
     Need::any(&["cc"], "gcc"),
     Need::any(&["/usr/include/stdio.h"], "libc6-dev"),
-    // The agent is a static program. Its TLS library is built from C and assembler, which takes musl's compiler.
+    // The agent is a static program. Its TLS library is built from C and assembler with musl's compiler.
     Need::any(&["musl-gcc"], "musl-tools"),
 ];
 const LLVM_DEV: &[Need] = &[
@@ -33,7 +33,7 @@ const NODE: &[Need] = &[
     Need::any(&["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"], "containernetworking-plugins"),
     Need::any(&["ip"], "iproute2"),
     Need::any(&["iptables"], "iptables"),
-    // Disks that fail.
+    // For tests with failing disks.
     Need::any(&["mke2fs"], "e2fsprogs"),
     Need::any(&["losetup"], "mount"),
     Need::package("busybox-static"),
@@ -100,7 +100,7 @@ fn rust_src(sysroot: &Path) -> Result<()> {
     })
 }
 
-/// The standard library for an architecture.
+/// Installs the standard library for an architecture.
 pub(crate) fn target(triple: &str) -> Result<()> {
     let sysroot = PathBuf::from(workspace::output(Command::new("rustc").args(["--print", "sysroot"]))?);
     if sysroot.join("lib/rustlib").join(triple).join("lib").is_dir() {
@@ -131,7 +131,7 @@ fn bpf_linker() -> Result<()> {
             .args(["install", "bpf-linker", "--version", BPF_LINKER, "--locked", "--force"])
             .args(["--no-default-features", "--features"])
             .arg(format!("llvm-{LLVM}"))
-            // Its own code has little to do beside LLVM's, and would take twice as long to build.
+            // Most of its time is LLVM's; optimizing its own code would double the time of the build.
             .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
@@ -141,7 +141,7 @@ fn bpf_linker() -> Result<()> {
     )
 }
 
-/// The prefix of an LLVM with headers: the user's own, or Debian's.
+/// Returns the prefix of an LLVM with headers: the user's own, or Debian's.
 fn llvm() -> Result<PathBuf> {
     if let Some(prefix) = env::var_os("LLVM_PREFIX").map(PathBuf::from) {
         let version = workspace::output(Command::new(prefix.join("bin/llvm-config")).arg("--version"))?;

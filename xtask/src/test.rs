@@ -43,7 +43,7 @@ struct Depth {
     /// Only what needs neither root nor a VM
     #[arg(long)]
     fast: bool,
-    /// Also pods in the VMs: each kernel with one version of containerd, one of them under systemd
+    /// Also hooks and pods in VMs: each kernel with one version of containerd, one of them under systemd
     #[arg(long)]
     full: bool,
     /// Pods on every kernel with every version of containerd, and on aarch64

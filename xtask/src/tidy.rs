@@ -1,6 +1,8 @@
 //! `cargo xtask tidy`: checks rules about the source that no compiler checks.
 
 mod arrow;
+mod comment;
+mod idiom;
 mod text;
 mod world;
 
@@ -30,7 +32,10 @@ fn problems(root: &Path) -> Result<Vec<String>> {
     let mut found: Vec<String> = sources.iter().flat_map(text::problems).collect();
     found.extend(arrow::problems(&sources));
     found.extend(world::problems(&sources));
-    found.extend(measure::cycles()?);
+    found.extend(sources.iter().flat_map(comment::problems));
+    let structure = measure::structure()?;
+    found.extend(structure.cycles);
+    found.extend(idiom::problems(structure.idioms));
     found.sort();
     Ok(found)
 }
@@ -56,7 +61,7 @@ pub(crate) fn sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Git's own data (a folder or, in a linked work tree, a file), and build results.
+/// Git's own data (a folder or, in a linked worktree, a file), and build results.
 fn is_skipped(name: &std::ffi::OsStr) -> bool {
     name == ".git" || name == "target"
 }
@@ -64,7 +69,7 @@ fn is_skipped(name: &std::ffi::OsStr) -> bool {
 fn source(root: &Path, path: PathBuf) -> Result<Option<Source>> {
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
-        // An editor's file, come and gone.
+        // A temporary file of an editor may be gone by now.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };

@@ -1,4 +1,4 @@
-//! Runs a command, shows its lines as they come, and ends it with all its children when its time is up.
+//! Runs a command, shows its lines as they come, and ends it with all its children when it exceeds its time.
 
 use crate::{root, workspace};
 use anyhow::{Context as _, Result, bail};
@@ -25,15 +25,16 @@ enum Event {
     Ended(std::io::Result<ExitStatus>),
 }
 
-/// Which output of a command is captured; the rest, and its input, are this process's.
+/// Which output of a command is captured. It shares its input and the rest with this process.
 #[derive(Clone, Copy)]
 pub(crate) enum Output {
     Standard,
-    /// With the errors, as on a terminal.
+    /// Standard output and standard error together, as on a terminal.
     Both,
 }
 
-/// Runs the command until it has ended and all writers of its output too. The output goes to `show` line by line.
+/// Runs the command until it and all writers of its output have ended. The output goes to `show` line by
+/// line.
 pub(crate) fn run(
     command: &mut Command,
     limit: Duration,
@@ -41,7 +42,7 @@ pub(crate) fn run(
     mut show: impl FnMut(&str),
 ) -> Result<ExitStatus> {
     static RUNS: AtomicU32 = AtomicU32::new(0);
-    // In the environment of all that it starts, and so found also in what it leaves behind.
+    // All processes that it starts inherit this variable, so that those that outlive it can be found.
     let mark = format!("{MARK}={}-{}", process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
     let (reader, writer) = pipe().context("cannot make a pipe")?;
     if let Output::Both = output {
@@ -52,13 +53,14 @@ pub(crate) fn run(
         .stdout(writer)
         .spawn()
         .with_context(|| format!("cannot run {}", workspace::line(command)))?;
-    // It would hold the pipe open for as long as it is there itself.
+    // The command itself would hold the pipe open.
     command.stdout(Stdio::null()).stderr(Stdio::inherit());
     let pid = child.id();
     let events = follow(child, reader);
 
     let begun = Instant::now();
-    let (mut closed, mut ended) = (false, None);
+    let mut closed = false;
+    let mut ended = None;
     while !closed || ended.is_none() {
         match events.recv_timeout(limit.saturating_sub(begun.elapsed())) {
             Ok(Event::Line(line)) => show(&line),
@@ -88,33 +90,33 @@ fn follow(mut child: Child, output: PipeReader) -> Receiver<Event> {
     events
 }
 
-/// Asks all processes that the command started to end, then kills them.
+/// Asks all processes of the command to end, then kills them.
 fn end_all(child: Option<u32>, mark: &str, events: &Receiver<Event>) {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         for pid in family(child, mark) {
             end(pid, signal);
         }
         let asked = Instant::now();
-        // Both threads of `follow` are done when the last of them is gone.
+        // The channel closes when the last of them is gone, because both threads of `follow` end then.
         while let Ok(_event) = events.recv_timeout(GRACE.saturating_sub(asked.elapsed())) {}
     }
 }
 
 fn end(pid: u32, signal: Signal) {
     let Ok(raw) = i32::try_from(pid) else { return };
-    // One that runs as root is sudo's to end; one that is gone already is fine.
+    // A process of root is ended through sudo. One that is gone already is no error.
     if kill(Pid::from_raw(raw), signal) == Err(Errno::EPERM) {
         let _gone = root::command("kill").args(["-s", &signal.as_str()[3..], &pid.to_string()]).status();
     }
 }
 
-/// The command, all processes with its mark, and their descendants, in any process group or session.
+/// Finds the command, all processes with its mark, and their descendants, in any process group or session.
 fn family(child: Option<u32>, mark: &str) -> Vec<u32> {
     let mut found: Vec<u32> = child.into_iter().collect();
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // Root's is not for a user to read: it is found below sudo, which is below the command.
+        // A user cannot read the environment of root's processes. They are found as descendants of sudo.
         let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
         if environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes()) {
             found.push(pid);
@@ -132,7 +134,8 @@ fn family(child: Option<u32>, mark: &str) -> Vec<u32> {
     found
 }
 
-/// From a line of `/proc/PID/stat`: the state and the parent follow the name, which may hold any characters.
+/// Returns the parent from `/proc/PID/stat`. State and parent follow the name, which may contain any
+/// characters.
 fn parent(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
@@ -164,7 +167,7 @@ mod tests {
     fn all_of_a_command_is_ended_at_its_limit() {
         let begun = Instant::now();
         let mut command = Command::new("sh");
-        // In a session of its own, and orphaned: still found.
+        // It is found although it is orphaned and in its own session.
         command.args(["-c", "setsid sh -c 'sleep 600' & exit 0"]);
         let error =
             run(&mut command, Duration::from_millis(200), Output::Standard, |_| {}).unwrap_err().to_string();

@@ -11,19 +11,19 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// All build results are below this folder.
+/// Returns the folder of all build results.
 pub(crate) fn target_dir() -> PathBuf {
     root().join("target")
 }
 
-/// The cargo that runs this program, in the repository's root.
+/// Returns the cargo that runs this program, in the repository's root.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root()).env("PATH", path());
     cargo
 }
 
-/// PATH with the folder where `cargo install` puts programs, which may be missing on a fresh machine.
+/// Returns PATH with the folder of `cargo install`, which may be missing from it on a fresh machine.
 pub(crate) fn path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -33,12 +33,12 @@ pub(crate) fn path() -> OsString {
     env::join_paths(env::split_paths(&path).chain([home.join("bin")])).unwrap_or(path)
 }
 
-/// This machine's architecture with musl, for the static agent.
+/// Returns this machine's Rust target with musl, for the static agent.
 pub(crate) fn static_target() -> String {
     format!("{}-unknown-linux-musl", env::consts::ARCH)
 }
 
-/// The program of this name in PATH, or in the folders that only root's PATH has.
+/// Finds the program of this name in PATH, or in the folders that only root's PATH has.
 pub(crate) fn which(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -55,7 +55,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The command's output, without the newline at the end.
+/// Runs a command and returns its output without the newline at the end.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     ensure!(
@@ -68,7 +68,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_owned())
 }
 
-/// The command as one would type it.
+/// Returns the command as a user would type it.
 pub(crate) fn line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let words = iter::once(program.file_name().unwrap_or(program.as_os_str())).chain(command.get_args());

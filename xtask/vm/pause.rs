@@ -1,5 +1,5 @@
-//! The init of every sandbox: holds its namespaces, reaps orphans, and ends when told.
-//! Built alone, by rustc and for musl, so that it needs no library in its image.
+//! The init of every sandbox: holds its namespaces, reaps orphans, and ends on SIGINT or SIGTERM.
+//! rustc builds it alone, for musl, so that its image needs no library.
 #![no_main]
 
 use std::ffi::{c_int, c_void};
@@ -10,7 +10,7 @@ const SIGCHLD: c_int = 17;
 const SIG_BLOCK: c_int = 0;
 const WNOHANG: c_int = 1;
 
-/// As large as musl's.
+/// A signal set of musl's size.
 #[repr(C, align(8))]
 struct SignalSet([u8; 128]);
 
@@ -22,7 +22,7 @@ unsafe extern "C" {
     fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
 }
 
-/// PID 1 gets no signal that it neither handles nor blocks: these three are blocked and waited for.
+/// PID 1 receives no signal that it neither handles nor blocks, so it blocks these three and waits for them.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> c_int {
     let mut set = SignalSet([0; 128]);

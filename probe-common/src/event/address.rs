@@ -8,7 +8,8 @@ use crate::{id::NetnsKey, text::IfName};
 pub const IPV4: u8 = 4;
 pub const IPV6: u8 = 6;
 
-/// `rtmsg_ifa` (IPv4), `__ipv6_ifa_notify` (IPv6, whose context is a worker when duplicate detection ran first).
+/// `rtmsg_ifa` (IPv4), `__ipv6_ifa_notify` (IPv6, whose context is a worker when duplicate detection ran
+/// first).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Address {

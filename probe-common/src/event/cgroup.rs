@@ -14,11 +14,11 @@ pub const PATH: usize = 512;
 pub struct Cgroup {
     pub header: Header,
     pub cgroup: CgroupKey,
-    /// Who entered (`CGROUP_ATTACHED`); zero otherwise.
+    /// The task that entered (`CGROUP_ATTACHED`); zero otherwise.
     pub member: TaskKey,
     /// Depth below the hierarchy's root.
     pub level: u32,
-    /// Of the tail: the path from the hierarchy's root.
+    /// The length of the tail, which has the path from the hierarchy's root.
     pub path_len: u16,
     pub _pad: [u8; 2],
 }

@@ -14,7 +14,7 @@ pub const ARGS: usize = 4;
 pub const PATH: usize = 5;
 pub const VARIABLES: usize = 6;
 
-/// Names behind `CNI_`, and the longest value kept of each, bytes. A longer value is cut.
+/// Names after `CNI_`, and the longest value kept of each, bytes. A longer value is cut.
 pub const NAMES: [(&str, usize); VARIABLES] =
     [("COMMAND", 16), ("CONTAINERID", 256), ("NETNS", 256), ("IFNAME", 32), ("ARGS", 1024), ("PATH", 512)];
 
@@ -29,7 +29,7 @@ pub struct CniCall {
     /// Bit i: variable i was set, perhaps to nothing: an empty `CNI_NETNS` is not an absent one.
     pub present: u16,
     pub filename_len: u16,
-    /// Of the tail: the filename, then each variable's value.
+    /// The lengths in the tail: after the filename, each variable's value.
     pub lens: [u16; VARIABLES],
 }
 
@@ -51,7 +51,7 @@ impl<'a> Variables<'a> {
         Some(Self { filename, values })
     }
 
-    /// A variable's value; `None` if it was not set.
+    /// Returns a variable's value; `None` if it was not set.
     #[must_use]
     pub fn get(&self, variable: usize) -> Option<&'a [u8]> {
         self.values.get(variable).copied().flatten()

@@ -19,9 +19,9 @@ pub struct Exec {
     pub ns_pid: u32,
     pub pid_ns: u32,
     pub mnt_ns: u32,
-    /// Bytes of argv in the process; what is more than `ARGV` is left out.
+    /// The bytes of argv in the process; those beyond `ARGV` are left out.
     pub argv_total: u32,
-    /// Of the tail: filename, then argv.
+    /// The lengths in the tail: filename, then argv.
     pub filename_len: u16,
     pub argv_len: u16,
 }
@@ -29,9 +29,9 @@ pub struct Exec {
 /// The tail of an `Exec`.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
-    /// `linux_binprm.filename`: as given to `execve`, without NUL.
+    /// `linux_binprm.filename`, as given to `execve`, without NUL.
     pub filename: &'a [u8],
-    /// Arguments, each with its NUL behind unless cut.
+    /// Arguments, each followed by its NUL unless cut.
     pub argv: &'a [u8],
 }
 
@@ -40,7 +40,7 @@ impl<'a> Text<'a> {
         Some(Self { filename: take(&mut tail, body.filename_len)?, argv: take(&mut tail, body.argv_len)? })
     }
 
-    /// The arguments one by one.
+    /// Returns the arguments one by one.
     pub fn args(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.argv.strip_suffix(&[0]).unwrap_or(self.argv).split(|byte| *byte == 0)
     }

@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::Header;
 use crate::{id::TaskKey, text::Comm};
 
-/// A process as a hook saw it: `bpf_get_current_task()` and what hangs on it.
+/// A process as a hook saw it: `bpf_get_current_task()` and what it points to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Task {
@@ -21,9 +21,9 @@ pub struct Task {
     pub tid: u32,
     /// `real_parent.tgid`.
     pub parent: u32,
-    /// `nsproxy.net_ns.ns.inum`; 0 once the task has given its namespaces up.
+    /// `nsproxy.net_ns.ns.inum`; 0 once the task has given up its namespaces.
     pub netns: u32,
-    /// Of the thread group's leader.
+    /// The name of the thread group's leader.
     pub comm: Comm,
 }
 
@@ -41,7 +41,8 @@ impl Task {
     }
 }
 
-/// The last thread of a process ended (`sched_process_exit` with `signal.live` at 0); `header.task` is the process.
+/// The last thread of a process ended (`sched_process_exit` with `signal.live` at 0); `header.task` is the
+/// process.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Exit {
@@ -53,7 +54,8 @@ pub struct Exit {
 }
 
 /// A fatal signal was queued to a process that matters (`signal_generate`), or the OOM killer chose it
-/// (`mark_victim`). `header.task` is the sender; for the OOM killer merely the task that asked for memory.
+/// (`mark_victim`). `header.task` is the sender; for the OOM killer it is merely the task that asked for
+/// memory.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Signal {

@@ -1,7 +1,7 @@
 //! `rtmsg_ifa(event, ifa, ...)` and `__ipv6_ifa_notify(event, ifp)`: an address came or went.
 //!
-//! Both are also called when an address merely changes (its lifetime, duplicate detection done), so what has been
-//! told of is remembered by the struct's address.
+//! Both are also called when an address merely changes (its lifetime, duplicate detection done), so what has
+//! been reported is remembered by the struct's address.
 
 use aya_ebpf::{
     EbpfContext as _,
@@ -26,7 +26,7 @@ use crate::{
     reader_page,
 };
 
-/// Addresses that have been told of, by the address of their struct, and what they were.
+/// Addresses that have been reported, by the address of their struct, and what they were.
 #[map]
 static ADDRESSES: LruHashMap<u64, u64> = LruHashMap::with_max_entries(table::ADDRESSES, 0);
 
@@ -65,8 +65,8 @@ pub(crate) fn kp_ifa6_notify(ctx: ProbeContext) -> u32 {
     0
 }
 
-/// The traced function's second argument as a mere number: loaded from the context it is a pointer of the kernel's own type
-/// to the verifier, which lets no function of ours have it.
+/// Returns the traced function's second argument as a plain number: loaded from the context it is, for the
+/// verifier, a pointer of the kernel's own type, which none of our functions may take.
 #[inline(always)]
 fn second(ctx: &FEntryContext) -> u64 {
     read(ctx.as_ptr() as u64, const { size_of::<u64>() as u32 })
@@ -80,7 +80,7 @@ fn tell<const FAMILY: u8>(event: u32, at: u64) {
     let seen = IfAddress::of::<FAMILY>(at);
     let kind = match event {
         RTM_DELADDR => {
-            // Not there if it came before the hook.
+            // It is absent if the address came before the hook.
             let _ = ADDRESSES.remove(at);
             kind::ADDRESS_REMOVED
         }
@@ -96,7 +96,7 @@ fn tell<const FAMILY: u8>(event: u32, at: u64) {
         if unsafe { ADDRESSES.get(at) }.copied() == Some(what) {
             return;
         }
-        // Without room for it a change of the address would be told of as its coming.
+        // Without room for it, a change of the address would be reported as its addition.
         emit::keep(&ADDRESSES, at, what);
     }
     let ring = emit::ring(address_ring(net.address()));
@@ -106,7 +106,8 @@ fn tell<const FAMILY: u8>(event: u32, at: u64) {
     };
 }
 
-/// A function of its own, whose record is not on the stack while the ring is chosen: 512 bytes are for both.
+/// A function of its own, so that its record is not on the stack while the ring is chosen: both share 512
+/// bytes.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn address_send_v4(ring: u64, kind: u64, at: u64) -> u64 {
@@ -138,17 +139,18 @@ fn send<const FAMILY: u8>(ring: u64, kind: u16, at: u64) -> u64 {
     0
 }
 
-/// The struct's memory may be another address's by now, without its end having been seen.
+/// Identifies the address: the struct's memory may be another address's by now, without the end of the first
+/// having been seen.
 #[inline(always)]
 fn fingerprint(address: &[u8; 16]) -> u64 {
     let [high, low]: [u64; 2] = zerocopy::transmute!(*address);
     high.rotate_left(1) ^ low
 }
 
-/// The ring for the address of a network namespace that came or went.
+/// Returns the ring for the address of a network namespace that came or went.
 ///
-/// Who does it pays. Where that is the node itself or a worker, the namespace's maker does, or the namespace itself if the
-/// node made it; all whose maker is not known have one budget together.
+/// Whoever does it pays. If that is the node itself or a worker, the namespace's maker pays, or the namespace
+/// itself if the node made it; all namespaces with an unknown maker share one budget.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn address_ring(net: u64) -> u64 {

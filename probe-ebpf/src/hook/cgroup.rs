@@ -1,8 +1,8 @@
-//! The cgroup tracepoints, as `(struct cgroup *, const char *path, ...)`, for the one hierarchy that identifies
-//! containers: each hierarchy of cgroup v1 has its own directories and ids.
+//! The cgroup tracepoints, as `(struct cgroup *, const char *path, ...)`, for the one hierarchy that
+//! identifies containers: each hierarchy of cgroup v1 has its own directories and ids.
 //!
-//! All are raw tracepoints: the layout of the others' records is not everywhere the same, and their links cannot be
-//! pinned on 5.10.
+//! All are raw tracepoints: the layout of the others' records is not the same everywhere, and their links
+//! cannot be pinned on 5.10.
 
 use core::ffi::c_void;
 
@@ -24,9 +24,9 @@ use crate::{
     reader_page,
 };
 
-/// What is too large for a program's stack. No other program uses it: where tracepoints may be preempted, another program
-/// can run on this CPU in between, but not the same one.
-/// By kind, from `CGROUP_CREATED`.
+/// Room for what is too large for a program's stack, by kind, from `CGROUP_CREATED`. No other program uses
+/// it: where tracepoints may be preempted, another program can run on this CPU in between, but not the same
+/// one.
 #[map]
 static CGROUP_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(5, 0);
 
@@ -42,25 +42,25 @@ pub(crate) fn cgroup_mkdir(ctx: RawTracePointContext) -> i32 {
     tell::<{ kind::CGROUP_CREATED }>(ctx.arg(0), ctx.arg(1), TaskKey::default())
 }
 
-/// Told of only when it succeeds.
+/// Fires only when the removal succeeds.
 #[raw_tracepoint(tracepoint = "cgroup_rmdir")]
 pub(crate) fn cgroup_rmdir(ctx: RawTracePointContext) -> i32 {
     tell::<{ kind::CGROUP_REMOVED }>(ctx.arg(0), ctx.arg(1), TaskKey::default())
 }
 
-/// From a worker, when nothing is charged to it any more: soon after the removal or never.
+/// Fires in a worker, when nothing is charged to the cgroup any more: soon after the removal or never.
 #[raw_tracepoint(tracepoint = "cgroup_release")]
 pub(crate) fn cgroup_release(ctx: RawTracePointContext) -> i32 {
     tell::<{ kind::CGROUP_RELEASED }>(ctx.arg(0), ctx.arg(1), TaskKey::default())
 }
 
-/// A task born in the cgroup by `CLONE_INTO_CGROUP` does not come by here.
+/// Does not see a task that is born in the cgroup by `CLONE_INTO_CGROUP`.
 #[raw_tracepoint(tracepoint = "cgroup_attach_task")]
 pub(crate) fn cgroup_attach(ctx: RawTracePointContext) -> i32 {
     tell::<{ kind::CGROUP_ATTACHED }>(ctx.arg(0), ctx.arg(1), Task::at(ctx.arg(2)).key())
 }
 
-/// Told of each cgroup above the emptied one too, if that was all that lived in it.
+/// Fires for each cgroup above the emptied one too, if that was all that lived in it.
 #[raw_tracepoint(tracepoint = "cgroup_notify_populated")]
 pub(crate) fn cgroup_emptied(ctx: RawTracePointContext) -> i32 {
     let populated: i32 = ctx.arg(2);
@@ -107,7 +107,8 @@ fn tell<const KIND: u16>(cgroup: u64, path: u64, member: TaskKey) -> i32 {
     };
     let len = size_of::<event::Cgroup>() as u64 + path_len;
     scratch.body.header.len = len as u32;
-    // SAFETY: body and tail are in one struct without padding between, and `len` counts what was written of it.
+    // SAFETY: body and tail are in one struct without padding between, and `len` counts what was written of
+    // it.
     unsafe { emit::bytes(ring, KIND, &raw const *scratch, len) };
     0
 }

@@ -1,26 +1,30 @@
 //! A CNI call: an exec with `CNI_COMMAND` in its environment.
 //!
-//! **Which execs may be calls.** A search costs as much as the environment is long, so most execs must do without. The
-//! program searches the environment of an exec if one of these holds, and of no other (`may_be_call`):
+//! **Which execs may be calls.** A search costs as much as the environment is long, so most execs must do
+//! without. The program searches the environment of an exec if one of these holds, and of no other
+//! (`may_be_call`):
 //!
-//! 1. A call of the node's own runtime is open. Any exec may then be its delegate, or a program that the plugin runs.
+//! 1. A call of the node's own runtime is open. Any exec may then be its delegate, or a program that the
+//!   plugin runs.
 //! 2. The exec has the name of a plugin of CNI's own project (`probe_common::name::PLUGINS`).
-//! 3. Its parent has the name of a program that calls plugins (`probe_common::name::CALLERS`), wherever that runs and
-//!    whosever it is.
-//! 4. It has the form that CNI's specification gives a call: no arguments, and a standard input that can hold a
-//!    configuration, which a terminal and `/dev/null` cannot. libcni executes plugins so, and with it all known runtimes,
-//!    `cnitool`, the daemons in containers that delegate (multus) and the plugins that call others.
+//! 3. Its parent has the name of a program that calls plugins (`probe_common::name::CALLERS`), wherever that
+//!   runs and whosever it is.
+//! 4. It has the form that CNI's specification gives a call: no arguments, and a standard input that can hold
+//!   a configuration, which a terminal and `/dev/null` cannot. libcni executes plugins so, and with it all
+//!   known runtimes, `cnitool`, the daemons in containers that delegate (multus) and the plugins that call
+//!   others.
 //!
-//! So an exec with CNI's variables goes by untold only if an unknown program executes a plugin of unknown name, with
-//! arguments or without a configuration, and while no call of the runtime is open.
+//! So an exec with CNI's variables is missed only if an unknown program executes a plugin of unknown name,
+//! with arguments or without a configuration, and while no call of the runtime is open.
 //!
-//! **Who made a call.** The node's own runtime made it if all of this holds, which no container can arrange: the plugin is in
-//! the host's pid namespace, in no container's cgroup, and root's in the initial user namespace; it descends from a known
-//! caller in the same mount namespace, which is root's too and whose file is not setuid. Any other call may be that of a CNI
-//! daemon's delegate, and is told of without `flag::HOST`.
+//! **Who made a call.** The node's own runtime made it if all of this holds, which no container can arrange:
+//! the plugin is in the host's pid namespace, in no container's cgroup, and root's in the initial user
+//! namespace; it descends from a known caller in the same mount namespace, which is root's too and whose file
+//! is not setuid. Any other call may be that of a CNI daemon's delegate, and is reported without
+//! `flag::HOST`.
 //!
-//! A plugin's children (`iptables`) inherit the variables and are told of too. Only `CNI_PATH` and the filename tell them from
-//! plugins. User space compares those, where strings are cheap.
+//! A plugin's children (`iptables`) inherit the variables and are reported too. Only `CNI_PATH` and the
+//! filename distinguish them from plugins. User space compares those, where strings are cheap.
 
 use core::{arch::asm, ffi::c_void};
 
@@ -54,32 +58,32 @@ use crate::{
     reader_page::MMAPABLE,
 };
 
-/// The processes of open calls: those of the node's runtime, which the lifecycle ring told of, and all others, which the bulk
-/// ring told of. Containers can fill the second table and not the first.
+/// The processes of open calls: those of the node's runtime, which the lifecycle ring reported, and all
+/// others, which the bulk ring reported. Containers can fill the second table but not the first.
 #[map]
 static CNI_CALLS: LruHashMap<TaskKey, u8> = LruHashMap::with_max_entries(table::CNI_CALLS, 0);
 #[map]
 static CNI_DELEGATES: LruHashMap<TaskKey, u8> = LruHashMap::with_max_entries(table::CNI_DELEGATES, 0);
 
-/// How many entries each of the two tables has. An entry that went for want of room, or whose process ended in a run that the
-/// kernel skipped, stays counted. The programs then search and look up more than they need, and miss nothing. The agent adds
-/// the calls that earlier hooks know.
+/// How many entries each of the two tables has. An entry that was dropped for lack of room, or whose process
+/// ended in a run that the kernel skipped, stays counted. The programs then search and look up more than they
+/// need, and miss nothing. The agent adds the calls that earlier hooks know.
 #[map]
 static CNI_OPEN: Array<u64> = Array::with_max_entries(RINGS as u32, MMAPABLE);
 
-/// Room for a record, which is too large for a program's stack. One program alone uses it. Where tracepoints may be preempted,
-/// another program can run on this CPU in between, but not the same one.
+/// Room for a record, which is too large for a program's stack. Only one program uses it. Where tracepoints
+/// may be preempted, another program can run on this CPU in between, but not the same one.
 #[map]
 static CNI_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
 /// How many ancestors may be between a plugin and the runtime: a plugin may call plugins.
 const ANCESTORS: u32 = 8;
 
-/// Room for the tail, a power of two, so that a mask keeps what is written within it: the verifier need not know the
-/// sum of the lengths.
+/// Room for the tail, a power of two, so that a mask keeps what is written within it: the verifier need not
+/// know the sum of the lengths.
 const TAIL: usize = 4096;
 
-/// Behind it, room for one more of the longest value.
+/// Room for one more of the longest value, after the tail.
 const SPARE: usize = 1024;
 
 const _: () = {
@@ -135,18 +139,18 @@ fn table_of(ring: Ring) -> &'static LruHashMap<TaskKey, u8> {
     }
 }
 
-/// Keeps that a process is a call, so that the same ring tells its end. A process that executes another plugin is in the table
-/// already.
+/// Remembers that a process is a call, so that the same ring reports its end. A process that executes another
+/// plugin is in the table already.
 #[inline(always)]
 fn begin(ring: Ring, key: TaskKey) {
     let table = table_of(ring);
-    // Without room for it a plugin's end is not told of.
+    // Without room for it, the plugin's end is not reported.
     if table.get_ptr(key).is_none() && emit::keep(table, key, 1) {
         count(ring, 1);
     }
 }
 
-/// The ring that told of the call, if the process that ends was one.
+/// Returns the ring that reported the call, if the process that ends was one.
 #[inline(always)]
 pub(super) fn end(task: Task) -> Option<Ring> {
     [Ring::Lifecycle, Ring::Bulk].into_iter().find(|ring| ended(*ring, task))
@@ -161,7 +165,7 @@ fn ended(ring: Ring, task: Task) -> bool {
     was_call
 }
 
-/// Tells of a CNI call, if `Environment::search` found one.
+/// Reports a CNI call, if `Environment::search` found one.
 #[inline(always)]
 pub(super) fn tell(task: Task, binprm: u64, class: Class) -> bool {
     let Some(env) = Environment::get() else { return false };
@@ -205,7 +209,7 @@ fn is_only_counted(command: u64) -> bool {
     }
 }
 
-/// The nearest ancestor that is a known caller of the host, or null.
+/// Returns the nearest ancestor that is a known caller of the host, or null.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn cni_caller(task: u64) -> u64 {
@@ -223,11 +227,11 @@ extern "C" fn cni_caller(task: u64) -> u64 {
 #[inline(never)]
 extern "C" fn cni_send(ring: u64, flags: u64, caller: u64, binprm: u64) -> u64 {
     let (Some(env), Some(scratch)) = (Environment::get(), CNI_SCRATCH.get_ptr_mut(0)) else { return 0 };
-    // SAFETY: this CPU's value, used by one program alone: see the map.
+    // SAFETY: this CPU's value, which only one program uses: see the map.
     let scratch = unsafe { &mut *scratch };
     let filename_len = read_filename(&mut scratch.tail, binprm);
     scratch.end = filename_len;
-    // Member by member: put together first, it would be on the stack as a whole.
+    // Member by member: a body that is put together first would be on the stack as a whole.
     let body = &mut scratch.body;
     if caller == 0 {
         body.caller = TaskKey::default();
@@ -247,12 +251,13 @@ extern "C" fn cni_send(ring: u64, flags: u64, caller: u64, binprm: u64) -> u64 {
     copy::<PATH>(scratch, env);
     let len = size_of::<event::CniCall>() as u64 + (scratch.end & const { TAIL as u64 - 1 });
     scratch.body.header.len = len as u32;
-    // SAFETY: body and tail are in one struct without padding between, and `len` counts what was written of it.
+    // SAFETY: body and tail are in one struct without padding between, and `len` counts what was written of
+    // it.
     unsafe { emit::bytes(emit::ring(ring), kind::CNI_CALL, &raw const *scratch, len) };
     0
 }
 
-/// Copies a variable's value to the tail's end and moves that behind it.
+/// Copies a variable's value to the tail's end, and moves the end after it.
 #[inline(always)]
 fn copy<const VARIABLE: usize>(scratch: &mut Scratch, env: &Environment) {
     let (address, mut len) = env.value(VARIABLE);
@@ -260,7 +265,7 @@ fn copy<const VARIABLE: usize>(scratch: &mut Scratch, env: &Environment) {
         len = NAMES[VARIABLE].1 as u64;
     }
     let end = scratch.end & const { TAIL as u64 - 1 };
-    // SAFETY: behind the tail there is room for the longest value; any address may be read.
+    // SAFETY: after the tail there is room for the longest value; any address may be read.
     unsafe {
         let to = scratch.tail.as_mut_ptr().add(end as usize);
         bpf_probe_read_user(to.cast::<c_void>(), len as u32, address as *const c_void);

@@ -1,5 +1,5 @@
-//! Finds the variables of the CNI specification in an environment, wherever in it they stand: callers write it in
-//! random order. Of an environment nothing else is copied, and nothing of it leaves the kernel from here.
+//! Finds the variables of the CNI specification in an environment, wherever they are in it: callers write it
+//! in random order. Nothing else of an environment is copied, and nothing of it leaves the kernel from here.
 
 use core::ffi::c_void;
 
@@ -19,24 +19,26 @@ const STEPS: u32 = 1024;
 const BYTES: u64 = 128 << 10;
 const STRING: usize = 2048;
 
-/// How many variables may begin with `CNI_`, a power of two; of more, later ones take the places of the first.
+/// How many variables may begin with `CNI_`, a power of two; if there are more, later ones take the places of
+/// the first.
 const CANDIDATES: usize = 32;
 
-/// The variables, and a place for what is none of them.
+/// The variables, and a place for strings that are none of them.
 const PLACES: usize = 8;
 const _: () = assert!(VARIABLES < PLACES);
 
-/// What a search found. In a map's value and not in registers: what the verifier does not know, it need not follow.
+/// What a search found. It is in a map's value and not in registers: the verifier need not follow what it
+/// does not know.
 #[repr(C)]
 pub(crate) struct Environment {
     /// Bytes in all, and how many of them were searched.
     pub(super) total: u64,
     pub(super) scanned: u64,
-    /// Bit i: variable i was found. Others may be set behind.
+    /// Bit i: variable i was found. Bits above the variables may be set too.
     present: u64,
     /// The first eight bytes of `CNI_COMMAND`.
     pub(super) command: u64,
-    /// Where in the process each value is, and how long.
+    /// Where in the process each value is, and how long it is.
     address: [u64; PLACES],
     len: [u64; PLACES],
     /// 1 if the next string begins inside a longer one of the environment.
@@ -45,27 +47,27 @@ pub(crate) struct Environment {
     candidates: u64,
     candidate_at: [u64; CANDIDATES],
     candidate_len: [u64; CANDIDATES],
-    /// The string that is looked at; its last bytes may be an older one's.
+    /// The current string; its last bytes may be an older one's.
     string: [u64; STRING / 8],
 }
 
 impl Environment {
-    /// This CPU's, of the program that runs.
+    /// Returns this CPU's, which belongs to the program that runs.
     #[inline(always)]
     pub(super) fn get() -> Option<&'static mut Self> {
         let environment = ENVIRONMENT.get_ptr_mut(0)?;
-        // SAFETY: this CPU's value, used by one program alone: see the map.
+        // SAFETY: this CPU's value, which only one program uses: see the map.
         Some(unsafe { &mut *environment })
     }
 
-    /// Searches the environment of a process: `mm` is a `struct mm_struct *`.
+    /// Searches the environment of a process; `mm` is a `struct mm_struct *`.
     #[inline(always)]
     pub(super) fn search(mm: u64) {
         env_scan(mm);
         env_recognize();
     }
 
-    /// 1 if a variable was found.
+    /// Returns 1 if a variable was found.
     #[inline(always)]
     pub(super) fn has(&self, variable: usize) -> u64 {
         self.present >> variable & 1
@@ -76,7 +78,7 @@ impl Environment {
         self.present & const { (1 << VARIABLES) - 1 }
     }
 
-    /// Where a variable's value is and how long; nowhere and nothing if it was not found.
+    /// Returns where a variable's value is and how long it is; zeroes if it was not found.
     #[inline(always)]
     pub(super) fn value(&self, variable: usize) -> (u64, u64) {
         let has = self.has(variable);
@@ -86,8 +88,8 @@ impl Environment {
 
 /// Goes through the strings and notes those that begin with `CNI_`.
 ///
-/// The verifier walks every step, and older ones (5.10) soon forget which states they have seen: so a step has one way
-/// out and one way on.
+/// The verifier walks every step, and older ones (5.10) soon forget which states they have seen: so each step
+/// has one way out and one way on.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn env_scan(mm: u64) -> u64 {
@@ -123,7 +125,7 @@ extern "C" fn env_scan(mm: u64) -> u64 {
 const CNI: u64 = u64::from_ne_bytes(*b"CNI_\0\0\0\0");
 const CNI_MASK: u64 = u64::from_ne_bytes(*b"\xff\xff\xff\xff\0\0\0\0");
 
-/// Looks at those strings more closely.
+/// Compares the strings that begin with `CNI_` with the variables' names.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn env_recognize() -> u64 {
@@ -141,7 +143,7 @@ extern "C" fn env_recognize() -> u64 {
     0
 }
 
-/// Notes where a variable's value is. Of two with the same name the first counts, as for `getenv`.
+/// Notes where a variable's value is. If two have the same name the first counts, as for `getenv`.
 #[inline(always)]
 fn recognize(at: u64, len: u64, env: &mut Environment) {
     let mut place = VARIABLES as u64;
@@ -166,8 +168,8 @@ fn recognize(at: u64, len: u64, env: &mut Environment) {
     env.command = choose(is_zero(place ^ COMMAND as u64), command, env.command);
 }
 
-/// Copies a string of the current process, as much of it as there is room for, and says how many bytes that were with
-/// the NUL; zero or above 2^63 if it is not there.
+/// Copies a string of the current process, as far as there is room for it. Returns how many bytes that were,
+/// with the NUL; zero or above 2^63 if it is not there.
 #[inline(always)]
 fn read_string(to: &mut [u64; STRING / 8], from: u64) -> u64 {
     // SAFETY: the helper writes at most the buffer's size and takes any address to read from.
@@ -181,7 +183,7 @@ fn read_string(to: &mut [u64; STRING / 8], from: u64) -> u64 {
     len as u64
 }
 
-/// A variable's name with `CNI_` in front and `=` behind, as two words.
+/// A variable's name, from `CNI_` to `=`, as two words.
 struct Name {
     len: u64,
     text: [u64; 2],

@@ -33,13 +33,13 @@ use crate::{
 #[map]
 static TOPS: LruHashMap<TaskKey, u32> = LruHashMap::with_max_entries(table::TOPS, 0);
 
-/// Room for a record, which is too large for a program's stack. One program alone uses it. Where tracepoints may be preempted,
-/// another program can run on this CPU in between, but not the same one.
+/// Room for a record, which is too large for a program's stack. Only one program uses it. Where tracepoints
+/// may be preempted, another program can run on this CPU in between, but not the same one.
 #[map]
 static EXEC_SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 
-/// How many programs one container's top may begin on the lifecycle ring: `runc init` where it is born in the cgroup,
-/// the entrypoint, and what a script of that name hands over to.
+/// How many programs one container's top may begin on the lifecycle ring: `runc init` where it is born in the
+/// cgroup, the entrypoint, and what a script of that name hands over to.
 const FIRST: u32 = 4;
 
 /// Where a record is put together.
@@ -94,7 +94,7 @@ fn ring_for_top(task: Task, class: Class) -> Ring {
             *begun
         },
         None => {
-            // Without room for it the container's budget is the only limit.
+            // Without room for it, the container's budget is the only limit.
             emit::keep(&TOPS, key, 1);
             1
         }
@@ -106,7 +106,7 @@ fn ring_for_top(task: Task, class: Class) -> Ring {
 #[inline(never)]
 extern "C" fn exec_send(ring: u64, task: u64, binprm: u64, class: u64) -> u64 {
     let Some(scratch) = EXEC_SCRATCH.get_ptr_mut(0) else { return 0 };
-    // SAFETY: this CPU's value, used by one program alone: see the map.
+    // SAFETY: this CPU's value, which only one program uses: see the map.
     let scratch = unsafe { &mut *scratch };
     let task = Task::at(task);
     let filename_len = read_filename(&mut scratch.tail, binprm);
@@ -114,7 +114,8 @@ extern "C" fn exec_send(ring: u64, task: u64, binprm: u64, class: u64) -> u64 {
     let start: u64 = read(mm, offset!(mm_arg_start));
     let total = read::<u64>(mm, offset!(mm_arg_end)).wrapping_sub(start);
     let argv_len = if total > ARGV as u64 { ARGV as u64 } else { total };
-    // SAFETY: at most `FILENAME` - 1 and `ARGV` bytes of a tail that has room for both; any address may be read.
+    // SAFETY: at most `FILENAME` - 1 and `ARGV` bytes of a tail that has room for both; any address may be
+    // read.
     unsafe {
         let to = scratch.tail.as_mut_ptr().add(filename_len as usize);
         bpf_probe_read_user(to.cast::<c_void>(), argv_len as u32, start as *const c_void);
@@ -132,7 +133,8 @@ extern "C" fn exec_send(ring: u64, task: u64, binprm: u64, class: u64) -> u64 {
     };
     let len = size_of::<event::Exec>() as u64 + filename_len + argv_len;
     scratch.body.header.len = len as u32;
-    // SAFETY: body and tail are in one struct without padding between, and `len` counts what was written of it.
+    // SAFETY: body and tail are in one struct without padding between, and `len` counts what was written of
+    // it.
     unsafe { emit::bytes(emit::ring(ring), kind::EXEC, &raw const *scratch, len) };
     0
 }

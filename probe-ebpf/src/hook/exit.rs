@@ -1,7 +1,8 @@
-//! `sched_process_exit(task)`: a thread ends. Told of is the end of its process, once no thread of it is left.
+//! `sched_process_exit(task)`: a thread ends. Reports the exit of a process when its last thread exits.
 //!
-//! The threads of a process that ends as a whole end at once, each on a CPU of its own. Several may pass here after the last of
-//! them was counted down, and each of these writes a record. The engine takes the first and drops the others.
+//! The threads of a process that ends as a whole end at once, each on a CPU of its own. Several may arrive
+//! here after the last of them was counted down, and each of these writes a record. The engine takes the
+//! first and drops the others.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use probe_common::{

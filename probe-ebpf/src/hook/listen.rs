@@ -1,9 +1,9 @@
-//! `inet_sock_set_state(sk, oldstate, newstate)`: a socket with TCP's states changes from one to another, for each
-//! connection some ten times. Only the change to listening is looked at, which `listen(2)` makes (`inet_csk_listen_start`):
-//! the current task is the one that called it.
+//! `inet_sock_set_state(sk, oldstate, newstate)`: a socket with TCP's states changes from one to another,
+//! some ten times for each connection. Only the change to listening matters, which `listen(2)` makes
+//! (`inet_csk_listen_start`): the current task is the one that called it.
 //!
-//! The kernel announces it before it takes the port. If that fails, there is no listener. After a successful `bind(2)` it fails
-//! only if another socket begins to listen in between.
+//! The kernel announces it before it takes the port. If that fails, there is no listener. After a successful
+//! `bind(2)` it fails only if another socket begins to listen in between.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use probe_common::event::{self, KUBELET_PORTS, kind};

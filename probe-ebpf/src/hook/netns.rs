@@ -1,8 +1,8 @@
 //! Network namespaces: created, last reference dropped, freed.
 //!
-//! `copy_net_ns` makes every one of them. The last reference goes through `__put_net` (exit, last socket) or, inlined
-//! there, through `netns_put` (last mount or file descriptor, so every one that a CNI plugin was given).
-//! `proc_free_inum` ends the teardown; it is told an inode number only, of namespaces of every type.
+//! `copy_net_ns` makes every one of them. The last reference goes through `__put_net` (exit, last socket) or,
+//! inlined there, through `netns_put` (last mount or file descriptor, so every one that a CNI plugin was
+//! given). `proc_free_inum` ends the teardown; it gets only an inode number, of namespaces of every type.
 
 use aya_ebpf::{
     macros::{fentry, fexit, kprobe, kretprobe, map},
@@ -29,10 +29,10 @@ static NETNS: LruHashMap<u32, Known> = LruHashMap::with_max_entries(table::NETNS
 
 pub(super) const CLONE_NEWNET: u64 = 0x4000_0000;
 
-/// The highest error number, as a pointer: what is above is an error (`IS_ERR`).
+/// The highest error number, as a pointer: a value above it is an error (`IS_ERR`).
 const MAX_ERRNO: u64 = 4095;
 
-/// Who made a network namespace, if that was seen and is still known.
+/// Returns who made a network namespace, if that was seen and is still known.
 #[inline(always)]
 pub(crate) fn maker(netns: NetnsKey) -> Option<Owner> {
     // SAFETY: as in `dropped`.
@@ -43,7 +43,7 @@ pub(crate) fn maker(netns: NetnsKey) -> Option<Owner> {
 #[fexit(function = "copy_net_ns")]
 pub(crate) fn fx_copy_net_ns(ctx: FExitContext) -> i32 {
     let flags: u64 = ctx.arg(0);
-    // Behind the three arguments; `ret` would need a helper of 5.17.
+    // The result follows the three arguments; `ret` would need a helper of 5.17.
     let net: u64 = ctx.arg(3);
     if flags & CLONE_NEWNET != 0 && net <= u64::MAX - MAX_ERRNO {
         created(Net::at(net), 0);
@@ -51,7 +51,7 @@ pub(crate) fn fx_copy_net_ns(ctx: FExitContext) -> i32 {
     0
 }
 
-/// The flags are not at hand: without `CLONE_NEWNET` it returns what the current task already has.
+/// The flags are not available here: without `CLONE_NEWNET` it returns what the current task already has.
 #[kretprobe]
 pub(crate) fn kr_copy_net_ns(ctx: RetProbeContext) -> u32 {
     let net: u64 = ctx.ret();
@@ -96,7 +96,7 @@ fn put(net: Net) {
     }
 }
 
-/// The initial one never ends, whatever its counter reads.
+/// The initial namespace never ends, whatever its counter reads.
 #[inline(always)]
 fn put_last(net: Net) {
     if !net.is_initial() {
@@ -124,17 +124,18 @@ pub(super) fn created(net: Net, flags: u16) {
         return;
     }
     let netns = net.key();
-    // A number that is given anew is free: if the end of who had it before is not told of yet, it is now.
+    // An inode number that is given again is free: if the end of its previous owner is not reported yet, it
+    // is now.
     freed(netns.inode);
     let maker = Owner::of(Task::current());
     let ring = maker.ring();
-    // Without room for it a container's excess may reach the lifecycle ring at its end.
+    // Without room for it, a container's excess may reach the lifecycle ring at its end.
     let known = Known { cookie: netns.cookie, maker: maker.number(), dropped: 0, ring: ring as u32 };
     emit::keep(&NETNS, netns.inode, known);
     tell(ring, kind::NETNS_CREATED, flags, netns);
 }
 
-/// Told of once, should a build of the kernel come by both functions for one drop.
+/// Reports a drop once, even if the kernel calls both functions.
 #[inline(always)]
 fn dropped(netns: NetnsKey) {
     if reader_page::is_away() {
@@ -151,13 +152,13 @@ fn dropped(netns: NetnsKey) {
         }
         _ => (emit::ring_for_unknown_netns(), UNKNOWN),
     };
-    // Without room for it the end of its teardown is not told of.
+    // Without room for it, the end of its teardown is not reported.
     emit::keep(&NETNS, netns.inode, Known { cookie: netns.cookie, maker, dropped: 1, ring: ring as u32 });
     tell(ring, kind::NETNS_DROPPED, 0, netns);
 }
 
-/// As `dropped`, where a drop is found out later: the number may be the next one's already, whose beginning has then told
-/// of this end.
+/// Like `dropped`, for a drop that is found later: the inode may be the next namespace's already, whose
+/// beginning has then reported this end.
 #[inline(always)]
 pub(super) fn dropped_late(netns: NetnsKey) {
     // SAFETY: as in `dropped`.
@@ -167,8 +168,8 @@ pub(super) fn dropped_late(netns: NetnsKey) {
     }
 }
 
-/// As `freed`, for ends that are found later: the number may be the next one's already, whose beginning has then told of
-/// this end.
+/// Like `freed`, for an end that is found later: the inode may be the next namespace's already, whose
+/// beginning has then reported this end.
 #[inline(always)]
 pub(super) fn freed_late(netns: NetnsKey) {
     // SAFETY: as in `dropped`.
@@ -180,8 +181,8 @@ pub(super) fn freed_late(netns: NetnsKey) {
     }
 }
 
-/// Only an inode that is known to be a network namespace's. If two CPUs drop the last two references together, both
-/// can see two: then the drop is told of here.
+/// Reports an end only for an inode that is known to be a network namespace's. If two CPUs drop the last two
+/// references together, both can see two: then the drop is reported here.
 #[inline(always)]
 fn freed(inode: u32) {
     // SAFETY: as in `dropped`.
@@ -189,7 +190,7 @@ fn freed(inode: u32) {
     if reader_page::is_away() {
         return;
     }
-    // Gone already only if another entry needed the room.
+    // It is gone already only if another entry needed the room.
     let _ = NETNS.remove(inode);
     let netns = NetnsKey::new(inode, known.cookie);
     let ring = ring_of(known);
@@ -209,7 +210,8 @@ fn tell(ring: Ring, kind: u16, flags: u16, netns: NetnsKey) {
     netns_send(ring as u64, u64::from(kind), u64::from(flags), u64::from(netns.inode), netns.cookie);
 }
 
-/// A function of its own, whose record is not on the stack while `container` is called: 512 bytes are for both.
+/// A function of its own, so that its record is not on the stack while `container` is called: both share 512
+/// bytes.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn netns_send(ring: u64, kind: u64, flags: u64, inode: u64, cookie: u64) -> u64 {

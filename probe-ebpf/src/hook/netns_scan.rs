@@ -1,10 +1,11 @@
 //! Network namespaces where there are neither kprobes nor fentry.
 //!
-//! A namespace began if a fork's child is in another one than its parent, or if an `unshare` with `CLONE_NEWNET` succeeded.
-//! Syscall tracepoints slow every syscall a little, so they are attached in this tier only. A namespace ended if it has no
-//! reference left when the worker that runs `cleanup_net` starts. The programs must know a namespace to see its end, so the
-//! forks and exits of the tasks in a namespace that is older than the hooks make it known. The table has a fixed size. A
-//! namespace that finds no room in it is told of with `flag::END_UNSEEN`, and is counted.
+//! A namespace began if a fork's child is in another one than its parent, or if an `unshare` with
+//! `CLONE_NEWNET` succeeded. Syscall tracepoints slow every syscall a little, so they are attached in this
+//! tier only. A namespace ended if it has no reference left when the worker that runs `cleanup_net` starts.
+//! The programs must know a namespace to see its end, so the forks and exits of the tasks in a namespace that
+//! is older than the hooks make it known. The table has a fixed size. A namespace that finds no room in it is
+//! reported with `flag::END_UNSEEN`, and is counted.
 
 use aya_ebpf::{
     EbpfContext,
@@ -23,15 +24,16 @@ use crate::{
     reader_page,
 };
 
-/// Network namespaces to look at when some of them end.
+/// Network namespaces to check when some of them end.
 #[map]
 static NETS: Array<Slot> = Array::with_max_entries(NETS_MAX, 0);
 
-/// Those that are in `NETS`, by the address of `struct net`.
+/// The namespaces that are in `NETS`, by the address of `struct net`.
 #[map]
 static TRACKED: LruHashMap<u64, NetnsKey> = LruHashMap::with_max_entries(table::TRACKED, 0);
 
-/// The address of the initial namespace once a program has seen it. Most processes are in that one, and it never ends.
+/// The address of the initial namespace once a program has seen it. Most processes are in that one, and it
+/// never ends.
 #[map]
 static INITIAL: Array<u64> = Array::with_max_entries(1, 0);
 
@@ -42,10 +44,10 @@ static ENDING: Array<Ending> = Array::with_max_entries(1, 0);
 #[map]
 static UNSHARING: LruHashMap<u64, u8> = LruHashMap::with_max_entries(table::UNSHARING, 0);
 
-/// How many ends one look can find: all, because the next look may be long after.
+/// How many ends one check can find: all, because the next check may be long after.
 const ENDING_MAX: usize = NETS_MAX as usize;
 
-/// Slots of those that the running `cleanup_net` takes down. There is one worker for all.
+/// The slots of the namespaces that the running `cleanup_net` takes down. There is one worker for all.
 #[repr(C)]
 pub(crate) struct Ending {
     n: u64,
@@ -65,7 +67,7 @@ pub(crate) fn netns_fork(ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// Tells of a new one.
+/// Reports a new namespace.
 #[inline(always)]
 fn began(net: Net, tracked: bool) {
     if !tracked {
@@ -74,7 +76,7 @@ fn began(net: Net, tracked: bool) {
     netns::created(net, if tracked { 0 } else { flag::END_UNSEEN });
 }
 
-/// Beside `netns_work`: a namespace that is older than the hooks, before its last process leaves it.
+/// Makes a namespace known that is older than the hooks, before its last process leaves it; for `netns_work`.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub(crate) fn netns_exit(ctx: RawTracePointContext) -> i32 {
     if reader_page::is_away() {
@@ -84,8 +86,8 @@ pub(crate) fn netns_exit(ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// The records of `sys_enter_*` and `sys_exit_*`: common fields and the syscall's number in the first 16 bytes, then
-/// the first argument or the result.
+/// The records of `sys_enter_*` and `sys_exit_*`: common fields and the syscall's number in the first 16
+/// bytes, then the first argument or the result.
 const SYSCALL_VALUE: usize = 16;
 
 #[inline(always)]
@@ -97,7 +99,7 @@ fn syscall_value(ctx: &TracePointContext) -> u64 {
 #[tracepoint(category = "syscalls", name = "sys_enter_unshare")]
 pub(crate) fn netns_unsharing(ctx: TracePointContext) -> u32 {
     if syscall_value(&ctx) & netns::CLONE_NEWNET != 0 && !reader_page::is_away() {
-        // Without room for it the namespace is known only from its first fork or exit.
+        // Without room for it, the namespace is known only from its first fork or exit.
         emit::keep(&UNSHARING, bpf_get_current_pid_tgid(), 1);
     }
     0
@@ -126,8 +128,8 @@ pub(crate) fn netns_work(ctx: RawTracePointContext) -> i32 {
 /// `WORK_STRUCT_PENDING_BIT`: the work is queued to run once more.
 const PENDING: u64 = 1;
 
-/// `(struct work_struct *, work_func_t)`. The work of `cleanup_net` is static. That of any other function may be freed by now,
-/// so it is not read.
+/// `(struct work_struct *, work_func_t)`. The work of `cleanup_net` is static. The work of any other function
+/// may be freed by now, so it is not read.
 #[raw_tracepoint(tracepoint = "workqueue_execute_end")]
 pub(crate) fn netns_worked(ctx: RawTracePointContext) -> i32 {
     let function: u64 = ctx.arg(1);
@@ -135,7 +137,7 @@ pub(crate) fn netns_worked(ctx: RawTracePointContext) -> i32 {
         return 0;
     }
     end();
-    // Some may have ended after the first look. This run has taken them, or the work is queued again.
+    // Some may have ended after the first check. This run has taken them, or the work is queued again.
     look();
     if read::<u64>(ctx.arg(0), offset!(work_data)) & PENDING == 0 {
         end();
@@ -150,7 +152,7 @@ fn end() {
     }
 }
 
-/// Finds those without a reference and tells of each once.
+/// Finds the namespaces without a reference, and reports each once.
 #[inline(always)]
 fn look() {
     netns_find();
@@ -159,7 +161,8 @@ fn look() {
     }
 }
 
-/// Lists those without a reference. One way out of each step and one way on: see `environment::env_scan`.
+/// Lists the namespaces without a reference. Each step has one way out and one way on: see
+/// `environment::env_scan`.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn netns_find() -> u64 {
@@ -169,7 +172,7 @@ extern "C" fn netns_find() -> u64 {
     ending.n = 0;
     for i in 0..NETS_MAX {
         let Some(slot) = NETS.get_ptr_mut(i) else { break };
-        // SAFETY: an array's value; who else writes it writes only free ones.
+        // SAFETY: an array's value; any other writer writes only free ones.
         let slot = unsafe { &*slot };
         let is_ending = is_zero(u64::from(Net::at(slot.net).references())) | slot.dropped & 1;
         // The next slot overwrites this one unless the counter goes on.
@@ -179,7 +182,7 @@ extern "C" fn netns_find() -> u64 {
     0
 }
 
-/// Tells that one of the list has no reference left.
+/// Reports that one of the list has no reference left.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn netns_drop(i: u64) -> u64 {
@@ -192,7 +195,8 @@ extern "C" fn netns_drop(i: u64) -> u64 {
     0
 }
 
-/// Tells that one of the list has been taken down, and forgets it, unless its memory and so its slot are another's now.
+/// Reports that one of the list has been taken down, and forgets it, unless its memory, and so its slot,
+/// belongs to another namespace now.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn netns_end(i: u64) -> u64 {
@@ -200,14 +204,14 @@ extern "C" fn netns_end(i: u64) -> u64 {
         && slot.dropped == 1
     {
         netns::freed_late(slot.key);
-        // Not there if another needed the room.
+        // It is absent if another entry needed the room.
         let _ = TRACKED.remove(slot.net);
         slot.net = 0;
     }
     0
 }
 
-/// The i-th of the list; none behind its end.
+/// Returns the i-th slot of the list; `None` after its end.
 #[inline(always)]
 fn ending(i: u64) -> Option<&'static mut Slot> {
     let ending = ENDING.get_ptr_mut(0)?;
@@ -217,12 +221,12 @@ fn ending(i: u64) -> Option<&'static mut Slot> {
         return None;
     }
     let slot = NETS.get_ptr_mut(*ending.slots.get(i as usize)?)?;
-    // SAFETY: an array's value; who else writes it writes only free ones.
+    // SAFETY: an array's value; any other writer writes only free ones.
     Some(unsafe { &mut *slot })
 }
 
-/// Makes a network namespace known, and says whether there is room for it. `None`: its end is not to be seen, because it is
-/// the initial one or none at all.
+/// Makes a network namespace known, and returns whether there is room for it. `None`: its end is not to be
+/// seen, because it is the initial one or not a namespace at all.
 #[inline(always)]
 fn track(net: Net) -> Option<bool> {
     let at = net.address();
@@ -257,7 +261,7 @@ fn track(net: Net) -> Option<bool> {
         let slot = unsafe { &mut *slot };
         if slot.net == 0 || slot.net == at {
             *slot = Slot { net: at, key, dropped: 0 };
-            // Without room for it the slot is merely looked for again.
+            // Without room for it, the slot is merely searched for again.
             emit::keep(&TRACKED, at, key);
             return Some(true);
         }

@@ -1,5 +1,5 @@
-//! `mark_victim`: the OOM killer chose a process. It passes the task since 6.8 and where that was taken back into older
-//! kernels, else only the pid: which process that is, user space finds out.
+//! `mark_victim`: the OOM killer chose a process. It passes the task since 6.8, and in older kernels with
+//! that change backported; else only the pid, and user space finds out which process that is.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use probe_common::event::{self, kind};
@@ -20,8 +20,8 @@ pub(crate) fn oom(ctx: RawTracePointContext) -> i32 {
     }
     let victim: u64 = ctx.arg(0);
     let passes_task = switch!(oom_passes_task) == 1;
-    // A container can have its own programs killed all the time. Whose memory is short is the victim, or, if that is only
-    // a number, who asked for some.
+    // A container can have its own programs killed all the time. The victim pays, because its memory is
+    // short; or, if only its number is known, whoever asked for memory.
     let ring = emit::ring_for(if passes_task { Task::at(victim) } else { Task::current() });
     oom_send(ring as u64, victim);
     0

@@ -1,4 +1,4 @@
-//! `signal_generate(sig, info, task, group, result)`: a signal was sent. Who sent it is the current task.
+//! `signal_generate(sig, info, task, group, result)`: a signal was sent. The sender is the current task.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use probe_common::event::{self, kind};
@@ -13,13 +13,14 @@ use crate::{
 /// `TRACE_SIGNAL_DELIVERED`: neither ignored nor pending already.
 const DELIVERED: i32 = 0;
 
-/// `SEND_SIG_NOINFO` (from user space, without details) and `SEND_SIG_PRIV` (the kernel's own) instead of a pointer.
+/// `SEND_SIG_NOINFO` (from user space, without details) and `SEND_SIG_PRIV` (the kernel's own), in place of a
+/// pointer.
 const SEND_SIG_PRIV: u64 = 1;
 const SI_KERNEL: i32 = 0x80;
 
-/// Signals whose default action ends the process; bit n - 1 for signal n. Not among them: CHLD, CONT, the four that
-/// stop, URG, WINCH, and those of interval timers (ALRM, VTALRM, PROF), which a process gets from itself, a profiled
-/// one a hundred times a second; should they end it, its exit status says so.
+/// Signals whose default action ends the process; bit n - 1 for signal n. Not among them are CHLD, CONT, the
+/// four that stop, URG, WINCH, and the signals of interval timers (ALRM, VTALRM, PROF), which a process gets
+/// from itself, a profiled one a hundred times a second; if one of them ends it, its exit status says so.
 const FATAL: u64 = {
     const SPARED: [u32; 11] = [17, 18, 19, 20, 21, 22, 23, 28, 14, 26, 27];
     let (mut fatal, mut i) = (u64::MAX, 0);
@@ -46,8 +47,8 @@ pub(crate) fn signal(ctx: RawTracePointContext) -> i32 {
     if !class.matters() {
         return 0;
     }
-    // Who sends pays. A container may signal its own top as often as it likes and, with the host's pid namespace, others'
-    // and the node's own; what the node itself sends is always told of.
+    // The sender pays. A container may signal its own top as often as it likes and, with the host's pid
+    // namespace, other processes and the node's own; what the node itself sends is always reported.
     let ring = emit::ring_for(Task::current());
     let code = match info {
         0 => 0,
@@ -58,7 +59,8 @@ pub(crate) fn signal(ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// A function of its own, whose record is not on the stack while `container` is called: 512 bytes are for both.
+/// A function of its own, so that its record is not on the stack while `container` is called: both share 512
+/// bytes.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn signal_send(ring: u64, target: u64, signal: u64, code: u64) -> u64 {

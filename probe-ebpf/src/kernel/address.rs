@@ -15,7 +15,7 @@ pub(crate) struct IfAddress {
 }
 
 impl IfAddress {
-    /// `at` is a `struct in_ifaddr *` or a `struct inet6_ifaddr *`, by the family (`event::address`).
+    /// Reads a `struct in_ifaddr *` or a `struct inet6_ifaddr *`, by the family (`event::address`).
     #[inline(always)]
     pub(crate) fn of<const FAMILY: u8>(at: u64) -> Self {
         if FAMILY == IPV4 { Self::v4(at) } else { Self::v6(at) }
@@ -35,7 +35,8 @@ impl IfAddress {
         }
     }
 
-    /// Its prefix length and scope are wider than their values, at whichever end the low byte is.
+    /// The kernel's prefix length and scope are wider than their values; the low byte counts, at either end
+    /// of the word.
     #[inline(always)]
     fn v6(ifp: u64) -> Self {
         let prefix: u32 = read(ifp, offset!(inet6_ifaddr_prefix_len));

@@ -10,12 +10,13 @@ use probe_common::{id::CgroupKey, knob::ABSENT, name::CONTAINER_PREFIXES, table}
 use super::{offset, read, str_len, switch};
 use crate::branchless::{choose, is_below, is_zero};
 
-/// The container that each cgroup belongs to, by the cgroup's id, as a walk has found it. The kernel gives no id twice, and
-/// a cgroup keeps its place and its name. (Root can rename a directory of cgroup v1: it remains here what it was.)
+/// The container that each cgroup belongs to, by the cgroup's id, as a walk has found it. The kernel never
+/// gives an id twice, and a cgroup keeps its place and its name. (Root can rename a directory of cgroup v1:
+/// here it remains what it was.)
 #[map]
 static CONTAINERS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(table::CONTAINERS, 0);
 
-/// Where the names of cgroups are copied to be measured: for all programs, since nobody reads it.
+/// Where the names of cgroups are copied to be measured. All programs share it, since nobody reads it.
 #[map]
 static NAME: PerCpuArray<Name> = PerCpuArray::with_max_entries(1, 0);
 
@@ -34,12 +35,12 @@ pub(crate) struct Container(u64);
 
 impl Container {
     const NONE: Self = Self(0);
-    /// Deeper than the walk goes. Only programs in containers have a reason to nest that far, so it never counts as the
-    /// host's.
+    /// A cgroup that is deeper than the walk goes. Only programs in containers have a reason to nest that
+    /// far, so it never counts as the host's.
     const UNKNOWN: Self = Self(u64::MAX);
 
-    /// The container of the current task, if the id of the task's cgroup is enough to find it. On cgroup v2 a helper returns
-    /// that id without a read of kernel memory.
+    /// Returns the container of the current task, if the id of the task's cgroup is enough to find it. On
+    /// cgroup v2 a helper returns that id without a read of kernel memory.
     #[inline(always)]
     pub(super) fn of_current_id() -> Option<Self> {
         if switch!(subsys) != ABSENT {
@@ -58,7 +59,7 @@ impl Container {
         self.0 != 0
     }
 
-    /// The id of the container's own cgroup; zero outside of any.
+    /// Returns the id of the container's own cgroup; zero outside of any.
     #[inline(always)]
     pub(crate) fn id(self) -> u64 {
         self.0
@@ -72,7 +73,8 @@ impl Cgroup {
         Self(cgroup)
     }
 
-    /// `css_set` is a `struct css_set *`. On cgroup v1 the way is through a controller of the hierarchy.
+    /// `css_set` is a `struct css_set *`. On cgroup v1 the cgroup is found through a controller of the
+    /// hierarchy.
     #[inline(always)]
     pub(super) fn of_css_set(css_set: u64) -> Self {
         let subsys = switch!(subsys);
@@ -109,22 +111,22 @@ impl Cgroup {
         read(self.0, offset!(cgroup_level))
     }
 
-    /// The cgroup above it; null above the root.
+    /// Returns the cgroup above it; null above the root.
     #[inline(always)]
     pub(crate) fn parent(self) -> Self {
         let css: u64 = read(self.0, offset!(cgroup_self).wrapping_add(offset!(css_parent)));
         Self(if css == 0 { 0 } else { css.wrapping_sub(offset!(cgroup_self) as u64) })
     }
 
-    /// The container that it belongs to: of all containers above it the topmost, since what runs in a container may
-    /// name the directories below its own as it likes.
+    /// Returns the container that it belongs to: the topmost of all containers above it, since what runs in a
+    /// container may name the directories below its own as it likes.
     #[inline(always)]
     pub(crate) fn container(self) -> Container {
         Container(container(self.0))
     }
 }
 
-/// The verifier walks an exported function once and not again at each call, for any argument and any result.
+/// The verifier walks an exported function once, for any argument and any result, and not again at each call.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn container(cgroup: u64) -> u64 {
@@ -136,9 +138,9 @@ extern "C" fn container(cgroup: u64) -> u64 {
         return container;
     }
     let found = walk(cgroup);
-    // Zero is no id: it could not be read.
+    // Zero is not an id: it could not be read.
     if first != 0 {
-        // Without room for it the next one walks too.
+        // Without room for it, the next call walks too.
         let _ = CONTAINERS.insert(first, found, 0);
     }
     found
@@ -167,21 +169,23 @@ fn walk(cgroup: u64) -> u64 {
     Container::UNKNOWN.0
 }
 
-/// 1 if a directory is named for a container (`probe_common::name::container_of`): 64 hex digits, bare or behind a
-/// runtime's prefix, perhaps with systemd's `.scope` behind, or behind a slice and a runtime's name between colons. What
-/// is between a prefix and an id makes it something else (`crio-conmon-ID.scope`).
+/// Returns 1 if a directory is named for a container (`probe_common::name::container_of`): 64 hex digits,
+/// alone or after a runtime's prefix, possibly followed by systemd's `.scope`, or after a slice and a
+/// runtime's name between colons. Anything between a prefix and an id makes it something else
+/// (`crio-conmon-ID.scope`).
 ///
-/// A function of its own: what it compares with would be on the stack of the walk from its beginning to its end.
+/// A function of its own: what it compares with would otherwise be on the stack of the walk from its
+/// beginning to its end.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn is_container(name: u64) -> u64 {
     let Some(unread) = NAME.get_ptr_mut(0) else { return 0 };
-    // Of one without a name, one below zero: a huge number, which is no name's length.
+    // Without a name it is minus one: a huge number, which is the length of no name.
     let len = (str_len(name, unread) - 1) as u64;
     let head: [u64; 2] = read(name, 0);
     let suffix: u64 = read(name.wrapping_add(len).wrapping_sub(SCOPE_LEN), 0);
     let scoped = is_zero((suffix ^ SCOPE) & SCOPE_MASK);
-    // Of a name that is too short this is a huge number, which is no prefix's length.
+    // If the name is too short, this is a huge number, which is the length of no prefix.
     let start = len.wrapping_sub(ID as u64).wrapping_sub(scoped * SCOPE_LEN);
     let id: [u64; ID / 8] = read(name.wrapping_add(start), 0);
     let before: [u64; 3] = read(name.wrapping_add(start).wrapping_sub(BEFORE), 0);
@@ -191,14 +195,14 @@ extern "C" fn is_container(name: u64) -> u64 {
 /// Room for a name with its NUL: a pod's slice, a runtime's name and an id are 153 bytes at most.
 pub(crate) type Name = [u8; 160];
 
-/// Bytes looked at in front of an id.
+/// How many bytes before an id are compared.
 const BEFORE: u64 = 24;
 
 const SCOPE: u64 = u64::from_ne_bytes(*b".scope\0\0");
 const SCOPE_MASK: u64 = u64::from_ne_bytes(*b"\xff\xff\xff\xff\xff\xff\0\0");
 const SCOPE_LEN: u64 = 6;
 
-/// 1 if the `len` bytes in front of an id are nothing or one of the runtimes' prefixes.
+/// Returns 1 if the `len` bytes before an id are nothing or one of the runtimes' prefixes.
 #[inline(always)]
 fn is_prefix(head: [u64; 2], len: u64) -> u64 {
     let mut known = is_zero(len);
@@ -215,8 +219,8 @@ fn is_prefix(head: [u64; 2], len: u64) -> u64 {
     known
 }
 
-/// 1 if what stands in front of an id ends like `….slice:cri-containerd:`. `before` are its last 24 bytes, which begin
-/// in front of the name if that is shorter: then they are whatever is there.
+/// Returns 1 if what is before an id ends like `….slice:cri-containerd:`. `before` has its last 24 bytes,
+/// which begin before the name if that is shorter: then they are whatever is there.
 #[inline(always)]
 fn is_colon_form(before: [u64; 3], len: u64) -> u64 {
     let mut known = 0;
@@ -234,7 +238,7 @@ fn is_colon_form(before: [u64; 3], len: u64) -> u64 {
     known
 }
 
-/// How the part in front of an id ends, of which the last byte is the last.
+/// The end of the part before an id, aligned to its last byte.
 struct End {
     len: u64,
     text: [u64; 3],
@@ -242,7 +246,7 @@ struct End {
 }
 
 impl End {
-    /// `.slice:RUNTIME:`, of a prefix with a hyphen behind the runtime's name.
+    /// Makes `.slice:RUNTIME:` from a prefix that has a hyphen after the runtime's name.
     const fn new(prefix: &str) -> Self {
         let runtime = prefix.as_bytes();
         let len = SLICE.len() + 1 + runtime.len();
@@ -322,8 +326,8 @@ const PREFIXES: [Prefix; CONTAINER_PREFIXES.len()] = {
     prefixes
 };
 
-/// 1 if every byte is one of `0-9a-f`. Eight at a time: a byte below 0x80 plus `0x80 - x` has its high bit set
-/// exactly if it is at least `x`, and no carry reaches the next byte.
+/// Returns 1 if every byte is one of `0-9a-f`. Eight at a time: a byte below 0x80 plus `0x80 - x` has its
+/// high bit set exactly if it is at least `x`, and no carry reaches the next byte.
 #[inline(always)]
 fn is_hex(words: &[u64; ID / 8]) -> u64 {
     const HIGH: u64 = 0x8080_8080_8080_8080;

@@ -30,13 +30,13 @@ impl Net {
         read(self.0, offset!(net_inum))
     }
 
-    /// Zero before 5.14 unless something has asked for it.
+    /// The cookie is zero before 5.14, unless something has asked for it.
     #[inline(always)]
     pub(crate) fn key(self) -> NetnsKey {
         NetnsKey::new(self.inode(), read(self.0, offset!(net_cookie)))
     }
 
-    /// How many active references there are; always 1 for the initial namespace on 7.2.
+    /// Returns how many active references there are; always 1 for the initial namespace on 7.2.
     #[inline(always)]
     pub(crate) fn references(self) -> u32 {
         read(self.0, offset!(net_refcount))

@@ -16,7 +16,7 @@ impl Sock {
         Self(sock)
     }
 
-    /// Its own, in the machine's order.
+    /// The socket's own port, in the machine's byte order.
     #[inline(always)]
     pub(crate) fn port(self) -> u16 {
         read(self.0, offset!(sock_num))

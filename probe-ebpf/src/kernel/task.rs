@@ -1,4 +1,4 @@
-//! `struct task_struct` and what hangs on it.
+//! `struct task_struct` and what it points to.
 
 use aya_ebpf::helpers::generated::bpf_get_current_task;
 use probe_common::{event, id::TaskKey, text::Comm};
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::branchless::is_zero;
 
-/// A thread. What tells of the process reads its leader.
+/// A thread. Functions about the process read its leader.
 #[derive(Clone, Copy)]
 pub(crate) struct Task(u64);
 
@@ -21,7 +21,7 @@ impl Task {
         Self(unsafe { bpf_get_current_task() })
     }
 
-    /// The container that the current task belongs to.
+    /// Returns the container that the current task belongs to.
     #[inline(always)]
     pub(crate) fn current_container() -> Container {
         match Container::of_current_id() {
@@ -46,7 +46,7 @@ impl Task {
         Self(read(self.0, offset!(task_group_leader)))
     }
 
-    /// The leader of the process that would be told of this one's end.
+    /// Returns the leader of the process that the kernel would notify of this one's end.
     #[inline(always)]
     pub(crate) fn parent(self) -> Self {
         Self(read(self.0, offset!(task_real_parent))).leader()
@@ -67,8 +67,8 @@ impl Task {
         read(self.0, offset!(task_start_boottime))
     }
 
-    /// This thread's name. Read as a string: before 5.17 the kernel leaves what an older, longer name had behind
-    /// the NUL.
+    /// Returns this thread's name. It is read as a string: before 5.17 the kernel leaves the rest of an
+    /// older, longer name after the NUL.
     #[inline(always)]
     pub(crate) fn comm(self) -> Comm {
         let mut comm = [0; 16];
@@ -108,8 +108,8 @@ impl Task {
         Net::at(read(self.nsproxy(), offset!(nsproxy_net_ns)))
     }
 
-    /// Whether its standard input is open and is no character device. Nobody can hand a configuration to a process whose
-    /// input is a terminal or `/dev/null`.
+    /// Whether its standard input is open and is not a character device. Nobody can hand a configuration to a
+    /// process whose input is a terminal or `/dev/null`.
     #[inline(always)]
     pub(crate) fn is_given_input(self) -> bool {
         const TYPE: u16 = 0o170_000;
@@ -121,28 +121,28 @@ impl Task {
         mode & TYPE != 0 && mode & TYPE != CHARACTER_DEVICE
     }
 
-    /// 1 if it is root's in the initial user namespace. It is then neither the root of another user namespace nor a setuid
-    /// program that a user started, to which the user can give any name by a link.
+    /// Returns 1 if it is root's in the initial user namespace. It is then neither the root of another user
+    /// namespace nor a setuid program that a user started, to which the user can give any name by a link.
     #[inline(always)]
     pub(crate) fn is_root(self) -> u64 {
         task_is_root(self.0)
     }
 
-    /// 1 if it is root's and the file of its program is not setuid. A setuid program may call setuid(2) and be root's for
-    /// good, under whatever name a user gave it. Plugins are not held to this: root itself calls some whose file is setuid
-    /// (Calico's).
+    /// Returns 1 if it is root's and the file of its program is not setuid. A setuid program may call
+    /// setuid(2) and be root's for good, under whatever name a user gave it. This is not asked of plugins:
+    /// root itself calls some whose file is setuid (Calico's).
     #[inline(always)]
     pub(crate) fn is_root_by_itself(self) -> u64 {
         task_is_root_by_itself(self.0)
     }
 
-    /// Inode of its mount namespace.
+    /// Returns the inode of its mount namespace.
     #[inline(always)]
     pub(crate) fn mnt_ns(self) -> u32 {
         read(read(self.nsproxy(), offset!(nsproxy_mnt_ns)), offset!(mnt_ns_inum))
     }
 
-    /// Its pid in its own pid namespace, and that namespace's inode.
+    /// Returns its pid in its own pid namespace, and that namespace's inode.
     #[inline(always)]
     pub(crate) fn pid_ns(self) -> (u32, u32) {
         let pid: u64 = read(self.0, offset!(task_thread_pid));
@@ -154,15 +154,16 @@ impl Task {
         (read(upid, offset!(upid_nr)), read(ns, offset!(pid_ns_inum)))
     }
 
-    /// Whether no thread of the process is left. Each thread lowers the count before it passes `sched_process_exit`, so
-    /// this can hold for several threads that end at the same time.
+    /// Whether no thread of the process is left. Each thread lowers the count before it passes
+    /// `sched_process_exit`, so this can hold for several threads that end at the same time.
     #[inline(always)]
     pub(crate) fn is_last(self) -> bool {
         let signal: u64 = read(self.0, offset!(task_signal));
         read::<u32>(signal, offset!(signal_live)) == 0
     }
 
-    /// The process's wait status, once its last thread ends. A single thread that called `exit` sets only its own.
+    /// Returns the process's wait status, once its last thread ends. A single thread that called `exit` sets
+    /// only its own.
     #[inline(always)]
     pub(crate) fn status(self) -> u32 {
         let signal: u64 = read(self.0, offset!(task_signal));
@@ -188,7 +189,8 @@ impl Task {
     }
 }
 
-/// A function of its own, whose stack is not that of who calls `container` too: 512 bytes are for both.
+/// A function of its own, so that its stack is not also that of a caller of `container`: both share 512
+/// bytes.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn task_is_root(task: u64) -> u64 {

@@ -1,5 +1,5 @@
-//! Drives an engine as the agent does: a watermark for each time that the rings are read, deadlines when they fall due,
-//! and an answer to every question. The engine's work is measured, what is made for it is not.
+//! Drives an engine as the agent does: a watermark each time the rings are read, deadlines when they are due,
+//! and an answer to every question. The engine's work is measured; making its input is not.
 
 use std::{
     collections::VecDeque,
@@ -20,22 +20,22 @@ use probe_engine::{
 
 use crate::{COHORT, PROBES, memory, node::Node, scenario::Scenario, script::Script};
 
-/// The agent reads the rings so long after the first record came.
+/// How long after the first record the agent reads the rings.
 const SLACK: Duration = Duration::from_millis(5);
-/// In so long everything is over that the beginning brought with it: verdicts wait for up to two minutes, and rows of what
-/// is over stay for a quarter of an hour.
+/// The time after which the effects of the beginning are over: verdicts wait for up to two minutes, and rows
+/// of what is over stay for a quarter of an hour.
 const SETTLED: Duration = Duration::from_secs(20 * 60);
-/// The agent begins a day after the node: nothing of a boot goes on.
+/// The agent begins a day after the node, when the boot is long over.
 const BEGUN: Timestamp = Timestamp(86_400_000_000_000);
-/// So many turns pass before it is measured: with the first of them what was found at the beginning is settled.
+/// The turns before the measurement. The first of them settle what was found at the beginning.
 const FIRST_TURNS: u64 = 10;
-/// So many pods try again and again where ADDs fail.
+/// The number of pods that retry if ADDs fail.
 const FAILING: u64 = 100;
 
-/// What the engine's work came to.
+/// The cost of the engine's work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
-    /// Observations that were taken in.
+    /// The number of observations.
     pub(crate) count: u64,
     pub(crate) nanoseconds: u64,
     pub(crate) allocations: u64,
@@ -45,16 +45,16 @@ pub(crate) struct Drive {
     node: Node,
     engine: Engine,
     now: Timestamp,
-    /// Pods of the churn, the oldest first.
+    /// The pods that come and go, the oldest first.
     cohort: VecDeque<u64>,
     questions: Vec<Question>,
-    /// Records of the kernel, with the watermarks and deadlines among them.
+    /// Kernel records, with the watermarks and deadlines among them.
     pub(crate) events: Cost,
     /// Listings and answers to questions.
     pub(crate) answers: Cost,
     pub(crate) changes: u64,
     is_measured: bool,
-    /// The calls into the engine, where they are recorded.
+    /// The recording of the calls into the engine, if there is one.
     record: Option<Writer>,
 }
 
@@ -74,7 +74,7 @@ impl Drive {
         }
     }
 
-    /// From now on keeps every call into the engine, as the agent's recording does.
+    /// Keeps every call into the engine from now on, as the agent's recording does.
     pub(crate) fn record(&mut self) -> Result<()> {
         let header = Header {
             made_by: "bench".to_owned(),
@@ -88,12 +88,12 @@ impl Drive {
         Ok(())
     }
 
-    /// The recording, if there is one.
+    /// Returns the recording, if there is one.
     pub(crate) fn recorded(&mut self) -> Result<Option<Vec<u8>>> {
         Ok(self.record.take().map(Writer::end).transpose()?)
     }
 
-    /// The agent begins on a node on which everything is already, and time passes.
+    /// Begins the agent on a node with everything on it, and lets time pass.
     pub(crate) fn settle_in(&mut self, scenario: &Scenario) {
         self.questions.push(Question::Relist);
         self.answer();
@@ -110,13 +110,13 @@ impl Drive {
         self.pass_to(self.now + Duration::from_secs(60));
     }
 
-    /// What happened until now does not count.
+    /// Resets the counters.
     pub(crate) fn begin_to_measure(&mut self) {
         self.is_measured = true;
         (self.events, self.answers, self.changes) = (Cost::default(), Cost::default(), 0);
     }
 
-    /// A pod comes, some are probed, and one that came before goes.
+    /// Starts a pod, probes some, and ends one that was started before.
     pub(crate) fn turn(&mut self, turn: u64, scenario: &Scenario) {
         let begun = self.now;
         let mut script = Script::new(begun, scenario.step_us);
@@ -128,7 +128,7 @@ impl Drive {
                 script.probe(pod);
             }
         }
-        // Its records are still there while it ends.
+        // Its records still exist while it ends.
         let ending = if self.cohort.len() as u64 > COHORT { self.cohort.pop_front() } else { None };
         if let Some(number) = ending {
             script.end(self.node.pod(number));
@@ -140,7 +140,7 @@ impl Drive {
         self.pass_to(begun + Duration::from_millis(scenario.pause_ms));
     }
 
-    /// What happened is read in portions.
+    /// Reads the events in portions.
     fn play(&mut self, script: Script) {
         let end = script.at;
         let mut portion: Vec<Observation> = Vec::new();
@@ -166,7 +166,7 @@ impl Drive {
         self.answer();
     }
 
-    /// Time passes, deadline by deadline.
+    /// Lets time pass, deadline by deadline.
     fn pass_to(&mut self, at: Timestamp) {
         self.advance_to(at);
         self.now = self.now.max(at);
@@ -196,12 +196,12 @@ impl Drive {
         self.engine.findings().filter(|it| it.stage != Stage::Closed).count() as u64
     }
 
-    /// How many things it believes.
+    /// Returns the number of rows of the engine's state.
     pub(crate) fn engine_rows(&self) -> usize {
         self.engine.dump().len()
     }
 
-    /// What it takes of memory.
+    /// Returns the memory of the engine, bytes.
     pub(crate) fn heap(self) -> u64 {
         let with_engine = memory::live_bytes();
         drop(self.engine);
@@ -218,7 +218,7 @@ impl Cost {
     }
 }
 
-/// Nothing is copied where nothing is recorded.
+/// Writes the calls to the recording. Nothing is copied if there is none.
 fn keep(record: &mut Option<Writer>, calls: impl IntoIterator<Item = Call>) {
     if let Some(writer) = record {
         for call in calls {
@@ -227,7 +227,7 @@ fn keep(record: &mut Option<Writer>, calls: impl IntoIterator<Item = Call>) {
     }
 }
 
-/// Its name is known to `cargo xtask bench`: instructions are counted in it.
+/// Runs the work. `cargo xtask bench` counts the instructions in this function, by its name.
 #[inline(never)]
 fn counted(work: impl FnOnce() -> u64) -> u64 {
     work()
@@ -239,7 +239,7 @@ fn taking_events(
     questions: &mut Vec<Question>,
     changes: &mut u64,
 ) -> u64 {
-    // The watermark is no observation of anything.
+    // The watermark is not counted.
     let count = facts.len() as u64 - 1;
     take_in(engine, facts, questions, changes);
     count

@@ -1,11 +1,11 @@
-//! Measures the engine by itself: no hooks, no files, no JSON on the way in. One run measures one scenario and prints one
-//! line of JSON; `cargo xtask bench engine` runs many and compares them.
+//! Measures the engine by itself: no hooks, no files, no JSON on the way in. One run measures one scenario
+//! and prints one line of JSON; `cargo xtask bench engine` runs many and compares them.
 //!
-//! A scenario is a node with things on it that stay, while pods come and go:
+//! A scenario is a node with things that stay, while pods come and go:
 //!
 //! `engine pods=100 findings=0 leases=0 failed=0 namespaces=0 turns=200 step_us=1000 pause_ms=0`
 //!
-//! With `record=FILE` it also leaves a recording of all that, which the agent can replay.
+//! With `record=FILE` it also writes a recording, which the agent can replay.
 
 #![expect(clippy::print_stdout, reason = "a command-line program: its output is its result")]
 
@@ -24,11 +24,11 @@ use serde_json::json;
 use std::fs;
 
 const RECORD: &str = "record=";
-/// An address that this many pods share is one finding.
+/// The number of pods that share an address, which makes a finding.
 const SHARERS: u64 = 2;
-/// So many pods of the churn live at the same time.
+/// The number of pods that come and go and live at the same time.
 const COHORT: u64 = 8;
-/// Containers of other pods in which a probe is executed, for each pod that comes and goes.
+/// The number of probes in containers of other pods for each pod that comes and goes.
 const PROBES: u64 = 4;
 
 fn main() -> Result<()> {

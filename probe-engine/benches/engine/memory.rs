@@ -1,4 +1,4 @@
-//! Counts what is allocated.
+//! Counts allocations.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -13,7 +13,7 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// There is one thread, so that a load and a store lose nothing, and cost less than an atomic addition.
+// There is one thread, so a load and a store lose nothing, and cost less than an atomic addition.
 fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(count), Relaxed);
 }
@@ -29,24 +29,26 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         add(&LIVE_BYTES, (layout.size() as u64).wrapping_neg());
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`, and `alloc` above used the same allocator.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`, and `alloc` above used the same
+        // allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         add(&ALLOCATIONS, 1);
         add(&LIVE_BYTES, (size as u64).wrapping_sub(layout.size() as u64));
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`, and `alloc` above used the same allocator.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`, and `alloc` above used the same
+        // allocator.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
 
-/// How many allocations were made until now.
+/// Returns the number of allocations until now.
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.load(Relaxed)
 }
 
-/// Bytes that are allocated now.
+/// Returns the bytes that are allocated now.
 pub(crate) fn live_bytes() -> u64 {
     LIVE_BYTES.load(Relaxed)
 }

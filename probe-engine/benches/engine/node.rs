@@ -1,4 +1,4 @@
-//! The node's files and processes: what is there when the agent begins, and what is read when the engine asks.
+//! The node's files and processes: what exists when the agent begins, and what is read when the engine asks.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +20,19 @@ use crate::{
     scenario::Scenario,
 };
 
-/// When the pods began that are there at first.
+/// When the pods began that exist at first.
 const BEGAN: Timestamp = Timestamp(1_000_000_000);
-/// Numbers of pods that come and go begin here, above those of the pods that stay.
+/// The first number of pods that come and go, above the numbers of pods that stay.
 const FIRST_COMING: u64 = 40_000;
-/// The same of sandboxes that hold an address in a store and are no more.
+/// The first number of dead sandboxes that hold an address in a store.
 const FIRST_LEASE: u64 = 1_000_000;
-/// The same of namespaces of no pod.
+/// The first inode of namespaces without a pod.
 const FIRST_NAMESPACE: u32 = 4_030_000_000;
 
 pub(crate) struct Node {
-    /// Pods that live, by number.
+    /// The live pods, by number.
     pods: BTreeMap<u64, Pod>,
-    /// Which pod a sandbox or a container is of.
+    /// The pod of each sandbox and container.
     numbers: BTreeMap<String, (u64, Role)>,
     uids: BTreeMap<PodUid, u64>,
     staying: u64,
@@ -65,7 +65,7 @@ impl Node {
         node
     }
 
-    /// A pod that begins now.
+    /// Begins a pod now.
     pub(crate) fn begin(&mut self, at: Timestamp) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -73,7 +73,7 @@ impl Node {
         number
     }
 
-    /// A try at one of ten pods whose ADD fails.
+    /// Makes a try of one of `of_pods` pods whose ADD fails.
     pub(crate) fn begin_failing(&mut self, of_pods: u64, at: Timestamp) -> Pod {
         let number = self.next;
         self.next += 1;
@@ -84,7 +84,7 @@ impl Node {
         &self.pods[&number]
     }
 
-    /// One of those that stay.
+    /// Returns one of the pods that stay.
     pub(crate) fn staying(&self, turn: u64) -> Option<&Pod> {
         (self.staying > 0).then(|| &self.pods[&(turn % self.staying)])
     }
@@ -100,7 +100,8 @@ impl Node {
         self.pods.insert(number, pod);
     }
 
-    /// The records are told whole with all that lives, and as what changed otherwise, as the agent tells them.
+    /// Answers a question as the agent does: a relisting reports the records whole, other readings only their
+    /// changes.
     pub(crate) fn answer(&mut self, question: &Question, at: Timestamp) -> Vec<Observation> {
         let facts = match question {
             Question::Container { id } => vec![self.container(id)],
@@ -151,7 +152,7 @@ impl Node {
         known.map_or_else(|| Fact::ContainerUnknown(id.clone()), |(pod, role)| bundle(pod, role))
     }
 
-    /// All that lives, and the records.
+    /// Lists everything on the node, and the records.
     fn all(&self) -> Vec<Fact> {
         let mut facts = vec![Fact::KubeletExpected(true)];
         let mut list = |list: List, found: Vec<Fact>| {
@@ -188,7 +189,7 @@ impl Node {
         facts
     }
 
-    /// Runtimes first, as the agent reads them.
+    /// Reads the records, runtimes first, as the agent does.
     fn records(&self) -> Vec<Fact> {
         let mut facts = vec![Fact::ListBegun(List::Runtimes)];
         let of_pods =

@@ -1,4 +1,4 @@
-//! One pod: everything by which its node and its events know it follows from its number.
+//! One pod. All its names, ids and keys are derived from its number.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,14 +10,14 @@ use probe_engine::model::{
 
 /// The node's own network namespace.
 pub(crate) const HOST: u32 = 4_026_531_833;
-/// Where addresses of pods begin.
+/// The first address of pods.
 const FIRST_ADDRESS: u32 = u32::from_be_bytes([10, 0, 0, 2]);
 
-/// The processes of a pod, each with a pid of its own. A number is `pid - first pid`.
+/// The processes of a pod, by number: `pid - first pid`.
 pub(crate) const SHIM: u32 = 0;
 pub(crate) const PAUSE: u32 = 1;
 pub(crate) const MAIN: u32 = 2;
-/// Programs that run for a moment have numbers from here on.
+/// The first number of short-lived programs.
 pub(crate) const PASSING: u32 = 3;
 const PIDS: u32 = 64;
 
@@ -26,7 +26,7 @@ pub(crate) struct Pod {
     number: u64,
     pub(crate) began_at: Timestamp,
     pub(crate) address: IpAddr,
-    /// The sandbox's and the container's id.
+    /// The ids of the sandbox and of the container.
     pub(crate) ids: [String; 2],
     uid: String,
 }
@@ -42,12 +42,12 @@ impl Pod {
         }
     }
 
-    /// As a runtime makes a pod anew whose ADD failed: another sandbox of the same pod.
+    /// Makes another sandbox of a pod, as a runtime does after a failed ADD.
     pub(crate) fn tried_again(number: u64, of_pod: u64, began_at: Timestamp) -> Self {
         Self { uid: uid(of_pod), ..Self::new(number, began_at) }
     }
 
-    // Ids are parsed for each fact, as sources do: a clone would share its text with the engine's.
+    // Ids are parsed for each fact, as sources do: a clone would share its string with the engine.
     pub(crate) fn sandbox(&self) -> ContainerId {
         parse(&self.ids[0])
     }
@@ -68,7 +68,7 @@ impl Pod {
         }
     }
 
-    /// As a CNI plugin is told it.
+    /// Returns `CNI_ARGS` as a plugin gets it.
     pub(crate) fn cni_args(&self) -> String {
         format!(
             "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{};K8S_POD_INFRA_CONTAINER_ID={};K8S_POD_UID={}",
@@ -90,7 +90,7 @@ impl Pod {
         Subnet { address: self.address, prefix: 8 }
     }
 
-    /// The pod's own cgroup, its sandbox's, and its container's.
+    /// Returns the cgroups of the pod, its sandbox and its container.
     pub(crate) fn cgroups(&self) -> [Cgroup; 3] {
         let pod = format!("/kubepods/besteffort/pod{}", self.uid);
         let [sandbox, container] = &self.ids;
@@ -103,7 +103,8 @@ impl Pod {
         })
     }
 
-    /// A process of the pod's. `began_at` tells apart those that have one pid after each other.
+    /// Makes a process of the pod. `began_at` distinguishes processes that have the same pid one after the
+    /// other.
     pub(crate) fn task(&self, process: u32, comm: &str, began_at: Timestamp) -> Task {
         let pid = self.pid(process);
         let shim = TaskKey::new(self.pid(SHIM), ticks(self.began_at));
@@ -112,7 +113,7 @@ impl Pod {
         task
     }
 
-    /// The same within the container (2) or the sandbox (1).
+    /// Makes a process within the container (2) or the sandbox (1).
     pub(crate) fn task_within(&self, place: usize, process: u32, comm: &str, began_at: Timestamp) -> Task {
         let [_, sandbox, container] = self.cgroups();
         let cgroup = if place == 1 { sandbox.key } else { container.key };
@@ -120,13 +121,13 @@ impl Pod {
     }
 
     fn pid(&self, process: u32) -> u32 {
-        // No more pids than a large node has; by then the processes of the first pods are long gone.
+        // Pids wrap at the number of a large node. By then the processes of the first pods are long gone.
         let first = u32::try_from(self.number % 60_000).expect("small") * PIDS;
         1000 + first + process
     }
 }
 
-/// A process of the node's.
+/// Makes a process of the node.
 pub(crate) fn task(key: TaskKey, comm: &str) -> Task {
     Task {
         key,
@@ -151,7 +152,7 @@ pub(crate) fn address(number: u64) -> IpAddr {
     Ipv4Addr::from(FIRST_ADDRESS + number).into()
 }
 
-/// Like a runtime's, in no order of time.
+/// Makes an id like a runtime's; ids are not in the order of time.
 pub(crate) fn full_id(number: u64) -> String {
     let (one, other) = (scattered(number), scattered(!number));
     format!("{one:016x}{other:016x}{one:016x}{other:016x}")
@@ -174,7 +175,7 @@ fn ticks(at: Timestamp) -> u64 {
     at.0 / TICK * TICK
 }
 
-/// Another number for each number (Sebastiano Vigna's SplitMix64).
+/// Maps each number to another one (Sebastiano Vigna's SplitMix64).
 fn scattered(number: u64) -> u64 {
     let mut it = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -9,17 +9,17 @@ pub(crate) struct Scenario {
     pub(crate) pods: u64,
     /// Findings that stay open.
     pub(crate) findings: u64,
-    /// Addresses that a store says are given out. Of every two, a runtime has the holder of one on record.
+    /// Addresses that a store counts as allocated. A runtime has every second holder on record.
     pub(crate) leases: u64,
     /// ADDs that failed shortly before.
     pub(crate) failed: u64,
-    /// Network namespaces of no pod.
+    /// Network namespaces without a pod.
     pub(crate) namespaces: u64,
     /// Pods that come and go while it is measured.
     pub(crate) turns: u64,
-    /// From one event to the next.
+    /// The time from one event to the next.
     pub(crate) step_us: u64,
-    /// Each turn takes at least so long.
+    /// The least time of a turn.
     pub(crate) pause_ms: u64,
 }
 

@@ -1,4 +1,5 @@
-//! A pod's life as hooks tell it, in the order that was traced with containerd 1.6, runc 1.1 and the bridge plugin.
+//! A pod's life as hooks report it, in the order that was traced with containerd 1.6, runc 1.1 and the bridge
+//! plugin.
 
 use probe_common::event::class;
 use probe_engine::model::{
@@ -12,10 +13,10 @@ use probe_engine::model::{
 
 use crate::pod::{MAIN, PASSING, PAUSE, Pod, SHIM, containerd, kubelet};
 
-/// What a container's own first program is told with.
+/// The class bits of a container's own first program.
 const TOP: u32 = class::CONTAINER_TOP | class::IN_CONTAINER;
 
-/// Events one after the other.
+/// A sequence of events.
 pub(crate) struct Script {
     pub(crate) facts: Vec<Observation>,
     pub(crate) at: Timestamp,
@@ -103,7 +104,7 @@ impl Script {
         self.cgroup_goes(cgroup, kubelet());
     }
 
-    /// An ADD that fails, and what the runtime does then: it takes all of it back.
+    /// An ADD that fails, and the runtime's cleanup after it.
     pub(crate) fn fail(&mut self, pod: &Pod) {
         self.passing = PASSING;
         self.say(Fact::NetnsCreated { netns: pod.netns(), by: containerd(), end_unseen: false });
@@ -209,7 +210,7 @@ impl Script {
         task
     }
 
-    /// A process that runs for a moment, and begins now.
+    /// Makes a short-lived process that begins now.
     fn passing(&mut self, pod: &Pod, comm: &str) -> Task {
         let process = self.passing;
         self.passing += 1;

@@ -1,5 +1,5 @@
-//! What a boot's [recovery](crate::model::recovery) means: its milestones and periods, means and ranks over boots, and
-//! what orders a restart.
+//! What a boot's [recovery](crate::model::recovery) means: its milestones and periods, means and ranks over
+//! boots, and which programs order a restart.
 
 pub mod average;
 pub mod column;

@@ -1,4 +1,4 @@
-//! The calls into the engine: a recording is a list of them, and a replay makes them again.
+//! The calls into the engine. A recording is a list of them, and a replay makes them again.
 
 use super::world::CheckpointEntry;
 use crate::model::{fact::Observation, time::Timestamp};
@@ -7,16 +7,16 @@ use crate::model::{fact::Observation, time::Timestamp};
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// A source says something.
+    /// A source reports a fact.
     Observe(Observation),
-    /// Time has passed, and deadlines up to this one fall due.
+    /// Time has passed; deadlines up to this time are due.
     Advance(Timestamp),
-    /// An earlier engine believed this; only before anything else.
+    /// Part of the state of an earlier engine; only before other calls.
     Restore(Box<CheckpointEntry>),
 }
 
 impl Call {
-    /// The time that it carries; `None`: it is of no time.
+    /// Returns the time of the call, if it has one.
     #[must_use]
     pub fn at(&self) -> Option<Timestamp> {
         match self {

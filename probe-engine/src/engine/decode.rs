@@ -1,6 +1,6 @@
-//! From a ring's bytes to an observation: the one place where the kernel's bytes become text.
+//! Decodes a ring's records into observations. Only here do the kernel's bytes become text.
 //!
-//! **Invariant:** nothing is looked up, and no byte of a record can make this panic.
+//! **Invariant:** nothing is looked up, and no record can cause a panic.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,16 +18,15 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// One record as it stands in a ring.
+/// Decodes one record of a ring.
 pub fn decode(bytes: &[u8]) -> Result<Observation, WireError> {
     Event::parse(bytes).map(|event| observation(&event))
 }
 
-/// What a record says.
+/// Returns the observation of a record.
 #[must_use]
 pub(crate) fn observation(event: &Event<'_>) -> Observation {
     let header = event.header();
-    let by = || current(header);
     let mut origin = Origin::Kernel;
     let fact = match event {
         Event::Exec(body, tail) => Fact::Executed(executed(body, tail)),
@@ -37,7 +36,7 @@ pub(crate) fn observation(event: &Event<'_>) -> Observation {
                 origin = Origin::Delegated;
             }
             Fact::CniCalled(CniCalled {
-                task: by(),
+                task: current(header),
                 filename: text(tail.filename),
                 caller: (body.caller != TaskKey::default())
                     .then(|| Caller { key: key(body.caller), comm: text(body.caller_comm.bytes()) }),
@@ -46,26 +45,32 @@ pub(crate) fn observation(event: &Event<'_>) -> Observation {
                 env_truncated: header.flags & flag::ENV_TRUNCATED != 0,
             })
         }
-        Event::Exit(body) => Fact::Exited(Exited { task: by(), status: body.status, class: body.class }),
+        Event::Exit(body) => {
+            Fact::Exited(Exited { task: current(header), status: body.status, class: body.class })
+        }
         Event::Signal(body) => Fact::Signaled(signaled(body)),
         Event::OomKill(body) => Fact::OomKilled(signaled(body)),
         Event::NetnsCreated(body) => {
             let end_unseen = header.flags & flag::END_UNSEEN != 0;
-            Fact::NetnsCreated { netns: netns(body.netns), by: by(), end_unseen }
+            Fact::NetnsCreated { netns: netns(body.netns), by: current(header), end_unseen }
         }
-        Event::NetnsDropped(body) => Fact::NetnsDropped { netns: netns(body.netns), by: by() },
+        Event::NetnsDropped(body) => Fact::NetnsDropped { netns: netns(body.netns), by: current(header) },
         Event::NetnsFreed(body) => Fact::NetnsFreed { netns: netns(body.netns) },
         Event::AddressAdded(body) => Fact::AddressAdded(address(body)),
         Event::AddressRemoved(body) => Fact::AddressRemoved(address(body)),
-        Event::CgroupCreated(body, path) => Fact::CgroupCreated { cgroup: cgroup(body, path), by: by() },
-        Event::CgroupRemoved(body, path) => Fact::CgroupRemoved { cgroup: cgroup(body, path), by: by() },
+        Event::CgroupCreated(body, path) => {
+            Fact::CgroupCreated { cgroup: cgroup(body, path), by: current(header) }
+        }
+        Event::CgroupRemoved(body, path) => {
+            Fact::CgroupRemoved { cgroup: cgroup(body, path), by: current(header) }
+        }
         Event::CgroupReleased(body, path) => Fact::CgroupReleased { cgroup: cgroup(body, path) },
         Event::CgroupAttached(body, path) => {
-            Fact::CgroupEntered { cgroup: cgroup(body, path), member: key(body.member), by: by() }
+            Fact::CgroupEntered { cgroup: cgroup(body, path), member: key(body.member), by: current(header) }
         }
         Event::CgroupEmptied(body, path) => Fact::CgroupEmptied { cgroup: cgroup(body, path) },
         Event::Listen(body) => Fact::Listened(Listened {
-            task: by(),
+            task: current(header),
             container: CgroupKey::new(header.hierarchy, body.container),
             socket: Listener {
                 port: body.port,
@@ -91,12 +96,13 @@ fn task(from: &event::Task, hierarchy: u32) -> Task {
     }
 }
 
-/// A process is the same one whoever tells of it, and `/proc` tells its start in whole ticks, rounded down.
+/// Rounds the start down to whole ticks, as `/proc` does, so that a process has the same key from every
+/// source.
 fn key(exact: TaskKey) -> TaskKey {
     TaskKey::new(exact.pid, exact.start - exact.start % TICK)
 }
 
-/// Without its padding, which is no part of the identity, and which no recording keeps.
+/// Drops the padding, which is not part of the identity and is not kept in recordings.
 fn netns(key: NetnsKey) -> NetnsKey {
     NetnsKey::new(key.inode, key.cookie)
 }
@@ -115,18 +121,17 @@ fn executed(body: &event::Exec, tail: &event::exec::Text<'_>) -> Executed {
 }
 
 fn variables(tail: &cni::Variables<'_>) -> CniVariables {
-    let value = |variable| tail.get(variable).map(text);
     CniVariables {
-        command: value(cni::COMMAND).unwrap_or_default(),
-        container_id: value(cni::CONTAINERID),
-        netns: value(cni::NETNS),
-        ifname: value(cni::IFNAME),
+        command: tail.get(cni::COMMAND).map(text).unwrap_or_default(),
+        container_id: tail.get(cni::CONTAINERID).map(text),
+        netns: tail.get(cni::NETNS).map(text),
+        ifname: tail.get(cni::IFNAME).map(text),
         args: tail.get(cni::ARGS).map(whole_pairs).map(text),
-        path: value(cni::PATH),
+        path: tail.get(cni::PATH).map(text),
     }
 }
 
-/// The pairs of `CNI_ARGS` that are whole: the kernel side cuts a value that is longer than its field.
+/// Returns the whole pairs of `CNI_ARGS`: the kernel side cuts a value that is longer than its field.
 fn whole_pairs(args: &[u8]) -> &[u8] {
     let last = args.iter().rposition(|byte| *byte == b';');
     if args.len() < cni::NAMES[cni::ARGS].1 {

@@ -1,13 +1,14 @@
-//! Verdicts. Each rule judges its subjects (a sandbox, a pod, an address) by the present state of the world, and
-//! reports a problem. A finding closes when its rule no longer reports it.
+//! Verdicts. Each rule judges its subjects (a sandbox, a pod, an address) by the present state of the world,
+//! and reports a problem. A finding closes when its rule no longer reports it.
 //!
-//! A rule sees no events and keeps no state, so out-of-order records, a restart or a listing cannot confuse it. A
-//! subject is judged again only when something changed on which its verdict depends, or when a time limit of it passes
-//! (`index`, `rule`). Where several problems are one finding, the rule reads the open findings, so that they stay one
-//! finding. A state that ends within [`PERIOD`] is no problem, so it is not judged.
+//! A rule sees no events and keeps no state, so out-of-order records, a restart or a listing cannot confuse
+//! it. A subject is judged again only when something changed on which its verdict depends, or when a time
+//! limit of it passes (`index`, `rule`). Where several problems are one finding, the rule reads the open
+//! findings, so that they stay one finding. A state that ends within [`PERIOD`] is no problem, so it is not
+//! judged.
 //!
-//! **Invariant:** rules change nothing. Nothing is concluded from missing records across a gap. Judging everything anew
-//! gives the findings that are tracked ([`FindingTracker::differences`]).
+//! **Invariant:** rules change nothing. Nothing is concluded from missing records across a gap. Judging
+//! everything anew gives the findings that are tracked ([`FindingTracker::differences`]).
 
 mod abandoned_sandbox;
 mod abandoned_store;
@@ -82,14 +83,11 @@ use crate::{
     },
 };
 
-#[cfg(test)]
-mod pages;
-
-/// The world is judged this long after a change, and not more often. With thousands of findings it is judged less
-/// often.
+/// The world is judged this long after a change, and not more often. With thousands of findings it is judged
+/// less often.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
 
-/// A listing is answered within this time after it was asked for. Anything that it has not found by then does not
+/// A listing is answered within this time after the request. Anything that it has not found by then does not
 /// exist.
 const ANSWER: Duration = Duration::from_secs(60);
 
@@ -100,8 +98,9 @@ const FRESH: Duration = Duration::from_secs(10 * 60);
 #[serde_as]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// How long an address may stay allocated after the end of its sandbox, while the runtime and the kubelet run and
-    /// could free it. The same limit holds for namespaces, cgroups and sandboxes that outlive their pod.
+    /// How long an address may stay allocated after the end of its sandbox, while the runtime and the kubelet
+    /// run and could free it. The same limit holds for namespaces, cgroups and sandboxes that outlive their
+    /// pod.
     #[serde(rename = "leak_grace_ns")]
     #[serde_as(as = "Nanoseconds")]
     pub leak_grace: Duration,
@@ -134,17 +133,17 @@ pub(super) struct DetectContext<'a> {
     pub(super) world: &'a World,
     pub(super) limits: &'a Limits,
     pub(super) now: Timestamp,
-    /// Since when the runtime, the kubelet and the node have all been up, so that they can clean up. None: one of them
-    /// is down.
+    /// Since when the runtime, the kubelet and the node have all been up, so that they can clean up. None:
+    /// one of them is down.
     pub(super) up: Option<Timestamp>,
     /// The records of a running runtime were not read.
     pub(super) unread: bool,
     index: &'a Index,
-    /// The stores of networks that are configured no more.
+    /// The stores of networks that are no longer configured.
     abandoned: &'a Abandoned,
-    /// The findings so far. None: this is one look without a tracker.
+    /// The findings so far. None: this is one pass without a tracker.
     findings: Option<&'a Findings>,
-    /// The pods that have a sandbox on record. The set is made at most once in a look.
+    /// The pods that have a sandbox on record. The set is built at most once in a pass.
     pods: &'a OnceCell<PodsWithRecords<'a>>,
 }
 
@@ -161,8 +160,8 @@ pub(super) struct Detection {
     pub(super) verdict: Verdict,
 }
 
-/// The detector of each kind, in the order in which findings are reported. Leaks come before these, and pools after
-/// them, because pools are judged by the leaks ([`judge`]).
+/// Returns the detector of each kind, in the order in which findings are reported. Leaks come before these,
+/// and pools after them, because pools are judged by the leaks ([`judge`]).
 fn detectors() -> Vec<Box<dyn Detector>> {
     vec![
         ByScan::detector(FindingKind::AbandonedStore, abandoned_store::detect),
@@ -197,14 +196,14 @@ fn detectors() -> Vec<Box<dyn Detector>> {
 pub(super) enum HasRun {
     Yes,
     No,
-    /// The kernel cannot show it, and no runtime has said it.
+    /// The kernel cannot show it, and no runtime has reported it.
     Unknown,
 }
 
-/// The stores of networks that no configuration names any more, by path. `true`: that is sure.
+/// The stores of networks that no configuration names any more, by path. `true`: this is certain.
 type Abandoned = BTreeMap<String, bool>;
 
-/// The detections of one kind in one look.
+/// The detections of one kind in one pass.
 type Found = (FindingKind, Vec<Detection>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,10 +218,11 @@ pub(super) enum Verdict {
     },
     /// The state on which the verdict depends cannot be read at the moment. No finding opens or closes.
     Unsure,
-    /// The time limit has passed. The records must be read again. If they show the same, the verdict is confirmed.
-    Unverified,
-    /// The time limit has passed. The node must be listed again. If the listing shows the same, the verdict is
+    /// The time limit has passed. The records must be read again. If they show the same, the verdict is
     /// confirmed.
+    Unverified,
+    /// The time limit has passed. The node must be listed again. If the listing shows the same, the verdict
+    /// is confirmed.
     Unlisted,
     Confirmed,
     /// Confirmed, and judged again at `until`. It closes by itself if nothing more of the kind happens.
@@ -256,13 +256,13 @@ impl<'a> DetectContext<'a> {
             .unless(self.unread)
     }
 
-    /// The time from which a duration counts that began at `since`. After a suspend of the node it counts anew.
+    /// Returns the start of a duration that began at `since`. After a suspend of the node it begins again.
     pub(super) fn awake(&self, since: Timestamp) -> Timestamp {
         since.max(self.world.node.woke_at)
     }
 
-    /// The verdict on a state that must last for `grace`: at first it is watched, after a quarter of the time it is a
-    /// candidate, and at the end it is confirmed.
+    /// Returns the verdict on a state that must last for `grace`: at first it is watched, after a quarter of
+    /// the time it is a candidate, and at the end it is confirmed.
     pub(super) fn after(&self, since: Timestamp, grace: Duration) -> Verdict {
         let since = self.awake(since);
         let early = since + grace / 4;
@@ -275,8 +275,8 @@ impl<'a> DetectContext<'a> {
         }
     }
 
-    /// The same for a state that the runtime and the kubelet should clean up. The time begins when both are up, because
-    /// nobody can clean up while one is down.
+    /// Like [`after`](Self::after), for a state that the runtime and the kubelet should clean up. The time
+    /// begins when both are up, because nobody can clean up while one is down.
     pub(super) fn after_cleanup(&self, since: Timestamp, grace: Duration) -> Verdict {
         match self.up {
             Some(up) => self.after(since.max(up), grace),
@@ -285,9 +285,9 @@ impl<'a> DetectContext<'a> {
         }
     }
 
-    /// The same for a leftover. It is a candidate only if the records (`read_at`) and a listing of this list
-    /// (`found_at`) show it after `since`. It is confirmed only if they still show it when the time is up. None: a listing
-    /// does not find it any more.
+    /// Like [`after_cleanup`](Self::after_cleanup), for a leftover. It is a candidate only if the records
+    /// (`read_at`) and a listing of this list (`found_at`) show it after `since`. It is confirmed only if
+    /// they still show it when the time is up. None: a listing does not find it any more.
     pub(super) fn left_over(
         &self,
         list: List,
@@ -313,24 +313,25 @@ impl<'a> DetectContext<'a> {
         if read_at < ready {
             return Some(Verdict::Unverified);
         }
-        let is_fresh = |at: &Timestamp| *at >= ready.max(self.now.saturating_sub(FRESH));
-        if let Some(found_at) = found_at.filter(is_fresh) {
+        if let Some(found_at) = found_at
+            && found_at >= ready.max(self.now.saturating_sub(FRESH))
+        {
             return Some(Verdict::Passing { until: found_at + FRESH + Duration::from_nanos(1) });
         }
-        // A listing that did not find it any more is not asked for again.
+        // A listing that did not find it any more is not requested again.
         let last = found_at.map_or(ready, |at| at + Duration::from_nanos(1));
         self.listed_since(&[list], ready.max(last))
     }
 
-    /// Asks for these lists since `ready`, for a thing that no listing has found since. None: they were read, and do not
-    /// have the thing.
+    /// Asks for these lists since `ready`, for a thing that no listing has found since. None: they were read,
+    /// and do not contain it.
     pub(super) fn listed_since(&self, lists: &[List], ready: Timestamp) -> Option<Verdict> {
         match self.world.lists.relisted_at.filter(|asked| *asked >= ready) {
             None => Some(Verdict::Unlisted),
             Some(asked) if self.now < asked + ANSWER => {
                 Some(Verdict::Watched { until: Some(asked + ANSWER) })
             }
-            // The thing may be what could not be read.
+            // The thing may be in the part that could not be read.
             Some(_) if lists.iter().any(|list| self.world.lists.partial.contains_key(list)) => {
                 Some(Verdict::Unlisted)
             }
@@ -344,20 +345,21 @@ impl<'a> DetectContext<'a> {
         all.any(|id| self.world.containers.get(id).is_some_and(Container::is_running))
     }
 
-    /// What runtimes say of the containers of a sandbox, each with its runtime.
+    /// Returns what runtimes report about the containers of a sandbox, each with its runtime.
     pub(super) fn said_of(&self, sandbox: &ContainerId) -> impl Iterator<Item = (&'a Belief, &'a Runtime)> {
         let all = self.index.said.by(sandbox).filter_map(|id| self.world.beliefs.get(id));
         all.filter_map(|row| Some((row, self.world.beliefs.runtime_of(row)?)))
     }
 
-    /// What its runtime says of a sandbox, and the runtime.
+    /// Returns what the runtime reports about a sandbox, and the runtime.
     pub(super) fn said_of_sandbox(&self, sandbox: &ContainerId) -> Option<(&'a Belief, &'a Runtime)> {
         let row = self.world.beliefs.get(sandbox)?;
         Some((row, self.world.beliefs.runtime_of(row)?))
     }
 
-    /// Whether a container has run in a sandbox: the kernel has shown it, or the runtime says so. Where the programs of
-    /// containers are no processes of the node, only a runtime that is followed tells, and of a sandbox that lives.
+    /// Whether a container has run in a sandbox: the kernel has shown it, or the runtime says so. If the
+    /// programs of containers are not processes of the node, only a followed runtime shows it, and only for a
+    /// sandbox that lives.
     pub(super) fn has_run(&self, row: &Sandbox) -> HasRun {
         if !row.containers().is_empty() || self.said_of(&row.id).any(|(it, runtime)| it.has_begun(runtime)) {
             return HasRun::Yes;
@@ -372,23 +374,24 @@ impl<'a> DetectContext<'a> {
         if is_followed { HasRun::No } else { HasRun::Unknown }
     }
 
-    /// The open findings.
+    /// Returns the open findings.
     pub(super) fn open(&self) -> impl Iterator<Item = &'a Finding> {
         self.findings.into_iter().flat_map(Findings::open)
     }
 
-    /// The finding of this key, if it is open.
+    /// Returns the finding of this key, if it is open.
     pub(super) fn open_finding(&self, key: &Key) -> Option<&'a Finding> {
         self.findings?.get(key).filter(|it| it.closed_at.is_none())
     }
 
-    /// Whether the runtime made the sandbox to the end: a process of it ran. CRI-O makes sandboxes without a process.
+    /// Whether the runtime finished creating the sandbox: a process of it ran. CRI-O creates sandboxes
+    /// without a process.
     pub(super) fn was_made(&self, row: &Sandbox) -> bool {
         row.up_since.is_some() || lookup::daemons::has_crio(self.world)
     }
 
-    /// Whether a sandbox has its network. It has if every plugin's ADD succeeded, if it needs no ADD, or if its ADDs
-    /// were before the agent started.
+    /// Whether a sandbox has its network. It has if every plugin's ADD succeeded, if it needs no ADD, or if
+    /// its ADDs were before the agent started.
     pub(super) fn is_connected(&self, row: &Sandbox) -> bool {
         let host_network = self.world.sandboxes.get(&row.id).is_some_and(|row| row.network.is_host);
         let mut all = self.world.attachments.of(&row.id).filter(|it| !it.is_loopback()).peekable();

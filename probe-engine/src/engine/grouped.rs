@@ -1,7 +1,8 @@
-//! A tracked map whose rows are also found by what they have in common: the sandboxes of one pod, for example.
+//! A tracked map whose rows can also be found by group: the sandboxes of one pod, for example.
 //!
-//! **Invariant:** a row that was lent out is put into its groups again before the next one is lent out. Until then every
-//! search looks at it by itself. So a search finds what a walk over all rows would find, in the same order.
+//! **Invariant:** a row that was lent out is put into its groups again before the next one is lent out. Until
+//! then every search checks it separately. So a search finds what a walk over all rows would find, in the
+//! same order.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -20,7 +21,7 @@ pub(in crate::engine) trait Grouped {
 
 pub(in crate::engine) struct Groups<K, V: Grouped> {
     rows: Tracked<K, V>,
-    /// The groups of each row, as they were when it was last put into them.
+    /// The groups of each row when it was last put into them.
     of: BTreeMap<K, Vec<V::Group>>,
     members: BTreeMap<V::Group, BTreeSet<K>>,
     /// The row that was lent out last. It may belong to other groups by now.
@@ -48,11 +49,11 @@ impl<K, V: Grouped> Deref for Groups<K, V> {
 }
 
 impl<K: Ord + Clone, V: Grouped> Groups<K, V> {
-    /// The rows of a group, by their keys' order.
+    /// Returns the rows of a group, in the order of their keys.
     pub(in crate::engine) fn of(&self, group: V::Group) -> impl Iterator<Item = &V> {
         let lent = self.lent.as_ref();
-        let is_in = |key: &&K| self.rows.get(key).is_some_and(|row| row.groups().any(|it| it == group));
-        let mut own = lent.filter(is_in);
+        let mut own =
+            lent.filter(|key| self.rows.get(key).is_some_and(|row| row.groups().any(|it| it == group)));
         let members = self.members.get(&group).into_iter().flatten();
         let mut others = members.filter(move |key| lent != Some(*key)).peekable();
         let keys = iter::from_fn(move || {
@@ -62,14 +63,14 @@ impl<K: Ord + Clone, V: Grouped> Groups<K, V> {
         keys.filter_map(|key| self.rows.get(key))
     }
 
-    /// Every group of more than one row, and perhaps some others.
+    /// Returns every group of more than one row, and perhaps some others.
     pub(in crate::engine) fn shared(&self) -> impl Iterator<Item = V::Group> {
         let known = self.members.iter().filter(|(_, rows)| rows.len() > 1).map(|(group, _)| group.clone());
         let of_lent = self.lent.iter().filter_map(|key| self.rows.get(key)).flat_map(V::groups);
         known.chain(of_lent)
     }
 
-    /// The keys of rows that may have changed, came or went since the last call.
+    /// Returns the keys of rows that may have changed, or were added or removed, since the last call.
     pub(in crate::engine) fn take_changed(&mut self) -> BTreeSet<K> {
         self.rows.take_changed()
     }
@@ -79,7 +80,7 @@ impl<K: Ord + Clone, V: Grouped> Groups<K, V> {
         self.rows.get_mut(key)
     }
 
-    /// Lends out a row without a mark, for a change that no verdict is made of and that moves the row to no other group.
+    /// Lends out a row without marking it, for a change that affects no verdict and no group.
     pub(in crate::engine) fn get_mut_unmarked(&mut self, key: &K) -> Option<&mut V> {
         self.rows.get_mut_unmarked(key)
     }
@@ -99,7 +100,7 @@ impl<K: Ord + Clone, V: Grouped> Groups<K, V> {
         self.rows.remove(key)
     }
 
-    /// Drops the rows that are not to be kept.
+    /// Drops rows for which `is_kept` returns false.
     pub(in crate::engine) fn retain(&mut self, mut is_kept: impl FnMut(&K, &V) -> bool) {
         let mut gone = Vec::new();
         self.rows.retain(|key, row| {
@@ -112,7 +113,7 @@ impl<K: Ord + Clone, V: Grouped> Groups<K, V> {
         gone.iter().for_each(|key| self.regroup(key));
     }
 
-    /// Offers every row for a change. The function says whether it made one.
+    /// Calls `change` for every row. It returns whether it changed the row.
     pub(in crate::engine) fn update(&mut self, mut change: impl FnMut(&K, &mut V) -> bool) {
         let mut changed = Vec::new();
         self.rows.update(|key, row| {
@@ -183,7 +184,7 @@ mod tests {
         rows.insert(2, vec![7, 8]);
         rows.insert(1, vec![7]);
         assert_eq!(of(&rows, 7), [vec![7], vec![7, 8]]);
-        // As it is now, though no other row was lent out since.
+        // Its current groups count, though no other row was lent out since.
         rows.get_mut(&2).unwrap().remove(0);
         assert_eq!((of(&rows, 7), of(&rows, 8)), (vec![vec![7]], vec![vec![8]]));
         rows.entry(3).or_default().push(7);

@@ -1,5 +1,5 @@
-//! A change that is not told yet. The code that made it goes on at once. The names of its pod and sandbox are
-//! looked up when it leaves.
+//! A change that is not reported yet. The code that made it does not wait. The names of its pod and sandbox
+//! are looked up when it is reported.
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -11,7 +11,7 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// A change that was not told yet.
+/// A change that was not reported yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     pub at: Timestamp,
@@ -22,7 +22,7 @@ pub struct Held {
     pub what: ChangeKind,
 }
 
-/// What a change is about; its context is looked up when it leaves.
+/// The subject of a change. Its context is looked up when the change is reported.
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
@@ -46,6 +46,6 @@ pub enum Wait {
     Nothing,
     /// Its pod's name.
     Name,
-    /// Whether its container has this role; with another one it is not told at all.
+    /// Its container's role. If it is another one than this, the change is not reported.
     Role(Role),
 }

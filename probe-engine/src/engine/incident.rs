@@ -1,15 +1,16 @@
 //! Incidents: the findings that one cause led to, with the chain from the cause to its last effect.
 //!
-//! A finding is an effect of another one if a row of the table of [`relation`] says so and both name the same sandbox,
-//! plugin, network or address. A finding without a cause that is about one sandbox belongs to the first finding about
-//! that sandbox. If the causes of a finding lie in several incidents, it begins an incident of its own and names them.
+//! A finding is an effect of another one if a row of the table of [`relation`] says so and both name the same
+//! sandbox, plugin, network or address. A finding without a cause that is about one sandbox belongs to the
+//! first finding about that sandbox. If the causes of a finding lie in several incidents, it begins an
+//! incident of its own and names them.
 //!
-//! What is not one incident: findings that merely happen at the same time, and those of one pod or one node that share
-//! nothing more.
+//! What is not one incident: findings that merely happen at the same time, and those of one pod or one node
+//! that share nothing more.
 //!
-//! **Invariant:** incidents follow from the findings alone, in whatever order they come. Each finding is in exactly one
-//! incident, whose key is that of its first finding. A cause comes before its effect in one order of all findings
-//! ([`relation::order`]), so no chain has a cycle.
+//! **Invariant:** incidents follow from the findings alone, in whatever order they come. Each finding is in
+//! exactly one incident, whose key is that of its first finding. A cause comes before its effect in one order
+//! of all findings ([`relation::order`]), so no chain has a cycle.
 
 pub mod fix;
 mod relation;
@@ -31,7 +32,7 @@ use crate::model::{
     id::ContainerId,
 };
 
-/// What waits for a failed service of the node may have begun at most this long before the failure.
+/// A wait for a failed service of the node may have begun at most this long before the failure.
 const MOMENT: Duration = Duration::from_secs(60);
 
 /// All findings as incidents.
@@ -48,7 +49,7 @@ struct Row<'a> {
     finding: &'a Finding,
     causes: Vec<(usize, &'static str)>,
     effects: Vec<usize>,
-    /// The first finding about the same sandbox, where no cause is known.
+    /// The first finding about the same sandbox, if no cause is known.
     with: Option<usize>,
     root: usize,
 }
@@ -64,10 +65,10 @@ pub struct Incident<'a> {
 #[derive(Debug)]
 pub struct Member<'a> {
     pub finding: &'a Finding,
-    /// How many findings lie between the root and this one, and this one.
+    /// The number of steps from the root.
     pub depth: usize,
     pub causes: Vec<Cause<'a>>,
-    /// A finding about the same sandbox, where no cause is known.
+    /// A finding about the same sandbox, if no cause is known.
     pub with: Option<&'a Finding>,
 }
 
@@ -75,7 +76,7 @@ pub struct Member<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Cause<'a> {
     pub finding: &'a Finding,
-    /// How it led to that, in one clause.
+    /// How it led to the effect, in one clause.
     pub why: &'static str,
 }
 
@@ -109,7 +110,10 @@ impl<'a> Incidents<'a> {
             let with = index.with(finding).filter(|with| *with < at && causes.is_empty());
             let mut roots: BTreeSet<usize> =
                 causes.iter().map(|(cause, _)| *cause).chain(with).map(|it| rows[it].root).collect();
-            let root = roots.pop_first().filter(|_| roots.is_empty()).unwrap_or(at);
+            let root = match roots.pop_first() {
+                Some(only) if roots.is_empty() => only,
+                Some(_) | None => at,
+            };
             for (cause, _) in &causes {
                 rows[*cause].effects.push(at);
             }
@@ -119,7 +123,7 @@ impl<'a> Incidents<'a> {
         Self { rows, places }
     }
 
-    /// Where a finding stands; `None` if it is none of these.
+    /// Returns the place of a finding; `None` if it is not one of these.
     #[must_use]
     pub fn place(&self, key: &Key) -> Option<Place<'a>> {
         let row = &self.rows[*self.places.get(key)?];
@@ -131,10 +135,10 @@ impl<'a> Incidents<'a> {
         })
     }
 
-    /// All incidents, sorted by their keys.
+    /// Returns all incidents, sorted by their keys.
     #[must_use]
     pub fn all(&self) -> Vec<Incident<'a>> {
-        // The members of each root, and of each of them those that are told below it.
+        // For each finding, the findings that are shown below it.
         let mut below: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let mut roots: BTreeMap<&Key, usize> = BTreeMap::new();
         for (at, row) in self.rows.iter().enumerate() {
@@ -159,7 +163,7 @@ impl<'a> Incidents<'a> {
                 with: row.with.map(|at| self.rows[at].finding),
             });
             let effects = below.get(&at).into_iter().flatten().rev();
-            // An effect of several incidents is in none of them.
+            // An effect of several incidents is not in `below`.
             next.extend(effects.map(|effect| (*effect, depth + 1)));
         }
         Incident { members }
@@ -171,52 +175,54 @@ impl<'a> Incidents<'a> {
 }
 
 impl Row<'_> {
-    /// The finding below which this one is told: the last of its causes, or the one about the same sandbox.
+    /// Returns the finding below which this one is shown: the last of its causes, or the one about the same
+    /// sandbox.
     fn above(&self) -> Option<usize> {
         self.causes.last().map(|(cause, _)| *cause).or(self.with)
     }
 }
 
 impl<'a> Incident<'a> {
-    /// The first finding. Its key is that of the incident.
+    /// Returns the first finding. Its key is that of the incident.
     #[must_use]
     pub fn root(&self) -> Option<&'a Finding> {
         self.members.first().map(|it| it.finding)
     }
 
-    /// The first pod that its findings name.
+    /// Returns the first pod that its findings name.
     #[must_use]
     pub fn pod(&self) -> Option<&'a PodName> {
         self.members.iter().find_map(|it| it.finding.pod.as_ref())
     }
 
-    /// The members that count: those that are open, or all if none is.
+    /// Returns the members that count: the open ones, or all if none is open.
     fn counted(&self) -> impl Iterator<Item = &'a Finding> {
         let is_over = self.members.iter().all(|it| it.finding.stage == Stage::Closed);
         let all = self.members.iter().map(|it| it.finding);
         all.filter(move |it| is_over || it.stage != Stage::Closed)
     }
 
-    /// The worst severity of its open findings.
+    /// Returns the worst severity of its open findings.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.counted().map(|it| it.severity).max().unwrap_or(Severity::Info)
     }
 
-    /// `Confirmed` if one of its open findings is, `Closed` if none is open.
+    /// Returns `Confirmed` if one of its findings is, `Closed` if none is open.
     #[must_use]
     pub fn stage(&self) -> Stage {
-        let is = |stage: Stage| self.members.iter().any(|it| it.finding.stage == stage);
-        if is(Stage::Confirmed) {
-            Stage::Confirmed
-        } else if is(Stage::Candidate) {
-            Stage::Candidate
-        } else {
-            Stage::Closed
+        let mut stage = Stage::Closed;
+        for it in &self.members {
+            match it.finding.stage {
+                Stage::Confirmed => return Stage::Confirmed,
+                Stage::Candidate => stage = Stage::Candidate,
+                Stage::Closed => {}
+            }
         }
+        stage
     }
 
-    /// The programs of which a later version does not lead to this, each once.
+    /// Returns the programs of which a later version fixes the problem, each once.
     #[must_use]
     pub fn fixes(&self) -> Vec<FixedIn<'a>> {
         let mut fixes: Vec<FixedIn<'a>> = self.members.iter().flat_map(|it| fix::fixes(it.finding)).collect();
@@ -229,12 +235,12 @@ impl<'a> Incident<'a> {
 /// The findings by what they share.
 struct Index<'a> {
     causes: BTreeMap<(FindingKind, Thing<'a>), Vec<usize>>,
-    /// The first finding about each sandbox, of those that are about one alone.
+    /// The first finding about each sandbox, of the findings about exactly one.
     first: BTreeMap<&'a ContainerId, usize>,
 }
 
 impl<'a> Index<'a> {
-    /// `findings` are in order.
+    /// `findings` must be in the order of [`relation::order`].
     fn of(findings: &[&'a Finding]) -> Self {
         let mut index = Self { causes: BTreeMap::new(), first: BTreeMap::new() };
         for (at, finding) in findings.iter().copied().enumerate() {
@@ -249,7 +255,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// The findings that led to this one, in order, each once.
+    /// Returns the findings that led to this one, in order, each once.
     fn causes(&self, findings: &[&'a Finding], effect: usize) -> BTreeMap<usize, &'static str> {
         let mut causes = BTreeMap::new();
         let finding = findings[effect];
@@ -272,7 +278,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// The causes that led to a finding directly, not through another one of them.
+/// Returns the causes that led to a finding directly, not through another one of them.
 fn nearest(rows: &[Row<'_>], causes: BTreeMap<usize, &'static str>) -> Vec<(usize, &'static str)> {
     let mut far = BTreeSet::new();
     let mut next: Vec<usize> = causes.keys().copied().collect();
@@ -287,11 +293,11 @@ fn nearest(rows: &[Row<'_>], causes: BTreeMap<usize, &'static str>) -> Vec<(usiz
 }
 
 impl Relation {
-    /// Whether the one led to the other, which share a thing.
+    /// Whether one led to the other. They share a thing.
     fn leads(&self, cause: &Finding, effect: &Finding) -> bool {
         let began_before = cause.since <= effect.opened_at;
         let lasted = cause.closed_at.is_none_or(|closed| effect.since <= closed);
-        // What began long before, or was found long after, waited for something else.
+        // An effect that began long before, or was found long after, waited for something else.
         let is_near = self.by != By::Node
             || cause.since <= effect.since + MOMENT
                 && cause.closed_at.is_none_or(|closed| effect.opened_at <= closed);

@@ -1,7 +1,7 @@
-//! The queues through which everything passes that the engine says: changes, and questions to the sources.
+//! The queues of the engine's outputs: changes, and questions to the sources.
 //!
-//! Changes leave in the order in which they came, each with the next sequence number. The world decides when the first
-//! one can leave (`world::outgoing`).
+//! Changes leave in the order in which they came, each with the next sequence number. The world decides when
+//! the first one can leave (`world::outgoing`).
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -16,22 +16,23 @@ const CAPACITY: usize = 8192;
 /// At most this many changes are put aside.
 const ASIDE: usize = 256;
 /// A change is put aside for this long at most.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ASIDE_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     /// Changes, in the order in which they came.
     waiting: VecDeque<Held>,
-    /// Changes for which no other change waits: each waits until its pod has a name.
+    /// Changes that hold up no other change. Each waits until its pod has a name.
     aside: VecDeque<Held>,
     /// How many of the changes that are restored next were put aside.
     restored_aside: usize,
-    /// What can be taken from the engine.
+    /// Outputs that can be taken from the engine.
     ready: VecDeque<Output>,
     pub(super) next_seq: u64,
-    /// The latest time of any change that was told. A change of an earlier time that is told after it is late.
+    /// The latest time of any reported change. A change of an earlier time that is reported after it is late.
     pub(super) told_at: Timestamp,
-    /// When this agent arrived. Before that nothing could say a pod's name, so what came earlier waits from then on.
+    /// When this agent arrived. Nothing could name pods before that, so the wait of earlier changes begins
+    /// then.
     pub(super) waits_since: Timestamp,
 }
 
@@ -44,37 +45,37 @@ impl Outbox {
         self.waiting.push_back(held);
     }
 
-    /// A question waits for nothing.
+    /// Adds a question. Questions do not wait.
     pub(super) fn ask(&mut self, question: Question) {
         self.ready.push_back(Output::Question(question));
     }
 
-    /// A change that was told can be taken.
+    /// Adds a change that is ready.
     pub(super) fn tell(&mut self, change: Change) {
         self.ready.push_back(Output::Change(change));
     }
 
-    /// The next thing to say, if any.
+    /// Takes the next output, if any.
     pub(super) fn take(&mut self) -> Option<Output> {
         self.ready.pop_front()
     }
 
-    /// The changes that wait.
+    /// Returns the changes that wait.
     pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
         self.aside.iter().chain(&self.waiting)
     }
 
-    /// How many of them, the first ones, are put aside.
+    /// Returns how many changes are put aside. They are the first ones of `held`.
     pub(super) fn aside(&self) -> usize {
         self.aside.len()
     }
 
-    /// So many of the changes that are restored next were put aside.
+    /// Sets how many of the changes that are restored next were put aside.
     pub(super) fn expect_aside(&mut self, count: usize) {
         self.restored_aside = count;
     }
 
-    /// Takes back a change that waits, in the order of `held`.
+    /// Restores a waiting change, in the order of `held`.
     pub(super) fn restore(&mut self, held: Held) {
         match self.restored_aside.checked_sub(1) {
             Some(others) => {
@@ -85,7 +86,7 @@ impl Outbox {
         }
     }
 
-    /// The questions that were not taken yet.
+    /// Returns the questions that were not taken yet.
     pub(super) fn asked(&self) -> impl Iterator<Item = &Question> {
         self.ready.iter().filter_map(|output| match output {
             Output::Question(question) => Some(question),
@@ -93,18 +94,18 @@ impl Outbox {
         })
     }
 
-    /// When a change has waited long enough: the first in line, or one that was put aside.
+    /// Returns when a change will have waited long enough: the first in line, or one that was put aside.
     pub(super) fn deadline(&self, hold: Duration) -> Option<Timestamp> {
-        let aside = self.aside.iter().map(|held| self.is_over_at(held, PATIENCE)).min();
+        let aside = self.aside.iter().map(|held| self.is_over_at(held, ASIDE_WAIT)).min();
         self.waiting.front().map(|held| self.is_over_at(held, hold)).into_iter().chain(aside).min()
     }
 
-    /// When a change has waited for so long.
+    /// Returns when a change will have waited for this long.
     pub(super) fn is_over_at(&self, held: &Held, wait: Duration) -> Timestamp {
         held.at.max(self.waits_since) + wait
     }
 
-    /// The first change in line.
+    /// Returns the first change in line.
     pub(super) fn first(&self) -> Option<&Held> {
         self.waiting.front()
     }
@@ -124,14 +125,14 @@ impl Outbox {
 
     /// Whether this change has not waited aside for long enough.
     pub(super) fn may_wait_aside(&self, held: &Held, now: Timestamp) -> bool {
-        now < self.is_over_at(held, PATIENCE)
+        now < self.is_over_at(held, ASIDE_WAIT)
     }
 
     pub(super) fn put_aside(&mut self, held: Held) {
         self.aside.push_back(held);
     }
 
-    /// The place of the first change aside that waits no longer.
+    /// Returns the place of the first change aside that need not wait any longer.
     pub(super) fn due_aside(&self, is_due: impl Fn(&Held) -> bool) -> Option<usize> {
         self.aside.iter().position(is_due)
     }

@@ -1,4 +1,4 @@
-//! How long each phase takes on this node: half of the starts, nine in ten, 99 in a hundred.
+//! How long each phase takes on this node: percentiles over the starts.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::model::{
 pub struct Share {
     /// None: the whole start.
     pub kind: Option<Kind>,
-    /// So many starts had it.
+    /// The number of starts that had it.
     pub starts: u32,
     #[serde_as(as = "Nanoseconds")]
     pub p50: Duration,
@@ -25,11 +25,16 @@ pub struct Share {
     pub p99: Duration,
 }
 
-/// Of those that are whole, and, if there are any such, of which it is known that no container was still to come: phase by phase, then the whole start, then what is beyond it. What several containers, or interfaces, of one pod
-/// take for it counts together; of those that listen, the one that took longest counts, for they do so side by side.
+/// Returns the percentiles of each phase, then of the whole start, then of the time until the containers
+/// listen.
+///
+/// Only whole starts count, and, if there are any, only those of which all containers are known. The times of
+/// several containers or interfaces of one pod in the same phase are added. Of the containers that listen,
+/// the slowest counts, because they start to listen in parallel.
 #[must_use]
 pub fn shares<'a>(starts: impl Iterator<Item = &'a Start>) -> Vec<Share> {
-    let (mut whole, mut listening) = (Vec::new(), Vec::new());
+    let mut whole = Vec::new();
+    let mut listening = Vec::new();
     let mut by_kind: BTreeMap<Kind, Vec<Duration>> = BTreeMap::new();
     let mut compared: Vec<&Start> = starts.filter(|start| start.is_whole()).collect();
     if compared.iter().any(|start| start.containers_known) {
@@ -59,7 +64,7 @@ fn share(kind: Option<Kind>, mut spans: Vec<Duration>) -> Option<Share> {
     Some(Share { kind, starts, p50: rank(&spans, 50)?, p90: rank(&spans, 90)?, p99: rank(&spans, 99)? })
 }
 
-/// The nearest rank: the least of them that so many in a hundred do not exceed.
+/// Returns the value at this percentile (nearest rank).
 pub(super) fn rank<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = sorted.len().saturating_mul(percent).div_ceil(100);
     sorted.get(rank.max(1) - 1).copied()

@@ -1,4 +1,4 @@
-//! Stories of pods, each with the events that the engine must report.
+//! Stories about pods, each with the events that the engine must report.
 
 mod absence;
 mod balance;

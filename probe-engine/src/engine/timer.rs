@@ -1,4 +1,4 @@
-//! Named deadlines: each thing that waits has one, and setting it again moves it.
+//! Named deadlines. Setting a deadline again moves it.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use crate::model::time::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Name {
-    /// Rows of what is over have been kept long enough.
+    /// Remove rows of what is over, once they have been kept long enough.
     Reap,
-    /// The node may be listed again: not more often than every few seconds.
+    /// List the node again, at most once in a few seconds.
     Relist,
-    /// The records may be read again.
+    /// Read the records again.
     Records,
-    /// Pods that may be back are looked at.
+    /// Check which pods are back after the boot.
     Recovery,
-    /// A start may be complete.
+    /// Check whether a start is complete.
     Starts,
-    /// An ADD failed too soon after another one for its message to be asked for at once.
+    /// Ask for the message of an ADD that failed too soon after another one to ask at once.
     Message,
-    /// Namespaces wait for netlink to be asked to watch them.
+    /// Ask netlink to watch the namespaces that wait for it.
     Watch,
-    /// A runtime may not have noticed something yet.
+    /// Ask the runtimes for states, since one may not have noticed something.
     Statuses,
-    /// The restarts of daemons that go on are looked at.
+    /// Check the open restarts of daemons.
     Restarts,
-    /// Sandboxes without a container that runs may wait for an image.
+    /// Check the sandboxes without a running container, which may wait for an image.
     Pulls,
 }
 
@@ -39,7 +39,7 @@ impl Timers {
         self.0.insert(name, due);
     }
 
-    /// Arms it unless it is armed for earlier.
+    /// Sets a deadline, unless it is set to an earlier time.
     pub(crate) fn arm_earlier(&mut self, name: Name, due: Timestamp) {
         let at = self.0.entry(name).or_insert(due);
         *at = due.min(*at);
@@ -50,7 +50,7 @@ impl Timers {
         self.0.values().min().copied()
     }
 
-    /// Takes one that is due by `now`; the earliest first.
+    /// Takes a deadline that is due by `now`, the earliest first.
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Name> {
         let (name, _) =
             self.0.iter().filter(|(_, due)| **due <= now).min_by_key(|(name, due)| (**due, **name))?;

@@ -1,7 +1,7 @@
-//! A map that remembers which of its rows may have changed since somebody last asked.
+//! A map that remembers which of its rows may have changed since the last query.
 //!
-//! **Invariant:** every way to a row that can change it marks the row's key, but for one that says so. So nobody who keeps something that is
-//! derived from the rows can miss a change.
+//! **Invariant:** every mutable access to a row marks the row's key, except the one named `unmarked`. So
+//! whoever keeps something derived from the rows cannot miss a change.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -39,7 +39,7 @@ impl<'a, K, V> IntoIterator for &'a Tracked<K, V> {
 }
 
 impl<K: Ord + Clone, V> Tracked<K, V> {
-    /// The keys of rows that may have changed, came or went since the last call.
+    /// Returns the keys of rows that may have changed, or were added or removed, since the last call.
     pub(in crate::engine) fn take_changed(&mut self) -> BTreeSet<K> {
         mem::take(&mut self.changed)
     }
@@ -50,7 +50,7 @@ impl<K: Ord + Clone, V> Tracked<K, V> {
         Some(row)
     }
 
-    /// Lends out a row without a mark, for a change that no verdict is made of by itself.
+    /// Lends out a row without marking it, for a change that affects no verdict by itself.
     pub(in crate::engine) fn get_mut_unmarked(&mut self, key: &K) -> Option<&mut V> {
         self.rows.get_mut(key)
     }
@@ -71,7 +71,7 @@ impl<K: Ord + Clone, V> Tracked<K, V> {
         Some(row)
     }
 
-    /// Drops the rows that are not to be kept.
+    /// Drops rows for which `is_kept` returns false.
     pub(in crate::engine) fn retain(&mut self, mut is_kept: impl FnMut(&K, &V) -> bool) {
         let changed = &mut self.changed;
         self.rows.retain(|key, row| {
@@ -83,7 +83,7 @@ impl<K: Ord + Clone, V> Tracked<K, V> {
         });
     }
 
-    /// Offers every row for a change. The function says whether it made one.
+    /// Calls `change` for every row. It returns whether it changed the row.
     pub(in crate::engine) fn update(&mut self, mut change: impl FnMut(&K, &mut V) -> bool) {
         for (key, row) in &mut self.rows {
             if change(key, row) {
@@ -92,7 +92,7 @@ impl<K: Ord + Clone, V> Tracked<K, V> {
         }
     }
 
-    /// Marks each row that the iterator gives.
+    /// Returns the rows of a range, and marks each that the iterator yields.
     pub(in crate::engine) fn range_mut(
         &mut self,
         range: impl RangeBounds<K>,
@@ -112,7 +112,7 @@ pub(crate) struct Flagged<T> {
 }
 
 impl<T> Flagged<T> {
-    /// The value, if it may have changed since the last call.
+    /// Returns the value, if it may have changed since the last call.
     pub(in crate::engine) fn take_changed(&mut self) -> Option<&mut T> {
         mem::take(&mut self.is_changed).then_some(&mut self.value)
     }

@@ -47,26 +47,26 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointEntry {
-    Engine(EngineState),
+    Engine(Box<EngineState>),
     Timer {
         name: timer::Name,
         due: Timestamp,
     },
     Process(table::process::Process),
     Signal(table::process::Signal),
-    Netns(table::netns::Netns),
+    Netns(Box<table::netns::Netns>),
     Cgroup(table::cgroup::Cgroup),
     Crowd(table::cgroup::Crowd),
-    Container(table::container::Container),
+    Container(Box<table::container::Container>),
     Sandbox(Box<table::sandbox::Sandbox>),
-    Pod(table::pod::Pod),
+    Pod(Box<table::pod::Pod>),
     Call(table::call::Call),
     Hint(table::hint::Hint),
     Name(table::hint::Name),
     Listing(table::list::Begun),
     Gap(table::list::Gap),
     Partial(table::list::Begun),
-    Attachment(table::attachment::Attachment),
+    Attachment(Box<table::attachment::Attachment>),
     /// A record as it was read at this time.
     Record {
         at: Timestamp,
@@ -82,7 +82,7 @@ pub enum CheckpointEntry {
     Release(table::release::Release),
     Account(table::balance::Account),
     Runtime(table::belief::Runtime),
-    Belief(table::belief::Belief),
+    Belief(Box<table::belief::Belief>),
     Recovery(Box<Recovery>),
     /// The starts that were reported as complete, in that order.
     Starts(Vec<Start>),

@@ -1,4 +1,4 @@
-//! What the engine says: changes, the findings among them, and questions to the sources.
+//! The engine's outputs: changes (findings among them) and questions to the sources.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ pub use crate::model::{
     reference::{CgroupRef, ContainerRef, PodRef},
 };
 
-/// What the engine says. Its time is that of the event or of the deadline that caused it, never "now".
+/// An output of the engine. Its time is that of the event or of the deadline that caused it, never "now".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "nearly every output is a change")]
 pub enum Output {
@@ -35,7 +35,7 @@ pub struct Change {
     pub seq: u64,
     pub at: Timestamp,
     pub origin: Origin,
-    /// It became known only after later events had been told.
+    /// It became known only after later events had been reported.
     pub late: bool,
     pub context: Context,
     pub what: ChangeKind,
@@ -51,7 +51,7 @@ pub struct Context {
     pub cgroup: Option<CgroupRef>,
 }
 
-/// What happened. Each has the name by which users see it in the stream.
+/// What happened. Each variant has the name under which users see it in the stream.
 #[serde_as]
 #[derive(
     Clone, Debug, PartialEq, Eq, Serialize, Deserialize, EnumDiscriminants, IntoStaticStr, VariantNames,
@@ -77,7 +77,7 @@ pub enum ChangeKind {
     NetnsCreated { by: Process },
     #[strum(serialize = "netns.destroyed")]
     NetnsDestroyed { by: Option<Process> },
-    /// `teardown` = since the last reference was dropped.
+    /// `teardown`: the time since the last reference was dropped.
     #[strum(serialize = "netns.freed")]
     NetnsFreed {
         #[serde_as(as = "Option<Nanoseconds>")]
@@ -97,7 +97,7 @@ pub enum ChangeKind {
     SandboxCreated,
     #[strum(serialize = "sandbox.ready")]
     SandboxReady {
-        /// None: its making was not seen.
+        /// None: its creation was not seen.
         #[serde_as(as = "Option<Nanoseconds>")]
         since_created: Option<Duration>,
     },
@@ -105,7 +105,7 @@ pub enum ChangeKind {
     SandboxStopped { why: StopReason },
     #[strum(serialize = "container.started")]
     ContainerStarted { process: Process },
-    /// A socket of it listens, the first since its program began.
+    /// The first socket listens since the container's program began.
     #[strum(serialize = "container.listening")]
     ContainerListening {
         process: Process,
@@ -122,7 +122,7 @@ pub enum ChangeKind {
     },
     #[strum(serialize = "pod.first_seen")]
     PodFirstSeen,
-    /// Its containers run, and it has been quiet since.
+    /// Its containers run, and nothing has begun since.
     #[strum(serialize = "pod.started")]
     PodStarted(Box<Start>),
     #[strum(serialize = "pod.gone")]
@@ -134,10 +134,10 @@ pub enum ChangeKind {
     #[strum(serialize = "gap")]
     Gap {
         what: Loss,
-        /// Zero where it is not known.
+        /// Zero if it is not known.
         #[serde_as(as = "DisplayFromStr")]
         count: u64,
-        /// How long nothing was seen, where that is known.
+        /// How long nothing was seen, if that is known.
         #[serde_as(as = "Option<Nanoseconds>")]
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lasted: Option<Duration>,
@@ -145,16 +145,16 @@ pub enum ChangeKind {
     /// Something seems wrong.
     #[strum(serialize = "finding.opened")]
     FindingOpened(Box<Finding>),
-    /// It has stayed so for its time.
+    /// It has lasted for the time that confirms it.
     #[strum(serialize = "finding.confirmed")]
     FindingConfirmed(Box<Finding>),
-    /// It is so no longer.
+    /// It is over.
     #[strum(serialize = "finding.closed")]
     FindingClosed(Box<Finding>),
 }
 
 impl ChangeKind {
-    /// The finding that opened, was confirmed or closed.
+    /// Returns the finding that opened, was confirmed or closed.
     pub(crate) fn finding(&self) -> Option<&Finding> {
         if let Self::FindingOpened(it) | Self::FindingConfirmed(it) | Self::FindingClosed(it) = self {
             return Some(it);
@@ -163,34 +163,36 @@ impl ChangeKind {
     }
 }
 
-/// Something that is wrong on the node, as far as the evidence goes. It is here because its evidence is changes, and
-/// changes tell of it.
+/// Something that is wrong on the node, as far as the evidence goes. It is in this module because its
+/// evidence is changes, and changes report it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     pub key: Key,
     pub kind: Kind,
     pub severity: Severity,
     pub stage: Stage,
-    /// When what is wrong began.
+    /// When the problem began.
     pub since: Timestamp,
     pub opened_at: Timestamp,
     pub confirmed_at: Option<Timestamp>,
     pub closed_at: Option<Timestamp>,
     pub pod: Option<PodName>,
     pub sandboxes: Vec<ContainerId>,
-    /// Records were lost while what it is about was there: the cause may be another one.
+    /// Records were lost while its subject existed, so the true cause may be another one.
     pub gapped: bool,
-    /// What was told of its sandboxes, in order of time. Of a sandbox with very many events only the first and the last ones.
+    /// Events of its sandboxes, in order of time. For a sandbox with very many events, only the first and the
+    /// last ones.
     pub evidence: Vec<Evidence>,
-    /// The programs that had a part in it.
+    /// The programs that took part.
     pub programs: Vec<ProgramFound>,
-    /// The sockets on which the node's runtimes answered when it was opened: who can be asked before anything is done.
+    /// The sockets on which the node's runtimes answered when it was opened. Its repair commands ask them
+    /// first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtimes: Vec<String>,
 }
 
 impl Finding {
-    /// Whether it shows that the node is not well: pods fail, or soon will, and it was confirmed.
+    /// Whether the node is unhealthy: the finding is confirmed, and pods fail or soon will.
     #[must_use]
     pub fn is_acute(&self) -> bool {
         self.stage == Stage::Confirmed && self.severity == Severity::Critical
@@ -204,7 +206,7 @@ pub struct Evidence {
     pub event: EvidenceEvent,
 }
 
-/// What was told of a sandbox once.
+/// One event of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceEvent {
     pub at: Timestamp,
@@ -213,7 +215,7 @@ pub struct EvidenceEvent {
     pub netns: Option<NetnsKey>,
     pub cgroup: Option<CgroupRef>,
     pub what: ChangeKind,
-    /// So many events of the sandbox came after this one and are not kept.
+    /// The number of events of the sandbox after this one that are not kept.
     #[serde(default, skip_serializing_if = "is_default")]
     pub left_out: u32,
 }
@@ -221,9 +223,9 @@ pub struct EvidenceEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniCall {
     pub command: String,
-    /// The plugin's name: its file's.
+    /// The name of the plugin's file.
     pub plugin: String,
-    /// `None`: `CNI_NETNS` was not set; empty: set to nothing.
+    /// `None`: `CNI_NETNS` was not set; empty: it was set to an empty text.
     pub netns: Option<String>,
     pub ifname: Option<String>,
     pub process: Process,
@@ -249,7 +251,7 @@ closed_set! {
     }
 }
 
-/// What the engine wants to know; the answer comes as a fact, or never.
+/// A question to the sources. The answer comes as a fact, or never.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
@@ -257,34 +259,36 @@ pub enum Question {
     Container { id: ContainerId },
     /// What is this pod's name? Answered by `PodFound` or `PodUnknown`, if at all.
     Pod { uid: PodUid },
-    /// Which containers is this pod to have? Answered by `ContainersExpected`, where a kubelet keeps that.
+    /// Which containers should this pod have? Answered by `ContainersExpected`, where a kubelet keeps that.
     Expected { uid: PodUid },
-    /// Which network namespace is bound to this file? Answered by `NetnsFound`, if one is; asked where a CNI call named the
-    /// file and several namespaces can be behind it.
+    /// Which network namespace is bound to this file? Answered by `NetnsFound`, if one is. Asked if a CNI
+    /// call named the file and it could be one of several namespaces.
     Netns { path: String },
-    /// In which network namespace is the process with this pid? Answered by `ProcessNetns`, if it runs; asked where a DEL
-    /// named the process and the process is not known.
+    /// In which network namespace is the process with this pid? Answered by `ProcessNetns`, if it runs. Asked
+    /// if a DEL named a process that is not known.
     ProcessNetns { pid: u32 },
-    /// Give this namespace an id in ours, so that netlink tells of its end; asked only where no hook does.
+    /// Give this namespace an id in ours, so that netlink reports its end. Asked only if no hook reports it.
     Watch { netns: NetnsKey, by: Task },
     /// List the node again: something was lost.
     Relist,
-    /// Read the stores, libcni's cache and the runtimes' records again: an operation of CNI is over, or a verdict is due.
+    /// Read the stores, libcni's cache and the runtimes' records again: a CNI operation is over, or a verdict
+    /// is due.
     Records,
     /// Which version is this executable? Answered by `ProgramFound`.
     Program { path: String },
     /// What did the plugin say when this sandbox's ADD, or DEL, failed? Answered by `MessageFound`.
     Message { container: ContainerId, command: CniCommand, since: Timestamp },
-    /// How hard has this pod's cgroup had it? Answered by `PressureRead`, if it is there; asked during a start only.
+    /// How much pressure was this pod's cgroup under? Answered by `PressureRead`, if the cgroup exists. Asked
+    /// only during a start.
     Pressure { cgroup: CgroupKey, path: String },
-    /// What did runtime and kubelet do for this container from then until its first sign? Answered by `ImageWork`, if a log
-    /// tells.
+    /// What did the runtime and the kubelet do for this container from then until its first sign? Answered by
+    /// `ImageWork`, if a log says so.
     ImageWork { container: ContainerId, from: Timestamp, until: Timestamp },
-    /// Which requests did the kubelet hold back while it prepared this sandbox, from then until the sandbox's first sign?
-    /// Answered by `HeldRequests`, if its log tells.
+    /// Which requests did the kubelet hold back while it prepared this sandbox, from then until the sandbox's
+    /// first sign? Answered by `HeldRequests`, if its log says so.
     HeldRequests { sandbox: ContainerId, from: Timestamp, until: Timestamp },
-    /// What does this process do? Answered by `ProcessState`, if it is there.
+    /// What does this process do? Answered by `ProcessState`, if it exists.
     Process { process: TaskKey },
-    /// Which states do the runtimes list now? Answered by `RuntimeStatus`, where a runtime is followed.
+    /// Which states do the runtimes list now? Answered by `RuntimeStatus`, if a runtime is followed.
     Statuses,
 }

@@ -1,7 +1,7 @@
-//! What sources say of the node.
+//! Facts: what sources report about the node.
 //!
-//! **Invariant:** a fact is in the past tense and complete in itself: the engine never looks anything up.
-//! A listed fact says "was so when I read it", never "happened then": the two are different variants, so that
+//! **Invariant:** a fact is in the past tense and complete in itself: the engine never looks anything up. A
+//! listed fact says "was so when I read it", never "happened then". The two are different variants, so that
 //! nothing can confuse them.
 
 mod attached;
@@ -46,7 +46,7 @@ pub use runtime::{
     Stated,
 };
 
-/// What a source says, and when it was so: for a kernel record the hook's time, for a listing the reading's.
+/// A fact and its time: for a kernel record the hook's time, for a listing the time of reading.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
     #[serde(deserialize_with = "on_the_clock")]
@@ -86,7 +86,7 @@ pub enum Fact {
     NetnsCreated {
         netns: NetnsKey,
         by: Task,
-        /// The hooks' table of namespaces is full: they will not tell of its end.
+        /// The hooks' table of namespaces is full, so they will not report its end.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         end_unseen: bool,
     },
@@ -122,22 +122,23 @@ pub enum Fact {
     },
     Listened(Listened),
 
-    // What was found to be so: listings and answers.
+    // What was found: listings and answers.
     ListBegun(List),
-    /// Only after this may "not in the list" mean "not there"; `complete` is false if part of it was unreadable.
+    /// Only after this does "not in the list" mean "not there". `complete` is false if part of it was
+    /// unreadable.
     ListEnded {
         list: List,
         complete: bool,
     },
-    /// Those of one list come in the order in which they began.
+    /// The processes of one list come in the order in which they began.
     ProcessFound(ProcessFound),
     NetnsFound {
         netns: NetnsKey,
         mounts: Vec<String>,
-        /// No process is in it; false also where not every process could be looked at.
+        /// No process is in it. Also false if not every process could be inspected.
         vacant: bool,
     },
-    /// The inode of the network namespace that a process is in, as it was asked for.
+    /// The inode of a process's network namespace; the answer to a question.
     ProcessNetns {
         process: TaskKey,
         netns: u32,
@@ -160,20 +161,20 @@ pub enum Fact {
     },
     /// `/var/log/pods` has folders of pods, and none of the pod with this UID.
     PodUnknown(PodUid),
-    /// The containers that a pod is to have, as its kubelet keeps them on record: all main containers and sidecars, not
-    /// always the other init containers, and never an ephemeral one.
+    /// The containers that a pod should have, as its kubelet keeps them on record: all main containers and
+    /// sidecars, sometimes the other init containers, and never an ephemeral one.
     ContainersExpected {
         uid: PodUid,
         names: Vec<String>,
     },
     /// One result in libcni's cache.
     CacheFound(CacheFound),
-    /// A file of libcni's cache is there and cannot be read; its name says which attachment it is about.
+    /// A file of libcni's cache exists and cannot be read. Its name gives the attachment.
     CacheUnread {
         path: String,
     },
-    /// This listing of libcni's cache tells only what changed since the one before it. The other results are as they
-    /// were.
+    /// This listing of libcni's cache has only the changes since the one before it. The other results are
+    /// unchanged.
     CacheUnchanged,
     /// A result that was in libcni's cache is no longer in it.
     CacheGone {
@@ -187,25 +188,25 @@ pub enum Fact {
     RuntimeRead(RuntimeRead),
     RuntimeChanged(RuntimeChanged),
     NetworksRead(NetworksRead),
-    /// Whether this node is one of a cluster: a kubelet then cleans up what a restart left.
+    /// Whether this node belongs to a cluster: then a kubelet cleans up what a restart left.
     KubeletExpected(bool),
     ProgramFound(ProgramFound),
     MessageFound(MessageFound),
     PressureRead(PressureRead),
-    /// How the time before a container's first sign was spent, as far as logs and files tell.
+    /// How the time before a container's first sign was spent, as far as logs and files show.
     ImageWork(Box<ImageWork>),
-    /// When the kubelet held requests back while it prepared a sandbox, as its log tells.
+    /// When the kubelet held requests back while it prepared a sandbox, according to its log.
     HeldRequests(HeldRequests),
-    /// What a process does that was asked for.
+    /// What a process does; the answer to a question.
     ProcessState(ProcessState),
 
-    // What a runtime says over CRI.
+    // What a runtime reports over CRI.
     RuntimeLink(RuntimeLink),
     RuntimeStatus(RuntimeStatus),
     RuntimeEvent(RuntimeEvent),
 
-    // What is so of the instrument itself.
-    /// Ordered sources have said all they had to say up to this time.
+    // Facts about the agent itself.
+    /// Ordered sources have reported everything up to this time.
     Watermark,
     Attached(Attached),
     /// Something was lost: until the next complete listing nothing may be concluded from absence.
@@ -214,44 +215,47 @@ pub enum Fact {
         #[serde_as(as = "DisplayFromStr")]
         count: u64,
     },
-    /// Netlink was asked to watch this namespace and does not: it found no room for the question, or no process or file
-    /// that holds the namespace, or the kernel refused.
+    /// Netlink cannot watch this namespace: there was no room for the request, no process or file that holds
+    /// the namespace was found, or the kernel refused.
     NetnsUnwatched {
         netns: NetnsKey,
     },
-    /// The rings of the hooks were read so far.
+    /// How far the rings of the hooks were read.
     RingsRead(RingsRead),
-    /// An agent is there again, with the state of the last one. What happened from then until now was not seen.
+    /// A new agent runs with the state of the last one. What happened from `since` until now was not seen.
     AgentAway {
         since: Timestamp,
     },
-    /// An agent is there again, and what the last one kept of the time from then until now is lost: nobody can tell what that
-    /// one knew and had not told.
+    /// A new agent runs, and the last agent's state of the time from `since` until now is lost, including
+    /// what it knew and had not reported.
     StateLost {
         since: Timestamp,
     },
-    /// A new agent has the state of the last one, if that is not lost, and reads next what the hooks left for it.
+    /// A new agent has the state of the last one, if that is not lost, and next reads what the hooks left for
+    /// it.
     AgentArrived,
-    /// A new agent goes on with the state of the last one, and has read what the hooks left for it. What was so only of the last
-    /// agent is over.
+    /// A new agent continues with the state of the last one, and has read what the hooks left for it. Facts
+    /// about the last agent itself are over.
     AgentBegan {
-        /// Hooks saw what happened from then until now, and no agent heard netlink. None: `AgentAway` covers all of that time.
+        /// Hooks saw what happened from then until now, but no agent listened to netlink. None: `AgentAway`
+        /// covers all of that time.
         unheard_since: Option<Timestamp>,
     },
-    /// Reading a file of the node hangs since then, or no longer does.
+    /// Reading a file of the node has hung since then, or no longer hangs.
     FileHangs {
         path: String,
         since: Timestamp,
         hangs: bool,
     },
-    /// Which boot this is, and how the one before ended.
+    /// Which boot this is, and how the previous one ended.
     BootRead(Box<BootRead>),
-    /// The wall clock's distance from boot time changed to this, nanoseconds since the epoch at boot.
+    /// The wall clock changed relative to boot time. `boot_wall_ns`: the wall clock at boot, nanoseconds
+    /// since the epoch.
     Clock {
         #[serde_as(as = "DisplayFromStr")]
         boot_wall_ns: i64,
     },
-    /// The node was suspended for that long, and runs again: boot time went on, and nothing else did.
+    /// The node was suspended for that long and runs again. Only boot time went on.
     Resumed {
         #[serde_as(as = "Nanoseconds")]
         slept: Duration,
@@ -293,11 +297,11 @@ pub struct ProcessFound {
     pub argv: Vec<String>,
     pub cgroup_path: String,
     pub ns_pid: u32,
-    /// Its environment's `CNI_*`, if it is a CNI plugin still running.
+    /// The `CNI_*` variables of its environment, if it is a CNI plugin.
     pub cni: Option<CniVariables>,
     /// The executable's path.
     pub filename: String,
-    /// It has the name of a daemon of the node, and is not root's by itself.
+    /// It has the name of a daemon of the node, but does not run as root by itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forged: bool,
 }
@@ -306,13 +310,13 @@ pub struct ProcessFound {
 pub struct ContainerFound {
     pub id: ContainerId,
     pub role: Role,
-    /// The sandbox it lives in; of a sandbox, itself.
+    /// The container's sandbox; for a sandbox, itself.
     pub sandbox: Option<ContainerId>,
     /// The container's name in the pod's spec.
     pub name: Option<String>,
     pub pod: Option<PodName>,
     pub source: NameSource,
-    /// When its program was executed, by a date that the runtime left.
+    /// When its program was executed, by the date of a file of the runtime.
     pub started: Option<Timestamp>,
 }
 
@@ -335,13 +339,13 @@ pub struct PodName {
 }
 
 impl PodName {
-    /// Whether it names one pod: by its UID, or by its name and namespace.
+    /// Whether it identifies one pod: by its UID, or by its name and namespace.
     #[must_use]
     pub(crate) fn names_pod(&self) -> bool {
         self.uid.is_some() || self.name.is_some() && self.namespace.is_some()
     }
 
-    /// Adds what was not known.
+    /// Fills in the parts that are missing.
     pub(crate) fn learn(&mut self, other: &Self) {
         self.namespace = self.namespace.take().or_else(|| other.namespace.clone());
         self.name = self.name.take().or_else(|| other.name.clone());
@@ -374,22 +378,22 @@ pub struct CacheFound {
 }
 
 impl CacheFound {
-    /// Whether this file of libcni's cache is the one of this result.
+    /// Whether this result is that of this file of libcni's cache.
     pub(crate) fn is_in(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         network_of_cached(name, &self.container, &self.ifname) == Some(self.network.as_str())
     }
 }
 
-/// The network in the name of an attachment's file in libcni's cache: `NETWORK-CONTAINER-IFNAME`. None: the file is that of
-/// another attachment.
+/// Returns the network in the name of an attachment's file in libcni's cache: `NETWORK-CONTAINER-IFNAME`.
+/// None: the file belongs to another attachment.
 pub(crate) fn network_of_cached<'a>(name: &'a str, container: &ContainerId, ifname: &str) -> Option<&'a str> {
     let rest = name.strip_suffix(ifname)?.strip_suffix('-')?;
     rest.strip_suffix(container.as_str())?.strip_suffix('-')
 }
 
-/// The sandbox that a file of libcni's cache is about, by the file's name. None: the name has no full id, which the ids
-/// of containers that are no pod's may not be.
+/// Returns the sandbox of a file of libcni's cache, by the file's name. None: the name has no full id, as may
+/// be for containers outside pods.
 pub(crate) fn sandbox_of_cached(path: &str) -> Option<ContainerId> {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.split('-').filter_map(ContainerId::parse).find(ContainerId::is_full)

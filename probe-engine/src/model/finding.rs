@@ -1,7 +1,7 @@
-//! What can be wrong on the node: the kinds of findings, and the key by which each finding is known. A
-//! [finding](super::change::Finding) is kept with the changes, because its evidence is changes.
+//! What can be wrong on the node: the kinds of findings, and the key of each finding. A
+//! [finding](super::change::Finding) is in the module of changes, because its evidence is changes.
 //!
-//! **Invariant:** a key says what is wrong with which thing, and nothing of when or by whom it was found: a restart
+//! **Invariant:** a key says what is wrong with what, and not when or by which agent it was found: a restart
 //! and a replay give the same key.
 
 mod address;
@@ -20,19 +20,19 @@ pub use kind::*;
 
 use crate::model::id::{ContainerId, NotThat};
 
-/// `KIND/…`, of what never changes: names, addresses, ids.
+/// `KIND/…`, made of parts that never change: names, addresses, ids.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr, JsonSchema,
 )]
 pub struct Key(String);
 
 closed_set! {
-    /// How far it is with a finding.
+    /// The state of a finding.
     pub enum Stage {
-        /// It may yet come right by itself.
+        /// The problem may yet resolve itself.
         Candidate,
         Confirmed,
-        /// What was wrong is so no longer.
+        /// The problem is over.
         Closed,
     }
 }
@@ -40,53 +40,54 @@ closed_set! {
 closed_set! {
     /// What to do about it.
     pub enum Severity {
-        /// To be known.
+        /// Good to know.
         Info,
-        /// To be looked at in working hours.
+        /// Look at it in working hours.
         Warning,
         /// Pods fail, or soon will.
         Critical,
     }
 }
 
-/// What one kind of finding says of itself, for people. Each kind has it beside its rule.
+/// The text of one kind of finding. Each kind implements it beside its rule.
 ///
-/// **Invariant:** a link is to the very problem, or there is none.
+/// **Invariant:** a link leads to exactly this problem, or there is none.
 pub trait Explain {
-    /// What is wrong, in one line, without the pod, which stands beside it.
+    /// What is wrong, in one line, without the pod, which is shown beside it.
     fn summary(&self) -> String;
 
     /// How it came about, as far as the evidence goes.
     fn cause(&self) -> &'static str;
 
-    /// Where it is known: a specification's word, or the report of the very problem.
+    /// Links: to a specification's wording, or to a report of this problem.
     fn known(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// How to repair it ([`shell`](crate::words::shell)), by the finding's sandboxes and the sockets of the runtimes.
+    /// Commands for the repair ([`shell`](crate::words::shell)), for the finding's sandboxes and the
+    /// runtimes' sockets.
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String>;
 
-    /// Takes away the numbers that change while the finding is open, so that the rest can be compared.
+    /// Clears the numbers that change while the finding is open, so that the rest can be compared.
     fn forget_numbers(&mut self) {}
 
-    /// Whether the sandboxes of such a finding are a changing sample of many.
+    /// Whether the finding's sandboxes are a changing sample of many.
     fn shows_some(&self) -> bool {
         false
     }
 }
 
-/// Numbers that change whenever a finding changes.
+/// Counters that change whenever a finding changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Revision {
-    /// Of how far it is with each: opened, confirmed, closed.
+    /// Changes when a finding is opened, confirmed or closed.
     pub stages: u64,
-    /// Of what each means: also its severity, cause and sandboxes, but not what only counts.
+    /// Also changes with a finding's severity, cause and sandboxes, but not with its counts.
     pub meaning: u64,
 }
 
 impl Key {
-    /// `kind/part/part`; a slash within a part would make two of it.
+    /// Makes `kind/part/part`. A slash within a part becomes a colon, since it would split the part.
     pub(crate) fn new(kind: &str, parts: &[&str]) -> Self {
         let mut text = kind.to_owned();
         for part in parts {
@@ -96,7 +97,7 @@ impl Key {
         Self(text)
     }
 
-    /// One that was written down before.
+    /// Parses a key that was written before.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_once('/')?;
@@ -108,7 +109,7 @@ impl Key {
         &self.0
     }
 
-    /// Its first part.
+    /// Returns its first part.
     pub(crate) fn kind(&self) -> &str {
         self.0.split('/').next().unwrap_or_default()
     }
@@ -129,19 +130,20 @@ impl fmt::Display for Key {
 }
 
 impl Kind {
-    /// The page that says more.
+    /// Returns the path of the documentation page.
     #[must_use]
     pub fn page(&self) -> String {
         format!("docs/findings/{}.md", self.into_str())
     }
 
-    /// Whether it says the same as another one, but for numbers that move while it goes on.
+    /// Whether both say the same, except for numbers that change while the finding is open.
     pub(crate) fn means(&self, other: &Self) -> bool {
-        let lasting = |it: &Self| {
-            let mut it = it.clone();
-            it.explain_mut().forget_numbers();
-            it
-        };
-        lasting(self) == lasting(other)
+        self.without_numbers() == other.without_numbers()
+    }
+
+    fn without_numbers(&self) -> Self {
+        let mut it = self.clone();
+        it.explain_mut().forget_numbers();
+        it
     }
 }

@@ -1,18 +1,19 @@
-//! A hash that stays the same over versions, machines and runs, for names and sums that are kept. It keeps nobody from making
-//! another text with the same hash.
+//! A hash that is the same for all versions, machines and runs, for names and checksums that are kept. It is
+//! not cryptographic.
 
-/// FNV-1a, 64 bits (draft-eastlake-fnv, section 2).
+/// Computes FNV-1a, 64 bits (draft-eastlake-fnv, section 2).
 #[must_use]
 pub fn fnv(bytes: &[u8]) -> u64 {
-    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 #[cfg(test)]
 mod tests {
     use super::fnv;
 
-    /// The vectors of the draft.
+    /// The test vectors of the draft.
     #[test]
     fn it_is_the_published_hash() {
         assert_eq!((fnv(b""), fnv(b"foobar")), (0xcbf2_9ce4_8422_2325, 0x8594_4171_f739_67e8));

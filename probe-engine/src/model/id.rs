@@ -1,6 +1,6 @@
-//! What things are known by. Strings are parsed into these at the edge, once.
+//! Identifiers. Sources parse strings into these once.
 //!
-//! Kernel things are keyed as in `probe_common::id`: (pid, start), (inode, cookie), (hierarchy, id).
+//! Kernel objects have the keys of `probe_common::id`: (pid, start), (inode, cookie), (hierarchy, id).
 
 use std::{
     borrow::Cow,
@@ -26,17 +26,17 @@ pub struct ContainerId(#[schemars(with = "String")] Shared);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr, JsonSchema)]
 pub struct PodUid(#[schemars(with = "String")] Shared);
 
-/// A text that many rows name. A copy of it allocates nothing. The first eight bytes stand beside the pointer: nearly every
-/// comparison of two ids is decided by them, without a look at the memory of either text.
+/// A text that many rows share. A copy of it allocates nothing. The first eight bytes are stored beside the
+/// pointer: they decide nearly every comparison of two ids, without a read of either text's memory.
 #[derive(Clone)]
 struct Shared {
-    /// The text's first bytes, the first one highest. A shorter text has zeros behind it.
+    /// The text's first eight bytes, big-endian. A shorter text is padded with zeros.
     head: u64,
     text: Arc<Text>,
 }
 
-/// The text stands apart from its counter, so that a pointer to both has no length beside it: there are many pointers to each
-/// text.
+/// The text is boxed, so that an `Arc` of it is one word (an `Arc<str>` is two): there are many pointers to
+/// each text.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Text(Box<str>);
 
@@ -47,12 +47,12 @@ pub struct Subnet {
     pub prefix: u8,
 }
 
-/// What the start of a process is counted in here, ns: `/proc/PID/stat` knows no less (`USER_HZ` is 100 on every
+/// The unit of process start times, ns: the resolution of `/proc/PID/stat` (`USER_HZ` is 100 on every
 /// architecture that has eBPF).
 pub const TICK: u64 = 10_000_000;
 
-/// Longest id taken, bytes.
-const LONGEST: usize = 256;
+/// The longest id that is accepted, bytes.
+const MAX_ID: usize = 256;
 
 impl From<&str> for Shared {
     fn from(text: &str) -> Self {
@@ -76,7 +76,7 @@ impl PartialOrd for Shared {
     }
 }
 
-/// The order of the texts.
+/// Orders by text.
 impl Ord for Shared {
     fn cmp(&self, other: &Self) -> Ordering {
         self.head.cmp(&other.head).then_with(|| {
@@ -92,13 +92,14 @@ impl Hash for Shared {
 }
 
 impl ContainerId {
-    /// Letters, digits, `_`, `.` and `-`, beginning with a letter or digit (CNI specification, parameters).
+    /// Accepts letters, digits, `_`, `.` and `-`, beginning with a letter or digit (CNI specification,
+    /// parameters).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = text.bytes();
         let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
         let rest = bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'));
-        (first && rest && text.len() <= LONGEST).then(|| Self(text.into()))
+        (first && rest && text.len() <= MAX_ID).then(|| Self(text.into()))
     }
 
     #[must_use]
@@ -106,13 +107,13 @@ impl ContainerId {
         &self.0.text.0
     }
 
-    /// Whether it is one as every runtime of pods gives it: 64 hex digits.
+    /// Whether it has the form that every pod runtime uses: 64 hex digits.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.as_str().len() == 64 && self.as_str().bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// The twelve characters by which people know it.
+    /// Returns the first twelve characters, by which people know it.
     #[must_use]
     pub fn short(&self) -> &str {
         self.as_str().get(..12).unwrap_or(self.as_str())
@@ -120,7 +121,8 @@ impl ContainerId {
 }
 
 impl PodUid {
-    /// A UUID with dashes, or with underscores as the systemd cgroup driver writes it, or 32 hex digits.
+    /// Accepts a UUID with dashes, or with underscores as the systemd cgroup driver writes it, or 32 hex
+    /// digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let hex = text.bytes().filter(u8::is_ascii_hexdigit).count();
@@ -173,7 +175,7 @@ impl fmt::Display for Subnet {
     }
 }
 
-/// As JSON it is a string; the derive would describe its two fields.
+/// A subnet is a string in JSON; the derive would describe its two fields.
 impl JsonSchema for Subnet {
     fn inline_schema() -> bool {
         true
@@ -188,7 +190,7 @@ impl JsonSchema for Subnet {
     }
 }
 
-/// What a text is not.
+/// The error of a text that is not such an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not {0}")]
 pub struct NotThat(&'static str);
@@ -217,11 +219,11 @@ impl FromStr for Subnet {
     type Err = NotThat;
 
     fn from_str(text: &str) -> Result<Self, NotThat> {
-        let parse = || {
-            let (address, prefix) = text.split_once('/')?;
-            Some(Self { address: address.parse().ok()?, prefix: prefix.parse().ok()? })
-        };
-        parse().ok_or(NotThat("an address with the length of its prefix"))
+        let not = NotThat("an address with the length of its prefix");
+        let (address, prefix) = text.split_once('/').ok_or(not)?;
+        let address = address.parse().ok().ok_or(not)?;
+        let prefix = prefix.parse().ok().ok_or(not)?;
+        Ok(Self { address, prefix })
     }
 }
 

@@ -1,5 +1,5 @@
-//! The members by which JSON for users names a process and a network namespace. In recordings both are written
-//! otherwise: a key is an object of its own there, and 0 stands for what is not known.
+//! How JSON for users names a process and a network namespace. Recordings have another form: there, a key is
+//! an object of its own, and 0 means that a part is not known.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! Where the time of a pod's start went: phases, each of which begins where the one before ends, so that together they
-//! are the whole. `docs/phases.md` says from which event to which each goes.
+//! The phases of a pod's start. Each begins where the one before ends, so that together they are the whole
+//! start. `docs/phases.md` says from which event to which each goes.
 
 mod image;
 
@@ -18,39 +18,39 @@ use crate::model::{
     time::{Nanoseconds, Timestamp},
 };
 
-/// How a pod came to run in one of its sandboxes.
+/// The start of a pod in one of its sandboxes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     pub pod: PodName,
     pub sandbox: ContainerId,
     pub begin: Timestamp,
-    /// The last of its containers runs; of one that is not complete, when this was told.
+    /// When the last of its containers ran; for an incomplete start, when this was reported.
     pub end: Timestamp,
     pub phases: Vec<Phase>,
     /// The plugins that set up its network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<ProgramFound>,
-    /// When its containers first listened, as far as they do by now: no part of the whole.
+    /// When its containers first listened, for those that have by now. It is not part of the total.
     #[serde(default)]
     pub listening: Vec<Listening>,
-    /// All containers that the pod is to have began; where these are not known, it has been quiet since for [`QUIET`], or
-    /// the sandbox is over.
+    /// All containers that the pod should have began. If these are not known: nothing has begun for
+    /// [`QUIET`], or the sandbox is over.
     pub complete: bool,
-    /// Which containers the pod is to have is known.
+    /// It is known which containers the pod should have.
     #[serde(default)]
     pub containers_known: bool,
-    /// Those of them that have not begun.
+    /// The containers that have not begun.
     #[serde(default)]
     pub missing: Vec<String>,
-    /// It was held to be complete before, and went on.
+    /// It was reported as complete before, and went on.
     pub revised: bool,
-    /// The pod had run in another sandbox before: this began with the sandbox's own first sign.
+    /// The pod had run in another sandbox before, so this start begins with the sandbox's own first sign.
     pub rebuilt: bool,
     /// Its beginning, or part of it, was only found by a listing.
     pub listed: bool,
-    /// The node was suspended since it began, before this was told.
+    /// The node was suspended between its beginning and this report.
     pub suspended: bool,
-    /// It goes on: the last phase is not over, and ends here because this was told.
+    /// It goes on: the last phase is not over, and its end is the time of this report.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
 }
@@ -58,26 +58,26 @@ pub struct Start {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
     pub kind: Kind,
-    /// Whose part of the start it is; none of the sandbox's own.
+    /// The container that the phase belongs to; none for the sandbox's own phases.
     pub container: Option<ContainerRef>,
     pub begin: Timestamp,
     pub end: Timestamp,
-    /// Something was lost meanwhile: an event that would have ended it, or begun it, may be missing.
+    /// Records were lost meanwhile: the event that really began or ended it may be missing.
     pub gapped: bool,
     pub cause: Cause,
-    /// What it consists of; empty where nothing tells.
+    /// The parts of the phase; empty if no log or file shows them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
 }
 
-/// How long a container took from its program's beginning to the first of its sockets that listens.
+/// The time from the start of a container's program to its first listening socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
     pub container: ContainerRef,
     pub begin: Timestamp,
     pub end: Timestamp,
     pub socket: Listener,
-    /// Something was lost meanwhile: an earlier one may be missing.
+    /// Records were lost meanwhile: an earlier socket may be missing.
     pub gapped: bool,
     /// The node was suspended meanwhile.
     pub suspended: bool,
@@ -86,37 +86,39 @@ pub struct Listening {
     pub pressure: Pressure,
 }
 
-/// What the node was about.
+/// What the node did in a phase.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantNames,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Kind {
-    /// The pod's cgroup is there, and no sandbox yet.
+    /// The pod's cgroup exists, and no sandbox yet.
     Prepare,
-    /// Sandboxes that came to nothing, and the wait for the one that did not.
+    /// Sandboxes that failed, and the wait for the one that did not.
     Retry,
-    /// The sandbox's first sign is there, and no plugin was called yet.
+    /// The sandbox has given its first sign, and no plugin was called yet.
     Netns,
-    /// A plugin's ADD, retries of it included.
+    /// A plugin's ADD, including retries.
     Cni { plugin: String, ifname: String },
     /// Between two plugins.
     Between,
-    /// The network is there, and what holds the sandbox does not run yet.
+    /// The network is set up, and the pause process does not run yet.
     Pause,
-    /// Nothing of the next container is there: its image, its creation, and whoever is in no hurry.
+    /// The next container has given no sign yet: its image is pulled, it is created, or something is slow to
+    /// begin.
     Image,
-    /// The container's runtime runs, and has not made its cgroup.
+    /// The container's runtime runs, and has not created the cgroup.
     Runtime,
-    /// The container's cgroup is there, and its own program does not run.
+    /// The container's cgroup exists, and its program does not run yet.
     Cgroup,
-    /// A program runs that the runtime executed into a container that had just begun, before the next one: a postStart
-    /// hook, as is inferred.
+    /// The runtime executed a program in a container that had just begun, before the next container. It is
+    /// taken for a postStart hook.
     PostStart,
-    /// An init container runs, as is inferred from its end before the next.
+    /// A container runs that ended before the next one began. It is taken for an init container.
     Init,
-    /// A container's program runs, and no socket of it listens yet: beyond the start, and no phase of it.
+    /// A container's program runs, and no socket of it listens yet. It comes after the start and is not a
+    /// phase of it.
     Listening,
 }
 
@@ -127,17 +129,17 @@ pub struct Cause {
     /// Calls of ADD.
     pub adds: u32,
     pub failed: u32,
-    /// How long the failed ones took, together.
+    /// How long the failed calls took, together.
     #[serde_as(as = "Nanoseconds")]
     pub wasted: Duration,
-    /// Of a plugin, from exec to exit, also while the phase was another's.
+    /// How long a plugin ran, from exec to exit, including time that belongs to other phases.
     #[serde_as(as = "Nanoseconds")]
     pub took: Duration,
-    /// Sandboxes that came to nothing.
+    /// Sandboxes that failed.
     pub sandboxes: u32,
     /// How often an init container ran.
     pub runs: u32,
-    /// So much of it another network namespace was being taken apart.
+    /// How long the kernel tore down another network namespace meanwhile.
     #[serde_as(as = "Nanoseconds")]
     pub teardown: Duration,
     /// What the pod's cgroup counted, and, in `image`, the runtime's.
@@ -150,8 +152,9 @@ impl Start {
         self.end.since(self.begin)
     }
 
-    /// What the objective of Kubernetes for starts of pods counts: all but pulls of images and init containers
-    /// (`pod_startup_latency`, kubernetes/community, sig-scalability/slos). An `image` phase without parts is left out whole.
+    /// Returns the time that the Kubernetes objective for pod starts counts: all but image pulls and init
+    /// containers (`pod_startup_latency`, kubernetes/community, sig-scalability/slos). An `image` phase
+    /// without parts is left out whole.
     #[must_use]
     pub fn without_pulls(&self) -> Duration {
         let left_out = self.phases.iter().map(|phase| match phase.kind {
@@ -172,13 +175,13 @@ impl Start {
         self.total().saturating_sub(left_out.sum())
     }
 
-    /// The first of the longest.
+    /// Returns the longest phase; the first of several.
     #[must_use]
     pub fn slowest(&self) -> Option<&Phase> {
         self.phases.iter().rev().max_by_key(|phase| phase.took())
     }
 
-    /// That of its containers which took longest to listen, of those that do.
+    /// Returns the container that took longest to listen, of those that do.
     #[must_use]
     pub fn listens(&self) -> Option<&Listening> {
         self.listening.iter().rev().max_by_key(|it| it.took())
@@ -189,7 +192,7 @@ impl Start {
         self.phases.iter().any(|phase| phase.gapped)
     }
 
-    /// Whether it is a whole start, seen from its beginning to its end: only those are compared.
+    /// Whether the whole start was seen, from its beginning to its end. Only such starts are compared.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.complete && !self.rebuilt && !self.listed && !self.suspended && !self.is_gapped()
@@ -202,11 +205,11 @@ impl Phase {
         self.end.since(self.begin)
     }
 
-    /// How long the runtime waited for I/O, if it is known to have pulled the image in this phase.
+    /// Returns how long the runtime waited for I/O, if it is known to have pulled the image in this phase.
     #[must_use]
     pub fn runtime_stall(&self) -> Option<Stall> {
         let has_pulled = self.parts.iter().any(|it| matches!(it.kind, PartKind::Pull | PartKind::Unpack));
-        self.cause.pressure.runtime_io.filter(|_| has_pulled)
+        if has_pulled { self.cause.pressure.runtime_io } else { None }
     }
 }
 
@@ -218,7 +221,7 @@ impl Listening {
 }
 
 impl Kind {
-    /// The same of any interface.
+    /// Returns the kind without the interface's name.
     #[must_use]
     pub(crate) fn of_any(&self) -> Self {
         let mut kind = self.clone();

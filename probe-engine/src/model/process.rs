@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::id::TaskKey;
 
-/// The pid of the parent of all threads of the kernel.
+/// The pid of kthreadd, the parent of all kernel threads.
 const KTHREADD: u32 = 2;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Whether it is a thread of the kernel, which works for others.
+    /// Whether it is a kernel thread, which works on behalf of others.
     pub(crate) fn is_kernel_thread(&self) -> bool {
         self.parent.pid == KTHREADD
     }
@@ -27,8 +27,8 @@ pub struct End {
     /// The exit code, or 128 + the signal's number as shells and runtimes count.
     pub code: u32,
     pub signal: Option<u32>,
-    /// Who sent the signal that ended it.
+    /// The process that sent the signal that ended it.
     pub killer: Option<Process>,
-    /// It was chosen by the OOM killer.
+    /// The OOM killer chose it.
     pub oom: bool,
 }

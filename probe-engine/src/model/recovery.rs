@@ -1,10 +1,10 @@
-//! The recovery of a node after a restart: what was seen of it, each thing with how well its time is known.
+//! The recovery of a node after a restart: what was seen of it, with the source of each time.
 //!
-//! [`Recovery`] is what one boot left, and all of it that is kept on disk or in a recording; what it means
-//! (`engine::boot::report`) is made anew from it whenever somebody asks.
+//! [`Recovery`] is everything about one boot that is kept on disk or in a recording. Its report
+//! (`engine::boot::report`) is computed from it on request.
 //!
-//! **Invariant:** times are of this boot's clock but for the order, which was given before it began: that one is on
-//! the wall clock.
+//! **Invariant:** times are of this boot's clock, except the time of the order, which was given before the
+//! boot: that is wall time.
 
 mod grouping;
 mod previous;
@@ -29,18 +29,18 @@ use crate::model::{
     time::{Nanoseconds, Timestamp},
 };
 
-/// What first listens after so long does so for another reason than that it was started.
+/// A socket that first listens later than this after the start does so for another reason than the start.
 pub(crate) const WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// What can be told otherwise.
+/// The rules that can be configured.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Without another pod for so long, the last one was the last.
+    /// The recovery is complete if no other pod comes back for this long.
     #[serde(rename = "quiet_ns")]
     #[serde_as(as = "Nanoseconds")]
     pub quiet: Duration,
-    /// Namespaces whose pods serve the node or the cluster: none of them is a service pod.
+    /// Namespaces whose pods serve the node or the cluster, and so are not service pods.
     pub system: Vec<String>,
     #[serde(default)]
     pub recovered: Recovered,
@@ -80,15 +80,19 @@ pub enum Recovered {
     /// The first of its own containers started.
     #[default]
     Started,
-    /// A socket of them listens. One that does not is back as with `Started`: at once, or, where it listened before the
-    /// restart, when it has not done so for [`WITHIN`].
+    /// A socket of its containers listens. A pod that does not listen is back as with `Started`: at once, or,
+    /// if it listened before the restart, when it has not done so for [`WITHIN`].
     Listening,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        let (quiet, recovered) = (Duration::from_secs(60), Recovered::default());
-        Self { quiet, system: vec!["kube-system".to_owned()], recovered, target: target() }
+        Self {
+            quiet: Duration::from_secs(60),
+            system: vec!["kube-system".to_owned()],
+            recovered: Recovered::default(),
+            target: target(),
+        }
     }
 }
 
@@ -119,7 +123,7 @@ pub struct TimedSource {
     pub source: Source,
 }
 
-/// What a pod is to the node.
+/// The role of a pod on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "PodKind")]
@@ -138,10 +142,10 @@ pub struct Pod {
     pub name: Option<String>,
     pub uid: Option<PodUid>,
     pub kind: Kind,
-    /// A socket of it was seen to listen.
+    /// One of its sockets was seen to listen.
     #[serde(default)]
     pub listens: bool,
-    /// Its interfaces that a plugin made or that have an address, sorted; without the loopback.
+    /// Its interfaces that a plugin created or that have an address, sorted; without the loopback.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<String>,
 }
@@ -150,24 +154,25 @@ pub struct Pod {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveredPod {
     pub pod: Pod,
-    /// Its first container started that did not end well before another one's start (as init containers do).
+    /// When its first container started, not counting containers that ended well before another's start (as
+    /// init containers do).
     pub mark: TimedSource,
-    /// The first socket of that one, or of another that started after it, listened.
+    /// When the first socket of that container, or of one that started after it, listened.
     pub listened: Option<Timestamp>,
 }
 
-/// The network of one sandbox was asked for.
+/// The calls of ADD for the network of one sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkAttempt {
     pub sandbox: ContainerId,
     pub began: Timestamp,
-    /// The last of its plugins ended.
+    /// When the last of its plugins ended.
     pub ended: Timestamp,
     /// The plugin that failed.
     pub failed: Option<String>,
 }
 
-/// A plugin was called for a sandbox's network, and has not ended.
+/// An ADD for a sandbox's network that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenAttempt {
     pub sandbox: ContainerId,
@@ -195,17 +200,17 @@ pub struct Order {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningPods {
     pub pods: Vec<Pod>,
-    /// The least number of other pods, for which there was no room.
+    /// The number of other pods that were not kept, at least.
     #[serde(default, skip_serializing_if = "is_default")]
     pub pods_left_out: u32,
 }
 
-/// What one boot left.
+/// Everything that is kept of one boot's recovery.
 #[serde_as]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovery {
     pub boot: Option<BootRead>,
-    /// The rules in force, for whoever reads it later.
+    /// The rule in force, for later readers.
     #[serde_as(as = "Nanoseconds")]
     pub quiet: Duration,
     #[serde(default)]
@@ -213,10 +218,10 @@ pub struct Recovery {
     #[serde_as(as = "Option<Nanoseconds>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Duration>,
-    /// Sockets that listen were looked for.
+    /// Listening sockets are seen.
     #[serde(default)]
     pub hears: bool,
-    /// When the agent began to look: what was before is known from files alone.
+    /// When the agent began to watch. Earlier events are known from files only.
     pub watched_since: Option<Timestamp>,
     pub init: Option<TimedSource>,
     pub runtime: Option<TimedSource>,
@@ -224,53 +229,54 @@ pub struct Recovery {
     /// When the kubelet first listened at each of its ports, in the order of the ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kubelet_listens: Vec<KubeletListens>,
-    /// The runtimes and the kubelet of this recovery by name and, where their files tell it, version.
+    /// The runtime and the kubelet of this recovery by name and, if their files show it, version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_program: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_program: Option<String>,
-    /// The first configuration of a network that was written in this boot.
+    /// When the first network configuration of this boot was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_configured: Option<TimedSource>,
     pub tries: Vec<NetworkAttempt>,
     /// Calls of ADD that are under way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trying: Vec<OpenAttempt>,
-    /// Calls of plugins for further sandboxes, for which there was no room.
+    /// Calls of plugins for further sandboxes that were not kept.
     #[serde(default)]
     pub tries_left_out: u32,
-    /// When the oldest address on record was written down, if that was in this boot.
+    /// When the oldest address on record was written, if that was in this boot.
     pub leased_since: Option<Timestamp>,
     pub pods: Vec<RecoveredPod>,
-    /// At least so many more were back, for which there was no room.
+    /// The number of other pods that were back and not kept, at least.
     #[serde(default)]
     pub pods_left_out: u32,
     pub order: Option<Order>,
-    /// The restarts of runtimes and of the kubelet alone, since the boot.
+    /// The restarts of only a runtime or the kubelet since the boot.
     #[serde(default, skip_serializing_if = "is_default")]
     pub restarts: Restarts,
-    /// The last pod was the last, as it seemed then.
+    /// The recovery was complete when it was last judged.
     pub closed: bool,
-    /// Until when it was looked at.
+    /// Until when it was watched.
     pub seen_until: Timestamp,
-    /// Another one whenever any of the above is, but for the last.
+    /// Changes whenever any member above does, except `seen_until`.
     #[serde_as(as = "DisplayFromStr")]
     pub revision: u64,
 }
 
 impl Source {
-    /// The event's own time.
+    /// Whether it is the event's own time.
     #[must_use]
     pub(crate) fn is_exact(self) -> bool {
         self.precision().is_zero()
     }
 
-    /// How far the true time can be from the one given; zero for an event's own.
+    /// Returns how far the true time can be from the given one; zero for an event's own.
     #[must_use]
     pub fn precision(self) -> Duration {
         match self {
             Self::Boot | Self::Hook => Duration::ZERO,
-            // A file system dates by the timer's tick, of which there are at least 100 a second.
+            // A file system's times have the resolution of the timer tick, of which there are at least 100 a
+            // second.
             Self::ProcStart | Self::FileTime => Duration::from_millis(10),
             Self::Journal => Duration::from_millis(1),
             Self::Wtmp | Self::Cri => Duration::from_secs(1),
@@ -279,16 +285,15 @@ impl Source {
 }
 
 impl TimedSource {
-    /// A hook saw it.
+    /// Makes the time of an event that a hook saw.
     #[must_use]
     pub fn hooked(at: Timestamp) -> Self {
         Self { at, source: Source::Hook }
     }
 
-    /// The earlier of two; at the same time the one that is known better.
+    /// Keeps the earlier of two; at the same time, the one with the better source.
     pub(crate) fn offer(slot: &mut Option<Self>, mark: Self) {
-        let order = |mark: &Self| (mark.at, mark.source);
-        if slot.as_ref().is_none_or(|known| order(&mark) < order(known)) {
+        if slot.is_none_or(|known| (mark.at, mark.source) < (known.at, known.source)) {
             *slot = Some(mark);
         }
     }
@@ -306,7 +311,7 @@ impl Pod {
         }
     }
 
-    /// What tells its kind, in a word.
+    /// Returns what its kind is derived from, in a word.
     #[must_use]
     pub fn kind_by(&self) -> &'static str {
         match self.kind {
@@ -317,13 +322,14 @@ impl Pod {
         }
     }
 
-    /// Whether they are one pod to its users: a pod keeps its name over a restart, and most keep their UID.
+    /// Whether both are the same pod to its users: a pod keeps its name over a restart, and most keep their
+    /// UID.
     #[must_use]
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.has(other.namespace.as_ref(), other.name.as_ref(), other.uid.as_ref())
     }
 
-    /// Whether this is its name, by the same rule.
+    /// Whether it has this name, by the rule of [`is`](Self::is).
     #[must_use]
     pub(crate) fn has(
         &self,
@@ -339,7 +345,7 @@ impl Pod {
 }
 
 impl Recovery {
-    /// The pods that are back by the rule in force, each with the time that counts.
+    /// Returns the pods that are back by the rule in force, each with the time that counts.
     #[must_use]
     pub(crate) fn back(&self, now: Timestamp) -> Vec<RecoveredPod> {
         self.pods
@@ -353,13 +359,13 @@ impl Recovery {
         self.pods.iter().any(|it| it.pod.is(pod) && self.counts(it, now).is_some())
     }
 
-    /// When the first of those that are still to listen counts by its start after all.
+    /// Returns when the first pod that does not listen yet will count by its start after all.
     pub(crate) fn patience(&self, now: Timestamp) -> Option<Timestamp> {
         let awaited = self.pods.iter().filter(|it| self.counts(it, now).is_none());
         awaited.map(|it| it.mark.at + WITHIN).min()
     }
 
-    /// `None`: it started, and is still to listen.
+    /// Returns when a pod was back. `None`: it started, and does not listen yet.
     fn counts(&self, it: &RecoveredPod, now: Timestamp) -> Option<TimedSource> {
         match (self.recovered, it.listened) {
             (Recovered::Started, _) => Some(it.mark),
@@ -367,7 +373,7 @@ impl Recovery {
             (Recovered::Listening, None) => {
                 let mut before = self.expected().unwrap_or_default().iter();
                 let listened = before.any(|pod| pod.listens && pod.is(&it.pod));
-                // Of one that was found running it is not known.
+                // If the pod was found running, it may have listened before.
                 let is_heard = self.hears && it.mark.source == Source::Hook;
                 let is_awaited = listened && is_heard && now < it.mark.at + WITHIN;
                 (!is_awaited).then_some(it.mark)
@@ -375,7 +381,7 @@ impl Recovery {
         }
     }
 
-    /// The pods that were there before, if that was kept.
+    /// Returns the pods that were there before the restart, if they were kept.
     #[must_use]
     pub(crate) fn expected(&self) -> Option<&[Pod]> {
         self.boot.as_ref()?.before.pods.as_deref()

@@ -36,7 +36,7 @@ pub struct ContainerRef {
 }
 
 impl ContainerRef {
-    /// A container of which the runtime has said nothing.
+    /// Makes the reference of a container that the runtime has not described.
     #[must_use]
     pub fn new(id: ContainerId, name: Option<String>) -> Self {
         Self { id, name, attempt: None, image: None }

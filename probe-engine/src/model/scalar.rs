@@ -1,4 +1,4 @@
-//! The scalars of JSON for users that are not JSON's own: large numbers as strings, and closed sets of names.
+//! Scalars that JSON does not have: large numbers as strings, and closed sets of names.
 
 use std::{borrow::Cow, fmt::Display, str::FromStr};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_with::{DeserializeAs, DisplayFromStr};
 use strum::VariantNames;
 
-/// A number that may pass 2^53, which many readers of JSON cannot hold: a decimal string.
+/// A number that can exceed 2^53, which many readers of JSON cannot hold. It is written as a decimal string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decimal<T>(pub T);
 
@@ -37,18 +37,18 @@ impl<T> JsonSchema for Decimal<T> {
     }
 }
 
-/// A number for which 0 stands for "not given".
+/// Returns a number for which 0 means "not given".
 #[must_use]
 pub(crate) fn known(number: u64) -> Option<Decimal<u64>> {
     (number != 0).then_some(Decimal(number))
 }
 
-/// A member that is left out because it says nothing: 0, false, or nothing at all.
+/// Whether a member is left out because it is 0, false or empty.
 pub(crate) fn is_default<T: Default + PartialEq>(member: &T) -> bool {
     *member == T::default()
 }
 
-/// The schema of a member that has one of a type's names.
+/// Returns the schema of a member whose value is one of a type's names.
 pub fn names<T: VariantNames>(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": T::VARIANTS })
 }

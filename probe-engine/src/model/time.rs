@@ -1,5 +1,5 @@
-//! The engine's only clock: nanoseconds of `CLOCK_BOOTTIME`, as the hooks stamp them. Wall time is a label
-//! that sinks add.
+//! The engine's only clock: nanoseconds of `CLOCK_BOOTTIME`, as the hooks stamp them. Sinks add the wall
+//! time.
 
 use std::{borrow::Cow, ops::Add, time::Duration};
 
@@ -9,18 +9,19 @@ use serde_with::{DeserializeAs, DisplayFromStr, SerializeAs, serde_as};
 
 use crate::model::scalar::Decimal;
 
-/// A point in time since the node's boot. As JSON a decimal string of nanoseconds.
+/// A point in time since the node's boot. In JSON, a decimal string of nanoseconds.
 #[serde_as]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(#[serde_as(as = "DisplayFromStr")] pub u64);
 
 impl Timestamp {
     pub const ZERO: Self = Self(0);
-    /// The kernel counts in signed nanoseconds (`KTIME_MAX`, include/linux/ktime.h): no clock shows more. Up to here a
-    /// deadline of the engine's is later than the time at which it was set; beyond, time would stand still.
+    /// The latest time that a clock shows: the kernel counts signed nanoseconds (`KTIME_MAX`,
+    /// include/linux/ktime.h). Up to here a deadline is later than the time at which it was set; beyond, time
+    /// would stand still.
     pub const LATEST: Self = Self(i64::MAX.cast_unsigned());
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -40,7 +41,7 @@ impl Add<Duration> for Timestamp {
     }
 }
 
-/// A length of time as JSON: a decimal string of nanoseconds. What is longer than 584 years is written as that.
+/// A duration in JSON: a decimal string of nanoseconds, at most `u64::MAX` (584 years).
 #[derive(Debug)]
 pub(crate) struct Nanoseconds;
 
@@ -70,12 +71,13 @@ impl JsonSchema for Nanoseconds {
     }
 }
 
-/// Reads what the clock showed when a call was made. The engine goes by it, so a time that no clock can show is refused;
-/// a time that a fact tells of may be any.
+/// Reads the time of a call. The engine's clock follows it, so a time that no clock can show is refused.
+/// Times within facts are not restricted.
 pub(crate) fn on_the_clock<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
     let at = Timestamp::deserialize(from)?;
     if at > Timestamp::LATEST {
-        let (Timestamp(at), Timestamp(latest)) = (at, Timestamp::LATEST);
+        let Timestamp(at) = at;
+        let Timestamp(latest) = Timestamp::LATEST;
         return Err(de::Error::custom(format_args!(
             "{at} is no time: a clock shows {latest} nanoseconds at most"
         )));

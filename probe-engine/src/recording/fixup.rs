@@ -1,17 +1,17 @@
-//! Old recordings: what a line of an older format must become to be one of the next.
+//! Old recordings: converts a line of an older format to the next one.
 
 use serde_json::Value;
 
 use super::VERSION;
 
-/// Brings one line, the header or any later one, from a version to the next.
+/// Converts one line, the header or any later one, from a version to the next.
 pub(super) type Fixup = fn(&mut Value);
 
-/// The fixup at index `n` leads from version `n + 1` to `n + 2`. Raising `VERSION` without adding to it does not
-/// compile.
+/// The fixup at index `n` converts from version `n + 1` to `n + 2`. Raising `VERSION` without adding a fixup
+/// does not compile.
 pub(super) const FIXUPS: [Fixup; VERSION as usize - 1] = [];
 
-/// Brings `line` from version `from` up to the version after the table's last.
+/// Converts `line` from version `from` to the newest version of the table.
 pub(super) fn upgrade(line: &mut Value, from: u32, table: &[Fixup]) {
     let done = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
     for fixup in table.iter().skip(done) {
@@ -25,7 +25,7 @@ mod tests {
 
     use super::{Fixup, upgrade};
 
-    /// Two changes of the kind that will come: a renamed member, then a new one.
+    /// Two typical changes of a format: a renamed member, then a new one.
     const TABLE: [Fixup; 2] = [
         |line| {
             if let Some(object) = line.as_object_mut()

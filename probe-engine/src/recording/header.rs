@@ -1,4 +1,4 @@
-//! The first line: whose recording it is, and what replay must know before the first call.
+//! The first line: where the recording was made, and what replay must know before the first call.
 
 use std::borrow::Cow;
 
@@ -8,27 +8,27 @@ use serde_with::{DisplayFromStr, serde_as};
 use super::VERSION;
 use crate::engine::Settings;
 
-/// What a recording says of itself.
+/// The header of a recording.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The version of sandprobe that made it.
     pub made_by: String,
     pub node: String,
-    /// The kernel's random id of the boot: within one, times and sequence numbers are comparable.
+    /// The kernel's random id of the boot. Times and sequence numbers are comparable within one boot.
     pub boot_id: String,
     /// The kernel's release.
     pub kernel: String,
-    /// The wall clock's time at boot, nanoseconds since the epoch, as it was at the start.
+    /// The wall clock at boot, nanoseconds since the epoch, as known when the recording began.
     #[serde_as(as = "DisplayFromStr")]
     pub boot_wall_ns: i64,
     pub settings: Settings,
 }
 
-/// The key by which a recording is known; its value is the version of the format.
+/// The member by which a recording is recognized; its value is the version of the format.
 #[derive(Deserialize)]
 pub(super) struct Mark {
-    /// Wide: the format of a newer one may be any number.
+    /// 64 bits, since the version of a newer format may be any number.
     pub(super) sandprobe_recording: u64,
 }
 

@@ -1,8 +1,8 @@
-//! The history of a node's boots as it is kept on disk: `boots.jsonl`, one line for each time that there was something
-//! new about a boot, of which the last one counts; and `heartbeat.json`, which is replaced as a whole.
+//! The history of a node's boots on disk: `boots.jsonl`, with a line for each change of what is known of a
+//! boot, of which the last line counts; and `heartbeat.json`, which is replaced as a whole.
 //!
-//! A line is `{"sum":"SUM","boot":BODY}`, with the FNV-1a hash of the body's bytes in 16 hex digits: what power loss
-//! has left of a line, or put in its place, is known by its sum and passed over.
+//! A line is `{"sum":"SUM","boot":BODY}`, with the FNV-1a hash of the body's bytes in 16 hex digits. A line
+//! that power loss has damaged is recognized by its sum and skipped.
 //!
 //! **Invariant:** whatever the bytes are, every whole line in them is read.
 
@@ -18,7 +18,8 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// The version of what is written. Members may be added within one; a member that goes or changes raises it.
+/// The version of the format. Members may be added within one version; removing or changing a member raises
+/// it.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// What is kept of one boot.
@@ -38,25 +39,25 @@ pub struct Heartbeat {
     #[serde_as(as = "DisplayFromStr")]
     pub boot_wall_ns: i64,
     pub at: Timestamp,
-    /// The agent ended in order: it was told to.
+    /// The agent ended in order, since it was asked to.
     pub ended: bool,
     /// The pods that ran at that time.
     #[serde(flatten)]
     pub running: RunningPods,
 }
 
-/// All that a file holds.
+/// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// One for each boot, in the order in which the boots were first told of.
+    /// One for each boot, in the order of their first lines.
     pub records: Vec<Record>,
-    /// The lines that are none, from 1, each with why.
+    /// The numbers (from 1) of the lines that were skipped, each with the reason.
     pub skipped: Vec<(usize, Why)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// The last line, without its end.
+    /// The last line, without its line end.
     #[error("was cut off while it was written")]
     Torn,
     #[error("is not as it was written")]
@@ -65,7 +66,7 @@ pub enum Why {
     Newer(u32),
 }
 
-/// What is written, with the version of its format; `T` is borrowed then.
+/// A value with the version of its format; `T` is borrowed when it is written.
 #[derive(Serialize, Deserialize)]
 struct Versioned<T> {
     schema: u32,
@@ -73,24 +74,25 @@ struct Versioned<T> {
     it: T,
 }
 
-/// The member by which the format is known.
+/// The member with the format's version.
 #[derive(Deserialize)]
-struct TimedSource {
+struct Mark {
     schema: u32,
 }
 
-/// So many bytes of boots are kept, whatever their number; the last two in any case.
+/// The most bytes of boots that are kept, whatever their number.
 const TOTAL: usize = 4 << 20;
+/// The number of boots that are kept whatever their size.
 const LEAST: usize = 2;
 
-/// What is before the sum, between it and the body, and behind that.
+/// The text before the sum, between the sum and the body, and after the body.
 const HEAD: &str = "{\"sum\":\"";
 const NECK: &str = "\",\"boot\":";
 const TAIL: &str = "}";
 const SUM: usize = 16;
 
 impl Record {
-    /// The boot's id; empty if even that is not known.
+    /// Returns the boot's id; empty if it is not known.
     #[must_use]
     pub fn boot_id(&self) -> &str {
         self.recovery.boot.as_ref().map_or("", |boot| &boot.boot_id)
@@ -98,7 +100,7 @@ impl Record {
 }
 
 impl Heartbeat {
-    /// When it was, ns since the epoch.
+    /// Returns the wall time, ns since the epoch.
     #[must_use]
     pub fn wall_ns(&self) -> i64 {
         self.boot_wall_ns.saturating_add_unsigned(self.at.0)
@@ -122,13 +124,13 @@ impl History {
         history
     }
 
-    /// What there is of this boot.
+    /// Returns the record of this boot.
     #[must_use]
     pub fn of(&self, boot_id: &str) -> Option<&Record> {
         self.records.iter().find(|record| record.boot_id() == boot_id)
     }
 
-    /// The boot before this one, as far as the history goes.
+    /// Returns the record of the boot before this one.
     #[must_use]
     pub fn before(&self, boot_id: &str) -> Option<&Record> {
         let until = self.records.iter().position(|record| record.boot_id() == boot_id);
@@ -137,14 +139,14 @@ impl History {
     }
 }
 
-/// What a record is as a line.
+/// Makes the line of a record.
 pub fn line(record: &Record) -> serde_json::Result<Vec<u8>> {
     let body = serde_json::to_string(&Versioned { schema: SCHEMA, it: record })?;
     Ok(format!("{HEAD}{:016x}{NECK}{body}{TAIL}\n", fnv(body.as_bytes())).into_bytes())
 }
 
-/// The same history in fewer bytes: of each boot the last line, of the boots the last `keep`, and nothing that cannot
-/// be read; what a newer version wrote stays. `None`: nothing would go.
+/// Compacts a history: keeps the last line of each boot, the last `keep` boots, and lines that a newer
+/// version wrote, but no unreadable lines. `None`: nothing would be removed.
 #[must_use]
 pub fn compact(bytes: &[u8], keep: usize) -> Option<Vec<u8>> {
     let mut kept: Vec<(Option<String>, &[u8])> = Vec::new();
@@ -184,7 +186,7 @@ pub fn heartbeat(beat: &Heartbeat) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `None`: it is none.
+/// Reads a heartbeat. `None`: the bytes are not a heartbeat of this format.
 #[must_use]
 pub fn read_heartbeat(bytes: &[u8]) -> Option<Heartbeat> {
     let beat: Versioned<Heartbeat> = serde_json::from_slice(bytes).ok()?;
@@ -196,7 +198,7 @@ struct Line<'a> {
     ended: bool,
 }
 
-/// Those that are not empty, with their number.
+/// Returns the lines that are not empty, with their numbers.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Line<'_>)> {
     let pieces = bytes.split_inclusive(|byte| *byte == b'\n');
     (1..).zip(pieces).filter_map(|(number, piece)| {
@@ -209,19 +211,15 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Line<'_>)> {
 fn parse(line: &[u8]) -> Result<Record, Why> {
     let text = str::from_utf8(line).map_err(|_not_text| Why::Damaged)?;
     let body = body(text).ok_or(Why::Damaged)?;
-    let read = || -> serde_json::Result<Result<Record, u32>> {
-        let TimedSource { schema } = serde_json::from_str(body)?;
-        let record = || serde_json::from_str(body).map(|it: Versioned<Record>| it.it);
-        if schema == SCHEMA { record().map(Ok) } else { Ok(Err(schema)) }
-    };
-    match read() {
-        Ok(Ok(record)) => Ok(record),
-        Ok(Err(schema)) => Err(Why::Newer(schema)),
-        Err(_shapeless) => Err(Why::Damaged),
+    let Mark { schema } = serde_json::from_str(body).map_err(|_shapeless| Why::Damaged)?;
+    if schema != SCHEMA {
+        return Err(Why::Newer(schema));
     }
+    let record: Versioned<Record> = serde_json::from_str(body).map_err(|_shapeless| Why::Damaged)?;
+    Ok(record.it)
 }
 
-/// The body, if the sum is its.
+/// Returns the body, if the sum is that of the body.
 fn body(line: &str) -> Option<&str> {
     let (said, rest) = line.strip_prefix(HEAD)?.split_at_checked(SUM)?;
     let body = rest.strip_prefix(NECK)?.strip_suffix(TAIL)?;

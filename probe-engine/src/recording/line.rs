@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// One line: with an observation or an entry of its own when it is read, with a borrowed one when it is written.
+/// One line. It owns its observation or entry when it is read, and borrows it when it is written.
 #[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -19,7 +19,7 @@ pub(super) enum Line<O = Observation, E = Box<CheckpointEntry>> {
     Observe(O),
     Advance(#[serde(deserialize_with = "on_the_clock")] Timestamp),
     Restore(E),
-    /// The last line: so many calls were made.
+    /// The last line: the number of calls.
     End(#[serde_as(as = "DisplayFromStr")] u64),
 }
 

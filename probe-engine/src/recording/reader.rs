@@ -1,4 +1,4 @@
-//! Lines into calls: one at a time, of bounded length, whatever the file turns out to be.
+//! Reads lines into calls: one at a time, with bounded length, whatever the file contains.
 
 use std::io::{self, BufRead, Read};
 
@@ -21,7 +21,7 @@ pub struct Reader<R> {
     version: u32,
     fixups: &'static [Fixup],
     buffer: Vec<u8>,
-    /// Of the line read last, from 1.
+    /// The number of the last line read, from 1.
     number: u64,
     calls: u64,
     ended: bool,
@@ -37,7 +37,7 @@ pub enum ReadError {
         "made in format {version} by a newer sandprobe; this one reads up to format {VERSION}: use that newer one"
     )]
     Newer { version: u64 },
-    /// All calls before it were whole and have been given.
+    /// All calls before it were whole and have been returned.
     #[error("cut off after line {line}: the recording was not ended in order, what is whole was replayed")]
     CutOff { line: u64 },
     #[error("line {line} is longer than {LONGEST_LINE} bytes: not a line of a recording")]
@@ -50,10 +50,10 @@ pub enum ReadError {
     Io { line: u64, error: io::Error },
 }
 
-/// What stands at one place in the file.
+/// What was read at one position of the file.
 enum Piece {
     Whole,
-    /// The last line, and without its end.
+    /// The last line, without its line end.
     Part,
     Nothing,
 }
@@ -63,7 +63,7 @@ impl<R: BufRead> Reader<R> {
         Self::with_table(from, VERSION, &FIXUPS)
     }
 
-    /// `newest` is the version to which the table leads.
+    /// `newest` is the version to which the table converts.
     fn with_table(mut from: R, newest: u32, fixups: &'static [Fixup]) -> Result<Self, ReadError> {
         let mut buffer = Vec::new();
         match read_line(&mut from, &mut buffer, 1, LONGEST_HEADER) {
@@ -73,12 +73,11 @@ impl<R: BufRead> Reader<R> {
             Err(error) => return Err(error),
         }
         let mark: Mark = serde_json::from_slice(&buffer).map_err(|_other| ReadError::Foreign)?;
-        let newer = |version| ReadError::Newer { version };
-        let version =
-            u32::try_from(mark.sandprobe_recording).map_err(|_large| newer(mark.sandprobe_recording))?;
+        let newer = ReadError::Newer { version: mark.sandprobe_recording };
+        let Ok(version) = u32::try_from(mark.sandprobe_recording) else { return Err(newer) };
         match version {
             0 => return Err(ReadError::Foreign),
-            _ if version > newest => return Err(newer(version.into())),
+            _ if version > newest => return Err(newer),
             _ => {}
         }
         let header: header::Line<'_> =
@@ -100,7 +99,8 @@ impl<R: BufRead> Reader<R> {
         &self.header
     }
 
-    /// The next call; `None` after the last of a whole recording. After an error there is nothing more.
+    /// Returns the next call; `None` after the last of a whole recording. After an error there are no more
+    /// calls.
     pub fn next_call(&mut self) -> Result<Option<Call>, ReadError> {
         if self.ended {
             return Ok(None);
@@ -146,8 +146,8 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// Into `buffer`, without its end. The buffer grows with what is really there, and what a long line needed is given
-/// back.
+/// Reads a line into `buffer`, without its line end. The buffer grows only with what is really read, and
+/// shrinks again after a long line.
 fn read_line(
     from: &mut impl BufRead,
     buffer: &mut Vec<u8>,
@@ -170,7 +170,7 @@ fn read_line(
     }
 }
 
-/// The present format is read as it stands; an older one is brought up to it first.
+/// Parses a line. A line of an older format is converted first.
 fn parse<T: DeserializeOwned>(text: &[u8], version: u32, fixups: &[Fixup]) -> Result<T, String> {
     let current = usize::try_from(version).is_ok_and(|version| version > fixups.len());
     if current {

@@ -1,7 +1,7 @@
-//! The findings of a node, and the starts of its pods, as a running agent keeps them for whoever asks: one JSON object,
-//! replaced as a whole.
+//! The findings of a node and the starts of its pods, as a running agent keeps them in a file for other
+//! commands: one JSON object, replaced as a whole.
 //!
-//! **Invariant:** it holds all that an explanation needs: who reads it needs neither the node nor the agent.
+//! **Invariant:** it holds all that an explanation needs: a reader needs neither the node nor the agent.
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -11,10 +11,11 @@ use crate::{
     model::{change::Finding, phase::Start, time::Timestamp},
 };
 
-/// The version of what is written. Members may be added within one; a member that goes or changes raises it.
+/// The version of the format. Members may be added within one version; removing or changing a member raises
+/// it.
 pub(crate) const SCHEMA: u32 = 2;
 
-/// Whose findings they are, and when they were written.
+/// Which agent wrote the findings, and when.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
@@ -25,10 +26,10 @@ pub struct About {
     pub boot_id: String,
     #[serde_as(as = "DisplayFromStr")]
     pub boot_wall_ns: i64,
-    /// The agent's, in its own namespace.
+    /// The agent's pid, in its own namespace.
     pub pid: u32,
     pub written_at: Timestamp,
-    /// The agent ended in order: nothing newer will come of it.
+    /// The agent ended in order, so it will write nothing newer.
     pub ended: bool,
 }
 
@@ -40,7 +41,7 @@ pub struct Snapshot<'a> {
     pub shares: Vec<Share>,
 }
 
-/// The same, read back.
+/// What an agent knew, read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct SavedState {
     pub findings: Vec<Finding>,
@@ -60,7 +61,7 @@ pub enum StateError {
     Older(u32),
 }
 
-/// The member by which the format is known.
+/// The member with the format's version.
 #[derive(Deserialize)]
 struct Mark {
     schema: u32,
@@ -76,7 +77,7 @@ struct File<A, K> {
     known: K,
 }
 
-/// The file's contents.
+/// Makes the file's contents.
 pub fn write(about: &About, known: &Snapshot<'_>) -> serde_json::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(&File { schema: SCHEMA, about, known })?;
     bytes.push(b'\n');

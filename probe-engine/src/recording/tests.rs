@@ -37,7 +37,7 @@ fn one_of_each() -> Vec<Call> {
     calls
 }
 
-/// So many calls, of each kind in turn.
+/// This many calls, of each kind in turn.
 fn calls(n: usize) -> Vec<Call> {
     one_of_each().into_iter().cycle().take(n).collect()
 }
@@ -80,8 +80,8 @@ fn what_is_written_is_read_back_the_same() {
     }
 }
 
-/// What was once written must be read for ever. If this fails, the format has changed: raise `VERSION`, add a fixup, and
-/// let this test ask only that the file can still be read.
+/// What was once written must be read for ever. If this fails, the format has changed: raise `VERSION`, add a
+/// fixup, and let this test ask only that the file can still be read.
 #[test]
 fn format_1_is_as_it_was() {
     let again = written(&one_of_each());
@@ -169,7 +169,7 @@ fn what_is_no_recording_is_said_to_be_none() {
 }
 
 #[test]
-fn a_newer_format_is_told_from_a_foreign_file() {
+fn a_newer_format_is_distinguished_from_a_foreign_file() {
     let (_, end) = read(b"{\"sandprobe_recording\":999,\"anything\":[]}\n");
     assert!(matches!(end, Err(ReadError::Newer { version: 999 })), "{end:?}");
 }

@@ -1,11 +1,11 @@
-//! Calls into lines.
+//! Writes calls as lines.
 
 use serde::Serialize;
 
 use super::{Header, LONGEST_LINE, header, line::Line};
 use crate::{engine::Call, model::fact::Observation};
 
-/// Makes the bytes of a recording; who owns the file takes them from time to time.
+/// Makes the bytes of a recording; the owner of the file takes them from time to time.
 #[derive(Debug)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -29,25 +29,25 @@ impl Writer {
         Ok(writer)
     }
 
-    /// A writer of calls alone, for a recording that has its header.
+    /// Makes a writer for a recording that has its header already.
     #[must_use]
     pub fn without_header() -> Self {
         Self { bytes: Vec::new(), calls: 0 }
     }
 
-    /// After an error the recording ends with the call before.
+    /// Writes a call. After an error the recording ends with the previous call.
     pub fn write(&mut self, call: &Call) -> Result<(), WriteError> {
         self.put(&Line::of(call))?;
         self.calls += 1;
         Ok(())
     }
 
-    /// The whole lines that were made since the caller last emptied the buffer.
+    /// Returns the whole lines since the caller last emptied the buffer.
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Writes the line that says that nothing is missing, and gives the bytes that are left.
+    /// Writes the last line, which shows that nothing is missing, and returns the remaining bytes.
     pub fn end(mut self) -> Result<Vec<u8>, WriteError> {
         self.put(&Line::<&Observation>::End(self.calls))?;
         Ok(self.bytes)

@@ -1,4 +1,4 @@
-//! A number with the thing that it counts.
+//! A number with the noun that it counts.
 
 /// `1 pod`, `2 pods`, `0 pods`; `2 addresses`, `2 sandboxes`.
 #[must_use]

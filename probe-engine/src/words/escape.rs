@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::model::finding::Key;
 
-/// `text` with escapes for every character that a terminal would interpret, or that could reorder what it shows.
+/// Escapes every character that a terminal would interpret, or that could reorder what it shows.
 #[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.chars().any(acts) {
@@ -17,7 +17,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Control characters, and characters that change the direction of writing or are invisible (Unicode TR 36).
+/// Whether it is a control character, changes the direction of writing, or is invisible (Unicode TR 36).
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -25,15 +25,16 @@ fn acts(c: char) -> bool {
 
 /// How many digits of an id are shown.
 const SHORT: usize = 12;
+/// Hex digits in a row that are taken for an id, from this number on.
 const LONG: usize = 40;
 
-/// `text` with each container id in it (64 hex digits, in paths and arguments) cut to the shown length.
+/// Cuts each container id in `text` (64 hex digits, in paths and arguments) to the shown length.
 #[must_use]
 pub fn brief(text: &str) -> String {
     cut_ids(text, "…")
 }
 
-/// A key that fits on a line and can be typed. It still finds the same finding.
+/// Shortens a key so that it fits on a line and can be typed. It still finds the same finding.
 #[must_use]
 pub fn short_key(key: &Key) -> String {
     cut_ids(&escaped(key.as_str()), "")

@@ -1,6 +1,7 @@
-//! Names of numbers as people say them.
+//! Names for numbers.
 
-/// The name of a signal that ends processes (`signal(7)`). Their numbers are the same on every architecture.
+/// Returns the name of a signal that ends processes (`signal(7)`). The numbers are the same on every
+/// architecture.
 #[must_use]
 pub fn signal_number(number: u32) -> Option<&'static str> {
     Some(match number {

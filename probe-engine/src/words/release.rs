@@ -1,16 +1,16 @@
-//! How leaked addresses are freed: a record of host-local's only if it is still the record of a sandbox that no runtime
-//! knows.
+//! Shell commands that free leaked addresses. A record of host-local is removed only if it still names a
+//! sandbox that no runtime knows.
 
 use std::net::IpAddr;
 
 use super::shell::{UNPRINTABLE, crictl, lines, quoted};
 use crate::model::id::ContainerId;
 
-/// A function of the shell: `locked DIR ADDRESS COMMANDS MORE` runs commands of the shell under the lock of the store.
+/// A shell function: `locked DIR ADDRESS COMMANDS MORE` runs shell commands under the lock of the store.
 ///
-/// host-local locks `DIR/lock` with flock(2) for every ADD and DEL. Whoever holds it may never let go, so only the first
-/// address of a store waits for it, and those behind it look whether it is free. 1 is what flock alone returns, so the commands
-/// must not: it means that the lock was not free.
+/// host-local locks `DIR/lock` with flock(2) for every ADD and DEL. Its holder may never release it, so only
+/// the first address of a store waits for the lock, and the later ones only try it. Exit code 1 is reserved
+/// for flock (the lock was not free), so the commands must not return it.
 const LOCKED: &str = r#"locked() {
   seconds=10; [ "$1" != "$held" ] || seconds=0
   flock -w "$seconds" -- "$1/lock" sh -c "$3" sh "$1" "$2" "$4"
@@ -19,18 +19,20 @@ const LOCKED: &str = r#"locked() {
   return "$code"
 }"#;
 
-/// A function of the shell: `known CONTAINER`, where no runtime's socket is known. crictl's own default may be that of
-/// another runtime, which knows no sandbox of this node. So whoever runs it has to say which one to ask.
+/// A shell function: `known CONTAINER`, for a node without a known runtime socket. crictl's own default may
+/// be the socket of another runtime, which knows no sandbox of this node, so the user of the script must name
+/// the socket.
 const KNOWN_OF_NONE: &str = r#"known() {
   socket=${CONTAINER_RUNTIME_ENDPOINT:?is not set, and no socket of a runtime is known: set it to unix:///PATH}
   crictl --runtime-endpoint "$socket" pods -q --no-trunc --id "$1"
 }"#;
 
-/// A function of the shell: `release DIR ADDRESS CONTAINER`.
+/// A shell function: `release DIR ADDRESS CONTAINER`.
 ///
-/// host-local keeps a file for each address, with the container's id on the first line. What cannot be checked is kept. Each
-/// runtime is asked before the lock is taken, for an answer may take a while and pods must not wait for it: ids are never used
-/// again, so what it has forgotten by then stays forgotten.
+/// host-local keeps a file for each address, with the container's id on the first line. What cannot be
+/// checked is kept. Each runtime is asked before the lock is taken, because an answer may take a while and
+/// pods must not wait for it. Ids are never reused, so a sandbox that the runtime has forgotten by then stays
+/// forgotten.
 const RELEASE: &str = r#"release() {
   known=$(known "$3") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
   [ -z "$known" ] || { echo "$2 kept: the runtime knows the sandbox"; return 1; }
@@ -40,8 +42,9 @@ const RELEASE: &str = r#"release() {
     echo "$2 released"' "$3" || return 1
 }"#;
 
-/// A function of the shell: `free_ownerless DIR ADDRESS`. A file that is empty or ends within the 64 digits of an id names no
-/// sandbox of which a runtime could be asked. Nobody writes it meanwhile: host-local holds the lock until it is written.
+/// A shell function: `free_ownerless DIR ADDRESS`. A file that is empty or ends within the 64 digits of an id
+/// names no sandbox that a runtime could be asked about. It is not being written: host-local holds the lock
+/// until it has written it.
 const FREE_OWNERLESS: &str = r#"free_ownerless() {
   locked "$1" "$2" '
     [ -f "$1/$2" ] && [ "$(wc -c <"$1/$2")" -lt 64 ] && [ "$(tr -d 0-9A-Fa-f <"$1/$2" | wc -c)" -eq 0 ] ||
@@ -50,18 +53,19 @@ const FREE_OWNERLESS: &str = r#"free_ownerless() {
     echo "$2 freed"' || return 1
 }"#;
 
-/// The lines that define `free_ownerless`.
+/// Returns the lines that define `free_ownerless`.
 pub fn free_ownerless() -> impl Iterator<Item = String> {
     functions(None, true)
 }
 
-/// The lines that define `release`, for a node whose runtimes answer on these sockets.
+/// Returns the lines that define `release`, for a node whose runtimes answer on these sockets.
 #[must_use]
 pub fn function(runtimes: &[String]) -> Vec<String> {
     functions(Some(runtimes), false).collect()
 }
 
-/// The lines that define what is wanted: `release` for a node whose runtimes answer on these sockets, and `free_ownerless`.
+/// Returns the lines that define `release`, for a node whose runtimes answer on these sockets, and
+/// `free_ownerless`, each if it is wanted.
 pub fn functions(runtimes: Option<&[String]>, is_ownerless: bool) -> impl Iterator<Item = String> {
     let known = runtimes.map(|runtimes| {
         if runtimes.is_empty() {
@@ -78,24 +82,24 @@ pub fn functions(runtimes: Option<&[String]>, is_ownerless: bool) -> impl Iterat
     known.into_iter().flatten().chain(fixed.flat_map(str::lines).map(str::to_owned))
 }
 
-/// The call of it; a comment if the directory's name cannot be printed.
+/// Returns the call of `release`; a comment if the directory's name cannot be printed.
 #[must_use]
 pub fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {
     match quoted(dir.trim_end_matches('/')) {
-        // The others are letters, digits and a few marks, as they were taken in.
+        // The address and the id are only letters, digits and a few marks: they were parsed.
         Some(dir) => format!("release {dir} {address} {container}"),
         None => UNPRINTABLE.to_owned(),
     }
 }
 
-/// The call of it; a comment if the directory's name cannot be printed.
+/// Returns the call of `free_ownerless`; a comment if the directory's name cannot be printed.
 #[must_use]
 pub fn free_ownerless_of(dir: &str, address: IpAddr) -> String {
     quoted(dir.trim_end_matches('/'))
         .map_or_else(|| UNPRINTABLE.to_owned(), |dir| format!("free_ownerless {dir} {address}"))
 }
 
-/// How the AWS VPC CNI's ipamd is made to look again.
+/// Returns the command that restarts the AWS VPC CNI's ipamd, so that it reads its checkpoint again.
 #[must_use]
 pub fn restart_ipamd() -> Vec<String> {
     lines(&[
@@ -105,7 +109,7 @@ pub fn restart_ipamd() -> Vec<String> {
     ])
 }
 
-/// A whole script of these lines, to be read before it is run.
+/// Makes a whole script of these lines, to be read before it is run.
 #[must_use]
 pub fn script(lines: &[String]) -> String {
     let mut text = "#!/bin/sh\n\
@@ -129,7 +133,7 @@ mod tests {
     const SOCKET: &str = "/run/containerd/containerd.sock";
     const ENDPOINT: &str = "CONTAINER_RUNTIME_ENDPOINT";
 
-    /// Runs the script for a runtime with a `crictl` that answers so; gives back what it says.
+    /// Runs the script for a runtime with this `crictl`; returns its output.
     fn run(dir: &Path, id: &str, crictl: &str) -> String {
         run_for(&[SOCKET.to_owned()], dir, id, crictl)
     }
@@ -141,13 +145,13 @@ mod tests {
         told(&lines, crictl).0
     }
 
-    /// What a script of these lines says with a `crictl` that answers so, and how it ends.
+    /// Returns the output and the exit code of a script of these lines with this `crictl`.
     fn told(lines: &[String], crictl: &str) -> (String, Option<i32>) {
         let (said, _, code) = run_in("sh", lines, crictl, None);
         (said, code)
     }
 
-    /// Runs the script in this shell with this runtime endpoint, and gives its error output too.
+    /// Runs the script in this shell with this runtime endpoint; also returns its error output.
     fn run_in(
         shell: &str,
         lines: &[String],
@@ -166,7 +170,7 @@ mod tests {
         (text(output.stdout), text(output.stderr), output.status.code())
     }
 
-    /// Whoever runs the script knows which runtime is meant, or nothing is freed.
+    /// The user of the script must name the runtime, or nothing is freed.
     #[test]
     fn where_no_runtime_is_known_crictl_s_own_default_is_not_asked() {
         let of_other = "[ \"$1\" = --runtime-endpoint ] && [ \"$2\" != unix:///run/own.sock ] || echo e6f3";
@@ -227,7 +231,7 @@ mod tests {
 
     /// Another process may hold the lock for ever.
     #[test]
-    fn a_lock_that_another_process_holds_is_told_of_each_address_and_waited_for_once() {
+    fn a_held_lock_is_reported_for_each_address_and_waited_for_once() {
         let dir = tempfile::Builder::new().prefix("it's a net").tempdir().expect("a folder");
         let folder = dir.path().to_str().expect("a name");
         let free = dir.path().join("free");
@@ -270,7 +274,7 @@ mod tests {
         let knows = only(&k3s, "echo e6f3");
         let told = run_for(std::slice::from_ref(&k3s), dir.path(), "e6f3", &knows);
         assert_eq!(told, "10.88.0.5 kept: the runtime knows the sandbox\n");
-        // One of two does not answer: what it knows is not known.
+        // One of two does not answer, so it is not known whether it knows the sandbox.
         let told = run_for(&[k3s.clone(), other.clone()], dir.path(), "e6f3", &only(&k3s, ":"));
         assert_eq!(told, "10.88.0.5 kept: the runtime cannot be asked\n");
         let told = run_for(&[other, k3s.clone()], dir.path(), "e6f3", "[ \"$1\" = --runtime-endpoint ]");

@@ -1,21 +1,21 @@
-//! Commands for a shell of root on the node, for whoever reads them to run, never run here. Lines that begin with `#` are
-//! comments.
+//! Commands for a root shell on the node. They are shown to the user and never run here. Lines that begin
+//! with `#` are comments.
 //!
-//! **Invariant:** text from the node gets into a command only between quotes, and not at all if a terminal could act
-//! upon it. Nothing is deleted by a command that has not checked.
+//! **Invariant:** text from the node gets into a command only between quotes, and not at all if a terminal
+//! could act on it. No command deletes anything that it has not checked.
 
 use probe_common::runtime;
 
 use crate::model::id::ContainerId;
 
-/// Instead of a command.
+/// The text in place of a command.
 pub(crate) const UNPRINTABLE: &str =
     "# its path has characters that could act on a terminal: no command is given for it";
 
-/// `text` as one word of a shell, whatever is in it; none if a terminal could act upon it.
+/// Quotes `text` as one shell word, whatever is in it; none if a terminal could act on it.
 #[must_use]
 pub(crate) fn quoted(text: &str) -> Option<String> {
-    // What is no printable ASCII could look like something else to who copies it.
+    // Text that is not printable ASCII could look like something else to the user who copies it.
     if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return None;
     }
@@ -27,40 +27,47 @@ pub(crate) fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// crictl as it asks each of the node's runtimes: its own default is none of them on k3s, for instance. Where no socket is
-/// known, crictl is to know.
+/// Returns the crictl command for each of the node's runtimes. crictl's own default is not always one of them
+/// (on k3s, for instance), and is used only if no socket is known.
 pub(crate) fn crictl(runtimes: &[String]) -> impl Iterator<Item = String> {
-    let at = |socket: &String| {
-        // What cannot be asked by name must not pass for an answer.
-        quoted(&format!("unix://{socket}"))
-            .map_or_else(|| "false".to_owned(), |socket| format!("crictl --runtime-endpoint {socket}"))
-    };
-    let default = runtimes.is_empty().then(|| "crictl".to_owned());
-    default.into_iter().chain(runtimes.iter().map(at).collect::<Vec<_>>())
+    let mut commands = Vec::with_capacity(runtimes.len().max(1));
+    if runtimes.is_empty() {
+        commands.push("crictl".to_owned());
+    }
+    for socket in runtimes {
+        commands.push(match quoted(&format!("unix://{socket}")) {
+            Some(socket) => format!("crictl --runtime-endpoint {socket}"),
+            // A socket that cannot be named must not count as an answer.
+            None => "false".to_owned(),
+        });
+    }
+    commands.into_iter()
 }
 
-/// Each of these asked for of each runtime.
+/// Asks each runtime about each of these ids.
 #[must_use]
 pub(crate) fn asked(runtimes: &[String], verb: &str, ids: &[ContainerId]) -> Vec<String> {
-    let of =
-        |id: &ContainerId| crictl(runtimes).map(|crictl| format!("{crictl} {verb} {id}")).collect::<Vec<_>>();
-    ids.iter().flat_map(of).collect()
+    let mut lines = Vec::new();
+    for id in ids {
+        lines.extend(crictl(runtimes).map(|crictl| format!("{crictl} {verb} {id}")));
+    }
+    lines
 }
 
-/// Each of these sandboxes is stopped if no container of it runs: the runtime kills containers with their sandbox, without the
-/// grace that the kubelet gives them.
+/// Stops each of these sandboxes if none of its containers runs: the runtime kills containers with their
+/// sandbox, without the grace period that the kubelet gives them.
 #[must_use]
 pub(crate) fn stop_if_nothing_runs(runtimes: &[String], ids: &[ContainerId]) -> Vec<String> {
-    let of = |id: &ContainerId| {
-        let each = crictl(runtimes).map(|crictl| {
+    let mut lines = Vec::new();
+    for id in ids {
+        lines.extend(crictl(runtimes).map(|crictl| {
             format!("running=$({crictl} ps -q --pod {id}) && [ -z \"$running\" ] && {crictl} stopp {id}")
-        });
-        each.collect::<Vec<_>>()
-    };
-    ids.iter().flat_map(of).collect()
+        }));
+    }
+    lines
 }
 
-/// Where the node's runtimes write what CNI plugins said.
+/// Returns the command that shows the messages of CNI plugins in the runtimes' logs.
 #[must_use]
 pub(crate) fn cni_in_journal() -> Vec<String> {
     vec![
@@ -69,7 +76,7 @@ pub(crate) fn cni_in_journal() -> Vec<String> {
     ]
 }
 
-/// Where the kubelet writes what it waits for.
+/// Returns the command that shows what the kubelet waits for.
 #[must_use]
 pub(crate) fn kubelet_in_journal() -> Vec<String> {
     let units = runtime::of_distributions(|row| row.units).map(|unit| format!("-u {unit} "));
@@ -79,13 +86,13 @@ pub(crate) fn kubelet_in_journal() -> Vec<String> {
     ]
 }
 
-/// Where the node's runtimes and the kubelet write why they replace sandboxes.
+/// Returns the command that shows why the runtimes and the kubelet replace sandboxes.
 #[must_use]
 pub(crate) fn sandboxes_in_journal() -> String {
     format!("journalctl {}-u kubelet --since -30min | grep -i sandbox", units())
 }
 
-/// The units of all runtimes and distributions, as journalctl takes them.
+/// Returns the units of all runtimes and distributions as options of journalctl.
 fn units() -> String {
     let units = runtime::of_runtimes(|row| row.units).chain(runtime::of_distributions(|row| row.units));
     units.map(|unit| format!("-u {unit} ")).collect()

@@ -1,12 +1,11 @@
-//! A duration for people.
+//! Formats durations for people.
 
 use std::time::Duration;
 
-/// Three or four digits, in a suitable unit.
+/// Formats a duration with three or four digits, in a suitable unit.
 #[must_use]
 pub fn span(span: Duration) -> String {
-    let (seconds, micros) = (span.as_secs(), span.as_micros());
-    match (seconds, micros) {
+    match (span.as_secs(), span.as_micros()) {
         (0, micros) if micros < 1_000 => format!("{micros} µs"),
         (0, micros) if micros < 100_000 => format!("{}.{} ms", micros / 1_000, micros / 100 % 10),
         (0, micros) => format!("{} ms", micros / 1_000),

@@ -1,6 +1,7 @@
-//! Lets go of what the agent tells, and of the records that it has read, only when the calls that led to them are in the
-//! state's file. An agent that is killed then leaves nothing out and tells nothing in two ways: what it had not told, its
-//! successor tells with the same numbers, and what was not in the file is still in the rings.
+//! Holds back what the agent reports, and the records that it has read, until the calls that led to them are
+//! in the state's file. So an agent that is killed leaves nothing out and reports nothing in two ways: what
+//! it had not reported, its successor reports with the same numbers, and what was not in the file is still in
+//! the rings.
 //!
 //! **Invariant:** nothing waits longer than [`PATIENCE`] for a disk.
 
@@ -12,11 +13,11 @@ use crate::{
     source::live::ring::HeldRings,
 };
 
-/// How long anything waits for the state's file. If an agent is killed while the disk hangs for longer, the time since the
-/// last write is a gap.
+/// How long anything waits for the state's file. If an agent is killed while the disk hangs for longer, the
+/// time since the last write is a gap.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What waits.
+/// The lines and the records that wait.
 #[derive(Default)]
 pub(crate) struct Delivery {
     /// `None`: the rings keep nothing for a next agent.
@@ -52,13 +53,15 @@ impl Delivery {
 
     /// Takes the session's lines. They wait for this write; without one they can go at once.
     pub(crate) fn take(&mut self, session: &mut Session, write: Option<u64>, now: Timestamp) {
-        let read = session.engine().rings_read().filter(|_| self.rings.is_some());
+        let is_held = self.rings.is_some();
+        let read = if is_held { session.engine().rings_read() } else { None };
         let lines = Lines { bytes: mem::take(session.output()), seq: session.last_seq() };
-        let write = write.filter(|_| self.rings.is_some()).unwrap_or(0);
+        let write = if is_held { write.unwrap_or(0) } else { 0 };
         match self.waiting.back_mut() {
             Some(last) if last.write >= write => {
                 last.lines.bytes.extend(lines.bytes);
-                (last.lines.seq, last.read) = (lines.seq, read);
+                last.lines.seq = lines.seq;
+                last.read = read;
             }
             Some(_) | None => {
                 if !lines.bytes.is_empty() || read != self.read {
@@ -68,16 +71,18 @@ impl Delivery {
         }
     }
 
-    /// The state is kept no longer: what waits for a write after this one waits for no other.
+    /// Notes that the state is no longer kept: what waits for a write after this one waits no longer than for
+    /// this one.
     pub(crate) fn expect_no_write_after(&mut self, given: u64) {
         self.waiting.iter_mut().for_each(|portion| portion.write = portion.write.min(given));
     }
 
-    /// The next lines that can go, when the writes up to this number are done. The room of the records that led to them is
-    /// given back.
+    /// Returns the next lines that can go, when the writes up to this number are done. Gives back the room of
+    /// the records that led to them.
     pub(crate) fn next(&mut self, written: u64, now: Timestamp) -> Option<Lines> {
-        let may_go = |portion: &mut Portion| portion.write <= written || now >= portion.since + PATIENCE;
-        let Portion { lines, read, .. } = self.waiting.pop_front_if(may_go)?;
+        let Portion { lines, read, .. } = self
+            .waiting
+            .pop_front_if(|portion| portion.write <= written || now >= portion.since + PATIENCE)?;
         if let (Some(rings), Some(read)) = (&self.rings, read)
             && self.read != Some(read)
         {
@@ -87,7 +92,7 @@ impl Delivery {
         Some(lines)
     }
 
-    /// When the first portion waits no longer.
+    /// Returns when the first portion stops waiting.
     pub(crate) fn due(&self) -> Option<Timestamp> {
         self.waiting.front().map(|portion| portion.since + PATIENCE)
     }

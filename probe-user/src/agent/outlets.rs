@@ -1,5 +1,5 @@
-//! What leaves the agent in an order: first the recording, so that everything in the stream can be replayed; then the state,
-//! with which the next agent goes on; then the stream.
+//! What leaves the agent, in this order: first the recording, so that everything in the stream can be
+//! replayed; then the state, with which the next agent goes on; then the stream.
 
 use std::{future, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Outlets {
     /// Where the stream goes.
     pub(crate) stream: Stream,
-    /// What waits to go there, and the records whose room is not given back yet.
+    /// What waits for the stream, and the records whose room is not given back yet.
     delivery: Delivery,
     /// Where the recording goes, if one is made.
     recording: Option<Record>,
@@ -30,7 +30,7 @@ pub(crate) struct Outlets {
 }
 
 impl Outlets {
-    /// `rings`: the rings that keep their records until the state is written.
+    /// `rings` are the rings that keep their records until the state is written.
     pub(crate) fn new(
         stream: Stream,
         recording: Option<Record>,
@@ -47,13 +47,14 @@ impl Outlets {
         }
         let write = self.checkpoint.as_mut().and_then(|checkpoint| {
             if !self.delivery.keeps_rings() {
-                // The stream waits for no write then. A killed agent's successor must not give its last numbers again.
+                // The stream then waits for no write. The successor of a killed agent must not use its last
+                // numbers again.
                 checkpoint.hurry();
                 checkpoint.will_tell(session.last_seq());
             }
-            let all_is_told =
+            let is_all_reported =
                 session.output().is_empty() && self.delivery.is_empty() && self.stream.is_idle();
-            checkpoint.update(now, session, all_is_told)
+            checkpoint.update(now, session, is_all_reported)
         });
         if let (Some(checkpoint), None) = (&self.checkpoint, write) {
             self.delivery.expect_no_write_after(checkpoint.given());
@@ -76,7 +77,8 @@ impl Outlets {
         Ok(())
     }
 
-    /// Waits until all calls are in the state's file, or for so long. The rings have the room of these records again then.
+    /// Waits until all calls are in the state's file, or for `grace`. After that the rings have the room of
+    /// these records again.
     pub(crate) async fn store(&mut self, session: &mut Session, grace: Duration) -> Result<(), AgentError> {
         let deadline = Instant::now() + grace;
         loop {
@@ -100,7 +102,7 @@ impl Outlets {
         self.delivery.keeps_rings() && self.checkpoint.as_ref().is_some_and(Checkpoint::is_kept)
     }
 
-    /// When something waits no longer, for more of it or for the state's file.
+    /// Returns when something stops waiting, for more of it or for the state's file.
     pub(super) fn due(&self) -> Option<Timestamp> {
         let gathered = self.checkpoint.as_ref().and_then(Checkpoint::due);
         self.delivery.due().into_iter().chain(gathered).min()
@@ -114,7 +116,7 @@ impl Outlets {
         }
     }
 
-    /// Ends all of them, even if one fails. The agent has seen what was until `seen_until`.
+    /// Ends all of them, even if one fails. The agent has seen what happened until `seen_until`.
     pub(super) async fn close(
         self,
         session: &mut Session,
@@ -131,7 +133,7 @@ impl Outlets {
             Ok(Unwritten(count)) => Err(AgentError::Unread { to, count }),
             Err(error) => Err(AgentError::Stream { to, error }),
         };
-        // The last state leaves nothing out only after all was told.
+        // The last state leaves nothing out only after everything was reported.
         if let Some(checkpoint) = self.checkpoint {
             time::timeout(grace, checkpoint.finish(seen_until, session)).await.ok();
         }

@@ -53,17 +53,18 @@ impl Record {
             return Err(AgentError::Recording(why));
         }
         let mut rest = session.end_recording()?;
-        let late = || {
-            let why = format!("nobody took the rest within {} s", grace.as_secs());
-            io::Error::new(io::ErrorKind::TimedOut, why)
-        };
         let finished = async {
             if !outlet.offer(&mut rest)? {
-                return Err(late());
+                return Err(late(grace));
             }
             outlet.finish().await
         };
         let finished = time::timeout(grace, finished).await;
-        finished.unwrap_or_else(|_late| Err(late())).map_err(AgentError::Recording)
+        finished.unwrap_or_else(|_late| Err(late(grace))).map_err(AgentError::Recording)
     }
+}
+
+fn late(grace: Duration) -> io::Error {
+    let why = format!("nobody took the rest within {} s", grace.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, why)
 }

@@ -19,7 +19,7 @@ pub(crate) struct Served(Option<Running>);
 
 struct Running {
     server: Server,
-    /// Tells the cluster, if it is to be told.
+    /// Reports to the cluster, if that was requested.
     reporter: Option<Reporter>,
     requests: Queue,
     figures: StatsCollector,
@@ -28,25 +28,26 @@ struct Running {
 
 impl Served {
     #[must_use]
-    pub(crate) fn by(server: Server, requests: Queue, figures: StatsCollector, metrics: Metrics) -> Self {
+    pub(crate) fn new(server: Server, requests: Queue, figures: StatsCollector, metrics: Metrics) -> Self {
         Self(Some(Running { server, reporter: None, requests, figures, metrics }))
     }
 
-    /// The thread that tells the cluster ends with the server, whose questions are answered as long.
-    pub(crate) fn ends(&mut self, reporter: Reporter) {
+    /// Adds the thread that reports to the cluster. It ends with the server, and its questions are answered
+    /// until then.
+    pub(crate) fn attach_reporter(&mut self, reporter: Reporter) {
         if let Some(running) = &mut self.0 {
             running.reporter = Some(reporter);
         }
     }
 
-    /// Every change so far is written: their latency is known.
+    /// Notes that every change so far is written: their latency is known.
     pub(super) fn written(&self, now: Timestamp) {
         if let Some(Running { metrics, .. }) = &self.0 {
             metrics.timed(now);
         }
     }
 
-    /// Answers the next question; never returns where there is no server. May be cancelled.
+    /// Answers the next question; never returns if there is no server. May be cancelled.
     pub(super) async fn answer(&mut self, session: &Session) {
         let Some(Running { requests, figures, metrics, .. }) = &mut self.0 else {
             return std::future::pending().await;

@@ -49,7 +49,7 @@ pub(crate) struct StatsCollector {
     started: f64,
 }
 
-/// The counters that each part of the agent keeps of itself.
+/// The counters that the parts of the agent keep.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) batches: Gauge,
@@ -91,13 +91,13 @@ impl StatsCollector {
         self.latest = Some(latest);
     }
 
-    /// The results of the writes to the state directory.
+    /// Returns the results of the writes to the state directory.
     #[must_use]
     pub(crate) fn state_writes(&self) -> StateWrites {
         self.parts.state.clone()
     }
 
-    /// Whether the stream is written.
+    /// Returns whether the stream is written.
     #[must_use]
     pub(crate) fn stream_trouble(&self) -> StreamTrouble {
         self.parts.stream.clone()
@@ -118,11 +118,13 @@ impl StatsCollector {
             kubernetes,
             otlp,
         } = &self.parts;
-        let ring = |name, ring| Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) };
         AgentStats {
             probe: ProbeStats {
                 hooks: self.hooks.clone(),
-                rings: vec![ring("lifecycle", tally::Ring::Lifecycle), ring("bulk", tally::Ring::Bulk)],
+                rings: vec![
+                    ring("lifecycle", &totals, tally::Ring::Lifecycle),
+                    ring("bulk", &totals, tally::Ring::Bulk),
+                ],
                 programs: totals.programs().iter().map(|(name, runs)| program(name, runs)).collect(),
                 netns_untracked: totals.netns_untracked(),
                 not_kept: totals.not_kept(),
@@ -165,13 +167,13 @@ impl StatsCollector {
         }
     }
 
-    /// How many network namespaces the kernel allows; `None` if that cannot be read.
+    /// Returns how many network namespaces the kernel allows; `None` if that cannot be read.
     #[must_use]
     pub(crate) fn netns_limit(&self) -> Option<u64> {
         self.netns_limit.read()
     }
 
-    /// The figures of the process; `None` where /proc cannot be read.
+    /// Returns the figures of the process; `None` if /proc cannot be read.
     #[must_use]
     pub(crate) fn process(&self) -> Option<Process> {
         let Usage { cpu, resident, memory, virtual_size, threads, open_fds, max_fds, capabilities } =
@@ -183,19 +185,22 @@ impl StatsCollector {
             ("latest_events", latest),
             ("rest", memory.rest.saturating_sub(latest)),
         ];
-        let (open_fds, max_fds, started) = (Some(open_fds), Some(max_fds), self.started);
         Some(Process {
             cpu,
             resident,
             memory,
             virtual_size,
             threads,
-            open_fds,
-            max_fds,
-            started,
+            open_fds: Some(open_fds),
+            max_fds: Some(max_fds),
+            started: self.started,
             capabilities,
         })
     }
+}
+
+fn ring(name: &'static str, totals: &Totals, ring: tally::Ring) -> Ring {
+    Ring { name, sent: totals.sent(ring), lost: totals.lost(ring) }
 }
 
 fn written(stats: &KubernetesStats) -> KubernetesWrites {

@@ -122,7 +122,7 @@ fn contents(mut file: File) -> Vec<u8> {
     bytes
 }
 
-/// Runs the script; gives the stream and the recording.
+/// Runs the script; returns the stream and the recording.
 fn live() -> (Vec<u8>, Vec<u8>) {
     let (stream, recording) = (file(), file());
     let copy = |file: &File| file.try_clone().expect("a second handle");
@@ -174,7 +174,8 @@ fn a_replay_says_the_same_byte_for_byte() {
     assert_eq!(String::from_utf8_lossy(again.output()), lines);
 }
 
-/// Netlink is behind, and has no room for another question. The engine learns that the namespace is not watched.
+/// Netlink is behind, and has no room for another question. The engine learns that the namespace is not
+/// watched.
 #[test]
 fn a_namespace_that_finds_no_room_to_be_asked_about_counts_as_unwatched() {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -355,8 +356,8 @@ fn a_closed_pipe_ends_the_run() {
     }
 }
 
-/// Runs until `count` namespaces were made and removed, then ends in order. Gives the number of events that were
-/// told.
+/// Runs until `count` namespaces were made and removed, then ends in order. Returns the number of events that
+/// were reported.
 fn run_through(count: usize, stream: Stream, recording: Option<Record>) -> (u64, Result<(), AgentError>) {
     let told = Arc::new(AtomicU64::new(0));
     let mut session = session();

@@ -1,9 +1,10 @@
-//! The engine's timer. It fires late if the agent did not run for a while: it was stopped, frozen, swapped out or held back by
-//! its CPU limit. What happened meanwhile is still to be read then, and time must not pass before it: a call that ended
-//! seconds ago would seem to run on.
+//! The engine's timer. It fires late if the agent did not run for a while: it was stopped, frozen, swapped
+//! out or held back by its CPU limit. What happened meanwhile must be read then, before time passes:
+//! otherwise a call that ended seconds ago would seem to run on.
 //!
-//! **Invariant:** the engine does not advance to a time for which a source may still send records, unless that source did
-//! not answer for [`PATIENCE`]. A pause of the agent counts as one turn of that wait, however long it was.
+//! **Invariant:** the engine does not advance to a time for which a source may still send records, unless
+//! that source did not answer for [`PATIENCE`]. A pause of the agent counts as one turn of that wait, however
+//! long it was.
 
 use std::{future, time::Duration};
 
@@ -23,11 +24,11 @@ const TURN: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
-    /// The sources that tell what happens, and not what is found.
+    /// The sources that report what happens, and not what is found.
     sources: Vec<RecordsFirst>,
-    /// When the turn ends that goes on.
+    /// When the present turn ends.
     turn_ends: Option<Instant>,
-    /// How long they were waited for.
+    /// How long the sources were waited for.
     waited: Duration,
 }
 
@@ -36,16 +37,21 @@ impl Timer {
         Self { sources, ..Self::default() }
     }
 
-    /// Waits until the engine wants to be called with the time, and until the sources have sent what it is to know by then.
-    /// Gives the time for the call. May be dropped and called again.
+    /// Waits until the engine wants to be called with the time, and until the sources have sent what it must
+    /// know by then. Returns the time for the call. May be dropped and called again.
     pub(super) async fn due(&mut self, session: &Session) -> Timestamp {
         until(session.deadline()).await;
         loop {
             let now = clock::now();
             let judged = session.engine().settled(now);
-            let behind = self.sources.iter_mut().find(|source| !source.has_told(judged));
-            let Some(behind) = behind.filter(|_| self.waited < PATIENCE) else {
-                (self.turn_ends, self.waited) = (None, Duration::ZERO);
+            let behind = if self.waited < PATIENCE {
+                self.sources.iter_mut().find(|source| !source.has_told(judged))
+            } else {
+                None
+            };
+            let Some(behind) = behind else {
+                self.turn_ends = None;
+                self.waited = Duration::ZERO;
                 return now;
             };
             let ends = *self.turn_ends.get_or_insert_with(|| Instant::now() + TURN);
@@ -57,8 +63,8 @@ impl Timer {
     }
 }
 
-/// Waits until this time since boot; for ever if there is none. The timer stops while the machine is suspended: after a
-/// resume it is late by the rest of its wait, which is short.
+/// Waits until this time since boot; forever if there is none. The timer stops while the machine is
+/// suspended: after a resume it is late by the rest of its wait, which is short.
 pub(super) async fn until(deadline: Option<Timestamp>) {
     match deadline {
         Some(deadline) => time::sleep(deadline.since(clock::now())).await,

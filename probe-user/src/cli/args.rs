@@ -26,21 +26,26 @@ pub(super) enum Form {
     Json,
 }
 
-/// A file or directory that can only be made under a name. "-", which is standard output for other flags, is refused: nobody
-/// means a file of that name.
+/// Parses the path of a file or directory to create. Refuses "-", which is standard output for other flags:
+/// nobody means a file of that name.
 pub(super) fn made() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(|path| match path == Path::new("-") {
-        true => Err("it cannot go to standard output: give a name (\"./-\", if it is to be \"-\")"),
-        false => Ok(path),
+    PathBufValueParser::new().try_map(|path| {
+        if path == Path::new("-") {
+            Err("it cannot go to standard output: give a name (\"./-\", if it is to be \"-\")")
+        } else {
+            Ok(path)
+        }
     })
 }
 
-/// `NAME` or `NAMESPACE/NAME`. What cannot be a pod's would match none, and look like a pod without findings.
+/// Parses `NAME` or `NAMESPACE/NAME`. Any other text would match no pod, and look like a pod without
+/// findings.
 pub(super) fn pod(text: &str) -> Result<String, String> {
     let parts: Vec<&str> = text.split('/').collect();
-    match parts.len() <= 2 && parts.iter().all(|part| !part.is_empty()) {
-        true => Ok(text.to_owned()),
-        false => Err("no pod: give NAME or NAMESPACE/NAME".to_owned()),
+    if parts.len() <= 2 && parts.iter().all(|part| !part.is_empty()) {
+        Ok(text.to_owned())
+    } else {
+        Err("not a pod: give NAME or NAMESPACE/NAME".to_owned())
     }
 }
 
@@ -67,7 +72,7 @@ pub(super) struct Shown {
     #[arg(long, value_name = "EVENT", value_parser = PossibleValuesParser::new(ChangeKind::VARIANTS))]
     event: Vec<String>,
 
-    /// Print at most so many events a minute, all findings and gaps besides, and how many were left out
+    /// Print at most this many events a minute, besides all findings and gaps, and how many were left out
     #[arg(long, value_name = "N")]
     event_rate: Option<NonZero<u32>>,
 }
@@ -78,7 +83,7 @@ impl Shown {
         self.event_rate.map(Rate::new)
     }
 
-    /// The flags that choose events, as they can be typed. Empty: all events are chosen.
+    /// Returns the flags that choose events, as they can be typed. Empty: all events are chosen.
     pub(super) fn choice(&self) -> String {
         let Self { namespace, pod, container, event, .. } = self;
         let flags = [("namespace", namespace), ("pod", pod), ("container", container), ("event", event)];
@@ -106,8 +111,8 @@ pub(super) const SOCKET: &str = "/run/sandprobe/sandprobe.sock";
 /// The state directory, which the agent writes and other commands read.
 #[derive(Debug, Args)]
 pub(super) struct StateArgs {
-    /// The directory in which "run" saves what "findings", "explain", "pods" and "boot" read; "none" for no directory
-    /// [default: /var/lib/sandprobe]
+    /// The directory in which "run" saves what "findings", "explain", "pods" and "boot" read; "none" for no
+    /// directory [default: /var/lib/sandprobe]
     #[arg(long, value_name = "DIR", env = STATE_VARIABLE, value_parser = state_dir)]
     state_dir: Option<StateDir>,
 }
@@ -118,8 +123,8 @@ pub(super) const SOCKET_VARIABLE: &str = "SANDPROBE_SOCKET";
 
 /// Whether the value was typed, not taken from the variable: clap does not tell the two apart.
 pub(super) fn is_typed(value: Option<&Path>, variable: &str) -> bool {
-    value
-        .is_some_and(|value| env::var_os(variable).is_none_or(|of_variable| value.as_os_str() != of_variable))
+    let Some(value) = value else { return false };
+    env::var_os(variable).is_none_or(|of_variable| value.as_os_str() != of_variable)
 }
 
 /// A directory, or no state at all.

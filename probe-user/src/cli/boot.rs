@@ -6,7 +6,10 @@ mod table;
 #[cfg_attr(not(feature = "live"), path = "boot/recording_only.rs")]
 pub(super) mod this;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::anyhow;
 use clap::Args;
@@ -38,8 +41,8 @@ pub(super) struct Boot {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     replay: Vec<PathBuf>,
 
-    /// Instead of the mean of all boots, show that of each group and its difference from the first group's: by "kernel",
-    /// "runtime", "kubelet", or "label:KEY" (see "run --boot-label")
+    /// Show the mean of each group of boots, and its difference from the first group, instead of the mean of
+    /// all boots; groups are by "kernel", "runtime", "kubelet", or "label:KEY" (see "run --boot-label")
     #[arg(long, value_name = "WHAT")]
     group_by: Option<Grouping>,
 
@@ -47,8 +50,8 @@ pub(super) struct Boot {
     #[arg(long, conflicts_with_all = ["group_by", "target", "html", "perfetto"])]
     restarts: bool,
 
-    /// How long a recovery may take, for all boots, instead of what the agent of each was told: "!" is behind each boot that
-    /// took longer, and if the last one did, the exit code is 1
+    /// How long a recovery may take, for all boots, instead of the target that the agent of each had; "!"
+    /// marks each boot that took longer, and if the last one did, the exit code is 1
     #[arg(long, value_name = "TIME", value_parser = duration)]
     target: Option<Duration>,
 
@@ -78,15 +81,15 @@ struct Asked {
 pub(super) struct Row {
     node: String,
     recovery: Recovery,
-    study: RecoveryReport,
+    report: RecoveryReport,
     now: Timestamp,
 }
 
 impl Row {
-    /// `now`: until then it is known that nothing else happened.
+    /// `now` is the time up to which it is known that nothing else happened.
     pub(super) fn new(node: String, recovery: Recovery, now: Timestamp) -> Self {
-        let study = RecoveryReport::of(&recovery, now.max(recovery.seen_until));
-        Self { node, recovery, study, now }
+        let report = RecoveryReport::of(&recovery, now.max(recovery.seen_until));
+        Self { node, recovery, report, now }
     }
 
     /// The boot of a recording, as it was seen until `now`.
@@ -100,24 +103,30 @@ impl Row {
         });
         Self::new(node, recovery, now)
     }
-
-    pub(super) fn told(&self) -> jsonl::boot::Told<'_> {
-        jsonl::boot::Told { node: &self.node, recovery: &self.recovery, study: &self.study }
+    fn boot_id(&self) -> Option<&str> {
+        self.recovery.boot.as_ref().map(|boot| boot.boot_id.as_str())
     }
 
-    /// The same boot by these rules instead of the agent's, if any were given.
-    fn by(self, rules: Asked) -> Self {
+    pub(super) fn told(&self) -> jsonl::boot::Told<'_> {
+        jsonl::boot::Told { node: &self.node, recovery: &self.recovery, study: &self.report }
+    }
+
+    /// Applies these rules in place of the agent's, as far as they are given.
+    fn with_rules(self, rules: Asked) -> Self {
         let Asked { quiet, recovered, target } = rules;
         let target = target.or(self.recovery.target);
-        let (quiet, recovered) =
-            (quiet.unwrap_or(self.recovery.quiet), recovered.unwrap_or(self.recovery.recovered));
+        let quiet = quiet.unwrap_or(self.recovery.quiet);
+        let recovered = recovered.unwrap_or(self.recovery.recovered);
         Self::new(self.node, Recovery { quiet, recovered, target, ..self.recovery }, self.now)
     }
 }
 
 fn chart(rows: &[Row], grouping: Option<&Grouping>) -> Chart {
-    let boots =
-        rows.iter().map(|Row { node, recovery, study, .. }| chart::boot::Boot { node, recovery, study });
+    let boots = rows.iter().map(|Row { node, recovery, report, .. }| chart::boot::Boot {
+        node,
+        recovery,
+        study: report,
+    });
     chart::boot::chart(&boots.collect::<Vec<_>>(), grouping)
 }
 
@@ -131,8 +140,8 @@ impl Boot {
             if self.replay.is_empty() { self.kept()? } else { replayed::rows(&self.replay)? };
         let rules = self.here.rules()?;
         let rules = Asked { target: self.target.or(rules.target), ..rules };
-        let rows: Vec<Row> = rows.into_iter().map(|row| row.by(rules)).collect();
-        let missed = self.target.and_then(|_| recovery::missed(&rows.last()?.study));
+        let rows: Vec<Row> = rows.into_iter().map(|row| row.with_rules(rules)).collect();
+        let missed = self.target.and_then(|_| recovery::missed(&rows.last()?.report));
         if let Some(missed) = &missed {
             say(&format!("the last boot {missed}"));
         }
@@ -162,19 +171,13 @@ impl Boot {
     /// The boots of the history, and this one.
     fn kept(&self) -> anyhow::Result<(Vec<Row>, bool)> {
         let dir = self.state.dir();
-        let told = self.here.told(&self.state)?;
-        let past = told.unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
+        let answered = self.here.agent_history(&self.state)?;
+        let past = answered.unwrap_or_else(|| dir.map(history::read).unwrap_or_default());
         past.problems.iter().for_each(|problem| say(problem));
         let mut is_whole = past.problems.is_empty();
-        let nothing = || {
-            let place = dir.map_or_else(|| "--state-dir none".to_owned(), |dir| dir.display().to_string());
-            anyhow!(
-                "no history of boots ({place}): sandprobe run keeps one; or give recordings with --replay"
-            )
-        };
-        // No file of the node tells of a restart of a daemon.
+        // The node's files do not show restarts of a daemon.
         if self.restarts && past.history.records.is_empty() {
-            return Err(nothing());
+            return Err(no_history(dir));
         }
         let this = self.here.row(&past, self.restarts);
         let mut rows: Vec<Row> = Vec::new();
@@ -183,27 +186,31 @@ impl Boot {
             let now = beat.map_or(Timestamp::ZERO, |beat| beat.at);
             rows.push(Row::new(record.node, record.recovery, now));
         }
-        let id = |row: &Row| row.recovery.boot.as_ref().map(|boot| boot.boot_id.clone());
         match this {
             Some(Ok((row, is_read))) => {
                 is_whole &= is_read;
-                if !rows.iter().any(|known| id(known) == id(&row)) {
+                if !rows.iter().any(|known| known.boot_id() == row.boot_id()) {
                     rows.push(row);
                 }
             }
-            // The last one of the history is not the one that is asked about.
+            // The last boot of the history is not the one that --target is about.
             Some(Err(error)) if self.target.is_some() => {
                 return Err(error.context("this boot cannot be judged"));
             }
             Some(Err(error)) => {
-                say(&format!("this boot is not told of: {error:#}"));
+                say(&format!("cannot show this boot: {error:#}"));
                 is_whole = false;
             }
             None => {}
         }
         if rows.is_empty() {
-            return Err(nothing());
+            return Err(no_history(dir));
         }
         Ok((rows, is_whole))
     }
+}
+
+fn no_history(dir: Option<&Path>) -> anyhow::Error {
+    let place = dir.map_or_else(|| "--state-dir none".to_owned(), |dir| dir.display().to_string());
+    anyhow!("no history of boots ({place}): sandprobe run keeps one; or give recordings with --replay")
 }

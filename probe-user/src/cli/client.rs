@@ -16,34 +16,34 @@ use clap::Args;
 
 use super::args::{SOCKET, SOCKET_VARIABLE, is_typed};
 
-/// The deadline of a request: longer than the server waits for the agent's loop (`docs/api.md`).
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest response that is read, MiB. A command in the agent's pod shares the limit of its memory.
-const LONGEST: usize = 64;
-/// How much of a response is read at once, bytes.
-const PART: usize = 64 << 10;
-/// Where the agent tells what it can see, and its state.
+/// The deadline of a request, longer than the server waits for the agent's loop (`docs/api.md`).
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest response that is read, MiB. A command in the agent's pod shares the pod's memory limit.
+const MAX_RESPONSE_MIB: usize = 64;
+/// How much of a response one read takes, bytes.
+const READ_SIZE: usize = 64 << 10;
+/// The path of what the agent can see, and of its own state.
 pub(in crate::cli) const DOCTOR: &str = "/v1/doctor";
-/// Where it tells its findings and starts.
+/// The path of its findings and starts.
 pub(in crate::cli) const STATE: &str = "/v1/state";
-/// Where it tells the boots that it has kept.
+/// The path of the boots that it has kept.
 #[cfg(feature = "live")]
 pub(in crate::cli) const HISTORY: &str = "/v1/history";
-/// Where it tells the pods of the node.
+/// The path of the pods of the node.
 #[cfg(feature = "live")]
 pub(in crate::cli) const PODS: &str = "/v1/pods";
-/// Where it tells its open findings.
+/// The path of its open findings.
 #[cfg(feature = "live")]
 pub(in crate::cli) const FINDINGS: &str = "/v1/findings";
-/// Where it tells of pools of addresses, and of its CNI plugins.
+/// The path of the address pools, and of its CNI plugins.
 #[cfg(feature = "live")]
 pub(in crate::cli) const POOLS: &str = "/v1/pools";
-/// Where it tells its verdict.
+/// The path of its verdict.
 pub(in crate::cli) const VERDICT: &str = "/v1/verdict";
 
 /// The status code of a response.
 pub(in crate::cli) const OK: [&str; 1] = ["200"];
-/// The status codes of a response that may say no.
+/// The status codes of a response for which 503 is an answer too: no.
 pub(in crate::cli) const OR_NOT: [&str; 2] = ["200", "503"];
 
 #[derive(Debug, Default, Args)]
@@ -56,14 +56,14 @@ pub(in crate::cli) struct AgentArgs {
 
 /// Why the agent has not answered.
 pub(in crate::cli) enum Unanswered {
-    /// Nobody listens. There is a reason if it is to be reported: the socket was given.
+    /// Nobody listens. There is a reason to report only if the socket was given.
     Nobody(Option<String>),
-    /// An agent listens, and cannot be asked.
+    /// An agent listens, but cannot be asked.
     Silent(String),
 }
 
 impl Unanswered {
-    /// The reason, if it is to be reported.
+    /// Returns the reason, if it is to be reported.
     pub(in crate::cli) fn why(self) -> Option<String> {
         match self {
             Self::Nobody(why) => why,
@@ -95,18 +95,18 @@ impl AgentArgs {
         }
     }
 
-    /// The agent's response at `path`; `None` if no agent listens. An error means that one listens but cannot be
-    /// asked.
+    /// Returns the agent's response at `path`; `None` if no agent listens. An error means that one listens
+    /// but cannot be asked.
     pub(in crate::cli) fn ask(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
         self.answer(path, &OK, within)
     }
 
-    /// Like `ask`, of a path whose status 503 is an answer too: no.
+    /// Like `ask`, for a path whose status 503 is an answer too: no.
     pub(in crate::cli) fn ask_whether(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
         self.answer(path, &OR_NOT, within)
     }
 
-    /// Like `ask`, and waits until the agent accepts the connection. It is for a thread that asks again and again:
+    /// Like `ask`, but waits until the agent accepts the connection. For a thread that asks again and again:
     /// `ask` leaves a thread behind for each request that a stopped agent does not accept.
     #[cfg(feature = "live")]
     pub(in crate::cli) fn ask_patiently(
@@ -117,7 +117,7 @@ impl AgentArgs {
         self.answer(path, expected, here)
     }
 
-    /// The message that no agent answers: where, and what to do.
+    /// Returns the message that no agent answers: where, and what to do.
     pub(in crate::cli) fn nobody(&self) -> String {
         match self.socket() {
             Some(socket) => {
@@ -127,13 +127,13 @@ impl AgentArgs {
         }
     }
 
-    /// What an error in the agent's answer at `path` is of.
+    /// Names the agent's answer at `path`, for an error message.
     pub(in crate::cli) fn answer_at(&self, path: &str) -> String {
         let socket = self.socket().unwrap_or(SOCKET.as_ref());
         format!("what the agent on {} answers at {path}", socket.display())
     }
 
-    /// The message that the agent's answer at `path` cannot be read.
+    /// Returns the message that the agent's answer at `path` cannot be read.
     pub(in crate::cli) fn unreadable_at(&self, path: &str) -> String {
         format!("cannot read {}: it may be of another version", self.answer_at(path))
     }
@@ -141,14 +141,14 @@ impl AgentArgs {
     fn answer(&self, path: &str, expected: &[&str], ask: Ask) -> anyhow::Result<Option<Vec<u8>>> {
         let Some(socket) = self.socket() else { return Ok(None) };
         let whom = socket.display();
-        let answer = match ask(PATIENCE, socket, path) {
+        let answer = match ask(TIMEOUT, socket, path) {
             Ok(answer) => answer,
             Err(error) if is_nobody(&error) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 return Err(anyhow!(
                     "the agent on {whom} has not answered within {} s: it may be stopped or hang; look at the state of \
                      its process (ps -C sandprobe -o pid,stat,args) and at its log",
-                    PATIENCE.as_secs()
+                    TIMEOUT.as_secs()
                 ));
             }
             Err(error) => return Err(error).with_context(|| format!("cannot ask the agent on {whom}")),
@@ -160,22 +160,24 @@ impl AgentArgs {
 /// How a request is sent, and its whole response received.
 type Ask = fn(Duration, &Path, &str) -> io::Result<Vec<u8>>;
 
-/// Each step, `connect` too, may wait for an agent that is stopped; together they have this much time.
+/// Sends a request from a thread of its own, because each step, `connect` too, may wait for a stopped agent.
+/// All steps together have this much time.
 fn within(patience: Duration, socket: &Path, path: &str) -> io::Result<Vec<u8>> {
-    let (told, answer) = mpsc::channel();
-    let (socket, path) = (socket.to_owned(), path.to_owned());
+    let (sender, answer) = mpsc::channel();
+    let socket = socket.to_owned();
+    let path = path.to_owned();
     thread::Builder::new().name("ask".to_owned()).spawn(move || {
-        told.send(here(patience, &socket, &path)).ok();
+        sender.send(here(patience, &socket, &path)).ok();
     })?;
     answer.recv_timeout(patience).unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// All steps after `connect` together have this much time.
+/// Sends a request. All steps after `connect` together have this much time.
 fn here(patience: Duration, socket: &Path, path: &str) -> io::Result<Vec<u8>> {
     talk(UnixStream::connect(socket)?, path, patience)
 }
 
-/// The socket does not exist, or no process listens to it.
+/// Whether the socket does not exist, or no process listens to it.
 fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
@@ -186,7 +188,7 @@ fn talk(mut stream: UnixStream, path: &str, patience: Duration) -> io::Result<Ve
     let request = format!("GET {path} HTTP/1.0\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(late)?;
     let mut answer = Vec::new();
-    let mut part = vec![0; PART];
+    let mut part = vec![0; READ_SIZE];
     loop {
         let left = patience.saturating_sub(begun.elapsed());
         if left.is_zero() {
@@ -199,22 +201,24 @@ fn talk(mut stream: UnixStream, path: &str, patience: Duration) -> io::Result<Ve
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(late(error)),
         }
-        if answer.len() > LONGEST << 20 {
-            return Err(io::Error::other(format!("its answer at {path} is longer than {LONGEST} MiB")));
+        if answer.len() > MAX_RESPONSE_MIB << 20 {
+            return Err(io::Error::other(format!(
+                "its answer at {path} is longer than {MAX_RESPONSE_MIB} MiB"
+            )));
         }
     }
 }
 
-/// The kernel has another name for a socket's deadline.
+/// Translates the kernel's error for a socket's deadline, `WouldBlock`.
 fn late(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
 
-/// The body of a response with one of these status codes.
+/// Returns the body of a response with one of these status codes.
 fn body(mut answer: Vec<u8>, expected: &[&str]) -> anyhow::Result<Vec<u8>> {
     const END: &[u8] = b"\r\n\r\n";
     let end = answer.windows(END.len()).position(|window| window == END);
-    let end = end.ok_or_else(|| anyhow!("its answer is no HTTP"))?;
+    let end = end.ok_or_else(|| anyhow!("its answer is not HTTP"))?;
     // A long body is moved, not copied.
     let head: Vec<u8> = answer.drain(..end + END.len()).collect();
     let body = answer;
@@ -228,12 +232,12 @@ fn body(mut answer: Vec<u8>, expected: &[&str]) -> anyhow::Result<Vec<u8>> {
             let said = String::from_utf8_lossy(&body);
             return Err(match said.trim() {
                 "" => anyhow!(
-                    "it answers {status} without a reason: it may be of another version, or no sandprobe"
+                    "it answers {status} without a reason: it may be of another version, or not sandprobe"
                 ),
                 said => anyhow!("it answers {status}: {said}"),
             });
         }
-        None => return Err(anyhow!("its answer is no HTTP")),
+        None => return Err(anyhow!("its answer is not HTTP")),
     }
     let length = lines.find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -284,7 +288,7 @@ mod tests {
         }
     }
 
-    /// A command in the agent's pod must not be what has the agent killed.
+    /// A command in the agent's pod must not get the agent killed.
     #[test]
     fn an_endless_answer_is_given_up_far_below_the_limit_of_the_pod() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -318,7 +322,7 @@ mod tests {
         {
             assert_eq!(
                 why(empty),
-                "it answers 404 without a reason: it may be of another version, or no sandprobe"
+                "it answers 404 without a reason: it may be of another version, or not sandprobe"
             );
         }
         assert_eq!(why(b"HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nok"), "its answer was cut off");
@@ -329,7 +333,7 @@ mod tests {
         let whether = body(b"HTTP/1.0 503 x\r\n\r\nno", &["200", "503"]);
         assert_eq!(whether.expect("an answer"), b"no");
         for strange in [&b""[..], b"\r\n\r\n", b"SSH-2.0\r\n\r\n", b"HTTP/1.0\r\n\r\n", b"HTTP/1.0 200 OK"] {
-            assert_eq!(why(strange), "its answer is no HTTP", "{strange:?}");
+            assert_eq!(why(strange), "its answer is not HTTP", "{strange:?}");
         }
     }
 }

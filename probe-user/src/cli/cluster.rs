@@ -1,9 +1,10 @@
 //! `kubectl sandprobe`: the commands of all nodes' agents at once, from a machine that is no node.
 //!
-//! This program is a plugin of kubectl when it is called `kubectl-sandprobe`. It runs `sandprobe` in the agents' pods by
-//! `kubectl exec`, so that it needs no right, token or port that its user does not have.
+//! This program is a plugin of kubectl when it is called `kubectl-sandprobe`. It runs `sandprobe` in the
+//! agents' pods by `kubectl exec`, so that it needs no right, token or port that its user does not have.
 //!
-//! **Invariant:** each node has its deadline, and one that does not answer is named and makes the exit code 2.
+//! **Invariant:** each node has its deadline, and one that does not answer is named and makes the exit code
+//! 2.
 
 mod agents;
 mod kubectl;
@@ -68,7 +69,7 @@ pub(super) struct Cluster {
     parallel: u16,
 }
 
-/// `30s`, or `30`; not longer than anybody waits.
+/// Parses `30s` or `30`, from 1 s to 1 h.
 fn patience(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs);
     let patience = seconds.or_else(|_| duration(text))?;
@@ -156,30 +157,39 @@ enum Command {
 }
 
 impl Command {
-    /// The command for one node.
+    /// Returns the command for one node.
     fn typed(&self, form: Form) -> Vec<String> {
-        let flag = |name: &str, is_given: bool| is_given.then(|| format!("--{name}"));
-        let each = |name: &str, values: &[String]| -> Vec<String> {
-            values.iter().map(|value| format!("--{name}={value}")).collect()
-        };
-        let mut words: Vec<String> = match self {
-            Self::Findings { all, kind, pod } => ["findings".to_owned()]
-                .into_iter()
-                .chain(flag("all", *all))
-                .chain(each("kind", kind))
-                .chain(each("pod", pod))
-                .collect(),
+        let mut words = Vec::new();
+        match self {
+            Self::Findings { all, kind, pod } => {
+                words.push("findings".to_owned());
+                if *all {
+                    words.push("--all".to_owned());
+                }
+                words.extend(kind.iter().map(|kind| format!("--kind={kind}")));
+                words.extend(pod.iter().map(|pod| format!("--pod={pod}")));
+            }
             Self::Pods { slow, phases } => {
-                let flags = flag("slow", *slow).into_iter().chain(flag("phases", *phases));
-                ["pods".to_owned()].into_iter().chain(flags).collect()
+                words.push("pods".to_owned());
+                if *slow {
+                    words.push("--slow".to_owned());
+                }
+                if *phases {
+                    words.push("--phases".to_owned());
+                }
             }
             Self::Boot { restarts } => {
-                ["boot".to_owned()].into_iter().chain(flag("restarts", *restarts)).collect()
+                words.push("boot".to_owned());
+                if *restarts {
+                    words.push("--restarts".to_owned());
+                }
             }
-            Self::Leaks => vec!["leaks".to_owned()],
-            Self::Doctor => vec!["doctor".to_owned()],
-        };
-        words.extend((form == Form::Json).then(|| "--output=json".to_owned()));
+            Self::Leaks => words.push("leaks".to_owned()),
+            Self::Doctor => words.push("doctor".to_owned()),
+        }
+        if form == Form::Json {
+            words.push("--output=json".to_owned());
+        }
         words
     }
 }
@@ -225,8 +235,9 @@ impl Cluster {
                 self.which.container
             );
         }
-        let is_wanted = |agent: &Agent| self.which.node.is_empty() || self.which.node.contains(&agent.node);
-        let wanted: Vec<Agent> = agents.into_iter().filter(is_wanted).collect();
+        let names = &self.which.node;
+        let wanted: Vec<Agent> =
+            agents.into_iter().filter(|agent| names.is_empty() || names.contains(&agent.node)).collect();
         let there: BTreeSet<&str> = wanted.iter().map(|agent| agent.node.as_str()).collect();
         let mut code = 0;
         let asked: BTreeSet<&str> = self.which.node.iter().map(String::as_str).collect();
@@ -246,7 +257,7 @@ impl Cluster {
                         say(&format!("{node}: {}", line.strip_prefix("sandprobe: ").unwrap_or(line)));
                     }
                     code = code.max(status.min(CANNOT));
-                    // One that failed and printed nothing has not answered.
+                    // A command that failed and printed nothing has not answered.
                     if !(has_failed && stdout.is_empty()) {
                         answers.push(Answer { node, text: stdout });
                     }
@@ -262,7 +273,7 @@ impl Cluster {
             Form::Json => {
                 let (lines, unread) = together::json(&answers);
                 for node in unread {
-                    say(&format!("{node}: its answer is no JSON"));
+                    say(&format!("{node}: its answer is not JSON"));
                     code = CANNOT;
                 }
                 lines.into_bytes()
@@ -272,7 +283,7 @@ impl Cluster {
         Ok(code)
     }
 
-    /// What each node answers or why it does not, by the names of the nodes.
+    /// Returns what each node answers, or why it does not, in the order of the nodes' names.
     fn ask(
         &self,
         kubectl: &Kubectl,

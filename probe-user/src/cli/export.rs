@@ -19,8 +19,9 @@ use source::{Exported, Source};
 
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// Recordings ("sandprobe record"), logs of events (the log file, or "-o json"), boots and restarts of daemons ("sandprobe boot
-    /// -o json", "sandprobe boot --restarts -o json"), of any nodes; "-" is standard input. Without any, what the running agent has
+    /// Recordings ("sandprobe record"), logs of events (the log file, or "-o json"), boots and restarts of
+    /// daemons ("sandprobe boot -o json", "sandprobe boot --restarts -o json"), of any nodes; "-" is standard
+    /// input. Without any, export what the running agent has
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -31,7 +32,7 @@ pub(super) struct Export {
     #[command(flatten)]
     clickhouse: ClickHouseArgs,
 
-    /// Export nothing, and print what the engines are to know of the tables
+    /// Export nothing; print what query engines need to know about the tables
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["files", "parquet", "clickhouse"])]
     print: Option<Printed>,
 
@@ -118,7 +119,7 @@ impl Export {
     }
 }
 
-/// Two files of the same name of an export, such as a log and a copy of it.
+/// Finds two files that would be exported under the same name, such as a log and a copy of it.
 fn alike<'a>(sources: &[Source], files: &'a [PathBuf]) -> Option<(&'a PathBuf, &'a PathBuf)> {
     let mut seen = BTreeMap::new();
     let mut named = sources.iter().zip(files).filter_map(|(source, file)| Some((source.name()?, file)));
@@ -138,7 +139,7 @@ impl Destinations {
         Ok(())
     }
 
-    /// One line of what was exported, on standard output.
+    /// Prints one line on standard output about what was exported.
     fn report(&self, sources: usize) -> anyhow::Result<()> {
         let rows: Vec<String> = self.rows.iter().map(|(table, rows)| format!("{rows} {table}")).collect();
         let rows = if rows.is_empty() { "nothing".to_owned() } else { rows.join(", ") };

@@ -1,4 +1,5 @@
-//! `sandprobe findings` and `sandprobe explain`: what is wrong on the node, from the running agent or a recording.
+//! `sandprobe findings` and `sandprobe explain`: what is wrong on the node, from the running agent or a
+//! recording.
 
 pub(super) mod explain;
 pub(super) mod list;

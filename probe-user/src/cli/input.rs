@@ -1,4 +1,4 @@
-//! Files that are read from their beginning to their end: a pipe that nobody writes to is waited for, and named.
+//! Opens files that are read from beginning to end. Waits for a pipe that nobody writes to, and names it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,55 +15,68 @@ use anyhow::anyhow;
 
 use super::say;
 
-/// How long a pipe may have nobody who writes before that is told.
+/// How long a pipe may have no writer before that is reported.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How files of gzip, of zstd and of xz begin.
+/// The first bytes of files of gzip, zstd and xz.
 const PACKED: [&[u8]; 3] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"];
 
 pub(super) fn open(file: &Path) -> io::Result<BufReader<File>> {
     let is_pipe = fs::metadata(file).is_ok_and(|about| about.file_type().is_fifo());
-    let tell = || {
-        say(&format!("{} is a pipe that nobody writes to yet: waiting; ctrl-C ends this", file.display()));
+    let opened = if is_pipe {
+        open_pipe(file, PATIENCE, || {
+            say(&format!(
+                "{} is a pipe that nobody writes to yet: waiting; ctrl-C ends this",
+                file.display()
+            ));
+        })
+    } else {
+        File::open(file)
     };
-    let opened = if is_pipe { open_pipe(file, PATIENCE, tell) } else { File::open(file) };
     Ok(BufReader::with_capacity(64 << 10, opened?))
 }
 
-/// Opens a pipe, which takes until somebody opens it to write. If that is longer than `patience`, calls `tell`.
-fn open_pipe(file: &Path, patience: Duration, tell: impl FnOnce()) -> io::Result<File> {
+/// Opens a pipe, which waits until somebody opens it for writing. Calls `on_wait` if that takes longer than
+/// `patience`.
+fn open_pipe(file: &Path, patience: Duration, on_wait: impl FnOnce()) -> io::Result<File> {
     let (send, opened) = mpsc::channel();
     let path = file.to_owned();
     thread::Builder::new().name("pipe".to_owned()).spawn(move || send.send(File::open(path)))?;
     let opened = opened.recv_timeout(patience).or_else(|_nobody| {
-        tell();
+        on_wait();
         opened.recv()
     });
     opened.map_err(io::Error::other)?
 }
 
-/// The device and the inode of what is read by this name; "-" is standard input. A file may have several names.
+/// Returns the device and the inode of what is read under this name; "-" is standard input. A file may have
+/// several names.
 pub(super) fn identity(file: &Path) -> Option<(u64, u64)> {
     let file = if file == Path::new("-") { Path::new("/dev/stdin") } else { file };
     fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Refuses a file that is given twice, by whatever names: it would count twice, or be a pipe that is empty by then.
+/// Refuses a file that is given twice, under whatever names: it would count twice, or be a pipe that is empty
+/// by then.
 pub(super) fn refuse_twice(files: &[PathBuf]) -> anyhow::Result<()> {
-    let (mut names, mut seen) = (BTreeSet::new(), BTreeMap::new());
+    let mut names = BTreeSet::new();
+    let mut seen = BTreeMap::new();
     for file in files {
         if !names.insert(file) {
             return Err(anyhow!("{} is given twice", file.display()));
         }
         if let Some(other) = identity(file).and_then(|it| seen.insert(it, file)) {
-            let (other, file) = (other.display(), file.display());
-            return Err(anyhow!("{other} and {file} are the same file: give one of them"));
+            return Err(anyhow!(
+                "{} and {} are the same file: give one of them",
+                other.display(),
+                file.display()
+            ));
         }
     }
     Ok(())
 }
 
-/// The error of a file that begins so, if it is compressed.
+/// Returns the error for a file that begins with `head`, if it is compressed.
 pub(super) fn packed(file: &Path, head: &[u8]) -> Option<anyhow::Error> {
     let is_packed = PACKED.iter().any(|magic| head.starts_with(magic));
     is_packed.then(|| {

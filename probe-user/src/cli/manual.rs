@@ -1,6 +1,7 @@
 //! Shell completions and manual pages.
 //!
-//! **Invariant:** both are made from the definitions of `--help`, and do not depend on the machine or the date.
+//! **Invariant:** both are made from the definitions of `--help`, and do not depend on the machine or the
+//! date.
 
 #[cfg(test)]
 mod reference;
@@ -83,9 +84,10 @@ fn pages() -> Vec<Page> {
     let mut whole = Cli::command();
     // Adds the global flags to each command, and its name for man(1).
     whole.build();
-    let of =
-        |command: &Command| Page { name: format!("{NAME}-{}", command.get_name()), command: command.clone() };
-    let commands: Vec<Page> =
-        whole.get_subcommands().filter(|command| command.get_name() != "help").map(of).collect();
+    let commands: Vec<Page> = whole
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help")
+        .map(|command| Page { name: format!("{NAME}-{}", command.get_name()), command: command.clone() })
+        .collect();
     std::iter::once(Page { name: NAME.to_owned(), command: whole }).chain(commands).collect()
 }

@@ -62,7 +62,7 @@ pub(super) fn write(bytes: &mut Vec<u8>) -> anyhow::Result<Reader> {
 pub(super) fn reader(written: io::Result<()>) -> anyhow::Result<Reader> {
     match written {
         Ok(()) => Ok(Reader::There),
-        // A socket whose other end has not read all that was sent is reset.
+        // A socket is reset if its other end has not read everything that was sent.
         Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
             Ok(Reader::Gone)
         }

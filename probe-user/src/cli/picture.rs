@@ -27,7 +27,8 @@ impl Pictures {
         self.html.is_some() || self.perfetto.is_some()
     }
 
-    /// Refuses a file that is read, and one for both pictures: a picture would take the place of what is there.
+    /// Refuses a file that is read, and the same file for both pictures: a picture would take the place of
+    /// what is there.
     pub(super) fn refuse_over<'a>(&self, read: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
         if let (Some(html), Some(perfetto)) = (&self.html, &self.perfetto)
             && place(html) == place(perfetto)
@@ -59,14 +60,17 @@ impl Pictures {
     }
 }
 
-/// Where the bytes go that are written to a file of this name, which may be a link or not be there yet.
+/// Returns where bytes go that are written to a file of this name, which may be a link or not exist yet.
 fn place(file: &Path) -> PathBuf {
     let file = if file == Path::new("-") { Path::new("/dev/stdout") } else { file };
-    let new = || {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        Some(fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?.join(file.file_name()?))
-    };
-    fs::canonicalize(file).ok().or_else(new).unwrap_or_else(|| file.to_owned())
+    if let Ok(existing) = fs::canonicalize(file) {
+        return existing;
+    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (fs::canonicalize(folder), file.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => file.to_owned(),
+    }
 }
 
 fn put(file: &Path, mut bytes: Vec<u8>) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
-//! `sandprobe pods`: the pods of this node and how they started. The pods come from the node's files and the starts
-//! from the running agent; or all of it comes from a recording.
+//! `sandprobe pods`: the pods of this node and how they started. The pods come from the node's files and the
+//! starts from the running agent; or all of it comes from a recording.
 
 #[cfg_attr(not(feature = "live"), path = "pods/recording_only.rs")]
 mod from_files;
@@ -31,7 +31,8 @@ pub(super) struct Pods {
     #[arg(long, value_name = "BY", default_value = "name")]
     sort: Sort,
 
-    /// List only pods whose start took more than 5 s without image pulls and init containers (the Kubernetes objective for 99 % of pods)
+    /// List only pods whose start took more than 5 s without image pulls and init containers (the Kubernetes
+    /// objective for 99 % of pods)
     #[arg(long)]
     slow: bool,
 
@@ -61,7 +62,7 @@ enum Sort {
     Start,
 }
 
-/// The objective for [`Start::without_pulls`], which 99 % of all starts are to meet.
+/// The objective for [`Start::without_pulls`], which 99 % of all starts must meet.
 pub(in crate::cli) const SLOW: Duration = Duration::from_secs(5);
 
 /// The ages of pods, as far as the node's files show them.
@@ -72,7 +73,7 @@ struct Seen {
     pods: Vec<PodView>,
     ages: Ages,
     /// The starts from an agent or a recording; `None` if there are only files.
-    told: Option<AgentSnapshot>,
+    snapshot: Option<AgentSnapshot>,
     now: Timestamp,
     done: ExitStatus,
 }
@@ -84,10 +85,10 @@ impl Pods {
             let snapshot = self.snapshot()?;
             return self.write(share::write(&snapshot.shares, self.output), snapshot.done);
         }
-        let Seen { mut pods, ages, told, now, done } = self.see()?;
+        let Seen { mut pods, ages, snapshot, now, done } = self.see()?;
         if self.pictures.are_wanted() {
-            let told = told.ok_or_else(|| anyhow!("no start was seen: start sandprobe run"))?;
-            self.pictures.draw(&self.chart(told, &pods))?;
+            let snapshot = snapshot.ok_or_else(|| anyhow!("no start was seen: start sandprobe run"))?;
+            self.pictures.draw(&self.chart(snapshot, &pods))?;
             return Ok(done);
         }
         if self.slow {
@@ -105,16 +106,15 @@ impl Pods {
     }
 
     /// Starts of removed pods are drawn too.
-    fn chart(&self, told: AgentSnapshot, pods: &[PodView]) -> Chart {
-        let AgentSnapshot { label, mut starts, shares, caveats, .. } = told;
+    fn chart(&self, snapshot: AgentSnapshot, pods: &[PodView]) -> Chart {
+        let AgentSnapshot { label, mut starts, shares, caveats, .. } = snapshot;
         if self.slow {
             starts.retain(|start| start.without_pulls() > SLOW);
         }
-        let name = |it: &Start| (it.pod.namespace.clone(), it.pod.name.clone());
-        match self.sort {
-            Sort::Name => starts.sort_by_cached_key(|it| (name(it), it.begin)),
-            Sort::Start => starts.sort_by_cached_key(|it| (Reverse(it.total()), name(it), it.begin)),
-        }
+        starts.sort_by_cached_key(|it| {
+            let slowest = (self.sort == Sort::Start).then(|| Reverse(it.total()));
+            (slowest, it.pod.namespace.clone(), it.pod.name.clone(), it.begin)
+        });
         let mut chart = chart::pod::chart(&label, &starts, &shares, pods);
         chart.notes.extend(caveats);
         chart
@@ -137,8 +137,9 @@ impl Pods {
         if self.from.recording().is_some() {
             let mut snapshot = self.snapshot()?;
             let pods = std::mem::take(&mut snapshot.pods);
-            let (now, done) = (snapshot.now, snapshot.done);
-            return Ok(Seen { pods, ages: Ages::new(), told: Some(snapshot), now, done });
+            let now = snapshot.now;
+            let done = snapshot.done;
+            return Ok(Seen { pods, ages: Ages::new(), snapshot: Some(snapshot), now, done });
         }
         from_files::list(self)
     }

@@ -52,10 +52,10 @@ impl Replay {
             session.limit(rate);
         }
         let (pace, chunk) = if self.pace { (Pace::Then, 0) } else { (Pace::FlatOut, CHUNK) };
-        let mut has_told = false;
+        let mut has_printed = false;
         let ended = replay(&mut reader, pace, |call| {
             session.call(call).map_err(|error| Stopped::Failed(error.into()))?;
-            has_told |= !session.output().is_empty();
+            has_printed |= !session.output().is_empty();
             if session.output().len() > chunk { write(session.output()) } else { Ok(()) }
         });
         let cut_off = match ended {
@@ -72,7 +72,7 @@ impl Replay {
             Err(Stopped::Failed(error)) => return Err(error),
         }
         let choice = self.shown.choice();
-        if !has_told && !choice.is_empty() {
+        if !has_printed && !choice.is_empty() {
             say(&format!("no event matched {choice}"));
         }
         match cut_off {
@@ -107,7 +107,7 @@ fn open(file: &Path) -> anyhow::Result<Box<dyn BufRead>> {
         }
         Box::new(opened)
     };
-    // What cannot be read is told by who reads the lines.
+    // Whoever reads the lines reports what cannot be read.
     match reader.fill_buf().ok().and_then(|head| packed(file, head)) {
         Some(error) => Err(error),
         None => Ok(reader),

@@ -1,5 +1,5 @@
-//! Reads findings and starts: from the agent, its state directory or a recording. The commands that list and explain
-//! them use only this.
+//! Reads findings and starts: from the agent, its state directory or a recording. The commands that list and
+//! explain them use only this.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -56,7 +56,7 @@ pub(in crate::cli) struct AgentSnapshot {
     pub(in crate::cli) now: Timestamp,
     /// Why the snapshot may be incomplete or out of date, a line each.
     pub(in crate::cli) caveats: Vec<String>,
-    /// The status of a command that tells all of it: a recording may have been cut off.
+    /// The status of a command that shows all of it: a recording may have been cut off.
     pub(in crate::cli) done: ExitStatus,
 }
 
@@ -64,7 +64,7 @@ pub(in crate::cli) struct AgentSnapshot {
 const STALE: Duration = Duration::from_secs(60);
 
 impl SnapshotArgs {
-    /// Whether it was typed what is to be read.
+    /// Whether a flag says what to read.
     pub(in crate::cli) fn is_typed(&self) -> bool {
         #[cfg(unix)]
         let is_agent = self.agent.is_typed();
@@ -109,8 +109,8 @@ impl SnapshotArgs {
         Ok(AgentAnswer::Snapshot(AgentSnapshot { caveats, ..snapshot }))
     }
 
-    /// What the agent cannot see, in one line, and what it cannot save; empty if there is nothing, or if it does not
-    /// say.
+    /// Returns what the agent cannot see, in one line, and what it cannot save. Empty if there is nothing, or
+    /// if the agent does not say.
     #[cfg(unix)]
     fn agent_caveats(&self) -> Vec<String> {
         let Some(answer) = self.agent.ask(DOCTOR).ok().flatten() else { return Vec::new() };
@@ -129,7 +129,7 @@ impl SnapshotArgs {
 
 #[cfg(unix)]
 impl AgentSnapshot {
-    /// The agent's answer at [`STATE`], as of the time at which it was made.
+    /// Reads the agent's answer at [`STATE`], as of the time at which it was made.
     pub(in crate::cli) fn answered(agent: &AgentArgs, bytes: &[u8]) -> anyhow::Result<Self> {
         let (about, kept) = state::read(bytes).map_err(|error| {
             let what = match error {
@@ -152,11 +152,11 @@ impl AgentSnapshot {
 )]
 pub(in crate::cli) struct NothingKept {
     dir: PathBuf,
-    /// That nobody answers either, if it is to be reported.
+    /// Why nobody answers either, if that is to be reported.
     pub(in crate::cli) nobody: Option<String>,
 }
 
-/// No agent answers, and there is to be no state directory.
+/// No agent answers, and no state directory is to be read.
 #[derive(Debug, thiserror::Error)]
 #[error("nowhere to read from: give --state-dir or --recording")]
 pub(in crate::cli) struct Nowhere;
@@ -180,19 +180,19 @@ struct Readiness {
 /// The answer of the agent.
 enum AgentAnswer {
     Snapshot(AgentSnapshot),
-    /// Nobody listens, or nobody is to be asked. The reason is given if it is worth reporting.
+    /// Nobody listens, or no agent is asked. There is a reason if it is worth reporting.
     Nobody(Option<String>),
-    /// An agent listens, and cannot be asked.
+    /// An agent listens, but cannot be asked.
     Silent(String),
 }
 
-/// The note that the data is from the state directory, for this reason.
+/// Returns the note that the data is from the state directory, for this reason.
 pub(in crate::cli) fn instead(why: &str) -> String {
     format!("{why}; reading the state directory instead")
 }
 
-/// Reads the state directory because the agent did not answer. The reason is reported with the data, or in one line with the
-/// error if that cannot be read either.
+/// Reads the state directory because the agent did not answer. Reports the reason with the data, or in one
+/// line with the error if the directory cannot be read either.
 fn of_directory(dir: &Path, why: Option<String>, is_nobody: bool) -> anyhow::Result<AgentSnapshot> {
     match (read_saved(dir), why) {
         (Ok((about, kept, wall, caveat)), why) => {
@@ -241,7 +241,7 @@ fn snapshot(about: About, kept: SavedState, now: Timestamp, caveats: Vec<String>
     AgentSnapshot { now, caveats, label, findings, starts, shares, pods: Vec::new(), done: ExitStatus::Ok }
 }
 
-/// The same name as in the agent.
+/// The agent's name for the file.
 const FILE: &str = "findings.json";
 
 /// An agent locks the directory while it lives.
@@ -259,14 +259,14 @@ fn caveat(about: &About, running: bool, quiet: Duration) -> Option<String> {
     (quiet > STALE).then(|| format!("sandprobe run has not updated its file for {ago}: it may hang"))
 }
 
-/// The current boot time of that boot's clock, even if the node was booted again since.
+/// Returns the current boot time by that boot's clock, even if the node was booted again since.
 fn boot_time(wall: SystemTime, boot_wall_ns: i64) -> Timestamp {
     let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let since = i128::try_from(wall).unwrap_or(0) - i128::from(boot_wall_ns);
     Timestamp(u64::try_from(since).unwrap_or(0))
 }
 
-/// The state of an engine at the end of a recording.
+/// Returns the state of an engine at the end of a recording.
 fn recorded(file: &Path) -> anyhow::Result<AgentSnapshot> {
     let Replayed { header, engine, boot_wall_ns, observed_until, cut_off, .. } = replayed(file)?;
     Ok(AgentSnapshot {

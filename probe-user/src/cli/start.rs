@@ -62,7 +62,7 @@ impl PodStart {
     }
 }
 
-/// The starts of the pod that is meant: one for each of its sandboxes.
+/// Returns the starts of the pod that is asked for: one for each of its sandboxes.
 fn matching<'a>(snapshot: &'a AgentSnapshot, asked: &str) -> anyhow::Result<Vec<&'a Start>> {
     let starts: Vec<&Start> = snapshot.starts.iter().filter(|it| is_meant(it, asked)).collect();
     let Some(first) = starts.first() else {
@@ -74,13 +74,17 @@ fn matching<'a>(snapshot: &'a AgentSnapshot, asked: &str) -> anyhow::Result<Vec<
         ));
     };
     if let Some(other) = starts.iter().find(|it| it.pod.namespace != first.pod.namespace) {
-        let (one, other) = (pod(&first.pod), pod(&other.pod));
-        return Err(anyhow!("{asked:?} may be {one} or {other}: give the namespace too"));
+        return Err(anyhow!(
+            "{asked:?} may be {} or {}: give the namespace too",
+            pod(&first.pod),
+            pod(&other.pod)
+        ));
     }
     Ok(starts)
 }
 
-/// Why a pod has no sandbox whose start could be shown, if it waits for its runtime in its first phase.
+/// Returns why a pod has no sandbox whose start could be shown, if it waits for its runtime in its first
+/// phase.
 fn waits_for_runtime(snapshot: &AgentSnapshot, asked: &str) -> Option<anyhow::Error> {
     for finding in snapshot.findings.iter().filter(|it| it.stage != Stage::Closed) {
         let Kind::RuntimeUnresponsive(it) = &finding.kind else { continue };
@@ -104,10 +108,9 @@ fn is_pod(pod: &str, asked: &str) -> bool {
 
 fn is_meant(start: &Start, asked: &str) -> bool {
     let of = &start.pod;
-    let is_named = |name: &str| of.name.as_deref() == Some(name);
-    of.uid.as_ref().is_some_and(|uid| uid.as_str() == asked)
-        || is_named(asked)
-        || asked
-            .split_once('/')
-            .is_some_and(|(namespace, name)| of.namespace.as_deref() == Some(namespace) && is_named(name))
+    if of.uid.as_ref().is_some_and(|uid| uid.as_str() == asked) || of.name.as_deref() == Some(asked) {
+        return true;
+    }
+    let Some((namespace, name)) = asked.split_once('/') else { return false };
+    of.namespace.as_deref() == Some(namespace) && of.name.as_deref() == Some(name)
 }

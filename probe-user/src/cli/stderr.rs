@@ -1,5 +1,5 @@
-//! Standard error. A command waits for its reader. An agent does not wait: it drops lines for which there is no room,
-//! and reports their number once there is room again.
+//! Standard error. A command waits for its reader. An agent does not wait: it drops lines for which there is
+//! no room, and reports their number once there is room again.
 
 #[cfg(feature = "live")]
 pub(super) mod nonblocking;

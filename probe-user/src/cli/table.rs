@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::sink::escape::escaped;
 
-/// Each row has as many cells as there are headings. Cells are printed escaped, and have the width of what is printed. The
-/// last cell is not padded.
+/// Aligns rows of as many cells as there are headings. Cells are printed escaped, and are as wide as what is
+/// printed. The last cell is not padded.
 pub(super) fn aligned<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let mut lines: Vec<[Cow<'_, str>; N]> = vec![headings.map(Cow::Borrowed)];
     lines.extend(rows.iter().map(|row| row.each_ref().map(|cell| escaped(cell))));

@@ -1,7 +1,7 @@
 //! `sandprobe top`: a live view of the node in a terminal, from the running agent.
 //!
-//! Keys, signals and the agent's answers come from threads of their own. The main thread only draws: a slow agent, or a
-//! terminal that is gone, stops nothing else.
+//! Keys, signals and the agent's answers come from threads of their own. The main thread only draws: a slow
+//! agent, or a terminal that is gone, stops nothing else.
 
 mod detail;
 mod layout;
@@ -40,7 +40,7 @@ use signal_hook::{
 use self::{
     link::{Connection, Link},
     model::Data,
-    poll::{Order, Poller, SHORTEST},
+    poll::{MIN_INTERVAL, Order, Poller},
     screen::{Screen, give_back_keys},
     table::KeptTables,
     ui::{Act, Ui},
@@ -72,26 +72,30 @@ const KEYS: &str = "\
 Keys: q or ctrl-C leaves, ? lists all keys, Tab or 1 to 4 chooses a pane, z gives it the whole screen, Enter explains
 the selected row, / filters, s sorts, a lists closed findings too, p pauses.";
 
-/// The size where there is no terminal: that of a terminal (DEC VT100).
-const USUAL: (u16, u16) = (80, 24);
+/// The size if there is no terminal: that of a DEC VT100.
+const DEFAULT_SIZE: (u16, u16) = (80, 24);
 /// The largest size that is printed.
-const LARGEST: u16 = 1000;
-/// The time of what does not answer changes at least this often.
+const MAX_SIZE: u16 = 1000;
+/// While nothing answers, the time that is shown changes at least this often.
 const TICK: Duration = Duration::from_secs(1);
 /// How long after a signal the process ends even if the terminal takes nothing.
 const GRACE: Duration = Duration::from_secs(1);
 
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
-    let may_be = SHORTEST..=Duration::from_secs(3600);
+    let may_be = MIN_INTERVAL..=Duration::from_secs(3600);
     if may_be.contains(&interval) { Ok(interval) } else { Err(format!("{text:?} is not from 200ms to 1h")) }
 }
 
-/// `80x24`.
+/// Parses `80x24`.
 fn size(text: &str) -> Result<(u16, u16), String> {
-    let number = |text: &str| text.parse().ok().filter(|number| (1..=LARGEST).contains(number));
-    let parts = text.split_once('x').and_then(|(width, height)| Some((number(width)?, number(height)?)));
-    parts.ok_or_else(|| format!("{text:?} is no size such as 80x24, of at most {LARGEST} columns and lines"))
+    let parts = text
+        .split_once('x')
+        .and_then(|(width, height)| Some((width.parse::<u16>().ok()?, height.parse::<u16>().ok()?)));
+    match parts {
+        Some((width @ 1..=MAX_SIZE, height @ 1..=MAX_SIZE)) => Ok((width, height)),
+        _ => Err(format!("{text:?} is not a size such as 80x24, of at most {MAX_SIZE} columns and lines")),
+    }
 }
 
 /// What the main thread waits for.
@@ -120,14 +124,14 @@ impl Top {
         // What is wrong from the beginning is an error, before anything is drawn.
         let mut poller = Poller::new(self.agent);
         let first = poller.ask()?;
-        let (told, messages) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
         let (order, orders) = mpsc::channel();
         let interval = self.interval;
-        watch_signals(told.clone())?;
+        watch_signals(sender.clone())?;
         let mut screen = Screen::enter()?;
-        let asks = told.clone();
+        let asks = sender.clone();
         spawn("ask", move || poller.run(interval, &asks, &orders))?;
-        spawn("keys", move || read_keys(&told))?;
+        spawn("keys", move || read_keys(&sender))?;
         let link = Link::new(Some(first), interval, Instant::now());
         follow(&mut screen, link, &messages, &order)?;
         Ok(ExitStatus::Ok)
@@ -136,7 +140,7 @@ impl Top {
     fn print(self) -> anyhow::Result<ExitStatus> {
         let terminal = terminal_size::terminal_size_of(io::stdout());
         let (width, height) =
-            self.size.or(terminal.map(|(width, height)| (width.0, height.0))).unwrap_or(USUAL);
+            self.size.or(terminal.map(|(width, height)| (width.0, height.0))).unwrap_or(DEFAULT_SIZE);
         let data = Poller::new(self.agent).ask()?;
         let view = View { data: Some(&data), connection: Connection::Well, theme: Theme { color: false } };
         let mut bytes = printed(&view, &mut Ui::default(), width, height).into_bytes();
@@ -145,7 +149,7 @@ impl Top {
     }
 }
 
-/// A frame as plain text.
+/// Returns a frame as plain text.
 fn printed(view: &View<'_>, ui: &mut Ui, width: u16, height: u16) -> String {
     let screen = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(screen);
@@ -179,7 +183,7 @@ fn follow(
         let connection = link.connection(ui.is_paused, Instant::now());
         let view = View { data: link.data.as_ref(), connection, theme };
         screen.draw(&view, tables.of(view.data, &ui.query), &mut ui)?;
-        // All that has come meanwhile is one frame.
+        // Everything that has come meanwhile goes into one frame.
         let mut next = match messages.recv_timeout(TICK) {
             Ok(message) => Some(message),
             Err(RecvTimeoutError::Timeout) => None,
@@ -189,7 +193,7 @@ fn follow(
             let act = match message {
                 Message::End => Act::Leave,
                 Message::Continued => Act::Redraw,
-                // Of a view that was paused after it was asked for, nothing changes.
+                // A view that was paused after the question does not change.
                 Message::Answer(_) if ui.is_paused => Act::Nothing,
                 Message::Answer(answer) => {
                     link.hear(answer, Instant::now());
@@ -220,25 +224,25 @@ fn follow(
 }
 
 /// Waits for keys in a thread of its own: where the terminal is gone, crossterm may never come back.
-fn read_keys(told: &Sender<Message>) {
+fn read_keys(sender: &Sender<Message>) {
     while let Ok(event) = event::read() {
-        if told.send(Message::Terminal(event)).is_err() {
+        if sender.send(Message::Terminal(event)).is_err() {
             return;
         }
     }
-    told.send(Message::End).ok();
+    sender.send(Message::End).ok();
 }
 
-fn watch_signals(told: Sender<Message>) -> anyhow::Result<()> {
+fn watch_signals(sender: Sender<Message>) -> anyhow::Result<()> {
     let mut signals =
         Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT]).context("cannot watch for signals")?;
     spawn("signals", move || {
         for signal in signals.forever() {
             if signal == SIGCONT {
-                told.send(Message::Continued).ok();
+                sender.send(Message::Continued).ok();
                 continue;
             }
-            told.send(Message::End).ok();
+            sender.send(Message::End).ok();
             // The main thread may wait for a terminal that takes nothing.
             thread::sleep(GRACE);
             give_back_keys();

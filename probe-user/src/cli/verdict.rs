@@ -1,6 +1,7 @@
 //! `sandprobe verdict`: whether this node is well, in the form of a plugin of node-problem-detector.
 //!
-//! **Invariant:** standard output is one line of at most 80 bytes, and the exit code is right, whatever the agent answers.
+//! **Invariant:** standard output is one line of at most 80 bytes, and the exit code is right, whatever the
+//! agent answers.
 
 use std::{
     env, fs,
@@ -20,8 +21,8 @@ use super::{
 };
 use crate::sink::{escape::escaped, file::not_plain};
 
-/// The longest line, bytes: node-problem-detector cuts off what is behind them.
-const LONGEST: usize = 80;
+/// The longest line, bytes: node-problem-detector cuts off the rest.
+const MAX_LINE_BYTES: usize = 80;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
@@ -79,8 +80,8 @@ impl Verdict {
             Ok(Answer { error: Some(error), .. }) => return self.unknown(&error, None),
             Ok(_) | Err(_) => {
                 let where_from = self.agent.answer_at(VERDICT);
-                let more = format!("{where_from} is no verdict: it may be of another version");
-                return self.unknown("the agent's answer is no verdict", Some(more));
+                let more = format!("{where_from} is not a verdict: it may be of another version");
+                return self.unknown("the agent's answer is not a verdict", Some(more));
             }
         };
         match self.output {
@@ -94,8 +95,8 @@ impl Verdict {
         })
     }
 
-    /// There is no verdict, for the reason `why`; `more` is the same for a person. As JSON there is no document either, and the
-    /// reason is on standard error.
+    /// Reports that there is no verdict, for the reason `why`; `more` is the same for a person. As JSON there
+    /// is no document either, and the reason is on standard error.
     fn unknown(&self, why: &str, more: Option<String>) -> anyhow::Result<ExitStatus> {
         if self.output == Form::Text {
             line(why)?;
@@ -111,12 +112,13 @@ impl Verdict {
 
 fn line(message: &str) -> anyhow::Result<()> {
     let message = escaped(message).to_string();
-    let end = (0..=LONGEST.min(message.len())).rev().find(|end| message.is_char_boundary(*end));
+    let end = (0..=MAX_LINE_BYTES.min(message.len())).rev().find(|end| message.is_char_boundary(*end));
     let short = message.get(..end.unwrap_or_default()).unwrap_or_default();
     output::write(&mut format!("{short}\n").into_bytes()).map(drop)
 }
 
-/// A reader finds either no program or the whole one. What is there and is no plain file is left alone.
+/// Copies this program to a file. A reader finds either no program or the whole one. Anything there that is
+/// not a regular file is left alone.
 fn copy_to(file: &Path) -> anyhow::Result<()> {
     let name = file.file_name().ok_or_else(|| anyhow!("{} names no file", file.display()))?;
     if let Some(is) = not_plain(file) {
@@ -140,7 +142,7 @@ mod tests {
 
     use super::copy_to;
 
-    /// By root's `rename` a device would become a program.
+    /// Root's `rename` would turn a device into a program.
     #[test]
     fn what_is_no_plain_file_is_not_replaced_by_the_copy() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -159,7 +161,7 @@ mod tests {
             let kind = || fs::symlink_metadata(file).expect("it is there").file_type();
             let before = kind();
             let why = copy_to(file).expect_err("it is no plain file").to_string();
-            let said = format!("{} is {is}, not a plain file: give another name", file.display());
+            let said = format!("{} is {is}, not a regular file: give another name", file.display());
             assert_eq!((why, kind()), (said, before));
         }
         assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 4, "nothing else is left");

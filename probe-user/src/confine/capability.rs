@@ -5,7 +5,8 @@ use nix::sys::prctl;
 
 use super::{ConfineError, State};
 
-/// Whether `works` is true on a thread without effective capabilities. The thread then gets its capabilities back.
+/// Whether `works` is true on a thread without effective capabilities. The thread then gets its capabilities
+/// back.
 pub(super) fn without_any(works: impl Fn() -> bool) -> Result<bool, ConfineError> {
     let had = read(CapSet::Effective)?;
     set(CapSet::Effective, &CapsHashSet::new())?;
@@ -14,7 +15,8 @@ pub(super) fn without_any(works: impl Fn() -> bool) -> Result<bool, ConfineError
     Ok(works)
 }
 
-/// The calling thread keeps the capabilities in `needed`, and programs that it executes get none.
+/// Drops all capabilities of the calling thread but those in `needed`, and programs that it executes get
+/// none.
 pub(super) fn begin(needed: &CapsHashSet) -> Result<State, ConfineError> {
     // The kernel refuses this only if the arguments are wrong.
     prctl::set_no_new_privs().map_err(|why| ConfineError::new("rule out new privileges", why))?;
@@ -42,7 +44,7 @@ fn bound() -> Result<(), String> {
     held.into_iter().try_for_each(|it| caps::drop(None, CapSet::Bounding, it)).map_err(|why| why.to_string())
 }
 
-/// The calling thread keeps the capabilities in `needed`.
+/// Drops all capabilities of the calling thread but those in `needed`.
 pub(super) fn enter(needed: &CapsHashSet) -> Result<(), ConfineError> {
     let kept = read(CapSet::Permitted)?.intersection(needed).copied().collect();
     set(CapSet::Effective, &kept)?;

@@ -1,8 +1,8 @@
 //! Limits the files that the calling thread can open, by landlock(7).
 //!
-//! It is not used for the threads that read the node. A thread in a Landlock domain cannot inspect processes outside
-//! of it (`hook_ptrace_access_check`), whatever its capabilities, so `exe`, `ns` and `environ` in `/proc` would be
-//! closed to it. seccomp(2) and missing capabilities limit those threads.
+//! It is not used for the threads that read the node. A thread in a Landlock domain cannot inspect processes
+//! outside of it (`hook_ptrace_access_check`), whatever its capabilities, so `exe`, `ns` and `environ` in
+//! `/proc` would be closed to it. seccomp(2) and missing capabilities limit those threads.
 
 use std::{
     fs,
@@ -43,16 +43,13 @@ const KEEP: BitFlags<AccessFs> =
 /// Taking the path of a socket: asking whether somebody listens there, and renaming another one.
 const TAKE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{RemoveFile | MakeSock | ResolveUnix});
 
-/// From now on the calling thread can open only the files of its role.
+/// Restricts the calling thread to the files of its role, from now on.
 pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
     let state_dir = needs.state_dir.as_deref().into_iter();
     let own = [CPUS, SELF].map(Path::new).into_iter();
     let resolver = resolver();
-    let names = || {
-        let files = NAMES.map(Path::new).into_iter().chain(resolver.as_deref());
-        files.map(|path| (path, BitFlags::from(AccessFs::ReadFile)))
-    };
-    let (mut ports, mut own_port) = (Vec::new(), None);
+    let mut ports = Vec::new();
+    let mut own_port = None;
     let rules: Vec<(&Path, BitFlags<AccessFs>)> = match role {
         Role::Netlink | Role::Files => return Ok(State::Full),
         Role::Store => state_dir.map(|dir| (dir, KEEP)).collect(),
@@ -60,12 +57,12 @@ pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
         Role::Writer => Vec::new(),
         Role::Export => {
             ports.extend(needs.export_port.into_iter().chain([DNS]));
-            names().collect()
+            names(resolver.as_deref()).collect()
         }
         Role::Kubernetes => {
             let Remote { port, dirs } = &needs.kubernetes;
             ports.extend([*port, DNS]);
-            names().chain(dirs.iter().map(|dir| (dir.as_path(), READ))).collect()
+            names(resolver.as_deref()).chain(dirs.iter().map(|dir| (dir.as_path(), READ))).collect()
         }
         Role::Agent => own.chain(state_dir).map(|path| (path, READ)).collect(),
         Role::Server => {
@@ -83,7 +80,13 @@ pub(super) fn enter(role: Role, needs: &Needs) -> Result<State, ConfineError> {
         .map_err(|why| ConfineError::new("confine to files", why))
 }
 
-/// The folder of the resolver's file, if that is a link elsewhere: the daemon that owns the folder replaces the file.
+fn names(resolver: Option<&Path>) -> impl Iterator<Item = (&Path, BitFlags<AccessFs>)> {
+    let files = NAMES.map(Path::new).into_iter().chain(resolver);
+    files.map(|path| (path, BitFlags::from(AccessFs::ReadFile)))
+}
+
+/// Returns the folder of the resolver's file, if the file is a link elsewhere: the daemon that owns the
+/// folder replaces the file.
 fn resolver() -> Option<PathBuf> {
     let file = fs::canonicalize("/etc/resolv.conf").ok()?;
     file.parent().filter(|dir| !["/", "/etc", "/run"].map(Path::new).contains(dir)).map(Path::to_owned)

@@ -1,11 +1,11 @@
 //! Reports system calls that the filters refuse: either a list is wrong or an intruder made the call.
 //!
 //! The kernel raises `SIGSYS` in the thread that made the call, before the call begins (`SECCOMP_RET_TRAP`,
-//! seccomp(2)). The handler notes the call and makes it fail with `EPERM`, so that the caller continues as with any
-//! forbidden call.
+//! seccomp(2)). The handler notes the call and makes it fail with `EPERM`, so that the caller continues as
+//! with any forbidden call.
 //!
-//! **Invariant:** the handler does only what is signal-safe (signal-safety(7)): it reads the thread's id, stores
-//! numbers, and changes the saved registers.
+//! **Invariant:** the handler does only what is signal-safe (signal-safety(7)): it reads the thread's id,
+//! stores numbers, and changes the saved registers.
 
 use std::{
     ffi::{c_int, c_void},
@@ -17,11 +17,11 @@ use tracing::error;
 
 /// More than the numbers of all calls (asm/unistd.h has some 470). Larger numbers share the last place.
 const KNOWN: usize = 512;
-/// The value in place of the thread, once the refusal was reported.
-const TOLD: u32 = u32::MAX;
+/// The value in place of the thread, once the refusal was logged.
+const LOGGED: u32 = u32::MAX;
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
-/// For each call, by its number, the first thread to which it was refused.
+/// The first thread to which each call was refused, by the call's number.
 static THREADS: [AtomicU32; KNOWN] = [const { AtomicU32::new(0) }; KNOWN];
 
 /// The signal that announces a refusal.
@@ -30,14 +30,14 @@ pub const SIGNAL: c_int = libc::SIGSYS;
 /// `SYS_SECCOMP` of asm-generic/siginfo.h, which libc lacks: a filter sent the signal, not kill(2).
 const OF_A_FILTER: c_int = 1;
 
-/// How many calls were refused.
+/// Returns how many calls were refused.
 #[must_use]
 pub fn count() -> u64 {
     COUNT.load(Ordering::Relaxed)
 }
 
 /// Logs each refused call that was not logged before.
-pub(crate) fn tell() {
+pub(crate) fn log_new() {
     for (call, thread) in untold() {
         let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
         let name = name.map_or_else(|_ended| thread.to_string(), |name| name.trim_end().to_owned());
@@ -45,16 +45,19 @@ pub(crate) fn tell() {
     }
 }
 
-/// Calls by number, with the first thread to which each was refused.
+/// Returns refused calls that were not logged before, by number, with the first thread to which each was
+/// refused.
 pub fn untold() -> Vec<(usize, u32)> {
-    let told = |thread: &AtomicU32| match thread.load(Ordering::Relaxed) {
-        0 | TOLD => None,
-        _ => Some(thread.swap(TOLD, Ordering::Relaxed)),
-    };
-    THREADS.iter().enumerate().filter_map(|(call, thread)| Some((call, told(thread)?))).collect()
+    let mut refused = Vec::new();
+    for (call, thread) in THREADS.iter().enumerate() {
+        if !matches!(thread.load(Ordering::Relaxed), 0 | LOGGED) {
+            refused.push((call, thread.swap(LOGGED, Ordering::Relaxed)));
+        }
+    }
+    refused
 }
 
-/// From now on refused calls are noted.
+/// Notes refused calls from now on.
 pub(super) fn begin() -> io::Result<()> {
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = refuse;
     // SAFETY: all zeros is a valid action without flags and with an empty mask.
@@ -71,13 +74,13 @@ pub(super) fn begin() -> io::Result<()> {
 
 /// From now on a panic in any thread is reported and ends the process by `SIGABRT`.
 ///
-/// musl's abort(3) sends the signal with tkill(2), which is refused: it may address a thread of any process, and a
-/// filter cannot see whose thread a number is. musl also blocks `SIGSYS` then, so the refusal would end the process
-/// by another signal.
+/// musl's abort(3) sends the signal with tkill(2), which is refused: it may address a thread of any process,
+/// and a filter cannot see whose thread a number is. musl also blocks `SIGSYS` then, so the refusal would end
+/// the process by another signal.
 pub fn abort_by_panic() {
-    let tell = panic::take_hook();
+    let report = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        tell(info);
+        report(info);
         abort()
     }));
 }
@@ -105,7 +108,7 @@ extern "C" fn refuse(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Makes the call return this value. Gives the number of the call, which the kernel has restored
+/// Makes the call return this value. Returns the number of the call, which the kernel has restored
 /// (`syscall_rollback`).
 #[cfg(target_arch = "x86_64")]
 fn answer(context: &mut libc::ucontext_t, with: i64) -> i64 {

@@ -11,7 +11,7 @@ pub enum Role {
     Files,
     /// Writes findings and the history of boots to the state directory.
     Store,
-    /// Writes the stream to a log file, and begins that anew when it is full.
+    /// Writes the stream to a log file, and begins a new one when it is full.
     Log,
     /// Writes to open files: the stream, the recording.
     Writer,
@@ -55,8 +55,8 @@ impl Role {
 
     /// * `CAP_SYS_PTRACE`: `environ`, `exe` and `ns` of processes that are not ours (`ptrace_may_access`).
     /// * `CAP_DAC_READ_SEARCH`: files and folders that only their owner may read, where that is not root.
-    /// * `CAP_NET_ADMIN`: giving a namespace an id (`rtnetlink_rcv_msg`), and asking about the addresses in one
-    ///   (`rtnl_get_net_ns_capable`).
+    /// * `CAP_NET_ADMIN`: giving a namespace an id (`rtnetlink_rcv_msg`), and asking about the addresses in
+    ///   one (`rtnl_get_net_ns_capable`).
     #[must_use]
     pub(crate) fn capabilities(self) -> &'static [Capability] {
         match self {

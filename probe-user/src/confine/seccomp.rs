@@ -1,10 +1,10 @@
 //! Limits the system calls of the calling thread, by seccomp(2).
 //!
-//! There are three filters, and the strictest result counts. A call that the agent never makes and an intruder would
-//! make ends the process. A call that a role does not need fails and is reported ([`super::refusal`]); it does not
-//! end the process, because it may only be a library's new way to do something old. A call that has an older
-//! equivalent fails with `ENOSYS`, as on an older kernel, because its flags are in memory, where a filter cannot
-//! look.
+//! There are three filters, and the strictest result counts. A call that the agent never makes and an
+//! intruder would make ends the process. A call that a role does not need fails and is reported
+//! ([`super::refusal`]); it does not end the process, because it may only be a library's new way to do
+//! something old. A call that has an older equivalent fails with `ENOSYS`, as on an older kernel, because its
+//! flags are in memory, where a filter cannot look.
 
 mod call;
 mod list;
@@ -32,7 +32,7 @@ pub(super) fn begin() -> Result<State, ConfineError> {
     }
 }
 
-/// What a thread needs beside the calls of its role.
+/// What a thread needs in addition to the calls of its role.
 pub(super) struct More {
     /// It removes the socket at the end.
     pub(super) removes: bool,
@@ -46,7 +46,8 @@ pub(super) struct More {
 pub(super) fn enter(role: Role, more: &More) -> Result<(), ConfineError> {
     let hidden = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let mut groups = list::of(role).to_vec();
-    // Of two filters a trap wins over an error, so the second filter allows what the first hides.
+    // A trap of one filter wins over an error of the other, so the second filter allows what the first one
+    // hides.
     groups.push(&list::ENOSYS);
     let mut absent = vec![&list::ENOSYS];
     absent.extend(matches!(role, Role::Export | Role::Kubernetes).then_some(&list::NO_LOCAL));

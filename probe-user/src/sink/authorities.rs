@@ -1,4 +1,4 @@
-//! The certificate authorities by which a server elsewhere is known.
+//! The certificate authorities that a remote server's certificate is checked against.
 
 use std::path::Path;
 
@@ -16,12 +16,13 @@ pub(crate) enum AuthorityError {
     Unusable(rustls::Error),
 }
 
-/// Those of a file, or else the system's. `flag` is the one that names the file.
+/// Returns the authorities of the file, or the system's without one. `flag` is the option that names the
+/// file.
 pub(crate) fn authorities(ca: Option<&Path>, flag: &'static str) -> Result<RootCertStore, AuthorityError> {
     let mut roots = RootCertStore::empty();
     let Some(path) = ca else {
         let found = rustls_native_certs::load_native_certs();
-        // A system may have authorities that no longer have the form that is asked for today.
+        // The system may have old certificates that rustls no longer accepts. They are skipped.
         roots.add_parsable_certificates(found.certs);
         if roots.is_empty() {
             let why = found.errors.first().map(|why| format!(" ({why})")).unwrap_or_default();

@@ -35,7 +35,7 @@ impl Done {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns when another job was done since this returned last.
+    /// Returns once another job is done after the last return.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -66,7 +66,8 @@ impl Failed {
 }
 
 impl<J: Send + 'static> BackgroundWriter<J> {
-    /// Starts the thread. `write` does one job, and sets whether it failed; `writes` is told of every result.
+    /// Starts the thread. `write` does one job and sets whether it failed. Every result is reported to
+    /// `writes`.
     pub(crate) fn spawn(
         file: StateFile,
         dir: &Path,
@@ -78,7 +79,9 @@ impl<J: Send + 'static> BackgroundWriter<J> {
         let (end, ended) = oneshot::channel();
         let failed = Failed::default();
         let done = Arc::new(Done::default());
-        let (shared, counted, dir) = (failed.clone(), Arc::clone(&done), dir.to_owned());
+        let shared = failed.clone();
+        let counted = Arc::clone(&done);
+        let dir = dir.to_owned();
         thread::Builder::new().name(file.as_str().to_owned()).spawn(move || {
             while let Some(job) = waiting.blocking_recv() {
                 let writing = writes.begin(file, &dir);
@@ -102,7 +105,7 @@ impl<J: Send + 'static> BackgroundWriter<J> {
         &self.failed
     }
 
-    /// Room for a job; `None` while the thread still has the job before.
+    /// Reserves room for a job; `None` while the thread has not taken the previous job.
     pub(crate) fn reserve(&self) -> Option<mpsc::OwnedPermit<J>> {
         self.jobs.clone().try_reserve_owned().ok()
     }
@@ -113,7 +116,7 @@ impl<J: Send + 'static> BackgroundWriter<J> {
         self.jobs.capacity() == 0
     }
 
-    /// Gives the thread its last job; returns when that is done or has failed.
+    /// Gives the thread its last job, and returns when that is done or has failed.
     pub(crate) async fn finish(self, last: Option<J>) {
         if let Some(job) = last {
             self.jobs.send(job).await.ok();

@@ -11,20 +11,22 @@ use crate::model::fact::Signal;
 pub struct Report {
     pub checks: Vec<Check>,
     pub signals: Vec<Row>,
-    /// How to get everything that somebody can grant; none if nothing of that is missing.
+    /// How to get everything that somebody can grant; `None` if nothing of that is missing.
     pub cure: Option<String>,
 }
 
 /// No finding depends on these signals. Without them some times are unknown, which is shown with those times.
 #[cfg(feature = "live")]
-const BESIDE: [Signal; 2] = [Signal::CgroupReleased, Signal::Listening];
+const OPTIONAL_SIGNALS: [Signal; 2] = [Signal::CgroupReleased, Signal::Listening];
 
 impl Report {
-    /// The signals that no hook sees, and without which findings are missed. They are the same as long as the agent runs.
+    /// The signals that no hook sees and without which findings are missed. They do not change while the
+    /// agent runs.
     #[cfg(feature = "live")]
     pub(crate) fn unseen(&self) -> impl Iterator<Item = &Row> {
-        let is_beside = |row: &Row| BESIDE.iter().any(|signal| signal.into_str() == row.signal);
-        self.signals.iter().filter(move |row| row.mechanism.is_none() && !is_beside(row))
+        self.signals.iter().filter(|row| {
+            row.mechanism.is_none() && !OPTIONAL_SIGNALS.iter().any(|signal| signal.into_str() == row.signal)
+        })
     }
 }
 
@@ -95,7 +97,7 @@ impl Check {
         Self { name, grade: Grade::Degraded, found: found.into(), advice: Some(advice.into()) }
     }
 
-    /// The result names the remedy itself: `run` ends here with the same line.
+    /// A check that failed. `found` names the remedy itself, because `run` ends with the same line.
     #[must_use]
     pub(crate) fn cannot(name: &'static str, found: impl Into<String>) -> Self {
         Self { name, grade: Grade::Cannot, found: found.into(), advice: None }

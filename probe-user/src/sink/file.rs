@@ -1,48 +1,50 @@
-//! Reads files of the state directory, and says what is wrong with a path that is no plain file.
+//! Reads files of the state directory, and says what is wrong with a path that is not a regular file.
 
 use std::{fs, io, path::Path};
 
 use crate::given;
 
-/// The longest file that is read, bytes. Files with many boots of many pods and many findings are far shorter.
-const LONGEST: u64 = 256 << 20;
+/// The longest file that is read, bytes. Files with many boots of many pods and many findings are far
+/// shorter.
+const MAX_BYTES: u64 = 256 << 20;
 
-/// What to do about a path that is no plain file.
+/// What to do about a path that is not a regular file.
 const REMEDY: &str = "remove or rename it, and sandprobe makes a new file there";
 
 /// Reads a whole file.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    given::read_bounded(path, LONGEST).map_err(|error| {
+    given::read_bounded(path, MAX_BYTES).map_err(|error| {
         // A socket cannot be opened.
-        let is_it = error.kind() == io::ErrorKind::Other || error.raw_os_error() == Some(libc::ENXIO);
+        let is_about_type = error.kind() == io::ErrorKind::Other || error.raw_os_error() == Some(libc::ENXIO);
         match not_plain(path) {
-            Some(is) if is_it => io::Error::other(format!("it is {is}; {REMEDY}")),
+            Some(is) if is_about_type => io::Error::other(format!("it is {is}; {REMEDY}")),
             _ => error,
         }
     })
 }
 
-/// What is at the path instead of a plain file. A link is not followed.
+/// Describes what is at the path instead of a regular file. A symbolic link is not followed.
 pub(crate) fn not_plain(path: &Path) -> Option<&'static str> {
     let found = fs::symlink_metadata(path).ok()?.file_type();
     if found.is_file() {
         None
     } else if found.is_dir() {
-        Some("a directory, not a plain file")
+        Some("a directory, not a regular file")
     } else if found.is_symlink() {
-        Some("a symbolic link, not a plain file")
+        Some("a symbolic link, not a regular file")
     } else {
-        Some("a device, a pipe or a socket, not a plain file")
+        Some("a device, a pipe or a socket, not a regular file")
     }
 }
 
-/// The error of an operation on this file, or what is wrong with the path if it is no plain file. (A confined agent may
-/// neither follow a link to another directory nor replace a directory: the kernel then says "permission denied".)
+/// Returns the error of an operation on this file, or what is wrong with the path if it is not a regular
+/// file. (A confined agent may neither follow a link to another directory nor replace a directory: the kernel
+/// then says "permission denied".)
 #[cfg(feature = "live")]
 pub(crate) fn blame(path: &Path, error: io::Error) -> io::Error {
     let name = path.file_name().unwrap_or_default().display();
     match (error.kind(), not_plain(path)) {
-        // It is one of `read`, which says why, but not of which file.
+        // This error comes from `read`, which says why, but does not name the file.
         (io::ErrorKind::Other, _) => io::Error::other(format!("{name}: {error}")),
         (
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem,
@@ -62,7 +64,7 @@ struct Named {
     error: io::Error,
 }
 
-/// The same error with the name of the file, unless its words have that already.
+/// Adds the name of the file to the error, unless its text has the name already.
 #[cfg(feature = "live")]
 pub(crate) fn named(path: &Path, error: io::Error) -> io::Error {
     match error.kind() {
@@ -74,14 +76,14 @@ pub(crate) fn named(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
-/// The kernel's number of an error, also of one that has a name.
+/// Returns the kernel's error number, also from an error to which [`named`] added a name.
 #[cfg(feature = "live")]
 pub(crate) fn number(error: &io::Error) -> Option<i32> {
-    let named = || error.get_ref()?.downcast_ref::<Named>()?.error.raw_os_error();
-    error.raw_os_error().or_else(named)
+    error.raw_os_error().or_else(|| error.get_ref()?.downcast_ref::<Named>()?.error.raw_os_error())
 }
 
-/// Whether there is nothing at a path. Any other error says nothing of it: on a disk that fails it may be as it was.
+/// Whether the error means that nothing is at the path. After any other error, as of a failing disk, the file
+/// may still be there.
 #[cfg(feature = "live")]
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind())
@@ -101,9 +103,9 @@ mod tests {
         let socket = dir.path().join("socket");
         UnixListener::bind(&socket).expect("a socket");
         for (path, why) in [
-            (&*socket, "it is a device, a pipe or a socket, not a plain file"),
-            (Path::new("/dev/zero"), "it is a device, a pipe or a socket, not a plain file"),
-            (dir.path(), "it is a directory, not a plain file; remove or rename it"),
+            (&*socket, "it is a device, a pipe or a socket, not a regular file"),
+            (Path::new("/dev/zero"), "it is a device, a pipe or a socket, not a regular file"),
+            (dir.path(), "it is a directory, not a regular file; remove or rename it"),
             (&huge, "longer than 268435456 bytes"),
         ] {
             let error = read(path).expect_err("it is none").to_string();

@@ -1,6 +1,6 @@
-//! Which changes are shown: those of the wanted pods and event kinds.
+//! Filters changes by pod and by kind of event.
 
-use crate::model::change::{Change, ChangeKind, PodRef};
+use crate::model::change::{Change, ChangeKind};
 
 /// Names to keep; an empty list keeps everything. A change must match every list, by any of its names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,12 +27,11 @@ impl<'a> Marks<'a> {
     #[must_use]
     pub(crate) fn of(change: &'a Change) -> Self {
         let pod = change.context.pod.as_ref();
-        let part = |part: fn(&PodRef) -> &Option<String>| pod.and_then(|pod| part(pod).as_deref());
         Self {
             event: change.what.into_str(),
             is_everyone_s: is_everyone_s(&change.what),
-            namespace: part(|pod| &pod.namespace),
-            pod: part(|pod| &pod.name),
+            namespace: pod.and_then(|pod| pod.namespace.as_deref()),
+            pod: pod.and_then(|pod| pod.name.as_deref()),
             container: change.context.container.as_ref().and_then(|it| it.name.as_deref()),
         }
     }
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_is_no_pod_s_but_a_gap_is_everyone_s() {
+    fn an_event_without_a_pod_matches_no_pod_and_a_gap_matches_all() {
         let mut nameless = Change { context: Context::default(), ..change("", "", "") };
         assert!(Filter::default().keeps(&nameless));
         assert!(!filter(&["default"], &[], &[], &[]).keeps(&nameless));

@@ -1,8 +1,8 @@
-//! Writes the findings and the starts of pods to a file of the state directory, for commands that run while no agent
-//! answers. A thread of its own replaces the whole file when something changed.
+//! Writes the findings and the starts of pods to a file of the state directory, for commands that run while
+//! no agent answers. A thread of its own replaces the whole file when something changed.
 //!
-//! A reader learns two more things. The directory is locked (`flock(2)`) while an agent lives, in any namespace. The
-//! file's modification time is the last time at which that agent worked.
+//! A reader learns two more things from the directory. It is locked (`flock(2)`) while an agent lives, in any
+//! namespace. The file's modification time is the last time at which that agent worked.
 //!
 //! **Invariant:** a directory that cannot be written is reported ([`StateWrites`]) and never stops the agent.
 
@@ -30,27 +30,27 @@ use crate::{
 /// The name of the file in the state directory.
 pub(crate) const FILE: &str = "findings.json";
 
-/// The shortest time between two writes when a finding was opened, confirmed or closed. An agent that is killed loses
-/// the findings of this time.
-const SOON: Duration = Duration::from_secs(1);
+/// The shortest time between two writes when a finding was opened, confirmed or closed. An agent that is
+/// killed loses the findings of this time.
+const STAGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The larger the file, the less often it is written: [`SOON`] is multiplied by the number of these units, up to
-/// [`EVERY`].
-const BYTES: u64 = 1 << 20;
+/// The larger the file, the less often it is written: [`STAGE_INTERVAL`] is multiplied by the number of these
+/// units, up to [`CHANGE_INTERVAL`].
+const SIZE_UNIT: u64 = 1 << 20;
 
-/// The shortest time between two writes when the text of a finding changed or a start is complete. A change of
-/// counters alone waits for another change.
-const EVERY: Duration = Duration::from_secs(10);
+/// The shortest time between two writes when the text of a finding changed or a start is complete. A change
+/// of counters alone waits for another change.
+const CHANGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often an agent without changes shows that it works.
-const BEAT: Duration = Duration::from_secs(15);
+const BEAT_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 pub(crate) struct FindingsFile {
     about: About,
     /// The revision that the file has.
     kept: Option<Revision>,
-    /// When the file was last given to the thread, and its size in bytes.
+    /// When the thread last got the file to write, and its size in bytes.
     written: Option<(Timestamp, u64)>,
     /// When the thread last got a job.
     at: Option<Timestamp>,
@@ -84,15 +84,15 @@ impl FindingsFile {
     /// When [`Self::update`] has something to do.
     #[must_use]
     pub(crate) fn due(&self, revision: Revision) -> Timestamp {
-        let beat = self.at.map_or(Timestamp::ZERO, |at| at + BEAT);
+        let beat = self.at.map_or(Timestamp::ZERO, |at| at + BEAT_INTERVAL);
         let Some((written, bytes)) = self.written else { return Timestamp::ZERO };
-        let soon = SOON * u32::try_from(1 + bytes / BYTES).unwrap_or(u32::MAX);
+        let soon = STAGE_INTERVAL * u32::try_from(1 + bytes / SIZE_UNIT).unwrap_or(u32::MAX);
         match self.kept {
-            Some(_) if self.writer.failed().get() => written + EVERY,
-            Some(kept) if kept.stages != revision.stages => written + soon.min(EVERY),
-            Some(kept) if kept != revision => written + EVERY,
+            Some(_) if self.writer.failed().get() => written + CHANGE_INTERVAL,
+            Some(kept) if kept.stages != revision.stages => written + soon.min(CHANGE_INTERVAL),
+            Some(kept) if kept != revision => written + CHANGE_INTERVAL,
             Some(_) => beat,
-            None => written + SOON,
+            None => written + STAGE_INTERVAL,
         }
     }
 
@@ -140,21 +140,21 @@ impl FindingsFile {
     }
 }
 
-/// Starts the thread, which does each job by `write`.
+/// Starts the thread, which calls `write` for each job.
 fn spawn(
     dir: &Path,
     writes: StateWrites,
     mut write: impl FnMut(&Job) -> io::Result<()> + Send + 'static,
 ) -> io::Result<BackgroundWriter<Job>> {
-    let write = move |job: Job, failed: &Failed| {
+    BackgroundWriter::spawn(StateFile::Findings, dir, writes, move |job: Job, failed: &Failed| {
         let done = write(&job);
-        // Where only the time could not be set, the file may be gone. Where it could, that says nothing of the content.
+        // If the modification time could not be set, the file may be gone. If it could, the last write may
+        // still have failed.
         if done.is_err() || matches!(job, Job::Put(_)) {
             failed.set(done.is_err());
         }
         done
-    };
-    BackgroundWriter::spawn(StateFile::Findings, dir, writes, write)
+    })
 }
 
 /// The directory and the file, owned by the thread that writes.
@@ -177,7 +177,8 @@ impl Place {
 
     fn lock(&mut self) -> io::Result<()> {
         if self.lock.as_ref().is_some_and(|lock| !folder::is_there(lock, &self.dir)) {
-            (self.lock, self.was_removed) = (None, true);
+            self.lock = None;
+            self.was_removed = true;
         }
         if self.lock.is_none() {
             let locked = folder::make(&self.dir).and_then(|()| folder::lock(File::open(&self.dir)?));
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_it_lies_there_at_the_end() {
+    fn the_last_state_is_in_the_file_at_the_end() {
         let dir = tempfile::tempdir().expect("a folder");
         let dir = dir.path().join("deep/er");
         let mut file = open(&dir);
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_soon_written_what_it_means_now_and_then_and_nothing_else_at_all() {
+    fn a_new_stage_is_written_soon_and_another_change_later() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut file = open(dir.path());
         let at = |seconds: u64| Timestamp(seconds * 1_000_000_000);
@@ -306,7 +307,8 @@ mod tests {
         assert!(file.join("below").join(FILE).exists());
     }
 
-    /// The outcomes of jobs that hang until they are sent, and what the jobs were.
+    /// A file whose jobs hang until their outcome is sent. Also returns the channel of outcomes and that of
+    /// the jobs' names.
     fn hanging(dir: &Path) -> (FindingsFile, mpsc::Sender<bool>, mpsc::Receiver<&'static str>) {
         let (outcomes, outcome) = mpsc::channel();
         let (tell, jobs) = mpsc::channel();
@@ -329,7 +331,7 @@ mod tests {
             let due = file.due(revision);
             file.update(due, 5, revision, Snapshot::default);
         };
-        // A write hangs, and the file's time waits behind it.
+        // A write hangs, and the update of the file's time waits for it.
         look(&mut file);
         assert_eq!(jobs.recv(), Ok("put"));
         look(&mut file);
@@ -401,7 +403,7 @@ mod tests {
         finish(open_with(dir.path(), writes.clone()));
         let trouble = writes.troubles().pop().expect("a trouble");
         assert!(
-            trouble.contains("(--state-dir): findings.json is a directory, not a plain file ("),
+            trouble.contains("(--state-dir): findings.json is a directory, not a regular file ("),
             "{trouble}"
         );
         assert!(

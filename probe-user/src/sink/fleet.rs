@@ -1,7 +1,7 @@
-//! What many nodes saw, as tables for engines that answer questions over all of them. docs/fleet.md describes them.
+//! The data of many nodes, as tables for query engines. docs/fleet.md describes them.
 //!
-//! Rows are made of lines as `-o json` writes them (docs/events.md, docs/boot.md), whoever wrote the lines: so a recording
-//! and the log of the same run give the same rows.
+//! Rows are made from lines as `-o json` writes them (docs/events.md, docs/boot.md), whoever wrote the lines.
+//! So a recording and the log of the same run give the same rows.
 //!
 //! **Invariant:** the same lines give the same bytes.
 
@@ -36,11 +36,11 @@ pub(crate) struct Table {
     pub(crate) name: &'static str,
     /// What a row is.
     row: &'static str,
-    /// Without [`COMMON`], which come first.
+    /// The columns of this table alone. [`COMMON`] comes before them.
     own: &'static [Column],
-    /// The columns that tell its rows apart.
+    /// The columns whose values together identify a row.
     key: &'static [&'static str],
-    /// Of several rows with the same key the one counts that has the latest of these times.
+    /// If several rows have the same key, the one with the latest time in this column counts.
     latest: Option<&'static str>,
 }
 
@@ -82,7 +82,8 @@ pub(crate) const RESTARTS: Table = Table {
 
 pub(crate) const TABLES: [&Table; 5] = [&EVENTS, &STARTS, &FINDINGS, &BOOTS, &RESTARTS];
 
-/// The columns that every table has. The node's own are those of its boot (`boots`), as far as the sources tell them.
+/// The columns that every table has. Those about the node come from its boot (`boots`), as far as the sources
+/// have them.
 const COMMON: [Column; 6] = [
     name("node", &["node"], "the node's name").required(),
     text("boot_id", &["boot_id"], "its boot").required(),

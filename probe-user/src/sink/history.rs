@@ -1,4 +1,5 @@
-//! Reads the history of the node's boots: two files in the state directory, which a thread of the agent writes.
+//! Reads the history of the node's boots: two files in the state directory, which a thread of the agent
+//! writes.
 //!
 //! **Invariant:** a line that cannot be read is reported and does not affect the others.
 

@@ -1,7 +1,8 @@
-//! One JSON object a line, for programs. `docs/events.md` describes every member; a test keeps the two the same.
+//! One JSON object a line, for programs. `docs/events.md` describes every member; a test keeps the two the
+//! same.
 //!
-//! **Invariant:** members always come in the same order; one that is not known is absent, never null; a number that
-//! may pass 2^53 (ids of 64 bits, nanoseconds) is a decimal string.
+//! **Invariant:** members always come in the same order; an unknown member is absent, never null; a number
+//! that may pass 2^53 (ids of 64 bits, nanoseconds) is a decimal string.
 
 pub mod boot;
 mod event;
@@ -36,7 +37,7 @@ pub use start::{PhaseMeaning, Shared, legend};
 pub use stream::{MissedBecause, StreamEvent};
 pub(crate) use stream::{StreamNotice, StreamState};
 
-/// The version of what is written. Members may be added within one; a member that goes or changes raises it.
+/// The version of the lines. A new member does not change it; a removed or changed member raises it.
 pub const SCHEMA: u32 = 1;
 
 #[derive(Debug, Default)]
@@ -66,12 +67,12 @@ impl Format for Jsonl {
     }
 }
 
-/// One finding, as a whole line.
+/// Writes one finding as a whole line.
 pub fn finding(it: &model::change::Finding, label: &Label, out: &mut Vec<u8>) {
     line(&Finding::of(it, label), out);
 }
 
-/// One finding with its place among the incidents, as a whole line.
+/// Writes one finding with its place among the incidents as a whole line.
 pub fn placed<'a>(
     it: &'a model::change::Finding,
     incidents: &Incidents<'a>,
@@ -81,7 +82,7 @@ pub fn placed<'a>(
     line(&PlacedFinding::of(it, incidents, label), out);
 }
 
-/// A finding with its evidence, its cause, where that is known from, and how to repair it.
+/// A finding with its evidence, its cause, reports of the same cause, and how to repair it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Explained<'a> {
     #[serde(flatten)]
@@ -92,16 +93,17 @@ pub(crate) struct Explained<'a> {
     /// The keys of the findings that it led to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     effects: Vec<&'a Key>,
-    /// Programs of which a later version does not have this problem.
+    /// Programs whose later versions do not have this problem.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     fixed_in: Vec<incident::FixedIn<'a>>,
-    /// In order of time. Of a sandbox with very many events only the first and the last ones are kept.
+    /// The events of the finding's sandboxes, in order of time. If a sandbox has very many, only the first
+    /// and the last are kept.
     evidence: Vec<Event<'a>>,
     /// How many events are not kept, between the first and the last ones of their sandboxes.
     #[serde(skip_serializing_if = "Option::is_none")]
     evidence_left_out: Option<u64>,
     cause: &'a str,
-    /// Where others have met the same.
+    /// Pages where others report the same problem.
     known: &'a [&'a str],
     /// Commands, one each; lines that begin with `#` say what to check.
     repair: &'a [String],
@@ -109,7 +111,7 @@ pub(crate) struct Explained<'a> {
     documentation: &'a str,
 }
 
-/// One finding and all that explains it, as a whole line.
+/// Writes one finding and all that explains it as a whole line.
 pub fn explained<'a>(
     it: &'a model::change::Finding,
     incidents: &Incidents<'a>,
@@ -134,23 +136,23 @@ pub fn explained<'a>(
     line(&explained, out);
 }
 
-/// One pod, as a whole line.
+/// Writes one pod as a whole line.
 pub fn pod(it: &PodView, out: &mut Vec<u8>) {
     line(&Pod::of(it), out);
 }
 
-/// One start, as a whole line.
+/// Writes one start as a whole line.
 pub fn started(it: &phase::Start, label: &Label, out: &mut Vec<u8>) {
     line(&start::Line::of(it, label), out);
 }
 
-/// How long a phase takes on the node, as a whole line.
+/// Writes how long a phase takes on the node as a whole line.
 pub fn share(it: &Share, out: &mut Vec<u8>) {
     line(&Shared::of(it), out);
 }
 
 fn line(it: &impl Serialize, out: &mut Vec<u8>) {
-    // Neither fails: the keys are strings, and a vector takes all.
+    // This cannot fail: all keys are strings, and a vector accepts every write.
     if serde_json::to_writer(&mut *out, it).is_ok() {
         out.push(b'\n');
     }

@@ -1,11 +1,12 @@
-//! Tells the cluster what is wrong on this node: as Events on pods and on the node, and as a condition of the node.
+//! Reports what is wrong on this node to the cluster: as Events on pods and on the node, and as a condition
+//! of the node.
 //!
-//! A thread of its own looks at the engine's state every few seconds, and asks the API server for what differs from what
-//! it told before. So nothing waits for the API server, and nothing is queued for it. While it cannot be reached, or refuses,
-//! it is asked less and less often.
+//! A separate thread compares the engine's state with what it has reported every few seconds, and sends the
+//! differences to the API server. So nothing waits for the API server, and nothing is queued for it. While
+//! the API server cannot be reached, or refuses, the thread tries less and less often.
 //!
-//! It reads nothing from the API server but the answers to what it writes, and needs the right to create and patch Events and to patch the status of its own
-//! node (docs/kubernetes.md).
+//! The thread reads nothing from the API server except the answers to its writes. It needs the right to
+//! create and patch Events and to patch the status of its own node (docs/kubernetes.md).
 
 mod api_server;
 mod condition;
@@ -34,7 +35,7 @@ use self::{
     condition::Condition,
     event::Place,
     link::Link,
-    plan::{Deed, Ledger, Plan, Step},
+    plan::{EventAction, Ledger, Plan, Step},
 };
 pub(crate) use self::{
     condition::CONDITION,
@@ -51,29 +52,31 @@ use crate::{
     },
 };
 
-/// How often the engine's state is looked at.
-const LOOK: Duration = Duration::from_secs(5);
-/// How often all is looked at again because findings mean something else, as with other counts, and none came or went.
-const MEANING: Duration = Duration::from_secs(60);
+/// How often the engine's state is compared.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// How often Events are planned again because findings changed, such as their counts, while none came or
+/// went.
+const DETAIL_INTERVAL: Duration = Duration::from_secs(60);
 /// How many Events begin in a minute, at most, and how many end.
 const RATE: NonZero<u32> = NonZero::new(10).expect("it is not 0");
-/// So many requests may fail in one look.
-const FAILURES: usize = 3;
-/// An agent that starts is not told to be blind before this time: the one before it was not.
+/// The number of requests that may fail in one round.
+const MAX_FAILURES: usize = 3;
+/// A starting agent does not report before this time that it sees too little, because its predecessor may
+/// have seen all.
 const LISTING: Duration = Duration::from_secs(60);
 /// How long the thread may take to end.
-const LAST: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is told, and to whom.
+/// The settings: what is reported, and where.
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    /// The file of the token in it, if it is from one.
+    /// The file with the token of `config`, if the token is from a file.
     pub(crate) token_file: Option<TokenFile>,
     /// The name of the node's object.
     pub(crate) node: String,
     pub(crate) events: bool,
     pub(crate) condition: bool,
-    /// Where it is kept which Events were told.
+    /// Keeps which Events were reported.
     pub(crate) store: Option<Store>,
 }
 
@@ -94,14 +97,14 @@ impl Reporter {
         let (end, mut ending) = watch::channel(false);
         let (done, ended) = oneshot::channel();
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let mut teller = Teller::new(settings, client, judge, stats);
+        let mut publisher = Publisher::new(settings, client, judge, stats);
         thread::Builder::new().name("kubernetes".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = teller.run() => {}
+                    () = publisher.run() => {}
                     _ = ending.wait_for(|end| *end) => {}
                 }
-                teller.finish().await;
+                publisher.finish().await;
             });
             runtime.shutdown_background();
             done.send(()).ok();
@@ -111,11 +114,11 @@ impl Reporter {
 
     pub(crate) async fn finish(self) {
         self.end.send_replace(true);
-        time::timeout(LAST, self.ended).await.ok();
+        time::timeout(SHUTDOWN_TIMEOUT, self.ended).await.ok();
     }
 }
 
-struct Teller {
+struct Publisher {
     server: ApiServer,
     node: String,
     judge: Arc<Judge>,
@@ -138,7 +141,7 @@ struct Events {
     planned: Option<Planned>,
 }
 
-/// What is still to be done since the last look at all findings.
+/// The steps that are left since the last plan, which is made from all findings.
 struct Planned {
     revision: Revision,
     at: Instant,
@@ -148,15 +151,15 @@ struct Planned {
 
 impl Planned {
     fn holds(&self, revision: Revision) -> bool {
-        self.revision == revision || self.revision.stages == revision.stages && self.at.elapsed() < MEANING
+        self.revision == revision
+            || self.revision.stages == revision.stages && self.at.elapsed() < DETAIL_INTERVAL
     }
 }
 
-impl Teller {
+impl Publisher {
     fn new(settings: Settings, client: &Client, judge: Arc<Judge>, stats: Arc<KubernetesStats>) -> Self {
         let Settings { config, token_file, node, events, condition, store } = settings;
         let url = config.cluster_url.to_string();
-        let link = |what| Link::new(what, url.clone());
         Self {
             events: events.then(|| Events {
                 ledger: Ledger::default(),
@@ -164,10 +167,11 @@ impl Teller {
                 is_kept: true,
                 begins: Rate::new(RATE),
                 ends: Rate::new(RATE),
-                link: link("Events"),
+                link: Link::new("Events", url.clone()),
                 planned: None,
             }),
-            condition: condition.then(|| (Condition::default(), link("the node's condition"))),
+            condition: condition
+                .then(|| (Condition::default(), Link::new("the node's condition", url.clone()))),
             server: ApiServer::new(config, token_file, Arc::clone(&stats)),
             node,
             judge,
@@ -179,21 +183,21 @@ impl Teller {
     }
 
     async fn run(&mut self) {
-        let mut looks = time::interval(LOOK);
-        looks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let mut rounds = time::interval(INTERVAL);
+        rounds.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
-            looks.tick().await;
-            self.tell_condition().await;
-            self.tell_events().await;
+            rounds.tick().await;
+            self.publish_condition().await;
+            self.publish_events().await;
         }
     }
 
-    async fn tell_condition(&mut self) {
-        let is_due = |link: &Link| link.is_due() && self.server.may_be_asked();
-        let Some((condition, link)) = self.condition.as_mut().filter(|(_, link)| is_due(link)) else {
+    async fn publish_condition(&mut self) {
+        let Some((condition, link)) = &mut self.condition else { return };
+        if !link.is_due() || !self.server.may_be_asked() {
             return;
-        };
-        // An agent that does not answer now answers at the next look.
+        }
+        // An agent that does not answer now answers in the next round.
         let Ok(verdict) = self.judge.verdict().await else { return };
         if verdict.is_early() && self.began.elapsed() < LISTING {
             return;
@@ -204,12 +208,14 @@ impl Teller {
         }
     }
 
-    async fn tell_events(&mut self) {
-        let is_due = |link: &Link| link.is_due() && self.server.may_be_asked();
-        let Some(events) = self.events.as_mut().filter(|it| is_due(&it.link)) else { return };
-        let Ok(look) = self.revision.get().await else { return };
-        let (revision, has_listed) = look.value;
-        // Before the first listing a finding of the last agent may close and open again.
+    async fn publish_events(&mut self) {
+        let Some(events) = &mut self.events else { return };
+        if !events.link.is_due() || !self.server.may_be_asked() {
+            return;
+        }
+        let Ok(snapshot) = self.revision.get().await else { return };
+        let (revision, has_listed) = snapshot.value;
+        // Before the first listing, a finding of the last agent may close and open again.
         if !has_listed {
             return;
         }
@@ -221,14 +227,14 @@ impl Teller {
             let Plan { steps, withheld } = events.ledger.plan(&findings.value);
             events.planned = Some(Planned { revision, at: Instant::now(), steps: steps.into(), withheld });
         }
-        self.stats.wait(events.go_on(&mut self.server, &self.node, look.now).await);
+        self.stats.wait(events.go_on(&mut self.server, &self.node, snapshot.now).await);
         events.keep();
     }
 
-    /// Keeps what was told since it was last kept.
+    /// Keeps what was reported since it was last kept.
     async fn finish(self) {
         let Some(Events { ledger, store: Some(store), is_kept, .. }) = self.events else { return };
-        store.finish(Some(ledger).filter(|_| !is_kept)).await;
+        store.finish(if is_kept { None } else { Some(ledger) }).await;
     }
 }
 
@@ -241,24 +247,25 @@ impl Events {
         }
     }
 
-    /// Does as many of the planned steps as it may. Gives how many findings wait for their Event then.
+    /// Does as many of the planned steps as it may. Returns how many findings still wait for their Event.
     async fn go_on(&mut self, server: &mut ApiServer, node: &str, now: Timestamp) -> usize {
         let Some(planned) = &mut self.planned else { return 0 };
-        let (mut failures, mut is_done) = (Vec::new(), false);
+        let mut failures = Vec::new();
+        let mut is_done = false;
         let mut later = VecDeque::new();
-        while failures.len() < FAILURES && server.may_be_asked() {
+        while failures.len() < MAX_FAILURES && server.may_be_asked() {
             let Some(step) = planned.steps.pop_front() else { break };
-            let rate = if step.deed == Deed::End { &mut self.ends } else { &mut self.begins };
+            let rate = if step.action == EventAction::End { &mut self.ends } else { &mut self.begins };
             if !rate.take(now) {
                 later.push_back(step);
                 continue;
             }
-            match tell(server, &step, node).await {
+            match send(server, &step, node).await {
                 Ok(count) => {
                     is_done = true;
                     self.ledger.done(step, count);
                 }
-                // It never can be told, and others can.
+                // This Event can never be reported, and others can.
                 Err(Failure::Gone | Failure::Exists) => {
                     is_done = true;
                     self.ledger.done(step, None);
@@ -275,7 +282,7 @@ impl Events {
         }
         later.append(&mut planned.steps);
         planned.steps = later;
-        let lacking = planned.steps.iter().filter(|it| it.deed != Deed::End).count();
+        let lacking = planned.steps.iter().filter(|it| it.action != EventAction::End).count();
         let waiting = planned.withheld + lacking + failures.len();
         if is_done {
             self.is_kept = false;
@@ -283,7 +290,7 @@ impl Events {
         match failures.first() {
             Some(failure) => {
                 self.link.fails(failure);
-                // The next look plans anew, with what failed behind the others.
+                // The next round makes a new plan, with the failed steps last.
                 self.planned = None;
             }
             None if is_done => self.link.works(),
@@ -293,7 +300,7 @@ impl Events {
     }
 }
 
-/// Writes the condition, if that is due.
+/// Writes the condition, if it is due.
 async fn write_condition(
     server: &mut ApiServer,
     node: &str,
@@ -307,35 +314,36 @@ async fn write_condition(
     let mut patch =
         async |body| server.patch("/api/v1/nodes", node, Some("status"), &Patch::Strategic(body)).await;
     if !condition.knows() {
-        // A change of nothing is answered with the node's object: what the last agent has written may be the same.
+        // An empty patch is answered with the node's object. The condition that the last agent wrote may be
+        // the same.
         condition.is_known(patch(json!({})).await?.condition(CONDITION));
     }
     let wall = WallTime::now();
     patch(condition.patch(verdict, wall)).await?;
-    condition.told(verdict, now, wall);
+    condition.written(verdict, now, wall);
     Ok(())
 }
 
-/// Does a step. Gives how many times the finding came.
-async fn tell(server: &mut ApiServer, step: &Step, node: &str) -> Result<Option<i32>, Failure> {
+/// Does a step. Returns the Event's count, which is how many times the finding came.
+async fn send(server: &mut ApiServer, step: &Step, node: &str) -> Result<Option<i32>, Failure> {
     let place = Place::of(&step.subject, node);
     let path = place.collection();
     let now = WallTime::now();
     let change = Patch::Merge(event::change(step, now));
     let change = async |server: &mut ApiServer| server.patch(&path, &place.name, None, &change).await;
     let begun = event::event(step, &place, node, now);
-    match step.deed {
-        // The last agent may have told it.
-        Deed::Begin => match server.create(&path, &begun).await {
+    match step.action {
+        // The last agent may have created it.
+        EventAction::Begin => match server.create(&path, &begun).await {
             Err(Failure::Exists) => change(server).await,
             answer => answer,
         },
         // The API server removes Events after an hour, by default.
-        Deed::Again { .. } => match change(server).await {
+        EventAction::Again { .. } => match change(server).await {
             Err(Failure::Gone) => server.create(&path, &begun).await,
             answer => answer,
         },
-        Deed::End => change(server).await,
+        EventAction::End => change(server).await,
     }
     .map(|answer| answer.count)
 }

@@ -11,14 +11,14 @@ use std::{
 use super::{Format, Label, Missing, Sink, filter::Filter, rate::Rate};
 use crate::model::{change::Change, time::Timestamp};
 
-/// The lines that were not taken yet. The owner of the destination takes them.
+/// The lines that the owner of the destination has not taken yet.
 pub(crate) struct Lines {
     filter: Filter,
     format: Box<dyn Format>,
     rate: Option<Rate>,
     /// How many changes the rate has left out since the last line.
     left_out: u64,
-    /// How many it has left out since the start.
+    /// How many changes the rate has left out since the start.
     all_left_out: Arc<AtomicU64>,
     bytes: Vec<u8>,
 }
@@ -29,7 +29,7 @@ impl Lines {
         Self { filter, format, rate: None, left_out: 0, all_left_out: Arc::default(), bytes: Vec::new() }
     }
 
-    /// Leaves out what comes faster.
+    /// Leaves out the changes above this rate.
     pub(crate) fn limit(&mut self, rate: Rate) {
         self.rate = Some(rate);
     }
@@ -44,7 +44,7 @@ impl Lines {
         &mut self.bytes
     }
 
-    /// Says how many changes the rate has left out, if there would be room for one now, or at the end.
+    /// Writes how many changes the rate has left out, if it would allow a change now, or at the end.
     pub(crate) fn say_left_out(&mut self, now: Timestamp, is_end: bool, label: &Label) {
         if is_end || self.rate.as_ref().is_some_and(|rate| rate.has_room(now)) {
             self.count_left_out(label);
@@ -94,7 +94,7 @@ mod tests {
         sink::{Format, Label, Missing, Sink as _, filter::Filter, rate::Rate},
     };
 
-    /// A line for each change: its number.
+    /// Writes the number of each change as a line.
     struct Numbers;
 
     impl Format for Numbers {
@@ -125,10 +125,10 @@ mod tests {
         assert_eq!(burst, "1 2 3 ");
         assert_eq!(tell(6, 100, &gap), "Rate:2 6 ");
         assert_eq!(tell(7, 119, other), "");
-        // After a third of a minute there is room for one more, and none for one that is told late.
+        // After a third of a minute there is room for one more change, and none for a late one.
         assert_eq!(tell(8, 120, other), "Rate:1 8 ");
         assert_eq!(tell(9, 90, other), "");
-        // No more than a minute is saved.
+        // At most one minute is saved.
         assert_eq!(tell(10, 5000, other), "Rate:1 10 ");
         let burst: String = (11..=20).map(|seq| tell(seq, 5000, other)).collect();
         assert_eq!(burst, "11 12 ");

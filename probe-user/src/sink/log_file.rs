@@ -1,10 +1,11 @@
-//! A file of whole lines that is renamed when it is full, and begun anew: `FILE` becomes `FILE.1`, that becomes `FILE.2`,
-//! and the oldest is removed. Programs that follow a log know renamed files by their inode.
+//! A log file with rotation. When it is full, `FILE` becomes `FILE.1`, `FILE.1` becomes `FILE.2`, the oldest
+//! file is removed, and a new `FILE` begins. Programs that follow a log recognize renamed files by their
+//! inode.
 //!
-//! If somebody else renames or removes the file, as logrotate does, it is begun anew too. As long as it cannot be, nothing is
-//! written: what goes to a file without a name is lost.
+//! If somebody else renames or removes the file, as logrotate does, a new one begins too. While that is not
+//! possible, nothing is written, because a file without a name would be lost.
 //!
-//! **Invariant:** a line is whole in one file. So a file is larger than its size by less than a line.
+//! **Invariant:** every line is whole in one file. So a file exceeds its size by less than one line.
 
 use std::{
     borrow::Cow,
@@ -21,19 +22,19 @@ use std::{
 use nix::unistd::geteuid;
 use tracing::warn;
 
-/// How often the file is looked for under its name, while lines come.
+/// How often it is checked, while lines come, that the file still has its name.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Only the owner may read it: arguments of processes may hold secrets.
 const MODE: u32 = 0o600;
-/// How each event's line begins.
+/// The beginning of each event's line.
 const EVENT: &[u8] = br#"{"schema":"#;
-/// A line is shorter.
-const LONGEST: u64 = 1 << 20;
+/// Every line is shorter, bytes.
+const MAX_LINE: u64 = 1 << 20;
 
-/// When a file is full, and how many full ones are kept.
+/// When a file is full, and how many full files are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rotation {
-    /// In bytes, at least 1.
+    /// The size of a full file, bytes, at least 1.
     pub(crate) size: u64,
     pub(crate) keep: u32,
 }
@@ -41,27 +42,28 @@ pub(crate) struct Rotation {
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
-    /// Whose the file is to be. The confined thread may not ask who it is.
+    /// The user who must own the file. The confined thread may not ask for its own user.
     user: u32,
     rotation: Rotation,
     file: File,
-    /// In bytes.
+    /// The length of the file, bytes.
     len: u64,
-    /// From this length on, the file is full. It is more than its size after it could not be renamed.
+    /// The length from which the file is full. It exceeds `rotation.size` after the file could not be
+    /// renamed.
     full_at: u64,
-    /// The begin of a line whose end has not come.
+    /// The beginning of a line whose end has not come yet.
     begun: Vec<u8>,
-    /// How many bytes of the lines that are being written are in the file.
+    /// How many bytes of the lines that are being written are already in the file.
     done: usize,
-    /// When to look for the file under its name.
+    /// When to check that the file still has its name.
     look_due: Instant,
-    /// That it cannot be renamed was logged.
+    /// It was logged that the file cannot be renamed.
     warned: bool,
 }
 
 impl LogFile {
-    /// Opens the file or makes it. An event's line that was cut off, by a kill or a full disk, is removed: an agent that goes
-    /// on with the last one's state tells the event again.
+    /// Opens or creates the file. An event's line that was cut off, by a kill or a full disk, is removed: an
+    /// agent that goes on with the state of the last one writes the event again.
     pub(crate) fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
         let user = geteuid().as_raw();
         let mut file = create(path, user)?;
@@ -89,16 +91,18 @@ impl LogFile {
         Ok(log)
     }
 
-    /// Tries what it takes to begin the file anew, with the rights of the calling thread.
+    /// Tries the operations that beginning a new file needs, with the rights of the calling thread.
     pub(crate) fn try_rights(&self) -> io::Result<()> {
-        let (tried, renamed) = (self.beside("try"), self.beside("tried"));
+        let tried = self.beside("try");
+        let renamed = self.beside("tried");
         fs::remove_file(&tried).or_else(ignore_absence)?;
         create(&tried, self.user)?;
         fs::rename(&tried, &renamed)?;
         fs::remove_file(&renamed)
     }
 
-    /// Removes more than is to be kept, as far as that is possible: what cannot be removed keeps no agent from starting.
+    /// Removes the files beyond those that are kept. A file that cannot be removed does not prevent the
+    /// start.
     fn tidy(&self) {
         for number in self.rotation.keep + 1.. {
             let path = self.numbered(number);
@@ -113,7 +117,7 @@ impl LogFile {
         }
     }
 
-    /// Renames the file and those before it, and begins a new one: all of them, or none.
+    /// Renames the file and the older ones, and begins a new one. If one of them cannot be renamed, none is.
     fn rotate(&mut self) -> io::Result<()> {
         let keep = self.rotation.keep;
         if keep == 0 {
@@ -122,40 +126,40 @@ impl LogFile {
         }
         let mut moved = Vec::new();
         if let Err(error) = self.shift(&mut moved) {
-            // The last one that was renamed left its name free for the one before.
+            // In reverse order, because each renamed file freed its name for the next one.
             let undone = moved.iter().rev().try_for_each(|(from, to)| fs::rename(to, from));
             return Err(undone.err().unwrap_or(error));
         }
         self.begin()?;
-        // If it stays, the next one replaces it.
+        // If it cannot be removed, the next rotation replaces it.
         fs::remove_file(self.numbered(keep + 1)).or_else(ignore_absence).ok();
         Ok(())
     }
 
-    /// Renames the file to `FILE.1`. Those before it make room, up to the first number that is free; the oldest one is kept
-    /// until all are renamed. `moved` has what was renamed, in this order.
+    /// Renames the file to `FILE.1`. The older files make room, up to the first number that is free; the
+    /// oldest one is kept until all are renamed. `moved` gets the renamed files, in this order.
     fn shift(&self, moved: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
         let keep = self.rotation.keep;
-        let is_free = |number: &u32| fs::symlink_metadata(self.numbered(*number)).is_err();
-        let free = (1..=keep).find(is_free).unwrap_or(keep + 1);
+        let free = (1..=keep)
+            .find(|number| fs::symlink_metadata(self.numbered(*number)).is_err())
+            .unwrap_or(keep + 1);
         for number in (1..=free).rev() {
             let from = if number == 1 { self.path.clone() } else { self.numbered(number - 1) };
             let to = self.numbered(number);
-            let blame = |why: &dyn Display| io::Error::other(format!("{}: {why}", from.display()));
-            if !fs::symlink_metadata(&from).map_err(|error| blame(&error))?.is_file() {
-                return Err(blame(&"it is no plain file"));
+            if !fs::symlink_metadata(&from).map_err(|error| named(&from, &error))?.is_file() {
+                return Err(named(&from, &"it is not a regular file"));
             }
-            fs::rename(&from, &to).map_err(|error| blame(&error))?;
+            fs::rename(&from, &to).map_err(|error| named(&from, &error))?;
             moved.push((from, to));
         }
         Ok(())
     }
 
-    /// Begins the file, or goes on in one that somebody has put there.
+    /// Begins a new file, or goes on in one that somebody has put there.
     fn begin(&mut self) -> io::Result<()> {
         let mut file = create(&self.path, self.user)?;
         if is_open_to_others(&file)? {
-            // The confined thread may change no modes, and somebody may have the file open already.
+            // The confined thread may not change modes, and somebody may already have the file open.
             if file.metadata()?.len() > 0 {
                 return Err(io::Error::other("others than its owner may read it: remove or rename it"));
             }
@@ -167,14 +171,16 @@ impl LogFile {
                 ));
             }
         }
-        // Only an agent that starts has to know whether another one writes the file.
+        // Only a starting agent must know whether another one writes the file.
         file.try_lock().ok();
         self.len = file.metadata()?.len();
-        (self.file, self.full_at, self.warned) = (file, self.rotation.size, false);
+        self.file = file;
+        self.full_at = self.rotation.size;
+        self.warned = false;
         Ok(())
     }
 
-    /// `FILE.3`
+    /// The path of a renamed file, such as `FILE.3`.
     fn numbered(&self, number: u32) -> PathBuf {
         self.beside(&number.to_string())
     }
@@ -189,7 +195,7 @@ impl LogFile {
     /// Whether the file still has its name.
     fn is_named(&mut self) -> io::Result<bool> {
         let own = self.file.metadata()?;
-        // Somebody may have emptied it, too.
+        // Somebody may also have truncated it.
         self.len = own.len();
         match fs::symlink_metadata(&self.path) {
             Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
@@ -197,13 +203,13 @@ impl LogFile {
         }
     }
 
-    /// Writes the rest of these lines. An error may pass: the next call goes on where this one stopped.
+    /// Writes the rest of these lines. After an error, the next call goes on where this one stopped.
     fn put(&mut self, lines: &[u8]) -> io::Result<()> {
         while self.done < lines.len() {
             if self.look_due <= Instant::now() {
                 if !self.is_named()? {
                     self.begin()?;
-                    // A line that was begun in the file before is written whole in this one.
+                    // A line that was begun in the previous file is written whole in this one.
                     self.done = begin_of_line(lines, self.done);
                 }
                 self.look_due = Instant::now() + LOOK_PERIOD;
@@ -212,7 +218,7 @@ impl LogFile {
                 self.renew();
                 continue;
             }
-            // No further than the line with which it is full.
+            // Write up to the end of the line with which the file is full.
             let rest = lines.get(self.done..).unwrap_or_default();
             let room = usize::try_from(self.full_at.saturating_sub(self.len)).unwrap_or(usize::MAX).max(1);
             let behind = rest.get(room - 1..).unwrap_or_default();
@@ -227,11 +233,11 @@ impl LogFile {
         Ok(())
     }
 
-    /// If it cannot be renamed, the lines go on into the same file.
+    /// Begins a new file. If the full one cannot be renamed, the lines go on into it.
     fn renew(&mut self) {
         let Err(error) = self.rotate() else { return };
         self.full_at = self.len.saturating_add(self.rotation.size);
-        // It may have no name any more.
+        // The file may no longer have its name.
         self.look_due = Instant::now();
         if !self.warned {
             warn!("{} cannot be renamed and begun anew: {error}; it grows", self.path.display());
@@ -246,12 +252,14 @@ impl Write for LogFile {
             self.begun.extend(bytes);
             return Ok(bytes.len());
         };
-        let (begun, whole) = (mem::take(&mut self.begun), bytes.get(..end).unwrap_or(bytes));
+        let begun = mem::take(&mut self.begun);
+        let whole = bytes.get(..end).unwrap_or(bytes);
         let lines =
             if begun.is_empty() { Cow::Borrowed(whole) } else { Cow::Owned([&begun, whole].concat()) };
         if let Err(error) = self.put(&lines) {
-            // The same bytes come again.
-            (self.begun, self.look_due) = (begun, Instant::now());
+            // The caller writes the same bytes again.
+            self.begun = begun;
+            self.look_due = Instant::now();
             return Err(error);
         }
         self.done = 0;
@@ -263,13 +271,13 @@ impl Write for LogFile {
     }
 }
 
-/// Where the line begins that has the byte before `at`, unless that byte ends it.
+/// The beginning of the line that has the byte before `at`, or `at` if that byte ends a line.
 fn begin_of_line(lines: &[u8], at: usize) -> usize {
     let before = lines.get(..at).unwrap_or(lines);
     before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
 }
 
-/// `user`: whose it is to be.
+/// Opens or creates the file. `user` must own it.
 fn create(path: &Path, user: u32) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let mut options = OpenOptions::new();
@@ -277,17 +285,21 @@ fn create(path: &Path, user: u32) -> io::Result<File> {
     let file = options.open(path)?;
     let about = file.metadata()?;
     if !about.is_file() {
-        return Err(io::Error::other("it is no plain file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     refuse_foreign(about.uid(), user)?;
     Ok(file)
+}
+
+fn named(path: &Path, why: &dyn Display) -> io::Error {
+    io::Error::other(format!("{}: {why}", path.display()))
 }
 
 fn is_open_to_others(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.mode() & 0o077 != 0)
 }
 
-/// The owner of a file could read what is written, whatever the mode is.
+/// Refuses a file of another user, who could read it whatever its mode is.
 fn refuse_foreign(owner: u32, user: u32) -> io::Result<()> {
     if owner == user {
         return Ok(());
@@ -299,13 +311,14 @@ fn ignore_absence(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Removes the beginning of an event behind the last whole line. Anything else there becomes a line: it is somebody's.
+/// Removes the beginning of an event after the last whole line. Anything else there was written by somebody
+/// else, and becomes a line.
 fn end_line(file: &mut File) -> io::Result<()> {
     let len = file.metadata()?.len();
-    let begin = len.saturating_sub(LONGEST);
+    let begin = len.saturating_sub(MAX_LINE);
     file.seek(SeekFrom::Start(begin))?;
     let mut end = Vec::new();
-    Read::by_ref(file).take(LONGEST).read_to_end(&mut end)?;
+    Read::by_ref(file).take(MAX_LINE).read_to_end(&mut end)?;
     let whole = end.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let rest = end.get(whole..).unwrap_or_default();
     let is_at_begin = begin == 0 || whole > 0;
@@ -338,7 +351,8 @@ mod tests {
         LogFile::open(path, ROTATION).expect("a directory that can be written")
     }
 
-    /// The lines of the files, the oldest first; each file has whole lines and is no larger than allowed.
+    /// Returns the lines of the files, the oldest first. Each file has whole lines and is not larger than
+    /// allowed.
     fn lines(path: &Path, keep: u32) -> Vec<String> {
         let named = |number: u32| PathBuf::from(format!("{}.{number}", path.display()));
         assert!(!named(keep + 1).exists(), "one too many is kept");
@@ -367,7 +381,7 @@ mod tests {
             if number == 11 {
                 drop(file.take());
                 let mut next = open(&path);
-                // What was cut off comes again.
+                // The part that was cut off comes again.
                 let whole = lines(&path, 3).last().expect("a line").clone();
                 let rest = &text[text.find(&format!("{whole}\n")).expect("it was told") + whole.len() + 1..];
                 let upto = 53 * (number + 1) - (text.len() - rest.len());
@@ -417,7 +431,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("readable"), "c\n");
     }
 
-    /// A directory where each of the files is to go, in turn.
+    /// A directory is at the new path of each file in turn.
     #[test]
     fn a_file_that_cannot_be_renamed_grows_and_the_older_ones_stay() {
         for obstacle in 1..=4 {
@@ -459,7 +473,7 @@ mod tests {
         }
     }
 
-    /// A directory in the place of a file that is one too many, and of each that is to be kept.
+    /// A directory is in the place of a file to remove, and of each file to keep.
     #[test]
     fn what_cannot_be_removed_keeps_no_agent_from_starting() {
         for obstacle in 1..=5 {
@@ -473,7 +487,7 @@ mod tests {
         }
     }
 
-    /// A line that was cut by a full disk is written whole where the file is begun anew.
+    /// A line that a full disk cut is written whole in the new file.
     #[test]
     fn as_long_as_the_file_cannot_be_begun_anew_nothing_is_written() {
         let folder = tempfile::tempdir().expect("a directory");
@@ -492,7 +506,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("readable"), "ccc\n");
     }
 
-    /// logrotate makes files of the mode that it is told to.
+    /// logrotate makes files with the mode from its configuration.
     #[test]
     fn only_the_owner_may_read_the_file_whoever_has_begun_it_anew() {
         let folder = tempfile::tempdir().expect("a directory");
@@ -510,7 +524,7 @@ mod tests {
             file.write_all(line.as_bytes()).expect("written");
             assert_eq!((mode(), &*fs::read_to_string(&path).expect("readable")), (0o600, line));
         }
-        // What somebody has written there is not removed.
+        // The bytes that somebody else wrote there are not removed.
         put("theirs\n");
         file.look_due = Instant::now();
         let why = file.write(b"c\n").expect_err("others could read it").to_string();
@@ -541,11 +555,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_refused() {
+    fn another_kind_of_file_is_refused() {
         let folder = tempfile::tempdir().expect("a directory");
         let refused = |path: &Path| LogFile::open(path, ROTATION).expect_err("refused").to_string();
         refused(folder.path());
-        assert_eq!(refused(Path::new("/dev/null")), "it is no plain file");
+        assert_eq!(refused(Path::new("/dev/null")), "it is not a regular file");
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path().join("target"), &link).expect("a link");
         refused(&link);

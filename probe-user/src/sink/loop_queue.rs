@@ -1,7 +1,7 @@
-//! The queue in which requests of the server, and of the client of the API server, wait for the agent's loop.
+//! The queue in which requests of the server and of the Kubernetes client wait for the agent's loop.
 //!
-//! The loop copies a part of the engine's state. The copy answers every client that asks within a moment, so that a thousand
-//! clients cost the loop as much as one.
+//! The loop copies a part of the engine's state. The copy answers every client that asks within a short time,
+//! so a thousand clients cost the loop as much as one.
 //!
 //! **Invariant:** the loop only copies. The server's thread formats the copy.
 
@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// How long a copy answers requests.
-const FRESH: Duration = Duration::from_millis(250);
+const MAX_AGE: Duration = Duration::from_millis(250);
 /// How long a request waits for the loop before it fails.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How many requests may wait: more than there are views.
 const DEPTH: usize = 32;
 
@@ -32,13 +32,13 @@ const DEPTH: usize = 32;
 pub(crate) struct AgentView<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) label: &'a Label,
-    /// Boot time.
+    /// Time since boot.
     pub(crate) now: Timestamp,
-    /// Every list that is read at the start is complete.
+    /// All lists that are read at the start are complete.
     pub(crate) has_listed: bool,
     /// Sets the gauges of the metrics.
     pub(crate) measure: &'a dyn Fn(),
-    /// The statistics of the agent's own process.
+    /// Returns the statistics of the agent's own process.
     pub(crate) process: &'a dyn Fn() -> Option<Process>,
     /// How many network namespaces the kernel allows.
     pub(crate) netns_limit: Option<u64>,
@@ -58,13 +58,13 @@ pub(crate) struct Queue(mpsc::Receiver<Request>);
 
 /// The loop did not answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the agent did not answer within {} s", PATIENCE.as_secs())]
+#[error("the agent did not answer within {} s", ANSWER_TIMEOUT.as_secs())]
 pub(crate) struct Unanswered;
 
 #[must_use]
 pub(crate) fn queue() -> (Client, Queue) {
     let (sender, receiver) = mpsc::channel(DEPTH);
-    (Client { requests: sender, patience: PATIENCE }, Queue(receiver))
+    (Client { requests: sender, patience: ANSWER_TIMEOUT }, Queue(receiver))
 }
 
 impl Queue {
@@ -87,20 +87,20 @@ pub(super) struct Snapshot<T> {
 /// A part of the agent's state, and the latest copy of it.
 pub(super) struct View<T> {
     client: Client,
-    look: Arc<dyn Fn(&AgentView<'_>) -> T + Send + Sync>,
+    copy: Arc<dyn Fn(&AgentView<'_>) -> T + Send + Sync>,
     found: Mutex<Option<(Instant, Arc<T>)>>,
 }
 
 impl<T: Send + Sync + 'static> View<T> {
-    pub(super) fn new(client: &Client, look: impl Fn(&AgentView<'_>) -> T + Send + Sync + 'static) -> Self {
-        Self { client: client.clone(), look: Arc::new(look), found: Mutex::new(None) }
+    pub(super) fn new(client: &Client, copy: impl Fn(&AgentView<'_>) -> T + Send + Sync + 'static) -> Self {
+        Self { client: client.clone(), copy: Arc::new(copy), found: Mutex::new(None) }
     }
 
     /// The current state, or a copy from a moment ago. Clients that ask at the same time get the same copy.
     pub(super) async fn get(&self) -> Result<Arc<T>, Unanswered> {
         let mut found = self.found.lock().await;
         if let Some((at, known)) = found.as_ref()
-            && at.elapsed() < FRESH
+            && at.elapsed() < MAX_AGE
         {
             return Ok(Arc::clone(known));
         }
@@ -109,12 +109,12 @@ impl<T: Send + Sync + 'static> View<T> {
         Ok(it)
     }
 
-    /// The current state, for one who asks seldom: it is not kept.
+    /// Copies the current state for a rare request. The copy is not kept.
     pub(super) async fn ask(&self) -> Result<T, Unanswered> {
         let (answer, answered) = oneshot::channel();
-        let look = Arc::clone(&self.look);
+        let copy = Arc::clone(&self.copy);
         let request: Request = Box::new(move |agent| {
-            answer.send(look(agent)).ok();
+            answer.send(copy(agent)).ok();
         });
         let asked = async {
             self.client.requests.send(request).await.ok()?;
@@ -127,12 +127,12 @@ impl<T: Send + Sync + 'static> View<T> {
 impl<T: Send + Sync + 'static> View<Snapshot<T>> {
     pub(super) fn snapshot(
         client: &Client,
-        look: impl Fn(&AgentView<'_>) -> T + Send + Sync + 'static,
+        copy: impl Fn(&AgentView<'_>) -> T + Send + Sync + 'static,
     ) -> Self {
         Self::new(client, move |agent| Snapshot {
             label: agent.label.clone(),
             now: agent.now,
-            value: look(agent),
+            value: copy(agent),
         })
     }
 }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_ask_at_once_are_one_question() {
+    fn many_requests_at_once_are_one_question() {
         runtime().block_on(async {
             let (client, requests) = queue();
             let looks = Arc::new(AtomicU32::new(0));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_does_not_look_is_told_of() {
+    fn a_loop_that_does_not_answer_is_reported() {
         runtime().block_on(async {
             let (client, requests) = queue();
             let client = super::Client { patience: std::time::Duration::from_millis(10), ..client };

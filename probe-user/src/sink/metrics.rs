@@ -1,7 +1,7 @@
 //! The agent's metrics in Prometheus' text format. `docs/metrics.md` lists every family.
 //!
-//! Each change of a run updates the counters and histograms. A scrape first sets the gauges, from the engine's views
-//! and the agent's own statistics, and then reads the text.
+//! Each change of a run updates the counters and histograms. A scrape first sets the gauges, from the
+//! engine's views and the agent's own statistics, and then reads the text.
 //!
 //! **Invariant:** no family has more series than its cap, whatever the node does.
 
@@ -81,7 +81,7 @@ struct Views<'a> {
     daemons: &'a BTreeMap<&'a str, Timestamp>,
     /// Network namespaces that the kernel has.
     netns: usize,
-    /// Network namespaces that wait to be watched by netlink.
+    /// Network namespaces that netlink does not watch yet.
     unwatched: usize,
     /// Ends of namespaces that netlink reported too late.
     stale: u64,
@@ -89,7 +89,7 @@ struct Views<'a> {
 }
 
 impl Metrics {
-    /// `labels` are the labels of pods that were asked for, each once.
+    /// `labels`: the pod labels that the user asked for, each once.
     #[must_use]
     pub fn new(labels: &[PodLabel]) -> Self {
         Self::register(labels)
@@ -104,7 +104,8 @@ impl Metrics {
         let folded = prometheus::CounterVec::make(&FOLDED, FOLDED.labels)?;
         registry.register(Box::new(folded.clone()))?;
         let registrar = Registrar { registry: &registry, labels: &labels, folded: &folded };
-        let (counters, gauges) = (Counters::new(registrar)?, Gauges::new(registrar)?);
+        let counters = Counters::new(registrar)?;
+        let gauges = Gauges::new(registrar)?;
         Ok(Self(Arc::new(Inner { registry, tables: Mutex::new(Tables { counters, gauges }) })))
     }
 
@@ -113,7 +114,7 @@ impl Metrics {
         self.with(|tables| tables.counters.on_change(change));
     }
 
-    /// Records that all changes so far are written now, which gives their latency.
+    /// Records that all changes so far are written now, to measure their latency.
     pub(crate) fn timed(&self, now: Timestamp) {
         self.with(|tables| tables.counters.timed(now));
     }

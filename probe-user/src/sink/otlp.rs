@@ -1,11 +1,12 @@
-//! Starts, teardowns and boots as traces, and findings as log records, for a receiver that speaks OTLP: the protocol of
-//! OpenTelemetry, over gRPC or HTTP. docs/otlp.md has what is sent.
+//! Sends starts, teardowns and boots as traces, and findings as log records, to an OTLP receiver (the
+//! OpenTelemetry protocol, over gRPC or HTTP). docs/otlp.md describes what is sent.
 //!
-//! `start`, `teardown`, `boot` and `finding` make spans and records of what the engine knows; `feed` says when. `queue` is
-//! between the agent's loop and the thread that sends: `exporter`, by `client`.
+//! `start`, `teardown`, `boot` and `finding` make spans and records from the engine's state; `feed` decides
+//! when. `queue` is between the agent's loop and the thread that sends (`exporter`, with `client`).
 //!
-//! The messages are those of opentelemetry-proto. The SDK of OpenTelemetry is for spans that a program makes as it runs, with
-//! ids and times of its own, where those here are told after the event with the ids and times that follow from it.
+//! The messages are those of opentelemetry-proto. The OpenTelemetry SDK is not used: it is for spans that a
+//! program makes while it runs, with the program's own ids and times. The spans here are made after the
+//! event, and their ids and times follow from the event.
 //!
 //! **Invariant:** the agent's loop never waits for the receiver.
 
@@ -51,7 +52,7 @@ use self::{
 };
 use crate::{engine::Engine, model::time::Timestamp, sink::Label};
 
-/// What is sent where, from the agent's loop.
+/// The agent loop's side of the export.
 #[derive(Debug)]
 pub(crate) struct Otlp {
     feed: Feed,
@@ -59,7 +60,7 @@ pub(crate) struct Otlp {
     exporter: Exporter,
 }
 
-/// Where it goes, and what of it.
+/// Where to send, and which signals.
 #[derive(Debug)]
 pub(crate) struct Export {
     pub(crate) target: Target,
@@ -69,7 +70,8 @@ pub(crate) struct Export {
 }
 
 impl Otlp {
-    /// Starts the thread that sends. The notes are a sink of the session. `begun` is when the agent began.
+    /// Starts the thread that sends. The notes are a sink for the changes of the run. `begun` is when the
+    /// agent began.
     pub(crate) fn start(export: Export, begun: Timestamp) -> io::Result<(Self, Notes)> {
         let Export { target, credentials, signals, resource } = export;
         let route = Route { target, credentials, resource: Arc::new(resource), pace: Pace::default() };
@@ -83,8 +85,9 @@ impl Otlp {
             .map(|signal| (signal, Queue::new(&route.pace, Figures::new(signal))))
             .collect();
         let exporter = Exporter::spawn(route, &queues)?;
-        let of = |signal| queues.iter().find(|(it, _)| *it == signal).map(|(_, queue)| queue.clone());
-        let (feed, notes) = Feed::new(of(Signal::Traces), of(Signal::Logs), begun);
+        let traces = queue_of(&queues, Signal::Traces);
+        let logs = queue_of(&queues, Signal::Logs);
+        let (feed, notes) = Feed::new(traces, logs, begun);
         Ok((Self { feed, queues, exporter }, notes))
     }
 
@@ -93,20 +96,24 @@ impl Otlp {
         self.queues.iter().map(|(_, queue)| queue.figures.clone()).collect()
     }
 
-    /// When [`Self::update`] has something to do besides what was noted.
+    /// When [`Self::update`] has something to do besides the noted changes.
     pub(crate) fn due(&self) -> Option<Timestamp> {
         self.feed.due()
     }
 
-    /// Has what was noted sent.
+    /// Queues what follows from the noted changes.
     pub(crate) fn update(&mut self, now: Timestamp, engine: &Engine, label: &Label) {
         self.feed.update(now, engine, label);
     }
 
-    /// Has the rest sent; returns once it was, or could not be.
+    /// Queues the rest, and returns once it was sent or could not be sent.
     pub(crate) async fn finish(mut self, now: Timestamp, engine: &Engine, label: &Label) {
         self.feed.finish(now, engine, label);
         self.queues.iter().for_each(|(_, queue)| queue.close());
         self.exporter.ended().await;
     }
+}
+
+fn queue_of(queues: &[(Signal, Queue)], signal: Signal) -> Option<Queue> {
+    queues.iter().find(|(it, _)| *it == signal).map(|(_, queue)| queue.clone())
 }

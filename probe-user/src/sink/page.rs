@@ -1,7 +1,7 @@
 //! A picture as an HTML page: one file without scripts and without requests.
 //!
-//! **Invariant:** text from outside never becomes markup: `html::Html` takes markup from this program's source only.
-//! As a second defence the page's own policy forbids scripts and requests.
+//! **Invariant:** text from outside never becomes markup: `html::Html` takes markup from this program's
+//! source only. As a second defence, the page's own content security policy forbids scripts and requests.
 
 mod html;
 mod row;
@@ -84,14 +84,14 @@ fn rows(chart: &Chart, page: &mut Html) {
 
 /// The legend of the colors in use.
 fn legend(chart: &Chart, page: &mut Html) {
-    let bars = || chart.rows.iter().flat_map(|row| &row.bars);
-    let tones: BTreeSet<Series> = bars().map(|bar| bar.tone).collect();
+    let mut bars = chart.rows.iter().flat_map(|row| &row.bars);
+    let tones: BTreeSet<Series> = bars.clone().map(|bar| bar.tone).collect();
     page.put("<ul class=\"legend\" aria-label=\"colors\">\n");
     for tone in tones {
         page.put("<li><svg aria-hidden=\"true\"><rect class=\"").put(row::class(tone));
         page.put("\" width=\"100%\" height=\"100%\"/></svg>").put(tone.meaning()).put("</li>\n");
     }
-    if bars().any(|bar| !bar.marks.is_empty()) {
+    if bars.any(|bar| !bar.marks.is_empty()) {
         page.put("<li><svg aria-hidden=\"true\"><rect class=\"in\" width=\"100%\" height=\"100%\"/>");
         page.put("<rect class=\"u\" width=\"100%\" height=\"100%\"/></svg>");
         page.put("hatched: inferred, or something was lost meanwhile (gapped)</li>\n");

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _}
 
 use crate::given;
 
-/// A file that does not have what it should.
+/// A file that cannot be read, or does not have what it should.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {what} in {path}: {why}", path = path.display())]
 pub(crate) struct Unreadable {
@@ -23,11 +23,8 @@ pub(crate) fn certificates(
     what: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, Unreadable> {
-    let read = || {
-        CertificateDer::pem_slice_iter(&given::read(path).map_err(pem::Error::Io)?)
-            .collect::<Result<Vec<_>, _>>()
-    };
-    match read() {
+    let bytes = given::read(path).map_err(pem::Error::Io);
+    match bytes.and_then(|bytes| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>()) {
         Ok(found) if found.is_empty() => Err(Unreadable::new(what, path, &pem::Error::NoItemsFound)),
         Ok(found) => Ok(found),
         Err(why) => Err(Unreadable::new(what, path, &why)),

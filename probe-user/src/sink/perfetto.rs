@@ -1,9 +1,11 @@
-//! A picture as a trace for ui.perfetto.dev and chrome://tracing: a row is a process, and a lane in it is a thread.
+//! A picture as a trace for ui.perfetto.dev and chrome://tracing: a row is a process, and a lane in it is a
+//! thread.
 //!
-//! The format is Chromium's "Trace Event Format": complete events (`X`), instants (`i`), and names of processes and
-//! threads (`M`). Times are microseconds, here with three decimals.
+//! The format is Chromium's "Trace Event Format": complete events (`X`), instants (`i`), and names of
+//! processes and threads (`M`). Times are microseconds, here with three decimals.
 //!
-//! **Invariant:** bars of one lane are side by side or nested: a viewer drops bars that overlap in another way.
+//! **Invariant:** bars of one lane are side by side or nested: a viewer drops bars that overlap in another
+//! way.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -34,7 +36,7 @@ enum Event {
     Moment {
         #[serde(flatten)]
         span: Span,
-        /// The height of the mark: that of its thread.
+        /// The height of the mark; `t` is the height of its thread.
         s: &'static str,
     },
 }
@@ -60,20 +62,21 @@ struct Span {
     args: BTreeMap<String, String>,
 }
 
-/// One JSON object and a newline.
+/// Returns the trace as one JSON object and a newline.
 pub fn write(chart: &Chart) -> serde_json::Result<Vec<u8>> {
-    let mut numbers = 1..;
-    let mut next = || numbers.next().unwrap_or(u32::MAX);
+    let mut last: u32 = 0;
     let mut events = Vec::new();
     for row in &chart.rows {
         // Some viewers expect thread numbers to be unique over all processes.
-        let pid = next();
+        last = last.saturating_add(1);
+        let pid = last;
         process(row, pid, &mut events);
         let mut lanes: Vec<(&str, u32)> = Vec::new();
         for bar in &row.bars {
             let known = lanes.iter().find(|(name, _)| *name == bar.lane).map(|(_, tid)| *tid);
             let tid = known.unwrap_or_else(|| {
-                let tid = next();
+                last = last.saturating_add(1);
+                let tid = last;
                 lanes.push((&bar.lane, tid));
                 meta("thread_name", pid, tid, Meta::Name(escaped(&bar.lane).into_owned()), &mut events);
                 meta("thread_sort_index", pid, tid, Meta::SortIndex(tid), &mut events);
@@ -120,7 +123,7 @@ fn event(chart: &Chart, row: &Row, bar: &Bar, pid: u32, tid: u32) -> Event {
     if bar.took.is_some() { Event::Whole(span) } else { Event::Moment { span, s: "t" } }
 }
 
-/// Exact to the nanosecond for a hundred days, because a double has 53 bits.
+/// Microseconds, exact to the nanosecond for a hundred days, because a double has 53 bits.
 #[expect(clippy::cast_precision_loss, reason = "a fraction is what the format has")]
 fn micros(span: Duration) -> f64 {
     let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);

@@ -30,13 +30,14 @@ pub(crate) fn pod(pod: &PodName) -> String {
     }
 }
 
-/// `cni bridge`, `image`; with the container's name if the phase is of one.
+/// The title of a phase, such as `cni bridge` or `image`, with the container's name if it is a container's
+/// phase.
 #[must_use]
 pub(crate) fn title(phase: &Phase) -> String {
     phase.container.as_ref().map_or_else(|| name(&phase.kind), |it| title_of(&phase.kind, it))
 }
 
-/// The same, for a container's phase.
+/// The title of a container's phase.
 #[must_use]
 pub(crate) fn title_of(kind: &Kind, container: &ContainerRef) -> String {
     let name = name(kind);
@@ -78,7 +79,7 @@ pub(crate) fn socket(socket: Listener) -> String {
     format!("{port} ({})", family.into_str())
 }
 
-/// What is known about when a container listened, a sentence each.
+/// Describes when a container listened and what delayed it, a sentence each.
 #[must_use]
 pub(crate) fn listening(it: &Listening) -> Vec<String> {
     let mut said = vec![socket(it.socket)];
@@ -107,7 +108,7 @@ pub(crate) fn marks(start: &Start) -> Vec<&'static str> {
     marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
 }
 
-/// What is known about why it took so long, a sentence each.
+/// The known reasons why the phase took this long, a sentence each.
 #[must_use]
 pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     let Cause { adds, failed, wasted, took, sandboxes, runs, teardown, pressure } = &phase.cause;
@@ -138,8 +139,11 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
         said.push(format!("the runtime waited for I/O {} of {}", span(stall.some.min(whole)), span(whole)));
     }
     if !teardown.is_zero() {
-        let (teardown, whole) = (span(*teardown), span(whole));
-        said.push(format!("other network namespaces were taken apart for {teardown} of {whole}"));
+        said.push(format!(
+            "other network namespaces were taken apart for {} of {}",
+            span(*teardown),
+            span(whole)
+        ));
     }
     load(pressure, whole, &mut said);
     if phase.gapped {
@@ -148,7 +152,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
     said
 }
 
-/// A part of a phase, a sentence.
+/// Describes a part of a phase in a sentence.
 fn part(part: &Part) -> String {
     let took = span(part.took());
     match (part.kind, part.waits) {
@@ -161,12 +165,8 @@ fn part(part: &Part) -> String {
     }
 }
 
-/// What held it up, and which setting does that.
+/// Describes what held up the pod, and names the setting that causes that.
 fn held_up(waits: WaitsFor) -> String {
-    let places = |at_once: u32, of: &str| match at_once {
-        1 => "one after another".to_owned(),
-        many => format!("{many} {of} at a time"),
-    };
     match waits {
         WaitsFor::Pulls { ahead, at_once } => {
             let setting = if at_once == 1 { "serializeImagePulls" } else { "maxParallelImagePulls" };
@@ -199,7 +199,14 @@ fn held_up(waits: WaitsFor) -> String {
     }
 }
 
-/// What the pod's cgroup counted in this time, as far as it may be why it took so long.
+fn places(at_once: u32, of: &str) -> String {
+    match at_once {
+        1 => "one after another".to_owned(),
+        many => format!("{many} {of} at a time"),
+    }
+}
+
+/// Adds the counts of the pod's cgroup in this time that may be the reason why it took this long.
 fn load(pressure: &Pressure, whole: Duration, said: &mut Vec<String>) {
     if let Some(cpu) = pressure.cpu.filter(|cpu| cpu.periods > 0 || !cpu.throttled.is_zero()) {
         let throttled =
@@ -228,8 +235,8 @@ fn is_long(stall: Stall, whole: Duration) -> bool {
     stall.some * 10 >= whole && !stall.some.is_zero()
 }
 
-/// The limit that held it back, and about how much it would have used without one: what it used in the time in which it
-/// could run. Nothing of the latter if it could hardly ever.
+/// The CPU limit that throttled the pod, and an estimate of what it would have used without a limit, from its
+/// use in the time in which it could run. No estimate if it could run for less than a tenth of the time.
 fn limit(cpu: &CpuUse, whole: Duration) -> String {
     const STEP: u128 = 50;
     let Some(limit) = cpu.limit else { return String::new() };
@@ -248,7 +255,7 @@ fn quantity(bytes: u64) -> String {
     whole.map_or_else(|| bytes.to_string(), |(bits, unit)| format!("{}{unit}", bytes >> bits))
 }
 
-/// `3.21 s, slowest cni bridge 2.00 s`, and why it is incomplete.
+/// A summary such as `in 3.21 s, slowest cni bridge 2.00 s`, and why the start is incomplete.
 #[must_use]
 pub(crate) fn summary(start: &Start) -> String {
     let mut said = format!("in {}", span(start.total()));
@@ -335,7 +342,7 @@ mod tests {
             "throttled 5.70 s of 8.00 s (57 periods) by a limit of 100m; about 350m would do"
         );
         assert_eq!(cpu(800, 5700, None), "throttled 5.70 s of 8.00 s (57 periods)");
-        // It could hardly run, and what it used may be another container's.
+        // The pod could hardly run, and its use may be another container's.
         let only = "throttled 7.90 s of 8.00 s (57 periods) by a limit of 100m";
         assert_eq!(cpu(800, 7900, Some(100)), only);
         assert_eq!(cpu(0, 7900, Some(100)), only);

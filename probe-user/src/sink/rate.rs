@@ -1,4 +1,4 @@
-//! At most so many events a minute in the stream. A burst may use the whole minute at once.
+//! Limits the events a minute in the stream. A burst may use the whole minute at once.
 
 use std::num::NonZero;
 
@@ -14,7 +14,7 @@ const MINUTE: u64 = 60_000_000_000;
 pub(crate) struct Rate {
     /// The time that an event uses up, in nanoseconds.
     cost: u64,
-    /// The time that is left, in nanoseconds: a minute at most.
+    /// The time that is left, in nanoseconds, at most a minute.
     left: u64,
     /// The latest event.
     at: Timestamp,
@@ -31,12 +31,12 @@ impl Rate {
         self.left.saturating_add(now.0.saturating_sub(self.at.0)) >= self.cost
     }
 
-    /// Whether there is room for this event. There is for each finding and each gap, which are few.
+    /// Whether there is room for this event. There always is for findings and gaps, which are few.
     pub(crate) fn allows(&mut self, change: &Change) -> bool {
         is_free(&change.what) || self.take(change.at)
     }
 
-    /// Whether there is room for one more, which is used up.
+    /// Takes the room for one more event. Returns whether there was room.
     pub(crate) fn take(&mut self, now: Timestamp) -> bool {
         self.left = self.left.saturating_add(now.0.saturating_sub(self.at.0)).min(MINUTE);
         self.at = self.at.max(now);

@@ -19,9 +19,7 @@ use crate::{
         target::Outcome,
     },
     model::{
-        recovery::{
-            BootRead, Kind, LessNetwork, Pod, Recovered, RecoveredPod, Recovery, Source, TimedSource, Unseen,
-        },
+        recovery::{BootRead, Kind, LessNetwork, Pod, Recovered, Recovery, Source, TimedSource, Unseen},
         time::Timestamp,
     },
 };
@@ -59,7 +57,7 @@ const PORTS: [MilestoneName; 3] = [
 ];
 
 impl MilestoneName {
-    /// Its name in texts.
+    /// The milestone's name in texts.
     #[must_use]
     pub(crate) fn title(self) -> &'static str {
         match self {
@@ -81,33 +79,39 @@ impl MilestoneName {
 
 /// The known milestones, in the order of their times.
 #[must_use]
-pub(crate) fn milestones(study: &RecoveryReport) -> Vec<Milestone<'_>> {
-    let alone = |mark: Option<TimedSource>| mark.map(|mark| (mark, None));
-    let back = |back| Option::map(back, |it: &RecoveredPod| (it.mark, Some(&it.pod)));
-    let all = [
-        (MilestoneName::KernelStart, alone(Some(TimedSource { at: Timestamp::ZERO, source: Source::Boot }))),
-        (MilestoneName::InitStarted, alone(study.init)),
-        (MilestoneName::RuntimeStarted, alone(study.runtime)),
-        (MilestoneName::KubeletStarted, alone(study.kubelet)),
-        (MilestoneName::CniConfigured, alone(study.network_configured)),
-        (MilestoneName::CniFirstSuccess, alone(study.cni.first)),
-        (MilestoneName::FirstStaticPod, back(study.first_static.as_ref())),
-        (MilestoneName::FirstServicePod, back(study.first_service.as_ref())),
-        (MilestoneName::LastServicePod, back(study.last_service.as_ref())),
+pub(crate) fn milestones(report: &RecoveryReport) -> Vec<Milestone<'_>> {
+    let kernel = TimedSource { at: Timestamp::ZERO, source: Source::Boot };
+    let steps = [
+        (MilestoneName::KernelStart, Some(kernel)),
+        (MilestoneName::InitStarted, report.init),
+        (MilestoneName::RuntimeStarted, report.runtime),
+        (MilestoneName::KubeletStarted, report.kubelet),
+        (MilestoneName::CniConfigured, report.network_configured),
+        (MilestoneName::CniFirstSuccess, report.cni.first),
     ];
-    let all = all
-        .into_iter()
-        .chain(KUBELET_PORTS.into_iter().zip(PORTS).map(|(port, name)| (name, alone(listens(study, port)))));
-    let known = all.filter_map(|(name, it)| it.map(|(mark, pod)| Milestone { name, mark, pod }));
-    let mut known: Vec<Milestone<'_>> = known.collect();
+    let pods = [
+        (MilestoneName::FirstStaticPod, &report.first_static),
+        (MilestoneName::FirstServicePod, &report.first_service),
+        (MilestoneName::LastServicePod, &report.last_service),
+    ];
+    let mut known = Vec::new();
+    for (name, mark) in steps {
+        known.extend(mark.map(|mark| Milestone { name, mark, pod: None }));
+    }
+    for (name, back) in pods {
+        known.extend(back.as_ref().map(|it| Milestone { name, mark: it.mark, pod: Some(&it.pod) }));
+    }
+    for (port, name) in KUBELET_PORTS.into_iter().zip(PORTS) {
+        known.extend(listens(report, port).map(|mark| Milestone { name, mark, pod: None }));
+    }
     known.sort_by_key(|it| it.mark.at);
     known
 }
 
-/// When the kubelet first listened at a port of its own.
+/// When the kubelet first listened at this one of its ports.
 #[must_use]
-pub(crate) fn listens(study: &RecoveryReport, port: u16) -> Option<TimedSource> {
-    let first = study.kubelet_listens.iter().find(|it| it.port == port);
+pub(crate) fn listens(report: &RecoveryReport, port: u16) -> Option<TimedSource> {
+    let first = report.kubelet_listens.iter().find(|it| it.port == port);
     first.map(|it| TimedSource { at: it.at, source: Source::Hook })
 }
 
@@ -120,24 +124,27 @@ pub(crate) fn wall(ns: i64) -> String {
 
 /// The marks after the name of a row with unusual times.
 #[must_use]
-pub(crate) fn signs(study: &RecoveryReport) -> String {
-    let is_from_kernel = matches!(study.zero, Zero::Kernel(_));
+pub(crate) fn signs(report: &RecoveryReport) -> String {
+    let is_from_kernel = matches!(report.zero, Zero::Kernel(_));
     let signs =
-        [(is_from_kernel, "*"), (study.recovered == Recovered::Listening, "+"), (has_missed(study), "!")];
+        [(is_from_kernel, "*"), (report.recovered == Recovered::Listening, "+"), (has_missed(report), "!")];
     let signs: String = signs.into_iter().filter_map(|(is_so, sign)| is_so.then_some(sign)).collect();
     if signs.is_empty() { signs } else { format!(" {signs}") }
 }
 
 /// Whether the recovery took longer than it may.
 #[must_use]
-pub(crate) fn has_missed(study: &RecoveryReport) -> bool {
-    study.target.is_some_and(|target| target.outcome == Outcome::Missed)
+pub(crate) fn has_missed(report: &RecoveryReport) -> bool {
+    report.target.is_some_and(|target| target.outcome == Outcome::Missed)
 }
 
-/// By how much the recovery took longer than it may, if it did.
+/// Describes by how much the recovery missed its target, if it did.
 #[must_use]
-pub(crate) fn missed(study: &RecoveryReport) -> Option<String> {
-    let target = study.target.filter(|_| has_missed(study))?;
+pub(crate) fn missed(report: &RecoveryReport) -> Option<String> {
+    if !has_missed(report) {
+        return None;
+    }
+    let target = report.target?;
     Some(format!("missed the target of {} by {}", span(target.span), seconds(target.over?)))
 }
 
@@ -177,7 +184,7 @@ pub(crate) fn source(source: Source) -> &'static str {
     }
 }
 
-/// How exactly such a time is known.
+/// How exactly a time from this source is known.
 #[must_use]
 pub(crate) fn precision(source: Source) -> &'static str {
     match source {
@@ -198,14 +205,14 @@ pub(crate) fn known(by: Source) -> String {
 
 /// Why a boot's record is incomplete, a word each.
 #[must_use]
-pub(crate) fn marks(study: &RecoveryReport) -> Vec<&'static str> {
-    let is_from_kernel = matches!(study.zero, Zero::Kernel(_));
+pub(crate) fn marks(report: &RecoveryReport) -> Vec<&'static str> {
+    let is_from_kernel = matches!(report.zero, Zero::Kernel(_));
     let marks = [
         (is_from_kernel, "order not known"),
-        (!study.is_closed(), "not complete"),
-        (study.is_late, "late"),
-        (has_missed(study), "target missed"),
-        (!study.less_network.is_empty(), "less network"),
+        (!report.is_closed(), "not complete"),
+        (report.is_late, "late"),
+        (has_missed(report), "target missed"),
+        (!report.less_network.is_empty(), "less network"),
     ];
     marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
 }
@@ -228,8 +235,8 @@ pub(crate) fn hundredths(ns: i64) -> String {
     format!("{sign}{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// The numbers of a row in the table: columns in milliseconds, periods and the whole in seconds. Inexact ones have a
-/// mark.
+/// The numbers of a row in the table: columns in milliseconds, periods and the whole in seconds. Inexact ones
+/// have a mark.
 #[must_use]
 pub(crate) fn numbers(
     columns: &[Option<i64>; COLUMNS],
@@ -237,15 +244,16 @@ pub(crate) fn numbers(
     whole: Option<i64>,
     inexact: Inexact,
 ) -> Vec<String> {
-    let cell = |ns: Option<i64>, is_inexact: bool, form: fn(i64) -> String| {
-        let mark = if is_inexact { "~" } else { "" };
-        ns.map_or_else(|| "-".to_owned(), |ns| format!("{mark}{}", form(ns)))
-    };
-    let milliseconds = |ns| rounded_ms(ns).to_string();
-    let columns = columns.iter().zip(inexact.columns).map(|(ns, is)| cell(*ns, is, milliseconds));
+    let columns = columns.iter().zip(inexact.columns);
+    let columns = columns.map(|(ns, is)| cell(*ns, is, |ns| rounded_ms(ns).to_string()));
     let periods = periods.iter().zip(inexact.periods).map(|(ns, is)| cell(*ns, is, hundredths));
     let whole = cell(whole, inexact.columns[COLUMNS - 1], hundredths);
     columns.chain(periods).chain([whole]).collect()
+}
+
+fn cell(ns: Option<i64>, is_inexact: bool, form: fn(i64) -> String) -> String {
+    let mark = if is_inexact { "~" } else { "" };
+    ns.map_or_else(|| "-".to_owned(), |ns| format!("{mark}{}", form(ns)))
 }
 
 /// The role of a pod on the node, and how it is known.
@@ -265,7 +273,7 @@ pub(crate) fn span(span: Duration) -> String {
     seconds(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// To the nearest millisecond.
+/// Rounds to the nearest millisecond.
 #[must_use]
 pub(crate) fn rounded_ms(ns: i64) -> i64 {
     ns.saturating_add(500_000).div_euclid(1_000_000)
@@ -300,7 +308,7 @@ pub(crate) fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
     }
 }
 
-/// What is known about boots between this one and the last that was seen.
+/// Describes the boots between this one and the last that was seen.
 #[must_use]
 pub(crate) fn unseen(recovery: &Recovery) -> Option<String> {
     let Unseen { boots, source: by, .. } = recovery.boot.as_ref()?.before.unseen?;
@@ -312,7 +320,7 @@ pub(crate) fn unseen(recovery: &Recovery) -> Option<String> {
     ))
 }
 
-/// For the table, above the boot's own row.
+/// The row of the table above the boot's own row, if boots before it were not seen.
 #[must_use]
 pub(crate) fn gap(recovery: &Recovery) -> Option<String> {
     recovery.boot.as_ref()?.before.unseen.map(not_seen)
@@ -348,29 +356,30 @@ pub(crate) fn close(close: &Close) -> String {
 }
 
 /// How many names are listed.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// The first names, and how many more there are.
 #[must_use]
 pub(crate) fn names(pods: &[Pod]) -> String {
-    let names = pods.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
+    let names = pods.iter().take(MAX_NAMED).map(name).collect::<Vec<_>>().join(", ");
     names + &more(pods.len())
 }
 
 /// How many of a list are not named.
 fn more(all: usize) -> String {
-    let more = all.checked_sub(NAMED).filter(|more| *more > 0);
+    let more = all.checked_sub(MAX_NAMED).filter(|more| *more > 0);
     more.map(|more| format!(" and {more} more")).unwrap_or_default()
 }
 
 /// The time that the network cost before its first success, if any, or if it was not watched.
 #[must_use]
-pub(crate) fn network(study: &RecoveryReport) -> Option<String> {
-    let cni = &study.cni;
+pub(crate) fn network(report: &RecoveryReport) -> Option<String> {
+    let cni = &report.cni;
     let until = if cni.first.is_some() { "before the first success" } else { "and has not succeeded yet" };
     let by = cni.plugin.as_ref().map(|plugin| format!(" ({plugin})")).unwrap_or_default();
-    let times = |what, count: u32| (count > 0).then(|| format!("{what} {count} times"));
-    let what: Vec<_> = [times("failed", cni.failed), times("hung", cni.hung)].into_iter().flatten().collect();
+    let counts = [("failed", cni.failed), ("hung", cni.hung)];
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    let what: Vec<_> = counts.map(|(what, count)| format!("{what} {count} times")).collect();
     let seen = (!what.is_empty())
         .then(|| format!("CNI: ADD {} {until}{by}: {} lost", what.join(" and "), span(cni.lost)));
     let Some(since) = cni.unseen_until else { return seen };
@@ -383,22 +392,22 @@ pub(crate) fn network(study: &RecoveryReport) -> Option<String> {
 
 /// Notes about a boot besides its numbers, a sentence each.
 #[must_use]
-pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> {
-    let mut lines = vec![zero(&study.zero, recovery.boot.as_ref())];
+pub(crate) fn notes(recovery: &Recovery, report: &RecoveryReport) -> Vec<String> {
+    let mut lines = vec![zero(&report.zero, recovery.boot.as_ref())];
     lines.extend(unseen(recovery));
-    lines.extend(network(study));
-    lines.push(close(&study.close));
-    lines.extend(missed(study));
-    lines.extend(less_network(&study.less_network));
+    lines.extend(network(report));
+    lines.push(close(&report.close));
+    lines.extend(missed(report));
+    lines.extend(less_network(&report.less_network));
     lines.extend(kind_of_boot(recovery));
     lines.extend(restart::since_boot(recovery));
     lines.extend(cut(recovery));
-    if study.recovered == Recovered::Listening {
-        let by_start = (!study.by_start.is_empty())
-            .then(|| format!("; by their start, since they do not: {}", names(&study.by_start)));
+    if report.recovered == Recovered::Listening {
+        let by_start = (!report.by_start.is_empty())
+            .then(|| format!("; by their start, since they do not: {}", names(&report.by_start)));
         lines.push(format!("pods are back when they first listen{}", by_start.unwrap_or_default()));
     }
-    if study.is_late {
+    if report.is_late {
         let since = recovery.watched_since.unwrap_or_default();
         lines.push(format!(
             "the agent began to look {} after the boot: what was before is known from files, if at all",
@@ -410,10 +419,13 @@ pub(crate) fn notes(recovery: &Recovery, study: &RecoveryReport) -> Vec<String> 
 
 /// The pods that came back with less network than they had.
 fn less_network(less: &[LessNetwork]) -> Option<String> {
-    let of = |it: &LessNetwork| format!("{} (without {})", name(&it.pod), it.missing.join(", "));
-    let named = less.iter().take(NAMED).map(of).collect::<Vec<_>>().join(", ");
-    (!less.is_empty())
-        .then(|| format!("came back with less network than before: {named}{}", more(less.len())))
+    if less.is_empty() {
+        return None;
+    }
+    let named = less.iter().take(MAX_NAMED);
+    let named = named.map(|it| format!("{} (without {})", name(&it.pod), it.missing.join(", ")));
+    let named = named.collect::<Vec<_>>().join(", ");
+    Some(format!("came back with less network than before: {named}{}", more(less.len())))
 }
 
 /// The programs and labels by which boots can be compared, if any are known.
@@ -434,7 +446,7 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// What was dropped for lack of room, if anything.
+/// Describes what was dropped for lack of room, if anything.
 #[must_use]
 pub(crate) fn cut(recovery: &Recovery) -> Option<String> {
     let Recovery { pods_left_out: pods, tries_left_out: calls, .. } = recovery;

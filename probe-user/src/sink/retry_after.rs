@@ -1,11 +1,11 @@
-//! When a server that answers over HTTP wants to be asked again.
+//! When an HTTP server asks its client to come back.
 
 use std::time::Duration;
 
 use http::{HeaderMap, header};
 use jiff::{Timestamp, fmt::rfc2822};
 
-/// How long it asks to wait (`Retry-After`): a number of seconds, or a date.
+/// How long the server asks to wait (`Retry-After`, a number of seconds or a date).
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

@@ -8,7 +8,7 @@ use crate::{
     model::{change::Finding, finding::Stage},
 };
 
-/// Whether the finding is of the pod `asked`.
+/// Whether the finding is about the pod `asked`.
 #[must_use]
 pub(crate) fn is_of(finding: &Finding, asked: &str) -> bool {
     finding.pod.as_ref().is_some_and(|pod| is_pod(pod.namespace.as_deref(), pod.name.as_deref(), asked))
@@ -19,7 +19,7 @@ pub(crate) fn sort(findings: &mut [&Finding]) {
     findings.sort_by_key(|it| (Reverse(it.severity), surest(it.stage), it.since, &it.key));
 }
 
-/// The same of incidents: by what they are now, then by their first finding.
+/// Sorts incidents by their current severity and stage, then by their first finding.
 pub(crate) fn sort_incidents(incidents: &mut [Incident<'_>]) {
     incidents.sort_by_key(|it| {
         let root = it.root().map(|root| (root.since, &root.key));
@@ -35,16 +35,17 @@ fn surest(stage: Stage) -> u8 {
     }
 }
 
-/// The findings that `asked` can mean: the one with that key, else all whose key, full or as shown, contains it.
+/// The findings that `asked` can mean: the one with that key; else all whose key, full or as shown, begins
+/// with it; else all whose key contains it.
 #[must_use]
 pub(crate) fn matching<'a>(findings: &'a [Finding], asked: &str) -> Vec<&'a Finding> {
     if let Some(exact) = findings.iter().find(|it| it.key.as_str() == asked) {
         return vec![exact];
     }
-    let by = |is: fn(&str, &str) -> bool| {
-        let any = |it: &&Finding| is(it.key.as_str(), asked) || is(&short_key(&it.key), asked);
-        findings.iter().filter(any).collect::<Vec<_>>()
-    };
-    let begin = by(|key, asked| key.starts_with(asked));
-    if begin.is_empty() { by(|key, asked| key.contains(asked)) } else { begin }
+    let begin = having_key(findings, |key| key.starts_with(asked));
+    if begin.is_empty() { having_key(findings, |key| key.contains(asked)) } else { begin }
+}
+
+fn having_key(findings: &[Finding], is: impl Fn(&str) -> bool) -> Vec<&Finding> {
+    findings.iter().filter(|it| is(it.key.as_str()) || is(&short_key(&it.key))).collect()
 }

@@ -1,9 +1,10 @@
 //! The HTTP server: metrics for Prometheus, the page for browsers, the API for sandprobe's own commands.
 //!
-//! The server has a thread and a tokio runtime of its own. The agent's loop copies what it needs of the engine's
-//! state; events come from a ring. So no number of clients delays the loop.
+//! The server has its own thread and tokio runtime. The agent's loop copies the parts of the engine's state
+//! that the server needs; events come from a ring. So no number of clients delays the loop.
 //!
-//! **Invariant:** everything that clients can use up has a bound: connections, time, bytes, requests to the loop.
+//! **Invariant:** everything that clients can use up has a bound: connections, time, bytes, requests to the
+//! loop.
 
 mod api;
 pub(crate) mod app_state;
@@ -45,23 +46,23 @@ use self::{
     listen::Socket,
     reload::Reload,
     seats::{Origin, Seat, Seats},
-    shut::{AGAIN, Shut, ShutPort, ShutSocket},
+    shut::{RETRY_INTERVAL, Shut, ShutPort, ShutSocket},
     tls::Tls,
 };
 use crate::sink::{loop_queue::Client, verdict::Judge};
 
-/// The most connections at one time over the network and over the socket. The two limits are separate, so that
-/// neither can use up the other's.
+/// The maximum number of connections at one time, over the network and over the socket. The two limits are
+/// separate, so that neither can use up the other.
 const NETWORK: seats::Limits =
     seats::Limits { total: 256, reserved: 32, per_address: 64, followers: 32, followers_per_client: 8 };
 const SOCKET: seats::Limits =
     seats::Limits { total: 64, reserved: 0, per_address: 64, followers: 32, followers_per_client: 32 };
 /// How long to wait if the process cannot accept another connection.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long connections may take to end when the agent ends.
-const LAST: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the server listens, and which clients it answers.
 #[derive(Default)]
@@ -70,7 +71,7 @@ pub(crate) struct Listeners {
     /// TLS for the network, if it is configured.
     pub(crate) tls: Option<Tls>,
     pub(crate) socket: Option<Socket>,
-    /// What another process had, which is tried again.
+    /// The listeners that another process held, which are tried again.
     pub(crate) shut: Shut,
     pub(crate) guard: Guard,
     /// Reads the certificate, the key and the token again when their files change.
@@ -85,7 +86,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server's thread. Also returns who gives the verdict.
+    /// Starts the server's thread. Also returns the judge that gives the verdict.
     pub(crate) fn start(
         listeners: Listeners,
         config: ServerConfig,
@@ -104,7 +105,7 @@ impl Server {
         Ok((Self { end, ended }, judge))
     }
 
-    /// Ends streams and connections; returns when that is done.
+    /// Ends streams and connections, and returns when that is done.
     pub(crate) async fn finish(self) {
         self.end.send_replace(true);
         self.ended.await.ok();
@@ -123,7 +124,7 @@ fn run(runtime: &Runtime, listeners: Listeners, app: Arc<AppState>, mut end: wat
         if let Some(socket) = &mut socket {
             context.clone().serve_socket(socket);
         }
-        while !shut.is_empty() && time::timeout(AGAIN, over(&mut end)).await.is_err() {
+        while !shut.is_empty() && time::timeout(RETRY_INTERVAL, over(&mut end)).await.is_err() {
             match shut.port.take().map(ShutPort::open) {
                 Some(Ok(listener)) => {
                     warn!("listening on the port now, which another process had");
@@ -144,7 +145,7 @@ fn run(runtime: &Runtime, listeners: Listeners, app: Arc<AppState>, mut end: wat
         drop(context);
         over(&mut end).await;
         // Each open connection holds the other end of this channel.
-        time::timeout(LAST, async { while idle.changed().await.is_ok() {} }).await.ok();
+        time::timeout(SHUTDOWN_TIMEOUT, async { while idle.changed().await.is_ok() {} }).await.ok();
     });
 }
 
@@ -168,21 +169,23 @@ async fn over_tcp(
         let origin = Origin::new(peer.ip(), stream.local_addr()?.ip());
         Ok((stream, origin))
     };
-    let serve = move |stream, seat, context| -> Serving {
-        Box::pin(over_network(stream, tls.clone(), seat, context))
-    };
-    context.serve(accept, seats, serve).await;
+    context
+        .serve(accept, seats, move |stream, seat, context| {
+            Box::pin(over_network(stream, tls.clone(), seat, context))
+        })
+        .await;
 }
 
 async fn over_socket(listener: net::UnixListener, seats: Arc<Seats>, context: ConnectionContext) {
     let accept = async move || listener.accept().await.map(|(stream, _)| (stream, Origin::SOCKET));
-    let serve = |stream, seat, context: ConnectionContext| -> Serving {
-        Box::pin(context.connection(stream, seat, Peer::Socket))
-    };
-    context.serve(accept, seats, serve).await;
+    context
+        .serve(accept, seats, |stream, seat, context| {
+            Box::pin(context.connection(stream, seat, Peer::Socket))
+        })
+        .await;
 }
 
-/// Serves one connection of the network. Each has a task of its own, so that a slow handshake delays nobody else.
+/// Serves one network connection. Each connection has its own task, so that a slow handshake delays no other.
 async fn over_network(stream: net::TcpStream, tls: Option<Tls>, seat: Seat, context: ConnectionContext) {
     let is_loopback = stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
     let Some(tls) = tls else {
@@ -194,7 +197,7 @@ async fn over_network(stream: net::TcpStream, tls: Option<Tls>, seat: Seat, cont
     context.connection(stream, seat, Peer::Network { has_certificate, is_loopback }).await;
 }
 
-/// What every connection shares.
+/// The state that all connections share.
 #[derive(Clone)]
 struct ConnectionContext {
     app: Arc<AppState>,
@@ -215,7 +218,8 @@ impl ConnectionContext {
         }
     }
 
-    /// Accepts until the agent ends. When there is no seat left, another connection is closed for the new one.
+    /// Accepts connections until the agent ends. When no seat is left, another connection is closed for the
+    /// new one.
     async fn serve<S: Send + 'static>(
         self,
         accept: impl AsyncFn() -> io::Result<(S, Origin)>,
@@ -241,7 +245,7 @@ impl ConnectionContext {
                 }
                 Err(error) => {
                     debug!(%error, "cannot accept");
-                    time::sleep(BREATH).await;
+                    time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
@@ -254,7 +258,7 @@ impl ConnectionContext {
     }
 }
 
-/// A connection that is served.
+/// The future that serves a connection.
 type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The results of writes to the state directory. The threads that write report here; the log, `/readyz`, the metrics
-//! and the banner read it.
+//! The results of writes to the state directory. The threads that write report here; the log, `/readyz`, the
+//! metrics and the banner read the results.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ pub(crate) enum StateFile {
     Findings,
     Checkpoint,
     History,
-    /// Which Events the API server was told.
+    /// The Events that were reported to the API server.
     Events,
 }
 
@@ -45,7 +45,7 @@ impl StateFile {
     }
 }
 
-/// The results of a file so far.
+/// The results of one file so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Writes that failed.
@@ -54,14 +54,14 @@ pub(crate) struct Outcome {
     pub(crate) trouble: Option<String>,
 }
 
-/// A write that takes longer is told: the disk hangs.
+/// A write that takes longer is reported as hanging.
 const HANGS: Duration = Duration::from_secs(10);
 
-/// The result for each file that was written or tried, and the writes that go on. A clone shares it.
+/// The result for each file that was written or tried, and the writes under way. A clone shares them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StateWrites {
     outcomes: watch::Sender<BTreeMap<StateFile, Outcome>>,
-    /// By their numbers.
+    /// The writes under way, by number.
     writing: watch::Sender<BTreeMap<u64, Write>>,
 }
 
@@ -72,7 +72,7 @@ struct Write {
     since: Instant,
 }
 
-/// A write that goes on until this is dropped.
+/// A write under way, until this is dropped.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Writing {
@@ -87,7 +87,7 @@ impl Drop for Writing {
 }
 
 impl StateWrites {
-    /// Notes that a write or a sync of this file begins.
+    /// Records that a write or a sync of this file begins.
     pub(crate) fn begin(&self, file: StateFile, dir: &Path) -> Writing {
         let write = Write { file, dir: dir.display().to_string(), since: Instant::now() };
         let mut number = 0;
@@ -101,7 +101,8 @@ impl StateWrites {
     /// Records a result. A failure is logged once for each reason, and so is its end.
     pub(crate) fn note(&self, file: StateFile, dir: &Path, done: io::Result<()>) {
         let dir = dir.display().to_string();
-        let (contents, dir) = (file.contents(), escaped(&dir));
+        let contents = file.contents();
+        let dir = escaped(&dir);
         let now = done.err().map(|error| {
             let todo = todo(&error);
             format!("{contents} cannot be kept in {dir} (--state-dir): {error}{todo}")
@@ -130,21 +131,25 @@ impl StateWrites {
         for Write { file, dir, since } in self.writing.borrow().values() {
             let took = now.saturating_duration_since(*since);
             if took >= HANGS {
-                let (contents, dir, seconds) = (file.contents(), escaped(dir), took.as_secs());
-                let trouble = format!("writing {contents} in {dir} (--state-dir) hangs for {seconds} s");
+                let trouble = format!(
+                    "writing {} in {} (--state-dir) hangs for {} s",
+                    file.contents(),
+                    escaped(dir),
+                    took.as_secs()
+                );
                 outcomes.entry(*file).or_default().trouble.get_or_insert(trouble);
             }
         }
         outcomes
     }
 
-    /// Why the last writes failed, or which hang.
+    /// Why the last writes failed, and which writes hang.
     #[must_use]
     pub(crate) fn troubles(&self) -> Vec<String> {
         self.outcomes().into_values().filter_map(|outcome| outcome.trouble).collect()
     }
 
-    /// Whether the first write of the file succeeded; waits for it.
+    /// Waits for the first write of the file, and returns whether it succeeded.
     pub(crate) async fn has_begun(&self, file: StateFile) -> bool {
         let mut outcomes = self.outcomes.subscribe();
         let tried = outcomes.wait_for(|outcomes| outcomes.contains_key(&file)).await;
@@ -152,7 +157,7 @@ impl StateWrites {
     }
 }
 
-/// What to do about the error, where the error alone does not say it.
+/// Returns what to do about the error, if the error alone does not say it.
 fn todo(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",

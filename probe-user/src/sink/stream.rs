@@ -1,5 +1,6 @@
-//! The stream of events to standard output or to a log file. While nobody reads it, or while it cannot be written, as on a full disk, events
-//! are dropped and counted. Once there is room again, a line says how many were dropped.
+//! The stream of events to standard output or to a log file. While nobody reads it, or while it cannot be
+//! written, as on a full disk, events are dropped and counted. Once there is room again, a line says how many
+//! were dropped.
 //!
 //! **Invariant:** the loop never waits for the reader or the disk.
 
@@ -22,7 +23,8 @@ use self::retry::{EIO, Retrying};
 pub(crate) use self::trouble::StreamTrouble;
 use super::write_queue::{WriteQueue, lines};
 
-/// The most bytes that wait for a reader: more than what a listing of a full node leads to. A pipe itself holds 64 KiB.
+/// The maximum number of bytes that wait for a reader: more than a listing of a full node produces. A pipe
+/// itself holds 64 KiB.
 const ROOM: usize = 16 << 20;
 
 #[derive(Debug)]
@@ -37,26 +39,26 @@ pub(crate) struct Stream {
     is_gone: bool,
     /// The number of the last event that was accepted, or is not wanted here.
     passed: Option<u64>,
-    told: Told,
+    on_written: OnWritten,
 }
 
-/// Learns the number of the last event that needs no more telling.
+/// A function that gets the number of the last event that need not be written again.
 #[derive(Clone)]
-struct Told(Arc<dyn Fn(u64) + Send + Sync>);
+struct OnWritten(Arc<dyn Fn(u64) + Send + Sync>);
 
-impl fmt::Debug for Told {
+impl fmt::Debug for OnWritten {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Told")
+        f.write_str("OnWritten")
     }
 }
 
-/// Where the stream goes.
+/// The destination of the stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
-    /// As messages call it.
+    /// The name in messages.
     pub(crate) name: String,
     pub(crate) terminal: Terminal,
-    /// Any error may pass, as of a file that is opened again by its name.
+    /// Any error may pass, because the file is opened again by its name.
     pub(crate) always_retries: bool,
 }
 
@@ -74,9 +76,9 @@ impl Destination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Terminal {
     None,
-    /// When it is closed, the run ends.
+    /// The run ends when the terminal is closed.
     EndsRun,
-    /// When it is closed, events are dropped and counted, and the run goes on.
+    /// When the terminal is closed, events are dropped and counted, and the run goes on.
     Outlived,
 }
 
@@ -85,14 +87,14 @@ pub(crate) enum Terminal {
 pub(crate) struct Unwritten(pub(crate) u64);
 
 impl Stream {
-    /// Starts a thread that writes to `to`, which is this destination.
-    /// `told` learns the number of the last event that was written, or that no filter lets through behind it.
+    /// Starts a thread that writes to `to`, which is this destination. `on_written` gets the number of the
+    /// last event that was written, or that came after it and no filter keeps.
     pub(crate) fn spawn(
         to: impl io::Write + Send + 'static,
         destination: Destination,
-        told: impl Fn(u64) + Send + Sync + 'static,
+        on_written: impl Fn(u64) + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        Self::with_room(ROOM, to, destination, told)
+        Self::with_room(ROOM, to, destination, on_written)
     }
 
     /// Like `spawn`, with room for `room` bytes that wait.
@@ -100,14 +102,14 @@ impl Stream {
         room: usize,
         to: impl io::Write + Send + 'static,
         destination: Destination,
-        told: impl Fn(u64) + Send + Sync + 'static,
+        on_written: impl Fn(u64) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let to = Retrying::new(to, destination.clone());
         let trouble = to.trouble();
-        let told = Told(Arc::new(told));
+        let on_written = OnWritten(Arc::new(on_written));
         let outlet = WriteQueue::spawn_marked(room, "stream", to, {
-            let told = told.clone();
-            move |seq| (told.0)(seq)
+            let on_written = on_written.clone();
+            move |seq| (on_written.0)(seq)
         })?;
         Ok(Self {
             outlet,
@@ -117,11 +119,11 @@ impl Stream {
             destination,
             is_gone: false,
             passed: None,
-            told,
+            on_written,
         })
     }
 
-    /// Where it goes, as messages call it.
+    /// The destination's name in messages.
     pub(crate) fn name(&self) -> &str {
         &self.destination.name
     }
@@ -132,29 +134,32 @@ impl Stream {
         Arc::clone(&self.dropped)
     }
 
-    /// Why it is not written at the moment, if so.
+    /// Why the stream is not written at the moment, if it is not.
     #[must_use]
     pub(crate) fn trouble(&self) -> StreamTrouble {
         self.trouble.clone()
     }
 
-    /// Whether everything is written that was accepted.
+    /// Whether everything that was accepted is written.
     pub(crate) fn is_idle(&self) -> bool {
         self.outlet.waiting() == 0
     }
 
-    /// Looks whether all that waited was read. Then the next event is accepted, even if it does not come for hours, and those that
-    /// are not wanted here need no more telling.
+    /// Checks whether everything that waited was read. If so, the next event is accepted, even if it comes
+    /// only hours later, and the events that are not wanted here need not be written.
     pub(crate) fn look(&self) {
-        if let Some(passed) = self.passed.filter(|_| self.missed == 0 && self.is_idle()) {
-            (self.told.0)(passed);
+        if let Some(passed) = self.passed
+            && self.missed == 0
+            && self.is_idle()
+        {
+            (self.on_written.0)(passed);
         }
         if self.missed > 0 && !self.is_gone && self.is_idle() {
             self.trouble.unread(None);
         }
     }
 
-    /// Returns when everything is written that was accepted, or `grace` is over.
+    /// Returns when everything that was accepted is written, or `grace` is over.
     pub(crate) async fn idle(&self, grace: Duration) {
         let all = async {
             while !self.is_idle() {
@@ -164,29 +169,29 @@ impl Stream {
         time::timeout(grace, all).await.ok();
     }
 
-    /// Accepts or drops whole lines, one for each event that is wanted here. `seq` is the number of the last event. `say` makes the line that
-    /// tells how many were dropped before.
+    /// Accepts or drops whole lines, one for each event that is wanted here. `seq` is the number of the last
+    /// event. `say` makes the line that says how many events were dropped before.
     pub(crate) fn offer(
         &mut self,
-        told: &mut Vec<u8>,
+        new: &mut Vec<u8>,
         seq: u64,
         say: impl FnOnce(u64) -> Vec<u8>,
     ) -> io::Result<()> {
-        if told.is_empty() {
+        if new.is_empty() {
             self.passed = Some(seq);
             return Ok(());
         }
-        let count = lines(told);
-        // Once it drops, it goes on until half of the room is free. Otherwise every second line would be about
-        // dropped events.
+        let count = lines(new);
+        // Once events are dropped, that goes on until half of the room is free. Otherwise every second line
+        // would be about dropped events.
         let is_full = self.missed > 0 && self.outlet.waiting() > self.outlet.room() / 2;
         if !is_full && !self.is_gone {
             if self.missed > 0 {
                 let mut all = say(self.missed);
-                all.append(told);
-                *told = all;
+                all.append(new);
+                *new = all;
             }
-            match self.outlet.offer_marked(told, seq) {
+            match self.outlet.offer_marked(new, seq) {
                 Ok(true) => {
                     self.missed = 0;
                     self.passed = Some(seq);
@@ -197,20 +202,21 @@ impl Stream {
                 Err(error) => self.failed(error)?,
             }
         }
-        // Of a write that fails, the thread that writes has told. Once it succeeds again, events are dropped until there is room.
+        // The writing thread has reported a failing write. Once it succeeds again, events are dropped until
+        // there is room.
         if self.missed == 0 && !self.is_gone && !self.trouble.is_failing() {
             let why = format!("{} is not read: events are dropped until it is", self.name());
             if self.trouble.unread(Some(why.clone())) {
                 warn!("{why}");
             }
         }
-        told.clear();
+        new.clear();
         self.missed += count;
         self.dropped.fetch_add(count, Ordering::Relaxed);
         Ok(())
     }
 
-    /// An error ends the run, unless the terminal was closed and the run outlives it.
+    /// Handles an error. It ends the run, unless the terminal was closed and the run outlives it.
     fn failed(&mut self, error: io::Error) -> io::Result<()> {
         if !is_hangup(self.destination.terminal, &error) {
             return Err(error);
@@ -223,10 +229,11 @@ impl Stream {
         Ok(())
     }
 
-    /// Returns when everything is written, or cannot be, or `grace` is over.
+    /// Returns when everything is written, or cannot be written, or `grace` is over.
     pub(crate) async fn finish(self, grace: Duration) -> io::Result<Unwritten> {
         let waiting = self.outlet.lines_waiting();
-        let (terminal, is_gone) = (self.destination.terminal, self.is_gone);
+        let terminal = self.destination.terminal;
+        let is_gone = self.is_gone;
         match time::timeout(grace, self.outlet.finish()).await {
             Ok(Err(error)) if !is_gone && !is_hangup(terminal, &error) => return Err(error),
             Ok(_) => {}
@@ -271,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_dropped_and_told_of_once_it_flows_again() {
+    fn unread_events_are_dropped_and_counted_once_somebody_reads() {
         let (reader, writer) = io::pipe().expect("a pipe");
         let mut stream = Stream::with_room(10_000, writer, to(Terminal::None), drop).expect("a thread");
         let mut sent = 0_u64;
@@ -308,7 +315,7 @@ mod tests {
         assert_eq!(last, Some((sent + 1, unwritten.0)), "all are read, or told of as missing");
     }
 
-    /// The events that were dropped, of `sent`, when the reader was at this place.
+    /// How many of the `sent` events were dropped when the reader was at this place.
     fn dropped_before((next, missed): (u64, u64), sent: u64) -> u64 {
         sent - (next - missed)
     }
@@ -350,7 +357,8 @@ mod tests {
         assert!(ends_run(&mut Stream::spawn(closed(), to(Terminal::EndsRun), drop).expect("a thread")));
     }
 
-    /// Else an agent whose stream has findings alone would leave no sign that it has told anything else, as over its server.
+    /// Otherwise, an agent whose stream has only findings would not record that its server has reported the
+    /// other events.
     #[test]
     fn events_that_are_not_wanted_here_are_told_behind_those_that_are() {
         let (mut reader, writer) = io::pipe().expect("a pipe");
@@ -404,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_does_not_wait_for_who_does_not_read() {
+    fn the_end_does_not_wait_for_a_slow_reader() {
         let (reader, writer) = io::pipe().expect("a pipe");
         let mut stream = Stream::spawn(writer, to(Terminal::None), drop).expect("a thread");
         stream.offer(&mut b"x\n".repeat(100_000), 0, say).expect("it is not closed");

@@ -14,15 +14,15 @@ use crate::{
     words::count::counted,
 };
 
-/// The most pods that are counted exactly, because their UIDs are kept. Beyond it the number is a lower bound.
-const PODS: usize = 100_000;
+/// How many pods are counted exactly, because their UIDs are kept. Beyond it the number is a lower bound.
+const MAX_PODS: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     events: BTreeMap<&'static str, u64>,
     pods: BTreeSet<PodUid>,
     lost: u64,
-    /// Gaps of which is known how long they were, and not how much was lost in them.
+    /// Gaps whose duration is known, but not the number of lost records.
     gaps: u64,
     /// Findings that were confirmed, by kind.
     confirmed: BTreeMap<&'static str, u64>,
@@ -40,7 +40,7 @@ impl Sink for Summary {
         }
         let uid = change.context.pod.as_ref().and_then(|pod| pod.uid.as_ref());
         if let Some(uid) = uid
-            && self.pods.len() < PODS
+            && self.pods.len() < MAX_PODS
             && !self.pods.contains(uid)
         {
             self.pods.insert(uid.clone());
@@ -49,7 +49,7 @@ impl Sink for Summary {
 }
 
 impl Summary {
-    /// A few lines of text.
+    /// The totals as a few lines of text.
     #[must_use]
     pub(crate) fn text(&self, ran: Duration) -> String {
         let events: u64 = self.events.values().sum();
@@ -100,7 +100,7 @@ mod tests {
         summary.on_change(&Change { seq: 1, at, origin: Origin::Kernel, late: false, context, what }, &label);
     }
 
-    /// Nobody knows how much came in a time without an agent.
+    /// How many records a time without an agent lost is unknown.
     #[test]
     fn a_gap_of_unknown_size_is_not_nothing() {
         let mut summary = Summary::default();

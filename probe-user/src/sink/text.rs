@@ -25,8 +25,8 @@ pub struct Style {
 pub struct Text {
     style: Style,
     headed: bool,
-    /// The width of the pod column. It grows with the longest name so far, so that it soon stays the same on most
-    /// nodes.
+    /// The width of the pod column. It grows with the longest name so far, so on most nodes it soon stays the
+    /// same.
     pod_width: usize,
 }
 
@@ -112,7 +112,7 @@ fn pod_name(pod: &PodRef) -> String {
     }
 }
 
-/// Red for trouble, yellow for an end, green for a beginning.
+/// The color of an event: red for trouble, yellow for an end, green for a beginning.
 fn color(what: &ChangeKind) -> &'static str {
     match what {
         ChangeKind::Gap { .. } | ChangeKind::FindingConfirmed(_) => RED,

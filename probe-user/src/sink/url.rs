@@ -1,18 +1,19 @@
-//! What the URL of a server tells of its place.
+//! Reads the place of a server from its URL.
 
 use std::net::IpAddr;
 
 use http::uri::Authority;
 
-/// Whether this host is this machine, by its name or address: what is sent there without TLS stays here. It may have the brackets
-/// of IPv6.
+/// Whether the host is this machine, by its name or address, so that data sent there without TLS stays here.
+/// The host may have the brackets of IPv6.
 pub(crate) fn is_loopback(host: &str) -> bool {
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.eq_ignore_ascii_case("localhost")
         || address.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
 }
 
-/// The port, or the usual one if none is named. None: what is named is no port, of which `http` does not tell.
+/// The port, or the usual one if none is named. `None` if the named port is invalid, which the `http` crate
+/// does not report.
 pub(crate) fn port(authority: &Authority, usual: u16) -> Option<u16> {
     match authority.port_u16() {
         Some(0) => None,

@@ -1,7 +1,7 @@
-//! Whether the node is well, in one word: for engines that write conditions of nodes.
+//! Whether the node is healthy, in one word, for programs that write conditions of nodes.
 //!
-//! **Invariant:** the document changes only when the verdict does. It has no time of the request and no count, because
-//! some engines write the node's object whenever a byte of it differs.
+//! **Invariant:** the document changes only when the verdict does. It has no time of the request and no
+//! count, because some programs write the node's object whenever a byte of it differs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,13 +23,13 @@ use crate::{
     },
 };
 
-/// How long the node is told to be well, at least.
-const OK_LEAST: Duration = Duration::from_secs(60);
-/// How long a kind of finding stays a reason after it was last seen, and so how long the node is told not to be well,
-/// at least.
-const NOT_OK_LEAST: Duration = Duration::from_secs(300);
-/// The longest message, bytes: node-problem-detector cuts off what is behind them.
-const LONGEST: usize = 80;
+/// The shortest time for which the node is reported healthy.
+const MIN_OK: Duration = Duration::from_secs(60);
+/// How long a kind of finding stays a reason after it was last seen. So it is also the shortest time for
+/// which the node is reported unhealthy.
+const MIN_NOT_OK: Duration = Duration::from_secs(300);
+/// The longest message, bytes. node-problem-detector cuts off the rest.
+const MAX_MESSAGE: usize = 80;
 
 /// The verdict on the node.
 #[derive(Serialize, JsonSchema)]
@@ -41,7 +41,7 @@ pub(super) struct Verdict {
     pub(super) reasons: Vec<&'static str>,
     /// One sentence in ASCII of at most 80 bytes.
     pub(super) message: String,
-    /// When the status was first told.
+    /// When the status was first reported.
     since: Rfc3339,
 }
 
@@ -50,7 +50,7 @@ impl Verdict {
         self.status == Status::Ok
     }
 
-    /// Whether nothing is known only because the node has not been listed yet.
+    /// Whether the status is unknown only because the node has not been listed yet.
     pub(super) fn is_early(&self) -> bool {
         self.status == Status::Unknown && self.reasons == [Blindness::NotListed.into_str()]
     }
@@ -73,7 +73,7 @@ pub(super) enum Status {
 enum Blindness {
     /// The first listing of the node is not complete.
     NotListed,
-    /// A signal on which findings depend is not seen by any mechanism.
+    /// No mechanism sees a signal on which findings depend.
     SignalNotSeen,
 }
 
@@ -86,7 +86,7 @@ impl Blindness {
     }
 }
 
-/// What is critical on the node at one moment.
+/// The critical findings of the node at one moment.
 #[derive(Debug, Default)]
 struct Acute {
     kinds: BTreeSet<FindingKind>,
@@ -100,7 +100,7 @@ impl Acute {
     }
 }
 
-/// Gives the verdict to all who ask.
+/// Gives the verdict to all requests.
 pub(crate) struct Judge {
     acute: View<Snapshot<Acute>>,
     /// Whether each signal on which findings depend is seen.
@@ -122,50 +122,50 @@ impl Judge {
     }
 }
 
-/// Remembers what was told, so that no state is told for less than its time.
+/// Remembers the reported status, so that each status is reported for its shortest time.
 #[derive(Debug, Default)]
 struct Tracker {
-    told: Option<Told>,
+    reported: Option<Reported>,
     /// The kinds that are reasons, and when each was last seen.
     seen: BTreeMap<FindingKind, Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
+struct Reported {
     status: Status,
     since: Timestamp,
 }
 
 impl Tracker {
-    /// The verdict after a look at the node.
-    fn look(&mut self, now: Timestamp, kinds: &BTreeSet<FindingKind>, is_blind: bool) -> Told {
-        if let Some(told) = self.told
-            && told.status == Status::Ok
-            && now.since(told.since) < OK_LEAST
+    /// Returns the status after the node was checked.
+    fn update(&mut self, now: Timestamp, kinds: &BTreeSet<FindingKind>, is_blind: bool) -> Reported {
+        if let Some(reported) = self.reported
+            && reported.status == Status::Ok
+            && now.since(reported.since) < MIN_OK
         {
-            return told;
+            return reported;
         }
         self.seen.extend(kinds.iter().map(|kind| (*kind, now)));
-        self.seen.retain(|_, last| now.since(*last) < NOT_OK_LEAST);
+        self.seen.retain(|_, last| now.since(*last) < MIN_NOT_OK);
         let status = match (self.seen.is_empty(), is_blind) {
             (false, _) => Status::NotOk,
             (true, true) => Status::Unknown,
             (true, false) => Status::Ok,
         };
-        let same = self.told.filter(|told| told.status == status);
-        *self.told.insert(same.unwrap_or(Told { status, since: now }))
+        let same = self.reported.filter(|reported| reported.status == status);
+        *self.reported.insert(same.unwrap_or(Reported { status, since: now }))
     }
 }
 
-/// The verdict after a look at the node.
+/// Makes the verdict from the critical findings of the node.
 fn judge(tracker: &mut Tracker, label: &Label, now: Timestamp, acute: &Acute, sees_all: bool) -> Verdict {
     let blindness = match (acute.has_listed, sees_all) {
         (false, _) => Some(Blindness::NotListed),
         (true, false) => Some(Blindness::SignalNotSeen),
         (true, true) => None,
     };
-    let told = tracker.look(now, &acute.kinds, blindness.is_some());
-    let (reasons, message) = match told.status {
+    let Reported { status, since } = tracker.update(now, &acute.kinds, blindness.is_some());
+    let (reasons, message) = match status {
         Status::Ok => (Vec::new(), "no critical finding is confirmed".to_owned()),
         Status::NotOk => {
             let reasons: Vec<_> = tracker.seen.keys().map(|kind| kind.word()).collect();
@@ -178,20 +178,23 @@ fn judge(tracker: &mut Tracker, label: &Label, now: Timestamp, acute: &Acute, se
             (reasons, message)
         }
     };
-    let since = Rfc3339(label.wall_ns(told.since));
-    Verdict { schema: Version, node: label.node.clone(), status: told.status, reasons, message, since }
+    let since = Rfc3339(label.wall_ns(since));
+    Verdict { schema: Version, node: label.node.clone(), status, reasons, message, since }
 }
 
-/// As many of the reasons as there is room for, and how many more there are.
+/// Lists the reasons for which the message has room, and how many more there are.
 fn critical(reasons: &[&str]) -> String {
-    let with = |shown: usize| {
+    for shown in (1..=reasons.len()).rev() {
         let named = reasons.iter().take(shown).copied().collect::<Vec<_>>().join(", ");
-        match reasons.len() - shown {
+        let text = match reasons.len() - shown {
             0 => format!("critical: {named}"),
             more => format!("critical: {named} and {more} more"),
+        };
+        if text.len() <= MAX_MESSAGE {
+            return text;
         }
-    };
-    (1..=reasons.len()).rev().map(with).find(|text| text.len() <= LONGEST).unwrap_or_default()
+    }
+    String::new()
 }
 
 #[cfg(test)]

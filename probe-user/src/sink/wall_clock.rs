@@ -8,7 +8,7 @@ use jiff::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rfc3339(pub(crate) i128);
 
-/// Only the time of the day, with microseconds.
+/// Nanoseconds since the epoch, as the time of the day with microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeOfDay(pub(crate) i128);
 
@@ -24,7 +24,7 @@ impl fmt::Display for TimeOfDay {
     }
 }
 
-/// A time outside of the years -9999 to 9999 becomes the nearest one inside.
+/// Converts the time. One outside of the years -9999 to 9999 becomes the nearest one inside.
 fn timestamp(nanos: i128) -> Timestamp {
     let nearest = if nanos < 0 { Timestamp::MIN } else { Timestamp::MAX };
     Timestamp::from_nanosecond(nanos).unwrap_or(nearest)

@@ -1,14 +1,14 @@
 //! Files that are read again when their contents change, because an agent runs longer than a secret is valid.
 //!
-//! The kubelet replaces all files of a Secret at once, by a symbolic link to their directory; other programs write one file
-//! after the other. So the contents are compared, not the modification times.
+//! The kubelet replaces all files of a Secret at once, by a symbolic link to their directory; other programs
+//! write one file after the other. So the contents are compared, not the modification times.
 
 use std::{path::PathBuf, time::Duration};
 
 use crate::given;
 
 /// How often the files are compared. The kubelet itself takes a minute to update them.
-pub(crate) const EVERY: Duration = Duration::from_secs(10);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The contents of each file.
 type Contents = Vec<Option<Vec<u8>>>;
@@ -35,14 +35,14 @@ impl Watched {
         self.paths.is_empty()
     }
 
-    /// The contents are not those that are used.
+    /// Whether the files have contents that cannot be used, so that the old ones are still used.
     #[must_use]
     pub(crate) fn is_stale(&self) -> bool {
         self.refused.is_some()
     }
 
-    /// Compares the files, and has other contents taken, once; `None` if nothing changed.
-    pub(crate) fn look(&mut self, take: impl FnOnce() -> Result<(), String>) -> Option<Result<(), String>> {
+    /// Compares the files, and calls `take` once for each change; `None` if nothing changed.
+    pub(crate) fn check(&mut self, take: impl FnOnce() -> Result<(), String>) -> Option<Result<(), String>> {
         let found = self.contents();
         if found == self.used {
             self.refused = None;
@@ -53,7 +53,10 @@ impl Watched {
         }
         let done = take();
         match &done {
-            Ok(()) => (self.used, self.refused) = (found, None),
+            Ok(()) => {
+                self.used = found;
+                self.refused = None;
+            }
             Err(_) => self.refused = Some(found),
         }
         Some(done)

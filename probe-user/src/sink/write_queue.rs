@@ -1,7 +1,7 @@
-//! Writes bytes on a thread of its own. A pipe that nobody reads, or a slow disk, delays that thread and not the
-//! agent's loop.
+//! Writes bytes on a separate thread. A pipe that nobody reads, or a slow disk, delays that thread and not
+//! the agent's loop.
 //!
-//! **Invariant:** the sender never waits, and the bytes that wait are bounded.
+//! **Invariant:** the sender never waits, and the number of bytes that wait is bounded.
 
 use std::{
     io::{self, Write},
@@ -16,7 +16,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 /// The memory of a waiting chunk besides its bytes.
-const BESIDE: usize = 64;
+const CHUNK_OVERHEAD: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
@@ -36,12 +36,12 @@ struct Waiting {
 
 impl Waiting {
     fn add(&self, chunk: &[u8]) {
-        self.bytes.fetch_add(chunk.len() + BESIDE, Ordering::Relaxed);
+        self.bytes.fetch_add(chunk.len() + CHUNK_OVERHEAD, Ordering::Relaxed);
         self.lines.fetch_add(lines(chunk), Ordering::Relaxed);
     }
 
     fn remove(&self, chunk: &[u8]) {
-        self.bytes.fetch_sub(chunk.len() + BESIDE, Ordering::Relaxed);
+        self.bytes.fetch_sub(chunk.len() + CHUNK_OVERHEAD, Ordering::Relaxed);
         self.lines.fetch_sub(lines(chunk), Ordering::Relaxed);
     }
 }
@@ -52,12 +52,13 @@ pub(super) fn lines(chunk: &[u8]) -> u64 {
 }
 
 impl WriteQueue {
-    /// Starts a thread `name` that writes to `to` what is sent. At most `room` bytes wait, however fast it writes.
+    /// Starts a thread `name` that writes what is offered to `to`. At most `room` bytes wait, however slowly
+    /// it writes.
     pub(crate) fn spawn(room: usize, name: &str, to: impl Write + Send + 'static) -> io::Result<Self> {
         Self::spawn_marked(room, name, to, |_mark| {})
     }
 
-    /// As [`Self::spawn`]; `wrote` is told the mark of each chunk that was written.
+    /// Like [`Self::spawn`]; `wrote` gets the mark of each chunk that was written.
     pub(crate) fn spawn_marked(
         room: usize,
         name: &str,
@@ -69,37 +70,26 @@ impl WriteQueue {
         let waiting = Arc::<Waiting>::default();
         let written = Arc::clone(&waiting);
         thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let mut write = || {
-                while let Some((chunk, mark)) = queue.blocking_recv() {
-                    to.write_all(&chunk)?;
-                    if queue.is_empty() {
-                        to.flush()?;
-                    }
-                    wrote(mark);
-                    written.remove(&chunk);
-                }
-                Ok(())
-            };
-            ended.send(write()).ok();
+            ended.send(write_chunks(&mut queue, &mut to, &wrote, &written)).ok();
             // The sender learns of an error because this channel closes, and then reads the error.
             drop(queue);
         })?;
         Ok(Self { chunks, waiting, room, end: Some(end) })
     }
 
-    /// Accepts the whole chunk, or nothing of it if there is no room; returns which.
+    /// Accepts the whole chunk, or nothing of it if there is no room. Returns whether it was accepted.
     pub(crate) fn offer(&mut self, chunk: &mut Vec<u8>) -> io::Result<bool> {
         self.offer_marked(chunk, 0)
     }
 
-    /// As [`Self::offer`], with the chunk's mark.
+    /// Like [`Self::offer`], with the chunk's mark.
     pub(crate) fn offer_marked(&mut self, chunk: &mut Vec<u8>, mark: u64) -> io::Result<bool> {
         if chunk.is_empty() {
             return Ok(true);
         }
         // A chunk that is larger than the room is accepted when nothing else waits.
         let waiting = self.waiting();
-        if waiting > 0 && waiting + chunk.len() + BESIDE > self.room {
+        if waiting > 0 && waiting + chunk.len() + CHUNK_OVERHEAD > self.room {
             return if self.chunks.is_closed() { Err(self.failed()) } else { Ok(false) };
         }
         self.waiting.add(chunk);
@@ -119,13 +109,13 @@ impl WriteQueue {
         self.room
     }
 
-    /// A function that counts the lines that wait.
+    /// Returns a function that counts the lines that wait.
     pub(super) fn lines_waiting(&self) -> impl Fn() -> u64 + use<> {
         let waiting = Arc::clone(&self.waiting);
         move || waiting.lines.load(Ordering::Relaxed)
     }
 
-    /// Returns when everything is written, or cannot be.
+    /// Returns when everything is written, or cannot be written.
     pub(crate) async fn finish(self) -> io::Result<()> {
         let Self { chunks, end, .. } = self;
         // The thread ends when the last sender is gone.
@@ -136,7 +126,7 @@ impl WriteQueue {
         }
     }
 
-    /// Why the thread accepts nothing any more.
+    /// Why the thread no longer accepts anything.
     fn failed(&mut self) -> io::Error {
         match self.end.take().map(|mut end| end.try_recv()) {
             Some(Ok(Err(error))) => error,
@@ -144,6 +134,23 @@ impl WriteQueue {
             None => io::ErrorKind::BrokenPipe.into(),
         }
     }
+}
+
+fn write_chunks(
+    queue: &mut mpsc::UnboundedReceiver<(Vec<u8>, u64)>,
+    to: &mut impl Write,
+    wrote: &impl Fn(u64),
+    waiting: &Waiting,
+) -> io::Result<()> {
+    while let Some((chunk, mark)) = queue.blocking_recv() {
+        to.write_all(&chunk)?;
+        if queue.is_empty() {
+            to.flush()?;
+        }
+        wrote(mark);
+        waiting.remove(&chunk);
+    }
+    Ok(())
 }
 
 fn panicked() -> io::Error {
@@ -181,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_learns_that_nobody_reads() {
+    fn the_sender_learns_that_nobody_reads() {
         let (reader, writer) = UnixStream::pair().expect("a pair");
         drop(reader);
         let mut outlet = WriteQueue::spawn(1000, "test", writer).expect("a thread");
@@ -196,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_waits_for_who_reads() {
+    fn a_burst_waits_for_the_reader() {
         let (mut reader, writer) = io::pipe().expect("a pipe");
         let mut outlet = WriteQueue::spawn(700_000, "test", writer).expect("a thread");
         // More than the pipe holds.
@@ -207,7 +214,7 @@ mod tests {
         finish(outlet).expect("written");
     }
 
-    /// It writes a piece for each token.
+    /// Writes one piece for each token.
     struct Slow(Receiver<()>);
 
     impl io::Write for Slow {

@@ -8,6 +8,7 @@ use super::{
         bundle::Places,
         containerd_roots, log, netns_of,
     },
+    clock,
     host::{HostRoot, ReadError, skipped::Skipped},
     image_work,
     plugin_log::{self, Message, Window},
@@ -22,7 +23,7 @@ use crate::model::{
 /// The timestamp of a log line may be this many microseconds off ours.
 const SLACK: u64 = 1_000_000;
 
-/// A failed call about which a plugin may have said something.
+/// A failed CNI call whose plugin may have logged a message.
 #[derive(Clone, Debug)]
 pub struct FailedCall<'a> {
     pub container: &'a ContainerId,
@@ -38,7 +39,7 @@ pub struct SlowPhase {
     pub time: Range<Timestamp>,
 }
 
-/// Whose first sign ended it.
+/// The sandbox or the container whose first sign ended the phase.
 #[derive(Clone, Debug)]
 pub enum First {
     Container(ContainerId),
@@ -89,7 +90,8 @@ impl<'a> Answerer<'a> {
         log::find(self.root, uid)
     }
 
-    /// Finds the containers that a pod is expected to have: `ContainersExpected`, if the kubelet keeps that record.
+    /// Finds the containers that a pod is expected to have: `ContainersExpected`, if the kubelet keeps that
+    /// record.
     #[must_use]
     pub fn expected(&mut self, uid: &PodUid, now: Timestamp) -> Option<Fact> {
         let found = self.allocation.containers(self.root, uid, now);
@@ -100,7 +102,7 @@ impl<'a> Answerer<'a> {
         names.map(|names| Fact::ContainersExpected { uid: uid.clone(), names })
     }
 
-    /// Finds the network namespace that is bound to this file: `NetnsFound`, as one that is not known to be vacant.
+    /// Finds the network namespace that is bound to this file: `NetnsFound`, not known to be vacant.
     #[must_use]
     pub fn netns(&self, path: &str) -> Option<Fact> {
         let at = Path::new(path);
@@ -110,7 +112,7 @@ impl<'a> Answerer<'a> {
         Some(Fact::NetnsFound { netns, mounts: vec![path.to_owned()], vacant: false })
     }
 
-    /// Finds the network namespace of a process: `ProcessNetns`, if it runs and may be looked at.
+    /// Finds the network namespace of a process: `ProcessNetns`, if it runs and may be read.
     #[must_use]
     pub fn process_netns(&self, pid: u32) -> Option<Fact> {
         netns_of(self.root, pid)
@@ -123,8 +125,8 @@ impl<'a> Answerer<'a> {
         Fact::ProgramFound(ProgramFound { path, version })
     }
 
-    /// Finds what took these phases so long: `ImageWork` and `HeldRequests`, where something tells. One search serves all of
-    /// them.
+    /// Finds what made these phases slow: `ImageWork` and `HeldRequests`, where the logs show it. One search
+    /// serves all phases.
     #[must_use]
     pub fn slow_phases(&mut self, slow: Vec<SlowPhase>, boot_wall_ns: i64, now: Timestamp) -> Vec<Fact> {
         let mut search = image_work::Search::default();
@@ -150,36 +152,39 @@ impl<'a> Answerer<'a> {
                 }
             }
         }
-        let roots = || containerd_roots(self.root);
-        let found = image_work::find(self.root, &search, boot_wall_ns, roots);
+        let found = image_work::find(self.root, &search, boot_wall_ns, || containerd_roots(self.root));
         let images = found.images.into_iter().map(|work| Fact::ImageWork(Box::new(work)));
         images.chain(found.held.into_iter().map(Fact::HeldRequests)).collect()
     }
 
-    /// Finds what the plugin said when each of these calls failed, if it was logged in the given time. One search serves all
-    /// calls; the answers are in their order.
+    /// Finds the plugin's message for each of these failed calls, if it was logged in the given time. One
+    /// search serves all calls; the answers are in their order.
     #[must_use]
     pub fn messages(&self, failed: &[FailedCall<'_>], boot_wall_ns: i64) -> Vec<MessageFound> {
-        let wall = |at: Timestamp| boot_wall_ns.saturating_add_unsigned(at.0).max(0).unsigned_abs() / 1000;
-        let window = |logged: &Range<Timestamp>| Window {
-            from: wall(logged.start).saturating_sub(SLACK),
-            until: wall(logged.end).saturating_add(SLACK),
-        };
         let wanted = failed.iter().map(|call| plugin_log::Wanted {
             sandbox: call.container.as_str(),
             pod: None,
             command: call.command,
-            window: window(&call.logged),
+            window: Window {
+                from: clock::wall_us(call.logged.start, boot_wall_ns).saturating_sub(SLACK),
+                until: clock::wall_us(call.logged.end, boot_wall_ns).saturating_add(SLACK),
+            },
         });
         let answers = plugin_log::find(self.root, &wanted.collect::<Vec<_>>());
-        let of = |(call, found): (&FailedCall<'_>, Result<Message, plugin_log::Unreadable>)| {
+        let mut messages = Vec::with_capacity(failed.len());
+        for (call, found) in failed.iter().zip(answers) {
             let (text, source) = match found {
                 Ok(Message { text, source }) => (Some(text), source.display().to_string()),
                 Err(not) => (None, not.to_string()),
             };
-            MessageFound { container: call.container.clone(), command: call.command, text, source }
-        };
-        failed.iter().zip(answers).map(of).collect()
+            messages.push(MessageFound {
+                container: call.container.clone(),
+                command: call.command,
+                text,
+                source,
+            });
+        }
+        messages
     }
 }
 

@@ -1,11 +1,11 @@
 //! Lists the state of the node as it is now: at the start, and again after events were lost.
 //!
-//! One pass makes several lists. Names come first, so that later entries can be told with their names. Each fact is
-//! stamped just before it was read: the thing may have begun a moment later, but it had not ended by then. A file
-//! that cannot be read is counted, and its list is marked incomplete.
+//! One pass makes several lists. Names come first, so that later entries are reported with them. Each fact is
+//! stamped just before it was read: the thing may have begun a moment later, but it had not ended by then. A
+//! file that cannot be read is counted, and its list is marked incomplete.
 //!
-//! **Invariant:** a pass reads files through [`HostRoot`] and asks runtimes for their sandboxes; it does nothing
-//! else. It changes nothing on the node and enters no namespace.
+//! **Invariant:** a pass reads files through [`HostRoot`] and asks runtimes for their sandboxes; it does
+//! nothing else. It changes nothing on the node and enters no namespace.
 
 mod address;
 pub(crate) mod allocation;
@@ -57,8 +57,8 @@ pub struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// Converts a time of the wall clock to boot time; zero if it was before this boot, or if the clock has been set
-    /// since.
+    /// Converts a time of the wall clock to boot time; zero if it was before this boot, or if the clock has
+    /// been set since.
     fn boot_time(&self, wall_ns: i64) -> Timestamp {
         let since =
             wall_ns.checked_sub(self.boot_wall_ns).and_then(|ns| u64::try_from(ns).ok()).map(Timestamp);
@@ -70,33 +70,32 @@ impl Node<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// Makes all lists. `tell` receives one batch for each list.
+/// Makes all lists. `send_batch` receives one batch for each list.
 pub fn read(
     node: Node<'_>,
-    tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+    send_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
-    let mut skipped = present(node, tell_batch)?;
-    skipped.append(records(node, tell_batch)?);
+    let mut skipped = present(node, send_batch)?;
+    skipped.append(records(node, send_batch)?);
     Ok(skipped)
 }
 
 /// Lists what exists now: pods, containers, cgroups, processes, namespaces and their addresses.
 pub fn present(
     node: Node<'_>,
-    tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+    send_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
     let mut skipped = Skipped::default();
-    let mut tell = |list| hand_over(list, &mut skipped, tell_batch);
     let pods = log::list(node);
     let (cgroups, containers) = cgroupfs::list(node);
-    tell(pods)?;
-    tell(bundle::list(node, &containers))?;
-    tell(cgroups)?;
+    hand_over(pods, &mut skipped, send_batch)?;
+    hand_over(bundle::list(node, &containers), &mut skipped, send_batch)?;
+    hand_over(cgroups, &mut skipped, send_batch)?;
     let (processes, table) = process::list(node);
-    tell(processes)?;
+    hand_over(processes, &mut skipped, send_batch)?;
     let (netns, namespaces) = netns::list(node, &table);
-    tell(netns)?;
-    tell(address::list(node, &table, &namespaces))?;
+    hand_over(netns, &mut skipped, send_batch)?;
+    hand_over(address::list(node, &table, &namespaces), &mut skipped, send_batch)?;
     Ok(skipped)
 }
 
@@ -104,40 +103,39 @@ pub fn present(
 fn hand_over(
     list: Listing<'_>,
     skipped: &mut Skipped,
-    tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+    send_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<(), Closed> {
     let (batch, missed) = list.end();
     skipped.append(missed);
-    tell_batch(batch)
+    send_batch(batch)
 }
 
 /// Lists what is only on record, once: see [`Records`].
 pub fn records(
     node: Node<'_>,
-    tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+    send_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
 ) -> Result<Skipped, Closed> {
-    Records::default().read(node, tell_batch)
+    Records::default().read(node, send_batch)
 }
 
-/// Whether the hierarchy has a container in it. The hierarchy to use is chosen by that.
+/// Returns whether the hierarchy has a container in it. This decides which hierarchy is used.
 #[must_use]
 pub fn has_container(root: &HostRoot, hierarchy: &Hierarchy) -> bool {
-    let clock = || Timestamp::ZERO;
-    let node = Node { root, hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
+    let node = Node { root, hierarchy, clock: &|| Timestamp::ZERO, boot_wall_ns: 0, stores: &[] };
     !cgroupfs::list(node).1.is_empty()
 }
 
-/// The cgroup of the node's only runtime in a hierarchy.
+/// Returns the cgroup of the node's only runtime in a hierarchy.
 pub(super) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> {
     daemon::runtime_cgroup(root, hierarchy)
 }
 
-/// Whether a path of a cgroup is that of a container, or below one.
+/// Returns whether a cgroup's path is the path of a container's cgroup, or below one.
 pub(super) fn is_in_container(path: &str) -> bool {
     cgroupfs::container(path).is_some()
 }
 
-/// The files to which daemons of the node write their output.
+/// Returns the files to which daemons of the node write their output.
 pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     daemon::outputs(root)
 }
@@ -157,7 +155,7 @@ impl<'a> Listing<'a> {
         Self::begin_at((node.clock)(), list, node)
     }
 
-    /// A list that was read at `at` or later.
+    /// Begins a list that is read at `at` or later.
     fn begin_at(at: Timestamp, list: List, node: Node<'a>) -> Self {
         let mut listing =
             Self { clock: node.clock, list, batch: Vec::new(), skipped: Skipped::default(), partial: false };
@@ -165,7 +163,7 @@ impl<'a> Listing<'a> {
         listing
     }
 
-    /// The time now. Take it before reading, and use it for what was read.
+    /// Returns the time now. Take it before reading, and stamp with it what was read.
     fn now(&self) -> Timestamp {
         (self.clock)()
     }
@@ -174,7 +172,7 @@ impl<'a> Listing<'a> {
         self.batch.push(Observation { at, origin: Origin::Listed, fact });
     }
 
-    /// Notes an entry that could not be read. The list misses what the entry would have told.
+    /// Records an entry that could not be read, so the list is incomplete.
     fn skip(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         let path = path.into();
         if why != ReadError::Absent {
@@ -184,13 +182,13 @@ impl<'a> Listing<'a> {
         self.skipped.add(path, why);
     }
 
-    /// Notes a file that could not be read although the list stays complete: either its name is told with what is
-    /// unknown, or its name shows that the list is not about it.
+    /// Records a file that could not be read although the list stays complete: either its name is reported as
+    /// unread, or its name shows that it does not belong in the list.
     fn set_aside(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         self.skipped.set_aside(path, why);
     }
 
-    /// The value that was read. A failure is noted; an absent file is no failure.
+    /// Returns the value that was read. Records a failure; an absent file is not a failure.
     fn take<T>(&mut self, path: impl Into<PathBuf>, read: Result<T, ReadError>) -> Option<T> {
         read.map_err(|why| self.skip(path, why)).ok()
     }

@@ -1,25 +1,26 @@
 //! When the shutdown before this boot was ordered, if no agent saw it: from the journal or `/var/log/wtmp`.
 //!
-//! systemd-logind logs the start of each shutdown to the journal, whoever ordered it. In wtmp, `shutdown` writes a
-//! record (`RUN_LVL`) late, when services have ended: the order was given at that time or before. Distributions that
-//! dropped wtmp, because its times end in 2038, have no record.
+//! systemd-logind logs the start of each shutdown to the journal, regardless of who ordered it. In wtmp,
+//! `shutdown` writes a record (`RUN_LVL`) late, when services have ended: the order was given at that time or
+//! before. Distributions that dropped wtmp, because its times end in 2038, have no record.
 
 pub(crate) mod unseen;
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
 use super::{
+    clock,
     host::{HostRoot, ReadError},
     plugin_log::{self, Sender, TEXT, Window},
 };
 use crate::model::recovery::{Ordered, Source};
 
 const WTMP: &str = "/var/log/wtmp";
-/// Bytes that are read of the file's end.
-const END: u64 = 8 << 20;
+/// How much is read of the file's end, bytes.
+const END_BYTES: u64 = 8 << 20;
 
-/// `struct utmp` of glibc (bits/utmp.h). Its times have 32 bits on platforms with a 32-bit ABI beside the 64-bit one,
-/// and 64 bits elsewhere.
+/// `struct utmp` of glibc (bits/utmp.h). Its times have 32 bits on platforms with a 32-bit ABI beside the
+/// 64-bit one, and 64 bits elsewhere.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     size: usize,
@@ -38,29 +39,28 @@ const USER: std::ops::Range<usize> = 44..76;
 const RUN_LVL: i16 = 1;
 const BOOT_TIME: i16 = 2;
 
-/// How far the record of this boot may be from the boot itself. It is written once the file system is mounted, by a
-/// clock that may just have been set.
+/// How far the record of this boot may be from the boot itself. It is written once the file system is
+/// mounted, by a clock that may just have been set.
 const NEAR_NS: i64 = 10 * 60 * 1_000_000_000;
 
 /// How logind's messages about a shutdown begin (systemd, `logind-action.c`, `log_message`).
 const LOGIND: [&str; 3] = ["System is rebooting", "System is powering down", "System is halting"];
 /// How long before the boot to search for the order. No shutdown takes longer.
-const LONGEST_NS: i64 = 60 * 60 * 1_000_000_000;
+const MAX_SHUTDOWN_NS: i64 = 60 * 60 * 1_000_000_000;
 /// The hardware clock counts whole seconds.
 const SLACK_NS: i64 = 2_000_000_000;
 
-/// The shutdown before this boot, if a record of it is found.
+/// Finds the shutdown before this boot, if there is a record of it.
 #[must_use]
 pub(crate) fn ordered(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
     logged(root, boot_wall_ns).or_else(|| recorded(root, boot_wall_ns))
 }
 
-/// The last shutdown that logind logged before the boot.
+/// Finds the last shutdown that logind logged before the boot.
 fn logged(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
-    let micros = |ns: i64| ns.max(0).unsigned_abs() / 1000;
     let window = Window {
-        from: micros(boot_wall_ns.saturating_sub(LONGEST_NS)),
-        until: micros(boot_wall_ns.saturating_add(SLACK_NS)),
+        from: clock::micros(boot_wall_ns.saturating_sub(MAX_SHUTDOWN_NS)),
+        until: clock::micros(boot_wall_ns.saturating_add(SLACK_NS)),
     };
     let mut last: Option<(u64, String)> = None;
     // Files that cannot be read are skipped.
@@ -84,20 +84,20 @@ fn recorded(root: &HostRoot, boot_wall_ns: i64) -> Option<Ordered> {
     Some(Ordered { wall_ns, by: format!("shutdown record in {WTMP}"), source: Source::Wtmp })
 }
 
-/// The last complete records of the file.
+/// Reads the last complete records of the file.
 fn end(root: &HostRoot, layout: Layout) -> Result<Vec<u8>, ReadError> {
     let mut file = root.plain(WTMP)?;
     let size = file.seek(SeekFrom::End(0))?;
     let record = layout.size as u64;
     let whole = size / record;
-    let from = whole.saturating_sub(END / record) * record;
+    let from = whole.saturating_sub(END_BYTES / record) * record;
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();
-    file.take(END).read_to_end(&mut bytes)?;
+    file.take(END_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The time of a shutdown's record, if no other boot followed it.
+/// Returns the time of a shutdown's record, if no other boot followed it.
 fn shutdown(bytes: &[u8], layout: Layout, boot_wall_ns: i64) -> Option<i64> {
     let mut last = None;
     let mut of_last_boot = None;
@@ -109,7 +109,7 @@ fn shutdown(bytes: &[u8], layout: Layout, boot_wall_ns: i64) -> Option<i64> {
             _ => {}
         }
     }
-    // This boot has no record yet, or the last record is this boot's.
+    // Either this boot has no record yet, or the last record is this boot's.
     last.or_else(|| of_last_boot.filter(|(at, _)| at.abs_diff(boot_wall_ns) <= NEAR_NS.unsigned_abs())?.1)
 }
 
@@ -121,16 +121,19 @@ fn user(record: &[u8]) -> &[u8] {
     record.get(USER).and_then(|user| user.split(|byte| *byte == 0).next()).unwrap_or_default()
 }
 
-/// `ut_tv` in ns since the epoch.
+/// Returns `ut_tv` in ns since the epoch.
 fn time(record: &[u8], layout: Layout) -> Option<i64> {
     let at = record.get(layout.time..)?;
     let (seconds, micros) = if layout.wide {
         (i64::from_ne_bytes(*at.first_chunk()?), i64::from_ne_bytes(*at.get(8..)?.first_chunk()?))
     } else {
-        let narrow = |at: &[u8]| Some(i64::from(i32::from_ne_bytes(*at.first_chunk()?)));
         (narrow(at)?, narrow(at.get(4..)?)?)
     };
     seconds.checked_mul(1_000_000_000)?.checked_add(micros.checked_mul(1_000)?)
+}
+
+fn narrow(at: &[u8]) -> Option<i64> {
+    Some(i64::from(i32::from_ne_bytes(*at.first_chunk()?)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The build information in a Go executable: the toolchain, the module and its version. Most CNI plugins are written
-//! in Go, and nothing has to be run to read it.
+//! The build information in a Go executable: the toolchain, the module and its version. Most CNI plugins are
+//! written in Go, and nothing has to be run to read it.
 //!
-//! The layout is that of Go's `debug/buildinfo` and `runtime/debug.ParseBuildInfo`. A build without version control
-//! or without a module (as by some distributions) records little, and no more is reported.
+//! The layout is that of Go's `debug/buildinfo` and `runtime/debug.ParseBuildInfo`. A build without version
+//! control or without a module (as by some distributions) records little, and no more is reported.
 //!
 //! **Invariant:** little is read even of a large file, and no content leads to a panic.
 
@@ -15,8 +15,8 @@ use std::{
     io::{Read, Seek},
 };
 
-/// The longest version or path that is taken.
-const WORD: usize = 256;
+/// A longer version or path is ignored.
+const MAX_WORD_BYTES: usize = 256;
 
 /// The build information of a Go executable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,8 @@ pub struct GoBuild {
     /// The main package: `github.com/containerd/containerd/cmd/containerd`.
     pub package: Option<String>,
     pub module: Option<Module>,
-    /// Strings that were set at link time (`-ldflags=-X NAME=VALUE`). A build with `-trimpath` does not record them.
+    /// Strings that were set at link time (`-ldflags=-X NAME=VALUE`). A build with `-trimpath` does not
+    /// record them.
     pub linked: BTreeMap<String, String>,
 }
 
@@ -38,7 +39,7 @@ pub struct Module {
     pub version: Option<String>,
 }
 
-/// Why the build information is not known.
+/// Why the build information is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     #[error("not an ELF executable")]
@@ -61,7 +62,7 @@ impl GoBuild {
         Ok(build)
     }
 
-    /// The version that was set at link time, else the version of the module.
+    /// Returns the version that was set at link time, else the version of the module.
     #[must_use]
     pub(crate) fn version(&self) -> Option<&str> {
         let own = self.module.as_ref().map(|module| module.path.as_str()).or(self.package.as_deref());
@@ -70,10 +71,11 @@ impl GoBuild {
     }
 }
 
-/// A text that is safe to show: one short line of printable ASCII.
+/// Returns the text if it is safe to show: one short line of printable ASCII.
 fn plain(text: &str) -> Option<String> {
-    let is_plain =
-        !text.is_empty() && text.len() <= WORD && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let is_plain = !text.is_empty()
+        && text.len() <= MAX_WORD_BYTES
+        && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     is_plain.then(|| text.to_owned())
 }
 

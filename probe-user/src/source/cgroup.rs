@@ -1,7 +1,7 @@
 //! The layout of a node's cgroup hierarchies: cgroup v2 alone, v1 alone, or both (hybrid).
 //!
-//! Each hierarchy numbers its directories by itself. So all parts of the agent must use the same hierarchy: the one
-//! in which the container runtime makes its directories.
+//! Each hierarchy numbers its directories by itself. So all parts of the agent must use the same hierarchy:
+//! the one in which the container runtime makes its directories.
 
 use super::host::{HostRoot, ReadError, lines, mountinfo};
 
@@ -10,7 +10,7 @@ use super::host::{HostRoot, ReadError, lines, mountinfo};
 pub struct Hierarchy {
     /// `cgroup_root.hierarchy_id`; 0 for cgroup v2.
     pub id: u32,
-    /// Its controllers; for a v1 hierarchy that has only a name, `name=NAME`; for v2 none.
+    /// Its controllers; none for v2. `name=NAME` for a v1 hierarchy that has only a name.
     pub controllers: Vec<String>,
     /// The directory on the node at which its root is mounted.
     pub mount: String,
@@ -38,7 +38,8 @@ impl Layout {
         Ok(Self::parse(&root.read("/proc/1/cgroup")?, &root.read("/proc/1/mountinfo")?))
     }
 
-    /// Parses `/proc/PID/cgroup` (cgroups(7)), which names every hierarchy with its id, and `/proc/PID/mountinfo`.
+    /// Parses `/proc/PID/cgroup` (cgroups(7)), which names every hierarchy with its id, and
+    /// `/proc/PID/mountinfo`.
     #[must_use]
     pub(crate) fn parse(cgroup: &[u8], mountinfo: &[u8]) -> Self {
         let mounts = mountinfo::parse(mountinfo);
@@ -56,7 +57,7 @@ impl Layout {
         Self { hierarchies }
     }
 
-    /// `None` if no hierarchy is mounted.
+    /// Returns the mode; `None` if no hierarchy is mounted.
     #[must_use]
     pub fn mode(&self) -> Option<Mode> {
         let legacy = self.hierarchies.iter().any(|hierarchy| hierarchy.id != 0);
@@ -68,53 +69,55 @@ impl Layout {
         }
     }
 
-    /// The cgroup v2 hierarchy.
+    /// Returns the cgroup v2 hierarchy.
     #[must_use]
     pub(crate) fn unified(&self) -> Option<&Hierarchy> {
         self.hierarchies.iter().find(|hierarchy| hierarchy.id == 0)
     }
 
-    /// The hierarchy with this controller.
+    /// Returns the hierarchy with this controller.
     #[must_use]
     pub(crate) fn controller(&self, name: &str) -> Option<&Hierarchy> {
         self.hierarchies.iter().find(|hierarchy| hierarchy.controllers.iter().any(|own| own == name))
     }
 
-    /// The hierarchy in which the runtime makes its directories: the first for which `used` is true, or the first of
-    /// all if no container exists yet.
+    /// Returns the hierarchy in which the runtime makes its directories: the first for which `used` is true,
+    /// or the first of all if no container exists yet.
     ///
-    /// cgroup v2 is tried first. On a hybrid node runc (since 1.0), crun and systemd make their directories there
-    /// too, and the kernel reads its ids at the lowest cost. Older runtimes use only the v1 controllers.
+    /// cgroup v2 is tried first. On a hybrid node runc (since 1.0), crun and systemd make their directories
+    /// there too, and the kernel reads its ids at the lowest cost. Older runtimes use only the v1
+    /// controllers.
     ///
-    /// A container that is being made or removed is in some hierarchies and not in others. So another one than the first
-    /// of all is chosen only if that is seen several times, with `pause` in between.
+    /// A container that is being made or removed is in some hierarchies and not in others. So a later
+    /// hierarchy is chosen only if several tries agree, with `pause` in between.
     #[must_use]
     pub fn choose(&self, used: impl Fn(&Hierarchy) -> bool, pause: impl Fn()) -> Option<&Hierarchy> {
-        const LOOKS: usize = 4;
-        let worth = || {
-            let v1 =
-                ["memory", "pids", "cpu", "name=systemd"].iter().filter_map(|name| self.controller(name));
-            self.unified().into_iter().chain(v1).chain(&self.hierarchies)
-        };
-        let first = worth().next()?;
+        const TRIES: usize = 4;
+        let first = self.candidates().next()?;
         let mut chosen = first;
-        for look in 0..LOOKS {
-            if look > 0 {
+        for attempt in 0..TRIES {
+            if attempt > 0 {
                 pause();
             }
-            chosen = worth().find(|hierarchy| used(hierarchy)).unwrap_or(first);
+            chosen = self.candidates().find(|hierarchy| used(hierarchy)).unwrap_or(first);
             if chosen.id == first.id {
                 break;
             }
         }
         Some(chosen)
     }
+
+    /// Returns the hierarchies in which a runtime may make its directories, the likeliest first.
+    fn candidates(&self) -> impl Iterator<Item = &Hierarchy> {
+        let v1 = ["memory", "pids", "cpu", "name=systemd"].iter().filter_map(|name| self.controller(name));
+        self.unified().into_iter().chain(v1).chain(&self.hierarchies)
+    }
 }
 
-/// Whether `mount` shows the whole hierarchy.
+/// Returns whether `mount` shows the whole hierarchy.
 ///
-/// In a cgroup namespace, which a container has, the root of the mount is shown with as many `/..` as the namespace's
-/// root is below the hierarchy's (cgroup_namespaces(7)).
+/// In a cgroup namespace, which a container has, the root of the mount is shown with as many `/..` as the
+/// namespace's root is below the hierarchy's (cgroup_namespaces(7)).
 fn holds(mount: &mountinfo::Mount, id: u32, controllers: &[String]) -> bool {
     if !mount.root.split('/').all(|step| matches!(step, "" | "..")) {
         return false;
@@ -128,13 +131,13 @@ fn holds(mount: &mountinfo::Mount, id: u32, controllers: &[String]) -> bool {
     }
 }
 
-/// The path of a process's cgroup in one hierarchy, from `/proc/PID/cgroup`.
+/// Returns the path of a process's cgroup in one hierarchy, from `/proc/PID/cgroup`.
 #[must_use]
 pub(crate) fn path_in(hierarchy: u32, cgroup: &[u8]) -> Option<String> {
     paths(cgroup).find(|(id, _)| *id == hierarchy).map(|(_, path)| path)
 }
 
-/// The path of a process in each hierarchy, by its id, from `/proc/PID/cgroup` (cgroups(7)).
+/// Returns the path of a process in each hierarchy, by its id, from `/proc/PID/cgroup` (cgroups(7)).
 pub(crate) fn paths(cgroup: &[u8]) -> impl Iterator<Item = (u32, String)> {
     lines(cgroup).filter_map(|line| {
         let mut fields = line.splitn(3, ':');

@@ -12,9 +12,9 @@ use crate::model::{change::Question, fact::Observation};
 /// The observations of a source at one time. The engine takes a whole batch before it is polled.
 pub type Batch = Vec<Observation>;
 
-/// The most batches that wait for the engine. A source with no room for its batch waits, and the source's own buffer
-/// (the kernel's ring, a socket, a directory) fills up meanwhile. This channel loses nothing; if that buffer
-/// overflows, its own counter shows it.
+/// The most batches that can wait for the engine. A source with no room for its batch waits, and the source's
+/// own buffer (the kernel's ring, a socket, a directory) fills up meanwhile. This channel loses nothing; if
+/// that buffer overflows, its own counter shows it.
 const DEPTH: usize = 64;
 
 /// Sends batches to the engine.
@@ -53,7 +53,7 @@ impl BatchSender {
 pub(crate) struct Gauge(mpsc::WeakSender<Batch>);
 
 impl Gauge {
-    /// Batches that wait, of at most [`Self::CAPACITY`].
+    /// Returns how many batches wait, of at most [`Self::CAPACITY`].
     #[must_use]
     pub(crate) fn length(&self) -> usize {
         self.0.upgrade().map_or(0, |sender| sender.max_capacity() - sender.capacity())
@@ -79,8 +79,8 @@ pub struct QuestionReceiver {
     refused: Arc<AtomicU64>,
 }
 
-/// A channel for questions. The agent must never wait for a source, because the source may be waiting for the agent.
-/// So a question without room is refused and counted, and the source learns the count.
+/// Makes a channel for questions. The agent must never wait for a source, because the source may be waiting
+/// for the agent. So a question without room is refused and counted, and the source learns the count.
 #[must_use]
 pub fn questions() -> (QuestionSender, QuestionReceiver) {
     let (sender, receiver) = mpsc::channel(QUESTIONS);
@@ -92,8 +92,8 @@ pub fn questions() -> (QuestionSender, QuestionReceiver) {
 }
 
 impl QuestionSender {
-    /// Sends a question, and gives it back if it finds no room. A source that has ended gives no answer; the engine can deal
-    /// with that.
+    /// Sends a question, or returns it if there is no room. A source that has ended gives no answer; the
+    /// engine can deal with that.
     pub fn ask(&self, question: Question) -> Option<Question> {
         match self.questions.try_send(question) {
             Err(mpsc::error::TrySendError::Full(question)) => {
@@ -106,27 +106,27 @@ impl QuestionSender {
 }
 
 impl QuestionReceiver {
-    /// The next question; `None` once no more will come.
+    /// Returns the next question; `None` once no more will come.
     pub(crate) async fn next(&mut self) -> Option<Question> {
         self.questions.recv().await
     }
 
-    /// Another question if one is waiting, so that several are answered together.
+    /// Returns another question if one is waiting, so that several are answered together.
     pub(crate) fn try_next(&mut self) -> Option<Question> {
         self.questions.try_recv().ok()
     }
 
-    /// How many questions were refused since the last call.
+    /// Returns how many questions were refused since the last call.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.swap(0, Ordering::Relaxed)
     }
 }
 
-/// Tells all sources to stop, when it is dropped or cancelled.
+/// Stops all sources when it is dropped or cancelled.
 #[derive(Debug)]
 pub struct CancellationSource(watch::Sender<bool>);
 
-/// Tells a source when to stop.
+/// Shows a source when to stop.
 #[derive(Clone, Debug)]
 pub struct CancellationToken(watch::Receiver<bool>);
 

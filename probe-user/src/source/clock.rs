@@ -6,40 +6,52 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::model::time::Timestamp;
 
-/// The time now, on the clock of the hooks (`bpf_ktime_get_boot_ns`).
+/// Returns the time now, on the clock of the hooks (`bpf_ktime_get_boot_ns`).
 #[must_use]
 pub(crate) fn now() -> Timestamp {
     Timestamp(u64::try_from(read(ClockId::CLOCK_BOOTTIME)).unwrap_or(0))
 }
 
-/// The wall clock's time at boot, nanoseconds since the epoch: `wall = boot_wall_ns + boot time`.
+/// Returns the wall clock's time at boot, nanoseconds since the epoch: `wall = boot_wall_ns + boot time`.
 ///
-/// The wall clock is read between two readings of the other clock. The closest pair of a few tries is used, so that
-/// an interruption does not look like a step of the clock.
+/// The wall clock is read between two readings of the other clock. The closest pair of a few tries is used,
+/// so that an interruption does not look like a step of the clock.
 #[must_use]
 pub(crate) fn boot_wall_ns() -> i64 {
-    let offset = || {
+    let offsets = (0..3).map(|_| {
         let before = read(ClockId::CLOCK_BOOTTIME);
         let wall = read(ClockId::CLOCK_REALTIME);
         let after = read(ClockId::CLOCK_BOOTTIME);
         (after - before, wall - (before + (after - before) / 2))
-    };
-    (0..3).map(|_| offset()).min().map_or(0, |(_, offset)| offset)
+    });
+    offsets.min().map_or(0, |(_, offset)| offset)
 }
 
-/// How long the node has been suspended since boot, in sum.
+/// Returns the total time that the node has been suspended since boot.
 ///
 /// `CLOCK_MONOTONIC` stops during a suspend and `CLOCK_BOOTTIME` does not; otherwise they run alike
 /// (clock_gettime(2)).
 #[must_use]
 pub(crate) fn asleep() -> Duration {
     // An interruption between the two readings makes the difference smaller.
-    let apart = || read(ClockId::CLOCK_BOOTTIME) - read(ClockId::CLOCK_MONOTONIC);
-    let apart = (0..3).map(|_| apart()).max().and_then(|apart| u64::try_from(apart).ok());
-    Duration::from_nanos(apart.unwrap_or(0))
+    let differences = (0..3).map(|_| read(ClockId::CLOCK_BOOTTIME) - read(ClockId::CLOCK_MONOTONIC));
+    Duration::from_nanos(differences.max().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0))
 }
 
-/// By how many seconds [`now`] differs from the kernel's own boot time, if it does: in a time namespace.
+/// Converts nanoseconds since the epoch to microseconds, as logs count time. Earlier times become 0.
+#[must_use]
+pub(super) fn micros(wall_ns: i64) -> u64 {
+    wall_ns.max(0).unsigned_abs() / 1000
+}
+
+/// Converts boot time to microseconds since the epoch.
+#[must_use]
+pub(super) fn wall_us(at: Timestamp, boot_wall_ns: i64) -> u64 {
+    micros(boot_wall_ns.saturating_add_unsigned(at.0))
+}
+
+/// Returns the seconds by which [`now`] differs from the kernel's own boot time. They differ in a time
+/// namespace.
 #[must_use]
 pub(crate) fn namespace_offset() -> Option<String> {
     // Linux without time namespaces has no such file.
@@ -54,9 +66,10 @@ fn offset(lines: &str) -> Option<String> {
         ["boottime", seconds, "0"] => Some(seconds.to_owned()),
         // The nanoseconds are never negative: -1 s and 250000000 ns are -0.75 s.
         ["boottime", seconds, ns] => {
-            let number = |word: &str| word.parse::<i64>().map(i128::from).ok();
-            let whole = number(seconds)? * 1_000_000_000 + number(ns)?;
-            let (sign, size) = (if whole < 0 { "-" } else { "" }, whole.unsigned_abs());
+            let seconds = i128::from(seconds.parse::<i64>().ok()?);
+            let whole = seconds * 1_000_000_000 + i128::from(ns.parse::<i64>().ok()?);
+            let sign = if whole < 0 { "-" } else { "" };
+            let size = whole.unsigned_abs();
             Some(format!("{sign}{}.{:09}", size / 1_000_000_000, size % 1_000_000_000))
         }
         _ => None,

@@ -16,7 +16,7 @@ use client::{Call, Client};
 pub(super) use message::Sandbox;
 use message::{Empty, Sandboxes};
 
-/// All sandboxes, stopped ones included.
+/// Lists all sandboxes, stopped ones included.
 pub(super) fn list(socket: &Path) -> Result<Vec<Sandbox>, ListError> {
     // This is not called in the agent's async runtime, so it may block.
     let runtime = runtime::Builder::new_current_thread().enable_all().build();

@@ -1,5 +1,5 @@
-//! The node's files as a source: lists the node at the start and on request, and answers questions about containers
-//! and pods.
+//! The node's files as a source: lists the node at the start and on request, and answers questions about
+//! containers and pods.
 //!
 //! One thread reads, because a file may be slow. Another thread watches it, because a file may hang.
 
@@ -38,13 +38,13 @@ pub(crate) struct Files {
     pub(crate) layout: Layout,
     /// The stores that the agent's configuration names.
     pub(crate) stores: Vec<Declared>,
-    /// Gets the number of files that could not be read.
+    /// Receives the number of files that could not be read.
     pub(crate) unreadable: Arc<AtomicU64>,
-    /// Gets the progress of reading.
+    /// Receives the progress of reading.
     pub(crate) reading: Arc<ReadProgress>,
-    /// By which a list of what exists comes after the records of before.
+    /// Makes a list of what exists wait for the earlier kernel records.
     pub(crate) records_first: RecordsFirst,
-    /// Gets the sockets at which runtimes answer, where they are followed.
+    /// Receives the sockets at which runtimes answer, if runtimes are followed.
     pub(crate) runtimes: Option<Finder>,
 }
 
@@ -58,7 +58,8 @@ impl Files {
     ) -> io::Result<JoinHandle<()>> {
         // This runtime only waits; it reads no file.
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
-        let (unreadable, reading) = (Arc::clone(&self.unreadable), Arc::clone(&self.reading));
+        let unreadable = Arc::clone(&self.unreadable);
+        let reading = Arc::clone(&self.reading);
         let records_first = self.records_first.clone();
         thread::Builder::new().name("files".to_owned()).spawn(move || {
             let supervisor = Supervisor::new(self, Limits::default(), records_first, &unreadable, reading);

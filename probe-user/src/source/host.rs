@@ -1,9 +1,10 @@
-//! Reads the node's files, below the directory at which the node's root is mounted (`/`, or `/host` in a container).
+//! Reads the node's files, below the directory at which the node's root is mounted (`/`, or `/host` in a
+//! container).
 //!
 //! The authors of these files may be wrong or hostile, so this module is the only way to read them.
 //!
-//! **Invariant:** no path leads out of the root; only plain files are read, never more than a bounded length, and
-//! nothing waits for the writer of a fifo.
+//! **Invariant:** no path leads out of the root; only plain files are read, never more than a bounded length,
+//! and nothing waits for the writer of a fifo.
 
 pub(crate) mod memo;
 pub(crate) mod mountinfo;
@@ -70,13 +71,13 @@ impl HostRoot {
         Ok(Self(Folder { fd, path: PathBuf::from("/"), reader: None }))
     }
 
-    /// The same root, with a `reader` that records which file is being read.
+    /// Opens the root again, with a `reader` that records which file is being read.
     pub(crate) fn watched(&self, reader: Arc<Reader>) -> Result<Self, ReadError> {
         let fd = self.0.fd.try_clone()?;
         Ok(Self(Folder { fd, path: self.0.path.clone(), reader: Some(reader) }))
     }
 
-    /// The same root, for another thread or task.
+    /// Opens the root again, for another thread or task.
     pub(crate) fn again(&self) -> Result<Self, ReadError> {
         let fd = self.0.fd.try_clone()?;
         Ok(Self(Folder { fd, path: self.0.path.clone(), reader: None }))
@@ -90,8 +91,8 @@ impl HostRoot {
         Ok(Folder { fd, path: path.to_owned(), reader: self.0.reader.clone() })
     }
 
-    /// The files as a process sees them; `process` is its folder in `/proc`. The process may have mounts that no
-    /// other process has. Needs `CAP_SYS_PTRACE` for processes of other users.
+    /// Opens the files as a process sees them; `process` is its folder in `/proc`. The process may have
+    /// mounts that no other process has. Needs `CAP_SYS_PTRACE` for processes of other users.
     pub(crate) fn of_process(process: &Folder) -> Result<Self, ReadError> {
         let flags = if process.is_kernels()? { DIRECTORY.difference(OFlag::O_NOFOLLOW) } else { DIRECTORY };
         let fd = fcntl::openat(&process.fd, PROCESS_ROOT, flags, Mode::empty())?;
@@ -119,7 +120,7 @@ pub(crate) struct Folder {
 /// Why a file could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// It does not exist, or no longer: an answer, not a failure.
+    /// It does not exist, or no longer exists. This is an answer, not a failure.
     #[error("not there")]
     Absent,
     #[error("{0}")]
@@ -155,9 +156,10 @@ impl From<Errno> for ReadError {
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     pub entries: Vec<Entry>,
-    /// The names that are not UTF-8, with what is not replaced: for messages, since nothing can be opened by them.
+    /// The names that are not UTF-8, with the invalid bytes replaced. They are for messages: no file can be
+    /// opened by them.
     pub not_utf8: Vec<String>,
-    /// How many more entries there are than are read.
+    /// The number of entries that were not read.
     pub left_out: u64,
 }
 
@@ -165,7 +167,7 @@ pub(crate) struct Entries {
 pub(crate) struct Entry {
     pub name: String,
     pub inode: u64,
-    /// It may be a directory. Some file systems do not say.
+    /// It may be a directory. Some file systems do not report the type.
     pub directory: bool,
 }
 
@@ -175,7 +177,7 @@ impl Folder {
         self.reader.as_ref().map_or(Ok(()), |reader| reader.enter(self.path.join(name)))
     }
 
-    /// The directory's path on the node.
+    /// Returns the directory's path on the node.
     #[must_use]
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -186,21 +188,21 @@ impl Folder {
         Ok(stat::fstat(&self.fd)?.st_ino)
     }
 
-    /// When the directory was made: wall clock, ns since the epoch. Some file systems do not say.
+    /// Returns when the directory was made: wall clock, ns since the epoch. Some file systems do not record
+    /// it.
     pub(crate) fn born(&self) -> Option<i64> {
         let made = File::from(self.fd.try_clone().ok()?).metadata().ok()?.created().ok()?;
         i64::try_from(made.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()
     }
 
-    /// When an entry was last removed: wall clock, ns since the epoch. `None` if the latest change was not a removal,
-    /// because making and renaming an entry set the directory's time too.
+    /// Returns when an entry was last removed: wall clock, ns since the epoch. `None` if the latest change
+    /// was not a removal, because making and renaming an entry set the directory's time too.
     pub(crate) fn emptied(&self) -> Result<Option<i64>, ReadError> {
-        let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
         let about = stat::fstat(&self.fd)?;
-        let changed = ns(about.st_mtime, about.st_mtime_nsec);
+        let changed = nanoseconds(about.st_mtime, about.st_mtime_nsec);
         for entry in self.entries()?.entries {
             let about = stat::fstatat(&self.fd, entry.name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
-            if ns(about.st_ctime, about.st_ctime_nsec) >= changed {
+            if nanoseconds(about.st_ctime, about.st_ctime_nsec) >= changed {
                 return Ok(None);
             }
         }
@@ -213,8 +215,8 @@ impl Folder {
         Ok(Self { fd, path: self.path.join(name), reader: self.reader.clone() })
     }
 
-    /// Whether the program of a process is setuid; this folder is the process's in `/proc`. Needs `CAP_SYS_PTRACE`
-    /// for processes of other users.
+    /// Returns whether the program of a process is setuid; this folder is the process's in `/proc`. Needs
+    /// `CAP_SYS_PTRACE` for processes of other users.
     pub(crate) fn is_setuid(&self) -> Result<bool, ReadError> {
         self.enter(PROGRAM)?;
         let flags = if self.is_kernels()? { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
@@ -222,8 +224,8 @@ impl Folder {
         Ok(about.st_mode & Mode::S_ISUID.bits() != 0)
     }
 
-    /// Whether the folder is in a real `/proc`, whose links lead to open objects. In a copy of a node's files the
-    /// same links would lead out of the copy.
+    /// Returns whether the folder is in a real `/proc`, whose links lead to open objects. In a copy of a
+    /// node's files the same links would lead out of the copy.
     fn is_kernels(&self) -> Result<bool, ReadError> {
         Ok(statfs::fstatfs(&self.fd)?.filesystem_type() == statfs::PROC_SUPER_MAGIC)
     }
@@ -257,7 +259,7 @@ impl Folder {
         Ok((bytes, file))
     }
 
-    /// A path by which this process can connect to a socket in the folder, while the folder is open.
+    /// Returns a path by which this process can connect to a socket in the folder, while the folder is open.
     pub(crate) fn socket(&self, name: &str) -> Result<PathBuf, ReadError> {
         let about = stat::fstatat(&self.fd, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         if !is(SFlag::S_IFSOCK, &about) {
@@ -267,13 +269,14 @@ impl Folder {
         Ok(Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string()).join(name))
     }
 
-    /// The target of a link, which is not followed. `path` may go through directories of `/proc/PID`.
+    /// Returns the target of a link, which is not followed. `path` may go through directories of `/proc/PID`.
     pub(crate) fn link(&self, path: &str) -> Result<String, ReadError> {
         self.enter(path)?;
         fcntl::readlinkat(&self.fd, path)?.into_string().map_err(|_not_text| ReadError::Malformed)
     }
 
-    /// The inode of the namespace that is mounted at the file `name`; `None` if the file is not a namespace.
+    /// Returns the inode of the namespace that is mounted at the file `name`; `None` if the file is not a
+    /// namespace.
     pub(crate) fn namespace(&self, name: &str) -> Result<Option<u64>, ReadError> {
         self.enter(name)?;
         let file = fcntl::openat(&self.fd, single(name)?, PLACE, Mode::empty())?;
@@ -308,7 +311,7 @@ impl Folder {
     }
 }
 
-/// A name is one path component, and never `..`.
+/// Checks that a name is one path component, and not `..`.
 fn single(name: &str) -> Result<&str, ReadError> {
     if name.is_empty() || name == "." || name == ".." || name.contains('/') {
         return Err(ReadError::NotPlain);
@@ -316,11 +319,15 @@ fn single(name: &str) -> Result<&str, ReadError> {
     Ok(name)
 }
 
+fn nanoseconds(seconds: i64, ns: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(ns)
+}
+
 fn is(kind: SFlag, about: &stat::FileStat) -> bool {
     SFlag::from_bits_truncate(about.st_mode) & SFlag::S_IFMT == kind
 }
 
-/// The lines of a file, without those that are too long. Bytes that are not UTF-8 are replaced.
+/// Returns the lines of a file, without those that are too long. Bytes that are not UTF-8 are replaced.
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = std::borrow::Cow<'_, str>> {
     bytes.split(|byte| *byte == b'\n').filter(|line| line.len() <= LINE).map(String::from_utf8_lossy)
 }

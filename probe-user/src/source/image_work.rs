@@ -1,18 +1,19 @@
-//! Finds what runtime and kubelet did for a container or a sandbox before its first sign: in their logs, and in the files in
-//! which containerd keeps what it fetched.
+//! Finds what the runtime and the kubelet did for a container or a sandbox before its first sign: in their
+//! logs, and in containerd's content store.
 //!
-//! containerd and CRI-O log when they begin and end to pull an image and to make a container; the kubelet logs when it
-//! refuses to pull, and when the runtime failed, of which CRI-O logs nothing. None of them logs when an image is fetched and
-//! only unpacked from then on, but a file of containerd's has the date of the last layer. The kubelet also logs requests to the
-//! API server that it held back.
+//! containerd and CRI-O log the begin and the end of pulling an image and of making a container. The kubelet
+//! logs when it refuses to pull, and when the runtime failed, which CRI-O does not log. None of them logs
+//! when an image is fetched and only unpacking is left, but the last layer's file in containerd's store has
+//! that date. The kubelet also logs requests to the API server that it held back.
 //!
-//! **Invariant:** one search serves all that are asked about together; a bounded part of the logs is read.
+//! **Invariant:** one search serves all containers and sandboxes that are asked about together; a bounded
+//! part of the logs is read.
 
 mod content;
 mod held;
+mod log_line;
+mod pull_history;
 mod reference;
-mod told;
-mod words;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,6 +21,7 @@ use std::{
 };
 
 use super::{
+    clock,
     host::HostRoot,
     plugin_log::{self, Line, Place, Window},
 };
@@ -29,27 +31,27 @@ use crate::model::{
     time::Timestamp,
 };
 use held::Held;
-use told::Told;
-use words::Said;
+use log_line::Step;
+use pull_history::PullHistory;
 
-/// Pulls that began so long before the time that is asked about, µs, are found, if they are under way then.
+/// A pull that is under way in the wanted time is found if it began at most this long before, µs.
 const LOOK_BACK: u64 = 5 * 60 * 1_000_000;
-/// A line may be logged so long after what it tells of, µs.
+/// A line may be logged this long after what it describes, µs.
 const SLACK: u64 = 1_000_000;
-/// The most steps of the work that are taken of the logs, the newest.
-const STEPS: usize = 8192;
+/// The most steps of the work that are kept: the newest.
+const MAX_STEPS: usize = 8192;
 
-/// The most requests that were held back, likewise.
-const REQUESTS: usize = 8192;
+/// The most held requests that are kept: the newest.
+const MAX_REQUESTS: usize = 8192;
 
-/// What is asked about.
+/// The containers and sandboxes that are asked about.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     pub(crate) containers: Vec<Asked>,
     pub(crate) sandboxes: Vec<AskedSandbox>,
 }
 
-/// What is told of it.
+/// The answers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) images: Vec<ImageWork>,
@@ -65,13 +67,13 @@ pub(crate) struct Asked {
     /// The names of its image in its bundle.
     pub(crate) images: Vec<String>,
     pub(crate) pod: PodName,
-    /// Its name in the pod's specification.
+    /// The container's name in the pod's specification.
     pub(crate) name: Option<String>,
     pub(crate) from: Timestamp,
     pub(crate) until: Timestamp,
 }
 
-/// A sandbox that is asked about. Its pod needs something of the API server.
+/// A sandbox that is asked about. Its pod needs something from the API server.
 #[derive(Debug)]
 pub(crate) struct AskedSandbox {
     pub(crate) sandbox: ContainerId,
@@ -81,8 +83,8 @@ pub(crate) struct AskedSandbox {
     pub(crate) until: Timestamp,
 }
 
-/// Searches the logs once for all of them; those of which nothing is told have no answer. `roots` gives the directories of
-/// the node's containerds, where they are needed.
+/// Searches the logs once for all of them. A container or sandbox that the logs do not mention has no answer.
+/// `roots` returns the directories of the node's containerds; it is called only if needed.
 pub(crate) fn find(
     root: &HostRoot,
     search: &Search,
@@ -90,37 +92,46 @@ pub(crate) fn find(
     roots: impl FnOnce() -> Vec<PathBuf>,
 ) -> Found {
     let containers = search.containers.iter().map(|it| (it.from, it.until));
-    let times = || containers.clone().chain(search.sandboxes.iter().map(|it| (it.from, it.until)));
-    let (Some(from), Some(until)) = (times().map(|it| it.0).min(), times().map(|it| it.1).max()) else {
+    let times = containers.chain(search.sandboxes.iter().map(|it| (it.from, it.until)));
+    let Some((from, until)) = times.reduce(|all, it| (all.0.min(it.0), all.1.max(it.1))) else {
         return Found::default();
     };
-    let wall = |at: Timestamp| boot_wall_ns.saturating_add_unsigned(at.0).max(0).unsigned_abs() / 1000;
-    let since_boot = |us: u64| {
-        let ns = i128::from(us) * 1000 - i128::from(boot_wall_ns);
-        Timestamp(u64::try_from(ns).unwrap_or(0))
+    let window = Window {
+        from: clock::wall_us(from, boot_wall_ns).saturating_sub(LOOK_BACK),
+        until: clock::wall_us(until, boot_wall_ns) + SLACK,
     };
-    let window = Window { from: wall(from).saturating_sub(LOOK_BACK), until: wall(until) + SLACK };
-    let heard = Heard::of(root, window);
-    let held: Vec<_> = heard.held.iter().map(|(at, held)| held.request(since_boot(*at))).collect();
+    let logged = Logged::of(root, window);
+    let held: Vec<_> =
+        logged.held.iter().map(|(at, held)| held.request(since_boot(*at, boot_wall_ns))).collect();
     let held = search.sandboxes.iter().filter_map(|it| held::of(it, &held)).collect();
-    let since =
-        heard.oldest.iter().map(|(place, at)| (*place, since_boot((*at).max(heard.cut).max(window.from))));
-    let mut told = Told::beginning(since.collect());
-    for (at, said, place) in heard.steps {
-        told.add(since_boot(at), said, place);
+    let since = logged
+        .oldest
+        .iter()
+        .map(|(place, at)| (*place, since_boot((*at).max(logged.cut).max(window.from), boot_wall_ns)));
+    let mut history = PullHistory::beginning(since.collect());
+    for (at, step, place) in logged.steps {
+        history.add(since_boot(at, boot_wall_ns), step, place);
     }
-    let stores = if told.has_manifests() { roots() } else { Vec::new() };
-    let fetched = |manifest: &str| {
-        let wall_ns = content::fetched(root, &stores, manifest)?;
-        u64::try_from(wall_ns / 1000).ok().map(since_boot)
-    };
-    Found { images: search.containers.iter().filter_map(|it| told.of(it, &fetched)).collect(), held }
+    let stores = if history.has_manifests() { roots() } else { Vec::new() };
+    let images = search.containers.iter().filter_map(|it| {
+        history.of(it, &|manifest| {
+            let wall_ns = content::fetched(root, &stores, manifest)?;
+            Some(since_boot(u64::try_from(wall_ns / 1000).ok()?, boot_wall_ns))
+        })
+    });
+    Found { images: images.collect(), held }
 }
 
-/// What the logs say.
+/// Converts microseconds since 1970 to boot time; zero if it was before this boot.
+fn since_boot(us: u64, boot_wall_ns: i64) -> Timestamp {
+    let ns = i128::from(us) * 1000 - i128::from(boot_wall_ns);
+    Timestamp(u64::try_from(ns).unwrap_or(0))
+}
+
+/// The contents of the logs.
 #[derive(Debug, Default)]
-struct Heard {
-    steps: BTreeSet<(u64, Said, Place)>,
+struct Logged {
+    steps: BTreeSet<(u64, Step, Place)>,
     /// The oldest line at each place, µs since 1970.
     oldest: BTreeMap<Place, u64>,
     /// Older steps than this are left out.
@@ -128,29 +139,29 @@ struct Heard {
     held: BTreeSet<(u64, Held)>,
 }
 
-impl Heard {
+impl Logged {
     fn of(root: &HostRoot, window: Window) -> Self {
-        let mut heard = Self::default();
-        plugin_log::lines(root, window, &mut |Line { place, at, text, is_kubelets }| {
+        let mut logged = Self::default();
+        plugin_log::lines(root, window, &mut |Line { place, at, text, is_from_kubelet }| {
             let at = plugin_log::written_at(text).filter(|at| window.has(*at)).unwrap_or(at);
-            let oldest = heard.oldest.entry(place).or_insert(at);
+            let oldest = logged.oldest.entry(place).or_insert(at);
             *oldest = at.min(*oldest);
-            let mut is_told = false;
-            for said in words::read(text) {
-                is_told |= said.is_runtimes_work();
-                heard.add(at, said, place);
+            let mut is_work = false;
+            for step in log_line::read(text) {
+                is_work |= step.is_runtimes_work();
+                logged.add(at, step, place);
             }
-            if let Some(held) = held::read(text).filter(|_| is_kubelets) {
-                heard.hold(at, held);
+            if is_from_kubelet && let Some(held) = held::read(text) {
+                logged.hold(at, held);
             }
-            is_told
+            is_work
         });
-        heard
+        logged
     }
 
-    fn add(&mut self, at: u64, said: Said, place: Place) {
-        self.steps.insert((at, said, place));
-        if self.steps.len() > STEPS
+    fn add(&mut self, at: u64, step: Step, place: Place) {
+        self.steps.insert((at, step, place));
+        if self.steps.len() > MAX_STEPS
             && let Some((at, ..)) = self.steps.pop_first()
         {
             self.cut = self.cut.max(at);
@@ -159,7 +170,7 @@ impl Heard {
 
     fn hold(&mut self, at: u64, held: Held) {
         self.held.insert((at, held));
-        if self.held.len() > REQUESTS {
+        if self.held.len() > MAX_REQUESTS {
             self.held.pop_first();
         }
     }

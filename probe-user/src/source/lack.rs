@@ -1,5 +1,5 @@
-//! The requirements of the ways to see something that somebody can grant: capabilities and settings of the node. All
-//! refusals, `/readyz` and `doctor` take their words from this table, so that they name the same remedy.
+//! The requirements of hooks and other sources that an administrator can grant: capabilities and settings of
+//! the node. All refusals, `/readyz` and `doctor` use this table, so that they name the same remedy.
 //!
 //! **Invariant:** a capability that this process holds is never named as missing.
 
@@ -24,10 +24,11 @@ pub(crate) enum Lack {
     HiddenSymbols,
     /// Finding the tracepoints of system calls.
     Tracefs,
-    /// Attaching to tracepoints on kernels of Debian and Ubuntu, whose `perf_event_paranoid` may be above 2, and
-    /// where a runtime's seccomp profile restricts `perf_event_open`.
+    /// Attaching to tracepoints on kernels of Debian and Ubuntu, whose `perf_event_paranoid` may be above 2,
+    /// and under a runtime's seccomp profile that restricts `perf_event_open`.
     PerfEvents,
-    /// Receiving rtnetlink notifications of other network namespaces: giving them an id, and listening to them.
+    /// Receiving rtnetlink notifications of other network namespaces: giving them an id, and listening to
+    /// them.
     Netlink,
 }
 
@@ -46,7 +47,7 @@ impl Lack {
         }
     }
 
-    /// A setting that no capability replaces, and how to make it.
+    /// Returns a setting that no capability replaces, and how to change it.
     fn setting(self, is_pod: bool) -> Option<(&'static str, &'static str)> {
         match self {
             Self::HiddenSymbols => {
@@ -72,12 +73,12 @@ impl Lack {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Privileges {
     held: u64,
-    /// In a pod of Kubernetes, where the chart sets the rights.
+    /// The process is in a pod, so the chart sets its rights.
     is_pod: bool,
 }
 
 impl Privileges {
-    /// To be called before rights are given up.
+    /// Reads the rights. Call it before rights are given up.
     #[must_use]
     pub(crate) fn find() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -88,7 +89,7 @@ impl Privileges {
         }
     }
 
-    /// The rights of a process on a node that holds these capabilities.
+    /// Returns the rights of a process that holds these capabilities, outside of a pod.
     #[cfg(test)]
     pub(crate) fn with(held: &[Capability]) -> Self {
         Self { held: held.iter().map(Capability::bitmask).sum(), is_pod: false }
@@ -99,15 +100,15 @@ impl Privileges {
         self.held & capability.bitmask() != 0
     }
 
-    /// Whether it may load programs. The old capability includes the two that were split from it.
+    /// Returns whether it may load programs. The old capability includes the two that were split from it.
     #[must_use]
     pub(crate) fn may_load(self) -> bool {
         self.holds(Capability::CAP_SYS_ADMIN)
             || self.holds(Capability::CAP_BPF) && self.holds(Capability::CAP_PERFMON)
     }
 
-    /// The missing capabilities and settings: `CAP_NET_ADMIN and CAP_NET_BROADCAST`. Empty if none is missing that
-    /// could be granted.
+    /// Names the missing capabilities and settings: `CAP_NET_ADMIN and CAP_NET_BROADCAST`. Empty if nothing
+    /// that could be granted is missing.
     #[must_use]
     pub(crate) fn named(self, lacks: &BTreeSet<Lack>) -> String {
         let settings = lacks.iter().filter_map(|lack| Some(lack.setting(self.is_pod)?.0.to_owned()));
@@ -120,7 +121,7 @@ impl Privileges {
         }
     }
 
-    /// How to get everything that is missing; `None` if that would change nothing.
+    /// Returns how to get everything that is missing; `None` if nothing is missing that could be granted.
     #[must_use]
     pub(crate) fn cure(self, lacks: &BTreeSet<Lack>) -> Option<String> {
         let missing = self.missing(lacks);
@@ -140,7 +141,7 @@ impl Privileges {
         (!steps.is_empty()).then(|| steps.join("; "))
     }
 
-    /// The missing rights and the remedy, as the second half of an error message.
+    /// Returns the missing rights and the remedy, as the second half of an error message.
     #[must_use]
     pub(crate) fn refusal(self, lack: Lack) -> String {
         let lacks = BTreeSet::from([lack]);

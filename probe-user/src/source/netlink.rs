@@ -1,26 +1,28 @@
-//! The fallback for kernels with neither kprobes nor fentry: rtnetlink reports the end of network namespaces, and the
-//! addresses in them.
+//! The fallback for kernels with neither kprobes nor fentry: rtnetlink reports the end of network namespaces,
+//! and the addresses in them.
 //!
-//! The kernel reports the end of namespaces that have an id in ours. To a socket that asks for it, it also reports
-//! the addresses in them, with that id. So every namespace that the engine wants watched gets an id; an id does not
-//! keep a namespace alive. A namespace without an id ends silently, and addresses that it had before are listed, not
-//! seen as events.
+//! The kernel reports the end of namespaces that have an id in ours. To a socket that asks for it, it also
+//! reports the addresses in them, with that id. So every namespace that the engine wants watched gets an id;
+//! an id does not keep a namespace alive. A namespace without an id ends silently, and addresses that it had
+//! before are listed, not seen as events.
 //!
-//! * The end of a namespace is reported when its teardown begins, after its last reference is gone. If many end at
-//!   once, the later ones wait for the teardown of the earlier ones.
+//! * The end of a namespace is reported when its teardown begins, after its last reference is gone. If many
+//!   end at once, the later ones wait for the teardown of the earlier ones.
 //!
-//! * A namespace loses its id before its devices go, so the removal of its addresses is not reported: they end with
-//!   it.
+//! * A namespace loses its id before its devices go, so the removal of its addresses is not reported: they
+//!   end with it.
 //!
-//! To find a namespace, the node's mounts and processes have to be searched. So the wanted namespaces are searched
-//! for together, and seldom enough that the thread is idle most of the time, however many namespaces are made.
+//! To find a namespace, the node's mounts and processes have to be searched. So the wanted namespaces are
+//! searched for together, and rarely enough that the thread is idle most of the time, however many namespaces
+//! are made.
 //!
-//! The source has a thread of its own, because requests wait for the kernel's rtnetlink lock, which the teardown of
-//! many devices holds for long.
+//! The source has a thread of its own, because requests wait for the kernel's rtnetlink lock, which the
+//! teardown of many devices holds for a long time.
 //!
-//! If notifications cannot be read, the source goes on trying, and tells that what it reports is not seen meanwhile.
+//! If notifications cannot be read, the source keeps trying, and reports that its signals are not seen
+//! meanwhile.
 //!
-//! **Invariant:** an event with an id is told of the namespace that had the id at that time.
+//! **Invariant:** an event with an id is reported for the namespace that had the id at that time.
 
 mod client;
 mod namespace;
@@ -59,7 +61,8 @@ use crate::{
     },
 };
 
-/// Bytes for some ten thousand notifications, when all pods of a node end at once.
+/// The size of the kernel's buffer, bytes. It holds some ten thousand notifications, when all pods of a node
+/// end at once.
 const ROOM: usize = 8 << 20;
 
 /// An open source. It listens from now on, although nothing is read before it runs.
@@ -70,7 +73,7 @@ pub struct Netlink {
     root: PathBuf,
     /// The signals that it reports.
     signals: Vec<Attached>,
-    /// How far the notifications are told.
+    /// Reports how far the notifications were read.
     teller: Teller,
     told: RecordsFirst,
 }
@@ -89,7 +92,7 @@ impl Unavailable {
         Self { what, source: source.into() }
     }
 
-    /// How to make it available.
+    /// Returns the missing requirement, if one could be granted.
     #[must_use]
     pub(crate) fn lack(&self) -> Option<Lack> {
         (self.source.kind() == io::ErrorKind::PermissionDenied).then_some(Lack::Netlink)
@@ -97,14 +100,16 @@ impl Unavailable {
 }
 
 impl Netlink {
-    /// `root` is where the node's root is mounted, to find namespaces in its `/proc` and `/run`.
+    /// Opens the sockets. `root` is where the node's root is mounted, to find namespaces in its `/proc` and
+    /// `/run`.
     pub fn open(root: PathBuf) -> Result<Self, Unavailable> {
         Self::with_room(root, ROOM)
     }
 
-    /// `room` is the size of the kernel's buffer for notifications, in bytes.
+    /// Opens the sockets. `room` is the size of the kernel's buffer for notifications, in bytes.
     pub fn with_room(root: PathBuf, room: usize) -> Result<Self, Unavailable> {
-        let (listener, socket) = (Listener::open(room)?, RequestSocket::open()?);
+        let listener = Listener::open(room)?;
+        let socket = RequestSocket::open()?;
         // Without the right to give a namespace an id, nothing would be reported.
         let mut client = KernelClient::new(socket);
         client.may_name().map_err(|error| Unavailable::new("give other namespaces an id", error))?;
@@ -112,19 +117,20 @@ impl Netlink {
         Ok(Self { listener, client, root, signals: Vec::new(), teller, told })
     }
 
-    /// By which the agent waits for the notifications.
+    /// Lets the agent wait for the notifications.
     #[must_use]
     pub(crate) fn told(&self) -> RecordsFirst {
         self.told.clone()
     }
 
-    /// These signals are seen by netlink. If it cannot be read any more, that is told of them.
+    /// Sets the signals that netlink reports. If netlink can no longer be read, they are reported as not
+    /// seen.
     #[must_use]
     pub(crate) fn seeing(self, signals: Vec<Attached>) -> Self {
         Self { signals, ..self }
     }
 
-    /// Answers `Question::Watch` and tells what is notified, until `stop`.
+    /// Answers `Question::Watch` and reports the notifications, until `stop`.
     pub fn start(
         self,
         feed: BatchSender,
@@ -154,15 +160,17 @@ impl Netlink {
         let mut outage = Outage::new(signals);
         loop {
             let before = clock::now();
-            // If some is left, it is read in the next turn.
+            // The remaining notifications are read in the next turn.
             let is_all_read = outage.may_read() && read(&mut watch, &mut listener, &mut outage);
-            // Only then does it wait for the next notification, and so knows its time.
-            let is_idle = is_all_read && watch.has_nothing_to_say();
-            let is_in_outage = outage.again().is_some();
+            // The source waits for the next notification only if it is idle, so that it knows the
+            // notification's time.
+            let is_idle = is_all_read && watch.is_empty();
+            let is_in_outage = outage.retry_at().is_some();
             if is_idle || is_in_outage {
                 teller.told(before);
             }
-            let (resync, look) = (watch.resync_due(), watch.look_due());
+            let resync = watch.resync_due();
+            let search = watch.search_due();
             tokio::select! {
                 () = stop.requested() => break,
                 question = questions.next() => match question {
@@ -177,13 +185,13 @@ impl Netlink {
                     }
                     None => break,
                 },
-                () = sleep_until(look), if !is_in_outage => watch.look(&mut listener),
+                () = sleep_until(search), if !is_in_outage => watch.search(&mut listener),
                 () = sleep_until(resync), if !is_in_outage => {
                     if let Err(error) = watch.resync(&mut listener) {
                         fails(&mut watch, &mut outage, &error);
                     }
                 }
-                () = sleep_until(outage.again()) => {}
+                () = sleep_until(outage.retry_at()) => {}
                 () = teller.wanted() => {}
                 readable = ready.wait(), if is_idle => match readable {
                     Ok(mut readable) => {
@@ -192,7 +200,7 @@ impl Netlink {
                     }
                     Err(error) => fails(&mut watch, &mut outage, &error),
                 },
-                () = future::ready(()), if !is_idle && (!is_in_outage || !watch.has_nothing_to_say()) => {}
+                () = future::ready(()), if !is_idle && (!is_in_outage || !watch.is_empty()) => {}
             };
             feed.send(watch.take()).await?;
         }
@@ -206,9 +214,9 @@ fn read(watch: &mut Watch, listener: &mut Listener, outage: &mut Outage) -> bool
     match watch.read(listener) {
         Ok(is_all) => {
             if let Some(seen) = outage.over() {
-                // Of the time until now.
+                // Report what was missed while the socket was down.
                 watch.missed();
-                watch.tell(seen);
+                watch.report(seen);
             }
             is_all
         }
@@ -220,11 +228,11 @@ fn read(watch: &mut Watch, listener: &mut Listener, outage: &mut Outage) -> bool
 }
 
 fn fails(watch: &mut Watch, outage: &mut Outage, error: &io::Error) {
-    if outage.again().is_none() {
+    if outage.retry_at().is_none() {
         watch.missed();
     }
     let unseen = outage.failed(error);
-    watch.tell(unseen);
+    watch.report(unseen);
 }
 
 async fn sleep_until(deadline: Option<time::Instant>) {
@@ -272,7 +280,7 @@ mod tests {
         move |fact| matches!(fact, Fact::Attached(it) if (it.signal, it.mechanism) == (SIGNAL, mechanism))
     }
 
-    /// A socket of another kind fails as one of netlink may: once for each datagram that nobody takes.
+    /// A UDP socket fails as a netlink socket may: once for each datagram that no process receives.
     #[test]
     fn what_cannot_be_read_is_told_and_tried_again() {
         let nobody = UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("an address");
@@ -301,7 +309,7 @@ mod tests {
         fail().expect("another one");
         until(&mut batches, "that nothing is seen", is_seen_by(None));
         until(&mut batches, "that it is seen again", is_seen_by(Some(Mechanism::Netlink)));
-        // It answers as before. Nothing can be found here.
+        // It answers as before. No namespace can be found here.
         let netns = NetnsKey::new(1, 0);
         assert_eq!(asker.ask(Question::Watch { netns, by: Task::default() }), None);
         until(&mut batches, "what is not watched", |fact| *fact == Fact::NetnsUnwatched { netns });

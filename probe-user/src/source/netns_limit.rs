@@ -1,5 +1,5 @@
-//! How many network namespaces the kernel allows. It counts them for each user that makes them, in each user namespace
-//! up to the first, and refuses one beyond the limit of any of these (ENOSPC).
+//! Reads how many network namespaces the kernel allows. It counts them for each user that makes them, in each
+//! user namespace up to the first, and refuses a namespace beyond any of these limits (ENOSPC).
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -16,7 +16,7 @@ impl NetnsLimit {
         Self(File::open(FILE).ok())
     }
 
-    /// The limit as it is now. None: the file cannot be read, or this kernel has none.
+    /// Reads the limit as it is now. `None` if the file cannot be read, or if this kernel has none.
     #[must_use]
     pub(crate) fn read(&self) -> Option<u64> {
         let mut bytes = [0; 32];

@@ -1,5 +1,5 @@
-//! A deadline that counts only the time in which this program runs. After a stop, a freeze or a time without CPU an answer is
-//! mostly there, and only has to be read.
+//! A deadline that counts only the time in which this program runs. After a stop, a freeze or a time without
+//! CPU, the answer has mostly come, and only has to be read.
 
 use std::{pin::pin, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::time;
 /// A pause of this program counts as one part in this many of the deadline, however long it was.
 const TURNS: u32 = 20;
 
-/// Waits for `answer` for so long; `None` if it did not come.
+/// Waits for `answer` until the deadline; `None` if it did not come.
 pub(crate) async fn within<T>(span: Duration, answer: impl Future<Output = T>) -> Option<T> {
     let mut answer = pin!(answer);
     for _ in 0..TURNS {

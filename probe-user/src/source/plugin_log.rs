@@ -1,13 +1,14 @@
-//! Finds what a plugin said when an ADD or a DEL failed, in the log of the runtime or the kubelet.
+//! Finds a plugin's message about a failed ADD or DEL, in the log of the runtime or the kubelet.
 //!
-//! A plugin writes its error to its standard output, which only the runtime reads. So only the logs of the runtime
-//! and the kubelet have it: the journal on most nodes, else a text file. The journal's files are read here without
-//! `journalctl`. Our image does not have it, its version may not fit the node's files, and it would have to be
-//! started, waited for and bounded. The format is documented as stable (systemd's `JOURNAL_FILE_FORMAT`), and the few
-//! objects that lead to a message are simple. All compressions but xz are read.
+//! A plugin writes its error to its standard output, which only the runtime reads. So only the logs of the
+//! runtime and the kubelet have it: the journal on most nodes, a text file on others. The journal's files are
+//! read here without `journalctl`. Our image does not have it, its version may not fit the node's files, and
+//! it would have to be started, waited for and bounded. The format is documented as stable (systemd's
+//! `JOURNAL_FILE_FORMAT`), and the few objects that lead to a message are simple. All compressions except xz
+//! are read.
 //!
-//! **Invariant:** a bounded part of the logs is read, whatever their size; an answer of "not found" says where was
-//! searched.
+//! **Invariant:** a bounded part of the logs is read, whatever their size; an answer of "not found" names the
+//! places that were searched.
 
 mod extract;
 mod journal;
@@ -32,7 +33,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) window: Window,
 }
 
-/// The time window of the log entries, in microseconds since 1970 by the node's clock, both ends included.
+/// The time window of the log entries, in microseconds since 1970 by the node's clock. Both ends are
+/// included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) from: u64,
@@ -52,7 +54,7 @@ pub(crate) struct Message {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unreadable {
     /// The places that were searched.
-    pub(crate) looked: Vec<PathBuf>,
+    pub(crate) searched: Vec<PathBuf>,
     /// The files that could not be read, or not completely.
     pub(crate) skipped: Skipped,
 }
@@ -60,7 +62,7 @@ pub(crate) struct Unreadable {
 /// The longest message, bytes.
 pub(crate) const TEXT: usize = 512;
 
-/// The best match comes first: one that names the sandbox; of two, the later.
+/// The best match so far: a match that names the sandbox is better, then a later one.
 #[derive(Debug, Default)]
 struct Best(Option<(Match, u64, Message)>);
 
@@ -82,8 +84,8 @@ impl Best {
     }
 }
 
-/// Searches the journal, then the text files that exist, once for all wanted messages. The answers are in their
-/// order.
+/// Searches the journal, then the text files that exist, once for all wanted messages. The answers are in
+/// their order.
 pub(crate) fn find(root: &HostRoot, wanted: &[Wanted<'_>]) -> Vec<Result<Message, Unreadable>> {
     let mut batch: Vec<Search<'_>> =
         wanted.iter().map(|wanted| Search { wanted: *wanted, best: Best::default() }).collect();
@@ -103,21 +105,21 @@ struct Search<'a> {
     best: Best,
 }
 
-/// Whether no better match is possible for any of them.
+/// Returns whether no better match is possible for any of them.
 fn are_exact(batch: &[Search<'_>]) -> bool {
     batch.iter().all(|it| it.best.is_exact())
 }
 
-/// Every message in the window that such a program of the node wrote to the journal: its time in microseconds since 1970, and
-/// its text; from each file the newest first.
+/// Reports every message in the window that such a program of the node wrote to the journal: its time in
+/// microseconds since 1970, and its text; from each file the newest first.
 pub(crate) fn each(
     root: &HostRoot,
     window: Window,
     sender: Sender,
-    tell: &mut dyn FnMut(u64, &str),
+    report: &mut dyn FnMut(u64, &str),
 ) -> Unreadable {
     let mut not = Unreadable::default();
-    journal::each(root, window, sender, &mut not, &mut |line, _| tell(line.at, line.text));
+    journal::each(root, window, sender, &mut not, &mut |line, _| report(line.at, line.text));
     not
 }
 
@@ -132,36 +134,38 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
     pub(crate) place: Place,
-    /// In microseconds since 1970: when the journal got it, or the time that the line begins with.
+    /// When the journal received it, or the time at the beginning of the line; microseconds since 1970.
     pub(crate) at: u64,
     pub(crate) text: &'a str,
-    /// A kubelet that is a process by itself sent it to the journal, by what the kernel told journald. The times in a kubelet's
-    /// own files have no year.
-    pub(crate) is_kubelets: bool,
+    /// A kubelet that is a process of its own sent it to the journal, according to the kernel. The times in a
+    /// kubelet's own files have no year.
+    pub(crate) is_from_kubelet: bool,
 }
 
-/// Receives a line, and says whether a runtime wrote it of what is searched for.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(Line<'_>) -> bool;
+/// Receives a line. Returns whether a runtime wrote it about the work that is searched for.
+pub(crate) type Report<'a> = &'a mut dyn FnMut(Line<'_>) -> bool;
 
-/// Every line of the window that a runtime or a kubelet wrote: those in the journal, then those in the text files to which they
-/// log by themselves. A runtime may log to a file of its own while its kubelet, or another runtime, logs to the journal. Of the
-/// lines in syslog's files nobody knows who wrote them.
-pub(crate) fn lines(root: &HostRoot, window: Window, tell: Tell<'_>) {
-    let mut is_told = false;
+/// Reports every line of the window that a runtime or a kubelet wrote: those in the journal, then those in
+/// the text files to which they log by themselves. A runtime may log to a file of its own while its kubelet,
+/// or another runtime, logs to the journal. Syslog's files are not read, because any program may have written
+/// their lines.
+pub(crate) fn lines(root: &HostRoot, window: Window, report: Report<'_>) {
+    let mut is_found = false;
     journal::each(root, window, Sender::Daemon, &mut Unreadable::default(), &mut |line, _| {
-        is_told |= tell(line);
+        is_found |= report(line);
     });
-    tail::each(root, window, is_told, tell);
+    tail::each(root, window, is_found, report);
 }
 
-/// The time in a line that a runtime wrote, which is nearer to the event than that of the line's entry in a log.
+/// Returns the time in a line that a runtime wrote. It is nearer to the event than the time of the line's log
+/// entry.
 pub(crate) fn written_at(line: &str) -> Option<u64> {
     let marks = ["time=\"", "\"time\":\""];
     marks.iter().find_map(|mark| time::parse(line.split_once(mark)?.1))
 }
 
-/// The boots that began to log to this machine's journal within the window: the id of each in hex digits, and when it
-/// began, in microseconds since 1970.
+/// Returns the boots that began to log to this machine's journal within the window: the id of each in hex
+/// digits, and when it began, in microseconds since 1970.
 #[must_use]
 pub(crate) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
     journal::boots(root, window)
@@ -169,11 +173,11 @@ pub(crate) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
 
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.looked.is_empty() {
+        if self.searched.is_empty() {
             f.write_str("there is no journal and no log file to read it from")?;
         } else {
             f.write_str("it is not in ")?;
-            for (n, path) in self.looked.iter().enumerate() {
+            for (n, path) in self.searched.iter().enumerate() {
                 write!(f, "{}{}", if n == 0 { "" } else { ", " }, path.display())?;
             }
         }

@@ -1,12 +1,13 @@
 //! Reads the resource counters of a pod's cgroup: CPU time and throttling, memory events, and pressure stall
 //! information.
 //!
-//! cgroup v2 has all of them (`Documentation/admin-guide/cgroup-v2.rst`). cgroup v1 has fewer, under other names and
-//! in other units (`Documentation/admin-guide/cgroup-v1`, `Documentation/scheduler/sched-bwc.rst`). A hybrid node has
-//! both, with the same paths.
+//! cgroup v2 has all of them (`Documentation/admin-guide/cgroup-v2.rst`). cgroup v1 has fewer, under other
+//! names and in other units (`Documentation/admin-guide/cgroup-v1`, `Documentation/scheduler/sched-bwc.rst`).
+//! A hybrid node has both, with the same paths.
 //!
-//! The counters of a pod that starts are read several times within a second or two, so its files stay open for a while.
-//! With them the waits of the runtime for input and output are read, because it is the runtime that pulls the pod's images.
+//! The counters of a pod that starts are read several times within a second or two, so its files stay open
+//! for a while. The runtime's waits for input and output are read too, because the runtime pulls the pod's
+//! images.
 
 mod open;
 mod runtime;
@@ -24,18 +25,18 @@ use crate::model::{
 };
 
 /// The most containers of a pod that are read.
-const CONTAINERS: usize = 64;
+const MAX_CONTAINERS: usize = 64;
 /// The most pods whose files stay open.
-const PODS: usize = 8;
-/// The waits for input and output.
-const IO: &str = "io.pressure";
+const MAX_OPEN_PODS: usize = 8;
+/// The file with the waits for input and output.
+const IO_PRESSURE: &str = "io.pressure";
 /// How long files stay open after they were last read.
-const OPEN: Duration = Duration::from_secs(5);
+const OPEN_TIME: Duration = Duration::from_secs(5);
 
 /// Reads counters of pods.
 #[derive(Debug, Default)]
 pub(crate) struct Gauges {
-    /// The pod that was read last is the last.
+    /// The pod that was read last is at the end.
     pods: Vec<Pod>,
     runtime: Daemon,
 }
@@ -65,22 +66,22 @@ impl Gauges {
         let again = known.and_then(|mut pod| Some((pod.counters()?, pod)));
         let (pressure, pod) = match again {
             Some(read) => read,
-            // It is read for the first time, or its cgroup was removed and perhaps made again.
+            // The pod is read for the first time, or its cgroup was removed and perhaps made again.
             None => {
                 let mut pod = Pod::open(root, layout, path);
                 (pod.counters()?, pod)
             }
         };
-        if self.pods.len() >= PODS {
+        if self.pods.len() >= MAX_OPEN_PODS {
             self.pods.remove(0);
         }
         self.pods.push(Pod { read: now, ..pod });
         Some(Pressure { runtime_io: self.runtime.io_stall(root, layout, now), ..pressure })
     }
 
-    /// Closes the files that were not read lately.
+    /// Closes the files that were not read recently.
     pub(crate) fn close(&mut self, now: Timestamp) {
-        self.pods.retain(|pod| now < pod.read + OPEN);
+        self.pods.retain(|pod| now < pod.read + OPEN_TIME);
         self.runtime.close(now);
     }
 }
@@ -88,19 +89,17 @@ impl Gauges {
 impl Pod {
     fn open(root: &HostRoot, layout: &Layout, path: &str) -> Self {
         let below = path.trim_start_matches('/');
-        let cgroup = |mount: &str| root.folder(format!("{mount}/{below}")).ok().map(OpenCgroup::new);
-        let legacy = |name: &str| layout.controller(name).and_then(|it| cgroup(&it.mount));
-        Self {
-            path: path.to_owned(),
-            read: Timestamp::ZERO,
-            unified: layout.unified().and_then(|it| cgroup(&it.mount)),
-            cpu: legacy("cpu"),
-            cpuacct: legacy("cpuacct"),
-            memory: legacy("memory"),
-        }
+        let [unified, cpu, cpuacct, memory] = [
+            layout.unified(),
+            layout.controller("cpu"),
+            layout.controller("cpuacct"),
+            layout.controller("memory"),
+        ]
+        .map(|hierarchy| root.folder(format!("{}/{below}", hierarchy?.mount)).ok().map(OpenCgroup::new));
+        Self { path: path.to_owned(), read: Timestamp::ZERO, unified, cpu, cpuacct, memory }
     }
 
-    /// `None` if there are no counters, or if a cgroup was removed since its files were opened.
+    /// Reads the counters; `None` if there are none, or if a cgroup was removed since its files were opened.
     fn counters(&mut self) -> Option<Pressure> {
         let Self { path: _, read: _, unified, cpu, cpuacct, memory } = self;
         let pressure = Pressure {
@@ -108,7 +107,7 @@ impl Pod {
             memory: unified.as_mut().and_then(self::memory).or_else(|| legacy_memory(memory.as_mut()?)),
             cpu_stall: unified.as_mut().and_then(|it| stall(it, "cpu.pressure")),
             memory_stall: unified.as_mut().and_then(|it| stall(it, "memory.pressure")),
-            io_stall: unified.as_mut().and_then(|it| stall(it, IO)),
+            io_stall: unified.as_mut().and_then(|it| stall(it, IO_PRESSURE)),
             runtime_io: None,
         };
         let mut all = [unified, cpu, cpuacct, memory].into_iter().flatten();
@@ -116,14 +115,15 @@ impl Pod {
     }
 }
 
-/// CPU usage is in either hierarchy, throttling in the one with the controller. On a hybrid node that is v1, and the
-/// `cpu.stat` of v2 has the usage only.
+/// Reads CPU usage and throttling. Usage is in either hierarchy, throttling in the one with the controller.
+/// On a hybrid node that is v1, and the `cpu.stat` of v2 has only the usage.
 fn cpu(
     unified: Option<&mut OpenCgroup>,
     cpu: Option<&mut OpenCgroup>,
     cpuacct: Option<&mut OpenCgroup>,
 ) -> Option<CpuUse> {
-    let (mut used, mut own) = (None, None);
+    let mut used = None;
+    let mut own = None;
     if let Some(unified) = unified {
         used = self::used(unified);
         own = throttling(unified);
@@ -133,7 +133,7 @@ fn cpu(
     Some(CpuUse { used: used?, throttled: own.throttled, periods: own.periods, limit: own.limit })
 }
 
-/// How a cgroup was held back, and by which limit in thousandths of a CPU.
+/// How much a cgroup was throttled, and by which limit in thousandths of a CPU.
 #[derive(Default)]
 struct Throttling {
     throttled: Duration,
@@ -145,16 +145,17 @@ fn used(unified: &mut OpenCgroup) -> Option<Duration> {
     member(&unified.read("cpu.stat")?, "usage_usec").map(Duration::from_micros)
 }
 
-/// Adds up the throttling by the pod's own limit and by its containers' limits. The kernel counts throttling where
-/// the limit is set, and a pod has a limit only if all its containers have one.
+/// Adds up the throttling by the pod's own limit and by its containers' limits. The kernel counts throttling
+/// where the limit is set, and a pod has a limit only if all its containers have one.
 fn throttling(pod: &mut OpenCgroup) -> Option<Throttling> {
     let mut all = own_throttling(pod)?;
     let mut most = all.throttled;
-    for its in pod.below(CONTAINERS).filter_map(own_throttling) {
+    for its in pod.below(MAX_CONTAINERS).filter_map(own_throttling) {
         all.throttled = all.throttled.saturating_add(its.throttled);
         all.periods = all.periods.saturating_add(its.periods);
         if its.throttled > most {
-            (most, all.limit) = (its.throttled, its.limit);
+            most = its.throttled;
+            all.limit = its.limit;
         }
     }
     Some(all)
@@ -166,7 +167,7 @@ fn own_throttling(cgroup: &mut OpenCgroup) -> Option<Throttling> {
     Some(Throttling { throttled, periods, limit })
 }
 
-/// The quota by its period. v1 has each in a file of its own.
+/// Returns the quota divided by its period, in thousandths of a CPU. v1 has each in a file of its own.
 fn cpu_limit(cgroup: &mut OpenCgroup) -> Option<u64> {
     let (quota, period): (u64, u64) = if let Some(text) = cgroup.read("cpu.max") {
         let line = lines(&text).next()?;
@@ -178,7 +179,7 @@ fn cpu_limit(cgroup: &mut OpenCgroup) -> Option<u64> {
     quota.checked_mul(1000)?.checked_div(period)
 }
 
-/// Converts to microseconds; v1 counts in nanoseconds.
+/// Returns how long and how often a cgroup was throttled. v2 counts in microseconds, v1 in nanoseconds.
 fn throttled(text: &[u8]) -> Option<(Duration, u64)> {
     let micros = member(text, "throttled_usec").map(Duration::from_micros);
     let throttled = micros.or_else(|| member(text, "throttled_time").map(Duration::from_nanos))?;
@@ -188,23 +189,29 @@ fn throttled(text: &[u8]) -> Option<(Duration, u64)> {
 fn memory(cgroup: &mut OpenCgroup) -> Option<MemoryEvents> {
     let text = cgroup.read("memory.events")?;
     let [high, max, oom] = ["high", "max", "oom"].map(|name| member(&text, name));
-    let (high, max, oom) = (high?, max?, oom?);
+    let high = high?;
+    let max = max?;
+    let oom = oom?;
     let limit = if high + max == 0 { None } else { memory_limit(cgroup, high > 0) };
     Some(MemoryEvents { high, max, oom, limit })
 }
 
-/// The limit of the pod or of the container that reached one. `memory.events` counts for all that is below, and
-/// `memory.events.local`, since Linux 5.2, does not.
+/// Returns the limit of the pod or of the container that reached its limit. `memory.events` includes the
+/// cgroups below, and `memory.events.local`, since Linux 5.2, does not.
 fn memory_limit(pod: &mut OpenCgroup, is_high: bool) -> Option<u64> {
-    let (event, file) = if is_high { ("high", "memory.high") } else { ("max", "memory.max") };
-    let limit = |cgroup: &mut OpenCgroup| {
-        member(&cgroup.read("memory.events.local")?, event).filter(|count| *count > 0)?;
-        number(&cgroup.read(file)?)
-    };
-    limit(pod).or_else(|| pod.below(CONTAINERS).find_map(limit))
+    reached_limit(pod, is_high)
+        .or_else(|| pod.below(MAX_CONTAINERS).find_map(|container| reached_limit(container, is_high)))
 }
 
-/// `oom_kill` exists since Linux 4.13.
+fn reached_limit(cgroup: &mut OpenCgroup, is_high: bool) -> Option<u64> {
+    let (event, file) = if is_high { ("high", "memory.high") } else { ("max", "memory.max") };
+    if member(&cgroup.read("memory.events.local")?, event)? == 0 {
+        return None;
+    }
+    number(&cgroup.read(file)?)
+}
+
+/// Reads the memory events of cgroup v1. `oom_kill` exists since Linux 4.13.
 fn legacy_memory(cgroup: &mut OpenCgroup) -> Option<MemoryEvents> {
     let max = number(&cgroup.read("memory.failcnt")?)?;
     let oom = cgroup.read("memory.oom_control").and_then(|text| member(&text, "oom_kill"));
@@ -213,22 +220,24 @@ fn legacy_memory(cgroup: &mut OpenCgroup) -> Option<MemoryEvents> {
     Some(MemoryEvents { high: 0, max, oom: oom.unwrap_or(0), limit })
 }
 
-/// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234` (microseconds), and the same for `full`.
+/// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234` (microseconds), and the same line for `full`.
 ///
 /// procfs-core is not used: it requires the line `full`, which `cpu.pressure` lacks before Linux 5.13.
 fn stall(cgroup: &mut OpenCgroup, file: &'static str) -> Option<Stall> {
     let text = cgroup.read(file)?;
-    let total = |name: &str| {
-        let micros = lines(&text).find_map(|line| {
-            let fields = line.strip_prefix(name)?.strip_prefix(' ')?;
-            fields.split(' ').find_map(|field| field.strip_prefix("total="))?.parse().ok()
-        })?;
-        Some(Duration::from_micros(micros))
-    };
-    Some(Stall { some: total("some")?, full: total("full").unwrap_or_default() })
+    Some(Stall { some: total(&text, "some")?, full: total(&text, "full").unwrap_or_default() })
 }
 
-/// The number in the line with this name.
+/// Returns the total in the line with this name.
+fn total(text: &[u8], name: &str) -> Option<Duration> {
+    let micros = lines(text).find_map(|line| {
+        let fields = line.strip_prefix(name)?.strip_prefix(' ')?;
+        fields.split(' ').find_map(|field| field.strip_prefix("total="))?.parse().ok()
+    })?;
+    Some(Duration::from_micros(micros))
+}
+
+/// Returns the number in the line with this name.
 fn member(text: &[u8], name: &str) -> Option<u64> {
     lines(text).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
@@ -281,7 +290,7 @@ mod tests {
                 ("cpu.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"),
             ],
         );
-        // What a container reached counts for its pod too.
+        // A container's limit counts for its pod too.
         write(
             root.path(),
             "sys/fs/cgroup/kubepods/pod1/c1",

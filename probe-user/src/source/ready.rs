@@ -14,25 +14,25 @@ use tokio::io::{
 ///
 /// An error counts as readable: a netlink socket may only report that its buffer was full.
 ///
-/// **Invariant:** the descriptor stays the same as long as this lives: it is a duplicate that no other code can
-/// close.
+/// **Invariant:** the descriptor stays the same as long as this lives: it is a duplicate that no other code
+/// can close.
 #[derive(Debug)]
 pub(crate) struct Ready(AsyncFd<OwnedFd>);
 
 const INTEREST: Interest = Interest::READABLE.add(Interest::ERROR);
 
 impl Ready {
-    /// Must be called within a tokio runtime.
+    /// Registers a duplicate of the descriptor. Must be called within a tokio runtime.
     pub(crate) fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let own = fd.try_clone_to_owned()?;
-        // SAFETY: an `OwnedFd` stays open and the same descriptor until it is dropped, and nothing here allows to
+        // SAFETY: an `OwnedFd` stays open and the same descriptor until it is dropped, and no code here can
         // replace it.
         let watched = unsafe { AsyncFd::register_with_interest(own, INTEREST) }?;
         Ok(Self(watched))
     }
 
-    /// Returns once the descriptor is readable, or became so since the guard's `clear_ready`. Call that after
-    /// everything was read.
+    /// Returns once the descriptor is readable, or became readable since the guard's `clear_ready`. Call
+    /// `clear_ready` after everything was read.
     pub(crate) async fn wait(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
         self.0.ready(INTEREST).await
     }

@@ -1,5 +1,5 @@
-//! How far the kernel's records are told. A source that lists what exists waits for the records of what happened before, so
-//! that nothing counts as found that a record tells of.
+//! Tracks how far the kernel's records were reported. A source that lists what exists waits for the records
+//! of earlier events, so that nothing counts as found by a listing if a record reports it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,17 +8,17 @@ use tokio::sync::{Notify, watch};
 use super::patience;
 use crate::model::time::Timestamp;
 
-/// A reader of records that is behind for longer does not hold a listing back.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest time for which a listing waits for the records.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// What the reader of the records has of it.
+/// The end for the reader of the records.
 #[derive(Debug)]
 pub(crate) struct Teller {
     up_to: watch::Sender<Timestamp>,
     wanted: Arc<Notify>,
 }
 
-/// What a source has of it that waits for the records.
+/// The end for a source that waits for the records.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordsFirst {
     up_to: watch::Receiver<Timestamp>,
@@ -26,15 +26,16 @@ pub(crate) struct RecordsFirst {
     slack: Duration,
 }
 
-/// `slack`: how long after its time a record may become readable.
+/// Makes the two ends. `slack`: how long after its time a record may become readable.
 #[must_use]
 pub(crate) fn records_first(slack: Duration) -> (Teller, RecordsFirst) {
-    let ((sender, up_to), wanted) = (watch::channel(Timestamp::ZERO), Arc::<Notify>::default());
+    let (sender, up_to) = watch::channel(Timestamp::ZERO);
+    let wanted = Arc::<Notify>::default();
     (Teller { up_to: sender, wanted: Arc::clone(&wanted) }, RecordsFirst { up_to, wanted, slack })
 }
 
 impl Teller {
-    /// All records that were readable at this time are told.
+    /// Records that all records that were readable at this time were reported.
     pub(crate) fn told(&self, readable: Timestamp) {
         self.up_to.send_replace(readable);
     }
@@ -46,26 +47,26 @@ impl Teller {
 }
 
 impl RecordsFirst {
-    /// Waits until the records of what happened until `at` are told.
+    /// Waits until the records of all events until `at` were reported.
     pub(crate) async fn wait(&mut self, at: Timestamp) {
-        let told = async {
+        let reported = async {
             while !self.has_told(at) {
                 self.tells_more().await;
             }
         };
-        patience::within(PATIENCE, told).await;
+        patience::within(MAX_WAIT, reported).await;
     }
 
-    /// Whether the records of what happened until `at` are told, or nobody reads records any more.
+    /// Returns whether the records of all events until `at` were reported, or the reader is gone.
     pub(crate) fn has_told(&self, at: Timestamp) -> bool {
         *self.up_to.borrow() >= at + self.slack || self.up_to.has_changed().is_err()
     }
 
-    /// Asks for the records, and returns when more of them are told.
+    /// Asks for the records, and returns when more of them were reported.
     pub(crate) async fn tells_more(&mut self) {
         self.up_to.mark_unchanged();
         self.wanted.notify_one();
-        // The caller looks whether anybody reads records.
+        // The caller checks whether the reader is gone.
         self.up_to.changed().await.ok();
     }
 }
@@ -76,7 +77,7 @@ mod tests {
 
     use tokio::time::{Instant, timeout};
 
-    use super::{PATIENCE, Timestamp, records_first};
+    use super::{MAX_WAIT, Timestamp, records_first};
 
     const SLACK: Duration = Duration::from_millis(5);
 
@@ -91,13 +92,13 @@ mod tests {
             records.wait(ms(100)).await;
             records
         });
-        // A record from before may come until 105 ms.
+        // An earlier record may come until 105 ms.
         for readable in [99, 104] {
-            timeout(PATIENCE / 4, teller.wanted()).await.expect("it asks");
+            timeout(MAX_WAIT / 4, teller.wanted()).await.expect("it asks");
             assert!(!waiting.is_finished());
             teller.told(ms(readable));
         }
-        timeout(PATIENCE / 4, teller.wanted()).await.expect("it asks again");
+        timeout(MAX_WAIT / 4, teller.wanted()).await.expect("it asks again");
         teller.told(ms(105));
         let mut records = waiting.await.expect("no panic");
         let begun = Instant::now();
@@ -110,9 +111,9 @@ mod tests {
         let begun = Instant::now();
         let (teller, mut records) = records_first(SLACK);
         records.wait(ms(100)).await;
-        assert_eq!(begun.elapsed(), PATIENCE);
+        assert_eq!(begun.elapsed(), MAX_WAIT);
         drop(teller);
         records.wait(ms(100)).await;
-        assert_eq!(begun.elapsed(), PATIENCE, "nobody is there to be waited for");
+        assert_eq!(begun.elapsed(), MAX_WAIT, "nobody is there to be waited for");
     }
 }

@@ -1,7 +1,7 @@
-//! The version of an executable on the node.
+//! Finds the version of an executable on the node.
 //!
-//! The version in the executable comes first. Distributions may build without it (Debian's containerd has neither a
-//! module nor strings set at link time); then it is the version of the package that owns the file.
+//! The version in the executable comes first. Distributions may build without it (Debian's containerd has
+//! neither a module nor strings set at link time); then it is the version of the package that owns the file.
 //!
 //! **Invariant:** no version is guessed from a path, and no program is run.
 
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::{buildinfo::GoBuild, host::HostRoot};
 
-/// The version of the executable at a path of the node, links followed; `None` if it is unknown.
+/// Returns the version of the executable at a path of the node, links followed; `None` if it is unknown.
 #[must_use]
 pub(crate) fn version(root: &HostRoot, path: &Path) -> Option<String> {
     let build = root.plain(path).ok().and_then(|file| GoBuild::read(file).ok());

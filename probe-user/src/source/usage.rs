@@ -1,4 +1,4 @@
-//! What this process costs the node, as the kernel counts it.
+//! Reads what this process costs the node, as the kernel counts it.
 
 use std::{fs, io, time::Duration};
 
@@ -9,8 +9,8 @@ use nix::{
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// The CPU time of all its threads, in user and kernel mode. An eBPF program's time is counted for the task that
-    /// hits the hook.
+    /// The CPU time of all its threads, in user and kernel mode. An eBPF program's time is counted for the
+    /// task that hits the hook.
     pub(crate) cpu: Duration,
     /// Resident memory in bytes.
     pub(crate) resident: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Usage {
     pub(crate) capabilities: u64,
 }
 
-/// Resident memory in bytes by what is mapped.
+/// Resident memory in bytes, by the mapped file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
     /// The program's own file: code, constants, and what the start relocated.
@@ -38,7 +38,7 @@ impl Usage {
         let used = getrusage(UsageWho::RUSAGE_SELF)?;
         let (max_fds, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
         let status = fs::read_to_string("/proc/self/status")?;
-        // One descriptor is that of this directory.
+        // One descriptor is this directory's.
         let open = fs::read_dir("/proc/self/fd")?.count().saturating_sub(1);
         Ok(Self {
             cpu: span(used.user_time()) + span(used.system_time()),
@@ -56,7 +56,8 @@ impl Memory {
         Ok(Self::of_mappings(&fs::read_to_string("/proc/self/smaps")?, &program.to_string_lossy()))
     }
 
-    /// Parses `/proc/PID/smaps`: a line with the name of each mapping at its end, and lines with its sizes in kB.
+    /// Parses `/proc/PID/smaps`: a line with the name of each mapping at its end, and lines with its sizes in
+    /// kB.
     fn of_mappings(text: &str, program: &str) -> Self {
         let mut memory = Self::default();
         let mut owner = &mut memory.rest;
@@ -85,19 +86,23 @@ fn span(time: TimeVal) -> Duration {
 
 /// Parses `/proc/PID/status`, whose sizes are in units of 1,024 bytes.
 fn of_status(text: &str) -> Usage {
-    let word = |name: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.and_then(|value| value.split_whitespace().next())
-    };
-    let number = |name: &str| word(name).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-    let bytes = |name| number(name).saturating_mul(1024);
     Usage {
-        resident: bytes("VmRSS"),
-        virtual_size: bytes("VmSize"),
-        threads: number("Threads"),
-        capabilities: word("CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0),
+        resident: number(text, "VmRSS").saturating_mul(1024),
+        virtual_size: number(text, "VmSize").saturating_mul(1024),
+        threads: number(text, "Threads"),
+        capabilities: word(text, "CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0),
         ..Usage::default()
     }
+}
+
+/// Returns the first word of the line with this name.
+fn word<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.split_whitespace().next()
+}
+
+fn number(status: &str, name: &str) -> u64 {
+    word(status, name).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

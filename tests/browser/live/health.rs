@@ -65,7 +65,7 @@ fn each_reason_for_doubt_is_named() {
         wait_for_text(&browser, "#verdict", "Nothing was found, but not all can be seen.");
         assert!(!text(&browser, "#verdict").contains("Nothing is wrong"), "{reason}");
     }
-    // The page must not keep a healthy answer of before.
+    // The page must not keep an earlier healthy answer.
     let server = Server::start(node::node(3, 0));
     browser.open("about:blank").expect("a page");
     browser.open(&server.url()).expect("the page");

@@ -1,4 +1,5 @@
-//! The fake agent's state. The agent's own code makes its objects from a recording and from the fixture's starts.
+//! The fake agent's state. The agent's own code makes its objects from a recording and from the fixture's
+//! starts.
 
 use std::{fs::File, io::BufReader, path::Path, sync::LazyLock};
 
@@ -68,12 +69,12 @@ fn value(it: impl Serialize) -> Value {
     serde_json::to_value(it).expect("JSON")
 }
 
-/// The events of the demo.
+/// Returns the events of the demo.
 pub(crate) fn events() -> Vec<Value> {
     EVENTS.clone()
 }
 
-/// An explained finding of the demo under another key, in an incident of its own.
+/// Returns an explained finding of the demo under another key, in an incident of its own.
 fn explained(n: usize) -> Value {
     let mut it = FOUND[n % FOUND.len()].clone();
     it["key"] = json!(format!("{}/{n}", it["key"].as_str().expect("a key")));
@@ -89,7 +90,7 @@ fn explained(n: usize) -> Value {
     it
 }
 
-/// The same finding as in a list, without its explanation.
+/// This finding as in a list, without its explanation.
 pub(crate) fn finding(n: usize) -> Value {
     let mut it = explained(n);
     let members = it.as_object_mut().expect("an object");
@@ -99,7 +100,7 @@ pub(crate) fn finding(n: usize) -> Value {
     it
 }
 
-/// The findings of the demo as the one incident that they are.
+/// Returns the findings of the demo as one incident.
 pub(crate) fn incident() -> Vec<Value> {
     let key_of = |key: &Value| {
         let place = FOUND.iter().position(|it| it["key"] == *key).expect("a finding of the demo");
@@ -143,7 +144,7 @@ pub(crate) fn pod(n: usize, namespace: &str, name: &str) -> Value {
     it
 }
 
-/// A restart of this daemon at this second of its boot.
+/// Returns a restart of this daemon, this many seconds after the boot.
 fn restart((comm, at): (&str, u64)) -> Restart {
     let second = |n: u64| Timestamp(n * 1_000_000_000);
     let (name, was) = (comm.to_owned(), comm.to_owned());
@@ -157,7 +158,7 @@ fn restart((comm, at): (&str, u64)) -> Restart {
     }
 }
 
-/// The fixture's boots, and the first of them once more, with two restarts of its runtime.
+/// Returns the fixture's boots, and the first of them once more, with two restarts of its runtime.
 fn boots() -> Value {
     let mut rows: Vec<(Recovery, RecoveryReport)> = fixture::boots();
     let mut repeated = fixture::boots().swap_remove(0);
@@ -238,7 +239,7 @@ pub(crate) fn node(pods: usize, findings: usize) -> Node {
     }
 }
 
-/// A node on which every text is hostile.
+/// Returns a node on which every text is hostile.
 pub(crate) fn hostile() -> Node {
     let mut node = node(2, 2);
     for it in node.findings.iter_mut() {
@@ -259,7 +260,7 @@ pub(crate) fn hostile() -> Node {
 }
 
 impl Node {
-    /// The document at this path below `/v1/`.
+    /// Returns the document at this path below `/v1/`.
     pub(crate) fn document(&self, path: &str) -> Option<Value> {
         let head = json!({ "schema": 1, "node": "edge-1", "boot_id": "b0", "at": "2026-11-21T09:49:37.081315904Z", "boot_ns": "19072220998188" });
         let with = |members: Value| {
@@ -292,7 +293,7 @@ impl Node {
     }
 }
 
-/// A key's letters and digits alone, because a path has the other characters escaped.
+/// Returns the letters and digits of a key, because a path escapes the other characters.
 fn plain(key: &str) -> String {
     let mut plain = String::new();
     let mut rest = key.chars();

@@ -43,7 +43,7 @@ struct State {
     asked: BTreeMap<String, usize>,
 }
 
-/// Each file of the page with its name.
+/// Returns each file of the page with its name.
 pub(super) fn files() -> Vec<(String, String)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(PAGE).expect("the page's folder") {
@@ -129,7 +129,7 @@ impl Server {
         self.with(|state| state.token = Some(token.to_owned()));
     }
 
-    /// The number of requests for this path.
+    /// Returns the number of requests for this path.
     pub(super) fn asked(&self, path: &str) -> usize {
         self.state().asked.get(path).copied().unwrap_or(0)
     }
@@ -196,7 +196,7 @@ impl State {
     }
 }
 
-/// The position at which a stream begins, and whether the client's position is of another run.
+/// Returns the position at which a stream begins, and whether the client's position belongs to another run.
 fn since(state: &State, query: &str) -> (u64, bool) {
     let Some(since) = query.strip_prefix("since=") else { return (state.seq, false) };
     let since = since.replace("%3A", ":");

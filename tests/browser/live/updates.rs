@@ -35,7 +35,7 @@ fn new_pods_and_findings_appear_and_are_announced() {
     look::check_no_other_requests(&browser, &server.url());
 }
 
-/// Boots are drawn anew while somebody reads one of them, or a restart of a daemon.
+/// The page draws boots again while a user reads one of them, or a restart of a daemon.
 #[test]
 fn what_is_open_stays_open_when_boots_are_drawn_anew() {
     const BOOT: &str = "#view-boots details";
@@ -45,7 +45,7 @@ fn what_is_open_stays_open_when_boots_are_drawn_anew() {
     let script = "for (const it of document.querySelectorAll('#view-boots details')) { it.open = true; it.classList.add('old'); }";
     browser.run(script, &[]).expect("the rows");
     browser.run("document.querySelector('#filter').focus()", &[]).expect("the filter");
-    // All of them began in these years.
+    // All of them began in the years 20…
     browser.write("20").expect("keys");
     wait(&browser, &format!("{BOOT}.old"), 0);
     wait(&browser, BOOT, 5);

@@ -1,5 +1,5 @@
-//! The chart's admission policies, evaluated in the way of the API server (k8s.io/apiserver, plugin/policy/validating): conditions,
-//! then variables, then validations, and an error refuses what the policy is about.
+//! Evaluates the chart's admission policies as the API server does (k8s.io/apiserver,
+//! plugin/policy/validating): conditions, then variables, then validations. An error refuses the request.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use crate::render;
 
-/// The only user about whom the policies are.
+/// The only user to whom the policies apply.
 const AGENT: &str = "system:serviceaccount:sandprobe:sandprobe";
-/// Where the API server says on which node the pod of a token is.
+/// The claim in which the API server names the node of a token's pod.
 pub(super) const CLAIM: &str = "authentication.kubernetes.io/node-name";
 
-/// A request as the API server hands it to admission: the whole object as it would be, and as it is.
+/// A request as the API server passes it to admission: the whole object after the request, and before it.
 #[derive(Clone)]
 pub(super) struct Request {
     pub(super) resource: &'static str,
@@ -38,7 +38,7 @@ impl Request {
     }
 }
 
-/// The chart's policies, all of which are bound to refuse.
+/// The chart's policies. The bindings of all of them say Deny.
 pub(super) struct Policies(Vec<ValidatingAdmissionPolicy>);
 
 impl Policies {
@@ -63,7 +63,7 @@ impl Policies {
         Ok(Self(policies))
     }
 
-    /// Those that are asked about such requests.
+    /// Returns the policies that apply to such requests.
     pub(super) fn about(
         &self,
         operation: &str,
@@ -76,7 +76,8 @@ impl Policies {
         })
     }
 
-    /// Why a request is refused: the messages of all policies, sorted. An expression that fails says so.
+    /// Returns why a request is refused: the messages of all policies, sorted, and the errors of expressions
+    /// that fail.
     pub(super) fn refuse(&self, request: &Request) -> Result<Vec<String>> {
         let mut messages = Vec::new();
         for policy in self.about(request.operation(), request.resource) {
@@ -124,7 +125,8 @@ fn judge(
             other => bail!("the condition {} gives {other:?}", condition.name),
         }
     }
-    // The API server evaluates a variable when it is used: where one fails, so does what uses it.
+    // The API server evaluates a variable when it is used. If it fails, the expression that uses it fails
+    // too.
     let mut values = HashMap::new();
     for variable in variables {
         if let Ok(value) = evaluate(&variable.expression, &context)? {
@@ -145,7 +147,7 @@ fn judge(
     Ok(refused)
 }
 
-/// What an expression gives, or why it fails. One that is no CEL fails the test.
+/// Returns the value of an expression, or why it fails. An expression that is not CEL fails the test.
 fn evaluate(expression: &str, context: &Context<'_, '_>) -> Result<Result<Answer, String>> {
     let parsed = Parser::new().enable_optional_syntax(true).parse(expression);
     let parsed = parsed.map_err(|why| anyhow!("{expression}\n{why}"))?;

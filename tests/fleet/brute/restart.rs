@@ -1,4 +1,4 @@
-//! The restarts of daemons, as lines tell them.
+//! The restarts of daemons in the lines.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{Boot, Rows, number, rank, text};
 
-/// By boot, program, and when the process that ended had begun.
+/// Restarts by boot, program, and the start time of the process that ended.
 #[derive(Default)]
 pub(super) struct Restarts(BTreeMap<(Boot, String, String), Value>);
 
 impl Restarts {
-    /// What is over was told later than what goes on.
+    /// Keeps the line of a finished restart, which is later than the line of the unfinished one.
     pub(super) fn read(&mut self, boot: Boot, restart: &Value) {
         let key = (boot, text(&restart["program"]), text(&restart["ran_since_boot_ns"]));
         let known = self.0.entry(key).or_default();

@@ -1,4 +1,4 @@
-//! What of a start's line matters.
+//! The contents of a start's line that matter.
 
 use serde_json::Value;
 

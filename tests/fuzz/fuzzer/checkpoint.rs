@@ -1,4 +1,4 @@
-//! What an agent kept for the next one: rows that another engine wrote, perhaps damaged, and what happens after them.
+//! The state that an agent kept for the next one: rows of another engine, perhaps damaged, and later events.
 
 use probe_user::engine::world::CheckpointEntry;
 
@@ -9,13 +9,13 @@ use super::{
     player::Player,
 };
 
-/// The most damaged rows of a state.
+/// The maximum number of damaged rows in a state.
 const DAMAGED: usize = 8;
 
 pub fn seeds() -> Vec<Vec<u8>> {
     let states = (0..STATES.len()).map(|state| u8::try_from(state).expect("few states"));
     let after = [7, 10, 8, 8, 0, 2, 0, 60, 7, 9, 10, 9, 8, 9];
-    // Whole; with a row less; with a row of another state.
+    // Three versions: whole, with a missing row, and with a row of another state.
     states
         .flat_map(|state| [vec![state, 0], vec![state, 1, 0, 0, 3], vec![state, 1, 1, 0, 3, 5, 0, 7]])
         .map(|damage| [&damage[..], &after].concat())
@@ -48,7 +48,7 @@ fn damage(entries: &mut Vec<CheckpointEntry>, bytes: &mut Cursor<'_>) {
         1 => {
             let others = state(bytes);
             let other = &others[bytes.below(others.len())];
-            // There is one of the engine itself, before all others.
+            // The engine's own entry exists once, before all others.
             if !matches!(other, CheckpointEntry::Engine(_)) {
                 entries.push(other.clone());
             }

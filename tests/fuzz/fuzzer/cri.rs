@@ -1,4 +1,4 @@
-//! What a container runtime answers: its two lists, one behind the other, and what the engine makes of them.
+//! The answers of a container runtime: its two lists, one after the other, and the engine's reaction to them.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -33,7 +33,7 @@ pub fn run(bytes: &[u8]) {
     let (sandboxes, containers) = lists.split_at(usize::from(u16::from_be_bytes(*len)).min(lists.len()));
     let (mut runtime, mut player) = (DetachedRuntime::default(), Player::new());
     let mut known = BTreeSet::new();
-    // The second time one of the lists is empty, and the third time all is there again.
+    // The second time one list is empty, and the third time both are complete again.
     for (sandboxes, containers) in [(sandboxes, containers), (&[][..], containers), (sandboxes, containers)] {
         let Ok(told) = runtime.tell(sandboxes, containers, BOOT_NS) else { return };
         let told = told.expect("no input is so long");

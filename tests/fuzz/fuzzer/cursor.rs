@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
         *first
     }
 
-    /// A number below `end`, which is not zero.
+    /// Returns a number below `end`, which is not zero.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let high = if end > usize::from(u8::MAX) { self.byte() } else { 0 };
         usize::from(u16::from_be_bytes([high, self.byte()])) % end

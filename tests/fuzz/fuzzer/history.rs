@@ -1,4 +1,4 @@
-//! Histories against the engine: any facts of a node, in any order, at any time. Each byte decides something.
+//! Histories for the engine: any facts of a node, in any order, at any time. Each byte decides something.
 
 use probe_user::model::fact::Observation;
 
@@ -21,7 +21,7 @@ pub fn run(bytes: &[u8]) {
     player.end();
 }
 
-/// Makes the calls that the bytes say.
+/// Makes the calls that the bytes encode.
 pub(super) fn play(player: &mut Player, bytes: &mut Cursor<'_>) {
     while !bytes.is_empty() && !player.is_full() {
         match bytes.below(12) {

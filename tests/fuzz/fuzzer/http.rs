@@ -1,4 +1,4 @@
-//! What a client sends to the server: requests of the network, with and without rights, and of the socket.
+//! Requests to the server: from the network, with and without rights, and over the socket.
 
 use std::cell::OnceCell;
 
@@ -27,7 +27,7 @@ const REQUESTS: [&str; 16] = [
     "POST /v1/pods HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
 ];
 
-/// What a server may answer. It has nothing that can fail, and no client is slow.
+/// The allowed answers. Nothing in this server can fail, and no client is slow.
 const STATUSES: [&str; 9] = ["200", "400", "401", "404", "405", "413", "414", "421", "431"];
 
 pub fn seeds() -> Vec<Vec<u8>> {

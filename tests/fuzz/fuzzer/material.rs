@@ -12,15 +12,15 @@ use serde_json::Value;
 
 use super::{cursor::Cursor, player::taken};
 
-/// Pods that live and leak: what happens to them fits together.
+/// A consistent history of pods that live and leak.
 pub(super) const DEMO: &[u8] = include_bytes!("../../data/recordings/demo.jsonl");
-/// One line of every form.
+/// A recording with one line of every form.
 pub(super) const FORMS: &[u8] = include_bytes!("../../../probe-engine/tests/data/format-1.jsonl");
 
-/// How many calls of the demo lie between two kept states.
+/// The number of the demo's calls between two kept states.
 const BETWEEN: usize = 60;
 
-/// All facts but those that only tell the time.
+/// All facts except those that only report the time.
 pub(super) static FACTS: LazyLock<Vec<Observation>> = LazyLock::new(|| {
     let seen = [DEMO, FORMS].into_iter().flat_map(calls).filter_map(|call| match call {
         Call::Observe(seen) if seen.fact != Fact::Watermark => Some(seen),
@@ -43,13 +43,13 @@ pub(super) static STATES: LazyLock<Vec<Vec<CheckpointEntry>>> = LazyLock::new(||
     states
 });
 
-/// All calls of a recording.
+/// Returns all calls of a recording.
 pub(super) fn calls(recording: &[u8]) -> Vec<Call> {
     let mut reader = Reader::open(recording).expect("a recording");
     std::iter::from_fn(|| reader.next_call().expect("a call")).collect()
 }
 
-/// `into` with one of its scalars replaced by one of `from`. `None` if that has no meaning.
+/// Replaces one of the scalars of `into` by one of `from`. `None` if the result is not valid.
 pub(super) fn spliced<T: Serialize + DeserializeOwned>(
     into: &T,
     from: &impl Serialize,
@@ -65,7 +65,7 @@ pub(super) fn spliced<T: Serialize + DeserializeOwned>(
     serde_json::from_value(value).ok()
 }
 
-/// Every value that has no parts, in their order.
+/// Returns all values without parts, in order.
 fn scalars(value: &mut Value) -> Vec<&mut Value> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => vec![value],

@@ -1,6 +1,6 @@
-//! The files of a node, whatever they hold: the readers get a folder that holds just them, as the root of a node.
-//!
-//! An input is the files one after the other: a line `== PATH` or `== PATH -> TARGET`, for a link, and then the content.
+//! Files of a node with any content. The readers get a folder with only these files as the root of a node.
+//! An input has the files one after the other: a line `== PATH` or `== PATH -> TARGET`, for a link, and then
+//! the content.
 
 pub mod bundle;
 pub mod cni;
@@ -33,10 +33,10 @@ use tempfile::TempDir;
 
 use super::player::Player;
 
-/// The most files of a node, and the longest of them.
+/// The maximum number of files of a node, and their maximum length.
 const FILES: usize = 40;
 const FILE: usize = 8 << 10;
-/// The most parts of a path.
+/// The maximum number of parts of a path.
 const DEPTH: usize = 10;
 
 const NOW: Timestamp = Timestamp(3_600_000_000_000);
@@ -44,17 +44,17 @@ const NOW: Timestamp = Timestamp(3_600_000_000_000);
 /// A directory that the configuration names.
 const DECLARED: &str = "/var/lib/own-ipam";
 
-/// In memory, if the machine has such a folder.
+/// Makes a folder, in memory if the machine has such a place.
 fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     made.expect("a folder")
 }
 
-/// What a part of the agent reads of a node.
+/// A function that reads a part of a node.
 type Lists = fn(Node<'_>, &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>) -> Result<Skipped, Closed>;
 
-/// Reads the node twice, and tells an engine.
+/// Reads the node twice, and passes the facts to an engine.
 fn read(bytes: &[u8], lists: Lists) {
     let root = folder();
     lay_out(root.path(), bytes);
@@ -95,7 +95,7 @@ fn facts(root: &HostRoot, lists: Lists) -> Vec<Observation> {
     facts
 }
 
-/// A container that a fact names.
+/// Returns a container that a fact names.
 fn container(fact: &Fact) -> Option<ContainerId> {
     match fact {
         Fact::ContainerFound(found) => Some(found.id.clone()),
@@ -107,7 +107,7 @@ fn container(fact: &Fact) -> Option<ContainerId> {
     }
 }
 
-/// Makes the files that the bytes say. What no file system takes is left out.
+/// Makes the files that the bytes encode. Leaves out what no file system accepts.
 fn lay_out(root: &Path, bytes: &[u8]) {
     let mut rest = bytes.strip_prefix(b"== ").unwrap_or(bytes);
     for _ in 0..FILES {
@@ -131,7 +131,7 @@ fn make(root: &Path, file: &[u8]) -> Option<()> {
         return None;
     }
     let parent = path.parent()?;
-    // A link on the way may lead out of the root: only what is really below is written to.
+    // A link in the path may lead out of the root. Only files that are really below it are written.
     let mut folder = root.to_owned();
     for part in parent.components() {
         folder.push(part);

@@ -1,4 +1,4 @@
-//! An engine that is driven by an input, and what holds for it whatever comes.
+//! An engine that an input drives, and checks that must hold for any input.
 
 use probe_user::{
     engine::{Call, Engine, Settings, world::CheckpointEntry},
@@ -11,12 +11,12 @@ use probe_user::{
 };
 use std::time::Duration;
 
-/// No engine is driven further: each of its calls can cost as much as it has rows.
+/// The maximum number of calls, because a call can take time for each row of the engine.
 const CALLS: usize = 400;
 
 pub(super) struct Player {
     engine: Engine,
-    /// An engine that was restored from the other's dump on the way. It must do the same.
+    /// An engine that was restored from the first one's dump. It must behave in the same way.
     twin: Option<Engine>,
     calls: Vec<Call>,
     outputs: Vec<Output>,
@@ -24,12 +24,12 @@ pub(super) struct Player {
 }
 
 impl Player {
-    /// An engine of an agent that starts now.
+    /// Returns an engine of an agent that starts now.
     pub(super) fn new() -> Self {
         Self::resumed(Vec::new())
     }
 
-    /// An engine that goes on with what another one kept.
+    /// Returns an engine that continues with another one's state.
     pub(super) fn resumed(entries: Vec<CheckpointEntry>) -> Self {
         let engine = Engine::new(Settings::default());
         let now = Timestamp(1_000_000_000);
@@ -47,7 +47,7 @@ impl Player {
         self.calls.len() >= CALLS
     }
 
-    /// Time goes by, as far as a clock can show.
+    /// Lets time pass, up to the maximum of the clock.
     pub(super) fn pass(&mut self, span: Duration) {
         self.now = (self.now + span).min(Timestamp::LATEST);
     }
@@ -60,7 +60,7 @@ impl Player {
         self.call(Call::Observe(Observation { at: at.min(Timestamp::LATEST), origin, fact }));
     }
 
-    /// Everything that happened until now has been told.
+    /// Declares that everything until now was reported.
     pub(super) fn watermark(&mut self) {
         self.observe(self.now, Origin::Agent, Fact::Watermark);
         self.rests();
@@ -79,7 +79,7 @@ impl Player {
         self.twin = Some(twin);
     }
 
-    /// All of it is over. Checks what holds of the whole run.
+    /// Ends the run, and checks what must hold for all of it.
     pub(super) fn end(mut self) {
         self.watermark();
         self.pass(self.engine.settings().hold);
@@ -92,7 +92,7 @@ impl Player {
             assert_eq!(twin.shares(), self.engine.shares());
             assert_eq!(twin.running_pods(), self.engine.running_pods());
         }
-        // Both have just looked, so that their counts are of the same time.
+        // Both have just judged, so their counts are of the same time.
         for engine in self.twin.iter_mut().chain([&mut self.engine]) {
             assert_eq!(engine.differences(), Vec::<String>::new(), "a verdict was not judged again");
         }
@@ -112,7 +112,7 @@ impl Player {
         self.outputs.extend(outputs);
     }
 
-    /// Nothing is due at a time that has come.
+    /// Checks that no deadline has passed.
     fn rests(&self) {
         let deadline = self.engine.deadline();
         assert!(
@@ -122,7 +122,7 @@ impl Player {
         );
     }
 
-    /// The calls are written to a recording, read back and made again.
+    /// Checks that the calls give the same outputs after a recording of them is written and read.
     fn same_calls_same_outputs(&self) {
         let mut writer = Writer::start(&header()).expect("a header");
         self.calls.iter().for_each(|call| writer.write(call).expect("a call has a line"));

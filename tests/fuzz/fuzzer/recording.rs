@@ -82,13 +82,13 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// What a line of boots has behind its sum.
+/// Returns the part of a boot's line after its checksum.
 fn body(line: &[u8]) -> Vec<u8> {
     let begin = line.iter().position(|byte| *byte == b',').map_or(0, |comma| comma + b",\"boot\":".len());
     line[begin..].strip_suffix(b"}\n").expect("a line").to_vec()
 }
 
-/// The bytes as a whole file, and as the body of a line whose sum is right.
+/// Reads the bytes as a whole file, and as the body of a line with the right checksum.
 fn boots(bytes: &[u8]) {
     let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! Records as the hooks write them to a ring, one behind the other, each at a multiple of eight bytes.
+//! Records as the hooks write them to a ring, one after the other, each at a multiple of eight bytes.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use zerocopy::{FromZeros as _, Immutable, IntoBytes};
 
 use super::player::Player;
 
-/// The longest ring that is looked at: the engine is told of each record in it.
+/// The maximum size of a ring, because the engine gets each of its records.
 const RING: usize = 16 << 10;
 
 const POD: &[u8] = b"/kubepods/besteffort/pod11111111-2222-3333-4444-555555555555";
@@ -73,7 +73,7 @@ pub fn run(bytes: &[u8]) {
     let mut player = Player::new();
     let mut at = 0;
     while let Some(left) = ring.get(at..).filter(|left| !left.is_empty() && !player.is_full()) {
-        // No ring has a record at another place, but nothing may come of it.
+        // A ring has no record at another place. Decoding there must fail.
         assert!(left.get(1..).is_none_or(|left| decode(left).is_err()));
         let parsed = Event::parse(left).map(|event| *event.header());
         let Ok(seen) = decode(left) else {
@@ -87,7 +87,7 @@ pub fn run(bytes: &[u8]) {
         assert!(decode(&left[..len]).is_ok_and(|again| again == seen), "it looks behind its end");
         assert!(decode(&left[..len - 1]).is_err(), "it is whole without its end");
         at += len.next_multiple_of(8);
-        // In order, and late now and then.
+        // In order, and sometimes late.
         player.pass(Duration::from_millis(1));
         let late = Timestamp(player.now().0.saturating_sub(seen.at.0 % 5_000_000));
         assert_ne!(seen.fact, Fact::Watermark);

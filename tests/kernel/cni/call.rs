@@ -151,7 +151,7 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// A runtime that another command executes. The runtime is the end of that command's arguments.
+    /// Returns a runtime that another command executes. The runtime is the end of that command's arguments.
     pub(crate) fn start_by(command: &[String]) -> Result<Self> {
         Ok(Self { by: command.to_owned(), ..Self::start()? })
     }
@@ -161,8 +161,8 @@ impl Runtime {
         Self { plugin, ..self }
     }
 
-    /// Makes it call the plugin, through another command if one is given, and waits until the plugin ends. Returns
-    /// the runtime's pid.
+    /// Makes it call the plugin, through another command if one is given, and waits until the plugin ends.
+    /// Returns the runtime's pid.
     pub(crate) fn call(&mut self, environment: &Environment, through: &[String]) -> Result<u32> {
         self.call_to(environment, through, &["exit".to_owned(), STATUS.to_string()])
     }
@@ -181,7 +181,7 @@ impl Runtime {
         Ok(child.id())
     }
 
-    /// The runtime's command for such a call.
+    /// Returns the runtime's command for such a call.
     pub(crate) fn command(
         &self,
         environment: &Environment,
@@ -198,12 +198,12 @@ impl Runtime {
         Ok(command)
     }
 
-    /// The directory of the plugins, as `CNI_PATH` has it.
+    /// Returns the directory of the plugins, as `CNI_PATH` has it.
     pub(crate) fn folder(&self) -> Result<String> {
         text(self.folder.path())
     }
 
-    /// The words that execute a plugin with this environment.
+    /// Returns the words that execute a plugin with this environment.
     pub(crate) fn plugin(&self, name: &str, environment: &Environment) -> Result<Vec<String>> {
         let folder = self.folder.path();
         let (file, path) = (folder.join(format!("environment of {name}")), folder.join(name));

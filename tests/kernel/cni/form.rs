@@ -1,5 +1,5 @@
-//! The execs that the agent examines as possible CNI calls, besides those of the known runtimes: an exec with the
-//! form of a call anywhere, and any exec while a call of the node's runtime is open. It searches no other
+//! The execs that the agent examines as possible CNI calls, besides those of the known runtimes: an exec with
+//! the form of a call anywhere, and any exec while a call of the node's runtime is open. It searches no other
 //! environment.
 
 use std::{
@@ -42,7 +42,7 @@ impl Unknown {
         Ok(Self { folder, path })
     }
 
-    /// The command that executes it with this environment.
+    /// Returns the command that executes it with this environment.
     fn words(&self, environment: &Environment, arguments: &[&str]) -> Result<Vec<String>> {
         let file = self.folder.path().join("environment");
         environment.save(&file)?;
@@ -77,8 +77,8 @@ fn a_call_is_known_by_its_form_wherever_it_runs() -> Result<()> {
         program.execute(&reported[1], &[], &[], Stdio::piped())?;
         program.execute(&reported[2], &inside, &[], file()?)?;
         script.execute(&reported[3], &inside, &[], Stdio::piped())?;
-        // One without a configuration on its input, one with arguments, and a script with more arguments than its
-        // interpreter line.
+        // One without a configuration on its input, one with arguments, and a script with more arguments than
+        // its interpreter line.
         program.execute(&unreported[0], &inside, &[], Stdio::null())?;
         program.execute(&unreported[1], &inside, &["exit"], Stdio::piped())?;
         script.execute(&unreported[2], &inside, &["one", "two", "three"], Stdio::piped())

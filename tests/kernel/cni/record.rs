@@ -1,5 +1,5 @@
-//! The raw bytes of the rings. They contain only the six CNI variables of an environment, and nothing of VERSION and
-//! STATUS calls.
+//! The raw bytes of the rings. They contain only the six CNI variables of an environment, and nothing of
+//! VERSION and STATUS calls.
 
 use std::{
     os::fd::AsFd as _,

@@ -130,8 +130,8 @@ impl Operation {
             Self::ExecutableMemory => {
                 let (access, flags) =
                     (libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-                // SAFETY: a new mapping that nobody uses. Not by mmap(3), because musl's function replaces EPERM with
-                // another error.
+                // SAFETY: a new mapping that nobody uses. Not by mmap(3), because musl's function replaces
+                // EPERM with another error.
                 refused(unsafe { libc::syscall(libc::SYS_mmap, 0, 4096, access, flags, -1, 0) })
             }
             Self::Thread => thread::Builder::new().spawn(|| ()).map(drop),
@@ -172,7 +172,7 @@ impl Operation {
         }
     }
 
-    /// The signal by which the operation ends the process, if it does.
+    /// Returns the signal by which the operation ends the process, if it does.
     fn is_fatal(self) -> Option<i32> {
         match self {
             Self::Exec | Self::Unshare => Some(libc::SIGSYS),
@@ -182,7 +182,7 @@ impl Operation {
     }
 }
 
-/// The result of a system call: an error only if it was refused.
+/// Returns the result of a system call: an error only if it was refused.
 fn refused(returned: i64) -> io::Result<()> {
     if returned == -1 && Errno::last() == Errno::EPERM { Err(Errno::EPERM.into()) } else { Ok(()) }
 }
@@ -203,8 +203,8 @@ const OPERATION: &str = "SANDPROBE_TEST_DEED";
 const DIR: &str = "SANDPROBE_TEST_DIR";
 const PARENT: &str = "SANDPROBE_TEST_PARENT";
 
-/// Each attempt runs in a process of its own, which is this test started again. Rights that are given up cannot be
-/// taken back.
+/// Each attempt runs in a process of its own, which is this test started again. Rights that are given up
+/// cannot be taken back.
 #[test]
 fn a_thread_can_do_what_its_role_does_and_nothing_else() -> Result<()> {
     if let (Some(role), Some(operation), Some(dir)) =

@@ -1,4 +1,4 @@
-//! Disks of this machine that fail when they are told to: real devices of the kernel, with ext4 on them.
+//! Disks of this machine that fail on request: real devices of the kernel, with ext4 on them.
 
 use std::{
     fs::{self, File},
@@ -20,7 +20,7 @@ pub(super) fn drop_caches() -> Result<()> {
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// `options`: what the kernel does at an error, among others.
+    /// Mounts it. `options` include what the kernel does at an error.
     fn mount(device: &str, place: &Path, options: &str) -> Result<Self> {
         fs::create_dir_all(place)?;
         mount(Some(device), place, Some("ext4"), MsFlags::empty(), Some(options))
@@ -35,8 +35,8 @@ impl Drop for Mounted {
     }
 }
 
-/// A disk in memory that takes no more writes for a while, as one whose path or server is gone for a moment. What was
-/// written before can be read.
+/// A disk in memory that accepts no writes for a while, like one whose path or server is gone for a moment.
+/// Earlier data can be read.
 pub(super) struct Pausing {
     number: String,
     mounted: Option<Mounted>,
@@ -53,13 +53,13 @@ impl Pausing {
         let mut disk = Self { number: number.trim().to_owned(), mounted: None };
         disk.set("disksize", "64M")?;
         let device = format!("/dev/zram{}", disk.number);
-        // With a journal the kernel lets nobody write any more once it failed.
+        // With a journal, the kernel would allow no writes after the first failure.
         command::run("mke2fs", &["-q", "-F", "-t", "ext4", "-O", "^has_journal", &device])?;
         disk.mounted = Some(Mounted::mount(&device, place, "errors=continue")?);
         Ok(disk)
     }
 
-    /// From now on each write fails: the disk holds more than it may.
+    /// Makes each write fail from now on: the disk is above its size limit.
     pub(super) fn fail(&self) -> Result<()> {
         self.set("mem_limit", "4096")
     }
@@ -82,7 +82,7 @@ impl Drop for Pausing {
     }
 }
 
-/// A disk that dies: nothing of it can be read or written, and the kernel makes its file system read-only.
+/// A disk that dies: it can be neither read nor written, and the kernel makes its file system read-only.
 pub(super) struct Dying {
     image: PathBuf,
     device: String,
@@ -121,19 +121,19 @@ impl Dying {
         self.resize()
     }
 
-    /// The same disk works again, with what was on it when it died.
+    /// Makes the disk work again, with the data from before its death.
     pub(super) fn repair(&mut self) -> Result<()> {
         self.mounted = None;
         fs::copy(self.kept(), &self.image)?;
         self.resize()?;
         let checked = std::process::Command::new("e2fsck").args(["-p", &self.device]).output()?;
-        // 1: it has repaired something.
+        // Exit code 1: e2fsck has repaired something.
         ensure!(checked.status.code().is_some_and(|code| code <= 1), "{checked:?}");
         self.mounted = Some(self.mount_again()?);
         Ok(())
     }
 
-    /// The device becomes as long as its file.
+    /// Resizes the device to the size of its file.
     fn resize(&self) -> Result<()> {
         command::run("losetup", &["--set-capacity", &self.device])
     }

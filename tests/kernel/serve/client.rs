@@ -85,7 +85,7 @@ impl Agent {
         self.child.id()
     }
 
-    /// The answer on its socket.
+    /// Returns the answer on its socket.
     pub(super) fn ask(&self, path: &str) -> Result<String> {
         http::get(UnixStream::connect(self.place.path().join("agent.sock"))?, path, &[])?.ok()
     }
@@ -124,7 +124,7 @@ impl Drop for Agent {
     }
 }
 
-/// The body of an answer, if it is 200.
+/// Returns the body of an answer, if it is 200.
 pub(super) fn get(address: SocketAddr, path: &str) -> Result<String> {
     let stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -149,7 +149,7 @@ impl Stream {
         }
     }
 
-    /// The next line. `None`: the stream has ended.
+    /// Returns the next line. `None`: the stream has ended.
     pub(super) fn line(&mut self) -> Result<Option<String>> {
         let mut line = String::new();
         let length = self.0.read_line(&mut line)?;

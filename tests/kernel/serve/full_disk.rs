@@ -82,7 +82,7 @@ fn a_full_disk_behind_standard_output_does_not_stop_the_agent() -> Result<()> {
     Ok(())
 }
 
-/// The number of missed events that the stream itself reports.
+/// Returns the number of missed events that the stream itself reports.
 fn missed(file: &Path) -> Result<u64> {
     let text = fs::read_to_string(file)?;
     let lines = text.lines().filter(|line| line.contains("\"stream.missed\""));

@@ -1,5 +1,5 @@
-//! A file of the node hangs, like a file on a file server that is gone. The agent reports the file and works on
-//! without it.
+//! A file of the node hangs, like a file on a file server that is gone. The agent reports the file and works
+//! on without it.
 
 use std::{
     fs,
@@ -110,13 +110,14 @@ fn a_hanging_boot_history_does_not_keep_the_agent_from_starting() -> Result<()> 
     agent.end()
 }
 
-/// Waits until the metrics count this number of hanging files. They are made a moment after `/readyz` reports a file.
+/// Waits until the metrics count this number of hanging files. They are made a moment after `/readyz` reports
+/// a file.
 fn hanging(address: SocketAddr, files: f64) -> Result<()> {
     let counted = || Ok((metric(address, "sandprobe_node_files_hanging")? == files).then_some(()));
     clock::poll("the metrics count the hanging file", machine::patience(), counted)
 }
 
-/// The reasons why the agent is not ready, one on each line. Empty if it is ready.
+/// Returns the reasons why the agent is not ready, one on each line. Empty if it is ready.
 fn unready(address: SocketAddr) -> Result<String> {
     let stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -124,7 +125,7 @@ fn unready(address: SocketAddr) -> Result<String> {
     Ok(if answer.status == 200 { String::new() } else { answer.body })
 }
 
-/// The value of one metric series.
+/// Returns the value of one metric series.
 fn metric(address: SocketAddr, series: &str) -> Result<f64> {
     let text = get(address, "/metrics")?;
     let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));

@@ -1,4 +1,4 @@
-//! The agent tells the API server of the cluster what is wrong, whatever that does.
+//! The agent reports problems to the API server of the cluster, whatever the server does.
 
 use std::{fs, process::Stdio, time::Instant};
 
@@ -23,10 +23,10 @@ use crate::{
 
 const NODE: &str = "worker-1";
 const CONDITION: &str = "SandboxHealthy";
-/// So many pods that wait for an ADD are critical.
+/// The number of pods waiting for an ADD at which a finding is critical.
 const PODS: usize = 20;
 
-/// The node, on which the network is down, and its cluster.
+/// A node whose network is down, and its cluster.
 struct Scene {
     server: ApiServer,
     kubeconfig: String,
@@ -41,7 +41,7 @@ impl Scene {
         Ok(Self { server, kubeconfig, _place: place })
     }
 
-    /// Starts an agent that tells the cluster.
+    /// Starts an agent that reports to the cluster.
     fn agent(&self, state: &str) -> Result<Agent> {
         let flags = ["--kubernetes-events", "--kubernetes-condition", "--node", NODE, "--kubeconfig"];
         Agent::start_with(state, &[&flags[..], &[&self.kubeconfig]].concat(), Stdio::null(), "/readyz")
@@ -105,7 +105,7 @@ fn the_cluster_hears_of_a_finding_once_whatever_becomes_of_the_agents() -> Resul
     ensure!(event["type"] == "Warning" && event["reason"] == "CniFailing" && event["count"] == 1, "{event}");
     ensure!(event["metadata"]["namespace"] == "default", "{event}");
     let involved = &event["involvedObject"];
-    // By this UID `kubectl describe node` finds it.
+    // `kubectl describe node` finds the Event by this UID.
     ensure!(involved["kind"] == "Node" && involved["name"] == NODE && involved["uid"] == NODE, "{event}");
     let message = event["message"].as_str().unwrap_or_default();
     ensure!(
@@ -113,7 +113,7 @@ fn the_cluster_hears_of_a_finding_once_whatever_becomes_of_the_agents() -> Resul
         "{event}"
     );
 
-    // The next agent knows it from the state of the last one, and also that it was told.
+    // The next agent knows from the last one's state the finding, and that it was reported.
     let before = server.answered().len();
     let agent = scene.agent(state)?;
     let ill = condition(server, "False")?;
@@ -132,7 +132,7 @@ fn the_cluster_hears_of_a_finding_once_whatever_becomes_of_the_agents() -> Resul
     Ok(())
 }
 
-/// What the API server does not take is told later, and delays nothing.
+/// Reports that the API server does not accept are sent later, and delay nothing.
 #[test]
 fn an_api_server_in_trouble_keeps_nothing_waiting() -> Result<()> {
     let _shared = Shared::start()?;
@@ -153,7 +153,7 @@ fn an_api_server_in_trouble_keeps_nothing_waiting() -> Result<()> {
         if mood != Mood::Hangs {
             scene.server.be(Mood::Well);
             events(&scene.server, 1)?;
-            // The agent has its answer.
+            // The agent has received an answer.
             clock::poll("a request that was done", machine::patience(), || answers(&["done"]))?;
         }
         let begun = Instant::now();
@@ -168,7 +168,7 @@ fn an_api_server_in_trouble_keeps_nothing_waiting() -> Result<()> {
     Ok(())
 }
 
-/// Whether a request about this ended so.
+/// Whether a request about this object had this result.
 fn has(metrics: &str, what: &str, result: &str) -> bool {
     let name = format!("sandprobe_kubernetes_requests_total{{result=\"{result}\",what=\"{what}\"}} ");
     metrics.lines().any(|line| line.strip_prefix(&name).is_some_and(|count| count != "0"))
@@ -197,13 +197,16 @@ fn what_cannot_be_reached_at_all_is_said_at_the_start() -> Result<()> {
     let missing = place.path().join("missing").display().to_string();
     let (broken, plugin) = (broken.display().to_string(), plugin.display().to_string());
     for (arguments, said) in [
-        (&["--kubernetes-events"][..], "this is no pod of a cluster; give --kubeconfig FILE"),
+        (&["--kubernetes-events"][..], "this is not a pod of a cluster; give --kubeconfig FILE"),
         (&["--kubeconfig", &missing], "--kubeconfig needs --kubernetes-events or --kubernetes-condition"),
         (&["--kubernetes-events", "--kubeconfig", &missing], "cannot use the kubeconfig"),
         (&["--kubernetes-events", "--kubeconfig", &broken], "cannot use the kubeconfig"),
         (&["--kubernetes-condition", "--kubeconfig", &plugin], "a program that is to be started"),
-        (&["--kubernetes-events", "--kubeconfig", &endless], "cannot read /dev/zero: it is no plain file"),
-        (&["--kubernetes-events", "--node", "A/../B"], "\"A/../B\" is no name of a node's object"),
+        (
+            &["--kubernetes-events", "--kubeconfig", &endless],
+            "cannot read /dev/zero: it is not a regular file",
+        ),
+        (&["--kubernetes-events", "--node", "A/../B"], "\"A/../B\" is not a valid name of a Node object"),
     ] {
         let output = std::process::Command::new(tests::program::agent()?)
             .args(["run", "--no-pin", "--state-dir", "none", "--listen", "none", "--socket", "none"])

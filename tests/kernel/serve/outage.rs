@@ -1,5 +1,5 @@
-//! The network of a node is down for all its pods, and the ADDs fail many times faster than a kubelet retries. The
-//! agent must still answer, at a cost that a node can bear.
+//! The network of a node is down for all its pods, and the ADDs fail many times faster than a kubelet
+//! retries. The agent must still answer, at a cost that a node can bear.
 
 use std::{
     collections::BTreeSet,
@@ -25,15 +25,15 @@ use crate::{
 };
 
 const PODS: usize = 110;
-/// The number of failed ADDs of each pod. A kubelet that retries every ten seconds takes two and a half minutes for
-/// them.
+/// The number of failed ADDs of each pod. A kubelet that retries every ten seconds takes two and a half
+/// minutes for them.
 const ROUNDS: usize = 15;
 /// The rounds and their interval in a soak run: the retries of a kubelet in ten minutes.
 const SOAK: (usize, Duration) = (60, Duration::from_secs(10));
 /// The bound on the 99th percentile of the answer time.
 const LATE: Duration = Duration::from_millis(50);
-/// The bound on the agent's CPU time for one failed ADD: a twentieth of a core if 110 pods are retried every ten
-/// seconds.
+/// The bound on the agent's CPU time for one failed ADD: a twentieth of a core if 110 pods are retried every
+/// ten seconds.
 const COST: Duration = Duration::from_micros(4_500);
 /// The least time between two writes of the state.
 const EVERY: Duration = Duration::from_secs(10);
@@ -106,7 +106,7 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
     Ok(())
 }
 
-/// The number of failed ADDs and of their pods in the agent's finding.
+/// Returns the number of failed ADDs and of their pods in the agent's finding.
 fn failing(agent: &Agent) -> Result<Option<(u64, u64)>> {
     let answer: Value = serde_json::from_str(&get(agent.address, "/v1/findings")?)?;
     let all = answer["findings"].as_array().context("no findings")?;
@@ -126,7 +126,7 @@ fn probe_health(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Vec<
     Ok(answers)
 }
 
-/// The CPU time that a process has used on all cores.
+/// Returns the CPU time that a process has used on all cores.
 fn used(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(") ").context("stat has no command")?;
@@ -146,7 +146,8 @@ impl Writes {
         let counting = thread::spawn({
             let stop = Arc::clone(&stop);
             move || {
-                // Each write replaces the file by a new one. The periodic sign of life changes only the file's time.
+                // Each write replaces the file by a new one. The periodic sign of life changes only the
+                // file's time.
                 let (mut last, mut count) = (fs::metadata(&file)?.ino(), 0);
                 let mut keys = finding_keys(&file)?;
                 while !stop.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Containers end in four ways. The agent tells each with its cause, accuses the runtime of nothing, and knows of each long
-//! before those who ask the runtime.
+//! Containers end in four ways. The agent reports each with its cause, has no finding about the runtime, and
+//! knows of each end long before clients that ask the runtime.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
@@ -21,7 +21,7 @@ fn each() -> usize {
     if machine::is_soak() { 25 } else { 3 }
 }
 
-/// When the agent itself heard of each end from the runtime, if the runtime tells it events.
+/// Returns when the agent learned of each end from the runtime, if the runtime sends it events.
 fn heard(events: Vec<(u64, Value)>) -> BTreeMap<String, u64> {
     let ends = events.into_iter().filter(|(_, event)| event["what"] == "stopped");
     ends.filter_map(|(at, event)| Some((event["id"].as_str()?.to_owned(), at))).collect()
@@ -40,7 +40,8 @@ fn ends_of_four_kinds_are_told_with_their_causes_and_the_runtime_is_not_accused(
         let mut kubelet = node.kubelet()?;
         let version = kubelet.cri().version()?.runtime_version;
         let lister = Observer::start("list", node.socket())?;
-        // Where all clients share one stream, the agent leaves it to others: this one is the only other.
+        // Where all clients share one stream of events, the agent leaves it to others. This is the only other
+        // client.
         let listener = Observer::start("events", node.socket())?;
 
         let mut subject = Subject::run(&mut kubelet, "ends", UID)?;

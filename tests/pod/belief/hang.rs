@@ -29,18 +29,20 @@ use super::{AFTERWARDS, CODE, KILLED, Subject, boot_ns, exited, observed, told};
 use crate::{LIMIT, many::live_many};
 
 const UID: &str = "00000000-0142-4000-8000-0000000be12e";
-/// How long the runtime is stopped at least.
+/// The minimum time for which the runtime is stopped.
 const STOPPED: Duration = Duration::from_secs(20);
-/// A runtime that has just started may be silent for two minutes. It is worth that time: no other test stops a real runtime.
+/// A runtime that has just started may be silent for two minutes. The test is worth that time, because no
+/// other one stops a real runtime.
 const STARTING: Duration = Duration::from_secs(2 * 60);
-/// By then the finding is told: the runtime is asked each 15 s, has 10 s to answer, and is asked again after half a minute.
+/// The finding is reported within this time. The runtime is asked every 15 s, has 10 s to answer, and is
+/// asked again after half a minute.
 const TOLD: Duration = Duration::from_secs(75);
 const KIND: &str = "runtime_unresponsive";
-/// Pods that come and go meanwhile, in all and at a time.
+/// The pods that come and go meanwhile: in all, and at a time.
 const PODS: usize = 20;
 const AT_ONCE: usize = 2;
 
-/// A runtime that is stopped. It goes on when the test ends.
+/// A stopped runtime. It continues when this is dropped.
 struct Stopped(Pid);
 
 impl Stopped {
@@ -54,13 +56,13 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It may have ended, with the test.
+        // It may have ended with the test.
         kill(self.0, Signal::SIGCONT).ok();
     }
 }
 
-/// For each container the time at which the agent first heard of its end, by a list or by an event, and the exit code, which
-/// lists alone have.
+/// Returns for each container when the agent first learned of its end, by a list or an event, and the exit
+/// code, which only lists have.
 fn noticed(recording: &Path) -> Result<BTreeMap<String, (u64, Option<i64>)>> {
     let mut all: BTreeMap<String, (u64, Option<i64>)> = BTreeMap::new();
     let mut note = |at: u64, it: &Value| {
@@ -81,7 +83,7 @@ fn noticed(recording: &Path) -> Result<BTreeMap<String, (u64, Option<i64>)>> {
     Ok(all)
 }
 
-/// A path as keys of findings have it.
+/// Returns a path in the form that keys of findings have.
 fn colons(path: &Path) -> String {
     path.display().to_string().replace('/', ":")
 }
@@ -98,7 +100,7 @@ fn a_runtime_that_hangs_is_told_with_what_its_process_does_and_nothing_else() ->
         let mut kubelet = node.kubelet()?;
         let mut subject = Subject::run(&mut kubelet, "hangs", UID)?;
         let killed = subject.start(&mut kubelet, &Container::shell("killed", "exec sleep 1000000"))?;
-        // Its end falls into the time in which the runtime is stopped.
+        // It ends while the runtime is stopped.
         let exits = Container::shell("exits", &format!("sleep {}; exit {CODE}", STOPPED.as_secs() / 2));
 
         thread::sleep(STARTING.saturating_sub(started.elapsed()));
@@ -137,7 +139,7 @@ fn a_runtime_that_hangs_is_told_with_what_its_process_does_and_nothing_else() ->
         subject.stop(&mut kubelet)?;
         node.stop()?;
 
-        // The records that it keeps are asked for at the same socket, and may be read before it is known to hang.
+        // Its records are read through the same socket, perhaps before it is known to hang.
         let (key, spot) = (colons(&socket), format!("blind_spot/runtime/{}", colons(&socket)));
         let key = format!("{KIND}/{key}");
         let told = told(&received);

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use tests::program;
 
-/// A running client, of the program that measures such clients. Dropping it ends it.
+/// A running client of the program that measures such clients. Dropping it ends it.
 pub(super) struct Observer {
     child: Child,
     output: File,
@@ -28,7 +28,7 @@ impl Observer {
         Ok(Self { child, output })
     }
 
-    /// When it learned of the end of each container. None: the runtime has no events.
+    /// Returns when it learned of the end of each container. None: the runtime has no events.
     pub(super) fn end(mut self) -> Result<Option<BTreeMap<String, u64>>> {
         let ended = self.child.try_wait()?;
         self.child.kill().ok();
@@ -56,7 +56,7 @@ impl Drop for Observer {
     }
 }
 
-/// A row of the table of lags: half of the ends were known by then, 99 of a hundred, and all.
+/// Returns a row of the table of lags: the median, the 99th percentile, and the maximum.
 pub(super) fn row(way: &str, mut lags: Vec<Duration>) -> String {
     lags.sort_unstable();
     let at = |hundredths: usize| {
@@ -66,7 +66,7 @@ pub(super) fn row(way: &str, mut lags: Vec<Duration>) -> String {
     format!("{way:<32} {:>6} {:>10} {:>10} {:>10}", lags.len(), at(50), at(99), at(100))
 }
 
-/// The head of that table.
+/// Returns the heading of that table.
 pub(super) fn head() -> String {
     let columns = ["ends", "p50, ms", "p99, ms", "max, ms"];
     format!(

@@ -21,14 +21,15 @@ use super::{AFTERWARDS, End, Subject, told, wait_exit};
 use crate::verdict::findings;
 
 const UID: &str = "00000000-0142-4000-8000-0000000be13e";
-/// How many containers end. The event of one of them is withheld.
+/// The number of containers. The event of one of their ends is withheld.
 const COUNT: usize = 5;
-/// A runtime that takes longer to notice an end, as where everything is emulated on a busy machine, is accused rightly.
+/// A runtime that notices an end later than this, as under emulation on a busy machine, gets a true finding.
 const NOTICES: Duration = Duration::from_secs(8);
-/// An agent's stream that was opened this long ago counts.
+/// An agent's stream counts as opened after this time.
 const OPENED: Duration = Duration::from_secs(2);
 
-/// From this version on each client has events of its own. The agent leaves those of others to the kubelet.
+/// From this version on each client has its own events. With an earlier version the agent leaves the events
+/// to the kubelet.
 fn has_own_events(version: &str) -> bool {
     let major = version.trim_start_matches('v').split('.').next();
     major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 2)

@@ -19,7 +19,7 @@ pub(super) const NODE: &str = "node-1";
 /// The differences from the manifest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
-    /// Arguments behind the manifest's own (the chart's `extraArgs`).
+    /// Arguments after the manifest's own (the chart's `extraArgs`).
     pub(super) arguments: Vec<String>,
     /// Capabilities besides the manifest's own.
     pub(super) capabilities: Vec<String>,
@@ -103,7 +103,7 @@ impl Deployment {
         manifest::scrape(&self.cluster, self.address())
     }
 
-    /// The answer to a client with the token. A client without it is refused.
+    /// Returns the answer to a client with the token. A client without it is refused.
     pub(super) fn get(&self, path: &str) -> Result<String> {
         let refused = http::get(tls::connect(self.address())?, path, &[])?;
         ensure!(refused.status == 401, "{path} without the token: {}", refused.status);
@@ -111,7 +111,7 @@ impl Deployment {
         http::get(tls::connect(self.address())?, path, &[("Authorization", &token)])?.ok()
     }
 
-    /// The output of a command that runs in the agent's container, whatever its exit code.
+    /// Returns the output of a command that runs in the agent's container, whatever its exit code.
     pub(super) fn run(&mut self, command: &[&str]) -> Result<String> {
         let answer = self.kubelet.cri().exec(&self.started.id, command)?;
         Ok(String::from_utf8_lossy(&answer.stdout).into_owned() + &String::from_utf8_lossy(&answer.stderr))
@@ -183,7 +183,7 @@ impl Drop for Deployment {
     }
 }
 
-/// Runs the pod of an uninstall. Returns what it said once it was done.
+/// Runs the pod of an uninstall. Returns its output when it is done.
 pub(super) fn uninstall(node: &Node) -> Result<String> {
     let pod = manifest::detacher(&Cluster { node: NODE.to_owned(), ..Cluster::default() })?;
     let mut kubelet = node.kubelet()?;
@@ -199,7 +199,7 @@ pub(super) fn uninstall(node: &Node) -> Result<String> {
     said
 }
 
-/// The log of the pod's container in the runtime's format: `TIME stdout F TEXT`.
+/// Returns the log of the pod's container in the runtime's format: `TIME stdout F TEXT`.
 fn log(pod: &Pod) -> Result<String> {
     let name = &pod.containers.first().context("its container")?.name;
     let log = Kubelet::log_directory(pod).join(name).join("0.log");
@@ -211,7 +211,8 @@ fn log(pod: &Pod) -> Result<String> {
 /// Makes the mounts shared, as systemd does on every node. Without that, a runtime passes no mounts on to a
 /// container. The mounts of this machine itself stay as they are.
 fn share_mounts(node: &Node) -> Result<()> {
-    // The link of a first process with more rights than this one is unreadable. Then the two namespaces differ.
+    // The link of a first process with more rights than this one is unreadable. Then the two namespaces
+    // differ.
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     if node.is_private() && namespace("self") == namespace("1") {
         return Ok(());

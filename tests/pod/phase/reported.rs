@@ -44,7 +44,7 @@ impl Start {
         })
     }
 
-    /// The longest phase, and the first of several, as `sandprobe pods` names it.
+    /// Returns the longest phase, and the first of several, as `sandprobe pods` names it.
     pub(super) fn slowest(&self) -> Result<&Phase> {
         self.phases.iter().rev().max_by_key(|phase| phase.took()).context("it has no phases")
     }
@@ -61,7 +61,7 @@ impl Start {
         Ok(())
     }
 
-    /// The distance of each boundary from the one of `others`, which have the same names.
+    /// Returns the distance of each boundary from that of `others`, which have equal names.
     pub(super) fn apart(&self, others: &[Phase]) -> Result<Vec<Duration>> {
         let (own, others) = (lasting(&self.phases), lasting(others));
         let names = |phases: &[&Phase]| phases.iter().map(|phase| phase.name.clone()).collect::<Vec<_>>();
@@ -73,8 +73,8 @@ impl Start {
     }
 }
 
-/// Leaves out the shortest pauses between two plugins. A runtime may call both at once. Then the times cannot show
-/// whether the first ended before the second began.
+/// Leaves out the shortest pauses between two plugins. A runtime may call both at once. Then the times cannot
+/// show whether the first ended before the second began.
 fn lasting(phases: &[Phase]) -> Vec<&Phase> {
     const SHORTEST: Duration = Duration::from_micros(100);
     phases.iter().filter(|phase| phase.name != "between" || phase.took() >= SHORTEST).collect()

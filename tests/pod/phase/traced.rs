@@ -1,8 +1,8 @@
 //! The phases of a start by the kernel's own trace, calculated by the rules of `docs/phases.md` alone.
 //!
-//! All times are the trace's. The trace has neither arguments nor environments, so it cannot show which plugin call
-//! and which namespace belong to which pod. The agent's events answer that, by process and by the nearest time. The
-//! test checks that there are as many of one as of the other.
+//! All times are the trace's. The trace has neither arguments nor environments, so it cannot show which
+//! plugin call and which namespace belong to which pod. The agent's events answer that, by process and by the
+//! nearest time. The test checks that there are as many of one as of the other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,8 @@ use tests::{
 
 use super::reported::{Phase, number};
 
-/// The id of the v2 hierarchy. The agent uses it, and runc makes cgroups in it even where v1 has the controllers.
+/// The id of the v2 hierarchy. The agent uses it, and runc makes cgroups in it even where v1 has the
+/// controllers.
 const UNIFIED: u32 = 0;
 
 /// Two events on different CPUs that are nearer than this may have another order in the agent's times.
@@ -101,12 +102,13 @@ impl Traced {
         Ok(())
     }
 
-    /// The paths of the cgroups that were made.
+    /// Returns the paths of the cgroups that were made.
     pub(crate) fn cgroups(&self) -> impl Iterator<Item = &str> {
         self.cgroups.iter().map(|(_, path)| path.as_str())
     }
 
-    /// The phases of a pod's start. There are several ways where the order of two events is too close to decide.
+    /// Returns the phases of a pod's start. There are several ways where the order of two events is too close
+    /// to decide.
     pub(super) fn phases(&self, start: &PodStart, received: &Received) -> Result<Vec<Vec<Phase>>> {
         let adds = self.adds(&start.sandbox.id, received)?;
         let mut ways = Vec::new();
@@ -153,8 +155,8 @@ impl Traced {
         found.map(|(at, _)| *at).with_context(|| format!("no cgroup of {id} in the trace"))
     }
 
-    /// The process that runs a container's own program, and when it began: the first in its cgroup to execute that
-    /// file.
+    /// Returns the process that runs a container's own program, and when it began: the first in its cgroup to
+    /// execute that file.
     fn program(&self, id: &str, file: &str) -> Result<(i32, u64)> {
         let entered = self.entered_of(id)?;
         let is_in = |pid: &i32| self.ancestors(*pid).any(|ancestor| entered.contains(&ancestor));
@@ -167,9 +169,9 @@ impl Traced {
         first.map(|(at, pid)| (pid, at)).with_context(|| format!("{file} of {id} is not in the trace"))
     }
 
-    /// When the runtime was executed that made the first process in a container's cgroup. If containerd executed a
-    /// shim for this container before that, the shim's time counts. The trace alone cannot tell one shim from
-    /// another.
+    /// When the runtime was executed that made the first process in a container's cgroup. If containerd
+    /// executed a shim for this container before that, the shim's time counts. The trace alone cannot tell
+    /// one shim from another.
     fn runtime(&self, id: &str, received: &Received) -> Result<u64> {
         let entered = self.entered_of(id)?;
         let first = entered.first().context("no process entered the cgroup")?;
@@ -194,7 +196,7 @@ impl Traced {
             .with_context(|| format!("no process entered the cgroup of {id}"))
     }
 
-    /// A process and its ancestors, as far back as the trace goes.
+    /// Returns a process and its ancestors, as far back as the trace goes.
     fn ancestors(&self, pid: i32) -> impl Iterator<Item = i32> {
         let parent = |pid: &i32| self.created.get(pid).map(|created| self.process(created.by));
         // A reused pid must not lead to an endless loop.
@@ -211,8 +213,8 @@ impl Traced {
         task
     }
 
-    /// The first event of each of the pod's sandboxes: its namespace. For a failed sandbox whose namespace is unknown
-    /// it is the first plugin.
+    /// Returns the first event of each of the pod's sandboxes: its namespace. For a failed sandbox whose
+    /// namespace is unknown it is the first plugin.
     fn first_events(&self, start: &PodStart, received: &Received) -> Result<Vec<u64>> {
         let mut first_events = Vec::new();
         for sandbox in sandboxes(start, received) {
@@ -249,7 +251,7 @@ impl Traced {
         Ok(first_events)
     }
 
-    /// The plugins that the runtime called with ADD for a sandbox.
+    /// Returns the plugins that the runtime called with ADD for a sandbox.
     fn adds(&self, sandbox: &str, received: &Received) -> Result<Vec<Add>> {
         let is_its = |event: &&Value| {
             event["sandbox"]["id"] == *sandbox
@@ -288,7 +290,8 @@ impl Cut {
     }
 }
 
-/// Gives the time of plugins that run in parallel to the one that ends last. The others keep the time before it.
+/// Gives the time of plugins that run in parallel to the one that ends last. The others keep the time before
+/// it.
 fn one_at_a_time(mut adds: Vec<Add>) -> Vec<Add> {
     for place in 0..adds.len() {
         let latest = adds.iter().take(place).map(|add| add.end).max().unwrap_or(0);
@@ -304,8 +307,8 @@ fn one_at_a_time(mut adds: Vec<Add>) -> Vec<Add> {
     adds
 }
 
-/// Exchanges the beginnings, the ends or both of the first two plugins, if these times are too close to decide their
-/// order.
+/// Exchanges the beginnings, the ends or both of the first two plugins, if these times are too close to
+/// decide their order.
 fn exchanged(adds: &[Add], begins: bool, ends: bool) -> Option<Vec<Add>> {
     let mut adds = adds.to_vec();
     if let [first, second, ..] = adds.as_mut_slice() {
@@ -324,7 +327,7 @@ fn exchanged(adds: &[Add], begins: bool, ends: bool) -> Option<Vec<Add>> {
     Some(adds)
 }
 
-/// All sandboxes of a pod.
+/// Returns all sandboxes of a pod.
 fn sandboxes<'a>(start: &PodStart, received: &'a Received) -> BTreeSet<&'a str> {
     let of_pod = received.of_pod(&start.pod.uid).into_iter();
     of_pod.filter_map(|event| event["sandbox"]["id"].as_str()).collect()

@@ -14,12 +14,12 @@ pub(super) const PERIODS: [&str; 4] = ["first_ns", "second_ns", "third_ns", "fou
 
 /// The greatest difference between the time of an exec by a hook and by the kernel's own trace.
 const NEAR: Duration = Duration::from_millis(5);
-/// The emulator's one thread runs both CPUs in turn, a tenth of a second each. It may switch between the two records.
-/// One in this many programs may be further away, but by no more than `FAR`.
+/// The emulator's one thread runs both CPUs in turn, a tenth of a second each. It may switch between the two
+/// records. One in this many programs may be further away, but by no more than `FAR`.
 const SWITCHED: usize = 10;
 const FAR: Duration = Duration::from_millis(250);
-/// The time that the machine takes from the exec to the program's first own instruction. It is printed for each
-/// program.
+/// The time that the machine takes from the exec to the program's first own instruction. It is printed for
+/// each program.
 const SOON: Duration = Duration::from_millis(50);
 /// The precision of a time from `/proc` and of a file's date (docs/boot.md).
 const TICK: Duration = Duration::from_millis(10);
@@ -39,7 +39,7 @@ pub(super) enum Agent {
 pub(super) struct Row(Value);
 
 impl Row {
-    /// The row of a line. `None` for the line with the mean.
+    /// Returns the row of a line. `None` for the line with the mean.
     pub(super) fn of(mut line: Value) -> Option<Self> {
         line.get_mut("boot").map(Value::take).map(Self)
     }
@@ -89,7 +89,8 @@ impl Row {
         Ok(())
     }
 
-    /// Checks that no order was seen, and that the last heartbeat is not much older than the end of the test before.
+    /// Checks that no order was seen, and that the last heartbeat is not much older than the end of the test
+    /// before.
     pub(super) fn ensure_cut_after(&self, left: i64) -> Result<()> {
         ensure!(self.0["zero"] == "kernel" && self.0["no_order"] == "not_seen", "{self:#?}");
         let beat = number(&self.0["last_heartbeat_wall_ns"])?;
@@ -128,13 +129,14 @@ impl Row {
         }
     }
 
-    /// The columns and periods that are marked as inexact.
+    /// Returns the columns and periods that are marked as inexact.
     fn inexact(&self) -> Vec<&str> {
         self.0["inexact"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// Checks the times. A hook's time is near the one of the kernel's own trace, and before the program's first own
-    /// instruction. A late agent's time lies between the call that started the program and its answer.
+    /// Checks the times. A hook's time is near the one of the kernel's own trace, and before the program's
+    /// first own instruction. A late agent's time lies between the call that started the program and its
+    /// answer.
     #[expect(clippy::print_stdout, reason = "the test prints what it measured")]
     fn ensure_times(&self, report: &Report, agent: Agent) -> Result<()> {
         let [near, far, soon, tick] =
@@ -229,13 +231,13 @@ impl Row {
         Ok(())
     }
 
-    /// The number of pods that are back because they listen.
+    /// Returns the number of pods that are back because they listen.
     pub(super) fn listening(&self) -> usize {
         self.pods().iter().filter(|pod| pod["recovered_by"] == "listening").count()
     }
 
-    /// Checks that each service pod listens at the time that it prints, and that the row names the first and the last
-    /// of them.
+    /// Checks that each service pod listens at the time that it prints, and that the row names the first and
+    /// the last of them.
     #[expect(clippy::print_stdout, reason = "the test prints what it measured")]
     pub(super) fn ensure_listening(&self, report: &Report) -> Result<()> {
         let mut all = Vec::new();
@@ -279,8 +281,8 @@ impl Row {
         Ok(())
     }
 
-    /// Checks a boot whose ADDs nobody saw. The time of the first success comes from its address file, and the failed
-    /// ADDs before are unknown.
+    /// Checks a boot whose ADDs nobody saw. The time of the first success comes from its address file, and
+    /// the failed ADDs before are unknown.
     fn ensure_network_unseen(&self, report: &Report) -> Result<()> {
         let cni = &self.0["cni"];
         let since = u64::try_from(number(&cni["unseen_until_ns"])?)?;
@@ -303,7 +305,7 @@ impl Row {
     }
 }
 
-/// The pods whose programs print when they began: all but the agent's.
+/// Returns the pods whose programs print when they began: all but the agent's.
 fn witnessed(report: &Report) -> Result<Vec<(&PodReport, u64)>> {
     let mut all = Vec::new();
     for pod in &report.pods {

@@ -1,5 +1,5 @@
-//! The project's original case: a redundant second sandbox is killed from outside, and its address leaks. This story
-//! runs on every runtime, the other stories on one.
+//! The project's original case: a redundant second sandbox is killed from outside, and its address leaks.
+//! This story runs on every runtime, the other stories on one.
 
 use anyhow::{Result, ensure};
 use tests::{
@@ -21,8 +21,8 @@ fn a_redundant_sandbox_leaks_its_address() -> Result<()> {
     let leaked = truth.leaked();
     ensure!(leaked.keys().all(|address| sandboxes[1].addresses == [address.to_string()]), "{truth:#?}");
     ensure!(truth.known.is_empty(), "the runtime still knows {:?}", truth.known);
-    // The first sandbox gets a DEL with its namespace when it is stopped, and a blind one when it is removed. The
-    // second sandbox gets only blind ones.
+    // The first sandbox gets a DEL with its namespace when it is stopped, and a blind one when it is removed.
+    // The second sandbox gets only blind ones.
     let calls = truth.calls;
     ensure!((calls.adds, calls.dels, calls.dels_blind) == (2, 1, 3), "{calls:?}");
     let order =

@@ -17,12 +17,12 @@ use super::{PINS, ensure_systemd, journal, property, wait_ready};
 const PROGRAM: &str = "/usr/bin/sandprobe";
 const CONFIG: &str = "/etc/sandprobe/sandprobe.toml";
 const STATE: &str = "/var/lib/sandprobe";
-/// The port that the configuration is changed to.
+/// The port in the changed configuration.
 const PORT: u16 = 9478;
-/// dpkg's own, without the folder of the tests' programs.
+/// dpkg's usual PATH, without the folder of the tests' programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Removes the package and all that it leaves, however the test ends.
+/// Removes the package and its remains, also after a failed test.
 struct Purged;
 
 impl Drop for Purged {
@@ -44,7 +44,7 @@ fn install() -> Result<String> {
     dpkg(&["--install", package.to_str().context("the path of the package is not UTF-8")?])
 }
 
-/// What systemctl says, whatever status it gives with that.
+/// Returns the output of systemctl, whatever its exit code.
 fn told(verb: &str) -> Result<String> {
     let output = Command::new("systemctl").args([verb, "sandprobe"]).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -54,7 +54,7 @@ fn exists(path: &str) -> bool {
     Path::new(path).exists()
 }
 
-/// The names of the pinned sets, in each of which is the id of its ring: no other set has it.
+/// Returns the names of the pinned sets. Each contains the id of its ring, which no other set has.
 fn pinned() -> Result<BTreeSet<OsString>> {
     fs::read_dir(PINS)?.map(|entry| Ok(entry?.file_name())).collect()
 }
@@ -85,7 +85,7 @@ fn the_debian_package_serves_a_node_from_install_to_purge() -> Result<()> {
     let started = &loaded::programs()? - &before;
     ensure!(!hooks.is_empty(), "nothing is pinned:\n{}", journal()?);
 
-    // An upgrade: the next agent goes on with the hooks, and with the configuration as it was changed.
+    // Upgrade: the next agent takes over the hooks, and reads the changed configuration.
     install()?;
     wait_ready(PROGRAM)?;
     let second = property("MainPID")?;
@@ -94,18 +94,18 @@ fn the_debian_package_serves_a_node_from_install_to_purge() -> Result<()> {
     answers_at_the_changed_port()?;
     ensure!(pinned()? == hooks, "the upgrade replaced the hooks {hooks:?}:\n{}", journal()?);
 
-    // systemd has programs of its own for the unit, which it makes anew at a start.
+    // systemd also has eBPF programs for the unit, and makes new ones at each start.
     let kept = &started & &loaded::programs()?;
     ensure!(!kept.is_empty(), "the upgrade made all programs anew: {started:?}");
 
-    // A removal leaves what its owner wrote, and nothing in the kernel.
+    // A removal leaves the files that the owner wrote, and nothing in the kernel.
     let said = dpkg(&["--remove", "sandprobe"])?;
     ensure!(!exists(PROGRAM) && !exists(PINS), "{said}");
     loaded::until_gone(&kept)?;
     ensure!(property("ActiveState")? == "inactive", "the agent runs on: {said}");
     ensure!(exists(CONFIG) && exists(STATE), "the removal took more than the package: {said}");
 
-    // Who had enabled it has it enabled again, and nothing starts it.
+    // A unit that was enabled is enabled again, and is not started.
     install()?;
     let state = (told("is-enabled")?, told("is-active")?);
     ensure!(

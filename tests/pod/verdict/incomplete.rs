@@ -1,4 +1,5 @@
-//! Plugins whose executables are missing for a while. The runtime keeps a record of each sandbox that it fails to make.
+//! Plugins whose executables are missing for a while. The runtime keeps a record of each sandbox that it
+//! fails to make.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -6,11 +7,11 @@ use tests::{keyed::Faults, node::Node, story::service};
 
 use super::{findings, rarer::Kubelet, wait_for_candidates, watch};
 
-/// How often the kubelet has the runtime make another sandbox.
+/// How often the kubelet asks the runtime for another sandbox.
 const TRIES: u32 = 3;
 
-/// With `loopback` alone missing the other plugin is called and no DEL is. With both missing no plugin is called at all, so
-/// that nothing but the records shows the sandboxes.
+/// If only `loopback` is missing, the runtime calls the other plugin, but no DEL. If both are missing it
+/// calls no plugin, and only the records show the sandboxes.
 #[test]
 fn sandboxes_that_the_runtime_fails_to_make_are_no_duplicates_and_their_clean_up_is_in_order() -> Result<()> {
     for missing in [&["loopback"][..], &["loopback", "keyed"]] {

@@ -12,9 +12,9 @@ use super::{
     declared_store, ensure_exactly, findings, until_confirmed, wait_for_candidates, watch, watch_store,
 };
 
-/// containerd before 1.5.15 and 1.6.9 then no longer knows the sandbox, and nobody calls DEL for it. The next sandbox
-/// of the pod is no duplicate. A later containerd knows the sandbox and cleans it up. One agent sees that happen, and
-/// another starts afterwards.
+/// containerd before 1.5.15 and 1.6.9 then no longer knows the sandbox, and nobody calls DEL for it. The next
+/// sandbox of the pod is no duplicate. A later containerd knows the sandbox and cleans it up. One agent sees
+/// that happen, and another starts afterwards.
 #[test]
 fn an_unfinished_sandbox_of_a_killed_runtime_leaks_unless_the_runtime_knows_it() -> Result<()> {
     let mut node = Node::start_keyed(Faults::default())?;
@@ -33,8 +33,8 @@ fn an_unfinished_sandbox_of_a_killed_runtime_leaks_unless_the_runtime_knows_it()
     let (received_late, _) = late.end()?;
     stage.clean()?;
     confirmed?;
-    // The killed runtime's plugin may still work on the ADD when the next runtime calls DEL. Or the plugin ends, when it
-    // writes its result to a runtime that is gone.
+    // The killed runtime's plugin may still work on the ADD when the next runtime calls DEL. Or the plugin
+    // ends, when it writes its result to a runtime that is gone.
     let told: Vec<String> = findings(&received).values().map(kind_and_form).collect();
     let overlaps = ["cni_wrong_del/add_open", "cni_wrong_del/add_killed"];
     let overlaps = overlaps.into_iter().filter(|form| told.iter().any(|told| told == form));

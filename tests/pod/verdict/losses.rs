@@ -1,5 +1,5 @@
-//! The other ways in which a node leaks addresses, one after the other under one agent. Each causes its own findings
-//! of its own pods, and no others.
+//! The other ways in which a node leaks addresses, one after the other under one agent. Each causes its own
+//! findings of its own pods, and no others.
 
 use std::fs;
 
@@ -38,20 +38,21 @@ fn each_leak_is_found_with_its_cause() -> Result<()> {
     stage.killed_runtime(&[service("orphaned")])?;
     let mut lost = vec![
         ("blind", "leaked_address/del_blind"),
-        // The runtime called DEL after the failed ADD. That DEL succeeded, and found no address in the namespace.
+        // The runtime called DEL after the failed ADD. That DEL succeeded, and found no address in the
+        // namespace.
         ("reserved", "leaked_address/stale_record"),
         ("killed", "teardown_out_of_order/pause_killed"),
         ("starved", "teardown_out_of_order/pause_out_of_memory"),
     ];
     lost.extend(remaining);
-    // Only an agent that can read every process knows soon that a namespace is unused. Another agent reports it after
-    // a complete listing, which may come after the test's end.
+    // Only an agent that can read every process knows soon that a namespace is unused. Another agent reports
+    // it after a complete listing, which may come after the test's end.
     let sees_all = fs::read_link("/proc/1/ns/net").is_ok();
     lost.extend(sees_all.then_some(("stray", "orphan_netns")));
     let words = |lost: &[(_, &'static str)]| lost.iter().map(|(_, word)| *word).collect::<Vec<_>>();
     until_confirmed(&mut stream, &words(&lost))?;
-    // A sandbox that the runtime still knows is not leaked, however often its DEL fails. After the runtime forgets
-    // the sandbox, it is leaked.
+    // A sandbox that the runtime still knows is not leaked, however often its DEL fails. After the runtime
+    // forgets the sandbox, it is leaked.
     stage.failing_del(&job("failing"), 2)?;
     wait_for_candidates();
     let early = findings(&stream.received);
@@ -82,7 +83,7 @@ fn each_leak_is_found_with_its_cause() -> Result<()> {
         };
         let mut found: Vec<String> = findings(&received).values().filter(seen).map(of_pod).collect();
         let expected = lost.iter().map(|(pod, word)| format!("{pod} {word}"));
-        // That of ADD, and that of DEL.
+        // The finding about ADD, and the one about DEL.
         let mut expected: Vec<String> = expected.chain(vec!["- cni_failing".to_owned(); 2]).collect();
         found.sort_unstable();
         expected.sort_unstable();
@@ -92,8 +93,8 @@ fn each_leak_is_found_with_its_cause() -> Result<()> {
     node.stop()
 }
 
-/// The shim of a removed sandbox, if it does not end. On cgroup v2 the shim of containerd 2.1 stays after the OOM
-/// killer killed pause, and sometimes after another kill of pause.
+/// Returns the shim of a removed sandbox, if it does not end. On cgroup v2 the shim of containerd 2.1 stays
+/// after the OOM killer killed pause, and sometimes after another kill of pause.
 pub(super) fn remaining_shim(sandbox: &str) -> Result<Option<u32>> {
     let alive = || -> Result<Option<u32>> {
         for entry in fs::read_dir("/proc")? {

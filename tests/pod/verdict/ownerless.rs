@@ -11,14 +11,14 @@ use tests::{
 
 use super::{findings, grace, until_confirmed, watch};
 
-/// What the agent says is to be run is run, and the finding closes.
+/// The test runs the agent's suggested commands, and the finding closes.
 #[test]
 fn an_address_of_nobody_is_found_and_the_repair_frees_it() -> Result<()> {
     let mut node = Node::start()?;
     let mut stream = watch(&node)?;
     let store = node.network().store();
     let mut stage = Stage::new(&mut node)?;
-    // The store is there as soon as a pod was, and the agent reads it again after the calls of the next one.
+    // The first pod makes the store exist, and the agent reads it again after the calls of the next pod.
     stage.completed_job(&job("first"))?;
     let before = fs::read_dir(&store)?.count();
     let file = store.join("10.231.255.254");
@@ -44,7 +44,7 @@ fn an_address_of_nobody_is_found_and_the_repair_frees_it() -> Result<()> {
     })?;
     let (received, _) = stream.end()?;
     stage.clean()?;
-    // The kernel may skip runs of hooks, which is a blind spot.
+    // The kernel may skip hook runs, which is a blind spot.
     let is_expected =
         |it: &Value| ["ownerless_reservation", "blind_spot"].iter().any(|kind| it["kind"] == *kind);
     let others = findings(&received).into_values().filter(|it| !is_expected(it));

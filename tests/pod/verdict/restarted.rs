@@ -1,5 +1,5 @@
-//! The agent is killed, things happen, and another agent goes on with what the first one knew, and with its hooks if they
-//! were left.
+//! The agent is killed, things happen, and another agent continues with the first one's state, and with its
+//! hooks if they were left.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -44,7 +44,7 @@ fn seqs(received: &Received) -> Result<Vec<u64>> {
     received.events.iter().map(seq).collect()
 }
 
-/// The keys of the findings that the command lists, with their stages.
+/// Returns the keys of the findings that the command lists, with their stages.
 fn listed(state: &Path) -> Result<BTreeSet<(String, String)>> {
     let listed = Command::new("sandprobe")
         .args(["findings", "--all", "-o", "json", "--socket", "none", "--state-dir"])
@@ -99,7 +99,7 @@ fn a_killed_agent_loses_no_finding_and_the_next_one_finds_the_leak_that_nobody_s
         ensure!(!before.contains_key(&key(it)), "{form} is reported again: {it:#}");
         let is_true = match it["kind"].as_str() {
             Some("leaked_address") => it["detail"]["address"] == *address,
-            // The second sandbox is one that nobody needs, also for an agent that saw only what was left of it.
+            // The second sandbox is redundant also for an agent that saw only its remains.
             Some("duplicate_sandbox") => it["pod"]["name"] == pod.name,
             Some("blind_spot") => it["detail"]["what"] == "no_agent",
             Some(_) | None => false,
@@ -114,13 +114,13 @@ struct Pins(String);
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        // A failed test has a reason of its own.
+        // If this fails, the test has failed before for its own reason.
         Command::new("sandprobe").args(["detach", "--pin-dir", &self.0]).output().ok();
     }
 }
 
-/// Checks that what the hooks saw since this time was told in its order. A verdict waits a moment for earlier records, so
-/// that what the agent itself makes may come behind something later.
+/// Checks that everything the hooks saw since this time was reported in order. A verdict waits a moment for
+/// earlier records, so an event that the agent itself makes may come after a later one.
 fn ensure_in_order(received: &Received, since: u64) -> Result<()> {
     let at = |event: &Value| event["boot_ns"].as_str().and_then(|at| at.parse().ok()).unwrap_or(0_u64);
     let late = |event: &&Value| event["late"] == true && event["origin"] != "agent" && at(event) > since;
@@ -133,7 +133,7 @@ fn ensure_in_order(received: &Received, since: u64) -> Result<()> {
 const PAUSE_KILLED: &str = "teardown_out_of_order/pause_killed";
 const OUT_OF_MEMORY: &str = "teardown_out_of_order/pause_out_of_memory";
 
-/// The hooks were there when nobody else was: what they saw is told as if the agent had been there.
+/// The hooks worked while no agent ran. Their records are reported as if the agent had run.
 #[test]
 fn what_happened_while_no_agent_ran_is_told_with_its_cause() -> Result<()> {
     skipped::retry(|_| {

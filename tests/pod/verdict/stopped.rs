@@ -1,4 +1,4 @@
-//! A runtime is told to end while it makes sandboxes, as in each upgrade of it.
+//! A runtime is asked to end while it makes sandboxes, as in each upgrade.
 
 use std::thread;
 

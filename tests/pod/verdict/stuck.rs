@@ -1,4 +1,4 @@
-//! Stops that do not end, until what they wait for is repaired.
+//! Stops that do not end until their cause is repaired.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ fn a_del_that_fails_is_told_until_it_is_repaired() -> Result<()> {
     node.stop()
 }
 
-/// The file that libcni keeps for the sandbox's interface.
+/// Returns the file that libcni keeps for the sandbox's interface.
 fn cached(pod: &Pod, sandbox: &str) -> Result<std::path::PathBuf> {
     for entry in fs::read_dir(CACHE)? {
         let path = entry?.path();
@@ -64,7 +64,7 @@ fn cached(pod: &Pod, sandbox: &str) -> Result<std::path::PathBuf> {
     anyhow::bail!("libcni has cached nothing for {}", pod.name)
 }
 
-/// An empty file, as a power cut leaves it. No plugin is called then, so no event tells of it.
+/// The file is empty, as after a power cut. The runtime then calls no plugin, so there is no event about it.
 #[test]
 fn a_stop_that_fails_for_a_torn_file_is_told_until_the_file_is_gone() -> Result<()> {
     let node = Node::start_keyed(Faults::default())?;
@@ -77,11 +77,11 @@ fn a_stop_that_fails_for_a_torn_file_is_told_until_the_file_is_gone() -> Result<
     fs::write(&file, "").with_context(|| format!("empty {}", file.display()))?;
     ensure!(kubelet.try_stop_sandbox(&sandbox).is_err(), "the stop succeeded");
     until_confirmed(&mut stream, &["stuck_stop"])?;
-    // The file is told once it was read twice. The finding names it from then on.
+    // The file is reported after two readings. The finding names it from then on.
     stream.until("the torn file", |event| {
         event["event"] == "finding.confirmed" && event["finding"]["key"] == "blind_spot/cni_cache"
     })?;
-    // What the finding says that one should do.
+    // The repair that the finding suggests.
     fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
     kubelet.stop_sandbox(&sandbox)?;
     until_closed(&mut stream, &format!("stuck_stop/{sandbox}"))?;

@@ -36,7 +36,8 @@ impl Drop for Torn {
     }
 }
 
-/// The agent sees beside the torn file that another file is gone. A leak that only the cache showed is then over.
+/// The agent sees beside the torn file that another file is gone. A leak that only the cache showed is then
+/// over.
 #[test]
 fn a_torn_file_does_not_hide_a_removed_one() -> Result<()> {
     let torn = Torn::new()?;

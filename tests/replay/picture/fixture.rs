@@ -81,7 +81,7 @@ fn start(pod: PodName, sandbox: &str, phases: Vec<Phase>) -> Start {
     }
 }
 
-/// The same start of another pod.
+/// Returns a copy of the start for another pod.
 pub(super) fn named(start: &Start, name: &str) -> Start {
     Start { pod: PodName { name: Some(name.to_owned()), ..start.pod.clone() }, ..start.clone() }
 }
@@ -129,7 +129,7 @@ pub(super) fn shares(starts: &[Start]) -> Vec<Share> {
     shares_of(starts.iter())
 }
 
-/// A pod that existed before the agent started.
+/// Returns a pod that existed before the agent started.
 pub(super) fn pods() -> Vec<PodView> {
     vec![PodView {
         namespace: Some("shop".to_owned()),
@@ -167,8 +167,8 @@ fn tried(sandbox: &str, began: u64, ended: u64, failed: Option<&str>) -> Network
     }
 }
 
-/// Two boots. The first has a known order and a late network. The second comes after a power loss and has no static
-/// pods.
+/// Two boots. The first has a known order and a late network. The second comes after a power loss and has no
+/// static pods.
 pub(super) fn boots() -> Vec<(Recovery, RecoveryReport)> {
     let read = |id: &str, wall: i64, before| BootRead {
         boot_id: id.to_owned(),

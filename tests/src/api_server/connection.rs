@@ -1,4 +1,4 @@
-//! HTTP/1.1 over TLS, one thread a connection.
+//! HTTP/1.1 over TLS, with one thread for each connection.
 
 use std::{
     collections::BTreeMap,
@@ -25,12 +25,12 @@ const KEY: &str = include_str!("../../../probe-user/src/sink/serve/tls/server.ke
 /// The longest body, bytes (`DefaultMaxRequestSizeBytes` of the API server).
 const LONGEST: usize = 3 << 20;
 
-/// What becomes of a request.
+/// The result of a request.
 pub(super) enum Reply {
     Answer(Answer),
-    /// A page that says that there is nothing here.
+    /// A page that says that nothing is here.
     Missing,
-    /// An answer that goes on until the client has enough.
+    /// An answer that continues until the client disconnects.
     Endless,
     Never,
 }
@@ -38,7 +38,7 @@ pub(super) enum Reply {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) method: String,
-    /// Without the query.
+    /// The path without the query.
     pub(super) path: String,
     headers: BTreeMap<String, String>,
     pub(super) body: Vec<u8>,
@@ -60,7 +60,7 @@ pub(super) fn tls() -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Answers requests until the client goes away.
+/// Answers requests until the client disconnects.
 pub(super) fn serve(stream: TcpStream, tls: Arc<ServerConfig>, shared: &Shared) -> Result<()> {
     let mut stream = BufReader::new(StreamOwned::new(ServerConnection::new(tls)?, stream));
     while let Some(request) = read(&mut stream)? {
@@ -82,7 +82,7 @@ pub(super) fn serve(stream: TcpStream, tls: Arc<ServerConfig>, shared: &Shared) 
     Ok(())
 }
 
-/// Sends a text until the client goes away.
+/// Sends a text until the client disconnects.
 fn flood(stream: &mut impl Write) -> Result<()> {
     stream.write_all(
         b"HTTP/1.1 200 -\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",

@@ -1,4 +1,4 @@
-//! The objects, and what is refused of them.
+//! The objects, and the checks that refuse invalid ones.
 
 use k8s_openapi::api::core::v1::{Event, Node};
 use serde::{Serialize, de::DeserializeOwned};
@@ -12,7 +12,7 @@ pub(super) struct Answer {
     pub(super) body: Value,
 }
 
-/// What a path leads to.
+/// The kind of object at a path.
 #[derive(Debug)]
 pub(super) enum Kind {
     Events { namespace: String },
@@ -33,7 +33,7 @@ impl Kind {
         })
     }
 
-    /// The resource as rules name it.
+    /// Returns the resource as rules name it.
     pub(super) fn resource(&self) -> &'static str {
         match self {
             Self::Events { .. } | Self::Event { .. } => "events",
@@ -54,14 +54,14 @@ fn invalid(why: &str) -> Answer {
     refused(422, "Invalid", why)
 }
 
-/// What the type does not keep was misspelt, misplaced or mistyped.
+/// Refuses members that the type does not keep: they are misspelt, misplaced or mistyped.
 fn check<T: DeserializeOwned + Serialize>(object: &Value) -> Result<(), Answer> {
     let back = serde_json::from_value::<T>(object.clone()).map_err(|why| invalid(&why.to_string()))?;
     let back = serde_json::to_value(back).map_err(|why| invalid(&why.to_string()))?;
     if back == *object { Ok(()) } else { Err(invalid(&format!("{object} is kept as {back}"))) }
 }
 
-/// A subdomain of DNS (RFC 1123), as names of objects are.
+/// Whether this is a DNS subdomain (RFC 1123), as names of objects must be.
 fn is_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -101,7 +101,7 @@ fn body(request: &Request, kind: &str) -> Result<Value, Answer> {
 
 pub(super) fn create_event(state: &mut State, namespace: &str, request: &Request) -> Result<Answer, Answer> {
     let mut event = body(request, "application/json")?;
-    // As with `kubectl`, these may be left out.
+    // These may be left out, as with `kubectl`.
     for (key, value) in [("apiVersion", "v1"), ("kind", "Event")] {
         event.as_object_mut().ok_or_else(|| invalid("no object"))?.entry(key).or_insert_with(|| value.into());
     }
@@ -134,7 +134,7 @@ pub(super) fn patch_event(
     Ok(Answer { status: 200, body: changed })
 }
 
-/// RFC 7396, where nothing is removed.
+/// Merges by RFC 7396, for patches that remove nothing.
 fn merge(target: &mut Value, patch: &Value) {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => {
@@ -146,11 +146,11 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// A strategic merge patch of conditions, whose key is their type.
+/// Applies a strategic merge patch of conditions, whose key is their type.
 pub(super) fn patch_node(state: &mut State, request: &Request) -> Result<Answer, Answer> {
     let patch = body(request, "application/strategic-merge-patch+json")?;
     check::<Node>(&with_head(&patch)?)?;
-    // A change of nothing is answered with what is there.
+    // An empty patch returns the present object.
     if patch == json!({}) {
         return Ok(Answer { status: 200, body: state.node.clone() });
     }

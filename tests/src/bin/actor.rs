@@ -1,5 +1,5 @@
-//! A program with many roles, each a process that the tests need: with a given exit status, environment, cgroup or
-//! threads.
+//! A program with many roles, each a process that the tests need: with a given exit status, environment,
+//! cgroup or threads.
 //!
 //! Under another name it looks like the program of that name to the kernel and the hooks.
 
@@ -83,9 +83,9 @@ fn wait(word: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes sockets listen: an IPv4 socket, on which `listen` is called twice; an IPv6 socket, if there is IPv6; a socket
-/// that is bound to no port; and one that cannot be bound. Prints the times around the first call, and the ports of the
-/// first two sockets.
+/// Makes sockets listen: an IPv4 socket, on which `listen` is called twice; an IPv6 socket, if there is IPv6;
+/// a socket that is bound to no port; and one that cannot be bound. Prints the times around the first call,
+/// and the ports of the first two sockets.
 fn listen() -> Result<ExitCode> {
     let from = clock::boot_ns()?;
     let first = TcpListener::bind("127.0.0.1:0")?;
@@ -122,7 +122,7 @@ fn repeat(times: u32, words: &[OsString]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The hierarchy that the agent watches on a node without containers.
+/// Returns the hierarchy that the agent watches on a node without containers.
 fn first_hierarchy() -> Result<Hierarchy> {
     let all = cgroupfs::hierarchies()?;
     let unified = all.iter().find(|hierarchy| hierarchy.id == 0);
@@ -155,7 +155,8 @@ fn cgroups(times: u32) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Executes a program with the environment from a file. The file has the strings in order, each with a NUL after it.
+/// Executes a program with the environment from a file. The file has the strings in order, each with a NUL
+/// after it.
 fn r#become(environment: &Path, words: &[OsString]) -> Result<ExitCode> {
     let text = fs::read(environment).with_context(|| format!("read {}", environment.display()))?;
     let strings: Vec<CString> = text
@@ -178,15 +179,16 @@ fn enter(cgroups: &OsString, words: &[OsString]) -> Result<ExitCode> {
     Err(command(words)?.exec().into())
 }
 
-/// Forks a child into a network namespace of its own. The child prints the inode and waits for the end of its input.
+/// Forks a child into a network namespace of its own. The child prints the inode and waits for the end of its
+/// input.
 fn fork_apart() -> Result<ExitCode> {
     let mut stack = vec![0; 256 << 10];
     let child = || {
         let inode = fs::metadata("/proc/self/ns/net").map(|link| link.ino().to_string());
         isize::from(inode.map_err(Into::into).and_then(|inode| wait(&inode)).is_err())
     };
-    // SAFETY: the child has its own copy of all memory, and this process has one thread, so no other thread is
-    // interrupted in its work.
+    // SAFETY: the child has its own copy of all memory, and this process has one thread, so no other thread
+    // is interrupted in its work.
     let child = unsafe { clone(Box::new(child), &mut stack, CloneFlags::CLONE_NEWNET, Some(libc::SIGCHLD)) }?;
     match waitpid(child, None)? {
         WaitStatus::Exited(_, 0) => Ok(ExitCode::SUCCESS),
@@ -252,8 +254,8 @@ fn eat() -> ExitCode {
     }
 }
 
-/// Does the same with shared memory, which counts as no process's own. So this process looks no larger than the others
-/// of its cgroup.
+/// Does the same with shared memory, which counts as no process's own. So this process looks no larger than
+/// the others of its cgroup.
 fn eat_shared() -> Result<ExitCode> {
     let mut file = fs::File::from(memfd_create("eaten", MFdFlags::MFD_CLOEXEC)?);
     let piece = vec![1; 64 << 10];

@@ -1,5 +1,5 @@
-//! Runs real pods on a private containerd under live hooks. One pod leaks its address. The demo shows what sandprobe
-//! reports of each pod. It removes everything that it made at its end, also after an error.
+//! Runs real pods on a private containerd under live hooks. One pod leaks its address. The demo shows what
+//! sandprobe reports of each pod. It removes everything that it made at its end, also after an error.
 
 use std::{
     collections::BTreeMap,
@@ -26,12 +26,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// An undisturbed runtime finishes within this time.
 const LEAK_GRACE: &str = "5s";
 
-/// The findings that the last pod must have, as one incident whose cause is the first. The node may have other findings.
+/// The findings that the last pod must have, as one incident whose cause is the first. The node may have
+/// other findings.
 const EXPECTED: [&str; 3] = [DUPLICATE, "teardown_out_of_order/pause_killed", LEAKED];
 const DUPLICATE: &str = "duplicate_sandbox/after_completion";
 const LEAKED: &str = "leaked_address/del_blind";
 
-/// The lines about them in the list of findings: the first cause at the top, and below each effect what led to it.
+/// The lines about them in the list of findings: the first cause at the top, and below each effect its cause.
 const CHAIN: [&str; 5] = [
     "duplicate_sandbox",
     "teardown_out_of_order",
@@ -216,7 +217,7 @@ fn play(node: &mut Node, recording: &Path, interrupt: &Interrupt) -> Result<()> 
     agent.end().map(drop)
 }
 
-/// The text for an action, done for the first time or again. `None`: the action needs no text.
+/// Returns the text for an action, done for the first time or again. `None`: the action needs no text.
 fn progress(action: Action, again: bool) -> Option<&'static str> {
     match action {
         Action::RunSandbox if again => Some("another sandbox is made, in which nothing will ever run"),
@@ -289,7 +290,7 @@ fn output(arguments: &[&str], recording: &Path) -> Result<String> {
     String::from_utf8(output.stdout).context("sandprobe's output is no text")
 }
 
-/// Whether a list of findings tells those of the last pod as one story.
+/// Whether a list shows the findings of the last pod as one chain.
 fn is_chain(list: &str) -> bool {
     let pod = format!("default/{}", leaking().name);
     let told = |line: &str| {
@@ -310,7 +311,7 @@ struct Found {
     incident: String,
 }
 
-/// The findings of the last pod by their kinds.
+/// Returns the findings of the last pod by their kinds.
 fn found(recording: &Path) -> Result<BTreeMap<String, Found>> {
     let pod = leaking();
     let lines = output(&["findings", "--all", "--pod", &pod.name, "-o", "json"], recording)?;

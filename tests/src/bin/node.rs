@@ -49,8 +49,8 @@ fn run(containerd: &Containerd, command: &[String], interrupt: &Interrupt) -> Re
             break status;
         }
         if interrupt.wait(LOOK) {
-            // A ctrl-C also reached the command, which has the same terminal. A SIGTERM reached only this program,
-            // and the pods are about to be removed.
+            // A ctrl-C also reached the command, which has the same terminal. A SIGTERM reached only this
+            // program, and the pods are about to be removed.
             child.kill().with_context(|| format!("end {program}"))?;
             break child.wait()?;
         }

@@ -1,7 +1,7 @@
 //! The init of a sandbox. It holds the pod's namespaces open and reaps the orphaned processes in them.
 //!
-//! SIGTERM and SIGINT end it with 0. All three signals are blocked and waited for. So there is no handler, and no
-//! signal can be missed.
+//! SIGTERM and SIGINT end it with 0. All three signals are blocked and waited for. So there is no handler,
+//! and no signal can be missed.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Runs many pods, several at a time, each from its cgroup to its removal. Prints the facts about each as a line of
-//! JSON. Without `--socket` the pods run in a private containerd, which is removed afterwards.
+//! Runs many pods, several at a time, each from its cgroup to its removal. Prints the facts about each as a
+//! line of JSON. Without `--socket` the pods run in a private containerd, which is removed afterwards.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,8 +1,9 @@
-//! A pod's program that first prints the time: `CLOCK_BOOTTIME` in nanoseconds. With arguments it then waits for
-//! some milliseconds, writes a file or listens at a port, and prints when it did. Then it waits for its end.
+//! A pod's program that first prints the time: `CLOCK_BOOTTIME` in nanoseconds. With arguments it then waits
+//! for some milliseconds, writes a file or listens at a port, and prints when it did. Then it waits for its
+//! end.
 //!
-//! It is small and has nothing of the harness in it, because reading a large program from the disk would delay the
-//! first line.
+//! It is small and has nothing of the harness in it, because reading a large program from the disk would
+//! delay the first line.
 
 use std::{env, fs, net::TcpListener, process::ExitCode, thread, time::Duration};
 

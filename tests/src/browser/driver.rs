@@ -1,7 +1,7 @@
 //! chromedriver, and the browser that it starts.
 //!
-//! **Invariant:** no process is left when this is dropped or the test is killed. The browser ends when the pipe to
-//! its driver closes.
+//! **Invariant:** no process is left when this is dropped or the test is killed. The browser ends when the
+//! pipe to its driver closes.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -25,7 +25,8 @@ use super::wire;
 const START: Duration = Duration::from_secs(60);
 const MISSING: &str = "start chromedriver: cargo xtask setup browser installs chromium and chromium-driver";
 
-/// With these arguments the browser sends no request of its own to the network, and renders the same everywhere.
+/// With these arguments the browser sends no request of its own to the network, and renders the same
+/// everywhere.
 const ARGUMENTS: [&str; 13] = [
     "--headless=new",
     // The browser ends when this pipe closes.
@@ -114,7 +115,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Ends the session normally first, then kills by process id. Errors mean that a process has ended already.
+        // Ends the session normally first, then kills by process id. Errors mean that a process has ended
+        // already.
         self.ask("DELETE", "", None, Duration::from_secs(10)).ok();
         self.child.kill().ok();
         self.child.wait().ok();

@@ -23,7 +23,7 @@ const SHARED: [&str; 7] = [
     "/var/log/pods",
 ];
 
-/// The same for every cgroup hierarchy.
+/// The directories that are made in every cgroup hierarchy.
 const CGROUPS: [&str; 6] = [
     "kubepods",
     "kubepods/besteffort",
@@ -88,7 +88,8 @@ impl Before {
             if nat(save).is_some_and(|table| is_empty(&table))
                 && self.without_nat.iter().any(|name| name == family)
             {
-                // iptables makes its table on first use and never removes it. Without nft the empty table stays.
+                // iptables makes its table on first use and never removes it. Without nft the empty table
+                // stays.
                 let _ = command::run("nft", &["delete", "table", family, "nat"]);
             }
         }
@@ -102,7 +103,7 @@ impl Before {
     }
 }
 
-/// The nat table as text. `None` if there is no table or no iptables.
+/// Returns the nat table as text. `None` if there is no table or no iptables.
 ///
 /// This prints all tables, because printing a single one makes it.
 fn nat(save: &str) -> Option<String> {

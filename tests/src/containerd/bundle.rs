@@ -19,7 +19,7 @@ pub(super) struct PodTrace {
     logs: Option<PathBuf>,
 }
 
-/// The pods whose sandboxes have a bundle.
+/// Returns the pods whose sandboxes have a bundle.
 pub(super) fn pods(place: &Place) -> Vec<PodTrace> {
     let bundles = place.containerd_state().join("io.containerd.runtime.v2.task/k8s.io");
     // A bundle that cannot be read was removed meanwhile.
@@ -48,7 +48,8 @@ pub(super) fn remove(pod: &PodTrace) -> Result<()> {
     }
 }
 
-/// The path of a cgroup parent. Each dash in the name of a slice is a level. Any other parent is a path already.
+/// Returns the path of a cgroup parent. Each dash in the name of a slice is a level. Any other parent is a
+/// path already.
 fn path(parent: &str) -> String {
     let Some(name) = parent.strip_suffix(".slice") else { return parent.to_owned() };
     let ends = name.match_indices('-').map(|(at, _)| at).chain([name.len()]);

@@ -31,7 +31,7 @@ impl Version {
     }
 }
 
-/// The text of the configuration file.
+/// Returns the text of the configuration file.
 pub(super) fn text(version: Version, place: &Place, plugins: &Path, driver: Driver) -> String {
     let common = format!(
         "root = {root:?}\nstate = {state:?}\n[grpc]\n  address = {socket:?}\n",
@@ -102,7 +102,7 @@ fn version_2(place: &Place, plugins: &str, driver: Driver) -> String {
     )
 }
 
-/// The directory of this machine's plugins.
+/// Returns the directory of this machine's plugins.
 pub(super) fn plugins() -> PathBuf {
     let installed = CNI_PLUGINS.iter().find(|directory| Path::new(directory).join("bridge").exists());
     PathBuf::from(installed.unwrap_or(&CNI_PLUGINS[0]))

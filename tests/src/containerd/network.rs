@@ -21,14 +21,16 @@ const HOST_LOCAL: &str = "/var/lib/cni/networks";
 /// A CNI network with the plugins bridge, host-local and portmap, or with the tests' own plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// The network's name, which is also in the names of CNI's cache files and in the comments of its iptables rules.
+    /// The network's name, which is also in the names of CNI's cache files and in the comments of its
+    /// iptables rules.
     pub name: String,
     pub bridge: String,
     /// One for each family, like `10.231.0.0/22`.
     pub subnets: Vec<String>,
     /// The settings of the tests' own plugin, which has no bridge.
     pub keyed: Option<Keyed>,
-    /// The runtime calls a broker, and that calls the plugins of this network and of a second one for each pod.
+    /// The runtime calls a broker, and that calls the plugins of this network and of a second one for each
+    /// pod.
     pub has_broker: bool,
 }
 
@@ -42,8 +44,8 @@ pub struct Keyed {
 }
 
 impl Network {
-    /// A network with a subnet that no route of this machine covers. Pods get addresses of a prefix of length
-    /// `prefix` in it. `dual_stack` adds an IPv6 subnet.
+    /// Returns a network with a subnet that no route of this machine covers. Pods get addresses of a prefix
+    /// of length `prefix` in it. `dual_stack` adds an IPv6 subnet.
     pub(super) fn private(name: String, bridge: String, prefix: u32, dual_stack: bool) -> Result<Self> {
         let routes = fs::read_to_string("/proc/net/route").context("read /proc/net/route")?;
         // Each run begins its search at another place, so that two runs do not race for one subnet.
@@ -60,7 +62,7 @@ impl Network {
         Ok(Self { name, bridge, subnets, keyed: None, has_broker: false })
     }
 
-    /// The directory with a file for each allocated address.
+    /// Returns the directory with a file for each allocated address.
     pub fn store(&self) -> PathBuf {
         match &self.keyed {
             Some(keyed) => keyed.store.clone(),
@@ -74,7 +76,7 @@ impl Network {
         fs::create_dir_all(&keyed.store).with_context(|| format!("make {}", keyed.store.display()))
     }
 
-    /// The configuration for CNI.
+    /// Returns the configuration for CNI.
     pub fn conflist(&self) -> Value {
         let plugins = match &self.keyed {
             Some(keyed) => {
@@ -91,8 +93,8 @@ impl Network {
         json!({ "cniVersion": VERSION, "name": self.name, "plugins": plugins })
     }
 
-    /// The configurations that the broker gives to bridge and to ptp, for `eth0` and for `net1`. The second network
-    /// has a store of its own.
+    /// Returns the configurations that the broker gives to bridge and to ptp, for `eth0` and for `net1`. The
+    /// second network has a store of its own.
     pub(super) fn brokered(&self, second_store: &Path) -> [Value; 2] {
         let mut first = self.bridged()[0].take();
         first["cniVersion"] = json!(VERSION);
@@ -136,8 +138,8 @@ fn subnet(number: u32) -> Ipv4Addr {
 
 /// Whether a route other than the default route covers a part of the subnet.
 ///
-/// A line of `/proc/net/route` is `IFACE DESTINATION GATEWAY FLAGS REFCNT USE METRIC MASK …`. The addresses are
-/// hexadecimal in the machine's byte order.
+/// A line of `/proc/net/route` is `IFACE DESTINATION GATEWAY FLAGS REFCNT USE METRIC MASK …`. The addresses
+/// are hexadecimal in the machine's byte order.
 fn is_routed(start: Ipv4Addr, routes: &str) -> bool {
     let start = u32::from(start);
     let own = u32::MAX << (32 - PREFIX);

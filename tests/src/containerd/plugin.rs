@@ -1,4 +1,5 @@
-//! A directory with the installed CNI plugins and the tests' own ones, for runtimes that use one directory only.
+//! A directory with the installed CNI plugins and the tests' own ones, for runtimes that use one directory
+//! only.
 
 use std::{
     fs,
@@ -14,8 +15,8 @@ use crate::keyed;
 /// The `type` of the plugin that calls the plugins of two networks for each pod.
 pub(super) const BROKER: &str = "multus";
 
-/// Calls one plugin for each network of the pod, as Multus does. The networks' configurations are beside it. ADD takes a
-/// second, as where a controller has to be asked.
+/// Calls one plugin for each network of the pod, as Multus does. The networks' configurations are beside it.
+/// ADD takes a second, as if it had to ask a controller.
 const BROKER_SCRIPT: &str = r#"#!/bin/sh
 set -e
 cat > /dev/null

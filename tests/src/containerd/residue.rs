@@ -1,4 +1,5 @@
-//! Removes what a pod without a CNI DEL leaves in the host's network. The private network's name identifies it.
+//! Removes what a pod without a CNI DEL leaves in the host's network. The private network's name identifies
+//! it.
 
 use std::{
     collections::BTreeSet,
@@ -59,7 +60,8 @@ pub(super) fn remove_bridge(place: &Place) -> Result<()> {
     command::run("ip", &["link", "delete", &bridge])
 }
 
-/// The names of the namespaces behind the bridge's ports, by the ids that this namespace has for them.
+/// Returns the names of the namespaces behind the bridge's ports, by the ids that this namespace has for
+/// them.
 fn names_behind(ports: &str, namespaces: &str) -> Vec<String> {
     let list = |text: &str| serde_json::from_str::<Vec<Value>>(text).unwrap_or_default();
     let numbers: Vec<_> = list(ports).iter().filter_map(|port| port["link_netnsid"].as_i64()).collect();
@@ -86,7 +88,7 @@ pub(super) fn remove_rules(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// The file of a pod's namespace, from the ADD's result in CNI's cache.
+/// Returns the file of a pod's namespace, from the ADD's result in CNI's cache.
 fn namespace(cache: &Path) -> Option<PathBuf> {
     let json: Value = serde_json::from_slice(&fs::read(cache).ok()?).ok()?;
     let interfaces = json["result"]["interfaces"].as_array()?;
@@ -105,10 +107,10 @@ fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// The input for `iptables-restore --noflush` that removes the network's part of a saved nat table.
+/// Returns the input for `iptables-restore --noflush` that removes the network's part of a saved nat table.
 ///
-/// The bridge plugin gives each pod a chain `CNI-HASH` and a jump to it. Both have the comment `name: "NETWORK" id:
-/// "SANDBOX"`.
+/// The bridge plugin gives each pod a chain `CNI-HASH` and a jump to it. Both have the comment `name:
+/// "NETWORK" id: "SANDBOX"`.
 fn undo(saved: &str, network: &str) -> Option<String> {
     let mark = format!(r#"name: \"{network}\" "#);
     let rules: Vec<_> = saved

@@ -24,8 +24,8 @@ impl Containerd {
         self.process.wait().context("wait for containerd").map(drop)
     }
 
-    /// Removes everything that an ended containerd knew, and its containers. An administrator does this with a
-    /// containerd that no longer starts.
+    /// Removes everything that an ended containerd knew, and its containers. An administrator does this with
+    /// a containerd that no longer starts.
     pub fn forget(&self) -> Result<()> {
         sweep::forget(&self.place, &[self.place.containerd_root(), self.place.containerd_state()])
     }

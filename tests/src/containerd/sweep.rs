@@ -1,5 +1,5 @@
-//! Removes everything that one containerd left on the machine, by its name. This is the same after a normal end and
-//! after a kill.
+//! Removes everything that one containerd left on the machine, by its name. This is the same after a normal
+//! end and after a kill.
 //!
 //! Invariant: it touches only things with the run's own name or in its own directories.
 
@@ -30,8 +30,8 @@ use crate::{clock, command};
 /// A function that removes one kind of thing.
 type Step = fn(&Place) -> Result<()>;
 
-/// Removes everything. `pods` are the pods before containerd's end. Returns a line for each thing that could not be
-/// removed.
+/// Removes everything. `pods` are the pods before containerd's end. Returns a line for each thing that could
+/// not be removed.
 pub(super) fn sweep(place: &Place, pods: &[PodTrace]) -> Vec<String> {
     const BEFORE_PODS: [(&str, Step); 3] =
         [("containers", remove_containers), ("processes", kill_processes), ("mounts", unmount)];
@@ -52,8 +52,8 @@ pub(super) fn sweep(place: &Place, pods: &[PodTrace]) -> Vec<String> {
     problems
 }
 
-/// Ends the containers and the runtime, and removes these directories of the runtime's data. Everything else of the
-/// pods stays, and the runtime no longer knows of it.
+/// Ends the containers and the runtime, and removes these directories of the runtime's data. Everything else
+/// of the pods stays, and the runtime no longer knows of it.
 pub(crate) fn forget(place: &Place, known: &[PathBuf]) -> Result<()> {
     remove_containers(place)?;
     kill_processes(place)?;
@@ -135,7 +135,7 @@ fn remove_directories(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// The names in a directory. Empty if the directory does not exist.
+/// Returns the names in a directory. Empty if the directory does not exist.
 pub(super) fn names(directory: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

@@ -1,8 +1,8 @@
 //! The CRI v1 messages that the harness uses. They are written by hand, so that the build needs no `protoc`.
 //!
-//! The field numbers are those of `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto`, and the API's rules freeze them. A field
-//! that is left out here is not sent, and is skipped when received. Requests and answers with one id all have it as field
-//! 1, so one [`Id`] is enough.
+//! The field numbers are those of `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto`, and the API's rules freeze
+//! them. A field that is left out here is not sent, and is skipped when received. Requests and answers with
+//! one id all have it as field 1, so one [`Id`] is enough.
 
 pub mod container;
 pub mod event;

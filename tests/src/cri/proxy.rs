@@ -1,5 +1,5 @@
-//! A proxy at the socket of a runtime. It passes everything on, except one event that a test chooses, of one stream or of
-//! several. So an agent misses what the runtime told.
+//! A proxy at the socket of a runtime. It passes everything on except one event that a test chooses, in one
+//! stream or in several. So an agent misses an event of the runtime.
 
 use std::{
     convert::Infallible,
@@ -34,7 +34,7 @@ use tokio::{
 
 use super::message::event::{ContainerEvent, ContainerEventType};
 
-/// What stands before each message of gRPC: whether it is compressed, and its length.
+/// The bytes before each message of gRPC: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
 /// A running proxy. When it is dropped, the runtime has its socket back.
@@ -47,12 +47,12 @@ pub struct Proxy {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is withheld.
+/// The event to withhold.
 #[derive(Default)]
 struct Sieve {
     wanted: Mutex<Option<ContainerEvent>>,
     withheld: Mutex<Vec<ContainerEvent>>,
-    /// How often somebody asked for the events.
+    /// The number of requests for the events.
     streams: AtomicUsize,
 }
 
@@ -97,13 +97,13 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// From now on this event of a container is withheld from everybody.
+    /// Withholds this event of a container from all clients from now on.
     pub fn withhold(&self, container: &str, kind: ContainerEventType) {
         let event = ContainerEvent { container_id: container.to_owned(), kind: kind.into() };
         *self.sieve.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
     }
 
-    /// The events that were withheld, one for each stream.
+    /// Returns the events that were withheld, one for each stream.
     #[must_use]
     pub fn withheld(&self) -> Vec<ContainerEvent> {
         self.sieve.withheld.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -149,7 +149,7 @@ async fn serve(listener: StdListener, real: PathBuf, sieve: Arc<Sieve>) -> Resul
     }
 }
 
-/// A connection of its own to the runtime for each client. It ends with the client's, and the client's with it.
+/// Serves a client through its own connection to the runtime. Each connection ends with the other.
 async fn connection(stream: UnixStream, real: &Path, sieve: &Arc<Sieve>) -> Result<()> {
     let onward = TokioIo::new(UnixStream::connect(real).await?);
     let (runtime, driver) = client::handshake(TokioExecutor::new(), onward).await?;
@@ -183,7 +183,7 @@ async fn pass_on(
     }))
 }
 
-/// What gRPC says where nobody answers.
+/// Returns the answer of gRPC if nobody answers.
 fn unavailable() -> Response<BoxBody<Bytes, hyper::Error>> {
     const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
     let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed());
@@ -195,13 +195,13 @@ fn unavailable() -> Response<BoxBody<Bytes, hyper::Error>> {
 /// A stream of events without the one that is withheld.
 struct Sieved {
     body: Incoming,
-    /// A message that has not come whole.
+    /// The begin of an incomplete message.
     begun: Vec<u8>,
     sieve: Arc<Sieve>,
 }
 
 impl Sieved {
-    /// The whole messages in what has come so far, without the one that is withheld.
+    /// Returns the complete messages received so far, without the withheld one.
     fn pass(&mut self, data: &[u8]) -> Vec<u8> {
         self.begun.extend_from_slice(data);
         let mut passed = Vec::new();

@@ -60,7 +60,7 @@ pub fn run(began: u64) -> Result<()> {
     }
 }
 
-/// The static pods. Their UIDs are hashes of their manifests, and their names end in the node's name.
+/// Returns the static pods. Their UIDs are hashes of their manifests, and their names end in the node's name.
 fn static_pods() -> Result<Vec<Pod>> {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").context("read the host's name")?;
     let named = |pod: Pod| -> Result<Pod> {
@@ -111,7 +111,8 @@ struct Waiting {
 }
 
 impl Work {
-    /// Starts the pods one at a time. A pod that is due for another try comes before a pod that was not tried yet.
+    /// Starts the pods one at a time. A pod that is due for another try comes before a pod that was not tried
+    /// yet.
     fn start_all(&mut self, pods: Vec<Pod>) -> Result<()> {
         let now = Instant::now();
         let new = |pod| Waiting { pod, due: now, gap: FIRST_GAP, tries: Vec::new() };
@@ -161,7 +162,7 @@ impl Work {
         Ok(Some(*started_first.first().context("a pod without a container")?))
     }
 
-    /// The log of its first container.
+    /// Returns the log of its first container.
     fn log(&self, pod: &Pod) -> PathBuf {
         let attempt = self.attempts.get(&pod.uid).copied().unwrap_or_default();
         let container = pod.containers.first().map_or("", |container| &container.name);

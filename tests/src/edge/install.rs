@@ -39,8 +39,8 @@ const WANTS: &str = "vm.target.wants";
 const AGENT: &str = "sandprobe.service";
 const KUBELET: &str = "kubelet.service";
 
-/// Prepares the runtime's needs as an ordinary node's boot does: modules, plugins, a setting. In the tests' VMs each
-/// boot needs this again.
+/// Prepares the runtime's needs as an ordinary node's boot does: modules, plugins, a setting. In the tests'
+/// VMs each boot needs this again.
 const PREPARE: &str = "\
 #!/bin/sh
 until mountpoint -q /lib/modules; do sleep 0.1; done
@@ -134,7 +134,7 @@ pub fn install() -> Result<()> {
     command::run("systemctl", &["start", KUBELET])
 }
 
-/// From the next boot on the agent is no service, but a pod that starts after all others run.
+/// From the next boot on the agent is not a service, but a pod that starts after all others run.
 pub fn move_agent_into_a_pod() -> Result<()> {
     manifest::import(Path::new(SOCKET))?;
     write(Path::new(LATER), &serde_json::to_vec(&[agent_pod()?])?)?;
@@ -150,21 +150,21 @@ fn uid(n: usize) -> String {
     format!("5d1cb95b-0000-4000-8000-{n:012}")
 }
 
-/// A pod whose program prints when it began.
+/// Returns a pod whose program prints when it began.
 fn witness(namespace: &str, name: &str, uid: &str, words: &[&str]) -> Pod {
     let command: Vec<String> = ["/bin/witness"].iter().chain(words).map(|word| (*word).to_owned()).collect();
     let pod = Pod { namespace: namespace.to_owned(), ..Pod::new(name, uid) };
     pod.with(Container::new("main", WITNESS, &command))
 }
 
-/// The pod that gives the network its subnet.
+/// Returns the pod that gives the network its subnet.
 fn network_pod() -> Pod {
     let pod = witness(SYSTEM, "flannel", &uid(100), &[SUBNET, SUBNET_TAKES_MS]);
     let containers = pod.containers.into_iter().map(|container| container.with_directory("/run/flannel"));
     Pod { host_network: true, containers: containers.collect(), ..pod }
 }
 
-/// The pod of the DaemonSet, but in the system namespace, so that it is not one of the service pods.
+/// Returns the pod of the DaemonSet, but in the system namespace, so that it is not one of the service pods.
 fn agent_pod() -> Result<Pod> {
     let cluster = Cluster { node: NODE.to_owned(), secret: PathBuf::from(SECRET), own: None };
     manifest::secret(&cluster.secret)?;

@@ -1,5 +1,5 @@
-//! Parses a line of tracefs' `trace` file (`Documentation/trace/ftrace.rst`): `COMM-TID  [CPU] FLAGS SECONDS.MICROS:
-//! EVENT: FIELDS`. A command name may contain anything, so the parser begins at the CPU.
+//! Parses a line of tracefs' `trace` file (`Documentation/trace/ftrace.rst`): `COMM-TID [CPU] FLAGS
+//! SECONDS.MICROS: EVENT: FIELDS`. A command name may contain anything, so the parser begins at the CPU.
 
 use std::collections::BTreeSet;
 
@@ -97,7 +97,7 @@ impl Parser {
     }
 }
 
-/// The thread, the time, and the rest of the line.
+/// Returns the thread, the time, and the rest of the line.
 fn head(line: &str) -> Option<(i32, u64, &str)> {
     let (task, rest) = line.match_indices(" [").find_map(|(at, _)| {
         let (cpu, rest) = line.get(at + 2..)?.split_once("] ")?;

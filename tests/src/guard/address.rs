@@ -20,9 +20,9 @@ pub struct Prefix {
 
 /// Addresses that are removed with the guard.
 ///
-/// One run of `ip` adds all of them, and another removes them, because starting a program is slow under emulation.
-/// Each IPv4 address needs its own prefix (/32), because the kernel removes secondary addresses with their primary
-/// one.
+/// One run of `ip` adds all of them, and another removes them, because starting a program is slow under
+/// emulation. Each IPv4 address needs its own prefix (/32), because the kernel removes secondary addresses
+/// with their primary one.
 #[derive(Debug)]
 pub struct AddressGuard {
     netns: PathBuf,

@@ -37,7 +37,7 @@ impl CgroupGuard {
         self.id
     }
 
-    /// The path from the hierarchy's root, as the kernel's tracepoints give it.
+    /// Returns the path from the hierarchy's root, as the kernel's tracepoints give it.
     pub fn path(&self) -> &str {
         &self.path
     }

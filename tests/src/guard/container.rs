@@ -33,7 +33,7 @@ impl Container {
         Ok(Self { _above: above, cgroup })
     }
 
-    /// Creates it as a runtime does that takes systemd's form of a cgroup path for a directory name.
+    /// Creates it like a runtime that uses systemd's form of a cgroup path as a directory name.
     pub fn create_with_slice(hierarchy: &Hierarchy) -> Result<Self> {
         let above = CgroupGuard::create(hierarchy)?;
         let slice = "kubelet-kubepods-besteffort-pod5d1cb95b_0000_4000_8000_000000000001.slice";
@@ -45,13 +45,13 @@ impl Container {
         &self.cgroup
     }
 
-    /// The arguments that, in front of a command, execute it in the container.
+    /// Returns the arguments that, in front of a command, execute it in the container.
     pub fn enter(&self) -> Result<Vec<String>> {
         let directory = self.cgroup.directory().to_str().context("the path is not UTF-8")?;
         Ok(vec![actor()?, "enter".to_owned(), directory.to_owned()])
     }
 
-    /// A command that runs in the container.
+    /// Returns a command that runs in the container.
     pub fn command(&self, words: &[&str]) -> Result<Command> {
         self.command_also_in(&[], words)
     }
@@ -64,7 +64,7 @@ impl Container {
         Ok(command)
     }
 
-    /// A process in the container that does nothing until it is killed.
+    /// Starts a process in the container that does nothing until it is killed.
     pub fn idle(&self) -> Result<Child> {
         let actor = actor()?;
         let mut child =
@@ -76,7 +76,7 @@ impl Container {
     }
 }
 
-/// A unique container id.
+/// Returns a unique container id.
 pub fn new_id() -> Result<String> {
     Ok(format!("{:032x}{:032x}", std::process::id(), clock::boot_ns()?))
 }

@@ -1,5 +1,5 @@
-//! A file whose opening hangs, as on a file server that is gone. The kernel asks a fanotify watcher for permission,
-//! and the watcher never answers (fanotify(7)).
+//! A file whose opening hangs, as on a file server that is gone. The kernel asks a fanotify watcher for
+//! permission, and the watcher never answers (fanotify(7)).
 
 use std::{os::fd::AsFd as _, path::Path};
 

@@ -18,8 +18,8 @@ use super::unique_name;
 
 const DIRECTORY: &str = "/run/netns";
 
-/// A namespace that a bind mount at `/run/netns/NAME` holds, as `ip netns add` and container runtimes do. It ends
-/// with the unmount.
+/// A namespace that a bind mount at `/run/netns/NAME` holds, as `ip netns add` and container runtimes do. It
+/// ends with the unmount.
 #[derive(Debug)]
 pub struct MountedNetns {
     path: PathBuf,

@@ -1,5 +1,6 @@
-//! Makes and removes the pod's interface in the namespace of this process. It is one end of a veth pair whose other
-//! end is in the pod too, because no packet has to leave the pod. The pair is removed with the namespace.
+//! Makes and removes the pod's interface in the namespace of this process. It is one end of a veth pair whose
+//! other end is in the pod too, because no packet has to leave the pod. The pair is removed with the
+//! namespace.
 
 use std::{
     net::Ipv4Addr,
@@ -57,7 +58,7 @@ pub(super) fn remove(name: &str) -> Result<()> {
     request(libc::RTM_DELLINK, 0, &link(index, false)).with_context(|| format!("remove the interface {name}"))
 }
 
-/// The IPv4 addresses of the interface. Empty if there is no interface.
+/// Returns the IPv4 addresses of the interface. Empty if there is no interface.
 pub(super) fn addresses(name: &str) -> Result<Vec<Ipv4Addr>> {
     let all = getifaddrs().context("list the addresses of the pod")?;
     let ours = all.filter(|one| one.interface_name == name);

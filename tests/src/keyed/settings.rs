@@ -25,7 +25,7 @@ pub struct Settings {
     /// Other faults for pods of these names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pod_faults: BTreeMap<String, Faults>,
-    /// Without this file no ADD succeeds, as with flannel's own.
+    /// Without this file no ADD succeeds, as with flannel.
     #[serde(rename = "subnetFile", default, skip_serializing_if = "Option::is_none")]
     pub subnet_file: Option<PathBuf>,
     /// Only a GC has them.
@@ -89,7 +89,7 @@ impl Settings {
         serde_json::from_reader(from).context("the network's configuration is invalid")
     }
 
-    /// The faults of a call with these `CNI_ARGS`.
+    /// Returns the faults of a call with these `CNI_ARGS`.
     pub(super) fn faults_of(&self, arguments: &str) -> &Faults {
         let mut pairs = arguments.split(';').filter_map(|pair| pair.split_once('='));
         let pod = pairs.find_map(|(name, value)| (name == "K8S_POD_NAME").then_some(value));
@@ -129,8 +129,8 @@ impl Range {
         Ipv4Addr::from(self.start + 1)
     }
 
-    /// All addresses for pods, beginning after `last` and starting over at the end. The addresses of the network and of
-    /// the gateway and the broadcast address are left out.
+    /// Returns all addresses for pods, beginning after `last` and starting over at the end. The addresses of
+    /// the network and of the gateway and the broadcast address are left out.
     pub(super) fn after(self, last: Option<Ipv4Addr>) -> impl Iterator<Item = Ipv4Addr> {
         let (first, end) = (self.start + 2, self.start | !self.mask());
         let next =

@@ -29,7 +29,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The calls since `before`.
+    /// Returns the calls since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Store {
         Ok(Self { directory: directory.to_owned(), counts, _lock: lock })
     }
 
-    /// The holder of each address, read without the lock.
+    /// Returns the holder of each address, read without the lock.
     pub fn read(directory: &Path) -> Result<BTreeMap<Ipv4Addr, Attachment>> {
         let mut held = BTreeMap::new();
         let entries = match fs::read_dir(directory) {
@@ -87,7 +87,7 @@ impl Store {
         Ok(held)
     }
 
-    /// The counts so far. They are zero if there is no store.
+    /// Returns the counts so far. They are zero if there is no store.
     pub fn counted(directory: &Path) -> Result<Counts> {
         let path = beside(directory, "counts");
         match fs::read(&path) {
@@ -112,7 +112,7 @@ impl Store {
             .with_context(|| format!("write {}", path.display()))
     }
 
-    /// The next free address.
+    /// Returns the next free address.
     pub(super) fn free(&self, range: Range) -> Result<Ipv4Addr> {
         for address in range.after(self.counts.last) {
             if !self.directory.join(address.to_string()).exists() {
@@ -143,7 +143,7 @@ impl Store {
     }
 }
 
-/// A path beside the directory, because the directory itself holds only addresses.
+/// Returns a path beside the directory, because the directory itself holds only addresses.
 fn beside(directory: &Path, what: &str) -> PathBuf {
     let mut name = OsString::from(directory.file_name().unwrap_or_default());
     name.push(".");

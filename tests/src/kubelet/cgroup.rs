@@ -43,7 +43,7 @@ impl Cgroups {
         Ok(Self { driver, hierarchies: cgroupfs::hierarchies()? })
     }
 
-    /// The kubelet's `cgroup_parent` for the runtime.
+    /// Returns the kubelet's `cgroup_parent` for the runtime.
     pub(super) fn parent(&self, pod: &Pod) -> String {
         match self.driver {
             Driver::Cgroupfs => path(pod),
@@ -86,7 +86,7 @@ impl Cgroups {
         all.filter(|directory| directory.exists()).collect()
     }
 
-    /// The path of the pod's cgroup from the root of a hierarchy.
+    /// Returns the path of the pod's cgroup from the root of a hierarchy.
     fn directory(&self, pod: &Pod) -> String {
         match self.driver {
             Driver::Cgroupfs => path(pod),
@@ -153,8 +153,8 @@ fn path(pod: &Pod) -> String {
     }
 }
 
-/// `kubepods.slice`, `kubepods-besteffort.slice`, `kubepods-besteffort-podUID.slice`. Each dash is a level, so the
-/// dashes of the UID become underscores.
+/// `kubepods.slice`, `kubepods-besteffort.slice`, `kubepods-besteffort-podUID.slice`. Each dash is a level,
+/// so the dashes of the UID become underscores.
 fn slices(pod: &Pod) -> Vec<String> {
     let mut slices = vec!["kubepods.slice".to_owned()];
     let mut prefix = "kubepods".to_owned();

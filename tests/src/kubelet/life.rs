@@ -1,7 +1,7 @@
 //! Runs a pod through its whole life and records the facts about it, for tests to compare events with.
 //!
-//! Times are nanoseconds of `CLOCK_BOOTTIME`, taken just before a step's request and just after its answer. So the
-//! kernel's own time of the step lies between the two.
+//! Times are nanoseconds of `CLOCK_BOOTTIME`, taken just before a step's request and just after its answer.
+//! So the kernel's own time of the step lies between the two.
 
 use std::time::Duration;
 
@@ -64,8 +64,8 @@ struct StoppedPod {
 }
 
 impl Kubelet {
-    /// Runs the pod from its cgroup to its removal. All containers start at once. The sandbox is stopped when the
-    /// last of them has ended, or when one has not ended within `limit`.
+    /// Runs the pod from its cgroup to its removal. All containers start at once. The sandbox is stopped when
+    /// the last of them has ended, or when one has not ended within `limit`.
     pub fn live(&mut self, pod: &Pod, limit: Duration) -> Result<PodLife> {
         let (cgroups, prepared) = timed(|| self.prepare(pod))?;
         let ran = self.run_and_stop(pod, limit);

@@ -41,7 +41,8 @@ pub struct Pod {
     pub host_pid: bool,
     /// The pod has the class `system-node-critical`, so the kernel kills other processes first.
     pub is_critical: bool,
-    /// The pod comes from the node's own manifest directory. Its UID then has 32 hexadecimal digits without dashes.
+    /// The pod comes from the node's own manifest directory. Its UID then has 32 hexadecimal digits without
+    /// dashes.
     pub is_static: bool,
     /// They run one after the other, each to its end, before the other containers start.
     pub init_containers: Vec<Container>,
@@ -74,7 +75,7 @@ pub(super) const PERIOD: i64 = 100_000;
 const LEAST_SHARES: i64 = 2;
 
 impl Pod {
-    /// A best-effort pod without containers in the namespace `default`.
+    /// Returns a best-effort pod without containers in the namespace `default`.
     pub fn new(name: &str, uid: &str) -> Self {
         Self {
             namespace: "default".to_owned(),
@@ -102,7 +103,7 @@ impl Pod {
         self
     }
 
-    /// The sum of the containers' CPU limits in microseconds of a period, if each has a limit.
+    /// Returns the sum of the containers' CPU limits in microseconds of a period, if each has a limit.
     pub(super) fn cpu_quota(&self) -> Option<i64> {
         let limits = self.containers.iter().map(|container| container.cpu_limit);
         limits.sum::<Option<i64>>().filter(|sum| *sum > 0).map(quota)
@@ -178,7 +179,7 @@ impl Pod {
         NamespaceOption { network: network.into(), pid: pid.into(), ipc: NamespaceMode::Pod.into() }
     }
 
-    /// The kubelet's own values. A real burstable pod's value lies between the two others.
+    /// Returns the kubelet's own values. A real burstable pod's value lies between the two others.
     fn oom_score_adj(&self) -> i64 {
         match (self.is_critical, self.qos) {
             (true, _) | (false, Qos::Guaranteed) => -997,
@@ -189,7 +190,7 @@ impl Pod {
 }
 
 impl Container {
-    /// A container that runs this command of an image.
+    /// Returns a container that runs this command of an image.
     pub fn new(name: &str, image: &str, command: &[String]) -> Self {
         Self {
             name: name.to_owned(),
@@ -205,7 +206,7 @@ impl Container {
         }
     }
 
-    /// A container that runs a line of shell.
+    /// Returns a container that runs a line of shell.
     pub fn shell(name: &str, line: &str) -> Self {
         let shell = ["/bin/sh", "-c", line].map(str::to_owned);
         Self::new(name, image::BUSYBOX, &shell)
@@ -223,7 +224,7 @@ impl Container {
         self
     }
 
-    /// A container that allocates more memory than its limit.
+    /// Returns a container that allocates more memory than its limit.
     pub fn eater(name: &str) -> Self {
         // Enough for runc's init, which runs first in the container with a copy of its program.
         const LITTLE: i64 = 32 << 20;
@@ -231,7 +232,7 @@ impl Container {
     }
 }
 
-/// The CPU shares of a request, as the kubelet computes them.
+/// Returns the CPU shares of a request, as the kubelet computes them.
 fn shares(request: i64) -> i64 {
     (request * 1024 / 1000).max(LEAST_SHARES)
 }

@@ -1,5 +1,5 @@
-//! Starts a pod as the kubelet does: it tries until the pod has a sandbox, then runs the init containers one after the
-//! other, then the others.
+//! Starts a pod as the kubelet does: it tries until the pod has a sandbox, then runs the init containers one
+//! after the other, then the others.
 
 use std::{fs, thread, time::Duration};
 
@@ -103,8 +103,8 @@ impl Kubelet {
     }
 }
 
-/// Waits until the container's own program runs. The runtime's answer may come earlier: until then the process runs a
-/// program of the runtime.
+/// Waits until the container's own program runs. The runtime's answer may come earlier: until then the
+/// process runs a program of the runtime.
 pub fn wait_runs(pid: i32) -> Result<()> {
     let exe = format!("/proc/{pid}/exe");
     clock::poll("a container's program", machine::patience(), || match fs::read_link(&exe) {

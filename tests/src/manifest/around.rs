@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result};
 
 use crate::{image, program};
 
-/// The Secret's files as docs/install.md makes them. The certificate is valid for a hundred years and used only here.
+/// The Secret's files as docs/install.md makes them. The certificate is valid for a hundred years and used
+/// only here.
 const CERTIFICATE: &str = include_str!("../../data/deployed/tls.crt");
 const KEY: &str = include_str!("../../data/deployed/tls.key");
 pub const TOKEN: &str = "2f1b7f0e5c6d4a3b8e9f00112233445566778899";

@@ -1,5 +1,5 @@
-//! The scrape configuration of the agents. It translates the PodMonitor of `deploy/manifests/monitoring` into a
-//! `scrape_config` as the Prometheus operator does, without the discovery of pods.
+//! The scrape configuration of the agents. It translates the PodMonitor of `deploy/manifests/monitoring` into
+//! a `scrape_config` as the Prometheus operator does, without the discovery of pods.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use super::{Cluster, array, object, only, text};
 
 const MONITORING: &str = include_str!("../../../deploy/manifests/monitoring/monitoring.yaml");
 
-/// The `scrape_config` of this one agent.
+/// Returns the `scrape_config` of this one agent.
 pub fn scrape(cluster: &Cluster, target: SocketAddr) -> Result<Value> {
     let monitor = object(MONITORING, "PodMonitor")?;
     let endpoints = array(&monitor["spec"]["podMetricsEndpoints"])?;

@@ -145,7 +145,7 @@ pub(super) fn forget() -> Result<()> {
     containerd::forget(&Place { name: "vm".to_owned(), state, root }, &known)
 }
 
-/// The live processes with this name.
+/// Returns the live processes with this name.
 fn running(name: &str) -> Result<Vec<Pid>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("list the processes")? {

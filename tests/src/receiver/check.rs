@@ -1,4 +1,4 @@
-//! The rules of the protocol: for a request, its message, and what is in it. An error is what is not so.
+//! Checks a request, its message and the contents by the rules of the protocol. An error names the violation.
 
 use http::{HeaderMap, Method, Version};
 use opentelemetry_proto::tonic::{
@@ -28,7 +28,7 @@ pub(super) fn http_message<'a>(head: &http::request::Parts, body: &'a [u8]) -> R
     Ok(body)
 }
 
-/// A message of gRPC has five bytes before it: whether it is compressed, and its length.
+/// Returns a message of gRPC. Five bytes precede it: whether it is compressed, and its length.
 pub(super) fn grpc_message<'a>(head: &http::request::Parts, body: &'a [u8]) -> Result<&'a [u8], String> {
     check(head.version == Version::HTTP_2, || format!("{:?}", head.version))?;
     check(head.method == Method::POST, || format!("method {}", head.method))?;
@@ -87,7 +87,7 @@ pub(super) fn check_record(record: &LogRecord) -> Result<(), String> {
     check_attributes(&record.attributes)
 }
 
-/// Each key once, in order, with a value.
+/// Checks that each key occurs once, in order, with a value.
 pub(super) fn check_attributes(all: &[KeyValue]) -> Result<(), String> {
     check(all.is_sorted_by(|one, other| one.key < other.key), || format!("keys {all:?}"))?;
     for it in all {

@@ -6,9 +6,9 @@ use super::{Stage, Truth};
 use crate::kubelet::Pod;
 
 impl Stage<'_> {
-    /// The redundant sandbox. The pod has completed, and its only sandbox is stopped. Then a second sandbox is made
-    /// as if the pod were to run on. Housekeeping finds something running in a completed pod and kills it, and the
-    /// namespace is lost. Then both sandboxes are stopped and removed.
+    /// The redundant sandbox. The pod has completed, and its only sandbox is stopped. Then a second sandbox
+    /// is made as if the pod were to run on. Housekeeping finds something running in a completed pod and
+    /// kills it, and the namespace is lost. Then both sandboxes are stopped and removed.
     pub fn redundant_sandbox(&mut self, pod: &Pod) -> Result<Truth> {
         self.enter(pod)?;
         let first = self.runner.run_sandbox(pod, 0)?;
@@ -25,7 +25,8 @@ impl Stage<'_> {
         self.truth()
     }
 
-    /// The healthy twin: the pod completes, its sandbox is stopped, its cgroup is removed, and later its sandbox.
+    /// The healthy twin: the pod completes, its sandbox is stopped, its cgroup is removed, and later its
+    /// sandbox.
     pub fn completed_job(&mut self, pod: &Pod) -> Result<Truth> {
         self.enter(pod)?;
         let sandbox = self.runner.run_sandbox(pod, 0)?;

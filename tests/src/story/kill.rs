@@ -24,8 +24,8 @@ use crate::{
 const LITTLE: &str = "16777216";
 
 impl Stage<'_> {
-    /// The test kills pause with a signal while the pod runs. The file of its namespace stays, so DEL frees the
-    /// address.
+    /// The test kills pause with a signal while the pod runs. The file of its namespace stays, so DEL frees
+    /// the address.
     pub fn killed_pause(&mut self, pod: &Pod) -> Result<Truth> {
         self.dying_pause(pod, |runner, pod, sandbox| runner.kill_sandbox(pod, sandbox))
     }
@@ -55,8 +55,8 @@ impl Stage<'_> {
 }
 
 impl ActionRunner<'_> {
-    /// Kills all processes in the sandbox's cgroup by its `cgroup.kill`, or pause alone with a signal if the kernel
-    /// has no such file.
+    /// Kills all processes in the sandbox's cgroup by its `cgroup.kill`, or pause alone with a signal if the
+    /// kernel has no such file.
     pub(super) fn kill_sandbox(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
         let hierarchies = cgroupfs::hierarchies()?;
         let unified = hierarchies.iter().find(|hierarchy| hierarchy.id == 0);
@@ -74,8 +74,8 @@ impl ActionRunner<'_> {
         })
     }
 
-    /// Limits the memory of the sandbox's cgroup, makes pause the kernel's preferred victim, and starts another
-    /// process there that takes all memory.
+    /// Limits the memory of the sandbox's cgroup, makes pause the kernel's preferred victim, and starts
+    /// another process there that takes all memory.
     fn starve_sandbox(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
         let hierarchies = cgroupfs::hierarchies()?;
         let hierarchy = cgroupfs::of_containers(&hierarchies).context("no hierarchy has memory")?;
@@ -98,7 +98,7 @@ impl ActionRunner<'_> {
     }
 }
 
-/// A process's cgroup in a hierarchy, if it is not the root.
+/// Returns a process's cgroup in a hierarchy, if it is not the root.
 fn directory_of(pid: i32, hierarchy: &Hierarchy) -> Result<Option<PathBuf>> {
     let file = format!("/proc/{pid}/cgroup");
     let text = fs::read_to_string(&file).with_context(|| format!("read {file}"))?;

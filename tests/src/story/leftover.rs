@@ -112,7 +112,7 @@ impl CgroupHolder {
         self.child.id()
     }
 
-    /// The cgroups of the process.
+    /// Returns the cgroups of the process.
     pub fn cgroups(&self) -> &[PathBuf] {
         &self.cgroups
     }

@@ -1,5 +1,5 @@
-//! A reboot of the node with running pods, in two parts. The content of `/run` is lost, the files of namespaces among
-//! it. The disk data of the runtime and the plugin stays.
+//! A reboot of the node with running pods, in two parts. The content of `/run` is lost, the files of
+//! namespaces among it. The disk data of the runtime and the plugin stays.
 
 use anyhow::Result;
 
@@ -16,8 +16,8 @@ impl Stage<'_> {
         self.truth()
     }
 
-    /// Does the kubelet's work in the next boot. It stops each pod's dead sandbox, runs the pod in a new one, and
-    /// removes the dead one.
+    /// Does the kubelet's work in the next boot. It stops each pod's dead sandbox, runs the pod in a new one,
+    /// and removes the dead one.
     pub fn after_reboot(&mut self, before: Truth) -> Result<Truth> {
         // The truth is of both boots together.
         self.held_before.clear();

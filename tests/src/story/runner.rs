@@ -1,4 +1,5 @@
-//! Runs the actions of a story: the kubelet's, and those behind the runtime's back. Records each with its times.
+//! Runs the actions of a story: the kubelet's, and those behind the runtime's back. Records each with its
+//! times.
 
 use std::{
     fs,
@@ -171,8 +172,8 @@ impl ActionRunner<'_> {
         self.kubelet.remove_logs(pod)
     }
 
-    /// Like `leave`, with a process in the cgroup that the kubelet does not know. The cgroup of one hierarchy cannot
-    /// be removed.
+    /// Like `leave`, with a process in the cgroup that the kubelet does not know. The cgroup of one hierarchy
+    /// cannot be removed.
     pub(super) fn fail_to_leave(&mut self, pod: &Pod, cgroups: &[PathBuf]) -> Result<()> {
         let remove = |_: &mut Kubelet| -> Result<()> {
             let outcomes = cgroups

@@ -25,7 +25,8 @@ pub struct InterruptedSandbox {
 
 impl Drop for InterruptedSandbox {
     fn drop(&mut self) {
-        // If the runtime knew the sandbox, the namespace is gone already. An error in drop cannot be reported.
+        // If the runtime knew the sandbox, the namespace is gone already. An error in drop cannot be
+        // reported.
         self.netns.iter().for_each(|file| drop(remove_namespace(file)));
     }
 }
@@ -60,11 +61,11 @@ impl Stage<'_> {
         self.truth()
     }
 
-    /// The runtime is killed while pods run, and DEL is never called. It does not start again, so all its data is
-    /// removed, its containers too. The new runtime does not know these pods.
+    /// The runtime is killed while pods run, and DEL is never called. It does not start again, so all its
+    /// data is removed, its containers too. The new runtime does not know these pods.
     ///
-    /// This happens to a node whose runtime is set up anew. The pods' addresses and namespaces stay behind with any
-    /// plugin.
+    /// This happens to a node whose runtime is set up anew. The pods' addresses and namespaces stay behind
+    /// with any plugin.
     pub fn forgotten_sandboxes(&mut self, pods: &[Pod]) -> Result<Truth> {
         self.run_all(pods)?;
         self.with_node(Action::KillRuntime, Node::kill_runtime)?;
@@ -77,9 +78,9 @@ impl Stage<'_> {
         self.truth()
     }
 
-    /// The runtime is killed while it makes a sandbox. The plugin has allocated the address and still works. The
-    /// runtime starts again. The kubelet got an error, so it removes the sandbox, if the runtime knows it, and makes
-    /// another one.
+    /// The runtime is killed while it makes a sandbox. The plugin has allocated the address and still works.
+    /// The runtime starts again. The kubelet got an error, so it removes the sandbox, if the runtime knows
+    /// it, and makes another one.
     pub fn killed_within_add(&mut self, pod: &Pod) -> Result<InterruptedSandbox> {
         // The runtime is killed within this time, as soon as the address is in the store.
         const AT_WORK_MS: u64 = 5_000;
@@ -133,7 +134,7 @@ impl Stage<'_> {
     }
 }
 
-/// The files to which namespaces are bound. The first one that is bound makes the directory.
+/// Returns the files to which namespaces are bound. The first one that is bound makes the directory.
 pub(super) fn namespaces() -> Result<BTreeSet<PathBuf>> {
     match fs::read_dir(NAMESPACES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),

@@ -77,14 +77,14 @@ pub struct Done {
 }
 
 impl Truth {
-    /// The addresses in the store whose sandboxes the runtime does not know.
+    /// Returns the addresses in the store whose sandboxes the runtime does not know.
     pub fn leaked(&self) -> BTreeMap<Ipv4Addr, &Attachment> {
         let is_known = |holder: &Attachment| self.known.contains(&holder.container);
         let leaked = self.held.iter().filter(|(_, holder)| !is_known(holder));
         leaked.map(|(address, holder)| (*address, holder)).collect()
     }
 
-    /// The times of this action, in order.
+    /// Returns the times of this action, in order.
     pub fn steps(&self, action: Action) -> Vec<Step> {
         self.actions.iter().filter(|done| done.action == action).map(|done| done.step).collect()
     }

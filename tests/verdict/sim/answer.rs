@@ -23,7 +23,7 @@ const RUNTIME: &str = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes";
 const CONFIGURATION: &str = "/etc/cni/net.d/10-podnet.conflist";
 
 impl Sim {
-    /// The answer to a question, read completely now.
+    /// Returns the answer to a question, read completely now.
     #[must_use]
     pub(crate) fn answer(&mut self, question: &Question) -> Vec<Observation> {
         let facts = match question {
@@ -101,7 +101,7 @@ impl Sim {
         }
     }
 
-    /// A pod's cgroup is throttled for a hundredth of all time.
+    /// Returns the pressure of a pod's cgroup, which is throttled for a hundredth of all time.
     fn pressure(&self, cgroup: CgroupKey) -> Fact {
         let throttled = Duration::from_nanos(self.now.0 / 100);
         let cpu = CpuUse { used: throttled, throttled, periods: self.now.0 / 1_000_000_000, limit: None };
@@ -111,7 +111,7 @@ impl Sim {
         })
     }
 
-    /// Everything that lives, and the records.
+    /// Returns everything that lives, and the records.
     fn node(&self) -> Vec<Fact> {
         let mut facts = Vec::new();
         let mut list = |which: List, found: Vec<Fact>| {
@@ -236,7 +236,8 @@ impl Sim {
         all
     }
 
-    /// Runtimes come first. If a runtime has forgotten a sandbox by then, no DEL for it will come.
+    /// Returns the records, runtimes first. If a runtime has forgotten a sandbox by then, no DEL for it will
+    /// come.
     fn records(&self) -> Vec<Fact> {
         let mut facts = vec![Fact::ListBegun(List::Runtimes)];
         // The folder has only ids. The runtime itself also says whose they are.

@@ -1,4 +1,4 @@
-//! What the runtime says over CRI once it is followed: its list, and its events as they come.
+//! The runtime over CRI after the agent follows it: its list, and its events.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use probe_user::model::{
 use super::{Container, Sandbox, Sim};
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
-/// How long it takes to be asked once more in vain.
+/// The time between two questions to a runtime that does not answer.
 const AGAIN: Duration = Duration::from_secs(15);
-/// All that it has was made after the boot.
+/// The creation time of all its objects, after the boot.
 const MADE: Timestamp = Timestamp(1);
 
 impl Sim {
-    /// From now on the runtime is followed.
+    /// Makes the agent follow the runtime from now on.
     pub(crate) fn follow(&mut self) {
         self.followed = true;
         self.link();
     }
 
-    /// The runtime can be asked from now on, or cannot. One that can is asked at once.
+    /// Sets whether the runtime can be asked from now on. A runtime that can is asked at once.
     pub(super) fn link(&mut self) {
         if !self.followed {
             return;
@@ -41,14 +41,14 @@ impl Sim {
         self.list_statuses();
     }
 
-    /// From now on the runtime answers like this.
+    /// Sets how the runtime answers from now on.
     pub(crate) fn runtime_answers(&mut self, answer: Answer) {
         self.answer = answer;
         self.unanswered = (answer == Answer::Hangs).then_some((self.now, self.now));
         self.link();
     }
 
-    /// While it does not answer, it is asked again until `at`, and each time it is told that it does not.
+    /// Asks a runtime that does not answer again until `at`, and reports each time that it does not.
     pub(super) fn ask_again(&mut self, at: Timestamp) {
         while let Some((asked, since)) = self.unanswered.filter(|(asked, _)| *asked + AGAIN <= at) {
             self.now = self.now.max(asked + AGAIN);
@@ -57,7 +57,7 @@ impl Sim {
         }
     }
 
-    /// What the runtime's process does.
+    /// Returns the state of the runtime's process.
     pub(super) fn process_state(&self, process: TaskKey) -> Option<Fact> {
         self.runtime.as_ref().filter(|task| task.key == process)?;
         let (state, function) = match self.answer {
@@ -68,14 +68,14 @@ impl Sim {
         Some(Fact::ProcessState(ProcessState { process, state, threads }))
     }
 
-    /// The list is read, as it is each minute.
+    /// Reads the list, which happens each minute.
     pub(crate) fn list_statuses(&mut self) {
         if let Some(list) = self.statuses() {
             self.emit(Origin::Cri, list.fact);
         }
     }
 
-    /// The runtime's list, if it is followed and answers.
+    /// Returns the runtime's list, if it is followed and answers.
     pub(super) fn statuses(&self) -> Option<Observation> {
         if !self.followed || self.runtime.is_none() || self.answer != Answer::Answers {
             return None;
@@ -91,7 +91,7 @@ impl Sim {
         Some(Observation { at: self.now, origin: Origin::Cri, fact: Fact::RuntimeStatus(list) })
     }
 
-    /// The runtime tells an event.
+    /// The runtime sends an event.
     pub(super) fn tells(&mut self, id: &ContainerId, what: RuntimeEventKind) {
         if self.followed && self.runtime.is_some() && self.answer != Answer::Hangs {
             let event = RuntimeEvent { socket: SOCKET.to_owned(), id: id.clone(), what };

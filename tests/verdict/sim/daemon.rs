@@ -68,7 +68,7 @@ impl Sim {
         }
     }
 
-    /// The API server binds the pod to the node. Gives a number for the pod.
+    /// The API server binds the pod to the node. Returns a number for the pod.
     pub(super) fn bound_pod(&mut self, name: &str) -> u64 {
         let number = u64::from(self.number());
         self.pods.entry(name.to_owned()).or_insert_with(|| Pod {
@@ -99,8 +99,8 @@ impl Sim {
         }
     }
 
-    /// The kubelet removes the cgroup of a pod when the runtime has forgotten the pod's last sandbox. The kubelet
-    /// keeps that sandbox until the pod is done.
+    /// The kubelet removes the cgroup of a pod when the runtime has forgotten the pod's last sandbox. The
+    /// kubelet keeps that sandbox until the pod is done.
     pub(super) fn remove_ended_pods(&mut self) {
         let is_over = |pod: &Pod| {
             let mut all = self.sandboxes.values().filter(|row| row.pod == pod.name).peekable();

@@ -1,4 +1,4 @@
-//! Sandboxes whose containers' programs are no processes of the node.
+//! Sandboxes whose containers' programs are not processes of the node.
 
 use probe_common::event::class;
 use probe_user::model::{
@@ -14,11 +14,11 @@ use super::{
 /// The programs under which a sandbox's containers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Under {
-    /// As processes of the node.
+    /// The programs are processes of the node.
     Runc,
     /// gVisor, whose kernel is in the pod's own cgroup. The cgroups of the containers stay empty.
     Gvisor,
-    /// gVisor before that, with its kernel in the sandbox's cgroup.
+    /// An earlier gVisor, with its kernel in the sandbox's cgroup.
     GvisorAlone,
     /// Kata Containers: nothing of a container is on the node.
     Kata,
@@ -34,7 +34,7 @@ impl Under {
         }
     }
 
-    /// The name of its shim's program.
+    /// Returns the name of its shim's program.
     pub(super) fn shim(self) -> &'static str {
         match self {
             Self::Runc => "containerd-shim-runc-v2",
@@ -88,14 +88,14 @@ impl Sim {
         let argv = match under {
             Under::GvisorAlone => ["runsc-sandbox", "boot", id.as_str()],
             Under::Kata => ["/usr/bin/qemu-system-x86_64", "-name", "sandbox"],
-            // The hooks tell nothing of a process that is in no container's cgroup.
+            // The hooks report nothing of a process outside the cgroups of containers.
             Under::Gvisor | Under::Runc => return,
         };
         self.executed(first, class::CONTAINER_TOP | class::IN_CONTAINER, &argv);
         self.tells(&id, RuntimeEventKind::Started);
     }
 
-    /// What the node shows of a container that begins.
+    /// Makes the visible parts of a new container.
     pub(super) fn hidden_container_made(&mut self, under: Under, id: &ContainerId, number: u64, path: &str) {
         if under == Under::Kata {
             return;
@@ -125,7 +125,8 @@ impl Sim {
         }
     }
 
-    /// The runtime ends everything in the sandbox. A virtual machine ends by itself when its shim tells it to.
+    /// The runtime ends everything in the sandbox. A virtual machine ends by itself when its shim tells it
+    /// to.
     pub(super) fn hidden_sandbox_ends(&mut self, name: &str) {
         let names: Vec<String> =
             self.sandboxes[name].containers.iter().map(|key| self.containers[key].name.clone()).collect();
@@ -156,7 +157,7 @@ impl Sim {
         self.tells(&id, RuntimeEventKind::Stopped);
     }
 
-    /// A virtual machine's first process gives way to another one, as where a jailer starts it.
+    /// Replaces a virtual machine's first process by another one, as when a jailer starts it.
     pub(crate) fn first_process_gives_way(&mut self, name: &str) {
         let row = &self.sandboxes[name];
         let (pid, number) = (row.pause.expect("it runs"), row.cgroup.expect("it has a cgroup"));

@@ -1,5 +1,5 @@
-//! Containers of no pod that somebody runs on the node. Their addresses are in the same stores, and no runtime of
-//! pods has a record of them.
+//! Containers of no pod that somebody runs on the node. Their addresses are in the same stores, and no
+//! runtime of pods has a record of them.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,8 @@ use probe_user::model::{
 use super::{Sim, process::task};
 
 impl Sim {
-    /// Podman's ids look like those of pods' sandboxes. Nerdctl puts its namespace in front of the id for CNI.
+    /// Podman's ids look like those of pods' sandboxes. Nerdctl puts its namespace in front of the id for
+    /// CNI.
     pub(crate) fn plain(&mut self, name: &str, network: &str, address: IpAddr) {
         let (number, shim, plugin) = (self.number(), self.number(), self.number());
         let before = name.split_once('-').map(|(before, _)| format!("{before}-")).unwrap_or_default();
@@ -57,7 +58,8 @@ impl Sim {
         self.end(call, 0);
     }
 
-    /// Adds a reservation from before the agent's start. Its sandbox is in the runtime's records if `recorded`.
+    /// Adds a reservation from before the agent's start. Its sandbox is in the runtime's records if
+    /// `recorded`.
     pub(crate) fn reserve(&mut self, network: &str, address: IpAddr, recorded: bool) {
         let number = self.number();
         let id = ContainerId::parse(&format!("{number:064x}")).expect("an id");
@@ -68,7 +70,7 @@ impl Sim {
     }
 }
 
-/// The id in the arguments of a container's monitor.
+/// Returns the id in the arguments of a container's monitor.
 pub(super) fn monitored(id: &ContainerId) -> &str {
     id.as_str().rsplit('-').next().unwrap_or_default()
 }

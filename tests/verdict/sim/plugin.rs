@@ -47,7 +47,8 @@ impl Sim {
         self.end(call, 0x100);
     }
 
-    /// The lowest address that the IPAM of a network does not hold. (host-local would choose the next one.)
+    /// Returns the lowest address that the IPAM of a network does not hold. (host-local would choose the next
+    /// one.)
     #[must_use]
     pub(crate) fn next_address(&self, network: &str) -> IpAddr {
         let subnet = if network == "podnet" { 88 } else { 99 };
@@ -112,8 +113,8 @@ impl Sim {
         self.end(del, 0);
     }
 
-    /// The runtime calls DEL for a sandbox with the path of a process's namespace: that of another sandbox's pause, or of a
-    /// program of the node.
+    /// The runtime calls DEL for a sandbox with the path of a process's namespace: that of another sandbox's
+    /// pause, or of a program of the node.
     pub(crate) fn del_in_process(&mut self, name: &str, network: &str, other: &str) {
         let (row, net) = (self.sandboxes[name].clone(), self.net(network));
         let pid = match other {
@@ -126,8 +127,8 @@ impl Sim {
         self.end(del, 0);
     }
 
-    /// containerd tries to start a pod whose network fails. It makes a sandbox with a namespace, calls the loopback's
-    /// ADD and the failing ADD, and removes everything. The simulation forgets the sandbox.
+    /// containerd tries to start a pod whose network fails. It makes a sandbox with a namespace, calls the
+    /// loopback's ADD and the failing ADD, and removes everything. The simulation forgets the sandbox.
     pub(crate) fn try_fails(&mut self, name: &str, pod: &str, network: &str) {
         self.sandbox_begins(name, pod);
         let net = self.net(network);

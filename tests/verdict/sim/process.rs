@@ -25,7 +25,7 @@ struct Program {
 }
 
 impl Sim {
-    /// A new process.
+    /// Returns a new process.
     pub(super) fn task(&mut self, comm: &str, parent: u32) -> Task {
         let pid = self.number();
         task(pid, parent, comm)
@@ -116,7 +116,8 @@ impl Sim {
         }
     }
 
-    /// StopContainer: the runtime sends SIGTERM to all running containers of that name in a sandbox, and they end.
+    /// StopContainer: the runtime sends SIGTERM to all running containers of that name in a sandbox, and they
+    /// end.
     pub(crate) fn container_stops(&mut self, name: &str, sandbox: &str) {
         for (program, id) in self.take_running(name, sandbox) {
             let runc = self.task("runc", 1);
@@ -127,7 +128,8 @@ impl Sim {
         }
     }
 
-    /// The programs of all running containers of that name in a sandbox. They count as ended from now on.
+    /// Returns the programs of all running containers of that name in a sandbox. They count as ended from now
+    /// on.
     fn take_running(&mut self, name: &str, sandbox: &str) -> Vec<(Program, ContainerId)> {
         let keys = self.sandboxes[sandbox].containers.clone();
         let mut taken = Vec::new();

@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Sandbox {
-    /// A sandbox of runc in the network namespace with this inode, before it has a file or a process.
+    /// Returns a sandbox of runc in the network namespace with this inode, before it has a file or a process.
     fn new(number: u32, pod: &str, inode: u32) -> Self {
         Self {
             id: ContainerId::parse(&format!("{number:064x}")).expect("an id"),
@@ -143,7 +143,7 @@ impl Sim {
         self.emptied.retain(|(_, emptied), _| *emptied != address);
     }
 
-    /// The file of an address is there and is empty, whether a sandbox holds the address or not.
+    /// Empties the file of an address, whether a sandbox holds the address or not.
     pub(crate) fn empty(&mut self, network: &str, address: IpAddr) {
         let key = (network.to_owned(), address);
         self.held.remove(&key);

@@ -13,12 +13,12 @@ const CHANGELOG: &str = include_str!("../../../CHANGELOG.md");
 pub(crate) const MIT: &str = include_str!("../../../LICENSE-MIT");
 const APACHE: &str = include_str!("../../../LICENSE-APACHE");
 
-/// The command of the unit for those who install by hand, and the same for packages.
+/// The unit's command for an installation by hand. Packages replace it with [`PACKAGED`].
 const BY_HAND: &str = "ExecStart=/usr/local/bin/sandprobe ";
 const PACKAGED: &str =
     "Environment=SANDPROBE_CONFIG=/etc/sandprobe/sandprobe.toml\nExecStart=/usr/bin/sandprobe ";
 
-/// What is made by a build.
+/// The results of a build.
 pub(crate) struct Parts {
     pub(crate) program: Vec<u8>,
     /// The manual and the completions, by their paths (`man/sandprobe.1`).
@@ -42,7 +42,7 @@ pub(crate) struct File {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Program,
-    /// What the owner of the node may change, and an upgrade leaves as it is.
+    /// The owner of the node may change it, and an upgrade keeps it.
     Config,
     Document,
     License,
@@ -64,7 +64,7 @@ impl File {
         Self { path: path.to_owned(), role: Role::Other, content: Content::Link(target) }
     }
 
-    /// None of a link.
+    /// `None` for a link.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Bytes(bytes) => Some(bytes),
@@ -92,7 +92,7 @@ pub(crate) fn files(parts: &Parts, family: Family) -> Result<Vec<File>> {
         File::link("usr/share/man/man1/kubectl-sandprobe.1.gz", "sandprobe.1.gz"),
     ];
     match family {
-        // The licences are in its file `copyright`.
+        // The file `copyright` has the licences.
         Family::Debian => {
             let packed = gzip(CHANGELOG.as_bytes())?;
             all.push(File::new("usr/share/doc/sandprobe/changelog.gz", Role::Document, packed));
@@ -135,11 +135,11 @@ fn paper(path: &str, bytes: &[u8], family: Family) -> Result<File> {
 
 /// The folders of the files, each before what is in it.
 pub(crate) fn folders(files: &[File]) -> BTreeSet<String> {
-    let above = |file| Path::new(file).ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
-    files.iter().flat_map(|file| above(&file.path)).map(|path| path.display().to_string()).collect()
+    let above = files.iter().flat_map(|file| Path::new(&file.path).ancestors().skip(1));
+    above.filter(|path| !path.as_os_str().is_empty()).map(|path| path.display().to_string()).collect()
 }
 
-/// The header has no name and no time.
+/// Writes a gzip header without name and time.
 pub(crate) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut gz = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     gz.write_all(bytes)?;
@@ -148,11 +148,12 @@ pub(crate) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
 
 /// The files of a tar file, by their paths in it.
 pub(crate) fn untarred(tar: &[u8]) -> io::Result<Vec<(String, Vec<u8>)>> {
-    let file = |entry: io::Result<tar::Entry<'_, _>>| {
+    let mut files = Vec::new();
+    for entry in tar::Archive::new(tar).entries()? {
         let mut entry = entry?;
         let mut bytes = Vec::new();
         entry.read_to_end(&mut bytes)?;
-        Ok((entry.path()?.display().to_string(), bytes))
-    };
-    tar::Archive::new(tar).entries()?.map(file).collect()
+        files.push((entry.path()?.display().to_string(), bytes));
+    }
+    Ok(files)
 }

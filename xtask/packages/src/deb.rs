@@ -1,4 +1,5 @@
-//! The Debian package, format 2.0 (deb(5)): an archive of a version, a tar file for dpkg and one with the files.
+//! The Debian package, format 2.0 (deb(5)): an archive of a version number, a tar file for dpkg and a tar
+//! file with the files.
 
 use crate::content::{self, Content, Family, File, MIT, Parts, Role, gzip};
 use crate::{Arch, DESCRIPTION, LICENSE, Origin, REVISION, SUMMARY, VERSION, upstream};
@@ -8,13 +9,13 @@ use md5::{Digest as _, Md5};
 use std::io;
 use tar::{EntryType, Header};
 
-/// What dpkg runs, each a shell script.
+/// The shell scripts that dpkg runs.
 const SCRIPTS: [(&str, &str); 3] = [
     ("postinst", include_str!("../../../deploy/package/debian/postinst")),
     ("prerm", include_str!("../../../deploy/package/debian/prerm")),
     ("postrm", include_str!("../../../deploy/package/debian/postrm")),
 ];
-/// What lintian finds and is meant so.
+/// Findings of lintian that are intended.
 const OVERRIDES: &str = include_str!("../../../deploy/package/debian/lintian-overrides");
 
 const fn architecture(arch: Arch) -> &'static str {
@@ -35,11 +36,10 @@ pub(crate) fn name(version: &str, arch: Arch) -> String {
 
 pub(crate) fn package(arch: Arch, parts: &Parts, origin: &Origin) -> Result<Vec<u8>> {
     let mut files = content::files(parts, Family::Debian)?;
-    let mut document = |name: &str, bytes| {
-        files.push(File::new(format!("usr/share/doc/sandprobe/{name}"), Role::Document, bytes));
-    };
-    document("copyright", copyright(origin)?.into_bytes());
-    document("changelog.Debian.gz", gzip(changelog(origin)?.as_bytes())?);
+    let copyright = copyright(origin)?.into_bytes();
+    files.push(File::new("usr/share/doc/sandprobe/copyright", Role::Document, copyright));
+    let changelog = gzip(changelog(origin)?.as_bytes())?;
+    files.push(File::new("usr/share/doc/sandprobe/changelog.Debian.gz", Role::Document, changelog));
     files.push(File::new("usr/share/lintian/overrides/sandprobe", Role::Other, OVERRIDES));
     files.sort_by(|one, other| one.path.cmp(&other.path));
 
@@ -81,7 +81,7 @@ pub(crate) fn package(arch: Arch, parts: &Parts, origin: &Origin) -> Result<Vec<
     Ok(archive.into_inner()?)
 }
 
-/// Neither the program, which is static, nor the scripts need a package that is not essential to Debian.
+/// There is no `Depends`: the program is static, and the scripts use only Debian's essential packages.
 fn control(arch: Arch, files: &[File], origin: &Origin) -> String {
     // In KiB, each file rounded up, as Debian's policy asks.
     let size: u64 =
@@ -97,14 +97,15 @@ fn control(arch: Arch, files: &[File], origin: &Origin) -> String {
     )
 }
 
-/// Of all files but those that the owner may change.
+/// Returns the sums of all files except configuration, which the owner may change.
 fn sums(files: &[File]) -> String {
-    let sum = |file: &File| {
-        let bytes = file.bytes().filter(|_| file.role != Role::Config)?;
+    let mut sums = String::new();
+    for file in files.iter().filter(|file| file.role != Role::Config) {
+        let Some(bytes) = file.bytes() else { continue };
         let sum: String = Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(format!("{sum}  {}\n", file.path))
-    };
-    files.iter().filter_map(sum).collect()
+        sums += &format!("{sum}  {}\n", file.path);
+    }
+    sums
 }
 
 fn conffiles(files: &[File]) -> String {
@@ -112,7 +113,7 @@ fn conffiles(files: &[File]) -> String {
     changed.map(|file| format!("/{}\n", file.path)).collect()
 }
 
-/// In the machine-readable form 1.0.
+/// Writes the machine-readable copyright format 1.0.
 fn copyright(origin: &Origin) -> Result<String> {
     let holder = MIT
         .lines()
@@ -137,7 +138,7 @@ fn copyright(origin: &Origin) -> Result<String> {
     ))
 }
 
-/// The package's own, which says where the program's is.
+/// Returns the package's own changelog, which names the file of the program's.
 fn changelog(origin: &Origin) -> Result<String> {
     let at = Timestamp::from_second(origin.made.into())?;
     let date = at.strftime("%a, %d %b %Y %H:%M:%S +0000");
@@ -148,7 +149,7 @@ fn changelog(origin: &Origin) -> Result<String> {
     ))
 }
 
-/// A tar file with paths from `./`, of root's files with one time.
+/// A tar file whose paths begin with `./`. All files belong to root and have one time.
 struct Tar {
     builder: tar::Builder<Vec<u8>>,
     made: u32,
@@ -159,7 +160,7 @@ impl Tar {
         Self { builder: tar::Builder::new(Vec::new()), made }
     }
 
-    /// The library itself would leave out the `./` that dpkg writes.
+    /// Writes the path itself: the library would drop the `./` that dpkg writes.
     fn header(&self, path: &str, kind: EntryType, mode: u32, size: usize) -> io::Result<Header> {
         let path = format!("./{path}");
         let mut header = Header::new_gnu();
@@ -183,7 +184,7 @@ impl Tar {
         self.builder.append(&header, bytes)
     }
 
-    /// The path ends with a slash; that of the root is empty.
+    /// The path ends with a slash; the root's path is empty.
     fn folder(&mut self, path: &str) -> io::Result<()> {
         let header = self.header(path, EntryType::Directory, 0o755, 0)?;
         self.append(header, &[])

@@ -1,8 +1,9 @@
-//! Makes the Debian package and the RPM of a built program. `cargo xtask dist` calls it, apart from xtask itself so that
-//! only who makes packages builds what that takes.
+//! Makes the Debian package and the RPM of a built program. `cargo xtask dist` calls it. It is not part of
+//! xtask, so that its libraries are built only to make packages.
 //!
-//! cargo-deb and cargo-generate-rpm are not used: the second, of version 0.21, cannot put a link into a package, and both
-//! would have to be built on each fresh machine. The RPM is made by the library that the second uses.
+//! cargo-deb and cargo-generate-rpm are not used: the second, of version 0.21, cannot put a link into a
+//! package, and both would have to be built on each fresh machine. The RPM is made by the library that the
+//! second uses.
 //!
 //! Invariant: the same input gives the same bytes. The only time is the commit's.
 #![expect(clippy::print_stdout, reason = "a command-line program: its output is its result")]
@@ -21,11 +22,11 @@ use std::path::{Path, PathBuf};
 
 /// The version of the workspace, which is the program's.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Of the packages alone: what is packaged anew without a new version of the program would be 2.
+/// The revision of the packages. It rises when the same version of the program is packaged again.
 const REVISION: &str = "1";
 const LICENSE: &str = env!("CARGO_PKG_LICENSE");
 const SUMMARY: &str = "Kernel timestamps and verdicts for the life of pods";
-/// Lines of less than 80 columns, as package managers show them.
+/// Lines of less than 80 columns, because package managers show them as they are.
 const DESCRIPTION: [&str; 6] = [
     "sandprobe hooks the kernel with eBPF where pods of Kubernetes are made and",
     "ended. It tells which pod IP leaked and why, which sandbox nobody needed,",
@@ -101,7 +102,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Both become lines of a package's description, so they may have no line of their own.
+/// Both values become lines of a package's description, so they may not contain a line break.
 fn url(text: &str) -> Result<String, String> {
     let is_url = text.starts_with("https://") && text.chars().all(|it| it.is_ascii_graphic());
     is_url.then(|| text.to_owned()).ok_or_else(|| "give it as https://HOST/PATH".to_owned())
@@ -116,7 +117,7 @@ fn person(text: &str) -> Result<String, String> {
     is_person.then(|| text.to_owned()).ok_or_else(|| "give it as NAME <ADDRESS>".to_owned())
 }
 
-/// A version before a release (`1.0.0-rc.1`) sorts before it: package managers want a tilde for that.
+/// Writes a pre-release (`1.0.0-rc.1`) with a tilde, so that package managers sort it before the release.
 fn upstream(version: &str) -> String {
     version.replacen('-', "~", 1)
 }

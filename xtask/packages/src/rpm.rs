@@ -9,9 +9,9 @@ const POST: &str = include_str!("../../../deploy/package/rpm/post");
 const PREUN: &str = include_str!("../../../deploy/package/rpm/preun");
 const POSTUN: &str = include_str!("../../../deploy/package/rpm/postun");
 
-/// What runs the scripts; the library adds that it is needed.
+/// Runs the scripts; the library adds it to the requirements.
 const SHELL: &str = "/bin/sh";
-/// The folders that are the package's own. The others belong to the distribution.
+/// The folders that belong to this package. The others belong to the distribution.
 const OWN: [&str; 3] = ["etc/sandprobe", "usr/share/doc/sandprobe", "usr/share/licenses/sandprobe"];
 
 const fn architecture(arch: Arch) -> &'static str {
@@ -21,7 +21,7 @@ const fn architecture(arch: Arch) -> &'static str {
     }
 }
 
-/// The file's name, without a tilde as that of the Debian package.
+/// Returns the file's name, without a tilde, like the Debian package's.
 pub(crate) fn name(version: &str, arch: Arch) -> String {
     format!("sandprobe-{version}-{REVISION}.{}.rpm", architecture(arch))
 }

@@ -1,4 +1,5 @@
-//! Both packages of a made-up program, opened again: the Debian one as an archive of tar files, the RPM by its library.
+//! Builds both packages of a made-up program and opens them again: the Debian one as an archive of tar files,
+//! the RPM with the library `rpm`.
 
 use crate::content::{self, Parts};
 use crate::{Arch, Origin, VERSION, deb, person, rpm, upstream, url};
@@ -45,7 +46,7 @@ fn unpacked(packed: &[u8]) -> Files {
     files
 }
 
-/// What dpkg reads, and what it unpacks.
+/// Returns what dpkg reads, and what it unpacks.
 fn opened() -> (Files, Files) {
     let package = deb::package(Arch::X86_64, &parts(), &origin(7)).unwrap();
     let mut archive = ar::Archive::new(Cursor::new(package));
@@ -101,7 +102,7 @@ fn the_debian_package_has_its_files_where_debian_has_them() {
     );
     assert_eq!(data["./usr/bin/sandprobe"].1, PROGRAM);
     assert_eq!(text(&data, "./usr/bin/kubectl-sandprobe"), "sandprobe");
-    // dpkg removes a folder that no package has any more.
+    // The folders are listed too: dpkg removes a folder that no package lists any more.
     assert!(
         ["./", "./etc/", "./etc/sandprobe/", "./usr/share/doc/sandprobe/"]
             .iter()
@@ -256,7 +257,7 @@ fn a_shell_can_read_the_scripts() {
     }
 }
 
-/// What a purge leaves of the folders of an agent: state, socket and hooks are looked for below another root.
+/// Purges below another root, where it looks for state, socket and hooks of an agent.
 #[test]
 fn a_purge_leaves_the_state_to_an_agent_that_lives() {
     let (about, _) = opened();
@@ -268,7 +269,7 @@ fn a_purge_leaves_the_state_to_an_agent_that_lives() {
         .fold(text(&about, "./postrm"), |script, path| {
             script.replace(path, &below(path).display().to_string())
         })
-        // The service is another test's.
+        // Another test covers the service.
         .replace("[ -d /run/systemd/system ]", "false")
         .replace("command -v deb-systemd-helper", "false");
     let purged = || {
@@ -284,7 +285,7 @@ fn a_purge_leaves_the_state_to_an_agent_that_lives() {
     let (told, state_stays, run_stays) = purged();
     assert!(told.starts_with("sandprobe: another agent of this node has hooks or listens"), "{told}");
     assert_eq!((state_stays, run_stays), kept);
-    // Its socket stays when it is killed.
+    // A killed agent leaves its socket.
     drop(agent);
     assert!(socket.exists());
     assert_eq!(purged(), gone);
@@ -302,7 +303,7 @@ fn names_follow_the_families() {
     let names = |version| (deb::name(version, Arch::Aarch64), rpm::name(version, Arch::X86_64));
     let of = |deb: &str, rpm: &str| (deb.to_owned(), rpm.to_owned());
     assert_eq!(names("1.2.3"), of("sandprobe_1.2.3-1_arm64.deb", "sandprobe-1.2.3-1.x86_64.rpm"));
-    // Before a release the file's name has no tilde, and what sorts it before the release has one.
+    // The file's name of a pre-release has no tilde; the version, by which it is sorted, has one.
     let before = "1.2.3-rc.1";
     assert_eq!(names(before), of("sandprobe_1.2.3-rc.1-1_arm64.deb", "sandprobe-1.2.3-rc.1-1.x86_64.rpm"));
     assert_eq!((deb::version(before), upstream(before)), of("1.2.3~rc.1-1", "1.2.3~rc.1"));

@@ -1,5 +1,5 @@
-//! The agent as a whole, on this machine with real pods of a private containerd: what its start, its rest and a pod's life
-//! cost, what it does in storms, and how it compares with other ways to learn what happened.
+//! The whole agent on this machine with real pods of a private containerd: the cost of its start, of its rest
+//! and of a pod's life, what it does in storms, and how it compares with other ways to learn what happened.
 //!
 //! A program of the tests crate makes the pods and the storms, and reads the kernel's figures of the agent.
 
@@ -7,16 +7,16 @@ use super::comparison::{Comparison, Figures};
 use super::table;
 use crate::arch::Arch;
 use crate::build::Profile;
-use crate::package::Need;
+use crate::package::{self, Need};
 use crate::setup::{self, Level};
 use crate::{program, root, workspace};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::path::Path;
 
-pub(super) const NEEDS: &[Need] = &[Need::any(&["strace"], "strace")];
+const NEEDS: &[Need] = &[Need::any(&["strace"], "strace")];
 
-/// What the program is to measure.
+/// A part that the program measures.
 #[derive(Clone, Copy)]
 pub(super) enum Part {
     Lives,
@@ -41,8 +41,9 @@ impl Part {
     }
 }
 
-/// `containerd` is the folder of another containerd than the machine's own.
+/// `containerd` is the folder of a containerd to use in place of the machine's own.
 pub(super) fn compare(part: Part, quick: bool, containerd: Option<&Path>) -> Result<Vec<Comparison>> {
+    package::ensure(NEEDS)?;
     setup::ensure(Level::Node)?;
     program::build(Arch::ours()?, Profile::Release)?;
     root::authorize()?;
@@ -61,7 +62,7 @@ pub(super) fn compare(part: Part, quick: bool, containerd: Option<&Path>) -> Res
     Ok(comparisons)
 }
 
-/// What was measured of one case in one round.
+/// The figures of one case in one round.
 struct Line {
     table: String,
     case: String,
@@ -72,9 +73,11 @@ struct Line {
 impl Line {
     fn parse(line: &str) -> Result<Self> {
         let mut told: Value = serde_json::from_str(line)?;
-        let mut text = |name: &str| serde_json::from_value(told[name].take());
-        let (table, case) = (text("table")?, text("case")?);
-        Ok(Self { table, case, figures: serde_json::from_value(told["figures"].take())? })
+        Ok(Self {
+            table: serde_json::from_value(told["table"].take())?,
+            case: serde_json::from_value(told["case"].take())?,
+            figures: serde_json::from_value(told["figures"].take())?,
+        })
     }
 
     fn add_to(self, comparisons: &mut Vec<Comparison>) {

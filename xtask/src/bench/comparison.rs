@@ -5,12 +5,12 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was measured of one case in one round, by the figure's name.
+/// The figures of one case in one round, by name.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
 pub(crate) struct Comparison {
     pub(crate) title: String,
-    /// The names of the figures to be shown, in their order.
+    /// The names of the figures to show, in order.
     pub(crate) shown: Vec<String>,
     pub(crate) cases: Vec<Case>,
 }
@@ -22,9 +22,9 @@ pub(crate) struct Case {
 
 impl Comparison {
     pub(crate) fn new(title: &str, shown: &[&str], names: &[&str]) -> Self {
-        let case = |name: &&str| Case { name: (*name).to_owned(), rounds: Vec::new() };
         let shown = shown.iter().map(|name| (*name).to_owned()).collect();
-        Self { title: title.to_owned(), shown, cases: names.iter().map(case).collect() }
+        let cases = names.iter().map(|name| Case { name: (*name).to_owned(), rounds: Vec::new() });
+        Self { title: title.to_owned(), shown, cases: cases.collect() }
     }
 
     /// Measures every case once in each round.
@@ -41,7 +41,7 @@ impl Comparison {
         Ok(self)
     }
 
-    /// What was measured of a case in one more round.
+    /// Adds the figures of one more round of a case.
     pub(crate) fn add(&mut self, name: &str, figures: Figures) {
         match self.cases.iter_mut().find(|case| case.name == name) {
             Some(case) => case.rounds.push(figures),
@@ -57,15 +57,19 @@ impl Comparison {
         self
     }
 
-    /// How many times that of the first case that has it a figure is, round by round.
+    /// Returns the ratio of a figure to that of the first case that has it, round by round.
     pub(crate) fn ratio(&self, case: &Case, figure: &str) -> Option<Spread> {
-        let has = |case: &&Case| case.rounds.iter().any(|round| round.contains_key(figure));
-        let pairs = self.cases.iter().find(has)?.rounds.iter().zip(&case.rounds);
-        // Nothing is a number of times nothing.
-        let ratio = |(base, it): (&Figures, &Figures)| {
-            Some(it.get(figure)? / base.get(figure)?).filter(|it| it.is_finite())
-        };
-        Spread::of(pairs.filter_map(ratio).collect())
+        let mut cases = self.cases.iter();
+        let first = cases.find(|case| case.rounds.iter().any(|round| round.contains_key(figure)))?;
+        let mut ratios = Vec::new();
+        for (base, it) in first.rounds.iter().zip(&case.rounds) {
+            let (Some(base), Some(it)) = (base.get(figure), it.get(figure)) else { continue };
+            // A ratio to zero is not a number.
+            if (it / base).is_finite() {
+                ratios.push(it / base);
+            }
+        }
+        Spread::of(ratios)
     }
 
     /// Whether more than one case has the figure.
@@ -74,16 +78,17 @@ impl Comparison {
     }
 
     pub(crate) fn json(&self) -> Value {
-        let case = |case: &Case| {
-            let figure = |name: &String| {
-                let (spread, ratio) = (case.spread(name)?, self.ratio(case, name));
-                let ratio = ratio.map(Spread::json);
-                Some((name.clone(), json!({ "value": spread.json(), "ratio_to_first": ratio })))
-            };
-            let figures: Map<String, Value> = self.shown.iter().filter_map(figure).collect();
-            json!({ "name": case.name, "rounds": case.rounds.len(), "figures": figures })
-        };
-        json!({ "title": self.title, "cases": self.cases.iter().map(case).collect::<Vec<_>>() })
+        let mut cases = Vec::new();
+        for case in &self.cases {
+            let mut figures = Map::new();
+            for name in &self.shown {
+                let Some(spread) = case.spread(name) else { continue };
+                let ratio = self.ratio(case, name).map(Spread::json);
+                figures.insert(name.clone(), json!({ "value": spread.json(), "ratio_to_first": ratio }));
+            }
+            cases.push(json!({ "name": case.name, "rounds": case.rounds.len(), "figures": figures }));
+        }
+        json!({ "title": self.title, "cases": cases })
     }
 }
 

@@ -10,14 +10,14 @@ use std::process::Command;
 
 const ROUNDS: usize = 5;
 
-/// Cases that differ in one thing: its name, what it is in each, and how many pods come and go.
+/// Cases that differ in one parameter.
 struct Axis {
     title: &'static str,
     name: &'static str,
     values: &'static [u64],
     quick: &'static [u64],
     turns: u64,
-    /// What is the same in all cases.
+    /// The parameters that are equal in all cases.
     rest: &'static str,
 }
 
@@ -72,8 +72,8 @@ const AXES: [Axis; 6] = [
     },
 ];
 
-/// A history of a million observations, as values and not as JSON, shows how many of them the engine takes in a second:
-/// with an event each millisecond, and with 200 in a millisecond, as in a storm.
+/// A history of a million observations, as values and not as JSON, shows how many the engine takes in a
+/// second: with an event each millisecond, and with 200 in a millisecond, as in a storm.
 const LONG: &[&str] = &["pods=100 turns=11400", "pods=100 turns=11400 step_us=5"];
 const LONG_QUICK: &[&str] = &["pods=100 turns=100", "pods=100 turns=100 step_us=5"];
 
@@ -93,10 +93,11 @@ pub(super) fn compare(program: &Path, quick: bool) -> Result<Vec<Comparison>> {
     let mut comparisons = Vec::new();
     for axis in AXES {
         let turns = if quick { 20 } else { axis.turns };
-        let name =
-            |value: &u64| format!("{}={value} turns={turns} {}", axis.name, axis.rest).trim().to_owned();
         let values = if quick { axis.quick } else { axis.values };
-        let names: Vec<String> = values.iter().map(name).collect();
+        let mut names = Vec::new();
+        for value in values {
+            names.push(format!("{}={value} turns={turns} {}", axis.name, axis.rest).trim().to_owned());
+        }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let it = Comparison::new(axis.title, SHOWN, &names).measure(rounds, |name| measure(program, name))?;
         println!("{}", table::text(&it));
@@ -112,19 +113,25 @@ pub(super) fn compare(program: &Path, quick: bool) -> Result<Vec<Comparison>> {
 
 fn measure(program: &Path, scenario: &str) -> Result<Figures> {
     let text = workspace::output(Command::new(program).args(scenario.split(' ')))?;
-    let told: Value = serde_json::from_str(&text).context("the bench of the engine did not tell JSON")?;
-    let number = |name: &str| told[name].as_f64().with_context(|| format!("the bench does not tell {name}"));
-    let (events, answers) = (number("events")?, number("answers")?);
-    let (events_ns, answers_ns) = (number("events_ns")?, number("answers_ns")?);
-    let (observations, all_ns) = (events + answers, events_ns + answers_ns);
+    let told: Value = serde_json::from_str(&text).context("the bench of the engine did not print JSON")?;
+    let events = number(&told, "events")?;
+    let answers = number(&told, "answers")?;
+    let events_ns = number(&told, "events_ns")?;
+    let answers_ns = number(&told, "answers_ns")?;
+    let observations = events + answers;
+    let all_ns = events_ns + answers_ns;
     let figures = [
         ("observations", observations),
         ("observations/s", observations * 1e9 / all_ns),
         ("ns/event", events_ns / events),
         ("ns/answer", answers_ns / answers),
-        ("us/turn", all_ns / 1000.0 / number("turns")?),
-        ("allocations/event", number("event_allocations")? / events),
-        ("KB", number("heap_bytes")? / 1000.0),
+        ("us/turn", all_ns / 1000.0 / number(&told, "turns")?),
+        ("allocations/event", number(&told, "event_allocations")? / events),
+        ("KB", number(&told, "heap_bytes")? / 1000.0),
     ];
     Ok(figures.map(|(name, figure)| (name.to_owned(), figure)).into())
+}
+
+fn number(told: &Value, name: &str) -> Result<f64> {
+    told[name].as_f64().with_context(|| format!("the bench does not report {name}"))
 }

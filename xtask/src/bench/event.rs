@@ -1,4 +1,4 @@
-//! What happens again and again while the programs in the kernel are measured.
+//! The events that are repeated while the programs in the kernel are measured.
 
 use super::observer::Run;
 use crate::{root, workspace};
@@ -12,12 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Services of a namespace leave a container with variables like this.
+/// A container has variables like this for each service of its namespace.
 const VARIABLE: &str = "tcp://10.96.112.217:8080";
 /// The kernel frees a namespace some time after the last process has left it.
 const FREED: Duration = Duration::from_secs(1);
 const BUSYBOX: &str = "/bin/busybox";
-/// A runtime that makes cgroups itself takes the whole word for the name of one directory, which runc removes again.
+/// A runtime with the cgroupfs driver takes the whole word as the name of one directory, which runc removes
+/// again.
 const SLICE: &str = "kubelet-kubepods-besteffort-pod5d1cb95b_0000_4000_8000_000000000002.slice";
 
 pub(super) struct Event {
@@ -26,7 +27,8 @@ pub(super) struct Event {
 }
 
 enum What {
-    /// A program begins and ends, with so many variables of this length in its environment; length 0: as a service's.
+    /// A program begins and ends with this number of variables in its environment, each of this length.
+    /// Length 0: a service's variables.
     Exec { place: Place, variables: usize, length: usize },
     /// A network namespace is made and left.
     Netns,
@@ -68,7 +70,7 @@ impl Event {
 
 /// Makes events happen.
 pub(super) struct Maker {
-    /// The program that plays processes.
+    /// The program that plays the processes of the tests.
     actor: PathBuf,
     bundle: TempDir,
     is_quick: bool,
@@ -79,7 +81,7 @@ impl Maker {
         Ok(Self { actor, bundle: bundle()?, is_quick })
     }
 
-    /// Makes it happen many times, and tells how many microseconds each took.
+    /// Makes the event happen many times, and returns the microseconds that each took.
     pub(super) fn make(&self, event: &Event) -> Result<f64> {
         let mut commands = self.commands(event)?;
         let begun = Instant::now();
@@ -91,8 +93,8 @@ impl Maker {
         Ok(took.as_secs_f64() * 1e6 / f64::from(self.count(event)))
     }
 
-    /// How often it happened. Others start programs meanwhile; of programs that begin and end as many were counted as the
-    /// eBPF program saw that ran most often.
+    /// Returns how often the event happened. Other work on the machine starts programs too, so for programs
+    /// that begin and end this is the number of runs of the eBPF program that ran most often.
     pub(super) fn times(&self, event: &Event, runs: &BTreeMap<String, Run>) -> f64 {
         let made = f64::from(self.count(event));
         match event.what {
@@ -172,7 +174,7 @@ impl Maker {
     }
 }
 
-/// A folder with a root file system that has nothing but busybox, and with runc's own example of a configuration.
+/// Makes a folder with a root file system of busybox alone, and with runc's own example of a configuration.
 fn bundle() -> Result<TempDir> {
     let folder = tempfile::tempdir()?;
     let bin = folder.path().join("rootfs/bin");

@@ -1,5 +1,5 @@
-//! How many instructions the engine executes for an event, counted by valgrind: the same number each time, whatever else
-//! the machine does.
+//! Counts with valgrind how many instructions the engine executes for an event. The number does not depend on
+//! other work on the machine.
 
 use super::table;
 use crate::package::Need;
@@ -12,24 +12,24 @@ use std::thread;
 
 pub(super) const NEEDS: &[Need] = &[Need::any(&["valgrind"], "valgrind")];
 
-/// Scenarios, and the instructions for an event that were counted when this was last changed on purpose.
+/// Scenarios, each with its instructions for an event when this table was last changed on purpose.
 const HELD: [(&str, f64); 4] = [
     ("pods=10 turns=60", 17_949.0),
     ("pods=1000 turns=60", 22_412.0),
     ("leases=2000 turns=60", 28_684.0),
     ("failed=200 turns=60", 21_417.0),
 ];
-/// Another C library or another processor's copy loops make that much of a difference, and no more.
+/// Another C library or another processor's copy loops change a count by less than this share.
 const MARGIN: f64 = 0.04;
 
-/// The bench's function in which the engine takes events in and passes its deadlines.
+/// The function of the bench in which the engine takes events and passes its deadlines.
 const COUNTED: &str = "engine::drive::counted*";
 
-/// Counts, and fails where the engine has become dearer, or cheaper without this file knowing.
+/// Counts, and fails if the engine needs more instructions than this file says, or fewer.
 pub(super) fn check(program: &Path) -> Result<()> {
     let mut rows = vec![["instructions", "an event", "held"].map(str::to_owned).to_vec()];
     let mut wrong = Vec::new();
-    // All at once: what runs beside a scenario changes nothing of its count.
+    // All at once, because other work does not change a count.
     let counts = thread::scope(|scope| {
         HELD.map(|(scenario, _)| scope.spawn(move || count(program, scenario)))
             .map(|counting| counting.join().map_err(|_panic| anyhow!("counting panicked"))?)

@@ -1,7 +1,7 @@
-//! The hooks in the kernel: what an event costs while nobody watches, while others do, and while we do.
+//! The hooks in the kernel: the cost of an event without an observer, with other observers, and with ours.
 //!
-//! The kernel itself counts how long each eBPF program runs (`kernel.bpf_stats_enabled`), which adds to each run about as
-//! much as it takes to look at the clock twice.
+//! The kernel counts how long each eBPF program runs (`kernel.bpf_stats_enabled`). This adds about the time
+//! of two clock reads to each run.
 
 use super::comparison::{Comparison, Figures};
 use super::event::{EVENTS, Maker};
@@ -63,7 +63,7 @@ pub(super) fn compare(quick: bool) -> Result<Vec<Comparison>> {
     Ok(comparisons)
 }
 
-/// What happens in the tests is made by this program.
+/// Builds the program that makes the events of the tests.
 fn actor() -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--package", "tests", "--features", "kernel", "--bin", "actor", "--target"]);
@@ -73,19 +73,22 @@ fn actor() -> Result<PathBuf> {
 }
 
 fn since(before: &BTreeMap<String, Run>, now: &BTreeMap<String, Run>) -> BTreeMap<String, Run> {
-    let run = |(name, now): (&String, &Run)| {
+    let mut runs = BTreeMap::new();
+    for (name, now) in now {
         let before = before.get(name).copied().unwrap_or_default();
-        let run = Run { nanoseconds: now.nanoseconds - before.nanoseconds, count: now.count - before.count };
-        (run.count > 0.0).then(|| (name.clone(), run))
-    };
-    now.iter().filter_map(run).collect()
+        let count = now.count - before.count;
+        if count > 0.0 {
+            runs.insert(name.clone(), Run { nanoseconds: now.nanoseconds - before.nanoseconds, count });
+        }
+    }
+    runs
 }
 
 fn each(runs: &BTreeMap<String, Run>, figure: impl Fn(&Run) -> f64) -> Figures {
     runs.iter().map(|(name, run)| (name.clone(), figure(run))).collect()
 }
 
-/// The kernel counts; it is then as it was.
+/// Lets the kernel count run times, and restores the old setting when it is dropped.
 struct Statistics {
     before: String,
 }

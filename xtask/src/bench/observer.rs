@@ -1,4 +1,4 @@
-//! Those who watch programs begin: their eBPF programs, and how long each has run, as the kernel counts it.
+//! Observers of programs that begin: their eBPF programs, and how long each has run, as the kernel counts it.
 
 use crate::package::{self, Need};
 use crate::{mounts, root, workspace};
@@ -17,9 +17,9 @@ const ONE_LINER: &str = "tracepoint:syscalls:sys_enter_execve { printf(\"%d \", 
 /// Debian's packages, and the commands that run what is in them.
 const OTHERS: [(&str, &[&str]); 2] =
     [("libbpf-tools", &["execsnoop"]), ("bpftrace", &["bpftrace", "-e", ONE_LINER])];
-/// An observer has all its programs in the kernel by then.
+/// An observer has loaded all its programs within this time.
 const LIMIT: Duration = Duration::from_secs(60);
-/// When in so long no further program of it came, it has all.
+/// If no further program came for this long, the observer has loaded all.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// How long a program has run, and how often.
@@ -29,14 +29,14 @@ pub(super) struct Run {
     pub(super) count: f64,
 }
 
-/// One that has all its programs in the kernel. It ends when it is dropped.
+/// An observer that has loaded all its programs. It ends when it is dropped.
 pub(super) struct Observer {
     child: Option<Child>,
     programs: BTreeMap<u64, String>,
 }
 
 impl Observer {
-    /// `None`: nobody watches.
+    /// Starts an observer; `None`: nobody watches.
     pub(super) fn begin(command: Option<Command>) -> Result<Self> {
         let Some(mut command) = command else {
             return Ok(Self { child: None, programs: BTreeMap::new() });
@@ -60,7 +60,7 @@ impl Observer {
         Ok(it)
     }
 
-    /// What its programs did until now, by name. Programs of one name are counted together.
+    /// Returns the runs of its programs until now, by name. Programs of one name are counted together.
     pub(super) fn runs(&self) -> Result<BTreeMap<String, Run>> {
         let mut runs: BTreeMap<String, Run> = BTreeMap::new();
         for (id, (_, run)) in programs()? {
@@ -77,26 +77,29 @@ impl Observer {
 impl Drop for Observer {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // It ends by itself, so that no program of it stays in the kernel.
+            // SIGINT lets it end by itself, so that none of its programs stays in the kernel.
             let _ = root::command("kill").args(["-INT", &child.id().to_string()]).status();
             let _ = child.wait();
         }
     }
 }
 
-/// Every program in the kernel.
+/// Lists every program in the kernel.
 fn programs() -> Result<BTreeMap<u64, (String, Run)>> {
     let text = workspace::output(root::command("bpftool").args(["prog", "show", "--json"]))?;
-    let all: Vec<Value> = serde_json::from_str(&text).context("bpftool tells no JSON")?;
-    let program = |it: &Value| {
-        let number = |name: &str| it[name].as_f64().unwrap_or(0.0);
-        let run = Run { nanoseconds: number("run_time_ns"), count: number("run_cnt") };
-        Some((it["id"].as_u64()?, (it["name"].as_str().unwrap_or("?").to_owned(), run)))
-    };
-    Ok(all.iter().filter_map(program).collect())
+    let all: Vec<Value> = serde_json::from_str(&text).context("bpftool prints no JSON")?;
+    let mut programs = BTreeMap::new();
+    for it in &all {
+        let Some(id) = it["id"].as_u64() else { continue };
+        let name = it["name"].as_str().unwrap_or("?").to_owned();
+        let nanoseconds = it["run_time_ns"].as_f64().unwrap_or(0.0);
+        let count = it["run_cnt"].as_f64().unwrap_or(0.0);
+        programs.insert(id, (name, Run { nanoseconds, count }));
+    }
+    Ok(programs)
 }
 
-/// One who may watch.
+/// An observer that may be installed.
 pub(super) struct Candidate {
     pub(super) name: String,
     /// Whether its program is installed.
@@ -105,7 +108,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// `None`: nobody watches.
+    /// Returns the command that starts it; `None`: nobody watches.
     pub(super) fn command(&self, agent: &Path) -> Result<Option<Command>> {
         if self.words.is_empty() {
             return Ok(None);
@@ -119,7 +122,8 @@ impl Candidate {
     }
 }
 
-/// The first is nobody, the last is ours. Where a program is not installed and cannot be, its name says so.
+/// Returns all observers: the first is nobody, the last is ours. The name says if a program could not be
+/// installed.
 pub(super) fn all() -> Result<Vec<Candidate>> {
     let mut all = vec![Candidate { name: "nobody".to_owned(), is_here: true, words: &[] }];
     for (package, words) in OTHERS {

@@ -1,7 +1,7 @@
-//! A pod's life in the agent beside thousands of pods, which no machine of ours can run: the engine's bench records the
-//! history of such a node, and the agent replays it and tells the events as JSON.
+//! The cost of a pod's life beside thousands of pods, more than a test machine can run: the engine's bench
+//! records the history of such a node, and the agent replays it and prints the events as JSON.
 //!
-//! Reading the recording is part of it, reading the node's files is not.
+//! The cost includes reading the recording, and not reading the node's files.
 
 use super::comparison::{Comparison, Figures};
 use super::{engine, table};
@@ -17,10 +17,10 @@ const PODS: &[u32] = &[100, 300, 1000, 5000];
 const PODS_QUICK: &[u32] = &[10, 100];
 const ROUNDS: usize = 5;
 
-/// One pod comes and one goes each second.
+/// Recordings of a node where one pod comes and one goes each second.
 struct Recordings {
     name: String,
-    /// The node without the lives, and with them.
+    /// The node without these pods, and with them.
     without: PathBuf,
     with: PathBuf,
 }
@@ -32,14 +32,14 @@ pub(super) fn compare(quick: bool) -> Result<Vec<Comparison>> {
     let folder = tempfile::tempdir()?;
     let mut recordings = Vec::new();
     for pods in pods {
-        let file = |lives: u32| folder.path().join(format!("{pods}-{lives}.jsonl"));
-        for lives in [0, lives] {
+        let without = folder.path().join(format!("{pods}-0.jsonl"));
+        let with = folder.path().join(format!("{pods}-{lives}.jsonl"));
+        for (lives, file) in [(0, &without), (lives, &with)] {
             let scenario = format!("pods={pods} turns={lives} step_us=5000 pause_ms=1000");
-            let record = format!("record={}", file(lives).display());
+            let record = format!("record={}", file.display());
             workspace::output(Command::new(&bench).args(scenario.split(' ')).arg(record))?;
         }
-        let name = format!("{pods} pods, replayed");
-        recordings.push(Recordings { name, without: file(0), with: file(lives) });
+        recordings.push(Recordings { name: format!("{pods} pods, replayed"), without, with });
     }
     let names: Vec<&str> = recordings.iter().map(|it| &*it.name).collect();
     let mut measured = Comparison::new("a pod's life, replayed", &["CPU ms"], &names);

@@ -1,9 +1,9 @@
-//! Comparisons as people read them.
+//! Comparisons as tables of text.
 
 use super::comparison::Comparison;
 
-/// A line for each case. A figure's median is a column; where several cases have it, the ratio to the first of them is
-/// another, with the quartiles.
+/// Returns a line for each case. The median of each figure is a column. If several cases have the figure,
+/// another column has the ratio to the first of them, with the quartiles.
 pub(crate) fn text(comparison: &Comparison) -> String {
     let mut rows = vec![vec![comparison.title.clone()]];
     for figure in &comparison.shown {
@@ -15,16 +15,13 @@ pub(crate) fn text(comparison: &Comparison) -> String {
     for case in &comparison.cases {
         let mut row = vec![case.name.clone()];
         for figure in &comparison.shown {
-            let (spread, ratio) = (case.spread(figure), comparison.ratio(case, figure));
-            row.push(spread.map_or_else(|| "-".to_owned(), |it| number(it.median)));
+            row.push(case.spread(figure).map_or_else(|| "-".to_owned(), |it| number(it.median)));
             if comparison.is_compared(figure) {
-                row.push(ratio.map_or_else(String::new, |it| {
-                    if it.low == it.high {
-                        format!("{:.2}", it.median)
-                    } else {
-                        format!("{:.2} [{:.2} {:.2}]", it.median, it.low, it.high)
-                    }
-                }));
+                row.push(match comparison.ratio(case, figure) {
+                    None => String::new(),
+                    Some(it) if it.low == it.high => format!("{:.2}", it.median),
+                    Some(it) => format!("{:.2} [{:.2} {:.2}]", it.median, it.low, it.high),
+                });
             }
         }
         rows.push(row);
@@ -32,17 +29,20 @@ pub(crate) fn text(comparison: &Comparison) -> String {
     aligned(&rows)
 }
 
-/// The first column to the left, the others to the right.
+/// Aligns the first column to the left, the others to the right.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let cell = |row: &[String], column: usize| row.get(column).cloned().unwrap_or_default();
-    let width = |column| rows.iter().map(|row| cell(row, column).chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut widths = vec![0; columns];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
         for (column, width) in widths.iter().enumerate() {
-            let cell = cell(row, column);
+            let cell = row.get(column).map_or("", String::as_str);
             line += &if column == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
         }
         text.push_str(line.trim_end());

@@ -15,7 +15,7 @@ pub(super) struct Entry<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// The owner is root, and the time is the commit's. Folders are made when the archive is unpacked.
+/// Makes a tar file of root's files with the commit's time. It has no folders: unpacking makes them.
 pub(super) fn tar(entries: &[Entry<'_>], made: u64) -> io::Result<Vec<u8>> {
     let mut tar = tar::Builder::new(Vec::new());
     for Entry { path, mode, bytes } in entries {
@@ -31,14 +31,14 @@ pub(super) fn tar(entries: &[Entry<'_>], made: u64) -> io::Result<Vec<u8>> {
     tar.into_inner()
 }
 
-/// The gzip header has no name and no time.
+/// Writes a gzip header without name and time.
 pub(super) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut gz = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     gz.write_all(bytes)?;
     gz.finish()
 }
 
-/// The program with its documents, and the files for an installation without a cluster.
+/// Packs the program with its documents, and the files for an installation without a cluster.
 pub(super) fn of_program(
     base: &str,
     program: &[u8],
@@ -68,7 +68,7 @@ pub(super) fn of_program(
     Ok(gzip(&tar(&entries, release.made)?)?)
 }
 
-/// All files of a folder below `base`, with the names of this release.
+/// Packs all files of a folder below `base`, with the names of this release.
 pub(super) fn of_folder(base: &str, folder: &Path, release: &Release) -> Result<Vec<u8>> {
     let files = release.origin.named(files(folder)?)?;
     let entries: Vec<_> = files

@@ -1,6 +1,7 @@
 //! Builds the static agent for both architectures, from either, and runs it.
 
 use super::Arch;
+use crate::build;
 use crate::building;
 use crate::cross;
 use crate::package::{self, Need};
@@ -12,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// In a target folder of its own, because other flags would discard the results of other builds.
+/// Builds in a target folder of its own, because other flags would discard the results of other builds.
 pub(super) fn build(arch: Arch) -> Result<PathBuf> {
     setup::ensure(Level::Build)?;
     cross::ensure(arch)?;
@@ -20,7 +21,9 @@ pub(super) fn build(arch: Arch) -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--locked", "--release", "--package", "probe-user", "--bin", "sandprobe"]);
     cargo.arg("--target-dir").arg(workspace::target_dir().join("dist/build"));
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped()?.join("\x1f"));
+    let mut flags = remapped()?;
+    flags.extend(build::release_flags());
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     cross::cargo(&mut cargo, arch);
     let built = building::executables("the agent for its release", &mut cargo)?
         .into_iter()
@@ -33,7 +36,7 @@ pub(super) fn build(arch: Arch) -> Result<PathBuf> {
     Ok(built.path)
 }
 
-/// Paths of this machine are removed, so that the same sources give the same bytes.
+/// Returns rustc's flags that replace paths of this machine, so that the same sources give the same bytes.
 fn remapped() -> Result<Vec<String>> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))).context("no home folder")?;
@@ -42,7 +45,7 @@ fn remapped() -> Result<Vec<String>> {
     Ok(places.map(|(from, to)| format!("--remap-path-prefix={}=/{to}", from.display())).to_vec())
 }
 
-/// What runs a program of another architecture.
+/// The emulator that runs a program of another architecture.
 const fn emulator(arch: Arch) -> Need {
     match arch {
         Arch::X86_64 => Need::any(&["qemu-x86_64-static"], "qemu-user-static"),
@@ -50,7 +53,7 @@ const fn emulator(arch: Arch) -> Need {
     }
 }
 
-/// The command that runs the program on this machine.
+/// Returns the command that runs the program on this machine.
 pub(super) fn command(arch: Arch, binary: &Path) -> Command {
     if arch.is_ours() {
         return Command::new(binary);
@@ -60,7 +63,7 @@ pub(super) fn command(arch: Arch, binary: &Path) -> Command {
     command
 }
 
-/// It prints its version, and replays a recording with the expected output.
+/// Checks that the program prints its version, and replays a recording with the expected output.
 fn check(arch: Arch, binary: &Path) -> Result<()> {
     let version = workspace::output(command(arch, binary).arg("--version"))?;
     ensure!(

@@ -1,4 +1,5 @@
-//! Makes container images without other tools: an OCI image layout in a tar file, with only the program in it.
+//! Makes container images without other tools: an OCI image layout in a tar file, which contains only the
+//! program.
 //!
 //! The formats are those of the OCI image specification 1.1 (image-layout.md, image-index.md, manifest.md,
 //! config.md).
@@ -101,7 +102,7 @@ fn labels(release: &Release) -> Value {
     labels
 }
 
-/// An image, or several for different architectures under one name.
+/// Packs an image, or several for different architectures under one name.
 pub(super) fn archive(images: &[&Image], release: &Release) -> Result<Vec<u8>> {
     let platforms = json!({
         "schemaVersion": 2,
@@ -114,7 +115,7 @@ pub(super) fn archive(images: &[&Image], release: &Release) -> Result<Vec<u8>> {
         _ => platforms.descriptor(),
     };
     let name = format!("{}:{}", release.origin.image, release.version);
-    // containerd's own annotation, and the one of the specification, which podman and docker read.
+    // containerd reads its own annotation; podman and docker read that of the specification.
     top["annotations"] =
         json!({ "io.containerd.image.name": name, "org.opencontainers.image.ref.name": name });
     let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [top] }).to_string();
@@ -158,7 +159,7 @@ mod tests {
         serde_json::from_slice(bytes).unwrap()
     }
 
-    /// What a descriptor says is so; gives the bytes that it is of.
+    /// Checks digest and size of a descriptor, and returns its bytes.
     fn follow<'a>(files: &'a BTreeMap<String, Vec<u8>>, descriptor: &Value) -> &'a [u8] {
         let sum = descriptor["digest"].as_str().unwrap();
         let bytes = &files[&format!("blobs/{}", sum.replace(':', "/"))];

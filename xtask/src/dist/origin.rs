@@ -1,21 +1,21 @@
-//! Where a release comes from: the name of its image, and who gives it out. A fork's release has names of its own.
+//! Where a release comes from: the name of its image, and its publisher. A fork's release has its own names.
 
 use anyhow::{Result, ensure};
 
 /// The image's name in the repository. No registry has it: the image is imported, never pulled.
 const OURS: &str = "localhost/sandprobe";
-/// Who answers for packages that somebody builds from this repository for himself.
+/// The maintainer of packages that users build for themselves.
 const NOBODY: &str = "The sandprobe developers <sandprobe@localhost>";
 
 #[derive(clap::Args, Clone)]
 pub(crate) struct Origin {
-    /// The image's name, without a tag: archives, chart and manifests have it
+    /// The image's name without a tag, for archives, chart and manifests
     #[arg(long, value_name = "REGISTRY/NAME", default_value = OURS, value_parser = repository)]
     pub(crate) image: String,
-    /// The address of the repository: image, chart and packages name it
+    /// The address of the repository, for image, chart and packages
     #[arg(long, value_name = "URL")]
     pub(crate) home: Option<String>,
-    /// Who answers for the packages
+    /// The maintainer of the packages
     #[arg(long, value_name = "NAME <ADDRESS>", default_value = NOBODY)]
     pub(crate) maintainer: String,
 }
@@ -26,32 +26,39 @@ impl Default for Origin {
     }
 }
 
-/// As registries allow it: in small letters, without tag and digest.
+/// Checks a name by the rules of registries: in small letters, without tag and digest.
 fn repository(text: &str) -> Result<String, String> {
-    let is_part = |part: &str| {
-        let is_end = |it: Option<char>| it.is_some_and(|it| it.is_ascii_lowercase() || it.is_ascii_digit());
-        let is_known = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || "._-".contains(it);
-        part.chars().all(is_known) && is_end(part.chars().next()) && is_end(part.chars().next_back())
-    };
     let (host, path) = text.split_once('/').unwrap_or_default();
     let (host, port) = host.split_once(':').unwrap_or((host, "0"));
     let is_host = is_part(host) && !port.is_empty() && port.chars().all(|it| it.is_ascii_digit());
     let is_name = is_host && path.split('/').all(is_part);
-    is_name
-        .then(|| text.to_owned())
-        .ok_or_else(|| "give it as registry/name, in small letters and without a tag".to_owned())
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err("give it as registry/name, in small letters and without a tag".to_owned())
+    }
+}
+
+/// Whether this is a part of a name: letters and digits at both ends, between them also `.`, `_` and `-`.
+fn is_part(part: &str) -> bool {
+    let is_letter = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
+    part.starts_with(is_letter)
+        && part.ends_with(is_letter)
+        && part.chars().all(|it| is_letter(it) || "._-".contains(it))
 }
 
 impl Origin {
-    /// The files of the chart or of the manifests with the name of this release's image.
+    /// Puts the name of this release's image into the files of the chart or of the manifests.
     pub(super) fn named(&self, mut files: Vec<(String, Vec<u8>)>) -> Result<Vec<(String, Vec<u8>)>> {
         let mut found = false;
         for (path, bytes) in &mut files {
-            // Nothing but text is there; what were none would stay as it is.
+            // All files are UTF-8 text today; another file would stay as it is.
             let Ok(text) = str::from_utf8(bytes) else { continue };
             found |= text.contains(OURS);
             let mut text = text.replace(OURS, &self.image);
-            if let Some(home) = self.home.as_ref().filter(|_| path == "Chart.yaml") {
+            if let Some(home) = &self.home
+                && path == "Chart.yaml"
+            {
                 text += &format!("home: {home}\nsources: [{home}]\n");
             }
             *bytes = text.into_bytes();

@@ -1,4 +1,5 @@
-//! The Debian package and the RPM, which the crate `packages` makes: it is built only here, because its libraries are large.
+//! The Debian package and the RPM. The crate `packages` makes them; it is built only here, because its
+//! libraries are large.
 
 use super::archive::{Entry, tar};
 use super::{Arch, Release};
@@ -7,7 +8,7 @@ use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes both to this folder, and gives their paths.
+/// Writes both to this folder, and returns their paths.
 pub(super) fn of(
     arch: Arch,
     program: &Path,
@@ -19,7 +20,8 @@ pub(super) fn of(
     let parts = tempfile::tempdir().context("cannot make a temporary folder")?;
     let entries: Vec<_> =
         papers.iter().map(|(path, bytes)| Entry { path: path.clone(), mode: 0o644, bytes }).collect();
-    let (tarred, bill) = (parts.path().join("papers.tar"), parts.path().join("sbom.json"));
+    let tarred = parts.path().join("papers.tar");
+    let bill = parts.path().join("sbom.json");
     fs::write(&tarred, tar(&entries, release.made)?).context("cannot write papers.tar")?;
     fs::write(&bill, sbom).context("cannot write sbom.json")?;
     let mut cargo = workspace::cargo();

@@ -1,11 +1,11 @@
-//! Makes the manual and completions, by running the program.
+//! Makes the manual and the completions by running the program.
 
 use super::{Arch, binary, files};
 use crate::workspace;
 use anyhow::{Context as _, Result};
 use std::path::Path;
 
-/// The files by their paths in the archive.
+/// Returns the files by their paths in the archive.
 pub(super) fn of(arch: Arch, program: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let dir = tempfile::tempdir().context("cannot make a temporary folder")?;
     workspace::run(binary::command(arch, program).args(["man", "--dir"]).arg(dir.path()))?;

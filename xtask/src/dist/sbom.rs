@@ -1,10 +1,11 @@
-//! Makes the software bill of materials: the crates of the program, as cargo resolves them for that program and
-//! architecture.
+//! Makes the software bill of materials: the crates of the program, as cargo resolves them for that program
+//! and architecture.
 //!
-//! cargo-cyclonedx is not used. It writes a list for each crate, so that the eBPF object's list would have to be
-//! merged, it does not know musl and the standard library, and it takes minutes to build.
+//! cargo-cyclonedx is not used. It writes a list for each crate, so the eBPF object's list would have to be
+//! merged; it does not know musl and the standard library; and it takes minutes to build.
 //!
-//! The format is CycloneDX 1.5, JSON. Crates that only run during the build (macros, build scripts) are left out.
+//! The format is CycloneDX 1.5, JSON. Crates that only run during the build (macros, build scripts) are left
+//! out.
 
 use super::{Arch, Release, date};
 use crate::workspace;
@@ -17,7 +18,7 @@ use std::process::Command;
 /// The programs in the binary: the agent, and the eBPF object in it.
 const ROOTS: [(&str, Option<&str>); 2] = [("probe-user", None), ("probe-ebpf", Some("bpfel-unknown-none"))];
 
-/// A crate by name and version, and its dependencies.
+/// Crates by name and version, with their licences and dependencies.
 #[derive(Default)]
 struct Crates {
     licences: BTreeMap<Id, String>,
@@ -43,7 +44,7 @@ pub(super) fn of(arch: Arch, release: &Release) -> Result<Vec<u8>> {
 }
 
 impl Crates {
-    /// Lines of `cargo tree`: `2|name v1.0.0 (proc-macro)|MIT OR Apache-2.0`.
+    /// Reads lines of `cargo tree`: `2|name v1.0.0 (proc-macro)|MIT OR Apache-2.0`.
     fn read(&mut self, tree: &str) -> Result<()> {
         let mut way: Vec<Id> = Vec::new();
         for line in tree.lines().filter(|line| !line.is_empty()) {
@@ -56,7 +57,7 @@ impl Crates {
                 Some((depth, (name, version), fields.next().unwrap_or_default()))
             })();
             let (depth, id, licence) = parsed.with_context(|| format!("cargo tree says {line:?}"))?;
-            // The old way to write OR.
+            // A slash is the old form of OR.
             self.licences.insert(id.clone(), licence.replace('/', " OR ").replace("  OR  ", " OR "));
             way.truncate(depth);
             if let Some(parent) = way.last() {
@@ -68,14 +69,26 @@ impl Crates {
     }
 }
 
-/// The SHA-256 of each crate, from Cargo.lock.
+/// Returns the SHA-256 of each crate, from Cargo.lock.
 fn sums(lock: &str) -> BTreeMap<Id, String> {
-    let field = |block: &str, name: &str| {
-        let line = block.lines().find_map(|line| line.strip_prefix(&format!("{name} = \"")))?;
-        Some(line.trim_end_matches('"').to_owned())
-    };
-    let sum = |block| Some(((field(block, "name")?, field(block, "version")?), field(block, "checksum")?));
-    lock.split("[[package]]").filter_map(sum).collect()
+    let packages = lock.split("[[package]]");
+    packages
+        .filter_map(|package| {
+            let id = (field(package, "name")?, field(package, "version")?);
+            Some((id, field(package, "checksum")?))
+        })
+        .collect()
+}
+
+/// Reads a line `name = "value"`.
+fn field(package: &str, name: &str) -> Option<String> {
+    let value = package.lines().find_map(|line| line.strip_prefix(&format!("{name} = \"")))?;
+    Some(value.trim_end_matches('"').to_owned())
+}
+
+/// Returns the reference of a crate: its package URL.
+fn reference((name, version): &Id) -> String {
+    format!("pkg:cargo/{name}@{version}")
 }
 
 fn document(
@@ -85,8 +98,8 @@ fn document(
     arch: Arch,
     release: &Release,
 ) -> Value {
-    let reference = |(name, version): &Id| format!("pkg:cargo/{name}@{version}");
-    let component = |(id, licence): (&Id, &String)| {
+    let mut components = Vec::new();
+    for (id, licence) in &crates.licences {
         let mut component = json!({
             "type": "library",
             "bom-ref": reference(id),
@@ -98,10 +111,9 @@ fn document(
         if let Some(sum) = sums.get(id) {
             component["hashes"] = json!([{ "alg": "SHA-256", "content": sum }]);
         }
-        component
-    };
-    let mut components: Vec<Value> = crates.licences.iter().map(component).collect();
-    // Linked in by the toolchain, which brings both.
+        components.push(component);
+    }
+    // The toolchain brings both and links them in.
     components.push(json!({
         "type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": rust,
         "licenses": [{ "expression": "MIT OR Apache-2.0" }],
@@ -110,8 +122,11 @@ fn document(
         "type": "library", "bom-ref": "musl", "name": "musl",
         "licenses": [{ "expression": "MIT" }],
     }));
-    let need = |(id, needs): (&Id, &BTreeSet<Id>)| json!({ "ref": reference(id), "dependsOn": needs.iter().map(reference).collect::<Vec<_>>() });
-    let mut needs: Vec<Value> = crates.needs.iter().map(need).collect();
+    let mut needs = Vec::new();
+    for (id, depends_on) in &crates.needs {
+        let depends_on: Vec<String> = depends_on.iter().map(reference).collect();
+        needs.push(json!({ "ref": reference(id), "dependsOn": depends_on }));
+    }
     let roots = ROOTS.map(|(name, _)| reference(&(name.to_owned(), release.version.to_owned())));
     let all: Vec<&str> = roots.iter().map(String::as_str).chain(["rust-std", "musl"]).collect();
     needs.push(json!({ "ref": "sandprobe", "dependsOn": all }));

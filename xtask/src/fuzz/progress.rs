@@ -1,13 +1,13 @@
-//! What libFuzzer says of a run, as a row of a table.
+//! libFuzzer's figures of a run, as a row of a table.
 
-/// The last of it: `#5 DONE cov: 21 ft: 40 corp: 3/11b …`.
+/// The figures of the last line: `#5 DONE cov: 21 ft: 40 corp: 3/11b …`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Inputs that were tried.
+    /// The number of inputs that were tried.
     pub(super) runs: u64,
-    /// Edges of the program that one of them reached.
+    /// Edges of the program that the inputs reached.
     pub(super) edges: u64,
-    /// Inputs that are kept, since each reached something more.
+    /// Inputs that are kept, because each reached something new.
     pub(super) kept: u64,
     /// An input was kept because it failed.
     pub(super) has_failed: bool,
@@ -18,7 +18,7 @@ pub(super) struct Progress {
 pub(super) enum Outcome {
     Passed,
     InputFailed,
-    /// It did not run to its end, and no input is to blame: it was not built, or somebody ended it.
+    /// It did not run to its end, and no input failed: it was not built, or somebody ended it.
     Broken,
 }
 

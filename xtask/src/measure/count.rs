@@ -6,11 +6,11 @@ use syn::{
     visit::{Visit, visit_impl_item_fn, visit_item},
 };
 
-/// A type with more fields does more than one thing.
+/// A type with more fields probably does more than one thing.
 const MAX_FIELDS: usize = 12;
 
-/// Items that are `pub` without a limit: types, traits, functions, methods, constants and modules. Fields do not
-/// count, because they belong to their type, and neither does `use`, which repeats a name.
+/// Counts the items that are `pub` without a limit: types, traits, functions, methods, constants and modules.
+/// Fields do not count, because they belong to their type, and neither does `use`, which repeats a name.
 pub(super) fn public(module: &Module) -> usize {
     let mut public = Public(0);
     module.items.iter().for_each(|item| public.visit_item(item));

@@ -1,7 +1,7 @@
 //! Finds import cycles: sibling modules that use each other.
 //!
-//! The children of a module are compared, each with everything in it. A module and its children always use each other
-//! and do not count.
+//! The children of a module are compared, each with everything in it. A module and its children always use
+//! each other and do not count.
 
 use super::{Module, resolve::Names};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub(super) struct Cycle {
     pub(super) files: usize,
 }
 
-/// Which children of a module use which.
+/// For each child of a module, the children that it uses.
 type Graph<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 pub(super) fn find(modules: &[Module]) -> Vec<Cycle> {
@@ -29,15 +29,12 @@ pub(super) fn find(modules: &[Module]) -> Vec<Cycle> {
 }
 
 fn cycles_in(parent: &Module, used: &[(&Module, BTreeSet<Vec<String>>)]) -> Vec<Cycle> {
-    let depth = parent.path.len();
-    let child =
-        |path: &'_ [String]| path.starts_with(&parent.path).then(|| path.get(depth).cloned()).flatten();
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut files: BTreeMap<String, usize> = BTreeMap::new();
     for (module, targets) in used {
-        let Some(from) = child(&module.path) else { continue };
+        let Some(from) = child(&module.path, parent) else { continue };
         *files.entry(from.clone()).or_default() += 1;
-        edges.entry(from).or_default().extend(targets.iter().filter_map(|target| child(target)));
+        edges.entry(from).or_default().extend(targets.iter().filter_map(|target| child(target, parent)));
     }
     let graph: Graph<'_> =
         edges.iter().map(|(from, to)| (from.as_str(), to.iter().map(String::as_str).collect())).collect();
@@ -51,7 +48,7 @@ fn cycles_in(parent: &Module, used: &[(&Module, BTreeSet<Vec<String>>)]) -> Vec<
             continue;
         }
         done.extend(&members);
-        // The names are looked at in order, so `start` is the first of its cycle.
+        // Names are visited in order, so `start` is the first of its cycle.
         let members: Vec<String> = [start].into_iter().chain(members).map(ToOwned::to_owned).collect();
         let files = members.iter().filter_map(|it| files.get(it)).sum();
         cycles.push(Cycle { parent: parent.name(), members, files });
@@ -59,7 +56,12 @@ fn cycles_in(parent: &Module, used: &[(&Module, BTreeSet<Vec<String>>)]) -> Vec<
     cycles
 }
 
-/// Everything that can be reached from there in one or more steps.
+/// Returns the child of this module that has the path.
+fn child(path: &[String], parent: &Module) -> Option<String> {
+    path.strip_prefix(parent.path.as_slice())?.first().cloned()
+}
+
+/// Returns everything that can be reached from `start` in one or more steps.
 fn reachable<'a>(graph: &Graph<'a>, start: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![start];

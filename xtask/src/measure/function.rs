@@ -1,8 +1,8 @@
 //! Finds private functions, and those that are used once.
 //!
-//! A use is a call, a method call, a path that ends in the name, the bare name as an argument of a call, or the value
-//! of an attribute's key (`default = "name"`). It counts if the function is visible there: in its module and the
-//! modules in that.
+//! A use is a call, a method call, a path that ends in the name, the bare name as an argument of a call, or
+//! the value of an attribute's key (`default = "name"`). It counts if the function is visible there: in its
+//! module and the modules in that.
 
 use super::Module;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -25,19 +25,20 @@ pub(super) fn private(modules: &[Module]) -> Vec<Private> {
         let mut defined = Defined::default();
         module.items.iter().for_each(|item| defined.visit_item(item));
         for (name, definitions) in defined.0 {
-            let seen_from = |other: &Module| other.path.starts_with(&module.path);
-            let all = modules.iter().zip(&uses).filter(|(other, _)| seen_from(other));
+            let all = modules.iter().zip(&uses).filter(|(other, _)| other.path.starts_with(&module.path));
             let used: usize = all.filter_map(|(_, uses)| uses.get(&name)).sum();
-            // Methods of one name on several types cannot be told apart: as many uses as methods are one for each.
+            // Methods of one name on several types cannot be told apart. If there are no more uses than
+            // methods, each counts as used once.
             let is_single_use = (1..=definitions).contains(&used);
-            let function = || Private { name: format!("{}::{name}", module.name()), is_single_use };
-            found.extend((0..definitions).map(|_| function()));
+            for _ in 0..definitions {
+                found.push(Private { name: format!("{}::{name}", module.name()), is_single_use });
+            }
         }
     }
     found
 }
 
-/// The names of private functions and methods, with the number of functions of each name.
+/// The number of private functions and methods, by name.
 #[derive(Default)]
 struct Defined(BTreeMap<String, usize>);
 
@@ -56,7 +57,7 @@ impl<'ast> Visit<'ast> for Defined {
     }
 
     fn visit_item_impl(&mut self, block: &'ast ItemImpl) {
-        // A trait's methods are called by whoever uses the trait.
+        // The methods of a trait are called through the trait.
         if block.trait_.is_none() {
             for item in &block.items {
                 if let ImplItem::Fn(method) = item {
@@ -78,7 +79,8 @@ fn add_uses(tokens: TokenStream, is_call: bool, uses: &mut BTreeMap<String, usiz
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let is = |at: Option<usize>, c: char| matches!(at.and_then(|at| tokens.get(at)), Some(TokenTree::Punct(it)) if it.as_char() == c);
     for (at, token) in tokens.iter().enumerate() {
-        let (before, after) = (at.checked_sub(1), at + 1);
+        let before = at.checked_sub(1);
+        let after = at + 1;
         let ends = tokens.len() == after || is(Some(after), ',');
         match token {
             TokenTree::Ident(name) => {

@@ -11,9 +11,9 @@ use syn::{
     visit_mut::{VisitMut, visit_file_mut, visit_item_impl_mut},
 };
 
-/// A module's own items, without those of the modules in it.
+/// The items of a module, without those of its child modules.
 pub(super) struct Module {
-    /// From the crate's root, which is empty.
+    /// The path from the crate's root; the root's path is empty.
     pub(super) path: Vec<String>,
     pub(super) items: Vec<Item>,
     pub(super) tokens: TokenStream,
@@ -27,7 +27,7 @@ impl Module {
 
 type Read<'a> = &'a dyn Fn(&Path) -> Result<String>;
 
-/// All modules below these files. A library and a program in the same folder count as one crate.
+/// Loads all modules below these files. A library and a program in the same folder count as one crate.
 pub(super) fn load<'a>(roots: impl IntoIterator<Item = &'a str>, read: Read<'_>) -> Result<Vec<Module>> {
     let mut modules = Vec::new();
     for root in roots {
@@ -36,7 +36,7 @@ pub(super) fn load<'a>(roots: impl IntoIterator<Item = &'a str>, read: Read<'_>)
     Ok(modules)
 }
 
-/// `folder` has the files of the module's children.
+/// Loads a file and its child modules, whose files are in `folder`.
 fn load_file(
     file: &Path,
     folder: &Path,

@@ -25,7 +25,7 @@ impl Names {
         Self { imports }
     }
 
-    /// The modules that this one names: by an import, or by a path in its code.
+    /// Returns the modules that this one names: by an import, or by a path in its code.
     pub(super) fn used_by(&self, module: &Module) -> BTreeSet<Vec<String>> {
         let paths: BTreeSet<&[String]> = self.imports.keys().map(Vec::as_slice).collect();
         let mut named: Vec<Vec<String>> = Vec::new();
@@ -35,7 +35,7 @@ impl Names {
         named.chain(imported).map(|path| self.module_of(&path, 0)).collect()
     }
 
-    /// The module where the item of this path is defined, through re-exports.
+    /// Returns the module where the item of this path is defined, through re-exports.
     fn module_of(&self, path: &[String], depth: usize) -> Vec<String> {
         let mut module: Vec<String> = Vec::new();
         for (at, name) in path.iter().enumerate() {
@@ -44,11 +44,11 @@ impl Names {
                 module = next;
                 continue;
             }
-            // Re-exports do not go in circles, but sources under work may.
-            let Some(target) = self.imports.get(&module).and_then(|it| it.get(name)).filter(|_| depth < 8)
-            else {
+            let Some(target) = self.imports.get(&module).and_then(|it| it.get(name)) else { break };
+            // Sources that compile have no circles of re-exports, but unfinished ones may.
+            if depth == 8 {
                 break;
-            };
+            }
             let path: Vec<String> = target.iter().chain(&path[at + 1..]).cloned().collect();
             return self.module_of(&path, depth + 1);
         }
@@ -56,7 +56,7 @@ impl Names {
     }
 }
 
-/// The path from the root, if it leads into this crate.
+/// Returns the path from the root, if it leads into this crate.
 fn absolute(module: &[String], path: &[String], modules: &BTreeSet<&[String]>) -> Option<Vec<String>> {
     let (first, rest) = path.split_first()?;
     let mut base = match first.as_str() {
@@ -78,7 +78,7 @@ fn absolute(module: &[String], path: &[String], modules: &BTreeSet<&[String]>) -
     Some(base)
 }
 
-/// The imports of a `use`: the local name, and its path.
+/// Returns the imports of a module: the local name, and its path.
 fn uses(module: &Module) -> Vec<(String, Vec<String>)> {
     let mut uses = Uses(Vec::new());
     module.items.iter().for_each(|item| uses.visit_item(item));
@@ -89,16 +89,19 @@ struct Uses(Vec<(String, Vec<String>)>);
 
 impl Uses {
     fn add(&mut self, tree: &UseTree, path: &[String]) {
-        let with = |name: String| [path, &[name]].concat();
         match tree {
-            UseTree::Path(it) => self.add(&it.tree, &with(it.ident.to_string())),
+            UseTree::Path(it) => self.add(&it.tree, &[path, &[it.ident.to_string()]].concat()),
             UseTree::Group(it) => it.items.iter().for_each(|tree| self.add(tree, path)),
             UseTree::Glob(_) => self.0.push(("*".to_owned(), path.to_vec())),
             UseTree::Name(it) if it.ident == "self" => {
                 self.0.extend(path.last().map(|name| (name.clone(), path.to_vec())));
             }
-            UseTree::Name(it) => self.0.push((it.ident.to_string(), with(it.ident.to_string()))),
-            UseTree::Rename(it) => self.0.push((it.rename.to_string(), with(it.ident.to_string()))),
+            UseTree::Name(it) => {
+                self.0.push((it.ident.to_string(), [path, &[it.ident.to_string()]].concat()));
+            }
+            UseTree::Rename(it) => {
+                self.0.push((it.rename.to_string(), [path, &[it.ident.to_string()]].concat()));
+            }
         }
     }
 }
@@ -131,7 +134,7 @@ mod tests {
         };
         assert_eq!(used("a"), ["a::inner", "b"]);
         assert_eq!(used("b"), ["c"]);
-        // The braces' prefix is a path too.
+        // The prefix of braces is a path too.
         assert_eq!(used("c"), ["a", "a::inner", "b"]);
     }
 }

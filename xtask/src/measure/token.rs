@@ -3,7 +3,7 @@
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeSet;
 
-/// The lines that hold code: not blank, no comment, no documentation.
+/// Counts the lines with code: not blank, no comment, no documentation.
 pub(super) fn lines(tokens: &TokenStream) -> usize {
     let mut lines = BTreeSet::new();
     add_lines(tokens.clone(), &mut lines);
@@ -13,10 +13,9 @@ pub(super) fn lines(tokens: &TokenStream) -> usize {
 fn add_lines(tokens: TokenStream, lines: &mut BTreeSet<usize>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for (at, token) in tokens.iter().enumerate() {
-        let is_sign =
-            |it: &TokenTree| matches!(it, TokenTree::Punct(it) if matches!(it.as_char(), '#' | '!'));
-        // A documentation comment is an attribute here: `#`, `!` if it is of what it stands in, and a group.
-        if tokens[at..].iter().find(|it| !is_sign(it)).is_some_and(is_documentation) {
+        // A documentation comment is an attribute here: `#`, `!` for an inner one, and a group.
+        let mut rest = tokens[at..].iter().skip_while(|it| is_sign(it));
+        if rest.next().is_some_and(is_documentation) {
             continue;
         }
         match token {
@@ -26,10 +25,14 @@ fn add_lines(tokens: TokenStream, lines: &mut BTreeSet<usize>) {
                 }
                 add_lines(group.stream(), lines);
             }
-            // A text may go over many lines.
+            // A string may have many lines.
             other => lines.extend(other.span().start().line..=other.span().end().line),
         }
     }
+}
+
+fn is_sign(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(it) if matches!(it.as_char(), '#' | '!'))
 }
 
 /// `[doc = "…"]`
@@ -39,7 +42,7 @@ fn is_documentation(token: &TokenTree) -> bool {
     group.delimiter() == Delimiter::Bracket && matches!(first, Some(TokenTree::Ident(name)) if name == "doc")
 }
 
-/// How many `cfg`, `cfg!` and `cfg_attr` name a feature.
+/// Counts the `cfg`, `cfg!` and `cfg_attr` that name a feature.
 pub(super) fn features(tokens: TokenStream) -> usize {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut count = 0;
@@ -60,7 +63,7 @@ fn has_ident(tokens: TokenStream, name: &str) -> bool {
     })
 }
 
-/// Paths of at least two names, `a::b::C`, anywhere.
+/// Finds paths of at least two names, `a::b::C`, anywhere.
 pub(super) fn paths(tokens: TokenStream, found: &mut Vec<Vec<String>>) {
     let mut path: Vec<String> = Vec::new();
     let mut colons = 0;
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn lines_are_those_with_code() {
         let text = "//! Why.\n\n/// What.\n#[inline]\nfn f() {\n    // How.\n    g(\"a\n  b\");\n\n}\n";
-        // The attribute, the function's first and last line, and two of the text.
+        // The attribute, the function's first and last line, and two lines of the string.
         assert_eq!(lines(&tokens(text)), 5);
         assert_eq!(lines(&tokens("m! {\n    /// What.\n    A,\n}\n")), 3);
     }

@@ -16,6 +16,7 @@ use std::{env, fmt, thread};
 /// The kernels that run pods, and their containerd.
 #[derive(Clone, Copy)]
 pub(super) enum Pods {
+    /// The hooks alone, on the newest kernel: it has what this machine's own may lack.
     None,
     Pairs,
     Matrix,
@@ -193,7 +194,8 @@ impl fmt::Display for Machine {
 /// `here` are this machine's own tests, which take long and seldom keep its processors busy: they run beside VMs.
 pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
     let mut machines = match pods {
-        Pods::None | Pods::Pairs => PAIRS.to_vec(),
+        Pods::None => vec![PAIRS[0]],
+        Pods::Pairs => PAIRS.to_vec(),
         Pods::Matrix => {
             let all = |kernel| Runtime::ALL.map(|runtime| Machine::new(kernel, runtime, Init::Quick));
             let with_systemd = PAIRS.into_iter().filter(|machine| machine.init == Init::Systemd);
@@ -228,8 +230,10 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
         machines.flat_map(|machine| runs(machine, pods)).partition(|run| run.is_timed);
     // What takes longest is not to be the last, with a lane beside it empty.
     others.sort_by_key(|run| Reverse(run.limit));
+    // This machine's own tests wait most of the time, so they have a lane beside those of the VMs.
+    let lanes_of_all = lanes() + usize::from(here.is_some());
     let steps = here.into_iter().chain(others.into_iter().map(|run| run.step(&xtask)));
-    tier.lanes(steps.collect(), lanes());
+    tier.lanes(steps.collect(), lanes_of_all);
     tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
 }
 

@@ -5,7 +5,7 @@ use super::Source;
 /// Each module of the agent with the modules that it may use. Every module may use itself.
 const ARROW: &[(&str, &[&str])] = &[
     ("model", &[]),
-    // How findings are put into words: names, spans, commands for a shell.
+    // Text of findings: names, durations, commands for a shell.
     ("words", &["model"]),
     ("engine", &["model", "words"]),
     ("recording", &["model", "engine"]),
@@ -45,8 +45,8 @@ const ARROW: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-/// The crates that model and engine may use besides the standard library: the kernel's records, and the derives from
-/// which recordings and state files get their form.
+/// The crates that model and engine may use besides the standard library: the kernel's records, and the
+/// derives that define the form of recordings and state files.
 const PURE: [&str; 6] = ["probe_common", "schemars", "serde", "serde_with", "strum", "thiserror"];
 /// The modules that may use only these crates.
 const PURE_MODULES: [&str; 2] = ["model", "engine"];
@@ -56,31 +56,32 @@ const AGENT: [&str; 2] = ["probe-engine/src/", "probe-user/src/"];
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 
 pub(super) fn problems(sources: &[Source]) -> Vec<String> {
-    // Unit tests in files of their own may look around.
-    let agent = || {
-        let is_test = |path: &str| path.ends_with("/tests.rs") || path.contains("/tests/");
-        let modules = sources.iter().filter(move |source| !is_test(&source.path));
-        modules.filter_map(|source| {
-            Some((source, AGENT.iter().find_map(|root| source.path.strip_prefix(root))?.strip_suffix(".rs")?))
-        })
-    };
-    let mut found = Vec::new();
-    for (source, path) in agent().filter(|(source, _)| ROOTS.iter().all(|root| !source.path.ends_with(root)))
-    {
-        let module = path.split('/').next().unwrap_or(path);
-        match ARROW.iter().find(|(name, _)| *name == module) {
-            Some((_, allowed)) => found.extend(edges(source, module, allowed)),
-            None => found.push(format!("{}: {module} has no place in tidy's arrow", source.path)),
-        }
-    }
     let manifest = sources.iter().find(|source| source.path == "probe-engine/Cargo.toml");
     let banned = manifest.map(|manifest| dependencies(&manifest.text)).unwrap_or_default();
-    for (source, _) in
-        agent().filter(|(_, path)| PURE_MODULES.iter().any(|pure| path.split('/').next() == Some(pure)))
-    {
-        found.extend(foreign(source, &banned));
+    let mut found = Vec::new();
+    for source in sources {
+        let Some(module) = module(&source.path) else { continue };
+        if ROOTS.iter().all(|root| !source.path.ends_with(root)) {
+            match ARROW.iter().find(|(name, _)| *name == module) {
+                Some((_, allowed)) => found.extend(edges(source, module, allowed)),
+                None => found.push(format!("{}: {module} has no place in tidy's arrow", source.path)),
+            }
+        }
+        if PURE_MODULES.contains(&module) {
+            found.extend(foreign(source, &banned));
+        }
     }
     found
+}
+
+/// Returns the first module on the path of a file of the agent. Unit tests in separate files may use any
+/// module.
+fn module(path: &str) -> Option<&str> {
+    if path.ends_with("/tests.rs") || path.contains("/tests/") {
+        return None;
+    }
+    let path = AGENT.iter().find_map(|root| path.strip_prefix(root))?.strip_suffix(".rs")?;
+    path.split('/').next()
 }
 
 fn edges(source: &Source, module: &str, allowed: &[&str]) -> Vec<String> {
@@ -98,10 +99,12 @@ fn edges(source: &Source, module: &str, allowed: &[&str]) -> Vec<String> {
     found
 }
 
-/// The first names after `crate::`: one, or several in braces.
+/// Returns the first names after `crate::`: one, or several in braces.
 pub(super) fn named(path: &str) -> Vec<&str> {
     let Some(list) = path.strip_prefix('{') else { return vec![first_name(path)] };
-    let (mut names, mut depth, mut begin) = (Vec::new(), 0, 0);
+    let mut names = Vec::new();
+    let mut depth = 0;
+    let mut begin = 0;
     for (at, c) in list.char_indices() {
         match c {
             '{' => depth += 1,
@@ -125,7 +128,7 @@ fn first_name(path: &str) -> &str {
     &path[..path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len())]
 }
 
-/// Model and engine use only the standard library and [`PURE`].
+/// Finds uses of crates other than the standard library and [`PURE`].
 fn foreign(source: &Source, banned: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for (line, at) in code(&source.text).zip(1..) {
@@ -145,7 +148,7 @@ fn names(line: &str, name: &str) -> bool {
     })
 }
 
-/// The dependencies of a manifest as crate names, without [`PURE`].
+/// Returns the dependencies of a manifest as crate names, without [`PURE`].
 fn dependencies(manifest: &str) -> Vec<String> {
     let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
     let lines = section.lines().take_while(|line| !line.starts_with('['));
@@ -153,7 +156,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
     names.map(|(name, _)| name.replace('-', "_")).filter(|name| !PURE.contains(&name.as_str())).collect()
 }
 
-/// The lines before the unit tests, with comments removed.
+/// Returns the lines before the unit tests, with comments removed.
 pub(super) fn code(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
     lines.map(|line| if line.trim_start().starts_with("//") { "" } else { line })

@@ -5,7 +5,8 @@ use super::Source;
 const MAX_LINES: usize = 600;
 /// The agent's code. Measuring programs are exempt, because counting allocations needs an unsafe trait.
 const AGENT: [&str; 2] = ["probe-engine/src/", "probe-user/"];
-/// The files in which the agent may use `unsafe`: calls of the kernel, a signal handler, and functions of the C library.
+/// The files in which the agent may use `unsafe`: system calls, a signal handler, and functions of the C
+/// library.
 const UNSAFE: [&str; 5] = [
     "probe-user/src/source/",
     "probe-user/src/confine/refusal.rs",
@@ -14,8 +15,8 @@ const UNSAFE: [&str; 5] = [
     "probe-user/src/program_pages.rs",
 ];
 
-/// Forbidden words, each in two halves so that this file does not contain them: folders of one machine, hosts that
-/// belong into the configuration of apt and cargo, and marks of unfinished work.
+/// Forbidden words: folders of one machine, hosts that belong in the configuration of apt and cargo, and
+/// marks of unfinished work. Each is in two halves so that this file does not contain it.
 const WORDS: [(&str, &str); 10] = [
     ("/wo", "rk/"),
     ("/fa", "rm/"),
@@ -57,7 +58,7 @@ fn rust(path: &str, text: &str) -> Vec<String> {
     if !text.starts_with("//!") {
         found.push(format!("{path}: begins without saying what it is for (//!)"));
     }
-    // In two halves again: this file is checked too.
+    // In two halves, because this file is checked too.
     if text.contains(concat!("#[", "ignore")) {
         found.push(format!("{path}: an ignored test is no test"));
     }
@@ -73,7 +74,7 @@ fn rust(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Whether the word is there, and not as the end of a longer one.
+/// Whether the line has the word, and not as the end of a longer one.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '-'))
 }

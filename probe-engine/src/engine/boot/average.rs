@@ -1,6 +1,7 @@
-//! Several boots as one: the mean of each column, and its difference to the column before, which is the mean period.
+//! The means over several boots: of each column, and of its difference to the column before, which is the
+//! mean period.
 //!
-//! **Invariant:** a difference is of the same boots on both sides.
+//! **Invariant:** both sides of a difference are means over the same boots.
 
 use super::{
     column::{COLUMNS, Row},
@@ -10,53 +11,53 @@ use super::{
 };
 use crate::model::recovery::Recovered;
 
-/// Nanoseconds; of each column over the boots that have it.
+/// Mean times in nanoseconds, each column over the boots that have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Average {
-    /// The boots that it is made of.
+    /// The number of boots.
     pub boots: usize,
-    /// By which rule their pods are back.
+    /// The rule by which their pods count as back.
     pub recovered: Recovered,
     pub columns: [Option<i64>; COLUMNS],
-    /// To the column before, the first to the zero: the periods. Of each over the boots that have both columns.
+    /// The periods: each column less the one before (the first less the zero), over the boots that have both
+    /// columns.
     pub differences: [Option<i64>; COLUMNS],
     /// From the zero to the last pod.
     pub whole: Option<i64>,
     pub inexact: Inexact,
 }
 
-/// Over the boots that count ([`comparable::counted`]).
+/// Returns the means over the boots that count ([`comparable::counted`]).
 #[must_use]
-pub fn average<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Average {
-    let recovered = studies.clone().last().map(|study| study.recovered).unwrap_or_default();
-    Average::of(recovered, comparable::rows(studies))
+pub fn average<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Average {
+    let recovered = reports.clone().last().map(|report| report.recovered).unwrap_or_default();
+    Average::of(recovered, comparable::rows(reports))
 }
 
 impl Average {
-    /// Of comparable rows.
+    /// Averages comparable rows.
     pub(super) fn of(recovered: Recovered, rows: Vec<(Row, Inexact)>) -> Self {
         let (rows, inexact): (Vec<Row>, Vec<Inexact>) = rows.into_iter().unzip();
         let columns: Row =
             std::array::from_fn(|n| mean(rows.iter().filter_map(|row| row.get(n).copied().flatten())));
-        let periods = |n: usize| {
-            let both = rows.iter().filter_map(|row| {
-                let before = n.checked_sub(1).map_or(Some(0), |n| row.get(n).copied().flatten());
-                Some((before?, row.get(n).copied().flatten()?))
-            });
-            Some(mean(both.clone().map(|(_, it)| it))? - mean(both.map(|(before, _)| before))?)
-        };
         Self {
             boots: rows.len(),
             recovered,
             columns,
-            differences: std::array::from_fn(periods),
+            differences: std::array::from_fn(|n| {
+                let both = rows.iter().filter_map(|row| {
+                    let before = n.checked_sub(1).map_or(Some(0), |n| row.get(n).copied().flatten());
+                    Some((before?, row.get(n).copied().flatten()?))
+                });
+                Some(mean(both.clone().map(|(_, it)| it))? - mean(both.map(|(before, _)| before))?)
+            }),
             whole: columns[COLUMNS - 1],
             inexact: inexact.into_iter().fold(Inexact::default(), Inexact::or),
         }
     }
 }
 
-/// Rounded to the nearest.
+/// Returns the mean, rounded to the nearest integer.
 fn mean(values: impl Iterator<Item = i64>) -> Option<i64> {
     let (sum, n) = values.fold((0_i128, 0_i128), |(sum, n), value| (sum + i128::from(value), n + 1));
     if n == 0 { None } else { i64::try_from((sum + n / 2).div_euclid(n)).ok() }

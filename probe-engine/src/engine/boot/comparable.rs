@@ -1,7 +1,7 @@
-//! Which boots are comparable, so that a mean or a percentile can be made of them.
+//! Decides which boots are comparable, so that means and percentiles can be computed over them.
 //!
-//! **Invariant:** times that count from the order and times that count from the kernel's start are never mixed, nor are
-//! those of pods that are back by one rule and by another.
+//! **Invariant:** times that count from the order and times that count from the kernel's start are never
+//! mixed, and neither are boots whose pods are back by different rules.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -46,38 +46,38 @@ impl Counted {
     }
 }
 
-/// What counts of each: of the boots whose pods are back by the same rule as the last one's, and of these of those whose
-/// order is known, if there are any.
+/// Returns what counts of each boot. A boot counts if its pods are back by the same rule as the last boot's,
+/// and if its order is known or no such boot's order is.
 #[must_use]
-pub fn counted<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<Counted> {
-    let recovered = studies.clone().last().map(|study| study.recovered).unwrap_or_default();
-    let is_from_order = |study: &RecoveryReport| study.zero.is_order();
-    let any = studies.clone().any(|study| study.recovered == recovered && is_from_order(study));
-    let of = |study: &RecoveryReport| {
-        if study.recovered != recovered {
-            Counted::OtherRule
-        } else if any && !is_from_order(study) {
-            Counted::OrderUnknown
-        } else if !study.is_closed() {
-            Counted::NotComplete
-        } else if study.is_truncated {
-            Counted::Truncated
-        } else {
-            Counted::Whole
-        }
-    };
-    studies.map(of).collect()
+pub fn counted<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<Counted> {
+    let recovered = reports.clone().last().map(|report| report.recovered).unwrap_or_default();
+    let any_order = reports.clone().any(|report| report.recovered == recovered && report.zero.is_order());
+    reports
+        .map(|report| {
+            if report.recovered != recovered {
+                Counted::OtherRule
+            } else if any_order && !report.zero.is_order() {
+                Counted::OrderUnknown
+            } else if !report.is_closed() {
+                Counted::NotComplete
+            } else if report.is_truncated {
+                Counted::Truncated
+            } else {
+                Counted::Whole
+            }
+        })
+        .collect()
 }
 
-/// The columns that count, and which of them are not exact.
-pub(super) fn row(study: &RecoveryReport, counted: Counted) -> Option<(Row, Inexact)> {
-    let mut columns = study.columns;
+/// Returns the columns that count, and which of them are not exact.
+pub(super) fn row(report: &RecoveryReport, counted: Counted) -> Option<(Row, Inexact)> {
+    let mut columns = report.columns;
     columns[COLUMNS - 1].take_if(|_| !counted.has_last());
-    counted.is_in().then(|| (columns, study.inexact.among(&columns)))
+    counted.is_in().then(|| (columns, report.inexact.among(&columns)))
 }
 
-/// The rows of the boots that count.
-pub(super) fn rows<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<(Row, Inexact)> {
-    let all = studies.clone().zip(counted(studies));
-    all.filter_map(|(study, counted)| row(study, counted)).collect()
+/// Returns the rows of the boots that count.
+pub(super) fn rows<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<(Row, Inexact)> {
+    let all = reports.clone().zip(counted(reports));
+    all.filter_map(|(report, counted)| row(report, counted)).collect()
 }

@@ -1,26 +1,26 @@
-//! Boots in groups: the mean of each, and how it differs from that of the first one.
+//! Groups boots by name: the means of each group, and how they differ from those of the first group.
 //!
-//! **Invariant:** all means are of boots that are comparable with each other.
+//! **Invariant:** all means are over boots that are comparable with each other.
 
 use super::{
     average::Average,
-    column::COLUMNS,
+    column::{COLUMNS, Row},
     comparable::{self, counted},
     inexact::Inexact,
     report::RecoveryReport,
 };
 
-/// The boots that have one name.
+/// The boots that share a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group<'a> {
-    /// None: those that have none.
+    /// None: the boots without a name.
     pub name: Option<&'a str>,
     pub average: Average,
-    /// None: it is the first.
+    /// None for the first group.
     pub difference: Option<Difference>,
 }
 
-/// The numbers of a mean less those of another, where both have them; nanoseconds.
+/// The means of one group less those of another, where both have them; nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub columns: [Option<i64>; COLUMNS],
@@ -29,41 +29,41 @@ pub struct Difference {
     pub inexact: Inexact,
 }
 
-/// In the order in which the names first come. A group of which no boot counts ([`counted`]) is left out.
+/// Returns the groups in the order in which their names first appear, without groups in which no boot counts
+/// ([`counted`]).
 #[must_use]
 pub fn groups<'a>(
     boots: impl Iterator<Item = (Option<&'a str>, &'a RecoveryReport)> + Clone,
 ) -> Vec<Group<'a>> {
-    let recovered = boots.clone().last().map(|(_, study)| study.recovered).unwrap_or_default();
-    let all = counted(boots.clone().map(|(_, study)| study));
+    let recovered = boots.clone().last().map(|(_, report)| report.recovered).unwrap_or_default();
+    let all = counted(boots.clone().map(|(_, report)| report));
     let mut rows: Vec<(Option<&str>, Vec<_>)> = Vec::new();
-    for ((name, study), counted) in boots.zip(all) {
-        let Some(row) = comparable::row(study, counted) else { continue };
+    for ((name, report), counted) in boots.zip(all) {
+        let Some(row) = comparable::row(report, counted) else { continue };
         match rows.iter_mut().find(|(known, _)| *known == name) {
             Some((_, own)) => own.push(row),
             None => rows.push((name, vec![row])),
         }
     }
-    let averages: Vec<_> =
-        rows.into_iter().map(|(name, rows)| (name, Average::of(recovered, rows))).collect();
-    let first = averages.first().map(|(_, average)| average.clone());
-    let others = averages.into_iter().enumerate();
-    let of = |(n, (name, average)): (usize, (_, Average))| {
-        let difference = first.as_ref().filter(|_| n > 0).map(|first| Difference::of(&average, first));
-        Group { name, average, difference }
-    };
-    others.map(of).collect()
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for (name, rows) in rows {
+        let average = Average::of(recovered, rows);
+        let difference = groups.first().map(|first| Difference::of(&average, &first.average));
+        groups.push(Group { name, average, difference });
+    }
+    groups
 }
 
 impl Difference {
     fn of(one: &Average, other: &Average) -> Self {
-        let less = |one: &[Option<i64>; COLUMNS], other: &[Option<i64>; COLUMNS]| {
-            let mut both = one.iter().zip(other).map(|(one, other)| Some((*one)? - (*other)?));
-            std::array::from_fn(|_| both.next().flatten())
-        };
         let columns = less(&one.columns, &other.columns);
         let periods = less(&one.differences, &other.differences);
         let inexact = one.inexact.or(other.inexact);
         Self { columns, periods, whole: columns[COLUMNS - 1], inexact }
     }
+}
+
+fn less(one: &Row, other: &Row) -> Row {
+    let mut both = one.iter().zip(other).map(|(one, other)| Some((*one)? - (*other)?));
+    std::array::from_fn(|_| both.next().flatten())
 }

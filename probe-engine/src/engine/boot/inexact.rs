@@ -1,51 +1,49 @@
-//! Which numbers of a row are known less well than an event's own time.
+//! Marks the numbers of a row that are less exact than an event's own time.
 
-use super::column::{COLUMNS, differences};
+use super::column::{COLUMNS, Row, differences};
 use crate::model::recovery::Source;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inexact {
     pub columns: [bool; COLUMNS],
-    /// Each is the difference of two columns: from where both count has no part in it, but in the first.
+    /// A period is the difference of two columns, so the zero matters only for the first period.
     pub periods: [bool; COLUMNS],
 }
 
 impl Inexact {
-    /// By how the zero and each column are known; a column that is not known is not known inexactly either.
+    /// Takes the source of each column. A column that is not known is not inexact.
     #[must_use]
     pub(crate) fn of(is_zero_exact: bool, columns: [Option<Source>; COLUMNS]) -> Self {
-        let is_inexact = |source: Source| !source.is_exact();
-        let of_zero = !is_zero_exact;
-        let own = columns.map(|source| source.is_some_and(is_inexact));
-        let of_both = |n: usize| {
-            let before = n.checked_sub(1).map_or(of_zero, |n| own.get(n).copied().unwrap_or_default());
-            before || own.get(n).copied().unwrap_or_default()
-        };
+        let own = columns.map(|source| source.is_some_and(|source| !source.is_exact()));
         Self {
-            columns: columns.map(|source| source.is_some_and(|source| of_zero || is_inexact(source))),
-            periods: std::array::from_fn(of_both),
+            columns: columns.map(|source| source.is_some_and(|source| !is_zero_exact || !source.is_exact())),
+            periods: std::array::from_fn(|n| {
+                let before =
+                    n.checked_sub(1).map_or(!is_zero_exact, |n| own.get(n).copied().unwrap_or_default());
+                before || own.get(n).copied().unwrap_or_default()
+            }),
         }
     }
 
-    /// Those of the columns that are known here, and of the periods between two of them.
+    /// Keeps the marks of the columns that are known here, and of the periods between two of them.
     #[must_use]
     pub(crate) fn among(self, columns: &[Option<i64>; COLUMNS]) -> Self {
-        let and = |marks: [bool; COLUMNS], known: [Option<i64>; COLUMNS]| {
-            let mut both = marks;
-            both.iter_mut().zip(known).for_each(|(it, known)| *it &= known.is_some());
-            both
-        };
         Self { columns: and(self.columns, *columns), periods: and(self.periods, differences(columns)) }
     }
 
-    /// Of a mean: what is in any of the rows that it is made of.
+    /// Marks what is marked in either. A mean is inexact where any of its rows is.
     #[must_use]
     pub(crate) fn or(self, other: Self) -> Self {
-        let or = |one: [bool; COLUMNS], other: [bool; COLUMNS]| {
-            let mut both = one;
-            both.iter_mut().zip(other).for_each(|(it, other)| *it |= other);
-            both
-        };
         Self { columns: or(self.columns, other.columns), periods: or(self.periods, other.periods) }
     }
+}
+
+fn and(mut marks: [bool; COLUMNS], known: Row) -> [bool; COLUMNS] {
+    marks.iter_mut().zip(known).for_each(|(it, known)| *it &= known.is_some());
+    marks
+}
+
+fn or(mut one: [bool; COLUMNS], other: [bool; COLUMNS]) -> [bool; COLUMNS] {
+    one.iter_mut().zip(other).for_each(|(it, other)| *it |= other);
+    one
 }

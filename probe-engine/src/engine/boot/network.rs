@@ -1,9 +1,9 @@
-//! Which pods came back with less network than they had.
+//! Finds the pods that came back with fewer network interfaces than they had.
 
 use crate::model::recovery::{LessNetwork, Pod};
 
-/// Nothing is said of a pod of which no interface is known: it may have become one of the node's network, or its network
-/// was not seen.
+/// Leaves out pods without a known interface: such a pod may now use the node's network, or its network was
+/// not seen.
 pub(in crate::engine) fn less<'a>(before: &[Pod], back: impl Iterator<Item = &'a Pod>) -> Vec<LessNetwork> {
     let less = back.filter(|back| !back.interfaces.is_empty()).filter_map(|back| {
         let had = before.iter().find(|pod| pod.is(back))?.interfaces.iter();

@@ -1,42 +1,45 @@
-//! Which programs order a restart, by their arguments.
+//! Recognizes programs that order a restart of the node, by their arguments.
 
-/// What the arguments of a program say about the node's end.
+/// What the arguments of a program say about the node's shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// It goes down, now or soon.
+    /// The node goes down, now or soon.
     Down,
-    /// What was ordered is taken back.
+    /// An earlier order is cancelled.
     Cancelled,
 }
 
-/// systemctl's verbs that end the boot. `soft-reboot` keeps the kernel, and so the boot.
+/// Verbs of systemctl that end the boot. `soft-reboot` keeps the kernel, and so the boot.
 const VERBS: [&str; 5] = ["reboot", "poweroff", "halt", "kexec", "default-reboot"];
 
-/// Reads the argv of `reboot`, `poweroff`, `halt`, `shutdown`, `telinit`, `init`, `systemctl`, and of the program that
-/// systemd itself becomes at the end.
+/// Reads the argv of `reboot`, `poweroff`, `halt`, `shutdown`, `telinit`, `init`, `kexec` and `systemctl`,
+/// and of `systemd-shutdown`, which systemd itself becomes at the end.
 #[must_use]
 pub(crate) fn read(filename: &str, argv: &[String]) -> Option<Said> {
     let program = argv.first().map_or(filename, String::as_str);
     let base = program.rsplit('/').next().unwrap_or(program);
     let rest = argv.get(1..).unwrap_or_default();
-    let has = |wanted: &[&str]| rest.iter().any(|arg| wanted.contains(&arg.as_str()));
-    if has(&["--help", "--version", "-w", "--wtmp-only"]) {
+    if has(rest, &["--help", "--version", "-w", "--wtmp-only"]) {
         return None;
     }
     match base {
-        "shutdown" if has(&["-c"]) => Some(Said::Cancelled),
+        "shutdown" if has(rest, &["-c"]) => Some(Said::Cancelled),
         // With -k it only warns.
-        "shutdown" if has(&["-k", "--show"]) => None,
+        "shutdown" if has(rest, &["-k", "--show"]) => None,
         "reboot" | "poweroff" | "halt" | "shutdown" | "systemd-shutdown" => Some(Said::Down),
-        "telinit" | "init" => has(&["0", "6"]).then_some(Said::Down),
-        "kexec" => has(&["-e", "--exec"]).then_some(Said::Down),
-        "systemctl" if has(&VERBS) => scheduled(rest),
+        "telinit" | "init" => has(rest, &["0", "6"]).then_some(Said::Down),
+        "kexec" => has(rest, &["-e", "--exec"]).then_some(Said::Down),
+        "systemctl" if has(rest, &VERBS) => scheduled(rest),
         _ => None,
     }
 }
 
-/// Whether an order, its arguments with spaces between, can be one for a later time: `shutdown` waits for a minute unless it
-/// is told otherwise.
+fn has(args: &[String], wanted: &[&str]) -> bool {
+    args.iter().any(|arg| wanted.contains(&arg.as_str()))
+}
+
+/// Whether an order (its arguments joined by spaces) can be for a later time. By default, `shutdown` waits
+/// for a minute.
 #[must_use]
 pub(crate) fn is_for_later(by: &str) -> bool {
     let mut words = by.split(' ');
@@ -44,11 +47,14 @@ pub(crate) fn is_for_later(by: &str) -> bool {
     program.rsplit('/').next() == Some("shutdown") || words.any(|word| word.starts_with("--when"))
 }
 
-/// `--when=` of systemctl(1), since systemd 254: the time of the shutdown, or `cancel` or `show` for one that was ordered before.
+/// Reads `--when=` of systemctl(1), since systemd 254: the time of the shutdown, or `cancel` or `show` for an
+/// earlier order.
 fn scheduled(rest: &[String]) -> Option<Said> {
     let joined = rest.iter().find_map(|arg| arg.strip_prefix("--when="));
-    let apart = || rest.windows(2).find_map(|two| (two.first()? == "--when").then_some(two.last()?.as_str()));
-    match joined.or_else(apart) {
+    let when = joined.or_else(|| {
+        rest.windows(2).find_map(|two| (two.first()? == "--when").then_some(two.last()?.as_str()))
+    });
+    match when {
         Some("" | "cancel") => Some(Said::Cancelled),
         Some("show") => None,
         Some(_) | None => Some(Said::Down),

@@ -1,6 +1,7 @@
 //! What a recovery means: its milestones, the columns and periods of the table, and whether it is over.
 //!
-//! Made from what is known and a time, and from nothing else: what comes later may complete what had seemed over.
+//! A report depends only on a [`Recovery`] and a time: a later event may extend a recovery that seemed
+//! complete.
 
 use std::time::Duration;
 
@@ -13,18 +14,18 @@ use super::{
 };
 use crate::model::{
     recovery::{
-        Kind, KubeletListens, LessNetwork, NetworkAttempt, OpenAttempt, Ordered, Pod, Recovered,
-        RecoveredPod, Recovery, Source, TimedSource, ns,
+        Kind, KubeletListens, LessNetwork, NetworkAttempt, Ordered, Pod, Recovered, RecoveredPod, Recovery,
+        Source, TimedSource, ns,
     },
     time::Timestamp,
 };
 
-/// An order that is further before the boot than this, and a clock that went back by more than the slack, are no
-/// measure: the node was off in between, or its clock was set.
+/// An order that is further before the boot than this, or after it by more than the slack, is not used as the
+/// zero: the node was off in between, or its clock was set.
 const LONGEST_DOWN: Duration = Duration::from_secs(60 * 60);
-/// An ADD that takes so long did not find what it needs, and waited for it.
+/// An ADD that takes this long did not find what it needs, and waited for it.
 pub(in crate::engine) const HUNG: Duration = Duration::from_secs(10);
-/// The wall clock's error over a restart: the hardware's counts seconds.
+/// The wall clock's error over a restart: the hardware clock counts seconds.
 const SLACK_NS: i64 = 2_000_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub struct RecoveryReport {
     pub kubelet: Option<TimedSource>,
     /// When the kubelet listened at each of its ports.
     pub kubelet_listens: Vec<KubeletListens>,
-    /// A network's configuration was written.
+    /// When a network configuration was written.
     pub network_configured: Option<TimedSource>,
     pub first_static: Option<RecoveredPod>,
     pub cni: Cni,
@@ -44,7 +45,7 @@ pub struct RecoveryReport {
     pub close: Close,
     /// The rule by which pods are back.
     pub recovered: Recovered,
-    /// Of those that are back: by their start, since none of their sockets listens.
+    /// Pods that count as back by their start, since none of their sockets listens.
     pub by_start: Vec<Pod>,
     /// Nanoseconds from the zero.
     pub columns: [Option<i64>; COLUMNS],
@@ -52,20 +53,21 @@ pub struct RecoveryReport {
     pub periods: [Option<i64>; COLUMNS],
     pub whole: Option<i64>,
     pub inexact: Inexact,
-    /// None: no time was set for it.
+    /// None: no target is set.
     pub target: Option<Target>,
     /// Pods that had more interfaces before.
     pub less_network: Vec<LessNetwork>,
-    /// The agent was not there when the runtime started: what it did not see is known from files, if at all.
+    /// The agent started after the runtime (or the kubelet, if no runtime is known): earlier times come from
+    /// files, if at all.
     pub is_late: bool,
-    /// Pods were left out for want of room, so that the last one that is known may not be the last.
+    /// Some pods were not kept, so the last known pod may not be the last.
     pub is_truncated: bool,
 }
 
-/// From where the columns count.
+/// The zero of the columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Zero {
-    /// The order, so many nanoseconds before the kernel's start.
+    /// The order, `before_ns` before the kernel's start.
     Order { ordered: Ordered, before_ns: i64 },
     /// The kernel's start, for this reason.
     Kernel(NoOrder),
@@ -82,43 +84,44 @@ impl Zero {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoOrder {
-    /// Nothing is known of a boot before.
+    /// Nothing is known of an earlier boot.
     NoHistory,
-    /// A boot before is known, and no order to end it: a power cut, or nobody looked. The last sign of life, ns since
-    /// the epoch.
+    /// An earlier boot is known, but no order to end it: a power cut, or the agent did not run.
+    /// `alive_wall_ns`: the last sign of life, ns since the epoch.
     NotSeen { alive_wall_ns: Option<i64> },
-    /// The node went on after what had been ordered.
+    /// The node ran on long after the order.
     Outlived(Ordered),
     /// By the wall clock the order is after the boot, or longer before it than a restart takes.
     NotComparable(Ordered),
 }
 
-/// The network's first success, and what was in vain before it.
+/// The first successful ADD of the network, and the failures before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cni {
     pub first: Option<TimedSource>,
     /// Sandboxes whose ADD failed before it, or until now.
     pub failed: u32,
-    /// Sandboxes whose ADD hung before it, and did not fail: it took [`HUNG`] or longer, or is under way for so long.
+    /// Sandboxes whose ADD hung before it, and did not fail: it took [`HUNG`] or longer, or has been under
+    /// way that long.
     pub hung: u32,
-    /// The plugin of the first failure.
+    /// The plugin of the first failed ADD.
     pub plugin: Option<String>,
-    /// When the first of these began.
+    /// When the first ADD that failed or hung began.
     pub lost_since: Option<Timestamp>,
-    /// From the beginning of the first ADD that failed or hung to that of the first that did neither, or to the end of a
-    /// hanging one that was the first to succeed, or until now.
+    /// From `lost_since` to the beginning of the first successful ADD, or to its end if that one hung, or to
+    /// now.
     pub lost: Duration,
-    /// The kubelet was there before the agent began to look, then: what failed before that is in none of these.
+    /// When the agent started, if the kubelet was there before it: earlier failures are not counted here.
     pub unseen_until: Option<Timestamp>,
 }
 
-/// Whether the last pod was the last.
+/// Whether the recovery is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// All service pods that were there before are back: so many.
+    /// All service pods that were there before are back.
     All { pods: usize },
-    /// For the quiet time no pod came. Those that were there before and are not back, if that is known; none, if none
-    /// was there.
+    /// No pod came for the quiet time. `missing`: the pods that were there before and are not back, if that
+    /// is known.
     Quiet { quiet: Duration, missing: Option<Vec<Pod>> },
     /// More may come.
     Open { back: usize, missing: Option<Vec<Pod>> },
@@ -135,36 +138,30 @@ impl RecoveryReport {
         let last_service = services.back.last().map(|back| (*back).clone());
         let (before, is_zero_exact) = match &zero {
             Zero::Order { before_ns, ordered } => {
-                // It cannot have been after the boot.
+                // An order cannot have been given after the boot.
                 let is_before = recovery.boot.as_ref().is_some_and(|it| ordered.wall_ns <= it.boot_wall_ns);
                 (*before_ns, is_before && ordered.source.is_exact())
             }
             Zero::Kernel(_) => (0, true),
         };
-        let since_zero = |at: Timestamp| i64::try_from(at.0).unwrap_or(i64::MAX).saturating_add(before);
-        let from_zero = |mark: TimedSource| since_zero(mark.at);
-        let of_pod = |back: &Option<RecoveredPod>| back.as_ref().map(|back| from_zero(back.mark));
-        let columns = [
-            recovery.kubelet.map(from_zero),
-            of_pod(&first_static),
-            of_pod(&first_service),
-            of_pod(&last_service),
+        let marks = [
+            recovery.kubelet,
+            first_static.as_ref().map(|back| back.mark),
+            first_service.as_ref().map(|back| back.mark),
+            last_service.as_ref().map(|back| back.mark),
         ];
-        let by = |back: &Option<RecoveredPod>| back.as_ref().map(|back| back.mark.source);
-        let known_by = [
-            recovery.kubelet.map(|mark| mark.source),
-            by(&first_static),
-            by(&first_service),
-            by(&last_service),
-        ];
+        let columns = marks.map(|mark| Some(since_zero(mark?.at, before)));
         let whole = columns[COLUMNS - 1];
         let is_closed = services.close.is_closed();
-        let so_far = whole.or_else(|| services.close.awaits_all().then(|| since_zero(now)));
-        // Of a boot that nobody saw nothing tells its pods from those that came later.
+        let so_far = whole.or_else(|| services.close.awaits_all().then(|| since_zero(now, before)));
+        // In a boot that the agent did not see, nothing distinguishes its pods from those that came later.
         let is_known = recovery.expected().is_some()
             || recovery.watched_since.is_none_or(|since| since <= Timestamp::ZERO + WINDOW);
-        let target = recovery.target.filter(|_| is_known);
-        let target = target.map(|span| Target::of(span, zero.is_order(), so_far, is_closed));
+        let target = if is_known {
+            recovery.target.map(|span| Target::of(span, zero.is_order(), so_far, is_closed))
+        } else {
+            None
+        };
         let started = recovery.runtime.or(recovery.kubelet).map(|mark| mark.at);
         Self {
             zero,
@@ -187,7 +184,7 @@ impl RecoveryReport {
             columns,
             periods: differences(&columns),
             whole,
-            inexact: Inexact::of(is_zero_exact, known_by),
+            inexact: Inexact::of(is_zero_exact, marks.map(|mark| Some(mark?.source))),
             target,
             is_late: recovery.watched_since.is_some_and(|since| started.is_some_and(|at| at < since)),
             is_truncated: recovery.pods_left_out > 0
@@ -209,7 +206,7 @@ impl Close {
         }
     }
 
-    /// Whether there are pods to wait for, and none of them is back.
+    /// Whether there are pods to wait for and none of them is back.
     fn awaits_all(&self) -> bool {
         matches!(self, Self::Open { back: 0, missing: Some(missing) } if !missing.is_empty())
     }
@@ -231,6 +228,10 @@ fn zero(recovery: &Recovery) -> Zero {
         early @ ..0 if early >= -SLACK_NS => Zero::Order { ordered: ordered.clone(), before_ns: 0 },
         _ => Zero::Kernel(NoOrder::NotComparable(ordered.clone())),
     }
+}
+
+fn since_zero(at: Timestamp, before_ns: i64) -> i64 {
+    i64::try_from(at.0).unwrap_or(i64::MAX).saturating_add(before_ns)
 }
 
 fn first(back: &[RecoveredPod], kind: Kind) -> Option<RecoveredPod> {
@@ -260,10 +261,10 @@ impl<'a> Services<'a> {
         if expected.is_empty() {
             return Self::until_quiet(recovery.quiet, back, Some(Vec::new()), now);
         }
-        // What is new since the restart was not waited for.
+        // Pods that are new since the restart were not waited for.
         back.retain(|back| expected.iter().any(|pod| pod.is(&back.pod)));
-        let is_missing = |pod: &&&Pod| !back.iter().any(|back| back.pod.is(pod));
-        let missing: Vec<Pod> = expected.iter().filter(is_missing).map(|pod| (*pod).clone()).collect();
+        let missing = expected.iter().filter(|pod| !back.iter().any(|back| back.pod.is(pod)));
+        let missing: Vec<Pod> = missing.map(|pod| (*pod).clone()).collect();
         if missing.is_empty() {
             let close = Close::All { pods: expected.len() };
             return Self { back, close };
@@ -271,22 +272,23 @@ impl<'a> Services<'a> {
         Self::until_quiet(recovery.quiet, back, Some(missing), now)
     }
 
-    /// Up to the first gap of a quiet time, and no further than a recovery can take.
+    /// Keeps the pods up to the first quiet time and, if none was there before, up to [`WINDOW`] after the
+    /// boot.
     fn until_quiet(
         quiet: Duration,
         mut back: Vec<&'a RecoveredPod>,
         missing: Option<Vec<Pod>>,
         now: Timestamp,
     ) -> Self {
-        // None was there before, as after a drain, or nobody knows: whatever comes is the recovery.
+        // None was there before (as after a drain), or it is not known: every pod is part of the recovery.
         let is_new = missing.as_ref().is_none_or(Vec::is_empty);
         back.retain(|back| !is_new || back.mark.at <= Timestamp::ZERO + WINDOW);
         let gap = back.windows(2).position(|two| match two {
             [one, next] => next.mark.at.since(one.mark.at) > quiet,
             _ => false,
         });
-        // Those that were there before are waited for over any gap.
-        if let Some(gap) = gap.filter(|_| is_new) {
+        // Pods that were there before are waited for over any gap.
+        if is_new && let Some(gap) = gap {
             back.truncate(gap + 1);
         }
         let is_quiet = back.last().is_some_and(|last| now.since(last.mark.at) >= quiet);
@@ -302,33 +304,40 @@ impl<'a> Services<'a> {
 fn cni(recovery: &Recovery, now: Timestamp) -> Cni {
     let done = recovery.tries.iter().filter(|it| it.failed.is_none()).min_by_key(|it| it.ended);
     let began = recovery.tries.iter().map(|it| it.began).min();
-    // Nobody asks for a network before the kubelet does.
+    // No ADD is called before the kubelet or the runtime starts.
     let asked = recovery.kubelet.or(recovery.runtime).map(|mark| mark.at);
     let unseen_until = recovery.watched_since.filter(|since| asked.is_some_and(|at| at < *since));
-    // An address that is on record from before anything was seen: the first success was then or before.
-    let dated = |at: Timestamp| at + Source::FileTime.precision();
-    let on_record = recovery.leased_since.filter(|at| began.is_none_or(|began| dated(*at) < began));
-    if let Some(at) = on_record {
+    // An address is on record from before anything was seen: the first success was then or before.
+    if let Some(at) = recovery.leased_since
+        && began.is_none_or(|began| at + Source::FileTime.precision() < began)
+    {
         let first = Some(TimedSource { at, source: Source::FileTime });
         return Cni { first, unseen_until, ..Cni::default() };
     }
-    let has_hung = |it: &NetworkAttempt| it.ended.since(it.began) >= HUNG;
-    let until = done.map_or(now, |it| if has_hung(it) { it.ended } else { it.began });
-    let by = done.map_or(now, |it| it.ended);
-    let has_failed = |it: &NetworkAttempt| it.failed.is_some() && it.ended <= by;
-    let failed = || recovery.tries.iter().filter(|it| has_failed(it));
-    let hung = || recovery.tries.iter().filter(|it| !has_failed(it) && has_hung(it) && it.began < until);
-    let is_stuck = |it: &&OpenAttempt| it.began < until && now.since(it.began) >= HUNG;
-    let stuck = || recovery.trying.iter().filter(is_stuck);
-    let first = failed().chain(hung()).map(|it| it.began).chain(stuck().map(|it| it.began)).min();
-    let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
+    let until = match done {
+        Some(it) if has_hung(it) => it.ended,
+        Some(it) => it.began,
+        None => now,
+    };
+    let done_at = done.map_or(now, |it| it.ended);
+    let (failed, others): (Vec<_>, Vec<_>) =
+        recovery.tries.iter().partition(|it| it.failed.is_some() && it.ended <= done_at);
+    let first_failed = failed.iter().min_by_key(|it| it.began);
+    let hung = others.iter().filter(|it| has_hung(it)).map(|it| it.began);
+    let stuck = recovery.trying.iter().map(|it| it.began).filter(|began| now.since(*began) >= HUNG);
+    let hung: Vec<Timestamp> = hung.chain(stuck).filter(|began| *began < until).collect();
+    let lost_since = first_failed.map(|it| it.began).into_iter().chain(hung.iter().copied()).min();
     Cni {
         first: done.map(|it| TimedSource { at: it.ended, source: Source::Hook }),
-        failed: count(failed().count()),
-        hung: count(hung().count() + stuck().count()),
-        plugin: failed().min_by_key(|it| it.began).and_then(|it| it.failed.clone()),
-        lost_since: first,
-        lost: first.map(|began| until.since(began)).unwrap_or_default(),
+        failed: u32::try_from(failed.len()).unwrap_or(u32::MAX),
+        hung: u32::try_from(hung.len()).unwrap_or(u32::MAX),
+        plugin: first_failed.and_then(|it| it.failed.clone()),
+        lost_since,
+        lost: lost_since.map(|began| until.since(began)).unwrap_or_default(),
         unseen_until,
     }
+}
+
+fn has_hung(attempt: &NetworkAttempt) -> bool {
+    attempt.ended.since(attempt.began) >= HUNG
 }

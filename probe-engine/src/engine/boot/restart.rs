@@ -1,8 +1,8 @@
-//! What a restart of a runtime or of the kubelet alone cost: the columns and periods of its row, and the numbers of all
-//! restarts of a program.
+//! What a restart of only a runtime or the kubelet cost: the columns and periods of its row, and statistics
+//! over all restarts of a program.
 //!
-//! The columns: the new process started, the daemon was ready, a first pod started, the node was as before. They count
-//! from the end of the old process.
+//! The columns: the new process started, the daemon was ready, a first pod started, the node was as before.
+//! They count from the end of the old process.
 
 use super::{
     average::Average,
@@ -15,15 +15,16 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// The numbers of a restart, nanoseconds.
+/// The times of a restart in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestartReport {
     pub columns: [Option<i64>; COLUMNS],
     pub periods: [Option<i64>; COLUMNS],
-    /// Until the node was as before.
+    /// The time until the node was as before.
     pub whole: Option<i64>,
     pub inexact: Inexact,
-    /// Otherwise it counts from the start of the new process.
+    /// Whether the end of the old process was seen. If not, the times count from the start of the new
+    /// process.
     pub is_end_seen: bool,
 }
 
@@ -31,14 +32,14 @@ pub struct RestartReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestartStatistics<'a> {
     pub comm: &'a str,
-    /// How many there are, and how many of them count.
+    /// The number of restarts, including those that do not count in the average.
     pub all: usize,
     pub average: Average,
     pub spread: Vec<Spread>,
 }
 
 impl<'a> RestartStatistics<'a> {
-    /// Of a program of which no restart is known.
+    /// Returns the statistics of a program without restarts.
     #[must_use]
     pub fn none(comm: &'a str) -> Self {
         Self { comm, all: 0, average: Average::of(Recovered::default(), Vec::new()), spread: Vec::new() }
@@ -49,8 +50,8 @@ impl RestartReport {
     #[must_use]
     pub fn of(restart: &Restart) -> Self {
         let zero = restart.zero();
-        let is_exact = |mark: TimedSource| mark.source.is_exact();
-        let is_zero_exact = restart.ended.is_some() || restart.started.is_none_or(is_exact);
+        let is_zero_exact =
+            restart.ended.is_some() || restart.started.is_none_or(|mark| mark.source.is_exact());
         let first_pod = restart.first_pod.as_ref().map(|pod| TimedSource::hooked(pod.at));
         let marks = [restart.started, restart.ready(), first_pod, restart.as_before()];
         let columns: Row = marks.map(|mark| Some(since(zero, mark?.at)));
@@ -64,8 +65,8 @@ impl RestartReport {
     }
 }
 
-/// Of each program, in the order in which they first restarted. What counts are the restarts whose beginning was seen
-/// and after which the node was as before.
+/// Returns the statistics of each program, in the order of their first restarts. A restart counts if its
+/// beginning was seen and the node was as before afterwards.
 #[must_use]
 pub fn statistics<'a>(restarts: impl Iterator<Item = &'a Restart>) -> Vec<RestartStatistics<'a>> {
     let mut programs: Vec<Program<'a>> = Vec::new();
@@ -81,16 +82,18 @@ pub fn statistics<'a>(restarts: impl Iterator<Item = &'a Restart>) -> Vec<Restar
             None => programs.push(Program { comm: &restart.comm, all: 1, rows: row.into_iter().collect() }),
         }
     }
-    let of = |Program { comm, all, rows }: Program<'a>| RestartStatistics {
-        comm,
-        all,
-        spread: of_rows(&rows),
-        average: Average::of(Recovered::default(), rows),
-    };
-    programs.into_iter().map(of).collect()
+    programs
+        .into_iter()
+        .map(|Program { comm, all, rows }| RestartStatistics {
+            comm,
+            all,
+            spread: of_rows(&rows),
+            average: Average::of(Recovered::default(), rows),
+        })
+        .collect()
 }
 
-/// A program, how many restarts it had, and the rows of those that count.
+/// A program, the number of its restarts, and the rows of those that count.
 struct Program<'a> {
     comm: &'a str,
     all: usize,
@@ -98,6 +101,6 @@ struct Program<'a> {
 }
 
 fn since(zero: Timestamp, at: Timestamp) -> i64 {
-    let ns = |at: Timestamp| i64::try_from(at.0).unwrap_or(i64::MAX);
-    ns(at).saturating_sub(ns(zero))
+    let at = i64::try_from(at.0).unwrap_or(i64::MAX);
+    at.saturating_sub(i64::try_from(zero.0).unwrap_or(i64::MAX))
 }

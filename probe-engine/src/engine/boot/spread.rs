@@ -1,6 +1,7 @@
-//! How far boots are from each other: the least, the median, the ninth in ten, and the most of each number.
+//! The spread over boots: the minimum, the median, the 90th percentile and the maximum of each number.
 //!
-//! Each number stands by itself: those of one rank are of different boots, so that periods do not add up.
+//! Each number is ranked by itself: the numbers of one rank are from different boots, so periods do not add
+//! up.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,7 +24,7 @@ pub enum Rank {
     Max,
 }
 
-/// The numbers of a rank, nanoseconds; of each among the boots that have it.
+/// The numbers at one rank in nanoseconds, each over the boots that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread {
     pub rank: Rank,
@@ -37,7 +38,7 @@ pub struct Spread {
 impl Rank {
     pub const ALL: [Self; 4] = [Self::Min, Self::P50, Self::P90, Self::Max];
 
-    /// So many in a hundred are not above it.
+    /// Returns the percentile: this percentage of the numbers is not above it.
     fn percent(self) -> usize {
         match self {
             Self::Min => 0,
@@ -48,41 +49,43 @@ impl Rank {
     }
 }
 
-/// Of the boots that count in the mean ([`comparable::counted`]); nearest rank. Empty if none does.
+/// Ranks the boots that count in the mean ([`comparable::counted`]), by nearest rank. Empty if none counts.
 #[must_use]
-pub fn spread<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<Spread> {
-    of_rows(&comparable::rows(studies))
+pub fn spread<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<Spread> {
+    of_rows(&comparable::rows(reports))
 }
 
-/// Of comparable rows.
+/// Ranks comparable rows.
 pub(super) fn of_rows(rows: &[(Row, Inexact)]) -> Vec<Spread> {
     if rows.is_empty() {
         return Vec::new();
     }
     let columns = sorted(rows.iter().map(|(row, inexact)| (*row, inexact.columns)));
     let periods = sorted(rows.iter().map(|(row, inexact)| (differences(row), inexact.periods)));
-    let of = |at: Rank| {
-        let pick = |numbers: &[Vec<(i64, bool)>; COLUMNS]| {
-            numbers.each_ref().map(|numbers| rank(numbers, at.percent()))
-        };
-        let (columns, periods) = (pick(&columns), pick(&periods));
-        let value = |number: Option<(i64, bool)>| number.map(|(ns, _)| ns);
-        let is_inexact = |number: Option<(i64, bool)>| number.is_some_and(|(_, is_inexact)| is_inexact);
-        let inexact = Inexact { columns: columns.map(is_inexact), periods: periods.map(is_inexact) };
-        let columns = columns.map(value);
-        Spread { rank: at, columns, periods: periods.map(value), whole: columns[COLUMNS - 1], inexact }
-    };
-    Rank::ALL.map(of).into()
+    Rank::ALL
+        .map(|at| {
+            let columns = columns.each_ref().map(|numbers| rank(numbers, at.percent()));
+            let periods = periods.each_ref().map(|numbers| rank(numbers, at.percent()));
+            let inexact = Inexact { columns: columns.map(is_inexact), periods: periods.map(is_inexact) };
+            let columns = columns.map(|number| Some(number?.0));
+            let periods = periods.map(|number| Some(number?.0));
+            Spread { rank: at, columns, periods, whole: columns[COLUMNS - 1], inexact }
+        })
+        .into()
 }
 
-/// The numbers of each column, each with whether it is not exact, in order.
+fn is_inexact(number: Option<(i64, bool)>) -> bool {
+    number.is_some_and(|(_, is_inexact)| is_inexact)
+}
+
+/// Returns the sorted numbers of each column, each with whether it is inexact.
 fn sorted(rows: impl Iterator<Item = (Row, [bool; COLUMNS])> + Clone) -> [Vec<(i64, bool)>; COLUMNS] {
     std::array::from_fn(|n| {
-        let of_row = |(row, inexact): (Row, [bool; COLUMNS])| {
+        let numbers = rows.clone().filter_map(|(row, inexact)| {
             let ns = row.get(n).copied().flatten()?;
             Some((ns, inexact.get(n).copied().unwrap_or_default()))
-        };
-        let mut numbers: Vec<_> = rows.clone().filter_map(of_row).collect();
+        });
+        let mut numbers: Vec<_> = numbers.collect();
         numbers.sort_unstable();
         numbers
     })

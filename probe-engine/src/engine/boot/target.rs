@@ -1,4 +1,4 @@
-//! Whether a recovery took no longer than it may.
+//! Judges whether a recovery stayed within its target time.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::model::recovery::ns;
 
-/// What a recovery has come to, by the time that it may take.
+/// A recovery compared with its target time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     pub span: Duration,
     pub outcome: Outcome,
-    /// So many nanoseconds too long; below zero: so many are left.
+    /// Nanoseconds over the target; negative: time left.
     pub over: Option<i64>,
 }
 
@@ -31,12 +31,12 @@ pub enum Outcome {
 }
 
 impl Target {
-    /// `so_far`: nanoseconds from the zero to the last pod so far, or to now if none of those that are waited for is back.
+    /// `so_far`: nanoseconds from the zero to the last pod so far, or to now if no awaited pod is back.
     /// `is_from_order`: the zero is the order of the restart.
     pub(super) fn of(span: Duration, is_from_order: bool, so_far: Option<i64>, is_closed: bool) -> Self {
         let over = so_far.map(|so_far| so_far.saturating_sub(ns(span)));
         let outcome = match over {
-            // What comes later only makes it longer, as does what was before the kernel's start.
+            // Later pods and the unknown time before the kernel's start can only make it longer.
             Some(1..) => Outcome::Missed,
             Some(_) if is_closed && is_from_order => Outcome::Met,
             Some(_) if is_closed => Outcome::OrderUnknown,

@@ -24,7 +24,7 @@ use crate::model::{
 const SECOND: i64 = 1_000_000_000;
 const WALL: i64 = 1_795_000_000 * SECOND;
 
-/// A boot whose kubelet started so long after it, ordered so long before.
+/// A boot that was ordered `ordered` ns before it, and whose kubelet started `kubelet` ns after it.
 fn boot(ordered: Option<i64>, kubelet: Option<u64>) -> Recovery {
     let ordered = ordered.map(|before| Ordered {
         wall_ns: WALL - before,
@@ -37,15 +37,15 @@ fn boot(ordered: Option<i64>, kubelet: Option<u64>) -> Recovery {
     Recovery { boot: Some(boot), kubelet, ..Recovery::default() }
 }
 
-fn study(ordered: Option<i64>, kubelet: Option<u64>) -> RecoveryReport {
+fn report(ordered: Option<i64>, kubelet: Option<u64>) -> RecoveryReport {
     RecoveryReport::of(&boot(ordered, kubelet), Timestamp(1))
 }
 
 #[test]
 fn an_order_counts_if_the_clock_and_the_time_between_allow_it() {
-    let of = |before| study(Some(before), None).zero;
+    let of = |before| report(Some(before), None).zero;
     assert!(matches!(of(12 * SECOND), Zero::Order { before_ns, .. } if before_ns == 12 * SECOND));
-    // The hardware's clock counts seconds: how long before the boot the order was is not known, then.
+    // The hardware clock counts seconds, so it is not known how long before the boot the order was.
     assert!(matches!(of(-SECOND), Zero::Order { before_ns: 0, .. }));
     let inexact = |before: i64| {
         let mut recovery = boot(Some(before), Some(1));
@@ -59,11 +59,11 @@ fn an_order_counts_if_the_clock_and_the_time_between_allow_it() {
     assert!(matches!(of(-3 * SECOND), Zero::Kernel(NoOrder::NotComparable(_))));
     assert!(matches!(of(8 * 3600 * SECOND), Zero::Kernel(NoOrder::NotComparable(_))), "it was off overnight");
     assert!(matches!(of(i64::MIN / 2), Zero::Kernel(NoOrder::NotComparable(_))));
-    assert_eq!(study(None, None).zero, Zero::Kernel(NoOrder::NotSeen { alive_wall_ns: None }));
+    assert_eq!(report(None, None).zero, Zero::Kernel(NoOrder::NotSeen { alive_wall_ns: None }));
     assert_eq!(RecoveryReport::of(&Recovery::default(), Timestamp(9)).zero, Zero::Kernel(NoOrder::NoHistory));
 }
 
-/// The study's own numbers, ms: native, with a connected edge, with a disconnected one.
+/// Measured boots, ms: native, with a connected edge, with a disconnected one.
 #[test]
 fn the_difference_of_the_means_is_the_mean_period() {
     for (columns, periods) in [
@@ -78,7 +78,7 @@ fn the_difference_of_the_means_is_the_mean_period() {
 
 #[test]
 fn a_mean_is_of_what_counts_from_the_same() {
-    let of = |ordered: Option<i64>, kubelet: u64| study(ordered.map(|it| it * SECOND), Some(kubelet));
+    let of = |ordered: Option<i64>, kubelet: u64| report(ordered.map(|it| it * SECOND), Some(kubelet));
     let ordered = [of(Some(10), 4_000_000_001), of(Some(11), 5_000_000_000)];
     let cut = of(None, 1_000_000_000);
     let mean = average(ordered.iter().chain([&cut]));
@@ -89,7 +89,7 @@ fn a_mean_is_of_what_counts_from_the_same() {
     assert_eq!(average([].into_iter()).boots, 0);
 }
 
-/// Two service pods are back; a third one that was there before is not, unless these are all.
+/// Two service pods are back; a third one that was there before is missing, unless `is_all`.
 fn with_pods(columns: [Option<u64>; 3], is_all: bool) -> RecoveryReport {
     let pod = |name: &str, kind| Pod {
         namespace: Some("default".to_owned()),
@@ -124,7 +124,7 @@ fn with_pods(columns: [Option<u64>; 3], is_all: bool) -> RecoveryReport {
     RecoveryReport::of(&recovery, Timestamp(1_000))
 }
 
-/// Boots have not all the same columns: the node had no static pods then, or no agent told of its kubelet.
+/// Boots can lack a column: the node had no static pods then, or no agent reported its kubelet.
 #[test]
 fn a_difference_is_of_the_boots_that_have_both_columns() {
     let whole = with_pods([Some(100), Some(200), Some(300)], true);
@@ -148,13 +148,13 @@ fn the_last_pod_so_far_is_in_no_mean() {
     assert_eq!((mean.differences[3], mean.whole), (Some(100), whole.whole));
     let alone = average([&open].into_iter());
     assert_eq!((alone.columns[3], alone.differences[3], alone.whole), (None, None, None));
-    // Nor is it told how well what is in no mean is known.
+    // A column that is in no mean is not marked inexact either.
     let inexact = Inexact { columns: [false, false, false, true], periods: [false, false, false, true] };
     let open = RecoveryReport { inexact, ..open };
     assert_eq!(average([&whole, &open].into_iter()).inexact, Inexact::default());
 }
 
-/// What ended the last boot that was seen is no order of the one that came after others.
+/// The order that ended the last seen boot does not count for this boot if other boots were in between.
 #[test]
 fn an_order_from_before_a_boot_in_between_does_not_count() {
     let ordered = |seconds: i64| {
@@ -186,12 +186,12 @@ fn a_number_is_as_exact_as_what_it_is_made_of() {
     assert_eq!(of(true, [hook; 4]), ([false; 4], [false; 4]));
     let late = of(true, [proc, hook, hook, file]);
     assert_eq!(late, ([true, false, false, true], [true, true, false, true]));
-    // The order's second is in all columns, and in the first period alone.
+    // The order's precision of a second is in all columns, but only in the first period.
     let logged = of(false, [hook, None, hook, hook]);
     assert_eq!(logged, ([true, false, true, true], [true, false, false, false]));
 
-    let exact = RecoveryReport { inexact: Inexact::default(), ..study(Some(SECOND), Some(1)) };
-    let inexact = study(Some(SECOND), Some(1));
+    let exact = RecoveryReport { inexact: Inexact::default(), ..report(Some(SECOND), Some(1)) };
+    let inexact = report(Some(SECOND), Some(1));
     assert_eq!(average([&exact].into_iter()).inexact, Inexact::default());
     assert_eq!(average([&exact, &inexact].into_iter()).inexact, inexact.inexact);
 }
@@ -213,10 +213,10 @@ fn a_pod_is_what_its_uid_and_its_namespace_make_it() {
 /// Ten boots whose kubelets started after 1 to 10 s.
 #[test]
 fn a_rank_is_the_number_of_a_boot() {
-    let studies: Vec<RecoveryReport> =
-        [3, 1, 10, 2, 5, 4, 9, 7, 6, 8].map(|n| study(Some(10 * SECOND), Some(n * 1_000_000_000))).into();
+    let reports: Vec<RecoveryReport> =
+        [3, 1, 10, 2, 5, 4, 9, 7, 6, 8].map(|n| report(Some(10 * SECOND), Some(n * 1_000_000_000))).into();
     let ranks = |count: usize| {
-        let all = spread(studies.iter().take(count));
+        let all = spread(reports.iter().take(count));
         all.iter().map(|it| it.columns[0].map(|ns| ns / SECOND - 10)).collect::<Vec<_>>()
     };
     assert_eq!(ranks(10), [1, 5, 9, 10].map(Some));
@@ -224,7 +224,7 @@ fn a_rank_is_the_number_of_a_boot() {
     assert_eq!(ranks(1), [Some(3); 4]);
     assert_eq!(spread([].into_iter()), []);
     // No boot has a pod, so that there is no number either.
-    assert!(spread(studies.iter()).iter().all(|it| it.columns[1..] == [None; 3] && it.whole.is_none()));
+    assert!(spread(reports.iter()).iter().all(|it| it.columns[1..] == [None; 3] && it.whole.is_none()));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn each_rank_stands_by_itself() {
     assert_eq!((max.rank, max.columns), (Rank::Max, [from(100), from(250), from(900), from(1000)]));
     assert_eq!(min.periods, [from(50), Some(100), Some(100), Some(100)]);
     assert_eq!((min.whole, max.whole), (from(400), from(1000)));
-    // A rank is as exact as the number that it is.
+    // A rank is as exact as its number.
     let inexact = Inexact { columns: [true, false, false, false], periods: [true, true, false, false] };
     let all = spread([&RecoveryReport { inexact, ..one }, &other].into_iter());
     let marks = |n: usize| (all[n].inexact.columns, all[n].inexact.periods);
@@ -247,7 +247,7 @@ fn each_rank_stands_by_itself() {
 }
 
 #[test]
-fn it_is_told_what_counts_of_a_boot_and_what_not() {
+fn a_boot_counts_in_part_or_not_at_all() {
     let whole = with_pods([Some(100), Some(200), Some(300)], true);
     let open = with_pods([Some(300), Some(400), Some(500)], false);
     let truncated = RecoveryReport { is_truncated: true, ..whole.clone() };
@@ -261,7 +261,7 @@ fn it_is_told_what_counts_of_a_boot_and_what_not() {
     assert_eq!(spread.iter().map(|it| it.whole).collect::<Vec<_>>(), [whole.whole; 4]);
     assert_eq!(spread[3].columns[0], open.columns[0]);
     assert_eq!(average(all.into_iter()).boots, 3);
-    // Where no order is known, and where the other rule is the last boot's, these count.
+    // They count if no order is known, or if the last boot has the other rule.
     assert_eq!(counted([&cut, &cut].into_iter()), [Counted::Whole; 2]);
     assert_eq!(counted([&whole, &listening].into_iter()), [Counted::OtherRule, Counted::Whole]);
 }
@@ -291,7 +291,7 @@ fn groups_are_compared_with_the_first_one() {
     assert_eq!(unnamed.columns, [-50; 4].map(Some));
 }
 
-/// The means of two groups would tell of their orders, and of what they do not have.
+/// Otherwise the difference of two means would show which orders or columns the boots lack.
 #[test]
 fn groups_are_of_comparable_boots_alone() {
     let whole = with_pods([Some(100), Some(200), Some(300)], true);
@@ -336,7 +336,7 @@ fn time_is_lost_to_adds_that_fail_or_hang_before_the_first_success() {
     }
 }
 
-/// The tries that are under way count like those that have ended, once they take as long as one that hangs.
+/// ADDs that are under way count like those that have ended, once they take as long as one that hangs.
 #[test]
 fn an_add_that_hangs_now_is_lost_time_too() {
     let second = |n: u64| Timestamp(n * 1_000_000_000);
@@ -349,7 +349,7 @@ fn an_add_that_hangs_now_is_lost_time_too() {
     };
     assert_eq!(lost(&recovery, 29), (0, 0));
     assert_eq!(lost(&recovery, 35), (1, 15));
-    // Another one has succeeded: what hangs since then is not what the node waited for.
+    // Another ADD has succeeded: the node did not wait for what hangs since then.
     recovery.tries = vec![NetworkAttempt { sandbox, began: second(25), ended: second(26), failed: None }];
     assert_eq!(lost(&recovery, 60), (1, 5));
     recovery.trying[0].began = second(30);

@@ -1,4 +1,4 @@
-//! Records as they stand in a ring, and what they become.
+//! Records in a ring, and the observations that they become.
 
 use probe_common::{
     event::{self, Header, WireError, address, cgroup, cni, exec, flag, kind},
@@ -152,7 +152,7 @@ fn a_socket_listens_in_its_container() {
     assert_eq!(it.socket.family, Family::Ipv4);
 }
 
-/// As the hook writes it where `mark_victim` passes a pid: who asked for memory is not the victim.
+/// As the hook writes it if `mark_victim` passes a pid: the process that asked for memory is not the victim.
 #[test]
 fn an_oom_killers_victim_can_be_no_more_than_a_pid() {
     let mut body = event::Signal::new_zeroed();
@@ -176,7 +176,7 @@ fn a_cgroup_has_its_path() {
     assert_eq!((cgroup.path.as_str(), cgroup.level, cgroup.nested), ("/kubepods", 2, true));
 }
 
-/// A recording does not keep it, so that a replay would know another thing.
+/// A recording does not keep the padding, so a replay would use another key.
 #[test]
 fn padding_is_no_part_of_an_identity() {
     let mut netns = event::Netns::new_zeroed();

@@ -1,17 +1,18 @@
-//! **Rule:** every container that ran in a sandbox has ended, only what holds the sandbox lives, and for longer than the
-//! kubelet's longest back-off nobody has made another container in it or begun to stop it. The time runs only while the
-//! runtime and the kubelet are both up.
+//! **Rule:** every container that ran in a sandbox has ended, only what holds the sandbox lives, and for
+//! longer than the kubelet's longest back-off nobody has made another container in it or begun to stop it.
+//! The time runs only while the runtime and the kubelet are both up.
 //!
-//! Not flagged: a container that crashes again and again, as long as it is started or tried again after each back-off; a
-//! pod that has completed and whose sandbox the kubelet stops; a pod that is still starting: a container exited 0, and
-//! one that the kubelet has on record has not run yet, since its image may be pulled for long. If the kubelet's record
-//! does not name the pod's containers, any container that exited 0 may be such an init container, so the limit is
-//! longer. While a pull is under way on the node, for an hour, the image may be that of the next container. A sandbox that
-//! the runtime has begun to stop is not flagged either. Nor is one whose containers' programs are no processes of the node
-//! (gVisor, Kata Containers), or one of which its runtime says that a container runs of which the kernel has shown nothing.
+//! Not flagged: a container that crashes again and again, as long as it is started or tried again after each
+//! back-off; a pod that has completed and whose sandbox the kubelet stops; a pod that is still starting: a
+//! container exited 0, and one that the kubelet has on record has not run yet, since its image may be pulled
+//! for long. If the kubelet's record does not name the pod's containers, any container that exited 0 may be
+//! such an init container, so the limit is longer. While a pull is under way on the node, for an hour, the
+//! image may be that of the next container. A sandbox that the runtime has begun to stop is not flagged
+//! either. Nor is one whose containers' programs are not processes of the node (gVisor, Kata Containers), or
+//! one with a container that runs according to its runtime and that the kernel has not shown.
 //!
-//! No finding opens or closes between a gap and the listing that shows which containers run, nor without a kubelet. A
-//! container may have ended unseen in the gap, so the time counts from the gap at the earliest.
+//! No finding opens or closes between a gap and the listing that shows which containers run, nor without a
+//! kubelet. A container may have ended unseen in the gap, so the time counts from the gap at the earliest.
 
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
@@ -20,7 +21,7 @@ use crate::{
     engine::world::{
         lookup,
         table::{
-            container::{Container, Group, State},
+            container::{Group, State},
             sandbox::{ContainerRun, Ended, Sandbox},
         },
     },
@@ -77,14 +78,14 @@ impl Rule for AbandonedSandbox {
 fn has_live_container(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
     let own = ctx.world.containers.group(Group::Sandbox(row.id.clone()));
     let of_pod = row.pod.into_iter().flat_map(|pod| ctx.world.containers.group(Group::Pod(pod)));
-    let is_live = |it: &Container| match it.state {
+    own.chain(of_pod.filter(|it| it.sandbox.is_none())).any(|it| match it.state {
         State::Created | State::Running { .. } => it.id != row.id,
         State::Exited { .. } => false,
-    };
-    own.chain(of_pod.filter(|it| it.sandbox.is_none())).any(is_live)
+    })
 }
 
-/// Whether the runtime says that a container runs, or is made, of whose program the kernel has shown nothing.
+/// Whether a container runs, or is being made, according to the runtime, and the kernel has not shown its
+/// program.
 fn has_unseen_container(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
     ctx.said_of(&row.id).any(|(it, runtime)| {
         let is_live = matches!(it.state(runtime), Some(Believed::Created | Believed::Running));
@@ -92,7 +93,7 @@ fn has_unseen_container(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
     })
 }
 
-/// The container that ended last. None: one has not ended, or none has run.
+/// Returns the container that ended last. None: one has not ended, or none has run.
 fn last_ended(row: &Sandbox) -> Option<(&ContainerRun, Ended)> {
     let all: Option<Vec<_>> = row.containers().iter().map(|ran| Some((ran, ran.ended?))).collect();
     all?.into_iter().max_by_key(|(ran, ended)| (ended.at, &ran.id))
@@ -118,19 +119,19 @@ fn verdict(ctx: &DetectContext<'_>, row: &Sandbox, since: Timestamp, ended: Ende
         return Verdict::Unsure;
     }
     let expected = lookup::start::expected_in(ctx.world, row);
-    let has_run = |name: &String| row.containers().iter().any(|ran| ran.name.as_ref() == Some(name));
     // The kubelet starts a pod's containers one after the other, and pulls the image of each before.
-    if !expected.iter().all(has_run) {
+    if !expected.iter().all(|name| row.containers().iter().any(|ran| ran.name.as_ref() == Some(name))) {
         return Verdict::Watched { until: None };
     }
     let limit = match ended.code {
         Some(0) | None if expected.is_empty() => PULL,
         Some(_) | None => BACK_OFF,
     };
-    let lost_at = ctx.world.coverage.losses.as_ref().filter(|_| row.work.is_unsure).map(|it| it.last_at);
+    let losses = if row.work.is_unsure { ctx.world.coverage.losses.as_ref() } else { None };
+    let lost_at = losses.map(|it| it.last_at);
     let since = [lost_at, row.work.pulling_at].into_iter().flatten().fold(since, Timestamp::max);
     match ctx.after_cleanup(since, limit) {
-        // A crash loop in its back-off is no candidate.
+        // A crash loop in its back-off is not a candidate.
         Verdict::Candidate { until } => Verdict::Watched { until },
         other @ (Verdict::Watched { .. }
         | Verdict::Unsure

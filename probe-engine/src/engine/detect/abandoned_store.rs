@@ -1,13 +1,15 @@
-//! **Rule:** host-local's folder of a network still counts addresses as allocated. The node's CNI configuration was
-//! read whole and names other networks, but not this one. No sandbox that the folder names runs or is on record.
+//! **Rule:** host-local's folder of a network still counts addresses as allocated. The node's CNI
+//! configuration was read whole and names other networks, but not this one. No sandbox that the folder names
+//! runs or is on record.
 //!
-//! Such a folder stays after another network plugin was installed. No pod needs its addresses, so the folder is one
-//! finding of severity info. Its addresses are not reported as leaks, but for those that the agent saw leak, or had confirmed
-//! as leaks before: a network that is renamed does not mend them.
+//! Such a folder stays after another network plugin was installed. No pod needs its addresses, so the folder
+//! is one finding of severity info. Its addresses are not reported as leaks, except those that the agent saw
+//! leak, or had confirmed as leaks before: renaming a network does not repair them.
 //!
-//! Not flagged: a network of which a sandbox runs or is on record; any network while none is configured, or while a
-//! plugin is configured that takes networks from elsewhere (multus: from the API). While the configuration or the
-//! runtimes' records cannot be read whole, no such finding opens or closes, and no leak in such a store is reported.
+//! Not flagged: a network of which a sandbox runs or is on record; any network while none is configured, or
+//! while a plugin is configured that takes networks from elsewhere (multus: from the API). While the
+//! configuration or the runtimes' records cannot be read whole, no such finding opens or closes, and no leak
+//! in such a store is reported.
 
 use probe_common::runtime;
 
@@ -15,7 +17,7 @@ use super::{Abandoned, DetectContext, Detection, Verdict, leaked_address};
 use crate::{
     engine::world::table::{ipam_store::IpamStore, record::HasRecord},
     model::{
-        fact::{Reservation, StoreKind},
+        fact::StoreKind,
         finding::{AbandonedStore, Explain, Key, Kind, Severity},
         id::ContainerId,
         time::Timestamp,
@@ -27,7 +29,7 @@ use crate::{
     },
 };
 
-/// Plugins that attach pods to networks which no file on the node has to name.
+/// Plugins that attach pods to networks that no file on the node has to name.
 const BROKERS: [&str; 4] = ["multus", "multus-shim", "danm", "genie"];
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
@@ -40,31 +42,29 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 pub(super) fn abandoned(ctx: &DetectContext<'_>) -> Abandoned {
     let records = &ctx.world.records;
     let Some((_, configured)) = &records.networks else { return Abandoned::new() };
-    let is_broker = |plugin: &String| BROKERS.contains(&plugin.as_str());
-    if configured.networks.is_empty()
-        || configured.networks.iter().any(|network| network.plugins.iter().any(is_broker))
-    {
+    let mut plugins = configured.networks.iter().flat_map(|network| &network.plugins);
+    if configured.networks.is_empty() || plugins.any(|plugin| BROKERS.contains(&plugin.as_str())) {
         return Abandoned::new();
     }
-    let is_configured = |name: &String| configured.networks.iter().any(|network| network.name == *name);
-    let of_network = |read: &IpamStore| {
-        read.store.kind == StoreKind::HostLocal
+    let mut abandoned = Abandoned::new();
+    for (path, (_, read)) in &records.stores {
+        let Some(name) = &read.store.network else { continue };
+        if read.store.kind == StoreKind::HostLocal
             && read.reservations().len() > 0
-            && read.store.network.as_ref().is_some_and(|name| !is_configured(name))
-    };
-    let stores = records.stores.iter().filter(|(_, (_, read))| of_network(read));
-    let judged = stores.filter_map(|(path, (_, read))| {
-        let is_sure = is_vacant(ctx, read)? && read.complete && configured.complete;
-        Some((path.clone(), is_sure))
-    });
-    judged.collect()
+            && configured.networks.iter().all(|network| network.name != *name)
+            && let Some(is_sure) = is_vacant(ctx, read)
+        {
+            abandoned.insert(path.clone(), is_sure && read.complete && configured.complete);
+        }
+    }
+    abandoned
 }
 
-/// Whether it is sure that every sandbox in the store is over and on no record. None: one is not.
+/// Whether it is certain that every sandbox in the store is over and on no record. None: one is not.
 fn is_vacant(ctx: &DetectContext<'_>, read: &IpamStore) -> Option<bool> {
     let mut is_sure = true;
     for id in read.reservations().filter_map(|it| it.holder.as_ref()).map(|it| &it.container) {
-        // Containers of Podman and nerdctl are no sandboxes, and no record that the agent reads has them.
+        // Containers of Podman and nerdctl are not sandboxes, and no record that the agent reads has them.
         let is_other = ctx.world.sandboxes.recall(id).is_none() && ctx.index.monitors.is_named(id);
         let lives = is_other || ctx.world.sandboxes.get(id).is_some_and(|it| !it.is_stopped());
         match ctx.has_record(id) {
@@ -95,10 +95,11 @@ fn detection(
             verdict = Verdict::Unverified;
         }
     }
-    let is_told = |it: &Reservation| {
-        it.holder.as_ref().is_some_and(|holder| leaked_address::is_told(ctx, &holder.container, it.address))
-    };
-    let count = u32::try_from(read.reservations().filter(|it| !is_told(it)).count()).unwrap_or(u32::MAX);
+    let own = read.reservations().filter(|it| {
+        let holder = it.holder.as_ref();
+        !holder.is_some_and(|holder| leaked_address::is_reported(ctx, &holder.container, it.address))
+    });
+    let count = u32::try_from(own.count()).unwrap_or(u32::MAX);
     if count == 0 {
         return None;
     }
@@ -133,8 +134,8 @@ impl Explain for AbandonedStore {
          to that address, before the rule of a pod that has the port now."
     }
 
-    /// The commands only show the state. The operator must know whether the network will come back before removing the
-    /// folder.
+    /// The commands only show the state. The operator must know whether the network will come back before
+    /// removing the folder.
     fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         let (Some(network), Some(path)) = (quoted(&self.network), quoted(&self.path)) else {
             return lines(&[UNPRINTABLE]);

@@ -1,23 +1,21 @@
-//! **Rule:** the agent cannot see something on which verdicts depend: a kernel signal that no mechanism reports;
-//! records, or the state of the agent before, that were lost in the last ten minutes; a store, a runtime's records or a
-//! file of libcni's cache that could not be read; a runtime whose list could not be read over CRI;
-//! a file at which reading hangs; network namespaces of which the listing was incomplete; a kubelet that
-//! was not found although there are pods; or so many findings are open that further ones are left out.
+//! **Rule:** the agent cannot see something on which verdicts depend: a kernel signal that no mechanism
+//! reports; records, or the state of the previous agent, that were lost in the last ten minutes; a store, a
+//! runtime's records or a file of libcni's cache that could not be read; a runtime whose list could not be
+//! read over CRI; a file whose reading hangs; network namespaces whose listing was incomplete; a kubelet that
+//! was not found although there are pods; or so many open findings that further ones are left out.
 //!
-//! Not flagged: a signal that is seen by a worse mechanism than the best one (`doctor` says what that costs); a signal
-//! without any report of how it is seen, as in a scan, which has no hooks; a store or a runtime that does not exist;
-//! missing runtime records while no sandbox is known, as on a node that only runs Docker's containers; a file of
-//! libcni's cache that could not be read once, since libcni may have been writing it; a kubelet or a runtime that
-//! restarts; a runtime that answers nothing (`runtime_unresponsive`); a node without pods of a kubelet.
+//! Not flagged: a signal that is seen by a worse mechanism than the best one (`doctor` says what that costs);
+//! a signal without any report of how it is seen, as in a scan, which has no hooks; a store or a runtime that
+//! does not exist; missing runtime records while no sandbox is known, as on a node that only runs Docker's
+//! containers; a file of libcni's cache that could not be read once, since libcni may have been writing it; a
+//! kubelet or a runtime that restarts; a runtime that answers nothing (`runtime_unresponsive`); a node
+//! without pods of a kubelet.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::{
-        lookup,
-        table::{attachment::LATELY, record::Unread},
-    },
+    engine::world::{lookup, table::attachment::LATELY},
     model::{
         fact::{List, Signal},
         finding::{Blind, BlindSpot, Explain, FindingKind, Key, Kind, Severity, plural},
@@ -86,8 +84,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
     silent(ctx, found);
     found.extend(cache(ctx));
-    // Only an incomplete list of network namespaces disables a rule. With other incomplete lists, no rule concludes
-    // that something is absent.
+    // Only an incomplete list of network namespaces disables a rule. With other incomplete lists, no rule
+    // concludes that something is absent.
     if let Some(at) = ctx.world.lists.partial.get(&List::Netns) {
         let spot = Blind::Listing { list: List::Netns };
         let weaker = [FindingKind::OrphanNetns];
@@ -111,16 +109,18 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let spot = Blind::Runtime { place: None };
         // A runtime that has just started may not have its records open yet, nor answer.
         let ready = ctx.awake(turned_at) + READ;
-        let verdict = match () {
-            () if ctx.now < ready => Verdict::Watched { until: Some(ready) },
-            () if at < ready => Verdict::Unverified,
-            () => ctx.after(since.max(ready), READ),
+        let verdict = if ctx.now < ready {
+            Verdict::Watched { until: Some(ready) }
+        } else if at < ready {
+            Verdict::Unverified
+        } else {
+            ctx.after(since.max(ready), READ)
         };
         found.push(detection(&["runtime"], spot, &weaker, Severity::Info, since, verdict));
     }
 }
 
-/// That so many findings of these kinds are left out, because too many are open.
+/// Reports that findings of these kinds are left out, because too many are open.
 pub(super) fn left_out(kinds: &BTreeMap<FindingKind, u64>, now: Timestamp) -> Detection {
     let spot = Blind::LeftOut { count: kinds.values().sum() };
     let weaker: Vec<FindingKind> = kinds.keys().copied().collect();
@@ -132,7 +132,8 @@ pub(super) fn left_out_key() -> Key {
     Key::new(FindingKind::BlindSpot.into(), &["left_out"])
 }
 
-/// Reports the runtimes whose lists could not be read. `runtime_unresponsive` reports those that answer nothing.
+/// Reports the runtimes whose lists could not be read. `runtime_unresponsive` reports those that answer
+/// nothing.
 fn silent(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let weaker =
         [FindingKind::StaleRuntimeStatus, FindingKind::PhantomSandbox, FindingKind::MissedRuntimeEvent];
@@ -151,11 +152,11 @@ fn hangs(ctx: &DetectContext<'_>, socket: &str) -> bool {
     ctx.world.beliefs.runtimes().any(|row| row.hang.is_some() && row.socket == socket)
 }
 
-/// One finding for all files of libcni's cache that cannot be read: after a power cut there may be many.
+/// Reports all files of libcni's cache that cannot be read as one finding: after a power cut there may be
+/// many.
 fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
     let all = &ctx.world.records.unread;
-    let is_lasting = |it: &Unread| it.read_at >= it.since + READ;
-    let lasting = all.iter().filter(|(_, it)| is_lasting(it)).collect::<Vec<_>>();
+    let lasting = all.iter().filter(|(_, it)| it.read_at >= it.since + READ).collect::<Vec<_>>();
     let (path, since, count) = match lasting.first() {
         Some((path, _)) => (*path, lasting.iter().map(|(_, it)| it.since).min()?, lasting.len()),
         None => (all.keys().next()?, all.values().map(|it| it.since).min()?, all.len()),
@@ -173,14 +174,15 @@ fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
     Some(detection(&["cni_cache"], spot, &[FindingKind::LeakedAddress], Severity::Info, since, verdict))
 }
 
-/// Since when readings of the node have found no runtime's records, though a runtime runs and has sandboxes, when the last of
-/// these was, and when a runtime last started or ended.
+/// If readings of the node find no runtime's records although a runtime runs and has sandboxes: returns since
+/// when, the time of the last such reading, and when a runtime last started or ended.
 fn unread_since(ctx: &DetectContext<'_>) -> Option<(Timestamp, Timestamp, Timestamp)> {
     let world = ctx.world;
     let (at, _) = world.records.networks.as_ref()?;
-    let missing = world.records.runtimes.is_empty() && !world.sandboxes.is_empty();
-    let since = world.records.without_runtimes_since.filter(|_| missing)?;
-    Some((since, *at, lookup::daemons::runtimes_turned_at(world)?))
+    if !world.records.runtimes.is_empty() || world.sandboxes.is_empty() {
+        return None;
+    }
+    Some((world.records.without_runtimes_since?, *at, lookup::daemons::runtimes_turned_at(world)?))
 }
 
 fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
@@ -195,7 +197,7 @@ fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
 }
 
-/// The kinds of findings that depend on a signal.
+/// Returns the kinds of findings that depend on a signal.
 fn weaker(signal: Signal) -> &'static [FindingKind] {
     match signal {
         Signal::Exec => &[
@@ -239,8 +241,8 @@ fn weaker(signal: Signal) -> &'static [FindingKind] {
         }
         Signal::CgroupEmptied => &[FindingKind::DuplicateSandbox, FindingKind::StuckCgroup],
         Signal::CgroupRemoved => &[FindingKind::StuckCgroup],
-        // The first signal only gives a number (cgroups removed and not yet released), the second only a time (of
-        // listening).
+        // The first signal only gives a number (cgroups removed and not yet released), the second only a time
+        // (of listening).
         Signal::CgroupReleased | Signal::Listening => &[],
     }
 }

@@ -1,5 +1,5 @@
-//! Which closed findings are kept, and how much of them: a node that has the same trouble again and again closes thousands,
-//! each with the events of up to sixteen sandboxes.
+//! Bounds the closed findings that are kept, and their evidence: a node with a recurring problem closes
+//! thousands of findings, each with the events of up to sixteen sandboxes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,17 @@ use crate::model::{change::Finding, finding::Key, time::Timestamp};
 
 /// At most this many closed findings are kept. If there are more, the first to close are forgotten.
 const CLOSED: usize = 1000;
-/// They keep at most this many events as evidence together. If there are more, the first to close lose theirs.
+/// They keep at most this many events as evidence together. If there are more, the first to close lose
+/// theirs.
 pub(super) const CLOSED_EVIDENCE: usize = 8192;
 
 /// The closed findings by the time at which they closed.
 #[derive(Debug, Default)]
 pub(super) struct Closed {
     all: BTreeSet<(Timestamp, Key)>,
-    /// How many events each has as evidence that has some.
+    /// The number of events in each finding's evidence, for findings with evidence.
     evidence: BTreeMap<(Timestamp, Key), usize>,
-    /// How many all of them have together.
+    /// The number of events in all of them.
     events: usize,
 }
 
@@ -48,8 +49,10 @@ impl Closed {
 
     /// Removes the finding that is to be forgotten, if there are too many.
     pub(super) fn pop_too_many(&mut self) -> Option<Key> {
-        let place = self.all.first().filter(|_| self.all.len() > CLOSED).cloned()?;
-        self.all.remove(&place);
+        if self.all.len() <= CLOSED {
+            return None;
+        }
+        let place = self.all.pop_first()?;
         self.events -= self.evidence.remove(&place).unwrap_or(0);
         Some(place.1)
     }

@@ -1,16 +1,17 @@
-//! **Rule:** the ADD of a plugin that the runtime called fails, and no later ADD has given the pod its network; or its
-//! DEL fails, no later DEL has succeeded, and the runtime has the sandbox on record, so that the kubelet has DEL tried
-//! again. Either opens at the second failure for one pod, or when two pods fail within a minute.
+//! **Rule:** the ADD of a plugin that the runtime called fails, and no later ADD has given the pod its
+//! network; or its DEL fails, no later DEL has succeeded, and the runtime has the sandbox on record, so that
+//! the kubelet has DEL tried again. Either opens at the second failure for one pod, or when two pods fail
+//! within a minute.
 //!
-//! containerd makes a new sandbox with a new network namespace for each try; other runtimes try again in the same
-//! sandbox. The rule therefore judges pods, not sandboxes. It names the plugin that the runtime called; a plugin that
-//! this one called may have failed first.
+//! containerd makes a new sandbox with a new network namespace for each try; other runtimes try again in the
+//! same sandbox. The rule therefore judges pods, not sandboxes. It names the plugin that the runtime called;
+//! a plugin that this one called may have failed first.
 //!
-//! Not flagged: one failure after which the next try succeeds (the event stream shows it); an ADD for a pod that is gone;
-//! a DEL for a sandbox that is no longer on record, which nobody tries again (`leaked_address`); a call that fails after the
-//! runtime that made it has ended, or that a signal ends after that runtime was told to end; CHECK; a call that names no pod.
-//! If records were lost after a failure, the record of a success may be among them: such a failure keeps a finding open
-//! and opens none.
+//! Not flagged: one failure after which the next try succeeds (the event stream shows it); an ADD for a pod
+//! that is gone; a DEL for a sandbox that is no longer on record, which nobody tries again
+//! (`leaked_address`); a call that fails after the runtime that made it has ended, or that a signal ends
+//! after that runtime was told to end; CHECK; a call that names no pod. If records were lost after a failure,
+//! the record of a success may be among them: such a failure keeps a finding open and opens none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,11 +65,9 @@ pub(super) const ABSENT: Duration = Duration::from_secs(30);
 
 /// How many sandboxes, the latest ones, are shown as evidence.
 const SHOWN: usize = 16;
-
-/// Words, in small letters, of a plugin that does not reach the daemon that it asks.
+/// Words, in lower case, of a plugin that cannot reach its daemon.
 const DAEMON_WORDS: [&str; 5] = ["connect", "dial ", "socket", "timed out", "deadline exceeded"];
-
-/// At most this many different messages are told, the most frequent ones.
+/// At most this many different messages are reported, the most frequent ones.
 pub(super) const MESSAGES: usize = 8;
 
 /// A pod that waits for its network, or for the end of it, because calls of this plugin failed.
@@ -142,7 +141,7 @@ impl Rule for CniFailing {
         let absent = gone_at(ctx.world, pod).map(|at| at + ABSENT);
         for (calls, tries) in failed {
             // The kubelet ends the sandboxes of a pod that is gone, too.
-            let absent = absent.filter(|_| calls.1 == CniCommand::Add);
+            let absent = if calls.1 == CniCommand::Add { absent } else { None };
             if absent.is_none_or(|until| ctx.now < until) {
                 found.extend(waiting(pod, calls, tries, absent));
             }
@@ -162,7 +161,6 @@ fn waiting(
     mut tries: Vec<(&Attachment, Failures<'_>)>,
     absent: Option<Timestamp>,
 ) -> Option<Waiting> {
-    let try_of = |(row, failures): &(&Attachment, Failures<'_>)| (failures.last_at, row.container.clone());
     tries.sort_by_key(try_of);
     let (_, last) = tries.last()?;
     let said: Vec<(Try, &MessageFound)> =
@@ -189,6 +187,10 @@ fn waiting(
     })
 }
 
+fn try_of((row, failures): &(&Attachment, Failures<'_>)) -> Try {
+    (failures.last_at, row.container.clone())
+}
+
 pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniFailing>, found: &mut Vec<Detection>) {
     let mut plugins: BTreeMap<Calls<'_>, Vec<&Waiting>> = BTreeMap::new();
     for it in judged.parts() {
@@ -202,7 +204,7 @@ fn detection(ctx: &DetectContext<'_>, (name, command): Calls<'_>, waiting: &[&Wa
     let since = waiting.iter().map(|it| it.since).min()?;
     let attempts = waiting.iter().map(|it| it.attempts).fold(0, u32::saturating_add);
     let pods = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
-    // One failure is no finding. What is left of one that had more closes with the numbers that it had.
+    // One failure is not a finding. A finding of which only one failure is left closes with its last numbers.
     if attempts < 2 {
         return None;
     }
@@ -229,7 +231,7 @@ fn detection(ctx: &DetectContext<'_>, (name, command): Calls<'_>, waiting: &[&Wa
         kind,
         severity: if pods >= MANY { Severity::Critical } else { Severity::Warning },
         since,
-        pod: waiting.first().filter(|_| pods == 1).map(|it| it.pod.clone()),
+        pod: if pods == 1 { waiting.first().map(|it| it.pod.clone()) } else { None },
         sandboxes: shown
             .iter()
             .skip(shown.len().saturating_sub(SHOWN))
@@ -240,7 +242,7 @@ fn detection(ctx: &DetectContext<'_>, (name, command): Calls<'_>, waiting: &[&Wa
     })
 }
 
-/// The messages of the pods, if they differ: one plugin can fail for several reasons at once.
+/// Returns the messages of the pods, if they differ: one plugin can fail for several reasons at once.
 fn messages(waiting: &[&Waiting]) -> Vec<SaidOften> {
     let mut forms: BTreeMap<String, (u32, &Try, &str)> = BTreeMap::new();
     for it in waiting {
@@ -262,8 +264,8 @@ fn messages(waiting: &[&Waiting]) -> Vec<SaidOften> {
     all
 }
 
-/// The words of a message without those that differ from pod to pod: those of the pod's name, and all with a digit in them, such as
-/// parts of ids, addresses and paths.
+/// Returns the words of a message without those that differ from pod to pod: words of the pod's name, and
+/// words with a digit, such as parts of ids, addresses and paths.
 fn form(text: &str, pod: &PodName) -> String {
     let names = [&pod.name, &pod.namespace].into_iter().flatten();
     let own: BTreeSet<&str> = names.flat_map(|name| words(name)).collect();
@@ -277,12 +279,12 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn verdict(ctx: &DetectContext<'_>, waiting: &[&Waiting], since: Timestamp, attempts: u32) -> Verdict {
-    let sure = || waiting.iter().filter(|it| it.is_sure);
-    let mut times: Vec<Timestamp> = sure().map(|it| it.last.0).collect();
+    let mut sure = waiting.iter().filter(|it| it.is_sure);
+    let mut times: Vec<Timestamp> = sure.clone().map(|it| it.last.0).collect();
     times.sort_unstable();
     let several = times.windows(2).any(|pair| pair[1].since(pair[0]) <= TOGETHER);
     let until = waiting.iter().map(|it| it.until).min().unwrap_or(ctx.now);
-    if !several && sure().all(|it| it.attempts < 2) {
+    if !several && sure.all(|it| it.attempts < 2) {
         return Verdict::Watched { until: Some(until) };
     }
     let confirmed_at = ctx.awake(since) + LONG;
@@ -293,23 +295,22 @@ fn verdict(ctx: &DetectContext<'_>, waiting: &[&Waiting], since: Timestamp, atte
     }
 }
 
-/// Whether the pod got its network after this failure, in this sandbox or in another: by all plugins of a chain, or by
-/// this one.
+/// Whether the pod got its network after this failure, in this sandbox or in another: by all plugins of a
+/// chain, or by this one.
 ///
 /// `connected`: the pod's attachments for which an ADD succeeded.
 fn has_network(connected: &[&Attachment], row: &Attachment, failed: &Plugin) -> bool {
-    let is_whole = |other: &Attachment| {
-        other.is_added() || other.plugins.iter().any(|it| it.name == failed.name && it.add.succeeded > 0)
-    };
-    let is_later = |other: &Attachment| {
-        let last = other.plugins.iter().map(|it| it.add.last_at).max();
-        last.is_some_and(|at| at > failed.add.last_at)
-    };
-    let is_after = |other: &&Attachment| other.ifname == row.ifname && is_later(other) && is_whole(other);
-    failed.add.succeeded > 0 || connected.iter().any(is_after)
+    let mut same = connected.iter().filter(|other| other.ifname == row.ifname);
+    failed.add.succeeded > 0
+        || same.any(|other| {
+            let mut plugins = other.plugins.iter();
+            let last = plugins.clone().map(|it| it.add.last_at).max();
+            last > Some(failed.add.last_at)
+                && (other.is_added() || plugins.any(|it| it.name == failed.name && it.add.succeeded > 0))
+        })
 }
 
-/// Since when a pod is gone. Zero: the world has forgotten it.
+/// Returns since when a pod has been gone. Zero: the world has forgotten it.
 fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
     let row = match &pod.uid {
         Some(uid) => world.pods.by_uid(uid).and_then(|id| world.pods.get(&id)),
@@ -322,7 +323,7 @@ fn gone_at(world: &World, pod: &PodName) -> Option<Timestamp> {
     }
 }
 
-/// Whether a plugin says that it does not reach the daemon that it asks.
+/// Whether a plugin says that it cannot reach its daemon.
 fn names_daemon(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     DAEMON_WORDS.iter().any(|word| text.contains(word))
@@ -412,7 +413,7 @@ mod tests {
     use super::{CniCommand, CniFailing, Duration, Explain as _, Message, PodName, form};
 
     #[test]
-    fn words_that_any_user_can_have_written_are_told_as_such() {
+    fn words_that_any_user_can_have_written_are_reported_as_such() {
         let told = |source: &str| {
             let message = Message { text: Some("no route".to_owned()), source: source.to_owned() };
             let it = CniFailing {

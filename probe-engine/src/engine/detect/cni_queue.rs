@@ -1,11 +1,12 @@
-//! **Rule:** the runtime has as many plugins running at once as the limit says, and the oldest has run for more than
-//! five seconds.
+//! **Rule:** the runtime has as many plugins running at once as the limit says, and the oldest has run for
+//! more than five seconds.
 //!
-//! Plugins wait for each other's locks: host-local locks its network's store, iptables its tables, ipamd its pool. A
-//! node that starts many pods has many plugins that run. It is a queue only if the oldest of them does not end.
+//! Plugins wait for each other's locks: host-local locks its network's store, iptables its tables, ipamd its
+//! pool. A node that starts many pods has many running plugins. It is a queue only if the oldest of them does
+//! not end.
 //!
-//! Not flagged: plugins that another plugin called (they would count one operation several times); calls whose end may
-//! be among lost records, until a listing shows that they still run.
+//! Not flagged: plugins that another plugin called (they would count one operation several times); calls
+//! whose end may be among lost records, until a listing shows that they still run.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::{
     words::{count::counted, escape::escaped, shell::cni_in_journal, span::span},
 };
 
-/// Until then the oldest plugin may simply be at work.
+/// Up to this age the oldest plugin may simply be at work.
 pub(super) const OLD: Duration = Duration::from_secs(5);
 
 /// How many sandboxes, those that have waited longest, are shown as evidence.
@@ -31,13 +32,18 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         ctx.world.calls.values().filter(|call| call.top && call.origin != Origin::Listed).collect();
     let waiting = u32::try_from(open.len()).unwrap_or(u32::MAX);
     open.sort_by_key(|call| (call.at, call.call.process.key));
-    let Some(oldest) = open.first().filter(|_| waiting >= ctx.limits.cni_queue) else { return };
+    if waiting < ctx.limits.cni_queue {
+        return;
+    }
+    let Some(oldest) = open.first() else { return };
     let gapped = ctx.world.lists.is_gapped(List::Processes);
     let until = ctx.awake(oldest.at) + OLD;
-    let verdict = match () {
-        () if gapped => Verdict::Watched { until: None },
-        () if ctx.now < until => Verdict::Watched { until: Some(until) },
-        () => Verdict::Confirmed,
+    let verdict = if gapped {
+        Verdict::Watched { until: None }
+    } else if ctx.now < until {
+        Verdict::Watched { until: Some(until) }
+    } else {
+        Verdict::Confirmed
     };
     let kind = Kind::from(CniQueue {
         waiting,
@@ -59,8 +65,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 impl Explain for CniQueue {
     fn summary(&self) -> String {
         let Self { waiting, oldest, plugin } = self;
-        let (plugins, run) =
-            (counted((*waiting).into(), "CNI plugin"), if *waiting == 1 { "runs" } else { "run" });
+        let plugins = counted((*waiting).into(), "CNI plugin");
+        let run = if *waiting == 1 { "runs" } else { "run" };
         format!("{plugins} {run} at once, the oldest ({}) for {}", escaped(plugin), span(*oldest))
     }
 

@@ -1,10 +1,11 @@
-//! **Rule:** the runtime called a plugin with ADD or DEL, and the call has run for longer than the limit; or such a
-//! call ended in the last ten minutes.
+//! **Rule:** the runtime called a plugin with ADD or DEL, and the call has run for longer than the limit; or
+//! such a call ended in the last ten minutes.
 //!
-//! Not flagged: an ADD that ran for long and failed, or that is tried again after a failed one (`cni_failing`); calls
-//! that plugins make themselves, which are part of the time of the runtime's call; a call whose end may be among lost
-//! records, until a listing shows that it still runs; the time for which a call ran on after its runtime had ended.
-//! After a suspend of the node the time of a call counts from when the node woke.
+//! Not flagged: an ADD that ran for long and failed, or that is tried again after a failed one
+//! (`cni_failing`); calls that plugins make themselves, which are part of the time of the runtime's call; a
+//! call whose end may be among lost records, until a listing shows that it still runs; the time that a call
+//! ran on after its runtime had ended. After a suspend of the node the time of a call counts from when the
+//! node woke.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +40,8 @@ use crate::{
 /// How many sandboxes, those whose calls took longest, are shown as evidence.
 const SHOWN: usize = 16;
 
-/// A call that only a listing showed is not judged: its program began before the hooks, and no hook sees its end.
+/// Whether a call is judged. A call that only a listing showed is not: its program began before the hooks,
+/// and no hook sees its end.
 fn is_judged(call: &&Call) -> bool {
     call.top && call.origin != Origin::Listed
 }
@@ -125,7 +127,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
     found.extend(next.map(watched));
 }
 
-/// Whether an ADD of this plugin has failed for the pod. Then the pod is a case for `cni_failing`.
+/// Whether an ADD of this plugin has failed for the pod. Then `cni_failing` covers the pod.
 fn has_failed(ctx: &DetectContext<'_>, pod: &PodName, plugin: &str) -> bool {
     let rows = ctx.index.named.by(pod).filter_map(|key| ctx.world.attachments.get(key));
     pod.names_pod() && rows.flat_map(|row| &row.plugins).any(|it| it.name == plugin && it.add.failed > 0)
@@ -194,7 +196,8 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detectio
     })
 }
 
-/// No finding yet, but a time to look again. It has a key of its own, so that it keeps no finding open.
+/// Makes a detection that opens no finding, but sets a time to judge again. It has its own key, so that it
+/// keeps no finding open.
 fn watched(until: Timestamp) -> Detection {
     let nothing = CniSlow { plugin: String::new(), command: String::new(), took: Duration::ZERO, open: true };
     let kind = Kind::from(nothing);
@@ -212,8 +215,8 @@ fn watched(until: Timestamp) -> Detection {
 
 /// Prints the processes that hold the lock of a network of host-local, each with the path of the lock.
 ///
-/// The file is compared, and not its path: a process may see it at another path, in a mount namespace of its own. Only the
-/// file descriptors that have the lock say so in `fdinfo`, and those that wait for it do not.
+/// The file is compared instead of its path: a process in another mount namespace may see it at another path.
+/// Only file descriptors that hold the lock say so in `fdinfo`; those that wait for it do not.
 fn lock_holders(networks: &str) -> String {
     format!(
         "for lock in {networks}/*/lock; do find -L /proc/[0-9]*/fd -maxdepth 1 -samefile \"$lock\" 2>/dev/null | \
@@ -259,7 +262,7 @@ mod tests {
 
     use super::lock_holders;
 
-    /// A process that only has the file open, as one that waits for the lock, is not shown.
+    /// A process that only has the file open, like one that waits for the lock, is not shown.
     #[test]
     fn the_process_that_holds_the_lock_is_shown() {
         let folder = tempfile::tempdir().expect("a folder");

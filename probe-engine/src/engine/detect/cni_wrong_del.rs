@@ -1,12 +1,13 @@
-//! **Rule:** the runtime called DEL for a sandbox and an interface while an ADD of both was still running; or after the
-//! last ADD of both was killed before it could answer; or with the node's own network namespace, or one that is another
-//! living sandbox's.
+//! **Rule:** the runtime called DEL for a sandbox and an interface while an ADD of both was still running; or
+//! after the last ADD of both was killed before it could answer; or with the node's own network namespace, or
+//! one that is another living sandbox's.
 //!
-//! While a plugin hangs, the ADD of each try is killed. So DELs after such an ADD are one finding for each plugin.
+//! While a plugin hangs, the ADD of each try is killed. So DELs after such an ADD are one finding for each
+//! plugin.
 //!
-//! Not flagged: a DEL after an ADD that failed by itself, which cleans up; a DEL while the ADD of another interface or
-//! sandbox runs; a DEL without a namespace; a call that a plugin makes or that was found running; a sandbox about which
-//! records are missing by then, since the end of the ADD may be among them.
+//! Not flagged: a DEL after an ADD that failed by itself, which cleans up; a DEL while the ADD of another
+//! interface or sandbox runs; a DEL without a namespace; a call that a plugin makes or that was found
+//! running; a sandbox about which records are missing by then, since the end of the ADD may be among them.
 //!
 //! It is about the past, and closes after a while.
 
@@ -35,7 +36,7 @@ use crate::{
     },
 };
 
-/// By then the agent knows whether records of that time were lost.
+/// After this time the agent knows whether records were lost at the time of the DEL.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
 /// How long the finding stays open.
@@ -44,7 +45,7 @@ pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
 /// How many sandboxes, the latest ones, are named.
 const SHOWN: usize = 16;
 
-/// A DEL that cannot be right.
+/// A wrong DEL.
 #[derive(PartialEq)]
 pub(super) struct Wrong {
     at: Timestamp,
@@ -130,43 +131,44 @@ pub(super) fn gather(_ctx: &DetectContext<'_>, judged: &Judged<CniWrongDel>, fou
     }
 }
 
-/// The DELs after the ADDs of one plugin that were killed, the oldest first.
+/// Joins the DELs (the oldest first) after ADDs of one plugin that were killed.
 fn after_killed(plugin: &str, all: &[&Wrong]) -> Option<Detection> {
     // A DEL that is not judged yet does not count beside judged ones.
-    let mut told = all.to_vec();
-    told.retain(|it| matches!(it.verdict, Verdict::Passing { .. }));
-    if told.is_empty() {
-        told = all.to_vec();
+    let mut judged = all.to_vec();
+    judged.retain(|it| matches!(it.verdict, Verdict::Passing { .. }));
+    if judged.is_empty() {
+        judged = all.to_vec();
     }
-    let last = told.last()?;
-    let count = u32::try_from(told.len()).unwrap_or(u32::MAX);
-    let addresses = told.iter().rev().flat_map(|it| &it.finding.addresses).take(SHOWN).copied().collect();
+    let last = judged.last()?;
+    let count = u32::try_from(judged.len()).unwrap_or(u32::MAX);
+    let addresses = judged.iter().rev().flat_map(|it| &it.finding.addresses).take(SHOWN).copied().collect();
     let kind = Kind::from(CniWrongDel { count, addresses, ..last.finding.clone() });
     let key = Key::new(kind.into_str(), &[plugin, WrongDelForm::AddKilled.into_str()]);
-    let severity = told.iter().map(|it| it.severity).max()?;
-    Some(detection(key, kind, severity, &told))
+    let severity = judged.iter().map(|it| it.severity).max()?;
+    Some(detection(key, kind, severity, &judged))
 }
 
-/// One finding of these DELs, the oldest first.
+/// Makes one detection of these DELs, the oldest first.
 fn detection(key: Key, kind: Kind, severity: Severity, all: &[&Wrong]) -> Detection {
     let shown = all.get(all.len().saturating_sub(SHOWN)..).unwrap_or_default();
-    let verdicts = || all.iter().map(|it| it.verdict);
     let first = all.first();
+    let verdict = all.iter().map(|it| it.verdict).min_by_key(|it| it.due_at());
     Detection {
         key,
         kind,
         severity,
         since: first.map_or(Timestamp::ZERO, |it| it.at),
-        pod: first.filter(|_| all.len() == 1).map(|it| it.pod.clone()),
+        pod: if let [only] = all { Some(only.pod.clone()) } else { None },
         sandboxes: shown.iter().flat_map(|it| [&it.sandbox].into_iter().chain(&it.other)).cloned().collect(),
         gapped: false,
-        verdict: verdicts().min_by_key(|it| it.due_at()).unwrap_or(Verdict::Unsure),
+        verdict: verdict.unwrap_or(Verdict::Unsure),
     }
 }
 
 impl Explain for CniWrongDel {
     fn summary(&self) -> String {
-        let (plugin, ifname) = (escaped(&self.plugin), escaped(&self.ifname));
+        let plugin = escaped(&self.plugin);
+        let ifname = escaped(&self.ifname);
         let netns = escaped(self.netns.as_deref().unwrap_or_default());
         match self.how {
             WrongDelForm::AddOpen => format!("DEL of {plugin} began while the ADD of {ifname} was running"),

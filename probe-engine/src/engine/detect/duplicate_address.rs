@@ -1,10 +1,10 @@
-//! **Rule:** two sandboxes that run have the same address in the same network, each by an ADD that succeeded, and the
-//! runtime has begun a DEL for neither. A DEL that began counts for ten seconds: if a process of the sandbox runs on then,
-//! and the kernel still has the address, the sandbox has it, whatever the plugin said.
+//! **Rule:** two sandboxes that run have the same address in the same network, each by an ADD that succeeded,
+//! and the runtime has begun a DEL for neither. A DEL that began counts for ten seconds: if a process of the
+//! sandbox runs on then, and the kernel still has the address, the sandbox has it, whatever the plugin said.
 //!
-//! Not flagged: an address that is given out again once DEL of its last holder has begun, however quickly; loopback and
-//! link-local addresses, which are valid on one link only; a network whose name was only inferred; attachments during
-//! which records were lost, since the record of the DEL may be among them.
+//! Not flagged: an address that is given out again once DEL of its last holder has begun, however quickly;
+//! loopback and link-local addresses, which are valid on one link only; a network whose name was only
+//! inferred; attachments during which records were lost, since the record of the DEL may be among them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,10 +22,9 @@ use crate::{
     },
 };
 
-/// By then the agent has the record of an earlier DEL or end, however late that record came.
+/// After this time the agent has the record of an earlier DEL or end, however late that record came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
-
-/// A sandbox that has processes and its address for so long after the first DEL is not being removed.
+/// A sandbox that still has processes and its address this long after the first DEL is not being removed.
 pub(super) const REMOVED: Duration = Duration::from_secs(10);
 
 impl Rule for DuplicateAddress {
@@ -56,7 +55,7 @@ impl Rule for DuplicateAddress {
             let del_counts_until = holders.iter().filter_map(|(row, _)| Some(row.first_del_at()? + REMOVED));
             let removing: Vec<Timestamp> = del_counts_until.filter(|until| ctx.now < *until).collect();
             let verdict = match removing.iter().min() {
-                // An open finding stays, and none opens.
+                // An open finding stays open, and no finding opens.
                 Some(until) if holders.len() - removing.len() < 2 => Verdict::Watched { until: Some(*until) },
                 Some(_) | None => ctx.after(lease.since, SETTLE),
             };
@@ -75,7 +74,8 @@ impl Rule for DuplicateAddress {
     }
 }
 
-/// Whether its sandbox has it: the sandbox lives, or a DEL has begun and the kernel shows the sandbox as it was before.
+/// Whether the sandbox has the address: it lives, or a DEL has begun and the kernel still shows the sandbox's
+/// address and a process.
 fn is_held(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
     if row.gapped || row.inferred {
         return false;
@@ -87,7 +87,7 @@ fn is_held(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
     sandbox.is_some_and(|it| !it.is_stopped() && it.presence.is_alive())
 }
 
-/// libcni's cache has only the result of an ADD that succeeded.
+/// Whether an ADD gave the address. libcni's cache has only results of ADDs that succeeded.
 fn is_granted(row: &Attachment, lease: &Lease) -> bool {
     let by_add = row.is_added() && (lease.kernel.is_some() || lease.cached);
     let before_us = !row.was_seen() && lease.cached;

@@ -1,8 +1,8 @@
 //! **Rule:** two containers of one name run in one sandbox for longer than a restart takes.
 //!
-//! Not flagged: containers whose name or sandbox is not known; an old and a new container that overlap for a moment,
-//! since the record of the old one's end may come late; anything between a gap and the listing that closes it, since
-//! the record of an end may be lost.
+//! Not flagged: containers whose name or sandbox is not known; an old and a new container that overlap for a
+//! moment, since the record of the old one's end may come late; anything between a gap and the listing that
+//! closes it, since the record of an end may be lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

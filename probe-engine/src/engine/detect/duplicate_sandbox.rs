@@ -1,21 +1,22 @@
-//! **Rule:** a sandbox is a duplicate in one of three forms. `concurrent`: it runs at the same time as another sandbox
-//! of its pod. `after_completion`: it was made after all of its pod's containers had completed, and no container ever
-//! started in it. `unused_rebuild`: after a sandbox that ran a container, it is one of three within ten minutes that
-//! ran none. A container has completed if it exited 0. A sidecar has completed if the runtime ended it after the last
-//! of the other containers had exited 0.
+//! **Rule:** a sandbox is a duplicate in one of three forms. `concurrent`: it runs at the same time as
+//! another sandbox of its pod. `after_completion`: it was made after all of its pod's containers had
+//! completed, and no container ever started in it. `unused_rebuild`: after a sandbox that ran a container, it
+//! is one of three within ten minutes that ran none. A container has completed if it exited 0. A sidecar has
+//! completed if the runtime ended it after the last of the other containers had exited 0.
 //!
-//! Only sandboxes that got their network and a process count: RunPodSandbox that fails makes the kubelet try with
-//! another sandbox, which is `cni_failing` or `stuck_start`. Those of CRI-O need no process. Not flagged: a sandbox
-//! beside one whose runtime ended while it made that one (`lookup::abandoned`); a new sandbox after a crash, a reboot
-//! or a change (a container starts in it); a pod that cannot pull its image (one sandbox); a container that crashes
-//! again and again (in one sandbox); any sandbox that existed while records were lost.
+//! Only sandboxes that got their network and a process count: if RunPodSandbox fails, the kubelet tries with
+//! another sandbox, which is `cni_failing` or `stuck_start`. Sandboxes of CRI-O need no process. Not flagged:
+//! a sandbox beside one whose runtime ended while it made that one (`world::abandoned`); a new sandbox after
+//! a crash, a reboot or a change (a container starts in it); a pod that cannot pull its image (one sandbox);
+//! a container that crashes again and again (in one sandbox); any sandbox that existed while records were
+//! lost.
 //!
-//! An init container exits 0 as well. But the kubelet has a sandbox stopped only if its pod has completed, so the rule
-//! demands that the runtime had begun to stop the earlier sandbox.
+//! An init container exits 0 as well. But the kubelet has a sandbox stopped only if its pod has completed, so
+//! the rule demands that the runtime had begun to stop the earlier sandbox.
 //!
-//! `after_completion` and `unused_rebuild` are about the past, which no repair undoes. They close when nothing of the
-//! kind happens any more, while the world still remembers all of their evidence. A row that is forgotten closes
-//! nothing.
+//! `after_completion` and `unused_rebuild` are about the past, which no repair undoes. They close when
+//! nothing of the kind happens any more, while the world still remembers all of their evidence. A row that is
+//! forgotten closes nothing.
 
 pub(super) mod burst;
 
@@ -42,7 +43,8 @@ use crate::{
     words::shell::{asked, lines},
 };
 
-/// How long two sandboxes of a pod may live together: the runtime's answer to a stop can come after the next start.
+/// How long two sandboxes of a pod may live together: the runtime's answer to a stop can come after the next
+/// start.
 pub(super) const OVERLAP: Duration = Duration::from_secs(20);
 
 /// How long a sandbox of a completed pod may exist before a finding opens.
@@ -96,11 +98,11 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<DuplicateSandbox>,
 }
 
 fn concurrent(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Duplicate, Detection)> {
-    let is_live = |row: &&&Sandbox| {
+    let live = attempts.iter().copied().filter(|row| {
         ctx.world.sandboxes.get(&row.id).is_some_and(|row| !row.is_stopped() && row.presence.is_alive())
             && !lookup::abandoned::may_be(ctx.world, &row.id)
-    };
-    let live: Vec<&Sandbox> = attempts.iter().filter(is_live).copied().collect();
+    });
+    let live: Vec<&Sandbox> = live.collect();
     let since = live.get(1)?.first_at;
     let it = DetectionParts { form: Duplicate::Concurrent, named: live[0], rows: &live, since };
     Some(detection(&it, ctx.after(since, OVERLAP)))
@@ -129,8 +131,8 @@ fn after_completion<'a>(
     })
 }
 
-/// Whether all containers of a sandbox had completed before the runtime began to stop it, and it was over by that time.
-/// Containers that outlive their pause end when they are told to, whether they have completed or not.
+/// Whether all containers of a sandbox had completed before the runtime began to stop it, which was before
+/// `by`. Containers that outlive their pause process are stopped whether they have completed or not.
 fn is_done(row: &Sandbox, by: Timestamp) -> bool {
     let in_order = row.ending.stop_at.is_some_and(|at| at <= by);
     let by = row.ending.death.as_ref().map_or(by, |death| by.min(death.at));
@@ -139,33 +141,38 @@ fn is_done(row: &Sandbox, by: Timestamp) -> bool {
     for ran in row.containers() {
         last.insert(ran.name.as_deref().unwrap_or(ran.id.as_str()), ran);
     }
-    let exited_0 =
-        |ran: &ContainerRun| ran.ended.is_some_and(|ended| ended.code == Some(0) && ended.at <= by);
-    let completed = last.values().filter(|ran| exited_0(ran)).filter_map(|ran| ran.ended);
+    let completed = last.values().filter(|ran| has_exited_0(ran, by)).filter_map(|ran| ran.ended);
     let completed = completed.filter(|ended| ended.stopped_at.is_none()).map(|ended| ended.at).max();
-    let is_over = |ran: &&ContainerRun| exited_0(ran) || completed.is_some_and(|at| is_sidecar(ran, at, by));
-    in_order && !last.is_empty() && last.values().all(is_over)
+    in_order
+        && !last.is_empty()
+        && last.values().all(|ran| {
+            has_exited_0(ran, by) || completed.is_some_and(|completed| is_sidecar(ran, completed, by))
+        })
 }
 
-/// Whether a container is a sidecar that the runtime ended because the last of the others had ended by itself at
-/// `completed`. It must have run before that time: a container that began later followed an init container.
+fn has_exited_0(ran: &ContainerRun, by: Timestamp) -> bool {
+    ran.ended.is_some_and(|ended| ended.code == Some(0) && ended.at <= by)
+}
+
+/// Whether a container is a sidecar that the runtime ended because the last of the others had ended by itself
+/// at `completed`. It must have run before that time: a container that began later followed an init
+/// container.
 fn is_sidecar(ran: &ContainerRun, completed: Timestamp, by: Timestamp) -> bool {
-    let was_stopped = |stopped_at: Option<Timestamp>| stopped_at.is_some_and(|at| at >= completed);
     ran.started_at < completed
-        && ran.ended.is_some_and(|ended| ended.at <= by && was_stopped(ended.stopped_at))
+        && ran.ended.is_some_and(|ended| ended.at <= by && ended.stopped_at >= Some(completed))
 }
 
-/// The key is the sandbox before the unused ones, which stays the same however many follow. The finding lasts as long
-/// as the latest three were made within the window, and one of them within the window before now.
+/// Detects an `unused_rebuild`. The key is the sandbox before the unused ones, which stays the same however
+/// many follow. The finding lasts as long as the latest three were made within the window, and one of them
+/// within the window before now.
 fn unused_rebuild(ctx: &DetectContext<'_>, attempts: &[&Sandbox]) -> Option<(Duplicate, Detection)> {
     let used = attempts.iter().rposition(|row| ctx.has_run(row) != HasRun::No)?;
     let unused: Vec<&Sandbox> =
         attempts[used + 1..].iter().filter(|row| row.over_at().is_some()).copied().collect();
-    let close = |rows: &&[&Sandbox]| {
+    let rows = unused.windows(REBUILDS).rev().find(|rows| {
         let [first, .., last] = rows else { return false };
         last.first_at.since(first.first_at) <= WINDOW
-    };
-    let rows = unused.windows(REBUILDS).rev().find(close)?;
+    })?;
     // A sandbox after the completion of its pod is an `after_completion`.
     if is_done(attempts[used], unused[0].first_at) {
         return None;

@@ -23,13 +23,14 @@ use crate::{
     },
 };
 
-/// The number of open findings and parts of findings from which they are put together less often.
+/// From this number of open findings and parts of findings on, the world is judged less often.
 const MANY: usize = 1000;
 
 /// The world is judged at least once in this many [`PERIOD`]s, however many findings there are.
 const RAREST: usize = 100;
 
-/// In tests this many looks are compared with a judgement of everything, and after them one look in this many.
+/// In tests, the first looks up to this number are compared with a judgement of everything, and then each
+/// look whose number is a multiple of it.
 #[cfg(test)]
 const SURE: u64 = 24;
 
@@ -54,14 +55,14 @@ impl FindingTracker {
 
     /// Arms a look: the world changed at `at`.
     ///
-    /// A change that is reported late is judged after the last look, not at its own time: a look back would find again
-    /// what was over by the last look.
+    /// A change that is reported late is judged after the last look, not at its own time: otherwise the look
+    /// would find again what was over by the last look.
     pub(in crate::engine) fn arm_earlier(&mut self, at: Timestamp) {
         let at = at.max(self.looks.last) + self.period();
         self.looks.due = Some(self.looks.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Makes the next look then.
+    /// Sets the time of the next look.
     pub(in crate::engine) fn look_at(&mut self, at: Timestamp) {
         self.looks.due = Some(at);
     }
@@ -105,7 +106,7 @@ impl FindingTracker {
         held.iter()
             .filter_map(|held| held.what.finding())
             .for_each(|it| self.judge.finding_changed((&it.kind).into()));
-        // What was left out comes in as soon as there is room.
+        // Findings that were left out are reported as soon as there is room.
         let room_at = self.findings.has_room_again().then_some(now);
         let due = self.judge.due_at().into_iter().chain(room_at).min().map(|at| at.max(now + self.period()));
         self.looks = LookTimes { last: now, due };
@@ -118,9 +119,9 @@ impl FindingTracker {
         (held, wanted)
     }
 
-    /// The differences between the tracked findings and a judgement of everything. It must be called right after a look
-    /// at the changes. There is a difference only if a rule or a count depends on something whose change does not mark
-    /// its subject.
+    /// Returns the differences between the tracked findings and a judgement of everything. It must be called
+    /// right after a look at the changes. There is a difference only if a rule or a count depends on
+    /// something whose change does not mark its subject.
     pub(in crate::engine) fn differences(
         &self,
         world: &World,
@@ -133,7 +134,7 @@ impl FindingTracker {
         for detection in found.into_iter().flat_map(|(_, all)| all) {
             anew.entry(detection.key.clone()).or_insert(detection);
         }
-        // This one is of the tracker itself.
+        // The tracker itself makes this one.
         anew.extend(self.findings.of_left_out(now).map(|it| (it.key.clone(), it)));
         let mut differences = Vec::new();
         for (key, it) in &anew {
@@ -157,41 +158,43 @@ impl FindingTracker {
         self.findings.complete(finding, world);
     }
 
-    /// How often the world is judged. The more findings there are, the longer a look takes, so it is made less often.
+    /// Returns how often the world is judged. The more findings there are, the longer a look takes, so it is
+    /// made less often.
     fn period(&self) -> Duration {
         let times = (1 + (self.findings.number() + self.judge.size()) / MANY).min(RAREST);
         PERIOD * u32::try_from(times).unwrap_or(1)
     }
 
-    /// The sandboxes for which the records must be read again.
+    /// Returns the sandboxes for which the records must be read again.
     pub(in crate::engine) fn waiting(&self) -> &Waiting {
         &self.judge.index.waiting
     }
 
-    /// The pools of the node's networks, counted with the leaks of the last look.
+    /// Returns the pools of the node's networks, counted with the leaks of the last look.
     pub(in crate::engine) fn pools(&self, world: &World, limits: &Limits) -> Vec<PoolView> {
         self.with_leaks(world, limits, |leaks| {
             Pools::count(world, leaks).iter().map(PoolCount::view).collect()
         })
     }
 
-    /// The leaks that are reported together as one finding.
+    /// Returns the leaks that are reported together as one finding.
     pub(in crate::engine) fn many(&self, world: &World, limits: &Limits) -> Vec<ManyView> {
         self.with_leaks(world, limits, |leaks| many::members(&self.findings, leaks))
     }
 
-    /// The leaks as of the last look. An engine that was restored has not looked yet, so it judges for this question.
+    /// Calls `view` with the leaks as of the last look. A restored engine has not looked yet, so it judges
+    /// everything.
     fn with_leaks<T>(
         &self,
         world: &World,
         limits: &Limits,
-        tell: impl FnOnce(&Judged<LeakedAddress>) -> T,
+        view: impl FnOnce(&Judged<LeakedAddress>) -> T,
     ) -> T {
         if self.judge.has_looked() {
-            return tell(&self.judge.leaks);
+            return view(&self.judge.leaks);
         }
         let it =
             Situation { findings: Some(&self.findings), ..Situation::of(world, limits, self.looks.last) };
-        tell(&Judge::judge_everything(it).0.leaks)
+        view(&Judge::judge_everything(it).0.leaks)
     }
 }

@@ -1,5 +1,5 @@
-//! The tracked findings. A finding opens at its first detection, is confirmed, closes when it is not detected any more,
-//! and is kept for a while after that.
+//! The tracked findings. A finding opens at its first detection, is confirmed, closes when it is not detected
+//! any more, and is kept for a while after that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,10 +10,10 @@ use super::{Detection, Found, Verdict, blind_spot, closed::Closed};
 use crate::{
     engine::{
         held::{Held, Subject, Wait},
-        world::{World, lookup, table::sandbox::Sandbox},
+        world::{World, lookup},
     },
     model::{
-        change::{ChangeKind, Evidence, EvidenceEvent, Finding},
+        change::{ChangeKind, Evidence, Finding},
         fact::Origin,
         finding::{Blind, BlindSpot, FindingKind, Key, Kind, Revision, Stage},
         time::Timestamp,
@@ -22,9 +22,8 @@ use crate::{
 
 /// At most this many findings are open. Further ones are left out, and counted.
 const OPEN: usize = 10_000;
-
-/// So many findings of each kind may be open however many there are of others, so that thousands of one kind do not hide
-/// what is worse.
+/// This many findings of each kind may be open however many there are of others, so that thousands of one
+/// kind do not hide worse ones.
 const OF_EACH_KIND: usize = 100;
 
 /// The open and the closed findings.
@@ -53,7 +52,7 @@ impl Findings {
         self.rows.values().map(|row| &row.finding)
     }
 
-    /// The findings that are not closed.
+    /// Returns the findings that are not closed.
     pub(super) fn open(&self) -> impl Iterator<Item = &Finding> {
         self.iter().filter(|it| it.stage != Stage::Closed)
     }
@@ -80,7 +79,7 @@ impl Findings {
         self.bound_closed();
     }
 
-    /// Counts a finding no more that was removed.
+    /// Takes a removed finding out of the counts.
     fn forget(&mut self, finding: &Finding) {
         if finding.closed_at.is_some() {
             self.closed.remove(finding);
@@ -89,24 +88,24 @@ impl Findings {
         }
     }
 
-    /// Opens, confirms and closes findings. `found` has the kinds that were judged. An open finding of such a kind that
-    /// was not detected closes.
+    /// Opens, confirms and closes findings. `found` has the kinds that were judged. An open finding of such a
+    /// kind that was not detected closes.
     pub(super) fn update(&mut self, world: &World, found: Vec<Found>, now: Timestamp) -> Vec<Held> {
         let mut events = Vec::new();
         self.looks += 1;
         let before = mem::take(&mut self.left_out);
         let mut early: BTreeMap<FindingKind, u64> = BTreeMap::new();
         // If two detections have the same key, the first counts.
-        let mut untold = BTreeSet::new();
+        let mut unreported = BTreeSet::new();
         let mut kinds: Vec<&'static str> = Vec::new();
         for (kind, detections) in found {
             kinds.push(kind.into());
             for detection in detections {
-                if !self.is_known(&detection) && !untold.contains(&detection.key) {
+                if !self.is_known(&detection) && !unreported.contains(&detection.key) {
                     if self.is_unreported(&detection) {
                         let count = if is_early(&detection) { &mut early } else { &mut self.left_out };
                         *count.entry(kind).or_default() += 1;
-                        untold.insert(detection.key);
+                        unreported.insert(detection.key);
                     } else {
                         self.detected(world, detection, now, &mut events);
                     }
@@ -129,12 +128,12 @@ impl Findings {
         events
     }
 
-    /// What was left out stays so while it can only not be verified for a while. Of a kind with room it would be told.
+    /// Keeps detections left out that only cannot be verified at the moment. If their kind has room, they are
+    /// not counted: they would be reported.
     fn keep_left_out(&mut self, before: &BTreeMap<FindingKind, u64>, early: &BTreeMap<FindingKind, u64>) {
-        let of = |counts: &BTreeMap<FindingKind, u64>, kind| counts.get(kind).copied().unwrap_or(0);
         for (kind, count) in before {
-            let sure = of(&self.left_out, kind);
-            let kept = (*count).min(sure + of(early, kind));
+            let sure = self.left_out.get(kind).copied().unwrap_or(0);
+            let kept = (*count).min(sure + early.get(kind).copied().unwrap_or(0));
             if kept > sure && !self.has_room(*kind) {
                 self.left_out.insert(*kind, kept);
             }
@@ -143,9 +142,8 @@ impl Findings {
 
     fn not_detected(&self, kind: &str) -> impl Iterator<Item = &Key> {
         let rows = self.rows.range(Key::new(kind, &[""])..);
-        let is_over = |row: &Row| row.finding.stage != Stage::Closed && row.detected < self.looks;
         rows.take_while(move |(key, _)| key.kind() == kind)
-            .filter(move |(_, row)| is_over(row))
+            .filter(|(_, row)| row.finding.stage != Stage::Closed && row.detected < self.looks)
             .map(|(key, _)| key)
     }
 
@@ -158,8 +156,8 @@ impl Findings {
         }
     }
 
-    /// Whether the detection adds nothing to a known finding, or has the key of an earlier detection of this look. This
-    /// check keeps a look cheap when there are thousands of findings.
+    /// Whether the detection adds nothing to a known finding, or has the key of an earlier detection of this
+    /// look. This check keeps a look cheap when there are thousands of findings.
     fn is_known(&mut self, it: &Detection) -> bool {
         let Some(Row { finding, detected }) = self.rows.get_mut(&it.key) else { return false };
         if *detected == self.looks {
@@ -179,26 +177,26 @@ impl Findings {
     }
 
     fn has_room(&self, kind: FindingKind) -> bool {
-        // That some are left out takes no place.
-        self.number() - usize::from(self.tells_left_out()) < OPEN
+        // The finding about left out ones does not count.
+        self.number() - usize::from(self.reports_left_out()) < OPEN
             || self.open.get(&kind).is_none_or(|open| *open < OF_EACH_KIND)
     }
 
-    fn tells_left_out(&self) -> bool {
+    fn reports_left_out(&self) -> bool {
         self.get(&blind_spot::left_out_key()).is_some_and(|it| it.stage != Stage::Closed)
     }
 
-    /// The last look left out detections.
+    /// Whether the last look left out detections.
     pub(super) fn is_full(&self) -> bool {
         !self.left_out.is_empty()
     }
 
-    /// Detections were left out for which there is room now.
+    /// Whether there is room now for detections that were left out.
     pub(super) fn has_room_again(&self) -> bool {
         self.left_out.keys().any(|kind| self.has_room(*kind))
     }
 
-    /// That detections are left out is a finding, which always has room.
+    /// Returns the detection that others are left out. There is always room for it.
     pub(super) fn of_left_out(&self, now: Timestamp) -> Option<Detection> {
         self.is_full().then(|| blind_spot::left_out(&self.left_out, now))
     }
@@ -254,7 +252,7 @@ impl Findings {
         self.rows.insert(finding.key.clone(), Row { finding, detected: self.looks });
     }
 
-    /// The set of findings or their stages changed.
+    /// Notes that the set of findings or their stages changed.
     fn count_change(&mut self) {
         self.revision.stages += 1;
         self.revision.meaning += 1;
@@ -287,7 +285,7 @@ impl Findings {
         }
     }
 
-    /// The number of open findings.
+    /// Returns the number of open findings.
     pub(super) fn number(&self) -> usize {
         self.rows.len() - self.closed.len()
     }
@@ -341,15 +339,15 @@ fn means_same(before: &Finding, now: &Finding) -> bool {
         && before.kind.means(&now.kind)
 }
 
-/// A confirmed finding stays confirmed until it closes.
+/// Returns the stage of a finding with this detection. A confirmed finding stays confirmed until it closes.
 fn stage_of(known: Option<&Finding>, it: &Detection) -> Stage {
     let was_confirmed = known.is_some_and(|known| known.stage == Stage::Confirmed);
     let is_sure = matches!(it.verdict, Verdict::Confirmed | Verdict::Passing { .. });
     if was_confirmed || is_sure { Stage::Confirmed } else { Stage::Candidate }
 }
 
-/// The event of a finding. The agent itself makes it, so it waits for nothing, and its pod has the name that is known
-/// now.
+/// Makes the event of a finding. The agent itself makes it, so it waits for nothing, and its pod has the name
+/// that is known now.
 fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> ChangeKind) -> Held {
     let subject = Subject {
         named: finding.pod.clone(),
@@ -360,14 +358,13 @@ fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> ChangeKind) -
     Held { at, origin: Origin::Agent, late: false, subject, wait: Wait::Nothing, what }
 }
 
-/// The kept events of a finding's sandboxes.
+/// Returns the kept events of a finding's sandboxes.
 fn evidence(finding: &Finding, world: &World) -> Vec<Evidence> {
-    let rows = finding.sandboxes.iter().filter_map(|id| world.sandboxes.recall(id));
-    let of_row = |row: &Sandbox| {
-        let it = |event: &EvidenceEvent| Evidence { sandbox: row.id.clone(), event: event.clone() };
-        row.reported.evidence.iter().map(it).collect::<Vec<_>>()
-    };
-    let mut all: Vec<Evidence> = rows.flat_map(of_row).collect();
+    let mut all = Vec::new();
+    for row in finding.sandboxes.iter().filter_map(|id| world.sandboxes.recall(id)) {
+        let events = row.reported.evidence.iter();
+        all.extend(events.map(|event| Evidence { sandbox: row.id.clone(), event: event.clone() }));
+    }
     all.sort_by_key(|it| it.event.at);
     all
 }
@@ -413,7 +410,7 @@ mod tests {
         (FindingKind::CniQueue, (0..count).map(|number| detection(kind.clone(), number)).collect())
     }
 
-    /// How many findings of these kinds are open, and what is told of those that are left out.
+    /// How many findings of these kinds are open, and what is reported about those that are left out.
     fn seen(findings: &Findings) -> (usize, usize, Option<(u64, Vec<FindingKind>)>) {
         let (mut files, mut queues, mut told) = (0, 0, None);
         for it in findings.open() {
@@ -458,7 +455,7 @@ mod tests {
         let kept = ["blind_spot/00000", "blind_spot/00001"];
         assert_eq!(with_evidence(&findings), kept, "the last to close");
         assert_eq!(findings.iter().count(), 5);
-        // One that opens again has its evidence anew. What is restored counts as well.
+        // A finding that opens again counts with its evidence again. Restored findings count as well.
         let mut restored = Findings::default();
         findings.iter().cloned().for_each(|it| restored.restore(it));
         for findings in [&mut findings, &mut restored] {
@@ -488,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_one_kind_leave_room_for_others_and_what_is_left_out_is_told() {
+    fn thousands_of_one_kind_leave_room_for_others_and_left_out_ones_are_counted() {
         let (world, mut findings) = (World::default(), Findings::default());
         let mut look = |at: u64, found: Vec<Found>| {
             let events = findings.update(&world, found, Timestamp(at));
@@ -508,7 +505,7 @@ mod tests {
         findings.iter().cloned().for_each(|it| restored.restore(it));
         let events = restored.update(&world, vec![files(OPEN + 7), queues(OF_EACH_KIND + 2)], Timestamp(3));
         assert_eq!((events.len(), seen(&restored)), (0, seen(&findings)));
-        // What can only not be verified for a while stays left out, also after a restart.
+        // Detections that only cannot be verified at the moment stay left out, also after a restart.
         for findings in [&mut findings, &mut restored] {
             let told = seen(findings).2.map(|(_, kinds)| kinds);
             let (mut files, mut queues) = (files(OPEN + 7), queues(OF_EACH_KIND + 2));
@@ -524,13 +521,14 @@ mod tests {
             let events = findings.update(&world, found, Timestamp(at));
             (events.len(), seen(&findings), findings.has_room_again())
         };
-        // Those that close make room, which the next look fills.
+        // Findings that close make room, which the next look fills.
         let (_, all, room) = look(4, vec![files(OPEN - 500), queues(OF_EACH_KIND + 2)]);
         assert_eq!((all, room), ((OPEN - 500, OF_EACH_KIND, Some((2, vec![queue]))), true));
         let (_, all, room) = look(5, vec![files(OPEN - 500), queues(OF_EACH_KIND + 2)]);
         assert_eq!((all, room), ((OPEN - 500, OF_EACH_KIND + 2, None), false), "all are told");
     }
-    /// The finding that some are left out takes no place from another.
+
+    /// The finding about left out ones takes no place from another.
     #[test]
     fn one_that_closes_makes_room_for_the_last_one() {
         let (world, mut findings) = (World::default(), Findings::default());

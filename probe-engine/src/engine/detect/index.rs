@@ -1,8 +1,8 @@
 //! Indexes across tables, updated from the rows that changed. They give the subjects that a change concerns.
 //!
-//! **Invariant:** a subject is marked if anything changed on which its verdict depends, except for state of the whole
-//! node (`scope`). Marking one too many costs time. One too few is found by the comparison in the tests
-//! (`Engine::differences`).
+//! **Invariant:** a subject is marked if anything changed on which its verdict depends, except for state of
+//! the whole node (`scope`). Marking too many only costs time. The comparison in the tests
+//! (`Engine::differences`) finds a subject that is not marked.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ pub(super) type AttachmentKey = (ContainerId, String);
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// The pod's UID of each sandbox, with remembered ones.
+    /// The pod's UID of each sandbox, including remembered ones.
     pub(super) uids: Links<ContainerId, PodUid>,
     /// The sandbox of each container.
     pub(super) sandboxes: Links<ContainerId, ContainerId>,
@@ -43,9 +43,11 @@ pub(super) struct Index {
     pub(super) pods_of_sandboxes: Links<ContainerId, u64>,
     cgroups: Links<u64, CgroupKey>,
     pub(super) addresses: Links<AttachmentKey, IpAddr>,
-    /// The pod that each attachment names. Reservations that outlived their pods name none, and may be tens of thousands.
+    /// The pod that each attachment names. Reservations that outlived their pods name none; there may be tens
+    /// of thousands.
     pub(super) named: Links<AttachmentKey, PodName>,
-    /// For each pod that an attachment names: the UID, or the name if there is no UID. Pods are found by this.
+    /// For each pod that an attachment names: the UID, or the name if there is no UID. Pods are looked up by
+    /// this.
     names: Links<PodName, PodName>,
     pod_names: Links<u64, PodName>,
     /// The paths by which sandboxes and attachments name their network namespaces.
@@ -58,7 +60,7 @@ pub(super) struct Index {
     pub(super) residents: Links<TaskKey, u32>,
     /// The container for which each running process of a shim, a monitor or a runtime works.
     pub(super) monitors: Links<TaskKey, ContainerId>,
-    /// The sandbox of each container of which a runtime says something.
+    /// The sandbox of each container that a runtime reports.
     pub(super) said: Links<ContainerId, ContainerId>,
     /// The namespaces whose last reference was dropped.
     pub(super) ending: BTreeSet<u64>,
@@ -74,7 +76,7 @@ pub(super) struct Marks {
     pub(super) netns: BTreeSet<u64>,
     pub(super) addresses: BTreeSet<IpAddr>,
     pub(super) names: BTreeSet<PodName>,
-    /// A runtime was asked, or can be asked otherwise than before.
+    /// A runtime was asked, or how it can be asked changed.
     pub(super) runtimes: bool,
 }
 
@@ -194,15 +196,14 @@ impl Index {
         marks.pods.insert(id);
         let row = world.pods.get(&id);
         // A pod that returns waits for its network again. A pod that is forgotten does not.
-        let by_name = |named: &PodName| PodName { uid: None, ..named.clone() };
-        let keys = row.map(|row| [by_uid_or_name(&row.named), by_name(&row.named)]);
+        let keys = row.map(|row| [by_uid_or_name(&row.named), PodName { uid: None, ..row.named.clone() }]);
         for key in self.pod_names.set(&id, keys.into_iter().flatten()) {
             marks.names.extend(self.names.by(&key).cloned());
         }
         self.cgroups.set(&id, row.map_or(&[][..], |row| &row.cgroups).iter().copied());
     }
 
-    /// Marks the sandboxes that came on record or are on record no more.
+    /// Marks the sandboxes that came on record or are no longer on record.
     fn records(world: &World, before: &BTreeMap<ContainerId, Recorded>, marks: &mut Marks) {
         for (id, before) in before {
             let now = world.records.on_record.get(id);
@@ -242,12 +243,13 @@ impl Index {
         let is_in_the_making = row.is_some_and(|row| row.state == sandbox::State::Created);
         note(&mut self.waiting.making, id, is_in_the_making);
         let lives = row.is_some_and(|row| !row.is_stopped());
-        let is_held =
-            || world.attachments.of(id).any(|row| row.leases.iter().any(|it| it.may_be_on_record()));
-        note(&mut self.waiting.holding, id, !lives && is_held());
+        let is_holding =
+            !lives && world.attachments.of(id).any(|row| row.leases.iter().any(|it| it.may_be_on_record()));
+        note(&mut self.waiting.holding, id, is_holding);
     }
 
-    /// The sandboxes that had a namespace: the one that was seen to have it, and those that name a path of it.
+    /// Returns the sandboxes that had a namespace: the one that was seen to have it, and those that name a
+    /// path of it.
     pub(super) fn owners(&self, row: &netns::Netns) -> Vec<ContainerId> {
         let mut owners: BTreeSet<ContainerId> = row.sandbox.iter().cloned().collect();
         for path in row.mounts.iter().map(|path| plain(path).into_owned()) {
@@ -258,7 +260,7 @@ impl Index {
     }
 }
 
-/// The name by which a pod's row is found.
+/// Returns the key by which a pod's row is found.
 fn by_uid_or_name(name: &PodName) -> PodName {
     match &name.uid {
         Some(uid) => PodName { uid: Some(uid.clone()), ..PodName::default() },

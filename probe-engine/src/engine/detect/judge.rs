@@ -1,5 +1,5 @@
-//! Judges the changes: updates the index, judges the subjects that the changes concern and those that are due, and
-//! returns the detections by kind. It leaves out kinds of which nothing can have changed.
+//! Judges the changes: updates the index, judges the subjects that the changes concern and those that are
+//! due, and returns the detections by kind. It leaves out kinds whose detections cannot have changed.
 
 use std::{
     cell::OnceCell,
@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Abandoned, DetectContext, Detection, Findings, Found, Limits, Verdict, abandoned_store, detectors,
+    Abandoned, DetectContext, Findings, Found, Limits, Verdict, abandoned_store, detectors,
     index::Index,
     leaked_address,
     pool::Pools,
@@ -39,7 +39,8 @@ pub(super) struct Judge {
     detectors: Vec<Box<dyn Detector>>,
     /// When the detections of each kind must be put together again, even if nothing changes.
     due_at: BTreeMap<FindingKind, Timestamp>,
-    /// The kinds whose findings changed at the last look. Their detections may be put together in another way now.
+    /// The kinds whose findings changed at the last look. Their detections may be put together differently
+    /// now.
     changed_kinds: BTreeSet<FindingKind>,
     wanted: BTreeSet<(FindingKind, Want)>,
 }
@@ -81,7 +82,7 @@ pub(super) struct Situation<'a> {
     pub(super) now: Timestamp,
     /// Since when the runtimes and the kubelet have been up to clean up.
     pub(super) up: Option<Timestamp>,
-    /// The findings so far. None: this is one look without a tracker.
+    /// The findings so far. None: this is a single look without a tracker.
     pub(super) findings: Option<&'a Findings>,
 }
 
@@ -128,28 +129,30 @@ impl Judge {
         // How detections are put together depends on the open findings and on the time.
         let mut due = mem::take(&mut self.changed_kinds);
         due.extend(self.due_at.iter().filter(|(_, at)| **at <= it.now).map(|(kind, _)| *kind));
+        let gathers_all = was_full || scope.everything;
         let mut found: Vec<Found> = Vec::new();
-        let mut tell = |kind, is_changed: bool, gather: &dyn Fn(&mut Vec<Detection>)| {
-            if is_changed || was_full || scope.everything || due.contains(&kind) {
-                let mut all = Vec::new();
-                gather(&mut all);
-                found.push((kind, all));
-            }
-        };
         let is_leak_changed = self.leaks.update(&ctx, &scope);
-        tell(FindingKind::LeakedAddress, is_leak_changed, &|all| {
-            leaked_address::gather(&ctx, &self.leaks, all);
-        });
+        if is_leak_changed || gathers_all || due.contains(&FindingKind::LeakedAddress) {
+            let mut all = Vec::new();
+            leaked_address::gather(&ctx, &self.leaks, &mut all);
+            found.push((FindingKind::LeakedAddress, all));
+        }
         for detector in &mut self.detectors {
             let is_changed = detector.update(&ctx, &scope);
-            tell(detector.kind(), is_changed, &|all| detector.gather(&ctx, all));
+            if is_changed || gathers_all || due.contains(&detector.kind()) {
+                let mut all = Vec::new();
+                detector.gather(&ctx, &mut all);
+                found.push((detector.kind(), all));
+            }
         }
         self.pools.update(&ctx, &scope, &self.leaks, is_leak_changed);
         // Pools are judged only if the use of an address may have changed.
         let is_counted = is_leak_changed || scope.records || !scope.marks.addresses.is_empty();
-        tell(FindingKind::PoolExhaustion, is_counted, &|all| {
-            pool_exhaustion::detect(&ctx, &self.pools, all);
-        });
+        if is_counted || gathers_all || due.contains(&FindingKind::PoolExhaustion) {
+            let mut all = Vec::new();
+            pool_exhaustion::detect(&ctx, &self.pools, &mut all);
+            found.push((FindingKind::PoolExhaustion, all));
+        }
         self.note(&found);
         found
     }
@@ -171,7 +174,7 @@ impl Judge {
         self.node.is_some()
     }
 
-    /// When to judge again if nothing changes.
+    /// Returns when to judge again if nothing changes.
     pub(super) fn due_at(&self) -> Option<Timestamp> {
         let rules = self.detectors.iter().filter_map(|it| it.due_at()).chain(self.leaks.due_at());
         rules.chain(self.due_at.values().copied()).min()
@@ -181,12 +184,12 @@ impl Judge {
         self.wanted.iter().any(|(_, it)| *it == want)
     }
 
-    /// A finding of this kind opened, was confirmed or closed.
+    /// Notes that a finding of this kind opened, was confirmed or closed.
     pub(super) fn finding_changed(&mut self, kind: FindingKind) {
         self.changed_kinds.insert(kind);
     }
 
-    /// How many subjects with detections a look puts together.
+    /// Returns how many subjects with detections a look puts together.
     pub(super) fn size(&self) -> usize {
         self.leaks.len() + self.detectors.iter().map(|it| it.size()).sum::<usize>()
     }
@@ -219,7 +222,7 @@ impl Node {
 }
 
 impl Verdict {
-    /// When this is judged again if nothing changes.
+    /// Returns when the subject is judged again if nothing changes.
     pub(super) fn due_at(self) -> Option<Timestamp> {
         match self {
             Self::Watched { until } | Self::Candidate { until } => until,

@@ -1,16 +1,17 @@
-//! **Rule:** an address is leaked when its sandbox is over, no runtime has the sandbox on record any more, and the
-//! IPAM's store still names the sandbox. If no DEL was called, libcni's cache counts as a store. Runtime and kubelet
-//! have a grace to clean up; after it everything is read again. A network namespace that still has the address is then
-//! kept by a file alone.
+//! **Rule:** an address is leaked when its sandbox is over, no runtime has the sandbox on record any more,
+//! and the IPAM's store still names the sandbox. If no DEL was called, libcni's cache counts as a store.
+//! Runtime and kubelet have a grace period to clean up; after it everything is read again. If a network
+//! namespace still has the address then, only a file keeps that namespace.
 //!
-//! Not flagged: a dead sandbox that its runtime still has on record (its DEL is still to come); a DEL with an empty
-//! `CNI_NETNS` by itself (containerd calls one on every RemovePodSandbox); an address that another sandbox got
-//! meanwhile; a container without a pod, as podman and nerdctl run them; an address in the store of a network that no
-//! configuration names any more (`abandoned_store`), unless the agent saw how it leaked or had confirmed it before. No finding opens while runtime or kubelet is down, or while the
-//! runtime's records cannot be read and no DEL was seen, or by a record that the last reading of its store does not show;
-//! an open finding stays open then.
+//! Not flagged: a dead sandbox that its runtime still has on record (its DEL is still to come); a DEL with an
+//! empty `CNI_NETNS` by itself (containerd calls one on every RemovePodSandbox); an address that another
+//! sandbox got meanwhile; a container without a pod, as podman and nerdctl run them; an address in the store
+//! of a network that no configuration names any more (`abandoned_store`), unless the agent saw how it leaked
+//! or had confirmed it before. No finding opens while runtime or kubelet is down, or while the runtime's
+//! records cannot be read and no DEL was seen, or by a record that the last reading of its store does not
+//! show; an open finding stays open then.
 //!
-//! Where no store can be read, nothing shows whether a DEL with an empty `CNI_NETNS` freed the address: that is
+//! If no store can be read, nothing shows whether a DEL with an empty `CNI_NETNS` freed the address: that is
 //! `unverified_release`.
 
 pub(super) mod many;
@@ -37,7 +38,7 @@ use crate::{
     },
 };
 
-/// An address that leaked, or may have.
+/// An address that leaked or may have leaked.
 #[derive(Clone, Debug)]
 pub(super) struct Leak {
     attachment: AttachmentKey,
@@ -108,11 +109,11 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<LeakedAddress>, fo
 struct SandboxEnd {
     /// When it ended. Zero: before this boot, or before the agent started.
     at: Timestamp,
-    /// When the runtimes' records were read that no longer name it. None: they cannot be read.
+    /// When the runtimes' records were read and no longer named it. None: they cannot be read.
     forgotten_at: Option<Timestamp>,
     /// The records cannot be read, and nothing else shows that the runtime is done with the sandbox.
     unsure: bool,
-    /// Its runtime has it on record though its pod is gone, and the time is not over after which that counts no longer.
+    /// Its runtime has it on record although its pod is gone, and that record still counts for a while.
     on_record: Option<Verdict>,
 }
 
@@ -126,7 +127,7 @@ fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> 
     let mut record = ctx.has_record(&row.container);
     let mut on_record = None;
     if record == HasRecord::Yes {
-        // Nobody removes the record of a pod that is gone, and with it the address.
+        // If its pod is gone, nobody will remove the record, or free the address.
         let left = phantom_sandbox::is_left(ctx, &row.container)?;
         on_record = Some(left).filter(|left| *left != Verdict::Confirmed);
         record = ctx.world.records.absent();
@@ -144,24 +145,22 @@ fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> 
     }
 }
 
-/// Whether only records hold an address. If a runtime's records cannot be read, a namespace that has the address may be
-/// in use.
+/// Whether only records hold an address. If a runtime's records cannot be read, a namespace that has the
+/// address may be in use.
 fn is_held_by_records_only(lease: &Lease, end: &SandboxEnd) -> bool {
     lease.may_be_on_record() && (end.forgotten_at.is_some() || end.unsure || lease.kernel.is_none())
 }
 
-/// Whether the attachment can be that of a pod's sandbox. Podman, nerdctl and others attach containers to the same
-/// networks, and no runtime of pods has these on record. Their ADD names no pod, nerdctl's ids belong to no pod, and a
-/// monitor runs for them.
+/// Whether the attachment can be that of a pod's sandbox. Podman, nerdctl and others attach containers to the
+/// same networks, and no pod runtime has these on record. Their ADD names no pod, nerdctl's ids belong to no
+/// pod, and a monitor runs for them.
 fn may_be_of_pod(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
-    let of_attempt =
-        || ctx.world.sandboxes.recall(&row.container).is_some_and(|it| it.reported.pod != PodName::default());
     row.pod != PodName::default()
-        || of_attempt()
+        || ctx.world.sandboxes.recall(&row.container).is_some_and(|it| it.reported.pod != PodName::default())
         || !row.was_seen() && row.container.is_full() && !ctx.index.monitors.is_named(&row.container)
 }
 
-/// Whether all stores that name an address are abandoned. `Some(false)`: that is not sure.
+/// Whether all stores that name an address are abandoned. `Some(false)`: that is not certain.
 fn is_in_abandoned_stores(abandoned: &Abandoned, lease: &Lease) -> Option<bool> {
     let mut is_sure = !lease.stores.is_empty();
     for path in &lease.stores {
@@ -170,8 +169,8 @@ fn is_in_abandoned_stores(abandoned: &Abandoned, lease: &Lease) -> Option<bool> 
     (!lease.stores.is_empty()).then_some(is_sure)
 }
 
-/// Whether an address in the store of a network that is configured no more is still a leak: the agent saw how it leaked, or
-/// it was confirmed as one while the network was configured.
+/// Whether an address in the store of a network that is no longer configured is still a leak: the agent saw
+/// how it leaked, or it was confirmed as a leak while the network was configured.
 fn is_leak_by_itself(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
     let cause = cause(ctx, row, lease);
     let network = row.network.as_deref().unwrap_or_default();
@@ -187,8 +186,8 @@ fn is_confirmed(ctx: &DetectContext<'_>, parts: &[&str]) -> bool {
     ctx.findings.and_then(|all| all.get(&key)).is_some_and(|it| it.stage == Stage::Confirmed)
 }
 
-/// Whether an abandoned store's address is told as a leak of its own.
-pub(super) fn is_told(ctx: &DetectContext<'_>, container: &ContainerId, address: IpAddr) -> bool {
+/// Whether an abandoned store's address is reported as a leak of its own.
+pub(super) fn is_reported(ctx: &DetectContext<'_>, container: &ContainerId, address: IpAddr) -> bool {
     let mut rows = ctx.world.attachments.of(container);
     rows.any(|row| {
         let lease = row.leases.iter().find(|lease| lease.address == address);
@@ -259,13 +258,13 @@ impl Leak {
         self.verdict == Verdict::Confirmed
     }
 
-    /// The attachment and the lease of this leak.
+    /// Returns the attachment and the lease of this leak.
     fn row<'a>(&self, ctx: &DetectContext<'a>) -> Option<(&'a Attachment, &'a Lease)> {
         let row = ctx.world.attachments.get(&self.attachment)?;
         Some((row, row.leases.iter().find(|lease| lease.address == self.address)?))
     }
 
-    /// The detection of this leak alone.
+    /// Makes the detection of this leak alone.
     fn detection(&self, ctx: &DetectContext<'_>) -> Option<Detection> {
         let (row, lease) = self.row(ctx)?;
         let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
@@ -294,9 +293,9 @@ impl Leak {
     }
 }
 
-/// Checks that the records are new enough. A candidate needs a reading after the sandbox's end, and a confirmed leak
-/// one after the grace time. Runtimes are read before stores, so a sandbox that a runtime had forgotten had had its
-/// last DEL when the store was read.
+/// Checks that the records are new enough. A candidate needs a reading after the sandbox's end, and a
+/// confirmed leak one after the grace time. Runtimes are read before stores, so a sandbox that a runtime had
+/// forgotten had had its last DEL when the store was read.
 fn verified(
     ctx: &DetectContext<'_>,
     row: &Attachment,
@@ -306,12 +305,11 @@ fn verified(
 ) -> Verdict {
     let records = &ctx.world.records;
     let stores = lease.stores.iter().filter_map(|path| records.stores.get(path)).map(|(at, _)| *at);
-    let read_at = stores
-        .chain(ctx.world.records.cached_at(row).filter(|_| lease.cached))
-        .max()
-        .unwrap_or(Timestamp::ZERO);
+    let cached_at = if lease.cached { ctx.world.records.cached_at(row) } else { None };
+    let read_at = stores.chain(cached_at).max().unwrap_or(Timestamp::ZERO);
     let forgotten_at = end.forgotten_at.unwrap_or(since);
-    let is_fresh = |at: Timestamp| read_at >= forgotten_at && forgotten_at >= at;
+    // Up to this time the stores are known to have been read after the runtimes.
+    let fresh_at = if read_at >= forgotten_at { Some(forgotten_at) } else { None };
     let verdict = ctx.after_cleanup(since, ctx.limits.leak_grace);
     match verdict {
         Verdict::Watched { .. }
@@ -319,11 +317,11 @@ fn verified(
         | Verdict::Unverified
         | Verdict::Unlisted
         | Verdict::Passing { .. } => verdict,
-        Verdict::Candidate { .. } if is_fresh(since) => verdict,
+        Verdict::Candidate { .. } if fresh_at >= Some(since) => verdict,
         Verdict::Confirmed => {
             let up = ctx.up.unwrap_or(since);
             let ready = since.max(up) + ctx.limits.leak_grace;
-            if is_fresh(ready) { verdict } else { Verdict::Unverified }
+            if fresh_at >= Some(ready) { verdict } else { Verdict::Unverified }
         }
         Verdict::Candidate { .. } => Verdict::Unverified,
     }
@@ -349,8 +347,7 @@ fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
     if ctx.world.sandboxes.recall(&row.container).is_some_and(|sandbox| sandbox.ending.is_abandoned) {
         return Cause::RuntimeEnded;
     }
-    let failed = |plugin: &Plugin| plugin.add.has_broken_off() && plugin.add.succeeded == 0;
-    if row.plugins.iter().any(failed) {
+    if row.plugins.iter().any(|plugin| plugin.add.has_broken_off() && plugin.add.succeeded == 0) {
         return Cause::AddFailed;
     }
     if add.begun > 0 { Cause::DelMissing } else { Cause::StaleRecord }

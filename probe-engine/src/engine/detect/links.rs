@@ -8,7 +8,8 @@ pub(super) struct Links<Row, Thing> {
     by: BTreeMap<Thing, Rows<Row>>,
 }
 
-/// The rows that name a thing. Most things are named by one row, and a set of one takes the memory of a set of eleven.
+/// The rows that name a thing. Most things are named by one row, and a B-tree set of one takes the memory of
+/// a set of eleven.
 #[derive(Debug)]
 enum Rows<Row> {
     One(Row),
@@ -79,7 +80,7 @@ impl<Row: Clone + Ord> Rows<Row> {
         }
     }
 
-    /// Whether no row is left.
+    /// Removes a row, and returns whether none is left.
     fn remove(&mut self, row: &Row) -> bool {
         match self {
             Self::One(only) => only == row,

@@ -1,9 +1,9 @@
-//! **Rule:** a runtime's event stream was open when a container or a sandbox started or ended, the runtime's own list shows
-//! that it knows, and no event told of it within the grace.
+//! **Rule:** a runtime's event stream was open when a container or a sandbox started or ended, the runtime's
+//! own list shows that it knows, and no event reported it within the grace period.
 //!
-//! Not flagged: what happened before the stream was open, or while it was closed or the runtime did not answer; a runtime
-//! that offers no stream; what the runtime does not know itself (`stale_runtime_status`); an event that comes late
-//! (`sandprobe_runtime_event_lag_seconds` measures that) ends the finding.
+//! Not flagged: what happened before the stream was open, or while it was closed or the runtime did not
+//! answer; a runtime that offers no stream; what the runtime does not know itself (`stale_runtime_status`).
+//! An event that comes late (`sandprobe_runtime_event_lag_seconds` measures that) ends the finding.
 //!
 //! It is about the past, and closes after a while.
 

@@ -1,19 +1,20 @@
-//! **Rule:** a network namespace is bound to a file and no process is in it. Either it belonged to a pod's sandbox that
-//! is over and that no runtime has on record, or its file has a name as containerd and CRI-O give and no sandbox has
-//! the namespace. A listing of the node must show it when the time is up. If the namespace was made while the agent
-//! ran, the agent also asks for a listing when a quarter of the time is up.
+//! **Rule:** a network namespace is bound to a file and no process is in it. Either it belonged to a pod's
+//! sandbox that is over and that no runtime has on record, or its file has a name as containerd and CRI-O
+//! give and no sandbox has the namespace. A listing of the node must show it when the time is up. If the
+//! namespace was made while the agent ran, the agent also asks for a listing when a quarter of the time is
+//! up.
 //!
-//! Or it belonged to such a sandbox, no listing has it for half an hour, and no hook reported its end: an interface in another
-//! namespace holds it (a macvlan, a VRF), or a descriptor, or a socket.
+//! Or it belonged to such a sandbox, no listing has had it for half an hour, and no hook reported its end: an
+//! interface in another namespace holds it (a macvlan, a VRF), or a descriptor, or a socket.
 //!
-//! Not flagged: namespaces of other programs (`ip netns add`, `qrouter-*`, Docker); a namespace that a socket holds for a
-//! while, as one that sends its last bytes to a peer that does not answer; a namespace of a dead sandbox that its runtime has not cleaned up yet; a
-//! namespace without a known owner that can be that of a sandbox on record whose namespace is not known. It cannot be
-//! if it was made long after that sandbox came on record. Nothing is flagged while the listing of processes is
-//! incomplete.
+//! Not flagged: namespaces of other programs (`ip netns add`, `qrouter-*`, Docker); a namespace that a socket
+//! holds for a while, such as one that sends its last bytes to a peer that does not answer; a namespace of a
+//! dead sandbox that its runtime has not cleaned up yet; a namespace without a known owner that can be that
+//! of a sandbox on record whose namespace is not known. It cannot be if it was made long after that sandbox
+//! came on record. Nothing is flagged while the listing of processes is incomplete.
 //!
-//! A runtime that restarts cleans nothing up, and only the file holds the namespaces of its sandboxes without a
-//! process. No finding opens or closes then.
+//! A runtime that restarts cleans nothing up, and only the file holds the namespaces of its sandboxes without
+//! a process. No finding opens or closes then.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -35,7 +36,8 @@ use crate::{
     },
 };
 
-/// A socket that sends its last bytes to a peer that does not answer holds its namespace for up to a quarter of an hour.
+/// A socket that sends its last bytes to a peer that does not answer holds its namespace for up to a quarter
+/// of an hour.
 pub(super) const HELD: Duration = Duration::from_secs(30 * 60);
 
 impl Rule for OrphanNetns {
@@ -50,8 +52,8 @@ impl Rule for OrphanNetns {
         &marks.netns
     }
 
-    /// Any sandbox can change the pod of a record without a pod's name, and can be the owner of a namespace without
-    /// one.
+    /// Any sandbox can change the pod of a record without a pod's name, and can be the owner of a namespace
+    /// without one.
     fn depends_on_others(marks: &Marks) -> bool {
         !marks.sandboxes.is_empty()
     }
@@ -76,11 +78,11 @@ impl Rule for OrphanNetns {
     }
 }
 
-/// Judges a namespace that was made while the agent ran and that no CNI call named. No hook reports the file that holds
-/// it, so a listing must show it once the namespace is old enough to be reported.
+/// Judges a namespace that was made while the agent ran and that no CNI call named. No hook reports the file
+/// that holds it, so a listing must show it once the namespace is old enough to be reported.
 fn not_listed_yet(ctx: &DetectContext<'_>, row: &Netns) -> Option<Detection> {
-    let made = row.created_at.filter(|_| row.sandbox.is_none() && row.found_at.is_none())?;
-    if ctx.index.residents.is_named(&row.key.inode) {
+    let made = row.created_at?;
+    if row.sandbox.is_some() || row.found_at.is_some() || ctx.index.residents.is_named(&row.key.inode) {
         return None;
     }
     let verdict = match ctx.after_cleanup(made, ctx.limits.leak_grace / 4) {
@@ -101,7 +103,7 @@ fn not_listed_yet(ctx: &DetectContext<'_>, row: &Netns) -> Option<Detection> {
 /// A network namespace without a live sandbox.
 struct Leftover {
     since: Timestamp,
-    /// When the records were read that no longer name its sandbox. None: they cannot tell at the moment.
+    /// When the records were read and no longer named its sandbox. None: they do not show that at the moment.
     read_at: Option<Timestamp>,
     /// The sandboxes that are known to have had it.
     owners: Vec<ContainerId>,
@@ -115,21 +117,23 @@ fn leftover(ctx: &DetectContext<'_>, row: &Netns) -> Option<Leftover> {
     let owners = ctx.index.owners(row);
     let is_pinned = runtime_mount(world, row).is_some();
     if owners.is_empty() {
-        // A namespace is empty before its sandbox gets it, so the time counts from its making at the earliest.
-        let since = row.vacant_since.filter(|_| is_pinned)?.max(row.created_at.unwrap_or(Timestamp::ZERO));
+        if !is_pinned {
+            return None;
+        }
+        // A namespace is empty before its sandbox gets it, so the time counts from its creation at the
+        // earliest.
+        let since = row.vacant_since?.max(row.created_at.unwrap_or(Timestamp::ZERO));
         let read_at = lookup::unplaced::sandboxes(world).and_then(|it| it.absent_at(row.created_at));
         return Some(Leftover { since, read_at, owners });
     }
-    // An owner that is known by the path alone needs such a path. Otherwise a plugin of a pod's sandbox must have
-    // worked in the namespace.
-    let of_pod = |id: &ContainerId| {
-        world.sandboxes.recall(id).is_some_and(|row| row.reported.pod != PodName::default())
-    };
-    let is_pods = is_pinned || row.proven && owners.iter().any(of_pod);
-    if !is_pods {
+    // An owner that is known only by the path needs such a path. Otherwise a plugin of a pod's sandbox must
+    // have worked in the namespace.
+    let mut known = owners.iter().filter_map(|id| world.sandboxes.recall(id));
+    if !is_pinned && (!row.proven || known.all(|row| row.reported.pod == PodName::default())) {
         return None;
     }
-    let (mut since, mut read_at) = (Timestamp::ZERO, Some(Timestamp::ZERO));
+    let mut since = Timestamp::ZERO;
+    let mut read_at = Some(Timestamp::ZERO);
     for id in &owners {
         let at = match ctx.has_record(id) {
             HasRecord::Yes => return None,
@@ -157,7 +161,7 @@ fn verdict(ctx: &DetectContext<'_>, row: &Netns, leftover: &Leftover) -> Option<
     if let Verdict::Candidate { until } = verdict
         && row.may_be_over()
     {
-        // The listing that found it is no longer enough. The one that confirms it shows whether it is there.
+        // The listing that found it is no longer enough. The one that confirms it shows whether it exists.
         return Some(Verdict::Watched { until });
     }
     Some(verdict)
@@ -179,7 +183,7 @@ fn lives(world: &World, id: &ContainerId) -> bool {
     world.sandboxes.get(id).is_some_and(|row| !row.is_stopped())
 }
 
-/// The name of the file, if a runtime made it.
+/// Returns the name of the file, if a runtime made it.
 fn runtime_mount<'a>(world: &World, row: &'a Netns) -> Option<&'a str> {
     row.mounts.iter().find_map(|path| {
         let name = path.strip_prefix("/var").unwrap_or(path).strip_prefix("/run/netns/")?;
@@ -191,13 +195,13 @@ fn runtime_mount<'a>(world: &World, row: &'a Netns) -> Option<&'a str> {
 
 fn is_uuid(text: &str) -> bool {
     let groups: Vec<&str> = text.split('-').collect();
-    let is_hex = |group: &&str| group.bytes().all(|byte| byte.is_ascii_hexdigit());
-    groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12]) && groups.iter().all(is_hex)
+    groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12])
+        && groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn detection(ctx: &DetectContext<'_>, row: &Netns, leftover: Leftover, verdict: Verdict) -> Detection {
     let sandbox = leftover.owners.last().and_then(|id| ctx.world.sandboxes.recall(id));
-    // No listing has the files any more.
+    // No listing shows the files any more.
     let mounts = if row.unlisted_since.is_some() { Vec::new() } else { row.mounts.clone() };
     let kind = Kind::from(OrphanNetns { netns: row.key, mounts });
     let inode = row.key.inode.to_string();
@@ -259,8 +263,8 @@ impl Explain for OrphanNetns {
             all.push(quoted(mount).map_or_else(
                 || UNPRINTABLE.to_owned(),
                 |at| {
-                    // `ip netns pids` knows only the files in /run/netns. Where nothing at all is found, nothing was looked at.
-                    // A thread may be in another one than its process.
+                    // `ip netns pids` knows only the files in /run/netns. An empty result means that nothing
+                    // could be read. A thread may be in another namespace than its process.
                     let each = r"-path '*/ns/net' -printf '%l\n' -o ! -name ns -prune";
                     let all = format!(
                         r"find /proc/[0-9]*/task -mindepth 2 -maxdepth 3 \( {each} \) 2>/dev/null || :"
@@ -277,7 +281,7 @@ impl Explain for OrphanNetns {
 }
 
 impl OrphanNetns {
-    /// What may hold a namespace that is in no list.
+    /// Returns commands that find what holds a namespace that no listing shows.
     fn find_holder(&self) -> Vec<String> {
         let name = format!(r"'net:\[{}\]'", self.netns.inode);
         vec![
@@ -305,8 +309,8 @@ mod tests {
     use super::{Explain as _, OrphanNetns, is_uuid};
     use crate::{model::id::NetnsKey, words::release::script};
 
-    /// What the commands do with the namespace at this file, of which `umount` and `rm` only say that they were called. `tools`
-    /// define what else differs.
+    /// Runs the commands for the namespace at this file. `umount` and `rm` only print that they were called.
+    /// `tools` replaces other commands.
     fn repaired(at: &str, tools: &str) -> String {
         repaired_of("/proc/", at, tools)
     }

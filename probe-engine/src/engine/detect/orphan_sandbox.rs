@@ -1,9 +1,9 @@
-//! **Rule:** the process that holds a sandbox (pause), its shim or its conmon runs, although no runtime has this
-//! sandbox or another one of its pod on record any more.
+//! **Rule:** the process that holds a sandbox (pause), its shim or its conmon runs, although no runtime has
+//! this sandbox or another one of its pod on record any more.
 //!
-//! Not flagged: a sandbox that is being made (the runtime may write its record only after its network is set up,
-//! however long that takes); a pod that has another sandbox on record (`duplicate_sandbox` covers that); anything while
-//! a runtime's records cannot be read whole, or between a gap and the listing that closes it.
+//! Not flagged: a sandbox that is being made (the runtime may write its record only after its network is set
+//! up, however long that takes); a pod that has another sandbox on record (`duplicate_sandbox` covers that);
+//! anything while a runtime's records cannot be read whole, or between a gap and the listing that closes it.
 
 use std::collections::BTreeSet;
 
@@ -24,8 +24,8 @@ use crate::{
     words::{escape::escaped, shell::crictl},
 };
 
-/// The processes that run for a sandbox besides its pause process, by the first letters of their names. The kernel
-/// truncates names.
+/// The processes that run for a sandbox besides its pause process, by the first letters of their names. The
+/// kernel truncates names.
 const MONITORS: [&str; 2] = ["containerd-shim", "conmon"];
 
 impl Rule for OrphanSandbox {

@@ -1,18 +1,19 @@
-//! **Rule:** a store that is a directory (host-local's, or a declared one) has a file for an address, and the file names no
-//! sandbox: it is empty, cut off, too large, or no plain file. DEL frees the address of the sandbox that it is called for, so
-//! no DEL frees this one, and ADD does not give it out again. Runtime and kubelet have been up for the grace since the file was
-//! written, and the store was read again. All such addresses of a store are one finding.
+//! **Rule:** a store that is a directory (host-local's, or a declared one) has a file for an address, and the
+//! file names no sandbox: it is empty, cut off, too large, or not a regular file. DEL frees the address of
+//! the sandbox that it is called for, so no DEL frees this one, and ADD does not give it out again. Runtime
+//! and kubelet have been up for the grace period since the file was written, and the store was read again.
+//! All such addresses of a store are one finding.
 //!
-//! Not flagged: a file that says something in words, by which somebody reserved the address; a file that is being written; an address that a sandbox's network namespace has, or that libcni's cache
-//! names; the store of a network that no configuration names any more (`abandoned_store`). While records were lost, a
-//! sandbox may have an address unseen: no such finding opens or closes. One stays open while its store cannot be read
-//! whole.
+//! Not flagged: a file with text by which somebody reserved the address; a file that is being written; an
+//! address that a sandbox's network namespace has, or that libcni's cache names; the store of a network that
+//! no configuration names any more (`abandoned_store`). If records were lost, a sandbox may have an address
+//! unseen: no such finding opens or closes then. An open one stays open while its store cannot be read whole.
 
 use std::net::IpAddr;
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
-    engine::world::table::{attachment::Lease, ipam_store::IpamStore},
+    engine::world::table::ipam_store::IpamStore,
     model::{
         fact::{List, Reservation, StoreKind},
         finding::{Explain, FindingKind, Key, Kind, OwnerlessReservation, Severity},
@@ -41,7 +42,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
 }
 
-/// An address that its store counts as allocated to nobody.
+/// An address that its store counts as allocated without a holder.
 struct Ownerless {
     address: IpAddr,
     since: Timestamp,
@@ -64,7 +65,7 @@ fn detection(ctx: &DetectContext<'_>, key: Key, read_at: Timestamp, read: &IpamS
         (Verdict::Confirmed, Some(until)) => Verdict::Passing { until },
         (verdict, _) => verdict,
     };
-    // Without a tracker all of them are wanted, as those of leaks are.
+    // Without a tracker all of them are wanted, as for leaks.
     let most = if ctx.findings.is_some() { FIRST } else { usize::MAX };
     let kind = Kind::from(OwnerlessReservation {
         kind: read.store.kind,
@@ -85,7 +86,7 @@ fn detection(ctx: &DetectContext<'_>, key: Key, read_at: Timestamp, read: &IpamS
     })
 }
 
-/// An address is confirmed only if the store was read at the end of the grace or later.
+/// Judges an address. It is confirmed only if the store was read at the end of the grace period or later.
 fn judged(ctx: &DetectContext<'_>, read_at: Timestamp, it: &Reservation) -> Ownerless {
     let mut verdict = ctx.after_cleanup(it.since, ctx.limits.leak_grace);
     let ready = ctx.up.map(|up| ctx.awake(it.since).max(up) + ctx.limits.leak_grace);
@@ -95,16 +96,15 @@ fn judged(ctx: &DetectContext<'_>, read_at: Timestamp, it: &Reservation) -> Owne
     Ownerless { address: it.address, since: it.since, verdict }
 }
 
-/// Whether a sandbox has the address for all that is known besides this store.
+/// Whether a sandbox has the address according to anything but this store.
 fn is_held(ctx: &DetectContext<'_>, read: &IpamStore, address: IpAddr) -> bool {
     let rows = ctx.index.addresses.by(&address).filter_map(|key| ctx.world.attachments.get(key));
     let here = rows.filter(|row| row.network == read.store.network || row.network.is_none());
     let mut leases = here.flat_map(|row| &row.leases);
-    let is_held = |lease: &Lease| lease.kernel.is_some() || lease.is_on_record();
-    leases.any(|lease| lease.address == address && is_held(lease))
+    leases.any(|lease| lease.address == address && (lease.kernel.is_some() || lease.is_on_record()))
 }
 
-/// The open finding of a store that cannot be read whole at the moment.
+/// Returns the open finding of a store that cannot be read whole at the moment.
 fn unreadable(ctx: &DetectContext<'_>, key: &Key) -> Option<Detection> {
     let known = ctx.open().find(|it| it.key == *key)?;
     Some(Detection {

@@ -1,9 +1,9 @@
-//! Compares the documentation pages of findings with the code's constants: all durations and counts of a page, in the
-//! order in which they stand there.
+//! Compares the documentation pages of findings with the code's constants: all durations and counts of a
+//! page, in the order in which they stand there.
 //!
-//! The test fails if a page has a new number or one that differs from the constant, and if a page is not compared. It
-//! ignores numbers within code, links and comments, and numbers that are no limits of the agent (exit codes, examples
-//! in thousands).
+//! The test fails if a page has a new number or one that differs from the constant, and if a page is not
+//! compared. It ignores numbers within code, links and comments, and numbers that are no limits of the agent
+//! (exit codes, examples in thousands).
 
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ fn pages() -> Vec<Page> {
     ]
 }
 
-/// The words of a page outside of code, links and comments.
+/// Returns the words of a page outside of code, links and comments.
 fn words(page: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut is_code = false;
@@ -204,7 +204,7 @@ fn words(page: &str) -> Vec<String> {
     words
 }
 
-/// A number in digits or as a word, in thousandths.
+/// Parses a number in digits or as a word, in thousandths.
 fn number(word: &str) -> Option<u64> {
     const WORDS: [(&str, u64); 10] = [
         ("three", 3),
@@ -225,11 +225,14 @@ fn number(word: &str) -> Option<u64> {
     let word = word.trim_end_matches('.');
     let (whole, part) = word.split_once('.').unwrap_or((word, "0"));
     let whole = whole.replace(',', "").parse::<u64>().ok()?;
-    let part = format!("{part:0<3}").parse::<u64>().ok().filter(|_| part.len() <= 3)?;
+    if part.len() > 3 {
+        return None;
+    }
+    let part = format!("{part:0<3}").parse::<u64>().ok()?;
     Some(whole * 1_000 + part)
 }
 
-/// In milliseconds.
+/// Returns a unit of time in milliseconds.
 fn unit(word: &str) -> Option<u64> {
     Some(match word.trim_end_matches('.') {
         "ms" => 1,
@@ -241,28 +244,31 @@ fn unit(word: &str) -> Option<u64> {
     })
 }
 
-/// The durations and the counts of a page, in their order.
+/// Returns the durations and the counts of a page, in their order.
 fn said(page: &str) -> (Vec<Duration>, Vec<usize>) {
     /// The exit codes of processes and shells.
     const EXIT_CODES: [usize; 4] = [0, 128, 137, 143];
     let words = words(page);
-    let (mut times, mut counts) = (Vec::new(), Vec::new());
-    let at = |n: usize| words.get(n).map_or("", String::as_str);
-    for n in 0..words.len() {
-        let time = match (at(n), unit(at(n + 1)), number(at(n))) {
-            ("half", ..) if at(n + 1) == "a" => unit(at(n + 2)).map(|unit| unit / 2),
-            ("a" | "an", Some(unit), _) if n == 0 || at(n - 1) != "half" => Some(unit),
+    let mut times = Vec::new();
+    let mut counts = Vec::new();
+    let mut before = "";
+    for (n, word) in words.iter().enumerate() {
+        let next = words.get(n + 1).map_or("", String::as_str);
+        let time = match (word.as_str(), unit(next), number(word)) {
+            ("half", ..) if next == "a" => words.get(n + 2).and_then(|it| unit(it)).map(|unit| unit / 2),
+            ("a" | "an", Some(unit), _) if before != "half" => Some(unit),
             (_, Some(unit), Some(number)) => Some(number * unit / 1_000),
             _ => None,
         };
         if let Some(millis) = time {
             times.push(Duration::from_millis(millis));
-        } else if let Some(number) = number(at(n)).filter(|it| it % 1_000 == 0) {
+        } else if let Some(number) = number(word).filter(|it| it % 1_000 == 0) {
             let count = usize::try_from(number / 1_000).expect("a number of few digits");
-            if !EXIT_CODES.contains(&count) && at(n + 1) != "thousands" {
+            if !EXIT_CODES.contains(&count) && next != "thousands" {
                 counts.push(count);
             }
         }
+        before = word;
     }
     (times, counts)
 }
@@ -291,11 +297,9 @@ fn every_page_is_held() {
 
 #[test]
 fn another_number_is_seen() {
-    let of = |text: &str| said(text);
-    let (times, counts) = of(
+    let (times, counts) = said(
         "1. | after 2.5 s, or half a minute; ten minutes `in 3 s` an hour, a day. More than 64 (20) 16. |",
     );
-    let seconds = |list: &[f64]| list.iter().copied().map(Duration::from_secs_f64).collect::<Vec<_>>();
-    assert_eq!(times, seconds(&[2.5, 30.0, 600.0, 3_600.0, 86_400.0]));
+    assert_eq!(times, [2.5, 30.0, 600.0, 3_600.0, 86_400.0].map(Duration::from_secs_f64));
     assert_eq!(counts, [64, 20, 16]);
 }

@@ -1,15 +1,14 @@
-//! **Rule:** a runtime says that a sandbox is ready, and nothing of it is left in the kernel: no process of it or of its
-//! containers, no shim, no network namespace. The time runs while the runtime and the kubelet are both up, and at its end
-//! the runtime must say so again. Or a runtime has sandboxes on record that are not ready, of which nothing is left either,
-//! and whose pods are gone: they have neither a cgroup nor a log folder. All of one runtime are one finding.
+//! **Rule:** a runtime says that a sandbox is ready, and nothing of it is left in the kernel: no process of
+//! it or of its containers, no shim, no network namespace. The time runs while the runtime and the kubelet
+//! are both up, and at its end the runtime must say so again. Or a runtime has sandboxes on record that are
+//! not ready, of which nothing is left either, and whose pods are gone: they have neither a cgroup nor a log
+//! folder. All of one runtime are one finding.
 //!
-//! Not flagged: a sandbox that is not ready of a pod that has completed, since the kubelet keeps its log folder as long as
-//! the pod is not deleted.
-//!
-//! Not flagged: a sandbox of which the agent has never seen anything, since it may be made in a way that leaves nothing to
-//! see (a virtual machine), unless the runtime made it before this boot; a node with CRI-O, whose sandboxes need no process
-//! and on the node's network leave nothing. No finding opens or closes while the runtime does not answer, nor between a
-//! gap and the listing that shows what is there.
+//! Not flagged: a sandbox of a completed pod that is not ready, since the kubelet keeps the pod's log folder
+//! until the pod is deleted; a sandbox of which the agent has never seen anything, since it may be made in a
+//! way that leaves nothing to see (a virtual machine), unless the runtime made it before this boot; a node
+//! with CRI-O, whose sandboxes need no process and, on the node's network, leave nothing. No finding opens or
+//! closes while the runtime does not answer, nor between a gap and the listing that shows what exists.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +34,7 @@ use crate::{
     },
 };
 
-/// The lists that show whether anything of a sandbox is there.
+/// The lists that show whether anything of a sandbox exists.
 const LISTS: [List; 3] = [List::Processes, List::Cgroups, List::Netns];
 
 /// At most this many sandboxes on record, the oldest, are shown as evidence.
@@ -81,7 +80,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<PhantomSandbox>, f
     }
 }
 
-/// The sandboxes of pods that are gone that a runtime has on record, as one finding.
+/// Reports a runtime's recorded sandboxes whose pods are gone as one finding.
 fn left_on_record(ctx: &DetectContext<'_>, runtime: &Runtime) -> Option<Detection> {
     let own = ctx.world.beliefs.rows().filter(|row| row.socket.as_ref() == Some(&runtime.socket));
     let mut all: Vec<(Timestamp, &Belief, Verdict)> =
@@ -113,7 +112,7 @@ fn left_on_record(ctx: &DetectContext<'_>, runtime: &Runtime) -> Option<Detectio
     })
 }
 
-/// Whether a sandbox on record is one of a pod that is gone, by a verdict: confirmed, or still watched.
+/// Returns the verdict on a sandbox on record whose pod is gone: confirmed, or still watched.
 pub(super) fn is_left(ctx: &DetectContext<'_>, id: &ContainerId) -> Option<Verdict> {
     let since = left_since(ctx, ctx.world.beliefs.get(id)?)?;
     match ctx.after_cleanup(since, ctx.limits.leak_grace) {
@@ -127,7 +126,8 @@ pub(super) fn is_left(ctx: &DetectContext<'_>, id: &ContainerId) -> Option<Verdi
     }
 }
 
-/// Since when a sandbox that is not ready has been on record without anything of it, or of its pod, on the node.
+/// Returns since when a sandbox that is not ready has been on record with nothing of it, or of its pod, left
+/// on the node.
 fn left_since(ctx: &DetectContext<'_>, row: &Belief) -> Option<Timestamp> {
     let pod_gone_at = row.pod_gone_at?;
     let runtime = ctx.world.beliefs.runtime_of(row).filter(|it| row.is_not_ready(it))?;
@@ -136,19 +136,19 @@ fn left_since(ctx: &DetectContext<'_>, row: &Belief) -> Option<Timestamp> {
     (!is_anything_left(ctx, &row.id)).then_some(since)
 }
 
-/// Whether anything of a sandbox is in the kernel.
+/// Whether anything of a sandbox is left in the kernel.
 pub(super) fn is_anything_left(ctx: &DetectContext<'_>, id: &ContainerId) -> bool {
     let world = ctx.world;
     let row = world.sandboxes.recall(id);
-    let lives = || row.is_some_and(|row| !row.is_stopped());
     let netns = row.and_then(|row| world.netns.get(row.network.netns?));
-    lives()
+    row.is_some_and(|row| !row.is_stopped())
         || ctx.has_process(id)
         || ctx.index.monitors.by(id).next().is_some()
         || netns.is_some_and(|it| it.is_live())
 }
 
-/// Since when nothing of it has been there. None: nothing of it was ever seen, and it is of this boot.
+/// Returns since when nothing of it has been left. None: nothing of it was ever seen, and it was made in this
+/// boot.
 fn since(ctx: &DetectContext<'_>, row: &Belief) -> Option<Timestamp> {
     let ended = ctx.world.sandboxes.recall(&row.id).and_then(|row| row.over_at());
     ended.or_else(|| (row.listed.made_at == Some(Timestamp::ZERO)).then_some(row.first_at))
@@ -173,7 +173,7 @@ fn detection(
     })
 }
 
-/// None: a listing of the node shows it.
+/// Judges a sandbox of which nothing is left. None: a listing of the node shows it.
 fn verdict(ctx: &DetectContext<'_>, row: &Belief, runtime: &Runtime, since: Timestamp) -> Option<Verdict> {
     if !runtime.answers() || LISTS.iter().any(|list| ctx.world.lists.is_gapped(*list)) {
         return Some(Verdict::Unsure);
@@ -181,7 +181,7 @@ fn verdict(ctx: &DetectContext<'_>, row: &Belief, runtime: &Runtime, since: Time
     let since = since.max(runtime.answer_since);
     match ctx.after_cleanup(since, ctx.limits.leak_grace) {
         Verdict::Confirmed => {}
-        // The list may be from before its end.
+        // The runtime's list may be from before its end.
         Verdict::Candidate { until } if runtime.read_at < runtime.must_know_by(since) => {
             return Some(Verdict::Watched { until });
         }
@@ -194,7 +194,7 @@ fn verdict(ctx: &DetectContext<'_>, row: &Belief, runtime: &Runtime, since: Time
     }
     let ready = ctx.awake(since.max(ctx.up?)) + ctx.limits.leak_grace;
     if runtime.read_at < ready {
-        // Its next list is awaited.
+        // Wait for the runtime's next list.
         return Some(Verdict::Watched { until: None });
     }
     // What is known of it may be incomplete: a listing that shows anything of it ends the finding.

@@ -1,10 +1,11 @@
 //! Which addresses of the node's pools are in use, and why.
 //!
-//! The counts are kept from one look to the next. A look counts again only the addresses that a change concerns. It
-//! counts all addresses again after a change that the use of any address may depend on.
+//! The counts are kept from one look to the next. A look counts again only the addresses that a change
+//! concerns. It counts all addresses again after a change that the use of any address may depend on.
 //!
-//! **Invariant:** an address is counted once, for its first reason in the order of [`Use`]. Counting everything anew
-//! gives the tracked counts ([`FindingTracker::differences`](super::FindingTracker::differences)).
+//! **Invariant:** an address is counted once, for its first reason in the order of [`Use`]. Counting
+//! everything anew gives the tracked counts
+//! ([`FindingTracker::differences`](super::FindingTracker::differences)).
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -126,12 +127,14 @@ impl Pools {
 
     /// Whether these are the pools that the networks' configuration names now.
     fn are_of(&self, networks: &[Network]) -> bool {
-        let known = |network: &NetworkPools, it: &Network| {
-            network.network == it.name && network.pools.iter().map(|it| &it.pool).eq(&it.pools)
-        };
         let mut configured = networks.iter().filter(|network| !network.pools.is_empty());
-        self.networks.iter().all(|network| configured.next().is_some_and(|it| known(network, it)))
-            && configured.next().is_none()
+        for known in &self.networks {
+            let Some(network) = configured.next() else { return false };
+            if known.network != network.name || !known.pools.iter().map(|it| &it.pool).eq(&network.pools) {
+                return false;
+            }
+        }
+        configured.next().is_none()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &PoolCount> + Clone {
@@ -141,17 +144,17 @@ impl Pools {
 
 impl NetworkPools {
     fn count(world: &World, network: &Network, leaks: &Judged<LeakedAddress>) -> Self {
-        let empty = |pool: &Pool| PoolCount {
+        let pools = network.pools.iter().map(|pool| PoolCount {
             network: network.name.clone(),
             pool: *pool,
             taken: BTreeMap::new(),
             given_at: BTreeMap::new(),
             unsure: 0,
             leaks: Vec::new(),
-        };
+        });
         let mut counted = Self {
             network: network.name.clone(),
-            pools: network.pools.iter().map(empty).collect(),
+            pools: pools.collect(),
             taken: BTreeMap::new(),
             leaked: BTreeMap::new(),
             nameless: BTreeMap::new(),
@@ -180,14 +183,15 @@ impl NetworkPools {
             let within = own.iter().filter(|leak| pool.has(leak.address()));
             pool.leaks = within.map(|leak| PoolLeak::of(leak)).collect();
         }
-        let by = |leak: &Leak| if leak.is_confirmed() { Use::Leaked } else { Use::Candidate };
-        let leaked = own.iter().map(|leak| (leak.address(), by(leak))).collect();
-        let before = mem::replace(&mut self.leaked, leaked);
+        let leaked = own
+            .iter()
+            .map(|leak| (leak.address(), if leak.is_confirmed() { Use::Leaked } else { Use::Candidate }));
+        let before = mem::replace(&mut self.leaked, leaked.collect());
         differing(&before, &self.leaked)
     }
 
-    /// Updates the addresses that stores count as allocated without naming a sandbox. Returns the addresses whose use
-    /// may change by that.
+    /// Updates the addresses that stores count as allocated without naming a sandbox. Returns the addresses
+    /// whose use may change by that.
     fn note_nameless(&mut self, world: &World) -> BTreeSet<IpAddr> {
         let before = mem::take(&mut self.nameless);
         let stores = world.records.stores.values().map(|(_, read)| read);
@@ -199,7 +203,7 @@ impl NetworkPools {
         differing(&before, &self.nameless)
     }
 
-    /// Why an address is not free. None: it is free.
+    /// Returns why an address is not free. None: it is free.
     fn taken_now(&self, ctx: &DetectContext<'_>, address: IpAddr) -> Option<Taken> {
         let rows = ctx.index.addresses.by(&address).filter_map(|key| ctx.world.attachments.get(key));
         let leases = rows.flat_map(|row| row.leases.iter().map(move |lease| (row, lease)));
@@ -210,7 +214,7 @@ impl NetworkPools {
         by_sandboxes.chain(by_nobody).reduce(Taken::and)
     }
 
-    /// Why the address of this lease is not free. None: no sandbox has it.
+    /// Returns why the address of this lease is not free. None: no sandbox has it.
     fn taken_by(&self, world: &World, row: &Attachment, lease: &Lease) -> Option<Taken> {
         // A store that can be read decides what is allocated; libcni's cache may be old.
         let is_taken = lease.kernel.is_some()
@@ -269,23 +273,26 @@ impl PoolCount {
         self.unsure = self.unsure.saturating_sub(u64::from(!taken.is_sure));
     }
 
-    /// When the latest of the addresses that are not free was allocated.
+    /// Returns when the latest of the addresses that are not free was allocated.
     pub(super) fn taken_at(&self) -> Timestamp {
         self.given_at.last_key_value().map_or(Timestamp::ZERO, |(at, _)| *at)
     }
 
     pub(super) fn view(&self) -> PoolView {
-        let number = |by: Use| self.taken.get(&by).copied().unwrap_or(0);
         PoolView {
             network: self.network.clone(),
             subnet: self.pool.subnet,
             size: self.pool.size,
-            in_use: number(Use::Live),
-            pending_cleanup: number(Use::Pending),
-            leak_candidate: number(Use::Candidate),
-            leaked: number(Use::Leaked),
+            in_use: self.number(Use::Live),
+            pending_cleanup: self.number(Use::Pending),
+            leak_candidate: self.number(Use::Candidate),
+            leaked: self.number(Use::Leaked),
             free: self.free_addresses(),
         }
+    }
+
+    fn number(&self, by: Use) -> u64 {
+        self.taken.get(&by).copied().unwrap_or(0)
     }
 
     pub(super) fn free_addresses(&self) -> u64 {
@@ -300,7 +307,7 @@ impl PoolLeak {
 }
 
 impl Taken {
-    /// A store counts the address as allocated and names no sandbox.
+    /// Makes the reason of an address that a store counts as allocated without naming a sandbox.
     fn by_nobody(since: Timestamp) -> Self {
         Self { by: Use::Live, at: since, is_sure: true }
     }
@@ -320,9 +327,10 @@ fn count_down<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
     }
 }
 
-/// The addresses that are in only one of the two maps, or have different values.
+/// Returns the addresses that are in only one of the two maps, or have different values.
 fn differing<V: PartialEq>(one: &BTreeMap<IpAddr, V>, other: &BTreeMap<IpAddr, V>) -> BTreeSet<IpAddr> {
-    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    let mut one = one.iter().peekable();
+    let mut other = other.iter().peekable();
     let mut differing = BTreeSet::new();
     loop {
         let next = match (one.peek(), other.peek()) {

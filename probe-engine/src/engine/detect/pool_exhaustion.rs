@@ -1,13 +1,13 @@
-//! **Rule:** a pool has no free address; or at the rate at which its addresses leak it will have none within a day; or
-//! fewer than a tenth of its addresses are free and some have leaked.
+//! **Rule:** a pool has no free address; or at the rate at which its addresses leak it will have none within
+//! a day; or fewer than a tenth of its addresses are free and some have leaked.
 //!
-//! The rate is the number of confirmed leaks of the last day whose history the agent saw, at least three, divided by
-//! the time since the first of them, at least an hour: a burst of leaks gives no high rate.
+//! The rate is the number of confirmed leaks of the last day whose history the agent saw, at least three,
+//! divided by the time since the first of them, at least an hour: a burst of leaks gives no high rate.
 //!
-//! Not flagged: a pool that running pods have nearly filled; one of several pools of a network while another one of the
-//! same address family has free addresses (host-local takes the next); a pool that was full for a moment; a pool whose
-//! count depends on an address that may have been freed while records were lost, or whose store cannot be read whole and
-//! does not show it.
+//! Not flagged: a pool that running pods have nearly filled; one of several pools of a network while another
+//! one of the same address family has free addresses (host-local takes the next); a pool that was full for a
+//! moment; a pool whose count depends on an address that may have been freed while records were lost, or
+//! whose store cannot be read whole and does not show it.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -33,15 +33,14 @@ pub(super) const MOMENT: Duration = Duration::from_secs(30);
 
 pub(super) fn detect(ctx: &DetectContext<'_>, pools: &Pools, found: &mut Vec<Detection>) {
     for it in pools.iter() {
-        let family = pools.iter().filter(|other| {
-            other.network == it.network && other.pool.first.is_ipv4() == it.pool.first.is_ipv4()
-        });
-        let sum = |of_pool: fn(&PoolCount) -> u64| family.clone().map(of_pool).fold(0, u64::saturating_add);
-        let together = Together {
-            free: sum(PoolCount::free_addresses),
-            size: sum(|it| it.pool.size),
-            unsure: sum(|it| it.unsure),
-        };
+        let mut together = Together { free: 0, size: 0, unsure: 0 };
+        for other in pools.iter() {
+            if other.network == it.network && other.pool.first.is_ipv4() == it.pool.first.is_ipv4() {
+                together.free = together.free.saturating_add(other.free_addresses());
+                together.size = together.size.saturating_add(other.pool.size);
+                together.unsure = together.unsure.saturating_add(other.unsure);
+            }
+        }
         found.extend(detection(ctx, it, &together));
     }
 }
@@ -70,7 +69,8 @@ fn detection(ctx: &DetectContext<'_>, it: &PoolCount, together: &Together) -> Op
         let since = confirmed.map(|leak| leak.since).max().unwrap_or(ctx.now);
         (Severity::Warning, since, Verdict::Confirmed)
     } else if is_low && view.leak_candidate > 0 {
-        // The time of a leak begins anew when the runtime or the kubelet starts. That alone does not close the finding.
+        // The grace period of a leak begins again when the runtime or the kubelet starts. That alone does not
+        // close the finding.
         (Severity::Warning, ctx.now, Verdict::Watched { until: None })
     } else {
         return None;
@@ -97,14 +97,16 @@ fn detection(ctx: &DetectContext<'_>, it: &PoolCount, together: &Together) -> Op
     })
 }
 
-/// How long until no address is free, if addresses leak at this rate.
+/// Returns how long until no address is free, if addresses leak at this rate.
 fn runs_out_in(ctx: &DetectContext<'_>, it: &PoolCount, free: u64) -> Option<Duration> {
     let from = ctx.now.saturating_sub(DAY);
     // The time at which a `stale_record` leaked is not known.
     let seen = it.leaks.iter().filter(|leak| leak.is_confirmed && leak.cause != Cause::StaleRecord);
     let times: Vec<Timestamp> = seen.map(|leak| leak.since).filter(|at| *at >= from).collect();
-    let first = times.iter().min().filter(|_| times.len() >= LEAKS)?;
-    let over = ctx.now.since(*first).max(HOUR);
+    if times.len() < LEAKS {
+        return None;
+    }
+    let over = ctx.now.since(*times.iter().min()?).max(HOUR);
     let each = over / u32::try_from(times.len()).unwrap_or(u32::MAX);
     Some(each.saturating_mul(u32::try_from(free).unwrap_or(u32::MAX)))
 }
@@ -114,8 +116,10 @@ impl Explain for PoolExhaustion {
         let Self { network, subnet, size, used, leaked, free, runs_out_in } = self;
         let mut text =
             format!("{} {subnet}: {used} used, {leaked} leaked, {free} of {size} free", escaped(network));
-        if let Some(left) = runs_out_in.filter(|_| *free > 0) {
-            _ = write!(text, ", empty in {} at this rate", span(left));
+        if *free > 0
+            && let Some(left) = runs_out_in
+        {
+            _ = write!(text, ", empty in {} at this rate", span(*left));
         }
         text
     }

@@ -1,5 +1,5 @@
-//! How the detections of a kind are made. A rule judges one subject at a time, and its result is kept until the subject
-//! is marked or due again. A scan looks at everything each time.
+//! How the detections of a kind are made. A rule judges one subject at a time, and its result is kept until
+//! the subject is marked or due again. A scan looks at everything each time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ pub(super) trait Rule {
     /// The result for one subject: a detection, or a part of one.
     type Part: Part;
 
-    /// All subjects that exist.
+    /// Returns all subjects that exist.
     fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<Self::Subject>;
 
     fn marked(marks: &Marks) -> &BTreeSet<Self::Subject>;
@@ -33,11 +33,11 @@ pub(super) trait Rule {
 
 /// A result for one subject.
 pub(super) trait Part: Send {
-    /// When the subject must be judged again if nothing changes.
+    /// Returns when the subject must be judged again if nothing changes.
     fn due_at(&self) -> Option<Timestamp>;
 
-    /// Whether the detections that are made of this part are those that were made of the other one, if no other part
-    /// changed. `false` where that also depends on what the part does not hold.
+    /// Whether this part makes the same detections as the other one, if no other part changed. `false` if
+    /// that also depends on more than the part.
     fn makes_same(&self, _other: &Self) -> bool {
         false
     }
@@ -57,14 +57,15 @@ impl Part for Detection {
 #[derive(PartialEq)]
 pub(super) enum Step {
     Detected(Box<Detection>),
-    /// The open finding is about an earlier step, which is over, so it closes. This step is judged again at `until`.
+    /// The open finding is about an earlier step, which is over, so it closes. This step is judged again at
+    /// `until`.
     Begins {
         until: Option<Timestamp>,
     },
 }
 
 impl Step {
-    /// `is_same`: whether an open finding is about the step that was detected.
+    /// Makes the step of a detection. `is_same`: whether an open finding is about the detected step.
     pub(super) fn of(ctx: &DetectContext<'_>, it: Detection, is_same: fn(&Kind, &Kind) -> bool) -> Self {
         let is_over = ctx.open_finding(&it.key).is_some_and(|open| !is_same(&open.kind, &it.kind));
         match it.verdict {
@@ -109,10 +110,10 @@ pub(super) trait Detector: fmt::Debug + Send {
 
     fn gather(&self, ctx: &DetectContext<'_>, found: &mut Vec<Detection>);
 
-    /// When to judge again if nothing changes.
+    /// Returns when to judge again if nothing changes.
     fn due_at(&self) -> Option<Timestamp>;
 
-    /// How many subjects have a result.
+    /// Returns how many subjects have a result.
     fn size(&self) -> usize;
 }
 
@@ -125,7 +126,7 @@ pub(super) struct BySubject<R: Rule> {
     gather: fn(&DetectContext<'_>, &Judged<R>, &mut Vec<Detection>),
 }
 
-/// A kind that is scanned each time, because there is little to look at.
+/// A kind that is scanned each time, because there is little to scan.
 #[derive(Debug)]
 pub(super) struct ByScan {
     kind: FindingKind,
@@ -133,7 +134,7 @@ pub(super) struct ByScan {
 }
 
 impl<R: Rule + 'static> BySubject<R> {
-    /// `gather` makes detections of the results.
+    /// Makes a detector whose `gather` makes detections of the results.
     pub(super) fn detector(
         kind: FindingKind,
         gather: fn(&DetectContext<'_>, &Judged<R>, &mut Vec<Detection>),
@@ -141,7 +142,7 @@ impl<R: Rule + 'static> BySubject<R> {
         Box::new(Self { kind, judged: Judged::default(), scans: false, gather })
     }
 
-    /// `gather` also looks at state that belongs to no subject.
+    /// Makes a detector whose `gather` also looks at state that belongs to no subject.
     pub(super) fn and_scan(
         kind: FindingKind,
         gather: fn(&DetectContext<'_>, &Judged<R>, &mut Vec<Detection>),
@@ -151,14 +152,14 @@ impl<R: Rule + 'static> BySubject<R> {
 }
 
 impl<R: Rule<Part = Detection> + 'static> BySubject<R> {
-    /// Each result is a detection.
+    /// Makes a detector of which each result is a detection.
     pub(super) fn each(kind: FindingKind) -> Box<dyn Detector> {
         Self::detector(kind, |_, judged, found| found.extend(judged.parts().cloned()))
     }
 }
 
 impl<R: Rule<Part = Step> + 'static> BySubject<R> {
-    /// Each step of a subject that is detected is a detection.
+    /// Makes a detector of which each detected step of a subject is a detection.
     pub(super) fn each_step(kind: FindingKind) -> Box<dyn Detector> {
         Self::detector(kind, |_, judged, found| {
             found.extend(judged.parts().filter_map(Step::detection).cloned());
@@ -219,7 +220,7 @@ impl Detector for ByScan {
         (self.detect)(ctx, found);
     }
 
-    /// The detections themselves tell when to judge again.
+    /// The detections themselves determine when to judge again.
     fn due_at(&self) -> Option<Timestamp> {
         None
     }
@@ -233,7 +234,7 @@ impl Detector for ByScan {
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) marks: Marks,
-    /// The state of the whole node changed on which any verdict may depend.
+    /// The state of the whole node, on which any verdict may depend, changed.
     pub(super) everything: bool,
     /// Records were read, which can change only verdicts that have a detection.
     pub(super) records: bool,
@@ -315,7 +316,7 @@ impl<R: Rule> Judged<R> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// How many subjects have a result.
+    /// Returns how many subjects have a result.
     pub(super) fn len(&self) -> usize {
         self.subjects.len()
     }

@@ -1,11 +1,12 @@
-//! **Rule:** a runtime accepts connections at its socket and answers no question over CRI, not even for its version, since
-//! longer than the limit; and it was asked again after that.
+//! **Rule:** a runtime accepts connections at its socket and has answered no request over CRI, not even for
+//! its version, for longer than the limit; and it was asked again after that.
 //!
-//! Not flagged: a runtime that answers slowly, or whose list alone cannot be read in time, one at whose socket nobody listens,
-//! and one that this agent may not connect to (`blind_spot`); a runtime that has just started and reads what it had before.
-//! After a suspend of the node the limit begins anew.
+//! Not flagged: a runtime that answers slowly, or whose list alone cannot be read in time; one at whose
+//! socket nobody listens, and one that this agent may not connect to (`blind_spot`); a runtime that has just
+//! started and reads what it had before. After a suspend of the node the limit begins again.
 //!
-//! It is critical while pods wait for it: those whose cgroup was made, that are young, and none of whose containers has run.
+//! It is critical while pods wait for it: young pods whose cgroup was made and none of whose containers has
+//! run.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -38,8 +39,7 @@ pub(super) const SILENT: Duration = Duration::from_secs(30);
 
 /// How long a runtime may take after its start.
 pub(super) const STARTING: Duration = Duration::from_secs(2 * 60);
-
-/// A start that is so young is an ordinary one.
+/// A start that is younger than this is an ordinary one.
 pub(super) const WAITING: Duration = Duration::from_secs(10);
 
 /// How many pods are named.
@@ -60,7 +60,7 @@ fn unresponsive(ctx: &DetectContext<'_>, row: &Runtime, hang: &Hang) -> Detectio
     let verdict = if ctx.now < ready {
         Verdict::Watched { until: Some(ready) }
     } else if hang.told_at < ready {
-        // It is asked again and again. The agent may not have run in between.
+        // It is asked repeatedly. The agent may not have run in between.
         Verdict::Watched { until: None }
     } else {
         Verdict::Confirmed
@@ -86,8 +86,8 @@ fn unresponsive(ctx: &DetectContext<'_>, row: &Runtime, hang: &Hang) -> Detectio
     }
 }
 
-/// The pods that wait for the runtime, those that began first. Where several runtimes are followed it is not known whose
-/// a pod will be.
+/// Returns the pods that wait for the runtime, the earliest first. If several runtimes are followed, it is
+/// not known to which one a pod will belong.
 fn waiting<'a>(ctx: &DetectContext<'a>, since: Timestamp) -> Vec<&'a PodName> {
     if ctx.world.beliefs.runtimes().nth(1).is_some() {
         return Vec::new();
@@ -118,7 +118,7 @@ fn name(pod: &PodName) -> Option<String> {
     }
 }
 
-/// What holds its process, as far as that is known.
+/// What holds the runtime's process, as far as that is known.
 enum Held {
     Stopped,
     Traced,
@@ -142,7 +142,7 @@ impl RuntimeUnresponsive {
         }
     }
 
-    /// Its process, and what that does.
+    /// Returns its process and what it does.
     fn process_does(&self) -> Option<String> {
         let Process { key, comm, .. } = self.process.as_ref()?;
         let mut text = format!("its process {}[{}]", escaped(comm), key.pid);
@@ -156,7 +156,7 @@ impl RuntimeUnresponsive {
             (Held::Otherwise, None) => return Some(text + " was not looked at yet"),
         };
         _ = write!(text, " {does}");
-        // A thread that waits in the kernel is what the others wait for.
+        // The other threads wait for the one that waits in the kernel.
         let held = self.threads.iter().find(|it| it.state == RunState::Uninterruptible);
         if let Some(threads) = held.or(self.threads.first()) {
             let place = threads.function.as_deref().map(|function| format!(" in {}", escaped(function)));
@@ -285,9 +285,9 @@ mod tests {
         }
     }
 
-    /// What the summary says of the process, and the command that mends what holds it.
+    /// What the summary says about the process, and the command that repairs what holds it.
     #[test]
-    fn what_holds_the_process_of_a_runtime_is_told_with_its_repair() {
+    fn what_holds_the_process_of_a_runtime_is_reported_with_its_repair() {
         const THREADS: &str = "ps -L -o lwp,stat,wchan:32,comm -p 7";
         let waits = (RunState::Sleeping, Some("futex_wait_queue"));
         for (state, threads, said, command) in [

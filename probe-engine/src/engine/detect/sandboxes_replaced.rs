@@ -1,13 +1,14 @@
-//! **Rule:** a runtime or a kubelet started, and within moments the runtime began to stop a sandbox that was older than
-//! that start and in which nothing was wrong: its pause lived, its namespace existed, and one of its containers ran. The
-//! same pod got another sandbox afterwards. All such sandboxes of one daemon are one finding of the node.
+//! **Rule:** a runtime or a kubelet started, and within moments the runtime began to stop a sandbox that was
+//! older than that start and in which nothing was wrong: its pause lived, its namespace existed, and one of
+//! its containers ran. The same pod got another sandbox afterwards. All such sandboxes of one daemon are one
+//! finding of the node.
 //!
-//! Not flagged: the drain of a node and any pod that is deleted, since the pod gets no other sandbox; a restart that
-//! keeps the sandboxes; a reboot, since the sandboxes from before it ran in no time of this boot; a pod that had
-//! completed or whose pause was killed (`duplicate_sandbox`, `teardown_out_of_order`).
+//! Not flagged: the drain of a node and any pod that is deleted, since the pod gets no other sandbox; a
+//! restart that keeps the sandboxes; a reboot, since the sandboxes from before it ran in no time of this
+//! boot; a pod that had completed or whose pause was killed (`duplicate_sandbox`, `teardown_out_of_order`).
 //!
-//! It is about the past, which no repair undoes, and closes after a while. If records were lost by the end of a
-//! sandbox, an exit or a signal may be among them: such a sandbox opens no finding, and closes none.
+//! It is about the past, which no repair undoes, and closes after a while. If records were lost by the end of
+//! a sandbox, an exit or a signal may be among them: such a sandbox opens no finding, and closes none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +31,8 @@ use crate::{
     words::{count::counted, escape::escaped, shell::sandboxes_in_journal},
 };
 
-/// How long the finding stays open after the daemon's start. The world remembers all of its evidence for longer.
+/// How long the finding stays open after the daemon's start. The world remembers all of its evidence for
+/// longer.
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(12 * 60);
 
 /// The finding waits this long for further sandboxes, so that it is confirmed with their count.
@@ -76,8 +78,8 @@ impl Rule for SandboxesReplaced {
     fn judge(ctx: &DetectContext<'_>, uid: &PodUid, found: &mut Vec<Replaced>) {
         let all: Vec<&Sandbox> =
             ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id)).collect();
-        let is_rebuilt = |it: &Replaced| all.iter().any(|row| row.first_at > it.at);
-        let replaced = all.iter().filter_map(|row| replaced(row)).filter(is_rebuilt);
+        let replaced = all.iter().filter_map(|row| replaced(row));
+        let replaced = replaced.filter(|it| all.iter().any(|row| row.first_at > it.at));
         // A pod that was replaced more than once counts once.
         found.extend(replaced.filter(|it| ctx.now < it.daemon.at + AFTERWARDS).max_by_key(|it| it.at));
     }
@@ -118,12 +120,14 @@ pub(super) fn gather(
 
 fn detection(ctx: &DetectContext<'_>, daemon: &str, all: &[&Replaced], is_sure: bool) -> Option<Detection> {
     let (first, last) = all.first().zip(all.last())?;
-    let name = |pod: &PodName| Some(format!("{}/{}", pod.namespace.as_deref()?, pod.name.as_deref()?));
     let shown = all.iter().take(SHOWN);
+    let names = shown
+        .clone()
+        .filter_map(|it| Some(format!("{}/{}", it.pod.namespace.as_deref()?, it.pod.name.as_deref()?)));
     let kind = Kind::from(SandboxesReplaced {
         daemon: daemon.to_owned(),
         count: u32::try_from(all.len()).unwrap_or(u32::MAX),
-        first: shown.clone().filter_map(|it| name(&it.pod)).collect(),
+        first: names.collect(),
     });
     Some(Detection {
         key: Key::new(kind.into_str(), &[daemon]),

@@ -1,12 +1,15 @@
-//! **Rule:** a runtime says of a sandbox or a container what the kernel contradicts: that it runs although its program
-//! has ended, that it has ended although its program runs, that it ended with another exit code, or that it is another container
-//! than its cgroup and its bundle show. The runtime must have said so when it was asked after the grace, counted from what the
-//! kernel has shown or from when it answers again.
+//! **Rule:** a runtime reports something about a sandbox or a container that the kernel contradicts: that it
+//! runs although its program has ended, that it has ended although its program runs, that it ended with
+//! another exit code, or that it is another container than its cgroup and its bundle show. The runtime must
+//! have said so when it was asked after the grace period, counted from what the kernel has shown or from when
+//! the runtime answers again.
 //!
-//! Not flagged: a sandbox or container whose program no hook and no listing has shown, as one from before the agent, or
-//! whose processes are not its own program's (a virtual machine, gVisor), but for what it is; a sandbox of which nothing at all is left (`phantom_sandbox`); a container whose cgroup has other processes; an
-//! end that no hook saw has no exit code to compare. No finding opens or closes while the runtime does not answer, nor
-//! between a gap and the listing that shows which processes run.
+//! Not flagged, except for its identity: a sandbox or container whose program no hook and no listing has
+//! shown, such as one from before the agent, or whose processes are not its own program's (a virtual machine,
+//! gVisor). Not flagged: a sandbox of which nothing at all is left (`phantom_sandbox`); a container whose
+//! cgroup has other processes. An end that no hook saw has no exit code to compare. No finding opens or
+//! closes while the runtime does not answer, nor between a gap and the listing that shows which processes
+//! run.
 
 use std::{collections::BTreeSet, fmt::Display};
 
@@ -54,7 +57,7 @@ impl Rule for StaleRuntimeStatus {
     }
 }
 
-/// What is contradicted, and since when. What a container does comes before what it is.
+/// Returns what is contradicted, and since when. The state of a container comes before its identity.
 fn contradiction(
     ctx: &DetectContext<'_>,
     row: &Belief,
@@ -75,31 +78,41 @@ fn of_state(
     {
         return None;
     }
-    let state = row.state(runtime)?;
-    let (how, since) = match state {
-        Believed::Running => (Contradiction::Dead, row.ended.filter(|_| !has_processes(ctx, &row.id))?.at),
-        Believed::Exited if runs(ctx, &row.id) => (Contradiction::Alive, row.said_since(runtime)),
-        Believed::Exited => {
-            let (told, seen) = (row.listed.exit_code?, row.ended?.code?);
-            let is_same = u32::try_from(told) == Ok(seen);
-            (Contradiction::ExitCode, row.ended.filter(|_| !is_same)?.at)
+    match row.state(runtime)? {
+        Believed::Running => {
+            let ended = row.ended?;
+            if has_processes(ctx, &row.id) {
+                return None;
+            }
+            if row.role == Some(Role::Sandbox) && !phantom_sandbox::is_anything_left(ctx, &row.id) {
+                return None;
+            }
+            let about = about(ctx, row, Contradiction::Dead);
+            Some((StaleRuntimeStatus { exit_code: ended.code, ..about }, ended.at))
         }
-        Believed::Created | Believed::Unknown => return None,
-    };
-    let is_phantom = || row.role == Some(Role::Sandbox) && !phantom_sandbox::is_anything_left(ctx, &row.id);
-    if how == Contradiction::Dead && is_phantom() {
-        return None;
+        Believed::Exited if runs(ctx, &row.id) => {
+            Some((about(ctx, row, Contradiction::Alive), row.said_since(runtime)))
+        }
+        Believed::Exited => {
+            let ended = row.ended?;
+            let runtime_exit_code = row.listed.exit_code?;
+            if u32::try_from(runtime_exit_code) == Ok(ended.code?) {
+                return None;
+            }
+            let about = about(ctx, row, Contradiction::ExitCode);
+            let stale = StaleRuntimeStatus {
+                exit_code: ended.code,
+                runtime_exit_code: Some(runtime_exit_code),
+                ..about
+            };
+            Some((stale, ended.at))
+        }
+        Believed::Created | Believed::Unknown => None,
     }
-    let of_code = |code| if how == Contradiction::Alive { None } else { code };
-    let stale = StaleRuntimeStatus {
-        exit_code: of_code(row.ended.and_then(|it| it.code)),
-        runtime_exit_code: row.listed.exit_code.filter(|_| how == Contradiction::ExitCode),
-        ..about(ctx, row, how)
-    };
-    Some((stale, since))
 }
 
-/// The runtime was given a name and a pod when it made the container. So were its cgroup and its bundle.
+/// Compares the container's name and pod as the runtime reports them with its cgroup and its bundle. The
+/// runtime got all of them when it made the container.
 fn of_identity(ctx: &DetectContext<'_>, row: &Belief) -> Option<(StaleRuntimeStatus, Timestamp)> {
     let seen = ctx.world.containers.get(&row.id)?;
     let cgroup = ctx.world.cgroups.get(&seen.cgroup?)?;
@@ -115,7 +128,7 @@ fn of_identity(ctx: &DetectContext<'_>, row: &Belief) -> Option<(StaleRuntimeSta
     Some((stale, row.first_at.max(seen.first_at)))
 }
 
-/// Both in words, where both are known and they differ.
+/// Returns both as text, if both are known and differ.
 fn differing<T: PartialEq + Display>(
     what: &str,
     seen: Option<&T>,
@@ -163,7 +176,7 @@ fn verdict(ctx: &DetectContext<'_>, runtime: &Runtime, how: Contradiction, since
     if ctx.now < ready {
         Verdict::Watched { until: Some(ready) }
     } else if runtime.read_at < ready {
-        // Its next list is awaited.
+        // Wait for the runtime's next list.
         Verdict::Watched { until: None }
     } else {
         Verdict::Confirmed
@@ -202,18 +215,19 @@ impl Explain for StaleRuntimeStatus {
             Some(name) => format!("container {}", escaped(name)),
             None => "a container".to_owned(),
         };
-        let code = |code: Option<i64>| code.map_or_else(|| "?".to_owned(), |code| code.to_string());
         match self.how {
             Contradiction::Dead => format!("the runtime says that {what} runs, and its process has ended"),
             Contradiction::Alive => format!("the runtime says that {what} has ended, and its process runs"),
             Contradiction::ExitCode => {
-                let (told, seen) = (self.runtime_exit_code.map(i64::from), self.exit_code.map(i64::from));
-                format!("{what} ended with {}, and the runtime says {}", code(seen), code(told))
+                let seen = self.exit_code.map(i64::from);
+                let [seen, said] = [seen, self.runtime_exit_code.map(i64::from)]
+                    .map(|code| code.map_or_else(|| "?".to_owned(), |code| code.to_string()));
+                format!("{what} ended with {seen}, and the runtime says {said}")
             }
             Contradiction::Identity => {
-                let [seen, told] =
+                let [seen, said] =
                     [&self.evidence, &self.runtime_says].map(|text| escaped(text.as_deref().unwrap_or("?")));
-                format!("{what} is {seen}, and the runtime says {told}")
+                format!("{what} is {seen}, and the runtime says {said}")
             }
         }
     }

@@ -1,11 +1,11 @@
-//! **Rule:** the directory of a pod's cgroup stays although its sandbox, which had been ready, is over, nothing of the
-//! pod runs, and no runtime has a sandbox of it on record any more.
+//! **Rule:** the directory of a pod's cgroup stays although its sandbox, which had been ready, is over,
+//! nothing of the pod runs, and no runtime has a sandbox of it on record any more.
 //!
-//! Not flagged: a pod that has not had a sandbox yet (the kubelet makes its directory before it waits for volumes, for
-//! as long as that takes); a pod whose dead sandbox its runtime still has on record; any pod where no kubelet runs,
-//! since nobody else removes these directories; a directory that is removed and that the kernel still keeps for the
-//! memory charged to it. A runtime's record may name no pod, and no other source either. It can then belong to any pod
-//! that existed before it, and no such pod is reported.
+//! Not flagged: a pod that has not had a sandbox yet (the kubelet makes its directory before it waits for
+//! volumes, for as long as that takes); a pod whose dead sandbox its runtime still has on record; any pod if
+//! no kubelet runs, since nothing else removes these directories; a directory that is removed and that the
+//! kernel still keeps for the memory charged to it. If neither a runtime's record nor another source names
+//! the record's pod, it can belong to any pod that existed before it, and no such pod is reported.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
 use crate::{
     engine::world::{
         lookup,
-        table::{cgroup::Cgroup, pod::Pod, record::HasRecord},
+        table::{pod::Pod, record::HasRecord, sandbox::Sandbox},
     },
     model::{
         fact::List,
@@ -56,8 +56,8 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     let uid = pod.named.uid.as_ref()?;
     let rows = pod.cgroups.iter().filter_map(|key| ctx.world.cgroups.get(key));
     // A cgroup that was made later belongs to a pod that waits for its first sandbox.
-    let is_left = |row: &&Cgroup| row.is_live() && row.created_at.is_none_or(|made| made < left_at);
-    let cgroup = rows.filter(is_left).max_by_key(|row| row.found_at)?;
+    let left = rows.filter(|row| row.is_live() && row.created_at.is_none_or(|made| made < left_at));
+    let cgroup = left.max_by_key(|row| row.found_at)?;
     let mut containers =
         ctx.index.pods_of_containers.by(&pod.id).filter_map(|id| ctx.world.containers.get(id));
     let mut sandboxes = ctx.index.pods_of_sandboxes.by(&pod.id).filter_map(|id| ctx.world.sandboxes.get(id));
@@ -66,16 +66,21 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         return None;
     }
     // Its containers can outlive the pause process, and nobody cleans up before the runtime has forgotten it.
-    let attempts = || ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));
-    let ends = attempts().flat_map(|row| [row.emptied_at(), row.ending.forgotten_at]).flatten();
-    let since = ends.fold(left_at, Timestamp::max);
+    let mut since = left_at;
+    let mut last: Option<&Sandbox> = None;
+    for row in ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id)) {
+        let ends = [row.emptied_at(), row.ending.forgotten_at];
+        since = ends.into_iter().flatten().fold(since, Timestamp::max);
+        if last.is_none_or(|last| last.first_at <= row.first_at) {
+            last = Some(row);
+        }
+    }
     let verdict = match ctx.pod_has_record(uid) {
         HasRecord::Yes => return None,
         HasRecord::Unknown => Verdict::Unsure,
         HasRecord::No { at } => ctx.left_over(List::Cgroups, since, at, cgroup.found_at)?,
     };
     let kind = Kind::from(StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated });
-    let last = attempts().max_by_key(|row| row.first_at);
     Some(Detection {
         key: Key::new(kind.into_str(), &[uid.as_str()]),
         kind,
@@ -99,17 +104,18 @@ impl Explain for StuckCgroup {
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let Some(path) = quoted(&self.path) else { return lines(&[UNPRINTABLE]) };
-        // With cgroups v1 each controller has a hierarchy, and in a hybrid one the second version has one beside them.
-        let each = |does: &str| {
+        // With cgroups v1 each controller has a hierarchy, and in a hybrid one the second version has one
+        // beside them.
+        let [list, remove] = ["-name cgroup.procs -exec cat {} +", "-depth -type d -exec rmdir {} +"].map(|does| {
             format!(
                 "for at in /sys/fs/cgroup{path} /sys/fs/cgroup/*{path}; do [ -d \"$at\" ] && find \"$at\" {does}; done"
             )
-        };
+        });
         vec![
             "# The first command shows which processes are still in it. As long as there is one, rmdir fails and does no harm."
                 .to_owned(),
-            each("-name cgroup.procs -exec cat {} +"),
-            each("-depth -type d -exec rmdir {} +"),
+            list,
+            remove,
         ]
     }
 }
@@ -120,7 +126,7 @@ mod tests {
 
     use super::{Explain as _, StuckCgroup};
 
-    /// The second version of cgroups, a hierarchy of the first for each controller, and both beside each other.
+    /// cgroup v2, cgroup v1 with a hierarchy for each controller, and both together.
     #[test]
     fn its_directories_are_removed_in_each_hierarchy() {
         let path = "/kubepods/besteffort/pod1".to_owned();

@@ -1,13 +1,13 @@
-//! **Rule:** the last reference to a network namespace is gone, and for a while the kernel has finished neither its
-//! teardown nor that of any other namespace.
+//! **Rule:** the last reference to a network namespace is gone, and for a while the kernel has finished
+//! neither its teardown nor that of any other namespace.
 //!
-//! The kernel tears down namespaces batch by batch, in one queue. The finding names the namespace that has waited
-//! longest, with the number of those behind it.
+//! The kernel tears down namespaces batch by batch, in one queue. The finding names the namespace that has
+//! waited longest, with the number of those behind it.
 //!
-//! Not flagged: a queue that is long but moves; any namespace where no hook sees the end of a teardown; a namespace
-//! that existed while records were lost, since the record of its end may be among them; a namespace whose drop no hook
-//! saw (netlink reported it, or a listing did not have it); a namespace whose successors in the queue are done, since
-//! the kernel works in order.
+//! Not flagged: a queue that is long but moves; any namespace if no hook sees the end of a teardown; a
+//! namespace that existed while records were lost, since the record of its end may be among them; a namespace
+//! whose drop no hook saw (netlink reported it, or a listing did not have it); a namespace whose successors
+//! in the queue are done, since the kernel works in order.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -28,15 +28,16 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     if attached.is_none_or(|attached| attached.mechanism.is_none()) {
         return;
     }
-    let rows = || ctx.index.ending.iter().filter_map(|life| ctx.world.netns.get(*life));
-    let passed = passed_at(rows());
-    let mut dying: Vec<(Timestamp, &Netns)> = rows()
+    let rows = ctx.index.ending.iter().filter_map(|life| ctx.world.netns.get(*life));
+    let passed = passed_at(rows.clone());
+    let mut dying: Vec<(Timestamp, &Netns)> = rows
+        .clone()
         .filter_map(|row| Some((row.ending_since()?, row)))
         .filter(|(at, _)| passed.is_none_or(|passed| *at + SAME_BATCH >= passed))
         .collect();
     dying.sort_by_key(|(at, row)| (*at, row.life));
     let Some(((since, row), behind)) = dying.split_first() else { return };
-    let freed = rows().filter_map(freed_at).max();
+    let freed = rows.filter_map(freed_at).max();
     let until = ctx.awake(freed.unwrap_or(*since).max(*since)) + ctx.limits.stuck_after;
     let kind = Kind::from(StuckNetnsTeardown {
         netns: row.key,

@@ -1,26 +1,29 @@
-//! **Rule:** a pod's cgroup was made, and for longer than a limit no container of the pod has run. The limit depends on
-//! the step for which the start waits: a sandbox, the sandbox's network, or the first container. It is shorter if the
-//! node shows the cause: the CNI configuration cannot be decoded or names no network, or the runtime does not call a
-//! plugin that the configuration names, mostly because its executable is missing. Each step has its own limit: a finding
-//! about one that is over closes.
+//! **Rule:** a pod's cgroup was made, and for longer than a limit no container of the pod has run. The limit
+//! depends on the step for which the start waits: a sandbox, the sandbox's network, or the first container.
+//! It is shorter if the node shows the cause: the CNI configuration cannot be decoded or names no network, or
+//! the runtime does not call a plugin that the configuration names, mostly because its executable is missing.
+//! Each step has its own limit: a finding about a step that is over closes.
 //!
-//! A runtime that finds no executable executes nothing, so no event shows it. It shows by what is missing: the plugins
-//! before it in the chain succeeded, its own ADD was not called, and the sandbox was given up. containerd calls the plugin
-//! `loopback` beside the pod's network. If it does not find that one, it calls neither its ADD nor any DEL.
+//! A runtime that finds no executable executes nothing, so no event shows it. Missing events show it: the
+//! plugins before it in the chain succeeded, its own ADD was not called, and the sandbox was given up.
+//! containerd calls the plugin `loopback` beside the pod's network. If it does not find that one, it calls
+//! neither its ADD nor any DEL.
 //!
-//! Without a configuration the runtime gives up each sandbox, so a pod waits for it only if the runtime has begun a sandbox
-//! of the pod. Until then the kubelet may wait for a volume, a Secret or a ConfigMap.
+//! Without a configuration the runtime gives up each sandbox, so a pod waits for it only if the runtime has
+//! begun a sandbox of the pod. Until then the kubelet may wait for a volume, a Secret or a ConfigMap.
 //!
-//! A container has run if the kernel has shown it, or if its runtime says over CRI that it runs or ran. The programs of a
-//! pod may be no processes of the node (gVisor, Kata Containers): then its start is judged by what the runtime says alone,
-//! from when the runtime says that the sandbox is ready, and only while a runtime is followed.
+//! A container has run if the kernel has shown it, or if its runtime says over CRI that it runs or ran. The
+//! programs of a pod may not be processes of the node (gVisor, Kata Containers): then only the runtime's word
+//! counts for its start, from when the runtime says that the sandbox is ready, and only while a runtime is
+//! followed.
 //!
-//! Not flagged: a pod one of whose containers has run, also if it ended (a crash loop in its back-off); a pod that
-//! had a sandbox which was ready and is over (it ends, or begins anew); an image that is pulled, or a volume that is
-//! mounted, within the limit; a pod that waits for a container while a pull is under way on the node, for an hour; a
-//! plugin that is absent for a moment, as while it is being replaced; a pod whose ADD fails (`cni_failing` has the
-//! plugin's words); a pod that was there before the agent; any pod where no kubelet runs. If records were lost since
-//! the pod was made, its containers may have run unseen: no such finding opens or closes.
+//! Not flagged: a pod one of whose containers has run, also if it ended (a crash loop in its back-off); a pod
+//! that had a sandbox which was ready and is over (it ends, or begins again); an image that is pulled, or a
+//! volume that is mounted, within the limit; a pod that waits for a container while a pull is under way on
+//! the node, for an hour; a plugin that is absent for a moment, such as while it is being replaced; a pod
+//! whose ADD fails (`cni_failing` has the plugin's message); a pod that existed before the agent; any pod if
+//! no kubelet runs. If records were lost since the pod was made, its containers may have run unseen: no such
+//! finding opens or closes.
 
 use std::{collections::BTreeSet, fmt::Write as _, net::IpAddr, time::Duration};
 
@@ -33,7 +36,7 @@ use crate::{
     engine::world::{
         lookup,
         table::{
-            attachment::{Attachment, LATELY, Lease},
+            attachment::{Attachment, LATELY},
             pod::Pod,
             record::HasRecord,
             sandbox::{Sandbox, State},
@@ -52,14 +55,13 @@ use crate::{
     },
 };
 
-/// How long a pod may wait for a sandbox and its network. The kubelet itself waits for volumes for 2 minutes, and for
-/// the runtime for 4 ([`MAKING`](crate::engine::world::table::record::MAKING)).
+/// How long a pod may wait for a sandbox and its network. The kubelet itself waits for volumes for 2 minutes,
+/// and for the runtime for 4 ([`MAKING`](crate::engine::world::record::MAKING)).
 pub(super) const SANDBOX: Duration = Duration::from_secs(5 * 60);
 
 /// How long a pod may wait for its first container: an image may be large.
 pub(super) const CONTAINER: Duration = Duration::from_secs(10 * 60);
-
-/// The same where the node shows the cause.
+/// How long a pod may wait if the node shows the cause.
 pub(super) const CAUSE: Duration = Duration::from_secs(60);
 
 /// The plugins of a chain are called one right after the other.
@@ -107,15 +109,18 @@ fn is_same_step(one: &Kind, other: &Kind) -> bool {
 }
 
 fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
-    // If a sandbox of it was ready and is over, the pod ends or begins anew.
+    // If a sandbox of it was ready and is over, the pod ends or begins again.
     let is_first = pod.is_present() && !pod.start.is_complete && pod.left_at.is_none();
-    let made_at = pod.start.made_at.filter(|_| is_first)?;
+    if !is_first {
+        return None;
+    }
+    let made_at = pod.start.made_at?;
     let uid = pod.named.uid.as_ref()?;
     let mut tries: Vec<&Sandbox> =
         ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id)).collect();
     tries.sort_by_key(|row| (row.first_at, row.id.clone()));
     let is_known = tries.iter().all(|row| !row.gapped && !row.work.is_unsure);
-    // Times without an agent are among them.
+    // Times without an agent count as losses.
     let was_lossless = ctx.world.coverage.losses.as_ref().is_none_or(|it| it.last_at < made_at);
     if has_run(ctx, pod, &tries) != HasRun::No {
         return None;
@@ -125,7 +130,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     let hidden = live.filter(|row| row.hides_programs).and_then(|row| ctx.said_of_sandbox(&row.id));
     let is_answered = hidden.is_none_or(|(_, runtime)| runtime.answers());
     let is_whole = is_known && was_lossless && is_answered;
-    let (step, since, limit) = match hidden {
+    let (step, mut since, mut limit) = match hidden {
         Some((row, runtime)) if row.state(runtime) != Some(Believed::Running) => return None,
         Some((row, runtime)) => (StartStep::Container, row.said_since(runtime), CONTAINER),
         None => waits_for(ctx, made_at, live.copied()),
@@ -142,9 +147,10 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     };
     let cause = if step == StartStep::Container { None } else { cause(ctx, made_at, pod, &tries, &stuck) };
     let is_caused = cause.is_some();
-    let (mut since, mut limit) = (since, limit);
     if let Some((caused, from)) = cause {
-        (stuck, since, limit) = (caused, from.max(made_at), CAUSE);
+        stuck = caused;
+        since = from.max(made_at);
+        limit = CAUSE;
     } else {
         stuck.plugin = live.and_then(|row| adding(ctx, row));
         if step == StartStep::Sandbox {
@@ -152,7 +158,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         }
     }
     let key = Key::new(Kind::from(stuck.clone()).into_str(), &[uid.as_str()]);
-    // How a try ends that is under way is not known: until then the finding says what it said.
+    // It is not known how the current try will end: until then the finding says what it said.
     if step == StartStep::Network
         && !is_caused
         && failing.is_none()
@@ -163,8 +169,9 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     }
     let kind = Kind::from(stuck);
     let shown = tries.iter().skip(tries.len().saturating_sub(SHOWN));
-    // As long as the runtime pulls, the image may be this pod's.
-    let pulling_at = live.and_then(|row| row.work.pulling_at).filter(|_| step == StartStep::Container);
+    // While the runtime pulls an image, it may be this pod's.
+    let pulling_at =
+        if step == StartStep::Container { live.and_then(|row| row.work.pulling_at) } else { None };
     let until = ctx.awake(pulling_at.map_or(since, |at| at.max(since))) + limit;
     // Until then the runtime may call the next plugin of a chain.
     let next = live.and_then(|row| last_call(ctx, row)).map(|at| at + NEXT).filter(|at| *at > ctx.now);
@@ -175,6 +182,18 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     let is_stale = step != StartStep::Container && read_at.is_some_and(|at| at < ready);
     let due =
         [next, Some(ready).filter(|at| *at > ctx.now)].into_iter().flatten().fold(until, Timestamp::min);
+    let verdict = if !is_whole {
+        // A container of it may have run.
+        Verdict::Unsure
+    } else if failing.is_some() {
+        Verdict::Watched { until: failing }
+    } else if is_stale && ctx.now >= ready {
+        Verdict::Unverified
+    } else if ctx.now >= until {
+        Verdict::Confirmed
+    } else {
+        Verdict::Watched { until: Some(due) }
+    };
     Some(Detection {
         key,
         kind,
@@ -183,24 +202,18 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         pod: Some(pod.named.clone()),
         sandboxes: shown.map(|row| row.id.clone()).collect(),
         gapped: false,
-        verdict: match ctx.now >= until {
-            // A container of it may have run.
-            _ if !is_whole => Verdict::Unsure,
-            _ if failing.is_some() => Verdict::Watched { until: failing },
-            _ if is_stale && ctx.now >= ready => Verdict::Unverified,
-            true => Verdict::Confirmed,
-            false => Verdict::Watched { until: Some(due) },
-        },
+        verdict,
     })
 }
 
-/// The step for which a start waits whose latest sandbox that lives is `live`, since when, and for how long it may.
+/// Returns the step for which a start waits, since when, and for how long it may. `live`: its latest live
+/// sandbox.
 fn waits_for(
     ctx: &DetectContext<'_>,
     made_at: Timestamp,
     live: Option<&Sandbox>,
 ) -> (StartStep, Timestamp, Duration) {
-    // Before that the runtime could make none.
+    // Before the CNI configuration changed, the runtime could make no sandbox.
     let reconfigured_at = ctx.world.records.reconfigured_at.unwrap_or(made_at);
     let no_sandbox = (StartStep::Sandbox, made_at.max(reconfigured_at), SANDBOX);
     let Some(row) = live else { return no_sandbox };
@@ -214,32 +227,37 @@ fn waits_for(
     }
 }
 
-/// What the open finding of a pod says, if a sandbox or its network is what the pod waited for all the time.
+/// Returns the open finding of a pod, if the pod has waited for a sandbox or its network all the time.
 fn said<'a>(ctx: &DetectContext<'a>, key: &Key) -> Option<&'a StuckStart> {
     let Kind::StuckStart(said) = &ctx.open_finding(key)?.kind else { return None };
     let is_over = said.step == StartStep::Container || said.cause == Some(StartCause::NotConfigured);
     (!is_over).then_some(said)
 }
 
-/// The file of the CNI configuration that cannot be decoded, if the runtime has no other one.
+/// Returns the file of the CNI configuration that cannot be decoded, if the runtime has no other one.
 fn undecodable(ctx: &DetectContext<'_>) -> Option<String> {
     let (_, read) = ctx.world.records.networks.as_ref()?;
     ctx.world.records.unconfigured_since?;
     read.undecodable.first().cloned()
 }
 
-/// When the network of a sandbox was made that has no process before its first container: CRI-O makes none for most pods.
+/// Returns when the network was complete, for a sandbox without a process before its first container: CRI-O
+/// starts no pause process for most pods.
 fn made_without_process(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
     let all = attachments(ctx, row);
     let is_made = all.iter().any(|it| !it.is_loopback()) && all.iter().all(|it| it.is_added());
-    let is_made = is_made
+    if is_made
         && row.up_since.is_none()
         && lookup::daemons::has_crio(ctx.world)
-        && lookup::sandbox::chains_are_through(ctx.world, &row.id);
-    last_call(ctx, row).filter(|_| is_made)
+        && lookup::sandbox::chains_are_through(ctx.world, &row.id)
+    {
+        last_call(ctx, row)
+    } else {
+        None
+    }
 }
 
-/// Whether a container of the pod has run. `Unknown`: nothing tells, of one of its sandboxes at least.
+/// Whether a container of the pod has run. `Unknown`: for at least one of its sandboxes nothing shows it.
 pub(super) fn has_run(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) -> HasRun {
     let containers = ctx.index.pods_of_containers.by(&pod.id);
     let mut containers = containers.filter_map(|id| ctx.world.containers.get(id));
@@ -257,7 +275,8 @@ pub(super) fn has_run(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) ->
     has_run
 }
 
-/// Until when `cni_failing` has the pod, since an ADD of the latest try that called a plugin failed.
+/// Returns until when `cni_failing` covers the pod, because an ADD failed in the latest try that called a
+/// plugin.
 fn failing_until(ctx: &DetectContext<'_>, tries: &[&Sandbox]) -> Option<Timestamp> {
     let mut called = tries.iter().rev().map(|row| attachments(ctx, row)).filter(|all| !all.is_empty());
     let latest = called.next().unwrap_or_default();
@@ -269,20 +288,20 @@ fn attachments<'a>(ctx: &DetectContext<'a>, row: &Sandbox) -> Vec<&'a Attachment
     ctx.world.attachments.of(&row.id).filter(|it| it.was_seen()).collect()
 }
 
-/// When the last of its plugins was called or ended.
+/// Returns when the last of its plugins was called or ended.
 fn last_call(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
     attachments(ctx, row).iter().flat_map(|it| it.adds()).map(|add| add.last_at).max()
 }
 
-/// The plugin whose ADD is open.
+/// Returns the plugin whose ADD is open.
 fn adding(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<String> {
     let mut plugins = ctx.world.attachments.of(&row.id).flat_map(|it| &it.plugins);
     plugins.find(|plugin| plugin.add.is_open()).map(|plugin| plugin.name.clone())
 }
 
-/// Why the network is not made, where the node shows it, and since when.
+/// Returns why the network is not made, if the node shows it, and since when.
 ///
-/// The kubelet begins no pod while the network is not ready, but those of the host's network, which need none.
+/// While the network is not ready, the kubelet begins only pods on the host's network, which need none.
 fn cause(
     ctx: &DetectContext<'_>,
     made_at: Timestamp,
@@ -290,10 +309,11 @@ fn cause(
     tries: &[&Sandbox],
     stuck: &StuckStart,
 ) -> Option<(StuckStart, Timestamp)> {
-    let is_attached = |row: &&Sandbox| attachments(ctx, row).iter().any(|it| !it.is_loopback());
     if let Some(since) = ctx.world.records.unconfigured_since.filter(|since| made_at < *since)
         && has_begun(ctx, pod, tries)
-        && !tries.iter().any(|row| row.network.is_host || is_attached(row))
+        && !tries
+            .iter()
+            .any(|row| row.network.is_host || attachments(ctx, row).iter().any(|it| !it.is_loopback()))
     {
         let it = StuckStart {
             cause: Some(StartCause::NotConfigured),
@@ -316,24 +336,24 @@ fn cause(
 
 /// Whether the runtime has begun a sandbox of the pod.
 fn has_begun(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) -> bool {
-    let is_on_record = |uid| ctx.pod_has_record(uid) == HasRecord::Yes;
-    !tries.is_empty() || pod.named.uid.as_ref().is_some_and(is_on_record)
+    !tries.is_empty() || pod.named.uid.as_ref().is_some_and(|uid| ctx.pod_has_record(uid) == HasRecord::Yes)
 }
 
-/// The place at which the runtime gave up a chain though no ADD of it failed. A runtime that ended meanwhile gave up none.
+/// Where the runtime gave up a chain although no ADD of it failed. There is none if the runtime itself ended
+/// meanwhile.
 struct ChainStop {
     network: Option<String>,
     /// The plugin that it did not call.
     plugin: String,
-    /// The addresses that the plugins before it gave and that are still held.
+    /// The addresses that the earlier plugins gave and that are still held.
     addresses: Vec<IpAddr>,
 }
 
-/// The plugin that the runtime does not call, and since when: the latest tries have this in common.
+/// Returns the plugin that the runtime does not call, and since when: the latest tries have this in common.
 fn not_called(ctx: &DetectContext<'_>, tries: &[&Sandbox]) -> Option<(Timestamp, ChainStop)> {
     let (newest, earlier) = tries.split_last()?;
     let mut newest_stop = chain_stop(ctx, newest, false).map(|stop| (newest.first_at, stop));
-    // The newest try may be under way. Then those before it tell the cause, unless it has come further.
+    // The newest try may be under way. Then those before it show the cause, unless it has come further.
     let is_under_way = newest_stop.is_none() && !newest.is_stopped();
     if newest_stop.is_none() && !is_under_way {
         return None;
@@ -355,7 +375,8 @@ fn not_called(ctx: &DetectContext<'_>, tries: &[&Sandbox]) -> Option<(Timestamp,
     Some((since, stop))
 }
 
-/// `is_followed`: the runtime has begun another sandbox of the pod since.
+/// Returns where the runtime gave up the chain of a sandbox. `is_followed`: the runtime has begun another
+/// sandbox of the pod since.
 fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox, is_followed: bool) -> Option<ChainStop> {
     let all = attachments(ctx, row);
     let last_at = last_call(ctx, row)?;
@@ -363,7 +384,7 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox, is_followed: bool) -> Opti
     if !is_given_up && ctx.now < last_at + NEXT || all.iter().any(|it| !it.is_added()) {
         return None;
     }
-    // With the runtime that called them, the chain ended too.
+    // If the runtime that called the plugins has ended, the chain ended with it.
     if lookup::daemons::runtimes_turned_at(ctx.world).is_none_or(|at| last_at < at) {
         return None;
     }
@@ -372,7 +393,10 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox, is_followed: bool) -> Opti
     let network = match attached {
         Some(it) => ctx.world.records.network(it)?,
         // The runtime calls the loopback plugin and the first plugin of the network at the same time.
-        None => networks.first().filter(|_| networks.len() == 1)?,
+        None => match networks {
+            [only] => only,
+            [] | [_, ..] => return None,
+        },
     };
     let next = network.called().find(|name| !is_called(ctx, row, name));
     let (network, plugin) = match next {
@@ -380,8 +404,10 @@ fn chain_stop(ctx: &DetectContext<'_>, row: &Sandbox, is_followed: bool) -> Opti
         None if is_given_up && lacks_loopback(ctx, row) => (None, LOOPBACK.to_owned()),
         None => return None,
     };
-    let leases = attached.into_iter().flat_map(|it| &it.leases).filter(|_| is_given_up);
-    let addresses = leases.filter(|it| it.is_on_record()).map(|it: &Lease| it.address).collect();
+    let mut addresses = Vec::new();
+    if is_given_up && let Some(attached) = attached {
+        addresses.extend(attached.leases.iter().filter(|it| it.is_on_record()).map(|it| it.address));
+    }
     Some(ChainStop { network, plugin, addresses })
 }
 
@@ -390,15 +416,14 @@ fn is_called(ctx: &DetectContext<'_>, row: &Sandbox, plugin: &str) -> bool {
     all.any(|it| it.name == plugin && it.add.begun > 0)
 }
 
-/// Whether a sandbox was given up because the runtime calls `loopback` and does not find it. The runtime could not call that
-/// plugin's DEL either, and so called no DEL at all. A runtime that sets up the interface by itself makes sandboxes without
-/// that plugin.
+/// Whether a sandbox was given up because the runtime calls `loopback` and does not find it. The runtime
+/// could not call that plugin's DEL either, and so called no DEL at all. A runtime that sets up the interface
+/// by itself makes sandboxes without that plugin.
 fn lacks_loopback(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
-    let is_touched = |it: &Attachment| it.is_loopback() || it.has_begun_del();
     !lookup::daemons::has_crio(ctx.world)
         && ctx.world.records.no_loopback_since.is_none()
         && row.up_since.is_none()
-        && !ctx.world.attachments.of(&row.id).any(is_touched)
+        && !ctx.world.attachments.of(&row.id).any(|it| it.is_loopback() || it.has_begun_del())
 }
 
 impl Explain for StuckStart {
@@ -521,7 +546,7 @@ impl Explain for StuckStart {
 }
 
 impl StuckStart {
-    /// Looks for the executable that is not called, in the folders in which the runtime looks.
+    /// Returns commands that look for the plugin's executable in the folders in which the runtime looks.
     fn look_for_plugin(&self) -> Vec<String> {
         if self.folders.is_empty() {
             return lines(&[

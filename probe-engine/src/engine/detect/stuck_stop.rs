@@ -1,22 +1,25 @@
-//! **Rule:** the stop of a sandbox has begun and is not over after the grace in which runtime and kubelet clean up. One
-//! of its steps is open. `containers`: the runtime sent SIGKILL to a process of the sandbox, and the process still
-//! runs. `del`: the sandbox is over, its runtime has it on record, and DEL has not succeeded for one of its
-//! attachments. `unmount`: every DEL has succeeded, and the sandbox's network namespace is still bound to a file.
+//! **Rule:** the stop of a sandbox has begun and is not over after the grace period for cleanup by runtime
+//! and kubelet. One of its steps is open. `containers`: the runtime sent SIGKILL to a process of the sandbox,
+//! and the process still runs. `del`: the sandbox is over, its runtime has it on record, and DEL has not
+//! succeeded for one of its attachments. `unmount`: every DEL has succeeded, and the sandbox's network
+//! namespace is still bound to a file.
 //!
-//! The grace begins with SIGKILL, and not with SIGTERM: between the two lies the pod's own
-//! `terminationGracePeriodSeconds`, which may be an hour. For the other steps it begins with the end of the sandbox, or of
-//! the last of its containers: where only the pause process was killed, they run until somebody stops the sandbox. It does
-//! not begin before the first sign of the stop, if there is one, and no step `del` is confirmed while the first DEL runs.
-//! Each step has its own grace: a finding about one that is over closes.
+//! The grace period begins with SIGKILL, not with SIGTERM: between the two is the pod's own
+//! `terminationGracePeriodSeconds`, which may be an hour. For the other steps it begins with the end of the
+//! sandbox, or of the last of its containers: if only the pause process was killed, they run until somebody
+//! stops the sandbox. It does not begin before the first sign of the stop, if there is one, and no step `del`
+//! is confirmed while the first DEL runs. Each step has its own grace period: a finding about a step that is
+//! over closes.
 //!
-//! libcni before 1.2 reads the result of ADD from its cache before it calls DEL. If it cannot decode that file, it calls no
-//! plugin at all, and the runtime fails each time. Such a file counts even if the agent did not see the sandbox's life.
+//! libcni before 1.2 reads the result of ADD from its cache before it calls DEL. If it cannot decode that
+//! file, it calls no plugin at all, and the runtime fails each time. Such a file counts even if the agent did
+//! not see the sandbox's life.
 //!
-//! Not flagged: a container in its termination grace period; a sandbox that no runtime has on record (`leaked_address`,
-//! `orphan_netns`); a sandbox that never had a process, and whose ADD was seen (`cni_failing`); a sandbox that is over and
-//! for which no DEL was called, where no kubelet runs; a record that stays although all else is over, since the kubelet
-//! keeps that of a completed pod until the pod is deleted. If records were lost, DEL counts as open only while
-//! libcni's cache has the result of ADD.
+//! Not flagged: a container in its termination grace period; a sandbox that no runtime has on record
+//! (`leaked_address`, `orphan_netns`); a sandbox that never had a process, and whose ADD was seen
+//! (`cni_failing`); a sandbox that is over and for which no DEL was called, if no kubelet runs; a record that
+//! stays although all else is over, since the kubelet keeps the record of a completed pod until the pod is
+//! deleted. If records were lost, DEL counts as open only while libcni's cache has the result of ADD.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -31,7 +34,6 @@ use crate::{
         lookup,
         table::{
             attachment::{Attachment, Outcome, Plugin},
-            container::Container,
             process::State,
             record::HasRecord,
             sandbox::Sandbox,
@@ -78,16 +80,16 @@ fn is_same_step(one: &Kind, other: &Kind) -> bool {
     one.step == other.step
 }
 
-/// The step `containers`.
+/// Detects the step `containers`.
 fn still_runs(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
     let containers = ctx.index.sandboxes.by(&row.id).chain([&row.id]);
-    let killed = |it: &&Container| it.run.killed_at.is_some() && it.is_running();
-    let containers = containers.filter_map(|id| ctx.world.containers.get(id)).filter(killed);
-    let container = containers.min_by_key(|it| it.run.killed_at)?;
+    let containers = containers.filter_map(|id| ctx.world.containers.get(id));
+    let killed = containers.filter(|it| it.run.killed_at.is_some() && it.is_running());
+    let container = killed.min_by_key(|it| it.run.killed_at)?;
     let process = ctx.world.processes.get(container.process()?).filter(|it| it.state == State::Running)?;
     let since = container.run.killed_at?;
     let mut verdict = quietly(ctx.after_cleanup(since, ctx.limits.leak_grace));
-    // The record of its end may be among the lost ones.
+    // The record of its end may be among the lost records.
     let ready = since.max(ctx.up.unwrap_or(since)) + ctx.limits.leak_grace;
     if verdict == Verdict::Confirmed && row.gapped && process.found_at < Some(ready) {
         verdict = ctx.listed_since(&[List::Processes], ready)?;
@@ -97,7 +99,7 @@ fn still_runs(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
     Some(detection(ctx, &row.id, stop, since, verdict))
 }
 
-/// The step `del`.
+/// Detects the step `del`.
 fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>) -> Option<Detection> {
     let cached = undecodable(ctx, id);
     let all: Vec<&Attachment> = ctx.world.attachments.of(id).collect();
@@ -110,11 +112,11 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
         Some(row) if cached.is_none() && row.up_since.is_none() && is_failed_start => return None,
         Some(row) => {
             let over_at = row.over_at().or_else(|| found_dead(ctx, row))?;
-            // Nobody may have begun to stop it when its pause ended.
+            // When its pause process ended, possibly nobody had begun to stop it.
             let since = [row.emptied_at(), row.ending.stop_at].into_iter().flatten();
             since.fold(over_at, Timestamp::max)
         }
-        // Nothing of it is on the node, and nobody has begun to stop it.
+        // Nothing of it is left on the node, and nobody has begun to stop it.
         None if cached.is_none() && !is_deleting => return None,
         // A listing of the node shows no sandbox, and a runtime has it on record.
         None => {
@@ -122,7 +124,7 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
             all.iter().filter_map(|it| it.first_del_at()).min().map_or(known_since, |at| at.max(known_since))
         }
     };
-    // Nobody stops it yet: its containers have their grace, or only its network namespace is gone.
+    // Nobody stops it yet: its containers are in their grace period, or only its network namespace is gone.
     if ctx.has_process(id) && !is_deleting {
         return None;
     }
@@ -139,7 +141,7 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
         verdict = Verdict::Unverified;
     }
     if all.iter().any(|it| it.is_busy()) {
-        // How a call ends that is under way is not known: until then the finding says what it said.
+        // It is not known how the current call will end: until then the finding says what it said.
         if let Some(said) = said(ctx, id) {
             return Some(detection(ctx, id, said.clone(), since, verdict));
         }
@@ -158,22 +160,23 @@ fn not_deleted(ctx: &DetectContext<'_>, id: &ContainerId, row: Option<&Sandbox>)
     Some(detection(ctx, id, stop, since, verdict))
 }
 
-/// What the open finding of a sandbox says, if it is about its DEL.
+/// Returns the open finding of a sandbox, if it is about its DEL.
 fn said<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a StuckStop> {
     let Kind::StuckStop(said) = &ctx.open_finding(&key(id))?.kind else { return None };
     (said.step == StopStep::Del).then_some(said)
 }
 
-/// When a sandbox was found of which no process was ever seen, and which no runtime makes.
+/// Returns when a sandbox was found, if none of its processes was ever seen and no runtime is making it.
 fn found_dead(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
-    let is_being_made = || ctx.world.attachments.of(&row.id).any(Attachment::is_adding);
-    let is_dead =
-        row.origin == Origin::Listed && row.up_since.is_none() && !row.hides_programs && !is_being_made();
+    let is_dead = row.origin == Origin::Listed
+        && row.up_since.is_none()
+        && !row.hides_programs
+        && !ctx.world.attachments.of(&row.id).any(Attachment::is_adding);
     is_dead.then_some(row.first_at)
 }
 
-/// The file of libcni's cache that is about this sandbox and cannot be decoded. libcni writes a file in place, so it
-/// counts only when it was read twice.
+/// Returns the file of libcni's cache that is about this sandbox and cannot be decoded. libcni writes a file
+/// in place, so it counts only when it was read twice.
 fn undecodable<'a>(ctx: &DetectContext<'a>, id: &ContainerId) -> Option<&'a str> {
     let all = ctx.world.records.unread.iter().filter(|(_, it)| it.read_at >= it.since + READ);
     let mut paths = all.map(|(path, _)| path.as_str());
@@ -185,7 +188,7 @@ fn is_read_since(ctx: &DetectContext<'_>, at: Timestamp) -> bool {
     ctx.world.records.runtimes.values().all(|row| row.read_at >= at)
 }
 
-/// Whether DEL is still to succeed.
+/// Whether DEL has not succeeded yet.
 fn is_held(ctx: &DetectContext<'_>, row: Option<&Sandbox>, it: &Attachment) -> bool {
     if it.gapped || row.is_some_and(|row| row.gapped) {
         ctx.world.records.cached_at(it).is_some()
@@ -194,8 +197,8 @@ fn is_held(ctx: &DetectContext<'_>, row: Option<&Sandbox>, it: &Attachment) -> b
     }
 }
 
-/// Whether DEL has gone through the chain: it has succeeded for the plugin that was called first with ADD. That plugin may
-/// no longer be configured. Then the DEL that was called last has succeeded, and libcni's cache has no result.
+/// Whether DEL has gone through the chain: it has succeeded for the plugin that was called first with ADD. If
+/// that plugin is no longer configured: the last DEL has succeeded, and libcni's cache has no result.
 fn is_released(row: &Attachment) -> bool {
     let is_through =
         row.plugins.iter().find(|plugin| plugin.add.begun > 0).is_some_and(|plugin| !is_open(plugin));
@@ -208,28 +211,28 @@ fn is_open(plugin: &Plugin) -> bool {
     plugin.del.succeeded == 0 && plugin.del_without_netns.succeeded == 0
 }
 
-/// The plugin at which the DEL of a chain stopped: the one that was called last and did not succeed, else the last of
-/// those that were not called.
+/// Returns the plugin at which the DEL of a chain stopped: the one that was called last and did not succeed,
+/// else the last of those that were not called.
 fn unreleased(row: &Attachment) -> Option<&Plugin> {
-    let has_not_succeeded =
-        |plugin: &&Plugin| plugin.last_del().is_some_and(|del| del.outcome != Some(Outcome::Succeeded));
-    let called = row.plugins.iter().filter(has_not_succeeded);
-    let called = called.max_by_key(|plugin| plugin.last_del().map(|del| del.last_at));
-    called.or_else(|| row.plugins.iter().rev().find(|plugin| is_open(plugin)))
+    let called = row.plugins.iter().filter_map(|plugin| Some((plugin, plugin.last_del()?)));
+    let failed = called.filter(|(_, del)| del.outcome != Some(Outcome::Succeeded));
+    let failed = failed.max_by_key(|(_, del)| del.last_at).map(|(plugin, _)| plugin);
+    failed.or_else(|| row.plugins.iter().rev().find(|plugin| is_open(plugin)))
 }
 
-/// The step `unmount`.
+/// Detects the step `unmount`.
 fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
-    let is_open = |it: &Attachment| it.is_busy() || is_held(ctx, Some(row), it);
-    if row.up_since.is_none() || ctx.world.attachments.of(&row.id).any(is_open) {
+    let mut attachments = ctx.world.attachments.of(&row.id);
+    if row.up_since.is_none() || attachments.any(|it| it.is_busy() || is_held(ctx, Some(row), it)) {
         return None;
     }
     // A DEL that succeeded has ended no process: the namespace is in use.
     if ctx.has_process(&row.id) {
         return None;
     }
-    let all = || ctx.world.attachments.of(&row.id).flat_map(|it| &it.plugins).filter_map(Plugin::last_del);
-    let since = all().map(|del| del.last_at).max()?.max(row.over_at()?);
+    let plugins = ctx.world.attachments.of(&row.id).flat_map(|it| &it.plugins);
+    let last_del = plugins.filter_map(Plugin::last_del).map(|del| del.last_at).max()?;
+    let since = last_del.max(row.over_at()?);
     let netns = ctx.world.netns.get(row.network.netns?).filter(|it| it.is_live())?;
     let mount = netns.mounts.first()?;
     let verdict = match ctx.has_record(&row.id) {
@@ -244,7 +247,7 @@ fn still_bound(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Detection> {
     Some(detection(ctx, &row.id, stop, since, verdict))
 }
 
-/// A stop that ends within the grace is an ordinary one, so there is no candidate before.
+/// Turns a candidate into a watched state: a stop that ends within the grace period is an ordinary one.
 fn quietly(verdict: Verdict) -> Verdict {
     match verdict {
         Verdict::Candidate { until } => Verdict::Watched { until },
@@ -303,12 +306,11 @@ impl StuckStop {
 
 impl Explain for StuckStop {
     fn summary(&self) -> String {
-        let process = || {
-            let it = self.process.as_ref();
-            it.map_or_else(|| "a process".to_owned(), |it| format!("{}[{}]", escaped(&it.comm), it.key.pid))
-        };
         match (self.step, &self.cache_file, &self.plugin) {
-            (StopStep::Containers, ..) => format!("{} runs on after SIGKILL", process()),
+            (StopStep::Containers, ..) => match &self.process {
+                Some(it) => format!("{}[{}] runs on after SIGKILL", escaped(&it.comm), it.key.pid),
+                None => "a process runs on after SIGKILL".to_owned(),
+            },
             (StopStep::Del, Some(path), _) => {
                 format!("DEL is not called: libcni's cache file {} cannot be decoded", escaped(path))
             }

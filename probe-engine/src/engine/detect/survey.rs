@@ -1,4 +1,5 @@
-//! One look at a node that no agent has watched. It gives the findings that a `FindingTracker` would have by now.
+//! A single look at a node that no agent has watched. It returns the findings that a `FindingTracker` would
+//! have by now.
 //!
 //! **Invariant:** a state that is too new for a `FindingTracker` to report is not reported here.
 
@@ -20,10 +21,11 @@ use crate::{
 /// How the look knows whether the runtime and the kubelet have had time to clean up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemons {
-    /// By their processes: both have been up since these started. While one is missing, nothing is cleaned up.
+    /// By their processes: both have been up since these started. While one is missing, nothing is cleaned
+    /// up.
     Observed,
-    /// No processes can be seen, as on a disk that was taken out. A record that is old by its own date counts as old
-    /// enough.
+    /// No processes can be seen, as on a disk that was taken out. A record that is old by its own date counts
+    /// as old enough.
     Assumed,
 }
 
@@ -40,7 +42,7 @@ pub(in crate::engine) fn survey(
     let (_, found) = Judge::judge_everything(it);
     let mut detections: Vec<Detection> = found.into_iter().flat_map(|(_, all)| all).collect();
     if cleaners == Daemons::Assumed {
-        // No process runs from a disk that was taken out, so a missing list of processes is no blind spot.
+        // No process runs from a disk that was taken out, so a missing list of processes is not a blind spot.
         detections.retain(
             |it| !matches!(&it.kind, Kind::BlindSpot(it) if matches!(it.spot, Blind::Listing { .. })),
         );

@@ -1,11 +1,12 @@
-//! **Rule:** something other than the runtime killed the process that holds a sandbox (pause), or the sandbox's network
-//! namespace ended, before the runtime had begun to stop the sandbox.
+//! **Rule:** something other than the runtime killed the process that holds a sandbox (pause), or the
+//! sandbox's network namespace ended, before the runtime had begun to stop the sandbox.
 //!
-//! Not flagged: a sandbox that the runtime failed to make, and whose namespace it removes; pause that dies before DEL while
-//! the runtime stops the sandbox (the usual order); a kill by runc, crun, youki, a shim or a program that these run; an end
-//! whose cause no hook saw; a sandbox that ended after records were lost, since the record of the stop may be among them. A
-//! kill by the OOM killer names no killer: the task that happened to allocate memory is not to blame. Nor is a thread of
-//! the kernel, which drops a namespace for others.
+//! Not flagged: a sandbox that the runtime failed to make, and whose namespace it removes; pause that dies
+//! before DEL while the runtime stops the sandbox (the usual order); a kill by runc, crun, youki, a shim or a
+//! program that these run; an end whose cause no hook saw; a sandbox that ended after records were lost,
+//! since the record of the stop may be among them. A kill by the OOM killer names no killer: the task that
+//! happened to allocate memory is not to blame. Nor is a kernel thread, which drops a namespace on behalf of
+//! others.
 
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
@@ -20,7 +21,7 @@ use crate::{
     words::{escape::escaped, name::signal_number, shell::lines},
 };
 
-/// By then the agent has the records of a stop that was under way, however late they came.
+/// After this time the agent has the records of a stop that was under way, however late they came.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
 impl Rule for TeardownOutOfOrder {
@@ -63,14 +64,18 @@ fn death(row: &Sandbox) -> Option<(Timestamp, TeardownOutOfOrder)> {
         let how = OutOfOrder::PauseOutOfMemory;
         return Some((death.at, TeardownOutOfOrder { how, killer: None, signal: Some(signal) }));
     }
-    let killer = death.end.killer.clone().filter(|_| !death.by_runtime)?;
+    if death.by_runtime {
+        return None;
+    }
+    let killer = death.end.killer.clone()?;
     let how = OutOfOrder::PauseKilled;
     Some((death.at, TeardownOutOfOrder { how, killer: Some(killer), signal: Some(signal) }))
 }
 
 fn netns_gone(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<(Timestamp, TeardownOutOfOrder)> {
     let gone = row.ending.netns_gone.as_ref().filter(|gone| !is_stopping(row, gone.at))?;
-    // A namespace that is bound to no file ends with its last process. Then the finding is about that process.
+    // A namespace that is bound to no file ends with its last process. Then the finding is about that
+    // process.
     if row.ending.death.as_ref().is_some_and(|death| death.at <= gone.at) || !ctx.is_connected(row) {
         return None;
     }

@@ -1,13 +1,14 @@
-//! **Rule:** only DELs with an empty `CNI_NETNS` succeeded for sandboxes of a plugin, or none when the attachment is
-//! forgotten, and no store can be read that would show whether their addresses were freed.
+//! **Rule:** for sandboxes of a plugin, only DELs with an empty `CNI_NETNS` have succeeded, or none has by
+//! the time that the attachment is forgotten, and no readable store shows whether their addresses were freed.
 //!
-//! This is no leak: most plugins free addresses by container id. The finding names the plugin whose leaks the agent
-//! would not see.
+//! This is not a leak: most plugins free addresses by container id. The finding names the plugin whose leaks
+//! the agent would not see.
 //!
-//! Not flagged: networks whose store was read whole (`leaked_address` covers those); plugins and IPAMs that are known
-//! to free by container id; sandboxes whose ADD was before the agent started, or during which records were lost, since
-//! a DEL with a namespace may be among those; attachments without a DEL that libcni's cache still names
-//! (`leaked_address`). The finding closes after an hour without a new such sandbox.
+//! Not flagged: networks whose store was read whole (`leaked_address` covers those); plugins and IPAMs that
+//! are known to free by container id; sandboxes whose ADD was before the agent started, or during which
+//! records were lost, since a DEL with a namespace may be among those; attachments without a DEL that
+//! libcni's cache still names (`leaked_address`). The finding closes after an hour without a new such
+//! sandbox.
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
@@ -42,7 +43,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 
 impl Explain for UnverifiedRelease {
     fn summary(&self) -> String {
-        let (all, plugin) = (counted(self.count.into(), "CNI attachment"), escaped(&self.plugin));
+        let all = counted(self.count.into(), "CNI attachment");
+        let plugin = escaped(&self.plugin);
         match self.without_del {
             0 => format!("{all} released by {plugin} with an empty CNI_NETNS, and no IPAM store to check"),
             it if it == self.count => {

@@ -1,23 +1,24 @@
-//! The versions of programs from which on a finding's problem is repaired, where upstream's own release notes or history
-//! say so.
+//! The first versions of programs in which a finding's problem is fixed, according to upstream's release
+//! notes or history.
 //!
-//! A row names the first repaired release of each line that was repaired. About a release of an older line than `from`
-//! nothing is said, because it was not looked up. A distribution may have taken the repair into an older version.
+//! A row names the first fixed release of each line that got the fix. Releases of lines older than `from`
+//! were not looked up, so nothing is said about them. A distribution may have backported the fix to an older
+//! version.
 
 use crate::model::{
     change::Finding,
     finding::{Cause, Duplicate, DuplicateSandbox, Kind, LeakedAddress},
 };
 
-/// A program on the node of which a later version repairs the problem of a finding.
+/// A program on the node of which a later version fixes the problem of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FixedIn<'a> {
     /// The path of the program, and the version that it reports.
     pub path: &'a str,
     pub version: &'a str,
-    /// The first upstream release of its line that has the repair, or of the first line that has it.
+    /// The first upstream release of its line that has the fix, or of the first line that has it.
     pub fixed: Release,
-    /// What was repaired.
+    /// What was fixed.
     pub what: &'static str,
     pub source: &'static str,
 }
@@ -31,15 +32,15 @@ struct Fix {
     program: &'static str,
     is_of: fn(&Kind) -> bool,
     what: &'static str,
-    /// The first repaired release of each line, the oldest first. Every later line has the repair.
+    /// The first fixed release of each line, the oldest first. Every later line has the fix.
     fixed: &'static [Release],
-    /// The oldest line of which it is known that it was not repaired otherwise.
+    /// The oldest line that is known not to have been fixed in another way.
     from: (u32, u32),
     source: &'static str,
 }
 
 const FIXES: &[Fix] = &[
-    // Release notes of 1.19.4 and 1.20.0. 1.17 and 1.18 got the repair too, in releases that were not looked up.
+    // Release notes of 1.19.4 and 1.20.0. 1.17 and 1.18 got the fix too, in releases that were not looked up.
     Fix {
         program: "kubelet",
         is_of: |it| {
@@ -97,7 +98,7 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// The programs of a finding of which a later version does not have its problem.
+/// Returns the programs of a finding of which a later version fixes the problem.
 pub fn fixes(finding: &Finding) -> impl Iterator<Item = FixedIn<'_>> {
     let rows = FIXES.iter().filter(|fix| (fix.is_of)(&finding.kind));
     rows.flat_map(|fix| {
@@ -111,7 +112,7 @@ pub fn fixes(finding: &Finding) -> impl Iterator<Item = FixedIn<'_>> {
 }
 
 impl Fix {
-    /// The release with the repair, if this one is known not to have it.
+    /// Returns the release with the fix, if this version is known not to have it.
     fn missing_from(&self, version: Release) -> Option<Release> {
         let line = version.line();
         let of_line = self.fixed.iter().find(|it| it.line() == line);
@@ -121,8 +122,8 @@ impl Fix {
 }
 
 impl Release {
-    /// The release upstream from which a version was built: `v1.27.3-eks-a5565ad`, `1.6.20~ds1-1`, `2:1.7.2-1`. `None` for
-    /// one before a release (`1.20.0-rc.1`), of which it is not known what it has.
+    /// Parses the upstream release of a version: `v1.27.3-eks-a5565ad`, `1.6.20~ds1-1`, `2:1.7.2-1`. `None`
+    /// for a pre-release (`1.20.0-rc.1`), since it is not known which fixes it has.
     fn parse(version: &str) -> Option<Self> {
         let version = version.rsplit_once(':').map_or(version, |(_epoch, version)| version);
         let version = version.strip_prefix('v').unwrap_or(version);
@@ -152,11 +153,16 @@ fn is_leak(it: &Kind, causes: &[Cause]) -> bool {
     matches!(it, Kind::LeakedAddress(LeakedAddress { cause, .. }) if causes.contains(cause))
 }
 
-/// The program, the repaired releases and the source of each row.
+/// Returns the program, the fixed releases and the source of each row.
 #[cfg(test)]
 pub(super) fn rows() -> Vec<(&'static str, String, &'static str)> {
-    let fixed = |fix: &Fix| fix.fixed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    FIXES.iter().map(|fix| (fix.program, fixed(fix), fix.source)).collect()
+    FIXES
+        .iter()
+        .map(|fix| {
+            let fixed: Vec<String> = fix.fixed.iter().map(ToString::to_string).collect();
+            (fix.program, fixed.join(", "), fix.source)
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Which kind of finding leads to which other one, and by what both must share.
+//! Which kinds of findings lead to which others, and what both must share.
 //!
-//! A row is written only where the docs page of one of the two kinds, or the order of a runtime's work, says how the one
-//! leads to the other.
+//! There is a row only if the docs page of one of the two kinds, or the order of a runtime's work, says how
+//! one leads to the other.
 
 use std::net::IpAddr;
 
@@ -23,17 +23,17 @@ pub(super) struct Relation {
     pub(super) cause: Of,
     pub(super) effect: Of,
     pub(super) by: By,
-    /// What the cause and the effect must show beside that.
+    /// A further condition on the cause and the effect.
     pub(super) holds: fn(&Finding, &Finding) -> bool,
-    /// The effect began while the cause lasted.
+    /// The effect must have begun while the cause lasted.
     pub(super) lasts: bool,
-    /// How the cause led to the effect: a clause behind the cause's summary.
+    /// How the cause led to the effect: a clause that follows the cause's summary.
     pub(super) why: &'static str,
 }
 
-/// If two rows fit the same findings, the first one counts.
+/// All relations. If two rows match the same findings, the first one counts.
 ///
-/// The effect itself must show that it came about so. That both are there at the same time is not enough.
+/// The effect itself must show that the cause led to it. It is not enough that both exist at the same time.
 pub(super) const RELATIONS: &[Relation] = &[
     row(Of::RuntimeUnresponsive, Of::StuckStart, By::Node, "the start waits for the runtime")
         .when(|_, effect| waits_for_runtime(effect)),
@@ -138,7 +138,8 @@ pub(super) const RELATIONS: &[Relation] = &[
 const SLOW: &str = "the call was given up before it ended";
 const FAILING: &str = "the runtime stops a sandbox only when DEL has succeeded";
 
-/// What IPAM plugins say, in small letters, when they have no free address: host-local, whereabouts, Calico, the clouds'.
+/// Messages of IPAM plugins without a free address, in lower case: host-local, whereabouts, Calico, the
+/// clouds' plugins.
 const OUT_OF_ADDRESSES: [&str; 8] = [
     "no ip addresses available",
     "no addresses available",
@@ -150,10 +151,10 @@ const OUT_OF_ADDRESSES: [&str; 8] = [
     "exhausted",
 ];
 
-/// The order of all findings in which causes come before effects: by rank, then by time.
+/// Returns the sort key of a finding, which puts causes before effects: by rank, then by time.
 ///
-/// A failed ADD can leak an address, leaks use up a pool, and an empty pool makes ADDs fail. So these three have one
-/// rank, and among them only what began earlier can be the cause.
+/// A failed ADD can leak an address, leaks use up a pool, and an empty pool makes ADDs fail. So these three
+/// have the same rank, and among them only an earlier finding can be the cause.
 pub(super) fn order(it: &Finding) -> (u8, Timestamp, u8, &Key) {
     let (rank, inner) = match &it.kind {
         Kind::BlindSpot(_) | Kind::AbandonedStore(_) | Kind::RuntimeUnresponsive(_) => (0, 0),
@@ -194,18 +195,19 @@ impl Relation {
         Self { holds, ..self }
     }
 
-    /// Whatever they share, the effect began while the cause lasted.
+    /// Requires that the effect began while the cause lasted, whatever they share.
     const fn while_it_lasts(self) -> Self {
         Self { lasts: true, ..self }
     }
 
-    /// The effect may have begun when the cause was over.
+    /// Allows an effect that began when the cause was over.
     const fn whenever(self) -> Self {
         Self { lasts: false, ..self }
     }
 }
 
-/// Whether the runtime is what a start or a stop may wait for: no plugin runs or has failed, and no process holds it up.
+/// Whether a start or a stop may wait for the runtime: no plugin runs or has failed, and no process holds it
+/// up.
 fn waits_for_runtime(effect: &Finding) -> bool {
     if let Kind::StuckStart(start) = &effect.kind {
         return start.cause.is_none() && (start.step != StartStep::Network || start.plugin.is_none());
@@ -214,7 +216,7 @@ fn waits_for_runtime(effect: &Finding) -> bool {
     stop.step != StopStep::Containers && stop.exit_code.is_none() && stop.cache_file.is_none()
 }
 
-/// Whether calls of the same plugin and command failed after they had run as long as the slow one.
+/// Whether calls of the same plugin and command failed after they had run as long as the slow call.
 fn is_given_up(cause: &Finding, effect: &Finding) -> bool {
     let (Kind::CniSlow(slow), Kind::CniFailing(failing)) = (&cause.kind, &effect.kind) else { return false };
     slow.command == failing.command.to_string()
@@ -259,7 +261,8 @@ fn fails_as_leaked(cause: &Finding, effect: &Finding) -> bool {
     is_leak(effect, &[leaked])
 }
 
-/// Whether the plugin's message says that it found no free address, and names one of a range that has none left.
+/// Whether the plugin's message says that it found no free address, and names an address of an exhausted
+/// range.
 fn is_out_of_addresses(cause: &Finding, effect: &Finding) -> bool {
     let (Kind::PoolExhaustion(pool), Kind::CniFailing(failing)) = (&cause.kind, &effect.kind) else {
         return false;
@@ -276,24 +279,25 @@ fn is_out_of_addresses(cause: &Finding, effect: &Finding) -> bool {
 
 fn is_in_range(cause: &Finding, effect: &Finding) -> bool {
     let Kind::PoolExhaustion(PoolExhaustion { subnet, .. }) = &effect.kind else { return false };
-    let is_in = |address: &IpAddr| contains(*subnet, *address);
     if let Kind::LeakedAddress(LeakedAddress { address, many, .. }) = &cause.kind {
-        return is_in(address) || many.iter().flat_map(|many| &many.first).any(is_in);
+        let mut addresses = many.iter().flat_map(|many| &many.first);
+        return contains(*subnet, *address) || addresses.any(|it| contains(*subnet, *it));
     }
-    matches!(&cause.kind, Kind::OwnerlessReservation(OwnerlessReservation { first, .. }) if first.iter().any(is_in))
+    let Kind::OwnerlessReservation(OwnerlessReservation { first, .. }) = &cause.kind else { return false };
+    first.iter().any(|it| contains(*subnet, *it))
 }
 
 fn is_leak(it: &Finding, causes: &[Cause]) -> bool {
     matches!(&it.kind, Kind::LeakedAddress(leaked) if causes.contains(&leaked.cause))
 }
 
-/// Whether the address leaked since its DEL failed, and a DEL came without a namespace.
+/// Whether the address leaked because its DEL failed, and a DEL had no namespace.
 fn is_leaked_by_blind_del(it: &Finding) -> bool {
     is_leak(it, &[Cause::DelFailed]) && blind_plugins(it).next().is_some()
 }
 
-/// Whether the address of an interface is still held although its DEL succeeded, since that DEL had come before the
-/// ADD had ended.
+/// Whether the address of an interface is still held although its DEL succeeded, because that DEL came before
+/// the ADD had ended.
 fn is_given_after_del(cause: &Finding, effect: &Finding) -> bool {
     let (Kind::CniWrongDel(wrong), Kind::LeakedAddress(leaked)) = (&cause.kind, &effect.kind) else {
         return false;
@@ -311,7 +315,7 @@ fn is_stuck_at(it: &Finding, step: StopStep) -> bool {
     matches!(&it.kind, Kind::StuckStop(stop) if stop.step == step)
 }
 
-/// Whether a process may be in the cgroup that stays.
+/// Whether a process may be in the cgroup that remains.
 fn may_be_populated(it: &Finding) -> bool {
     matches!(&it.kind, Kind::StuckCgroup(cgroup) if cgroup.populated != Some(false))
 }

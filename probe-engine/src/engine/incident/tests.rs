@@ -1,4 +1,5 @@
-//! Findings whose incidents are known, each beside findings that share too little; and what holds for any findings.
+//! Findings whose incidents are known, each beside findings that share too little; and what holds for any
+//! findings.
 
 mod relation;
 
@@ -66,7 +67,7 @@ fn teardown(sandbox: &str, since: u64) -> Finding {
     finding(it, &[sandbox], &[sandbox], since)
 }
 
-/// The same, and a DEL of this plugin came afterwards, without a namespace.
+/// A teardown out of order with a later DEL of this plugin without a namespace.
 fn blind_teardown(sandbox: &str, plugin: &str, since: u64) -> Finding {
     let process = Process { key: TaskKey::new(7, 7), parent: TaskKey::new(1, 1), comm: plugin.to_owned() };
     let call = CniCall {
@@ -149,7 +150,8 @@ fn orphan_netns(sandbox: &str, since: u64) -> Finding {
     finding(it, &[sandbox], &[sandbox], since)
 }
 
-/// Each incident as its kinds, a dot for each step from the root. `+`: about the same sandbox, and no cause is known.
+/// Each incident as its kinds, a dot for each step from the root. `+`: about the same sandbox, and no cause
+/// is known.
 fn told(findings: &[Finding]) -> Vec<String> {
     let incidents = Incidents::of(findings);
     let line = |it: &super::Member<'_>| {
@@ -195,9 +197,9 @@ fn a_cause_that_is_over_is_still_the_root() {
 fn findings_that_merely_happen_at_the_same_time_are_not_one_incident() {
     let findings = [
         duplicate(Duplicate::AfterCompletion, &["a", "b"], 5),
-        // Of the sandbox that was needed.
+        // A leak of the sandbox that was needed.
         leak(Cause::DelBlind, "10.0.0.2", "a", 10),
-        // Of another pod.
+        // A finding about another pod.
         teardown("c", 7),
         leak(Cause::DelBlind, "10.0.0.4", "d", 10),
         orphan_netns("e", 10),
@@ -374,7 +376,8 @@ fn an_incident_says_in_which_version_it_is_repaired() {
     assert_eq!(with(None), [""; 0]);
 }
 
-/// Findings of every kind that has a row in the table, about few sandboxes and addresses, so that many are shared.
+/// Findings of every kind that has a row in the table, about few sandboxes and addresses, so that many are
+/// shared.
 fn any_finding() -> impl Strategy<Value = Finding> {
     let sandbox = prop::sample::select(vec!["a", "b", "c"]);
     let cause = prop::sample::select(vec![
@@ -436,7 +439,7 @@ fn any_findings() -> impl Strategy<Value = Vec<Finding>> {
     })
 }
 
-/// Everything that is said about them.
+/// Everything that is reported about them.
 fn everything(findings: &[Finding]) -> Vec<String> {
     let incidents = Incidents::of(findings);
     let mut all: Vec<String> = incidents.all().iter().map(|it| format!("{it:?}")).collect();
@@ -535,7 +538,7 @@ proptest! {
 }
 
 #[test]
-fn thousands_of_findings_are_soon_told_apart() {
+fn thousands_of_findings_are_soon_distinguished() {
     let address = |n: u32| IpAddr::from((0x0a00_0000 + n).to_be_bytes()).to_string();
     let findings: Vec<Finding> = (0..3000_u32)
         .flat_map(|n| {

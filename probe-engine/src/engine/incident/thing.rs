@@ -15,15 +15,15 @@ pub(super) enum By {
     Plugin,
     Network,
     Address,
-    /// What the effect says names the cause.
+    /// The text of the effect names the cause.
     Words,
-    /// What the cause is about serves every pod of the node.
+    /// The subject of the cause serves every pod of the node.
     Node,
 }
 
 impl By {
-    /// Whether there is one such thing ever. What happens again and again, such as calls of a plugin, is shared only as
-    /// long as the cause lasts.
+    /// Whether there is only one such thing ever. Recurring things, such as calls of a plugin, are shared
+    /// only while the cause lasts.
     pub(super) const fn is_unique(self) -> bool {
         match self {
             Self::Sandbox => true,
@@ -42,7 +42,7 @@ pub(super) enum Thing<'a> {
     Node,
 }
 
-/// The things through which a finding can lead to others.
+/// Returns the things through which a finding can lead to others.
 pub(super) fn led_by(finding: &Finding) -> BTreeSet<Thing<'_>> {
     match &finding.kind {
         // Pairs of a pod's sandbox and the needless one that was made after it.
@@ -79,7 +79,7 @@ pub(super) fn led_by(finding: &Finding) -> BTreeSet<Thing<'_>> {
     }
 }
 
-/// The things of one sort through which others can lead to a finding.
+/// Returns the things of one sort through which others can lead to a finding.
 pub(super) fn met_by(finding: &Finding, by: By) -> Vec<Thing<'_>> {
     match by {
         By::Sandbox => sandboxes(finding).collect(),
@@ -90,7 +90,7 @@ pub(super) fn met_by(finding: &Finding, by: By) -> Vec<Thing<'_>> {
     }
 }
 
-/// The sandbox of a finding that is about one alone.
+/// Returns the sandbox of a finding about exactly one.
 pub(super) fn only_sandbox(finding: &Finding) -> Option<&ContainerId> {
     let is_about_one = match &finding.kind {
         Kind::LeakedAddress(LeakedAddress { many, .. }) => many.is_none(),
@@ -130,7 +130,7 @@ fn sandboxes(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
     finding.sandboxes.iter().map(Thing::Sandbox)
 }
 
-/// What the finding itself names.
+/// Returns the things that the finding itself names.
 fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
     let (plugin, network, addresses) = match &finding.kind {
         Kind::LeakedAddress(it) => {
@@ -168,7 +168,7 @@ fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
     plugin.chain(network.map(Thing::Network)).chain(addresses.into_iter().map(Thing::Address))
 }
 
-/// The plugins of which the evidence has a DEL without a network namespace.
+/// Returns the plugins whose DEL had no network namespace, according to the evidence.
 pub(super) fn blind_plugins(finding: &Finding) -> impl Iterator<Item = &str> {
     finding.evidence.iter().filter_map(|it| {
         let ChangeKind::CniStarted { call } = &it.event.what else { return None };

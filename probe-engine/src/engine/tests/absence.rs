@@ -60,7 +60,7 @@ fn list_all_as_empty(story: &mut Story) {
 
 /// One program is known only because every exec is reported. The other runs in the container of a CNI daemon.
 #[test]
-fn what_no_list_tells_of_is_not_gone_by_its_absence() {
+fn what_no_list_shows_is_not_gone_by_its_absence() {
     let mut story = Story::new();
     let (make, cc) = (Who::new(900, 1, "make"), Who::new(901, 900, "cc"));
     story.at(10).exec(make, 0, "/usr/bin/make").exec(cc, 0, "/usr/bin/cc");
@@ -94,7 +94,7 @@ fn what_no_list_tells_of_is_not_gone_by_its_absence() {
 
 /// A socket or a thread may hold the namespace: no listing shows that.
 #[test]
-fn a_namespace_that_no_list_tells_of_is_not_gone_by_its_absence() {
+fn a_namespace_that_no_list_shows_is_not_gone_by_its_absence() {
     let mut story = Story::new();
     story.at(10).netns(Who::new(900, 1, "holder"), POD_NETNS + 1, 9);
     story.netns(Who::new(901, 1, "ip"), POD_NETNS + 2, 10);

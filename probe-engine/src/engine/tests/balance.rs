@@ -93,7 +93,7 @@ fn each_attachment_is_added_and_released_once() {
     let (_, engine) = story.judge(3 * SECOND);
     assert_eq!(balance(&engine), BalanceView { added: 1, live: 1, ..none() });
 
-    // A DEL that fails releases nothing, and those after the first that succeeds neither.
+    // A DEL that fails releases nothing, and neither do those after the first that succeeds.
     calls(&mut story, 130, "DEL", "/run/netns/a", 'a', 1);
     let (_, engine) = story.judge(4 * SECOND);
     assert_eq!(balance(&engine), BalanceView { added: 1, ended: 1, ..none() });
@@ -108,7 +108,7 @@ fn each_attachment_is_added_and_released_once() {
     assert_eq!(balance(&engine), expected);
 }
 
-/// A sandbox whose network namespace goes, and which the runtime forgets at `forgotten`, if it does.
+/// A sandbox whose network namespace ends, and which the runtime forgets at `forgotten`, if at all.
 fn forgotten(story: &mut Story, until: u64, forgotten: Option<u64>) {
     records(story, 2 * SECOND, &['a']);
     story.at(3 * SECOND).netns(DAEMON, 4_026_540_000, 7);
@@ -139,7 +139,7 @@ fn what_nobody_is_left_to_release_is_unreleased_and_stays_so() {
 
 /// Nothing else shows it: no store, and no record of libcni.
 #[test]
-fn what_was_never_released_is_told_once_it_is_forgotten() {
+fn what_was_never_released_is_reported_once_it_is_forgotten() {
     let mut story = node();
     forgotten(&mut story, 60 * MINUTE, Some(2 * MINUTE));
     let (told, engine) = story.judge(60 * MINUTE);

@@ -1,4 +1,4 @@
-//! What a runtime believes against what the kernel shows.
+//! What a runtime believes, compared with what the kernel shows.
 
 mod described;
 mod several;
@@ -96,7 +96,7 @@ fn told(story: &Story) -> Vec<String> {
     let lines = story.run().into_iter().filter(is_told);
     let mut engine = Engine::new(Settings::default());
     for seen in &story.facts {
-        // What the kernel showed before is taken in.
+        // Earlier kernel records have been processed.
         pass(&mut engine, Timestamp(seen.at.0 - 1));
         engine.observe(seen.clone());
         while engine.poll().is_some() {}
@@ -112,7 +112,7 @@ fn dies(story: &mut Story, status: u32) {
 }
 
 #[test]
-fn a_runtime_that_does_not_notice_a_death_is_asked_twice_and_told() {
+fn a_runtime_that_does_not_notice_a_death_is_asked_twice_and_reported() {
     let mut story = running(EventStream::None);
     dies(&mut story, 9);
     story.until(6_500).states(&BOTH).until(15_500).states(&BOTH).until(30 * SECOND);
@@ -168,7 +168,7 @@ fn a_crash_loop_is_no_contradiction() {
 }
 
 #[test]
-fn a_process_that_outlives_its_runtimes_belief_is_told() {
+fn a_process_that_outlives_its_runtimes_belief_is_reported() {
     let mut story = running(EventStream::None);
     story.states(&ENDED).until(10 * SECOND).states(&ENDED).until(20 * SECOND).states(&ENDED);
     story.until(30 * SECOND);
@@ -186,7 +186,7 @@ fn a_process_that_outlives_its_runtimes_belief_is_told() {
 }
 
 #[test]
-fn another_exit_code_is_told_and_the_same_is_not() {
+fn another_exit_code_is_reported_and_the_same_is_not() {
     for (code, is_other) in [(137, false), (255, true), (-1, true)] {
         let mut story = running(EventStream::None);
         dies(&mut story, 9);
@@ -253,7 +253,7 @@ fn stopped_runtime() -> Story {
 }
 
 #[test]
-fn a_runtime_that_answers_nothing_is_told_with_what_its_process_does() {
+fn a_runtime_that_answers_nothing_is_reported_with_what_its_process_does() {
     let mut story = stopped_runtime();
     let (lines, engine) = story.judge(250 * SECOND);
     let key = "runtime_unresponsive/:run:containerd:containerd.sock";
@@ -279,7 +279,7 @@ fn a_runtime_that_answers_nothing_is_told_with_what_its_process_does() {
 
 /// The agent did not run, so nothing shows that the runtime still hung when the limit was over.
 #[test]
-fn a_runtime_that_was_not_asked_again_is_not_told() {
+fn a_runtime_that_was_not_asked_again_is_not_reported() {
     let mut story = running(EventStream::Open);
     story.until(200 * SECOND).link(Answer::Hangs, EventStream::Open).until(300 * SECOND);
     story.link(Answer::Answers, EventStream::Open).states(&BOTH).until(310 * SECOND).moment();
@@ -287,7 +287,7 @@ fn a_runtime_that_was_not_asked_again_is_not_told() {
     assert_eq!(findings, [""; 0]);
 }
 
-/// A restart: nobody listens for a moment, and the events of that time are never told.
+/// A restart: nobody listens for a moment, and the events of that time are never reported.
 #[test]
 fn a_runtime_that_restarts_misses_no_event() {
     let mut story = running(EventStream::Open);
@@ -300,7 +300,7 @@ fn a_runtime_that_restarts_misses_no_event() {
 }
 
 #[test]
-fn an_event_that_is_withheld_is_told_once() {
+fn an_event_that_is_withheld_is_reported_once() {
     let mut story = running(EventStream::Open);
     dies(&mut story, 9);
     story.until(6_500).states(&ENDED).until(15_500).states(&ENDED).until(620 * SECOND).moment();
@@ -316,9 +316,9 @@ fn an_event_that_is_withheld_is_told_once() {
     );
 }
 
-/// The start of a container that its runtime does not tell.
+/// The start of a container that its runtime does not report.
 #[test]
-fn a_start_that_is_withheld_is_told_too() {
+fn a_start_that_is_withheld_is_reported_too() {
     let mut story = Story::new();
     story.at(1).link(Answer::Answers, EventStream::Open).states(&[]).until(5 * SECOND);
     let leaf = leaf('d');
@@ -335,7 +335,7 @@ fn a_start_that_is_withheld_is_told_too() {
     assert_eq!(lines.iter().filter(|line| line.contains("finding.confirmed")).count(), 1);
 }
 
-/// The whole sandbox is gone, with its shim; the runtime has heard of none of that.
+/// The whole sandbox is gone, with its shim, and the runtime has not noticed.
 fn vanished(story: &mut Story) {
     dies(story, 9);
     story.exit(PAUSE, TOP | class::PAUSE, 9).emptied(21, &leaf('a'));
@@ -384,7 +384,7 @@ fn kept_on_record(is_deleted: bool) -> Vec<String> {
 }
 
 #[test]
-fn sandboxes_on_record_of_pods_that_are_gone_are_told_and_those_of_completed_pods_are_not() {
+fn sandboxes_on_record_of_pods_that_are_gone_are_reported_and_those_of_completed_pods_are_not() {
     assert_eq!(kept_on_record(false), [""; 0]);
     assert_eq!(
         kept_on_record(true),
@@ -396,7 +396,7 @@ fn sandboxes_on_record_of_pods_that_are_gone_are_told_and_those_of_completed_pod
     );
 }
 
-/// A pod that is stopped, as in the drain of a node.
+/// A pod that is stopped, as when a node is drained.
 #[test]
 fn a_sandbox_that_its_runtime_stops_is_no_phantom() {
     let mut story = running(EventStream::None);
@@ -405,7 +405,7 @@ fn a_sandbox_that_its_runtime_stops_is_no_phantom() {
     assert_eq!(told(&story.moment().clone()), ["? statuses"]);
 }
 
-/// pause alone is dead: its containers run on, and so does its network.
+/// Only pause is dead: its containers run on, and its network stays.
 #[test]
 fn a_sandbox_whose_pause_is_dead_is_stale_and_no_phantom() {
     let mut story = running(EventStream::None);
@@ -421,7 +421,8 @@ fn a_sandbox_whose_pause_is_dead_is_stale_and_no_phantom() {
     );
 }
 
-/// Nothing shows whether a sandbox that was never seen exists, as in a virtual machine; one from before the boot does not.
+/// Nothing shows whether a sandbox that was never seen exists, as in a virtual machine; one from before the
+/// boot does not.
 #[test]
 fn a_sandbox_that_was_never_seen_is_a_phantom_only_from_before_the_boot() {
     for (made_at, is_phantom) in [(Timestamp(7), false), (Timestamp::ZERO, true)] {
@@ -442,7 +443,7 @@ fn how_late_an_event_is_is_measured_whichever_of_the_two_comes_first() {
     let told = story.facts.last().expect("an event").at;
     let mut engine = Engine::new(Settings::default());
     feed(&mut engine, &story.facts, ms(500));
-    // The kernel's record comes behind the event, and is from before it.
+    // The kernel's record comes after the event, and its time is before it.
     let mut late = Story::new();
     late.at(4_900).exit(SLEEP, TOP, 9);
     feed(&mut engine, &late.facts, ms(0));
@@ -462,7 +463,7 @@ fn how_late_an_event_is_is_measured_whichever_of_the_two_comes_first() {
     assert_eq!(lags, [(LagBy::List, Duration::from_millis(1_500))]);
 }
 
-/// An agent that goes on from a checkpoint judges alike, and one whose runtime is given up forgets what it said.
+/// An agent that goes on from a checkpoint judges alike. If a runtime is given up, what it said is forgotten.
 #[test]
 fn beliefs_outlive_the_agent_and_not_the_runtime() {
     let mut story = running(EventStream::None);
@@ -501,7 +502,7 @@ impl Story {
         self.say(Origin::Cri, Fact::RuntimeStatus(it))
     }
 
-    /// The processes are listed anew: the daemons and these.
+    /// The processes are listed again: the daemons and these.
     fn list_processes(&mut self, others: &[(Who, u32, char)]) -> &mut Self {
         self.list(List::Processes, true, |story| {
             story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
@@ -513,7 +514,7 @@ impl Story {
     }
 }
 
-/// A child outlives the container's program for a moment, and the lists have nothing new then.
+/// A child outlives the container's program for a moment, and the lists show nothing new then.
 #[test]
 fn a_container_whose_cgroup_is_empty_only_later_is_judged_then() {
     let mut story = running(EventStream::None);

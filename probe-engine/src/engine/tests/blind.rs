@@ -20,7 +20,7 @@ const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
 
 #[test]
-fn a_signal_that_nothing_tells_of_is_a_blind_spot() {
+fn a_signal_that_nothing_reports_is_a_blind_spot() {
     let mut story = Story::new();
     story.at(SECOND).attached(Signal::Exec, None).attached(Signal::Exit, Some(Mechanism::Tracepoint));
     // No verdict depends on this signal.
@@ -39,7 +39,7 @@ fn a_signal_that_nothing_tells_of_is_a_blind_spot() {
 }
 
 #[test]
-fn lost_records_are_told_of_for_ten_minutes() {
+fn lost_records_are_reported_for_ten_minutes() {
     let mut story = Story::new();
     story.at(SECOND).lost().at(9 * MINUTE).lost();
     let (told, engine) = story.judge(10 * MINUTE);
@@ -115,7 +115,7 @@ fn namespaces_that_cannot_be_listed_whole_are_a_blind_spot() {
 
 /// A file that was read while it was being written is complete at the next reading.
 #[test]
-fn a_torn_file_of_libcnis_cache_is_told_of_by_name_when_it_was_read_twice() {
+fn a_torn_file_of_libcnis_cache_is_reported_by_name_when_it_was_read_twice() {
     let torn = |story: &mut Story| {
         story.list(List::CniCache, true, |story| {
             story.listed(Fact::CacheUnread { path: "/var/lib/cni/results/podnet-a-eth0".to_owned() });
@@ -147,7 +147,7 @@ fn read(complete: bool) -> StoreRead {
 }
 
 #[test]
-fn records_that_cannot_be_read_whole_are_told_of_until_they_can() {
+fn records_that_cannot_be_read_whole_are_reported_until_they_can() {
     let mut story = Story::new();
     let place = "/var/lib/containerd".to_owned();
     let kind = Some(RuntimeKind::Containerd);
@@ -217,7 +217,8 @@ fn a_runtime_without_records_is_a_blind_spot_however_often_the_node_is_read() {
     assert!(told.contains("finding.confirmed blind_spot/runtime Agent"), "{told}");
 }
 
-/// A reading finds no records of a runtime that does not run, and the new one takes a moment until it has them open.
+/// A reading finds no records of a runtime that does not run, and the new one takes a moment until it has
+/// them open.
 #[test]
 fn a_runtime_that_restarts_is_no_blind_spot() {
     let killed = |read_at: &[u64]| {
@@ -389,7 +390,7 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
 
 /// One of Docker's records cannot be read. Its id is on record all the same, and the other records count.
 #[test]
-fn a_record_that_cannot_be_read_is_told_of_until_it_can() {
+fn a_record_that_cannot_be_read_is_reported_until_it_can() {
     let mut story = Story::new();
     let runtime = |unread| RuntimeRead {
         place: "/var/lib/docker/containers".to_owned(),

@@ -176,7 +176,7 @@ fn a_pod_whose_del_fails_again_and_again_cannot_end_until_one_succeeds() {
     assert_eq!((it.since, &it.sandboxes[..]), (ms(10 * SECOND), &[id('a')][..]));
 
     del(&mut story, 50 * SECOND, 200, 'a', '1', 0);
-    // The runtime calls DEL once more when it removes the sandbox, and one failure is none.
+    // The runtime calls DEL once more when it removes the sandbox, and a single failure is not a finding.
     del(&mut story, 51 * SECOND, 201, 'a', '1', FAILED);
     let (told, _) = story.judge(5 * MINUTE);
     let last = told.lines().last();
@@ -199,7 +199,8 @@ fn a_del_is_tried_again_only_for_a_sandbox_on_record() {
     assert!(!never.judge(MINUTE).0.contains("cni_failing"));
 }
 
-/// With containerd a failed ADD is followed by a DEL, which may fail for the same reason. Each has its own finding.
+/// With containerd a failed ADD is followed by a DEL, which may fail for the same reason. Each has its own
+/// finding.
 #[test]
 fn what_fails_with_both_commands_is_counted_apart() {
     let mut story = Story::new();
@@ -217,7 +218,7 @@ fn what_fails_with_both_commands_is_counted_apart() {
 
 /// One plugin fails for several pods, and not for the same reason.
 #[test]
-fn each_reason_of_a_plugin_is_told_with_its_pods() {
+fn each_reason_of_a_plugin_is_reported_with_its_pods() {
     let told = |texts: [&str; 3]| {
         let mut story = Story::new();
         for (n, (digit, pod)) in (0_u32..).zip([('a', '1'), ('b', '2'), ('c', '3')]) {
@@ -311,7 +312,7 @@ fn what_fails_no_more_is_over_after_ten_minutes() {
 
 /// A late record belongs to a time for which findings were already judged.
 #[test]
-fn what_is_told_late_opens_nothing_that_was_over_by_the_last_look() {
+fn what_is_reported_late_opens_nothing_that_was_over_by_the_last_look() {
     let mut story = Story::new();
     let pod = format!("/kubepods/besteffort/pod{}", uid());
     story.mkdir(3, &pod);
@@ -354,7 +355,7 @@ fn a_failure_before_a_gap_opens_nothing_after_it() {
 }
 
 #[test]
-fn a_slow_call_is_told_while_it_runs_and_for_a_while_after() {
+fn a_slow_call_is_reported_while_it_runs_and_for_a_while_after() {
     let mut story = Story::new();
     begin(story.at(SECOND), 100, "ADD", 'a', '1');
     end(story.at(21 * SECOND), 100, 0);
@@ -409,7 +410,7 @@ fn a_call_whose_end_may_be_lost_is_not_slow_until_it_is_listed() {
     assert!(story.judge(5 * MINUTE).0.contains("finding.opened cni_slow/bridge/ADD"));
 }
 
-/// The next agent tells the gap first, and then time passes over it.
+/// The next agent reports the gap first, and then time passes over it.
 #[test]
 fn nothing_is_judged_as_of_a_time_without_an_agent() {
     let mut story = Story::new();
@@ -428,8 +429,8 @@ fn nothing_is_judged_as_of_a_time_without_an_agent() {
     );
 }
 
-/// No hook sees the end of a program that began before the hook was attached. It is not known how long such a call
-/// took. A later listing that has the call says nothing of the time between the listings.
+/// No hook sees the end of a program that began before the hook was attached. It is not known how long such a
+/// call took. A later listing that has the call says nothing of the time between the listings.
 #[test]
 fn a_call_that_only_a_listing_showed_is_never_slow() {
     let mut story = Story::new();

@@ -170,8 +170,8 @@ fn a_pods_life() {
     ));
 }
 
-/// Linux 7 removes a directory before the last process in it is switched out, and reports only after that that it is
-/// empty.
+/// Linux 7 removes a directory before the last process in it is switched out, and reports only after that
+/// that it is empty.
 #[test]
 fn a_directory_goes_before_it_is_empty() {
     let mut story = Story::new();
@@ -194,7 +194,8 @@ fn a_directory_goes_before_it_is_empty() {
     );
 }
 
-/// A wrapper that logs runs the real plugin, which then is in no directory of `CNI_PATH` and calls the IPAM plugin.
+/// A wrapper that logs runs the real plugin, which then is in no directory of `CNI_PATH` and calls the IPAM
+/// plugin.
 #[test]
 fn a_plugin_in_a_wrapper_is_one_call() {
     let mut story = Story::new();
@@ -240,8 +241,8 @@ fn a_namespace_that_outlives_its_sandbox_keeps_its_name() {
     );
 }
 
-/// The kubelet removes a dead sandbox long after the pod's end. The DELs of that second round are for a sandbox that is
-/// over.
+/// The kubelet removes a dead sandbox long after the pod's end. The DELs of that second round are for a
+/// sandbox that is over.
 #[test]
 fn a_blind_second_round_of_del_begins_nothing() {
     let mut story = Story::new();

@@ -49,7 +49,7 @@ fn bytes(engine: &Engine) -> usize {
     engine.dump().iter().map(|row| serde_json::to_vec(row).expect("JSON").len()).sum()
 }
 
-/// Whether the agent knows whose the cgroup with this number is.
+/// Whether the agent knows to whom the cgroup with this number belongs.
 fn is_known(engine: &Engine, number: u64) -> bool {
     engine.world.cgroups.container_of(cgroup(number, "").key).is_some()
 }
@@ -94,7 +94,8 @@ fn of_many_cgroups_in_one_container_only_some_have_rows() {
     assert!(!is_known(&engine, 61_999) && cgroups(&engine) < 10, "{}", cgroups(&engine));
 }
 
-/// The first program of a container enters a cgroup that it made and that nobody reported, and calls itself a runtime.
+/// The first program of a container enters a cgroup that it made and that nobody reported, and calls itself a
+/// runtime.
 #[test]
 fn a_program_in_an_unknown_cgroup_of_a_container_is_no_runtime_of_the_node() {
     let top = class::CONTAINER_TOP | class::IN_CONTAINER;
@@ -110,7 +111,7 @@ fn a_program_in_an_unknown_cgroup_of_a_container_is_no_runtime_of_the_node() {
     }
 }
 
-/// Where the container goes, all goes with it.
+/// When the container goes, its cgroups go with it.
 #[test]
 fn what_was_in_a_container_goes_with_it() {
     let (mut story, mut engine) = node(3000);

@@ -41,7 +41,8 @@ fn runtime_is_killed(story: &mut Story) {
     story.exit(DAEMON, class::CALLER, SIGKILL);
 }
 
-/// Calls for three pods that fail when nobody reads their answer any more. `is_killed`: the runtime is.
+/// Calls for three pods that fail when nobody reads their answer any more. `is_killed`: the runtime was
+/// killed.
 fn three_fail(command: &str, is_killed: bool) -> String {
     let mut story = Story::new();
     story.at(1).on_record(&['a', 'b', 'c']);
@@ -68,7 +69,7 @@ fn calls_that_the_end_of_the_runtime_cut_off_are_no_failures_of_the_plugin() {
     }
 }
 
-/// systemd stops a runtime with SIGTERM. It kills the plugins that it waits for, and ends behind them.
+/// systemd stops a runtime with SIGTERM. The runtime kills the plugins that it waits for, and then ends.
 #[test]
 fn calls_that_a_runtime_killed_to_end_itself_are_no_failures_of_the_plugin() {
     let confirmed = |command: &str, told: Option<u32>| {
@@ -93,16 +94,17 @@ fn calls_that_a_runtime_killed_to_end_itself_are_no_failures_of_the_plugin() {
     };
     for command in ["ADD", "DEL"] {
         assert!(!confirmed(command, Some(SIGTERM)), "{command}");
-        // A plugin that exceeds the runtime's limit is killed as well, and dockerd shows its threads for SIGUSR1.
+        // A plugin that exceeds the runtime's limit is killed as well, and dockerd shows its threads for
+        // SIGUSR1.
         assert!(confirmed(command, None), "{command}");
         assert!(confirmed(command, Some(SIGUSR1)), "{command}");
     }
 }
 
-/// A runtime that drains its calls kills them only when systemd, which waits for 90 s, is about to kill it. After minutes the
-/// signal was not obeyed, and what the runtime kills is a plugin that exceeds a limit.
+/// A runtime that drains its calls kills them only when systemd, which waits for 90 s, is about to kill it.
+/// After minutes the signal was not obeyed, and what the runtime kills is a plugin that exceeds a limit.
 #[test]
-fn a_runtime_that_was_told_to_end_may_take_a_while() {
+fn a_runtime_that_was_asked_to_end_may_take_a_while() {
     let confirmed = |after: u64, is_known: bool| {
         let mut story = Story::new();
         story.at(1).on_record(&['a', 'b', 'c']);
@@ -137,7 +139,7 @@ fn a_runtime_that_was_told_to_end_may_take_a_while() {
     }
 }
 
-/// It holds for the daemon alone: of other processes only what is needed for late records is kept.
+/// This holds only for the daemon: for other processes only what late records need is kept.
 #[test]
 fn signals_to_other_processes_are_forgotten_soon() {
     let mut story = Story::new();
@@ -165,7 +167,8 @@ fn a_failure_before_the_end_of_the_runtime_is_one() {
     assert!(story.judge(MINUTE).0.contains("finding.confirmed cni_failing/bridge"));
 }
 
-/// The runtime tries ADD again for the same sandbox, and is killed. Then its next DEL comes after an ADD that was killed.
+/// The runtime tries ADD again for the same sandbox, and is killed. Then its next DEL comes after an ADD that
+/// was killed.
 #[test]
 fn a_failure_keeps_its_exit_code_and_the_latest_run_is_the_one_that_was_killed() {
     let mut story = Story::new();
@@ -285,7 +288,7 @@ fn what_a_plugin_calls_after_the_end_of_the_runtime_is_part_of_its_call() {
     );
 }
 
-/// The runtime was killed between two plugins of a chain, so it gave none of them up.
+/// The runtime was killed between two plugins of a chain, so it gave up none of them.
 #[test]
 fn a_chain_that_the_end_of_the_runtime_broke_off_lacks_no_plugin() {
     let causes = |is_killed: bool, is_queried: bool| {

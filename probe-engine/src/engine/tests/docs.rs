@@ -1,5 +1,5 @@
-//! Compares the times and counts on the pages on starts, restarts, findings and settings with the code's constants. The
-//! tests of the pages of single findings are beside their rules.
+//! Compares the times and counts on the pages on starts, restarts, findings and settings with the code's
+//! constants. The tests of the pages of single findings are beside their rules.
 
 use std::time::Duration;
 
@@ -125,11 +125,12 @@ fn the_page_on_settings_has_the_codes_times_runtimes_and_distributions() {
     let code = |names: Vec<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let (servers, kubelets) = (code(runtime::servers().collect()), code(runtime::kubelets().collect()));
     let distributions: Vec<&str> = DISTRIBUTIONS.iter().map(|row| row.name).collect();
+    let (last, others) = distributions.split_last().expect("some");
     says(
         CONFIGURATION,
         &[
             format!("by the names of their programs: {servers}; kubelets by {kubelets}."),
-            format!("The usual paths of {} are looked at", distributions.join(", ")),
+            format!("The usual paths of {} and {last} are read", others.join(", ")),
             format!("not sooner than {} s after the reading before", BETWEEN.as_secs()),
             format!("they are read every {} s in any case", POLL.as_secs()),
         ],

@@ -138,7 +138,8 @@ fn deleted(story: &mut Story) {
     story.cni_done(910, "/usr/lib/cni/bridge", "DEL", "/run/netns/a").moment();
 }
 
-/// The runtime calls DEL for a sandbox that goes on: before the other one gets the address, or while both have it.
+/// The runtime calls DEL for a sandbox that goes on, before the other one gets the address or while both have
+/// it.
 #[test]
 fn a_sandbox_that_lives_on_after_its_del_has_its_address() {
     let mut before = Story::new();

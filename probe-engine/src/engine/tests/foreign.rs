@@ -1,4 +1,4 @@
-//! What a container runs that merely looks like CNI. It can do so without end.
+//! Programs of a container that merely look like CNI. A container can run any number of them.
 
 use std::collections::BTreeSet;
 
@@ -89,9 +89,9 @@ fn a_part_of_a_call_of_the_node_counts() {
     }
 }
 
-/// A container ends as before, whatever its first program calls itself.
+/// The end of a container is reported, whatever its first program calls itself.
 #[test]
-fn the_end_of_a_container_is_told_though_it_looks_like_cni() {
+fn the_end_of_a_container_is_reported_though_it_looks_like_cni() {
     let mut story = Story::new();
     let mut engine = node(&mut story);
     story.say(Origin::Delegated, inner_call(693, 'a'));

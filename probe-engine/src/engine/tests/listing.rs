@@ -114,7 +114,7 @@ fn a_listing_that_races_with_the_kernel_changes_nothing() {
 
 /// A listing was read before records that are older than it.
 #[test]
-fn records_that_a_listing_overtook_are_told() {
+fn records_that_a_listing_overtook_are_reported() {
     let mut story = Story::new();
     story.lag(10).at(100).listed(Fact::CgroupFound { cgroup: cgroup(22, &leaf('c')), populated: true });
     story.found(MAIN, 1, &leaf('c'), "/usr/sbin/nginx");
@@ -168,7 +168,7 @@ fn a_sandbox_whose_records_a_listing_overtook_becomes_ready() {
     assert_eq!(of_sandbox(&story), told);
 }
 
-/// The pause process that a listing finds has perhaps run for long.
+/// The pause process that a listing finds may have run for long.
 #[test]
 fn a_sandbox_whose_making_was_not_seen_was_found_ready() {
     let mut story = Story::new();
@@ -210,7 +210,7 @@ fn a_sandbox_without_containers_was_found_ready_if_libcni_has_the_result_of_its_
     assert!(is_ready(state(true, &[400, 2000], false)));
 }
 
-/// No hook tells of addresses here, and the namespace was watched only when it had one already.
+/// No hook reports addresses here, and the namespace was not watched until it had one.
 #[test]
 fn an_address_that_is_found_in_a_namespace_that_was_seen_made_was_added() {
     let added = |is_made: bool| {
@@ -229,8 +229,8 @@ fn an_address_that_is_found_in_a_namespace_that_was_seen_made_was_added() {
     assert_eq!(added(false), [""; 0]);
 }
 
-/// The agent started in the middle of a pod's ADD: the namespace was made before, and its watch began when it had its
-/// address already.
+/// The agent started in the middle of a pod's ADD: the namespace was made before, and its watch began when it
+/// had its address already.
 #[test]
 fn an_address_that_is_found_where_an_add_was_seen_was_added() {
     let added = |say: fn(&mut Story)| {
@@ -307,7 +307,8 @@ fn a_listed_pod_is_in_the_network_that_its_processes_are_in() {
     }
 }
 
-/// The records of a sandbox's end and of the next one's begin were lost, and the kernel gave both namespaces one number.
+/// The records of a sandbox's end and of the next one's beginning were lost, and the kernel gave both
+/// namespaces one number.
 #[test]
 fn a_namespace_at_another_file_after_a_gap_is_another_one() {
     const OTHER: &str = "/run/netns/cni-other";
@@ -405,7 +406,7 @@ fn a_call_that_ran_already_is_finished() {
 
 /// The processes are listed while the record of the plugin's start waits in the ring.
 #[test]
-fn a_call_that_a_listing_shows_before_its_record_is_read_is_told_as_seen() {
+fn a_call_that_a_listing_shows_before_its_record_is_read_is_reported_as_seen() {
     let mut story = Story::new();
     story.at(6000).cni_found(call(586, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH, 'a'));
     story.at(5900).cni(586, CONTAINERD, "/usr/lib/cni/bridge", "ADD", PATH);

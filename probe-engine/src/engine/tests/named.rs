@@ -29,7 +29,7 @@ fn told(story: &Story) -> Vec<String> {
 }
 
 #[test]
-fn a_pod_is_first_told_with_its_name_and_nothing_else_waits_for_that() {
+fn a_pod_is_first_reported_with_its_name_and_nothing_else_waits_for_that() {
     assert_eq!(
         told(&burst(true)),
         [
@@ -66,7 +66,7 @@ fn a_name_that_never_comes_is_not_waited_for_for_long() {
 
 /// The pod was rejected before it had a sandbox.
 #[test]
-fn a_pod_that_goes_without_a_name_is_told_of_when_it_goes() {
+fn a_pod_that_goes_without_a_name_is_reported_when_it_goes() {
     let mut story = Story::new();
     story.listed(Fact::KubeletExpected(true));
     story.at(100).mkdir(20, OTHER).until(3000).rmdir(20, OTHER).until(5000);
@@ -99,7 +99,8 @@ fn nothing_waits_for_a_pod_without_a_name_after_a_restart() {
     assert_eq!(lines, ["3100 cgroup.created other.se"]);
 }
 
-/// No agent runs from 2 s to 20 s, far longer than a name is waited for. The next one reads what the hooks kept of that time.
+/// No agent runs from 2 s to 20 s, far longer than the wait for a name. The next one reads what the hooks
+/// kept meanwhile.
 #[test]
 fn a_name_that_came_while_no_agent_ran_is_waited_for_anew() {
     let mut story = Story::new();

@@ -13,8 +13,8 @@ use crate::model::{
 
 const MINUTE: u64 = 60_000;
 
-/// The sandboxes in containerd's folders, and those in the answer of its socket. Pod `a` is the story's. The others are
-/// of other pods.
+/// The sandboxes in containerd's folders, and those in the answer of its socket. Pod `a` is the story's. The
+/// others are of other pods.
 fn read(story: &mut Story, folders: &[char], socket: Option<&[char]>) {
     story.list(List::Runtimes, true, |story| {
         let nameless = |digit: &char| RuntimeSandbox { id: id(*digit), pod: None };
@@ -55,8 +55,8 @@ fn told(story: &Story, kind: &str) -> Vec<String> {
     lines
 }
 
-/// The runtime forgets pod `a` while its pause process lives. `before` and `after` are the other records: those of the
-/// folders and those of the socket.
+/// The runtime forgets pod `a` while its pause process lives. `before` and `after` are the other records:
+/// those of the folders and those of the socket.
 fn forgotten(before: (&[char], Option<&[char]>), after: (&[char], Option<&[char]>)) -> Vec<String> {
     let mut story = Story::new();
     processes(story.at(1), false);
@@ -178,8 +178,9 @@ fn the_shim_of_a_pod_that_is_gone_is_found_beside_a_nameless_record() {
 
 const NETNS: u32 = POD_NETNS + 1;
 
-/// A namespace with a name as containerd gives was made at `made_at`, and no plugin was called for it. A folder names a
-/// sandbox at both readings (`early`) or only at the later ones. The socket may name the sandbox's pod.
+/// A namespace with a name as containerd gives was made at `made_at`, and no plugin was called for it. A
+/// folder names a sandbox at both readings (`early`) or only at the later ones. The socket may name the
+/// sandbox's pod.
 fn pinned(made_at: Option<u64>, early: bool, socket: Option<&[char]>) -> Vec<String> {
     let pin = "/run/netns/cni-11111111-2222-3333-4444-000000000001".to_owned();
     let netns = |story: &mut Story| {

@@ -52,7 +52,7 @@ fn each_life_of_an_inode_begins_and_ends_once() {
 }
 
 #[test]
-fn a_number_is_used_again_before_its_end_is_told() {
+fn a_number_is_used_again_before_its_end_is_reported() {
     let mut story = Story::new();
     story.netns(ADMIN, 41, 0).netns(ADMIN, 41, 0).dropped(41, 0).freed(41);
     story.check(
@@ -93,7 +93,7 @@ fn one_from_before_us_ends_too() {
     );
 }
 
-/// Of a pod from before the agent only the path of its cgroup is known.
+/// For a pod from before the agent, only the path of its cgroup is known.
 #[test]
 fn what_is_left_of_an_unknown_pod_has_its_uid() {
     let mut story = Story::new();
@@ -107,7 +107,7 @@ fn what_is_left_of_an_unknown_pod_has_its_uid() {
 }
 
 #[test]
-fn an_address_is_told_once_and_goes_with_its_namespace() {
+fn an_address_is_reported_once_and_goes_with_its_namespace() {
     let mut story = Story::new();
     story.netns(ADMIN, 41, 5);
     story.address(ADMIN, 41, "fd00::1/64", "eth0").address(WORKER, 41, "fd00::1/64", "eth0");
@@ -128,7 +128,7 @@ fn an_address_is_told_once_and_goes_with_its_namespace() {
 }
 
 #[test]
-fn where_netlink_tells_of_the_end_each_namespace_is_watched() {
+fn where_netlink_reports_the_end_each_namespace_is_watched() {
     let mut story = Story::new();
     story.at(1).listed(Fact::NetnsFound { netns: NetnsKey::new(40, 0), mounts: Vec::new(), vacant: false });
     story.attached(Signal::NetnsDropped, Some(Mechanism::Netlink)).attached(Signal::NetnsFreed, None);
@@ -153,7 +153,7 @@ fn where_netlink_tells_of_the_end_each_namespace_is_watched() {
 
 /// The lowest tier: hooks report namespaces. Netlink reports their addresses and, out of order, their ends.
 #[test]
-fn where_a_hook_sees_the_end_too_it_is_told_in_its_order() {
+fn where_a_hook_sees_the_end_too_it_is_reported_in_its_order() {
     let mut story = Story::new();
     story.attached(Signal::NetnsDropped, Some(Mechanism::RawTracepoint));
     story.attached(Signal::AddressV4, Some(Mechanism::Netlink));
@@ -233,7 +233,7 @@ fn of_what_a_container_makes_only_what_stays_is_watched() {
     assert_eq!((all.len(), all.iter().filter(|line| stays(line)).count()), (101, 100));
 }
 
-/// The question found no room, or nothing that holds the namespace was found yet.
+/// There was no room for the request, or nothing that holds the namespace was found yet.
 #[test]
 fn what_netlink_could_not_watch_is_asked_for_again_each_time_later_and_not_for_ever() {
     let netns = NetnsKey::new(41, 0);
@@ -269,7 +269,7 @@ fn what_netlink_could_not_watch_is_asked_for_again_each_time_later_and_not_for_e
         failed(story.until(at));
     }
     assert!(is_listed_again(&story));
-    // A namespace that is over is asked for no more.
+    // No question is asked about a namespace that is over.
     let mut story = behind();
     story.at(10).netns(ADMIN, 41, 0);
     failed(story.at(100));
@@ -278,8 +278,8 @@ fn what_netlink_could_not_watch_is_asked_for_again_each_time_later_and_not_for_e
     assert_eq!(asked(&story), 1);
 }
 
-/// 200 pods at once, of which netlink had room for none, and said so each time. They are asked for again, although their
-/// sandboxes have them by then.
+/// 200 pods at once. Netlink had no room for any of them, and reported it each time. They are requested
+/// again, although their sandboxes have them by then.
 #[test]
 fn all_that_found_no_room_are_watched_in_the_end() {
     let mut story = behind();
@@ -307,8 +307,8 @@ fn all_that_found_no_room_are_watched_in_the_end() {
     assert_eq!(asked_in(&story.until(30_000).moment().run(), ""), 400);
 }
 
-/// A container fills the bulk ring, netlink has no room, or a watch was given up. None of these hides the end of a pod's
-/// namespace, and a node that is listed seldom has to watch it.
+/// A container fills the bulk ring, netlink has no room, or a watch was given up. None of these hides the end
+/// of a pod's namespace, and a node that is listed seldom has to watch it.
 #[test]
 fn a_watch_that_failed_is_tried_again_while_records_of_other_things_are_lost() {
     let losses = [Some(Loss::NetlinkSocket), Some(Loss::BulkRing), None];
@@ -391,7 +391,7 @@ fn what_a_container_made_waits_for_a_listing_if_records_of_containers_were_lost(
     assert_eq!(asked_in(&story.run(), "41"), 2);
 }
 
-/// After an outage netlink tells first that it missed something, and then that it reports again.
+/// After an outage netlink first reports that it missed something, and then that it works again.
 #[test]
 fn what_is_known_is_watched_when_an_outage_of_netlink_is_over() {
     let mut story = Story::new();
@@ -401,7 +401,8 @@ fn what_is_known_is_watched_when_an_outage_of_netlink_is_over() {
     assert_eq!(asked_in(&story.run(), "41"), 1);
 }
 
-/// The runtime makes the namespaces of many pods at once, and the CNI calls of each pod take longer than a change is held.
+/// The runtime makes the namespaces of many pods at once, and the CNI calls of each pod take longer than a
+/// change is held.
 #[test]
 fn which_of_several_is_a_sandboxs_is_asked_at_its_first_call() {
     const PATH: &str = "/var/run/netns/cni-732a3502";
@@ -424,14 +425,15 @@ fn which_of_several_is_a_sandboxs_is_asked_at_its_first_call() {
     assert_eq!(told(&mut story), ["10 netns.created 41 [default/web-0 a]"]);
     assert!(story.run().contains(&format!("? netns {PATH}")), "{:#?}", story.run());
 
-    // Where there is one, nothing is asked.
+    // If there is one, nothing is asked.
     let mut story = behind();
     story.at(10).netns(DAEMON, 41, 1).at(20).cni(701, CONTAINERD, BRIDGE, "ADD", PATH);
     assert_eq!(told(&mut story), ["10 netns.created 41 [default/web-0 a]"]);
     assert!(!story.run().iter().any(|line| line.starts_with("? netns")), "{:#?}", story.run());
 }
 
-/// The record of its end may be among the lost ones, and only a listing can tell. It is in none unless a process is in it.
+/// The record of its end may be lost, and only a listing can show it. A namespace is listed only if a process
+/// is in it.
 #[test]
 fn one_that_may_have_ended_unseen_and_that_no_listing_shows_is_not_counted() {
     let mut story = behind();
@@ -444,7 +446,7 @@ fn one_that_may_have_ended_unseen_and_that_no_listing_shows_is_not_counted() {
     });
     let (_, engine) = story.until(41_000).moment().judge(41_000);
     assert_eq!(engine.netns_in_kernel(), 1);
-    // Something else held it: its end is told all the same.
+    // Something else held it: its end is still reported.
     story.dropped(41, 1).until(42_000).moment();
     assert!(story.run().iter().any(|line| line.ends_with(" netns.destroyed 41")), "{:#?}", story.run());
 }
@@ -495,8 +497,8 @@ fn no_number_of_namespaces_takes_more_room() {
     assert!(engine.dump().iter().any(is_pods));
 }
 
-/// Netlink's report names the earliest possible time of the end. That is before the next namespace with the same number
-/// began.
+/// Netlink's report names the earliest possible time of the end. That is before the next namespace with the
+/// same number began.
 #[test]
 fn a_late_word_of_netlink_does_not_end_the_next_holder_of_the_number() {
     for cookies in [[0, 0], [5, 6]] {

@@ -61,8 +61,8 @@ fn it_does_not_wait_for_ever_and_what_comes_after_it_is_late() {
     assert!(told[0].starts_with("10005 netns.created") && told[0].ends_with(" late"), "{told:?}");
 }
 
-/// Records may come one by one, or all at once after a delay. In both cases a verdict depends only on what had happened
-/// by its time.
+/// Records may come one by one, or all at once after a delay. In both cases a verdict depends only on what
+/// had happened by its time.
 #[test]
 fn a_verdict_has_its_place_among_records_that_come_together() {
     let mut engine = slow();
@@ -74,7 +74,7 @@ fn a_verdict_has_its_place_among_records_that_come_together() {
     assert_eq!(told, ["10010 finding.opened", "10010 finding.confirmed", "12000 cni.finished"]);
 }
 
-/// Nothing that came before it is on its way.
+/// No earlier record is on its way.
 #[test]
 fn an_address_that_is_found_while_nothing_waits_is_known_at_once() {
     let mut story = Story::new();

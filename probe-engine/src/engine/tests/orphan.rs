@@ -76,9 +76,10 @@ fn one_that_its_runtime_is_still_to_clean_up_or_somebody_is_in_is_none() {
     }
 }
 
-/// An interface in another namespace holds it: no list has it, and the kernel does not end it. Its pod is gone.
+/// An interface in another namespace holds it: no list has it, and the kernel does not end it. Its pod is
+/// gone.
 #[test]
-fn one_that_something_pins_outlives_its_pod_and_is_told() {
+fn a_namespace_that_something_pins_outlives_its_pod_and_is_reported() {
     for is_freed in [false, true] {
         let mut story = over();
         story.attached(Signal::NetnsDropped, Some(Mechanism::Kprobe));
@@ -131,8 +132,8 @@ fn one_that_a_listing_may_have_missed_is_asked_for_again() {
     }
 }
 
-/// The namespace existed when the agent started, and only its name shows that it is a sandbox's. There are two
-/// listings, with the grace time between them.
+/// The namespace existed when the agent started, and only its name shows that it is a sandbox's. There are
+/// two listings, with the grace time between them.
 #[test]
 fn a_pin_that_no_sandbox_has_is_an_orphan() {
     let mut story = Story::new();
@@ -152,8 +153,9 @@ fn a_pin_that_no_sandbox_has_is_an_orphan() {
     );
 }
 
-/// The agent starts while a namespace is removed: its first listing has it, and netlink does not find it any more. Without
-/// a hook at its end nobody tells that it is over, so it is no candidate until a listing has it again.
+/// The agent starts while a namespace is removed: its first listing has it, and netlink no longer finds it.
+/// Without a hook at its end nothing reports that it is over, so it is not a candidate until a listing has it
+/// again.
 #[test]
 fn one_that_ends_between_the_listing_and_its_watch_is_no_candidate() {
     for is_there in [false, true] {
@@ -188,7 +190,8 @@ fn made_while_the_agent_runs() -> Story {
     story
 }
 
-/// No hook reports the file to which a namespace is bound. So a listing is asked for after a quarter of the grace time.
+/// No hook reports the file to which a namespace is bound. So a listing is asked for after a quarter of the
+/// grace time.
 #[test]
 fn a_pin_that_is_made_while_the_agent_runs_is_looked_for() {
     let mut story = made_while_the_agent_runs();
@@ -208,7 +211,8 @@ fn a_pin_that_is_made_while_the_agent_runs_is_looked_for() {
     );
 }
 
-/// A service has a namespace of its own. One listing shows that no file holds it, and no second listing is asked for.
+/// A service has a namespace of its own. One listing shows that no file holds it, and no second listing is
+/// asked for.
 #[test]
 fn one_of_another_that_is_made_while_the_agent_runs_is_looked_for_once() {
     let mut story = made_while_the_agent_runs();
@@ -236,7 +240,8 @@ fn store() -> StoreRead {
     }
 }
 
-/// The runtime and all its processes were killed, and its records are gone. An agent that starts later finds the rest.
+/// The runtime and all its processes were killed, and its records are gone. An agent that starts later finds
+/// what is left.
 fn leftover(populated: bool, kept: &[char]) -> Story {
     let mut story = Story::new();
     daemons(story.at(1));
@@ -316,7 +321,7 @@ fn across_a_gap_a_namespace_may_be_of_the_sandbox_that_was_not_seen() {
     story.check_findings("? relist\n? relist");
 }
 
-/// A name as CRI-O gives.
+/// A name as CRI-O gives it.
 const BARE: &str = "/run/netns/11111111-2222-3333-4444-000000000001";
 const CRIO: Who = Who::new(570, 1, "crio");
 
@@ -374,7 +379,7 @@ fn an_orphan_of_crio_stays_one_while_crio_restarts() {
 
 /// The grace time of CRI-O begins with its restart.
 #[test]
-fn nothing_of_crio_is_told_while_it_restarts_and_for_the_grace_after() {
+fn nothing_of_crio_is_reported_while_it_restarts_and_for_the_grace_after() {
     let mut story = crio();
     crio_restarts(&mut story, 25_000);
     crio_has(story.until(60_000), &[]);
@@ -439,7 +444,8 @@ fn a_pause_that_no_runtime_knows_is_an_orphan() {
     ));
 }
 
-/// The record comes after the sandbox's network. An incomplete reading does not show that a record is missing.
+/// The record comes after the sandbox's network. An incomplete reading does not show that a record is
+/// missing.
 #[test]
 fn a_young_sandbox_and_one_whose_records_are_unknown_are_none() {
     let mut story = Story::new();

@@ -103,7 +103,7 @@ fn only_stores_with_a_file_for_each_address_count() {
 
 /// Somebody wrote into the file why the address must not be given out.
 #[test]
-fn an_address_that_is_reserved_in_words_is_not_told() {
+fn an_address_that_is_reserved_by_hand_is_not_reported() {
     for in_words in [false, true] {
         let mut story = node();
         for at in [10 * SECOND, 3 * MINUTE] {

@@ -1,4 +1,4 @@
-//! Readings of a store that are not whole: a record that such a reading does not show may still be there, or be gone.
+//! Incomplete readings of a store: a record that such a reading does not show may still exist, or be gone.
 
 use probe_common::event::class;
 
@@ -62,7 +62,7 @@ fn runtime(story: &mut Story, at: u64, sandboxes: &[u8]) {
     });
 }
 
-/// A reading of the store that shows these addresses; of those in `torn` it shows no holder.
+/// A reading of the store that shows these addresses, without the holders of those in `torn`.
 fn store(story: &mut Story, shown: &[u8], torn: &[u8], complete: bool) {
     let reservation = |n: &u8, holder| Reservation {
         address: [10, 1, 0, *n].into(),
@@ -151,7 +151,7 @@ fn pods_that_a_partial_reading_showed_once_leave_nothing() {
     assert_eq!(kept, 0, "each DEL succeeded, and no reading showed the record after it");
 }
 
-/// No DEL was seen, so the records may be there still, or somebody removed them.
+/// No DEL was seen, so the records may still exist, or somebody removed them.
 #[test]
 fn a_record_that_a_partial_reading_does_not_show_opens_nothing_and_fills_no_pool() {
     let mut story = node(5);
@@ -188,7 +188,7 @@ fn what_a_partial_reading_shows_is_read_again() {
     let (lines, _) = told(&story, 5 * MINUTE, "leaked_address");
     assert!(lines.contains(&format!("finding.confirmed {}", key(2))), "{lines}");
 
-    // It stays open while no reading tells more.
+    // It stays open while no reading shows more.
     runtime(&mut story, 6 * MINUTE, &[]);
     store(&mut story, &[], &[], false);
     let (lines, _) = told(&story, 40 * MINUTE, "leaked_address");
@@ -199,7 +199,8 @@ fn what_a_partial_reading_shows_is_read_again() {
     assert!(lines.contains(&format!("finding.closed {}", key(2))), "{lines}");
 }
 
-/// Neither by a reading that does not show the record, nor by one that does not show who holds the address.
+/// It is confirmed neither by a reading that does not show the record, nor by one that does not show the
+/// holder.
 #[test]
 fn a_candidate_is_not_confirmed_by_a_reading_that_does_not_show_its_record() {
     for (torn, complete) in [(&[][..], false), (&[2][..], true), (&[2][..], false)] {
@@ -223,7 +224,7 @@ fn a_candidate_is_not_confirmed_by_a_reading_that_does_not_show_its_record() {
     }
 }
 
-/// What the store says after a DEL counts more than that the DEL succeeded.
+/// The store's content after a DEL counts more than the success of the DEL.
 #[test]
 fn a_record_that_was_shown_after_the_del_stays_in_doubt() {
     let mut story = node(9);

@@ -245,8 +245,8 @@ fn an_init_container_that_is_quicker_than_the_answer_ran_all_the_same() {
     );
 }
 
-/// No bundle is left when the agent gets to read it. The answer comes after the end of the second container, and after
-/// that of the sandbox.
+/// No bundle is left when the agent gets to read it. The answer comes after the end of the second container,
+/// and after that of the sandbox.
 #[test]
 fn containers_that_are_gone_before_anything_names_them_are_part_of_the_start() {
     for answered_at in [2200, 2400] {

@@ -193,7 +193,7 @@ fn a_pool_that_only_the_kernel_fills_is_not_full_after_a_gap() {
 
 /// Twelve addresses leak in an hour, so the rest of 253 does not last a day.
 #[test]
-fn a_pool_that_leaks_fast_is_told_of_before_it_is_empty() {
+fn a_pool_that_leaks_fast_is_reported_before_it_is_empty() {
     let leaking = |count: u8| {
         let mut story = node(254);
         let leaked: Vec<u8> = (10..10 + count).collect();
@@ -216,7 +216,7 @@ fn a_pool_that_leaks_fast_is_told_of_before_it_is_empty() {
 }
 
 #[test]
-fn leaks_in_a_pool_that_is_nearly_full_are_told_of() {
+fn leaks_in_a_pool_that_is_nearly_full_are_reported() {
     let story = |store: &[u8]| {
         let mut story = node(21);
         let runtime: Vec<u8> = store.iter().copied().filter(|n| *n != 2).collect();
@@ -311,7 +311,7 @@ fn a_hundred_leaks() -> Engine {
 }
 
 #[test]
-fn leaks_that_are_told_together_name_the_plugin_that_all_have() {
+fn leaks_that_are_reported_together_name_the_plugin_that_all_have() {
     let engine = a_hundred_leaks();
     let joined = engine.findings().filter_map(|it| {
         let Kind::LeakedAddress(leak) = &it.kind else { return None };

@@ -1,5 +1,5 @@
-//! Restarts of a node from the order to the last pod. The agent runs from the beginning, starts late, or its node loses
-//! power.
+//! Restarts of a node from the order to the last pod. The agent runs from the beginning, starts late, or its
+//! node loses power.
 
 mod listening;
 mod network;
@@ -251,7 +251,7 @@ fn a_network_that_is_missing_costs_the_time_until_a_try_succeeds() {
 
 /// The agent's own container started last, so only start times are left.
 #[test]
-fn an_agent_that_comes_late_tells_what_proc_knows_and_says_so() {
+fn an_agent_that_comes_late_reports_what_proc_shows_and_says_so() {
     let mut story = Story::new();
     let start = |who: Who, seconds: u64| TaskKey::new(who.pid, seconds * 1_000_000_000 + TICK);
     let found = |who: Who, seconds: u64, path: &str| {
@@ -276,8 +276,8 @@ fn an_agent_that_comes_late_tells_what_proc_knows_and_says_so() {
     story.listed(found(App(1).who(1, "pause"), 19, &format!("{}/{}", App(1).path(), App(1).id(1))));
     story.listed(found(App(1).who(2, "app"), 20, &format!("{}/{}", App(1).path(), App(1).id(2))));
     let (found, _) = study(&story, 302 * SECOND);
-    // A date in the runtime's files is more exact than the fork of the process. A listing reports the date before
-    // anything else shows the container.
+    // A date in the runtime's files is more exact than the fork of the process. A listing reports the date
+    // before anything else shows the container.
     let forked = (ms(20 * SECOND + 10), Source::ProcStart);
     for (seconds, expected) in [(19, forked), (21, (ms(21 * SECOND), Source::FileTime))] {
         let mut dated = Story::new();
@@ -319,7 +319,8 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
     assert_eq!((order.at, order.by.as_str()), (ms(60 * SECOND), "/sbin/reboot"));
     assert_eq!(order.running.pods, [App(1).pod(), App(2).pod()]);
 
-    // The program is known for no other reason. It is in the stream if it orders a restart, and its row is not kept.
+    // The program is known for no other reason. It is in the stream if it orders a restart, and its row is
+    // not kept.
     let mut told = Story::new();
     told.at(5).exec(shell, class::ORDER, "systemctl status kubelet").exec(
         shell,
@@ -335,7 +336,8 @@ fn an_order_is_kept_with_the_pods_of_its_time_and_measures_the_next_boot() {
     let before = PreviousBoot::of(Some(engine.recovery()), Some(alive));
     assert_eq!(before.ordered.as_ref().map(|it| it.wall_ns - WALL), Some(60_000_000_000));
     assert_eq!(before.pods.map(|pods| pods.len()), Some(2));
-    // The node ran for another hour. That order did not end it, and the pods of that time are not those of the end.
+    // The node ran for another hour. That order did not end it, and the pods of that time are not those of
+    // the end.
     let alive = Alive {
         boot_id: "this".to_owned(),
         wall_ns: WALL + 3_600_000_000_000,
@@ -441,7 +443,8 @@ fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
     assert_eq!(engine.recovery().watched_since, Some(Timestamp(3_000_000_000)));
 }
 
-/// A kubelet in a container, as with RKE1, found by a listing or seen by a hook. One in a pod is not the node's.
+/// A kubelet in a container, as with RKE1, found by a listing or seen by a hook. One in a pod is not the
+/// node's.
 #[test]
 fn a_kubelet_in_a_container_of_its_own_is_the_boot_s() {
     let container = "e".repeat(64);
@@ -515,7 +518,7 @@ fn pods_that_are_not_kept_with_an_order_are_counted() {
     assert_eq!(PreviousBoot::of(None, Some(alive)).pods_left_out, 6);
 }
 
-/// By their names boots are put into groups; a kubelet that is replaced later has brought no pod back.
+/// Boots are grouped by the programs' names; a kubelet that is replaced later has brought no pod back.
 #[test]
 fn the_runtime_and_the_kubelet_of_a_recovery_have_names_and_versions() {
     let mut story = booted(rebooted(&[App(1)]));

@@ -148,7 +148,8 @@ fn a_host_network_pod_is_named_by_its_bundle() {
     );
 }
 
-/// No source answers, and only the pod's UID is known. After the hold its events are sent, once, with what is known.
+/// No source answers, and only the pod's UID is known. After the hold its events are sent, once, with what is
+/// known.
 #[test]
 fn without_a_name_the_hold_ends() {
     let mut story = Story::new();
@@ -302,7 +303,8 @@ fn of_two_namespaces_made_at_once_neither_is_guessed() {
     );
 }
 
-/// An older runtime does not pass the UID to plugins. The pod is known by its cgroup and, separately, by its name.
+/// An older runtime does not pass the UID to plugins. The pod is known by its cgroup and, separately, by its
+/// name.
 #[test]
 fn a_name_and_a_uid_come_together_in_the_sandboxs_cgroup() {
     let mut story = Story::new();
@@ -337,9 +339,10 @@ fn a_name_and_a_uid_come_together_in_the_sandboxs_cgroup() {
     );
 }
 
-/// The answer about a container comes late. The event that follows from it is marked late and has its own time.
+/// The answer about a container comes late. The event that follows from it is marked late and has its own
+/// time.
 #[test]
-fn a_sandbox_that_shows_late_is_told_late() {
+fn a_sandbox_that_shows_late_is_reported_late() {
     let mut story = Story::new();
     story.at(5).mkdir(20, &format!("/kubepods/besteffort/pod{UID}"));
     story.at(10).mkdir(21, &leaf('a'));

@@ -1,4 +1,4 @@
-//! Writes what happens on a node in a few words, and the event stream as short lines.
+//! Describes what happens on a node in a few words, and the event stream as short lines.
 
 mod line;
 pub(super) mod run;

@@ -51,7 +51,7 @@ fn where_its_end_is_not_seen_or_may_have_been_lost_none_is_stuck() {
 
 /// If only netlink or a listing showed the end of a namespace, no source reports the end of its teardown.
 #[test]
-fn one_whose_end_no_hook_told_is_not_stuck() {
+fn a_namespace_whose_end_no_hook_reports_is_not_stuck() {
     for listed in [false, true] {
         let mut story = Story::new();
         story.attached(Signal::NetnsFreed, Some(Mechanism::RawTracepoint));
@@ -207,7 +207,8 @@ fn a_pod_that_waits_for_its_sandbox_has_no_stuck_directory() {
     assert_eq!(told(&story), expected);
 }
 
-/// The record of a sandbox's making was lost. The sandbox is on record, and its cgroup was removed during the gap.
+/// The record of a sandbox's making was lost. The sandbox is on record, and its cgroup was removed during the
+/// gap.
 #[test]
 fn across_a_gap_only_what_is_listed_is_stuck() {
     let mut story = Story::new();

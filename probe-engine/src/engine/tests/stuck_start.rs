@@ -1,4 +1,4 @@
-//! Starts that do not end, of which the stories cannot tell.
+//! Starts that do not end, in cases that the recorded stories do not cover.
 
 use super::{
     containerd,
@@ -67,7 +67,8 @@ fn a_pod_without_a_cni_configuration_does_not_start() {
     }
 }
 
-/// The kubelet begins only pods of the host's network where there is no configuration: such as the network plugin's own.
+/// Without a CNI configuration the kubelet begins only pods on the host's network, such as the network
+/// plugin's own.
 #[test]
 fn a_pod_that_began_without_a_configuration_needs_none() {
     let mut story = waiting(true);
@@ -93,7 +94,7 @@ fn a_pod_that_began_without_a_configuration_needs_none() {
     assert_eq!(causes(&mut early), [None]);
 }
 
-/// What is said of a pod that has no sandbox, at the end of the whole limit.
+/// What is reported about a pod without a sandbox, at the end of the whole limit.
 #[test]
 fn a_pod_for_which_no_sandbox_was_begun_may_wait_for_a_volume() {
     let summary = |undecodable: &[&str]| {
@@ -113,7 +114,7 @@ fn a_pod_for_which_no_sandbox_was_begun_may_wait_for_a_volume() {
     assert_eq!(summary(&[CONFIGURATION]), (also, true));
 }
 
-/// What the logs tell when the sandbox `a` is asked about: a pull that began a minute ago.
+/// The answer of the logs to a question about sandbox `a`: a pull that began a minute ago.
 fn pulls(until: u64, refused: bool) -> Fact {
     Fact::ImageWork(Box::new(ImageWork {
         container: id('a'),
@@ -125,7 +126,7 @@ fn pulls(until: u64, refused: bool) -> Fact {
     }))
 }
 
-/// An image of a GPU's programs is pulled for half an hour. The pod whose own pull failed waits for something else.
+/// A large image is pulled for half an hour. The pod whose own pull failed waits for something else.
 #[test]
 fn a_pod_that_waits_while_its_runtime_pulls_is_not_stuck() {
     let ready = || {
@@ -183,7 +184,7 @@ fn where_no_kubelet_runs_or_records_were_lost_no_start_is_stuck() {
     assert!(!told(&story).is_empty());
 }
 
-/// The plugin printed what the runtime cannot read, and ended with 0.
+/// The plugin printed something that the runtime cannot read, and ended with 0.
 #[test]
 fn what_waits_for_a_sandbox_that_is_given_up_is_said() {
     let bridge = "/usr/lib/cni/bridge";

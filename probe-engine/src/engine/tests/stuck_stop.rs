@@ -1,4 +1,4 @@
-//! Stops that do not end, of which the stories cannot tell.
+//! Stops that do not end, in cases that the recorded stories do not cover.
 
 use std::process::Command;
 
@@ -26,7 +26,7 @@ fn told(story: &Story) -> Vec<String> {
     story.run().into_iter().filter(|line| line.contains(" stuck_stop/")).collect()
 }
 
-/// Runtime and kubelet are up.
+/// The runtime and the kubelet are up.
 fn up() -> Story {
     let mut story = Story::new();
     story.at(1).list(List::Processes, true, |story| {
@@ -77,7 +77,7 @@ fn a_kill_by_a_stranger_is_no_stop() {
     assert_eq!(told(&story), [""; 0]);
 }
 
-/// The grace begins with the end of the last container, not with that of pause.
+/// The grace period begins with the end of the last container, not with that of pause.
 #[test]
 fn a_stop_long_after_the_pause_process_was_killed_is_not_stuck() {
     let mut story = running();
@@ -87,11 +87,11 @@ fn a_stop_long_after_the_pause_process_was_killed_is_not_stuck() {
     story.until(604 * SECOND).exit(plugin(784), class::CNI, 0x100).until(610 * SECOND).moment();
     assert_eq!(told(&story), [""; 0]);
 
-    // From then on it counts as any other.
+    // From then on it counts like any other.
     story.until(725 * SECOND).on_record(&['a']).until(730 * SECOND).moment();
     assert!(told(&story).iter().any(|line| line.contains("finding.confirmed")), "{:?}", story.run());
 
-    // The call that succeeds is none of those that did not.
+    // The successful call is not counted as a failed one.
     story.cni(785, CONTAINERD, BRIDGE, "DEL", PATH).until(733 * SECOND).exit(plugin(785), class::CNI, 0);
     story.cni_done(786, "/usr/lib/cni/loopback", "DEL", PATH).until(736 * SECOND).moment();
     story.dropped(POD_NETNS, 7).until(738 * SECOND).moment();
@@ -104,7 +104,7 @@ fn a_stop_long_after_the_pause_process_was_killed_is_not_stuck() {
     );
 }
 
-/// A plugin that the chain has no more is not called with DEL.
+/// A plugin that is no longer in the chain is not called with DEL.
 #[test]
 fn a_chain_that_changed_since_add_is_released_by_what_is_called() {
     let mut story = running();
@@ -123,7 +123,8 @@ fn a_chain_that_changed_since_add_is_released_by_what_is_called() {
     assert_eq!(told(&story), [""; 0]);
 }
 
-/// ADD hangs until it is killed, and so does the DEL of its plugin. That of the chain's next plugin succeeds.
+/// ADD hangs until it is killed, and so does the DEL of its plugin. The DEL of the chain's next plugin
+/// succeeds.
 #[test]
 fn a_sandbox_whose_add_was_killed_is_released_by_no_plugin_of_its_chain() {
     let mut story = up();
@@ -150,7 +151,8 @@ fn a_sandbox_whose_add_was_killed_is_released_by_no_plugin_of_its_chain() {
     assert_eq!(told(&story), [""; 0]);
 }
 
-/// The runtime is restarted while it tries DEL again. What it broke off tells nothing of the plugin.
+/// The runtime is restarted while it tries DEL again. The call that it broke off says nothing about the
+/// plugin.
 #[test]
 fn the_exit_code_is_that_of_the_failure_and_not_of_the_call_that_a_restart_cut_off() {
     let codes = |failures: usize, last_netns: &str| {
@@ -172,14 +174,15 @@ fn the_exit_code_is_that_of_the_failure_and_not_of_the_call_that_a_restart_cut_o
         });
         stops.collect::<Vec<_>>()
     };
-    // The runtime names the namespace no more when it is gone.
+    // The runtime no longer names the namespace once it is gone.
     for last_netns in [PATH, ""] {
         assert_eq!(codes(3, last_netns), [(4, Some(1))], "{last_netns:?}");
         assert_eq!(codes(0, last_netns), [(1, Some(137))], "there is no other");
     }
 }
 
-/// The last boot left it in the runtime's records, and nothing else of it is there. A new agent judges it with the others.
+/// The last boot left it in the runtime's records, and nothing else of it exists. A new agent judges it like
+/// the others.
 #[test]
 fn a_stop_of_a_sandbox_that_only_the_records_have_is_open_over_a_restart_of_the_agent() {
     let mut story = up();
@@ -251,7 +254,8 @@ fn a_del_that_fails_after_one_that_succeeded_is_named() {
     assert_eq!(stop.kind.explain().summary(), summary);
 }
 
-/// Pause outlives the SIGKILL of the runtime. Then a person kills it, and the stop goes on: its next step has its own time.
+/// Pause outlives the SIGKILL of the runtime. Then a person kills it, and the stop goes on: its next step has
+/// its own time.
 #[test]
 fn a_stop_that_a_person_sets_free_is_not_stuck_at_its_next_step() {
     let runc = Who::new(713, SHIM, "runc");
@@ -333,7 +337,8 @@ fn a_torn_file_is_moved_to_where_only_root_writes_and_libcni_does_not_read() {
     }
 }
 
-/// Of a stop that is tried for hours the first events and the last ones are kept, and how many came between them.
+/// If a stop is tried for hours, the first and the last events are kept, and the number of events between
+/// them.
 #[test]
 fn evidence_that_is_not_kept_is_counted() {
     let mut story = running();

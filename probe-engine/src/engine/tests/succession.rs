@@ -20,7 +20,7 @@ const SECOND: u64 = 1000;
 
 const ADMIN: Who = Who::new(900, 899, "ip");
 
-/// A story that goes on with what this engine believes.
+/// A story that goes on with the state of this engine.
 fn after(engine: &Engine) -> Story {
     let mut story = Story::new();
     story.restored = engine.dump();
@@ -58,7 +58,7 @@ fn found(inode: u32) -> Fact {
     }
 }
 
-/// What an agent is told that goes on at ten seconds. The last one was there until eight.
+/// The facts for an agent that goes on at ten seconds. The last one ran until eight.
 fn next(engine: &Engine, is_whole: bool) -> Story {
     let mut story = after(engine);
     let unheard_since = is_whole.then(|| ms(8 * SECOND));
@@ -71,7 +71,8 @@ fn told(story: &Story) -> String {
     story.run().into_iter().filter(|line| !line.contains(" finding.")).collect::<Vec<_>>().join("\n")
 }
 
-/// Hooks see the ends and rtnetlink the addresses, or rtnetlink both. It does not report what it was not asked to watch.
+/// Hooks see the ends and rtnetlink the addresses, or rtnetlink both. It does not report what it was not
+/// asked to watch.
 #[test]
 fn what_netlink_watched_for_the_last_agent_is_watched_again_and_the_time_between_is_a_gap() {
     for (ends, addresses) in
@@ -89,7 +90,8 @@ fn what_netlink_watched_for_the_last_agent_is_watched_again_and_the_time_between
         });
         let origin = if addresses == Mechanism::Netlink { Origin::Netlink } else { Origin::Kernel };
         story.at(12 * SECOND).say(origin, Fact::AddressAdded(address(ADMIN, 42, "10.0.0.1/24", "eth0")));
-        // What a hook says has its place in the order of the records, and comes before what is asked at that time.
+        // What a hook says has its place in the order of the records, and comes before what is asked at that
+        // time.
         let rest = if origin == Origin::Netlink {
             "? watch 43 ip\n12000 address.added 10.0.0.1/24 eth0 42 Netlink"
         } else {
@@ -99,12 +101,13 @@ fn what_netlink_watched_for_the_last_agent_is_watched_again_and_the_time_between
             &told(&story),
             &format!("10000 gap NetlinkSocket 0 Agent\n? watch 42\n10102 netns.destroyed 41 Listed\n{rest}"),
         );
-        // Then nothing was seen in that time, by whatever means.
+        // Then nothing was seen in that time by any mechanism.
         assert!(!told(&next(&engine, false)).contains("gap"), "AgentAway tells it");
     }
 }
 
-/// The last agent could not read notifications any more when it ended. What it has not heard until then is of that time too.
+/// The last agent could no longer read notifications when it ended. What it missed until then belongs to that
+/// time too.
 #[test]
 fn where_netlink_failed_when_the_last_agent_ended_there_is_a_gap_and_a_listing_shows_what_ended() {
     let mut story = Story::new();
@@ -125,10 +128,10 @@ fn where_netlink_failed_when_the_last_agent_ended_there_is_a_gap_and_a_listing_s
     );
 }
 
-/// The hooks saw it begin, and tell of its end in their order. The kernel may take a while for that, and no listing has it
-/// meanwhile.
+/// The hooks saw it begin, and report its end in their order. The kernel may take a while for that, and no
+/// listing has it meanwhile.
 #[test]
-fn the_end_of_a_namespace_that_hooks_report_is_not_told_by_a_listing_before_them() {
+fn the_end_of_a_namespace_that_hooks_report_is_not_reported_by_a_listing_before_them() {
     let mut story = Story::new();
     for signal in [Signal::NetnsDropped, Signal::NetnsFreed] {
         story.attached(signal, Some(Mechanism::RawTracepoint));
@@ -145,7 +148,7 @@ fn the_end_of_a_namespace_that_hooks_report_is_not_told_by_a_listing_before_them
 
 /// Records were lost while no agent ran: a namespace ended, and another one got its inode.
 #[test]
-fn of_a_namespace_that_has_the_inode_of_an_earlier_one_nothing_is_told_as_of_that() {
+fn a_namespace_with_the_inode_of_an_earlier_one_is_not_taken_for_it() {
     let mut story = Story::new();
     story.attached(Signal::NetnsDropped, Some(Mechanism::RawTracepoint));
     story.attached(Signal::AddressV4, Some(Mechanism::Netlink));
@@ -197,18 +200,18 @@ fn where_hooks_see_all_a_succession_is_no_gap() {
     }
     story.at(20).listed(found(41));
     assert_eq!(told(&next(&story.judge(5 * SECOND).1, true)), "");
-    // But for the end of a namespace that the hooks have no room for.
+    // Except for the end of a namespace that the hooks have no room for.
     let end_unseen = Fact::NetnsCreated { netns: NetnsKey::new(42, 0), by: ADMIN.task(), end_unseen: true };
     story.at(30).kernel(end_unseen);
     let told = told(&next(&story.judge(5 * SECOND).1, true));
     check_lines(&told, "10000 gap NetlinkSocket 0 Agent\n? watch 42 ip");
 }
 
-/// The questions that a new agent's sources get.
+/// The questions to a new agent's sources.
 pub(super) fn asked_again(engine: &Engine) -> Vec<Question> {
     let mut next = Engine::new(Settings::default());
     engine.dump().into_iter().for_each(|entry| next.restore(entry));
-    // The sources of the last agent have those from before.
+    // The last agent's sources have the earlier questions.
     while next.poll().is_some() {}
     let fact = Fact::AgentBegan { unheard_since: None };
     next.observe(Observation { at: next.now(), origin: Origin::Agent, fact });
@@ -225,14 +228,15 @@ fn a_container_of_which_the_last_agent_was_asked_is_asked_for_again() {
     story.at(SECOND).mkdir(20, &format!("/kubepods/besteffort/pod{UID}")).mkdir(21, &leaf('a'));
     let (_, engine) = story.judge(2 * SECOND);
     assert_eq!(asked_again(&engine), [Question::Container { id: id('a') }]);
-    // However often an agent is killed before it has the answer.
+    // This holds however often an agent is killed before it has the answer.
     let mut last = engine;
     for _ in 0..5 {
         let story = next(&last, true);
         assert!(story.run().contains(&"? container a".to_owned()));
         last = story.judge(11 * SECOND).1;
     }
-    // What was answered is not asked again, and a container of which nothing tells is not asked for ever.
+    // Answered questions are not asked again, and a container that no source knows is not asked about for
+    // ever.
     story.container('a', Role::Sandbox, 'a', "");
     assert_eq!(asked_again(&story.judge(2 * SECOND).1), []);
     let mut unknown = next(&last, true);
@@ -255,7 +259,7 @@ fn versions_and_messages_that_the_last_agent_had_not_found_out_are_asked_for_aga
         asked
     };
     let program = |path: &str| Question::Program { path: path.to_owned() };
-    // What was logged from half a minute before the failure on.
+    // Messages that were logged from half a minute before the failure on.
     let since = ms(70_004);
     let message = Question::Message { container: id('a'), command: CniCommand::Add, since };
     assert_eq!(asked(&story), [program("/usr/bin/containerd"), program(BRIDGE), message]);
@@ -271,7 +275,8 @@ fn versions_and_messages_that_the_last_agent_had_not_found_out_are_asked_for_aga
     assert_eq!(asked(&story), []);
 }
 
-/// What an agent tells that arrived at `until`, reads all of `left` at once, and gets these answers a second later.
+/// What an agent reports that arrived at `until`, reads all of `left` at once, and gets these answers a
+/// second later.
 fn told_at_once(left: &Story, until: u64, answers: &Story) -> Vec<Change> {
     let mut engine = Engine::new(Settings::default());
     let agent = |at, fact| Observation { at: ms(at), origin: Origin::Agent, fact };
@@ -288,10 +293,10 @@ fn told_at_once(left: &Story, until: u64, answers: &Story) -> Vec<Change> {
     told
 }
 
-/// A new agent reads at once what happened in the minutes before it. By then all that was over at their beginning would be
-/// forgotten.
+/// A new agent reads at once what happened in the minutes before it. By then all that was over at their
+/// beginning would be forgotten.
 #[test]
-fn what_happened_in_minutes_that_are_read_at_once_is_told_with_all_that_is_known_of_it() {
+fn what_happened_in_minutes_that_are_read_at_once_is_reported_with_all_that_is_known_of_it() {
     let path = |text: &str| Some(text.into());
     for is_silent_since in [true, false] {
         let mut story = Story::new();
@@ -309,7 +314,7 @@ fn what_happened_in_minutes_that_are_read_at_once_is_told_with_all_that_is_known
 
 /// Whether a container is a sandbox is known only when a file is read. All that came after it waits for that.
 #[test]
-fn what_ended_in_minutes_that_are_read_at_once_is_told_with_the_pod_that_a_file_names() {
+fn what_ended_in_minutes_that_are_read_at_once_is_reported_with_the_pod_that_a_file_names() {
     let pod = format!("/kubepods/besteffort/pod{UID}");
     let mut story = Story::new();
     story.at(SECOND).mkdir(20, &pod).mkdir(21, &leaf('a')).mkdir(77, "/plain");

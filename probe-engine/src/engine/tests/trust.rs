@@ -1,5 +1,5 @@
-//! Which sources are trusted. Claims of containers and local users about others prove nothing, and a pid alone names no
-//! process.
+//! Which sources are trusted. Claims of containers and local users about others prove nothing, and a pid
+//! alone does not identify a process.
 
 use probe_common::{event::class, id::CgroupKey};
 
@@ -68,8 +68,8 @@ fn a_delegate_is_not_believed_of_another_namespace_than_the_runtimes() {
     assert!(!owner.contains("web-0 a"), "{owner}");
 }
 
-/// A CNI daemon that the runtime's plugin asked works like this. If the sandbox's namespace is not known, the daemon's
-/// work may show it.
+/// A CNI daemon that the runtime's plugin asked works like this. If the sandbox's namespace is not known, the
+/// daemon's work may show it.
 #[test]
 fn a_delegate_of_an_open_call_is_a_hint() {
     let mut story = Story::new();
@@ -83,8 +83,8 @@ fn a_delegate_of_an_open_call_is_a_hint() {
     assert_eq!(owner_of(&story, OWN_NETNS).as_deref(), Some("default/web-0 a"));
 }
 
-/// The OOM killer on kernels without the backport of early 2025: the kill is sent in the name of the task that asked
-/// for memory, and then only the victim's pid is reported.
+/// The OOM killer on kernels without the backport of early 2025: the kill is sent in the name of the task
+/// that asked for memory, and then only the victim's pid is reported.
 fn oom_of_pid(story: &mut Story, victim: Who, asking: Who) {
     let signaled = |target: Task| Signaled { target, signal: 9, code: SI_KERNEL, sender: asking.task() };
     let pid_alone = Task { key: TaskKey::new(victim.pid, 0), tid: victim.pid, ..Task::default() };
@@ -92,8 +92,8 @@ fn oom_of_pid(story: &mut Story, victim: Who, asking: Who) {
     story.kernel(Fact::OomKilled(signaled(pid_alone)));
 }
 
-/// The reported end of the story's process `pid`: whether the OOM killer ended it, and which other process is named as
-/// the killer.
+/// The reported end of the story's process `pid`: whether the OOM killer ended it, and which other process is
+/// named as the killer.
 fn end_of(story: &Story, pid: u32) -> (bool, Option<String>) {
     let mut engine = Engine::new(Settings::default());
     for fact in &story.facts {
@@ -112,7 +112,7 @@ fn end_of(story: &Story, pid: u32) -> (bool, Option<String>) {
 }
 
 #[test]
-fn a_victim_that_is_told_by_its_pid_alone_was_killed_by_the_oom_killer() {
+fn a_victim_that_is_reported_by_its_pid_alone_was_killed_by_the_oom_killer() {
     let victim = Who::new(900, 899, "eater").within(OTHER, 4_026_532_500);
     let asking = Who::new(950, 899, "innocent").within(OTHER, 4_026_532_500);
     // The victim is known by a hook, is the task that asked for memory, or is not known.
@@ -130,7 +130,7 @@ fn a_victim_that_is_told_by_its_pid_alone_was_killed_by_the_oom_killer() {
 
 /// The kernel reports the kill after the signal. On another CPU the victim may have ended by then.
 #[test]
-fn a_victim_that_ends_before_the_kill_is_told_was_killed_by_the_oom_killer() {
+fn a_victim_that_ends_before_the_kill_is_reported_was_killed_by_the_oom_killer() {
     let victim = Who::new(900, 899, "eater").within(OTHER, 4_026_532_500);
     let asking = Who::new(950, 899, "innocent").within(OTHER, 4_026_532_500);
     for start in [victim.task().key.start, 0] {
@@ -156,7 +156,7 @@ fn a_victim_that_ends_before_the_kill_is_told_was_killed_by_the_oom_killer() {
 
 /// This holds even if the end was reported before the kill was read.
 #[test]
-fn a_pause_whose_end_was_told_already_was_killed_by_the_oom_killer() {
+fn a_pause_whose_end_was_reported_already_was_killed_by_the_oom_killer() {
     for behind in [20, 200] {
         let pause = Who::new(693, 692, "pause").within(21, POD_NETNS);
         let eater = Who::new(950, 692, "eater").within(21, POD_NETNS);
@@ -200,7 +200,8 @@ fn a_pid_alone_is_not_the_next_process_of_that_pid() {
     assert_eq!(end_of(&story, 900), (false, None));
 }
 
-/// On the tier without fentry and kprobes the hooks look at a limited number of namespaces, and report the others.
+/// On the tier without fentry and kprobes the hooks look at a limited number of namespaces, and report the
+/// others.
 #[test]
 fn rtnetlink_speaks_for_the_namespaces_that_the_hooks_cannot_look_at() {
     let mut story = Story::new();

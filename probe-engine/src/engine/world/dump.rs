@@ -17,7 +17,8 @@ impl World {
         seen + known + self.beliefs.len() + self.cgroups.crowds().count()
     }
 
-    pub(in crate::engine) fn dump(&self) -> Vec<CheckpointEntry> {
+    /// Appends an entry for each row.
+    pub(in crate::engine) fn dump(&self, rows: &mut Vec<CheckpointEntry>) {
         // Each member by name, so that a new one cannot be forgotten. The engine keeps the numbers and times
         // among them.
         let Self {
@@ -46,7 +47,6 @@ impl World {
             counts: _,
             outbox: _,
         } = self;
-        let mut rows = Vec::new();
         rows.extend(timers.iter().map(|(name, due)| CheckpointEntry::Timer { name, due }));
         rows.extend(attached.values().cloned().map(CheckpointEntry::Attached));
         rows.extend(losses.clone().map(CheckpointEntry::Losses));
@@ -56,15 +56,15 @@ impl World {
         rows.extend(releases.values().cloned().map(CheckpointEntry::Release));
         rows.extend(accounts.values().cloned().map(CheckpointEntry::Account));
         rows.extend(beliefs.runtimes().cloned().map(CheckpointEntry::Runtime));
-        rows.extend(beliefs.rows().cloned().map(CheckpointEntry::Belief));
+        rows.extend(beliefs.rows().cloned().map(|row| CheckpointEntry::Belief(Box::new(row))));
         rows.push(CheckpointEntry::Recovery(Box::new(recovery.clone())));
         rows.extend(processes.values().cloned().map(CheckpointEntry::Process));
         rows.extend(processes.signals.values().flatten().cloned().map(CheckpointEntry::Signal));
-        rows.extend(netns.values().cloned().map(CheckpointEntry::Netns));
+        rows.extend(netns.values().cloned().map(|row| CheckpointEntry::Netns(Box::new(row))));
         rows.extend(cgroups.values().cloned().map(CheckpointEntry::Cgroup));
         rows.extend(cgroups.crowds().cloned().map(CheckpointEntry::Crowd));
-        rows.extend(pods.values().cloned().map(CheckpointEntry::Pod));
-        rows.extend(containers.values().cloned().map(CheckpointEntry::Container));
+        rows.extend(pods.values().cloned().map(|row| CheckpointEntry::Pod(Box::new(row))));
+        rows.extend(containers.values().cloned().map(|row| CheckpointEntry::Container(Box::new(row))));
         rows.extend(calls.values().cloned().map(CheckpointEntry::Call));
         rows.extend(hints.values().cloned().map(CheckpointEntry::Hint));
         rows.extend(pods.names.values().cloned().map(CheckpointEntry::Name));
@@ -72,7 +72,7 @@ impl World {
             let is_unchanged = *list == List::CniCache && *is_cache_unchanged;
             rows.push(CheckpointEntry::Listing(list::Begun { list: *list, at: *at, is_unchanged }));
         }
-        rows.extend(attachments.values().cloned().map(CheckpointEntry::Attachment));
+        rows.extend(attachments.values().cloned().map(|row| CheckpointEntry::Attachment(Box::new(row))));
         rows.extend(sandboxes.all().cloned().map(|row| CheckpointEntry::Sandbox(Box::new(row))));
         rows.extend(records.dump().map(|(at, record)| CheckpointEntry::Record { at, record }));
         if !starts.rows.is_empty() {
@@ -84,7 +84,6 @@ impl World {
         for (list, at) in partial {
             rows.push(CheckpointEntry::Partial(list::Begun { list: *list, at: *at, is_unchanged: false }));
         }
-        rows
     }
 
     /// Restores an entry. Returns an entry that does not belong to the world.
@@ -103,15 +102,15 @@ impl World {
             }
             CheckpointEntry::Account(row) => self.accounts.insert(row),
             CheckpointEntry::Runtime(row) => self.beliefs.restore_runtime(row),
-            CheckpointEntry::Belief(row) => self.beliefs.restore(row),
+            CheckpointEntry::Belief(row) => self.beliefs.restore(*row),
             CheckpointEntry::Recovery(row) => self.boot.recovery = *row,
             CheckpointEntry::Process(row) => self.processes.insert(row),
             CheckpointEntry::Signal(row) => self.processes.signals.entry(row.target).or_default().push(row),
-            CheckpointEntry::Netns(row) => self.netns.insert(row),
+            CheckpointEntry::Netns(row) => self.netns.insert(*row),
             CheckpointEntry::Cgroup(row) => self.cgroups.insert(row),
             CheckpointEntry::Crowd(row) => self.cgroups.insert_crowd(row),
-            CheckpointEntry::Pod(row) => self.pods.insert(row),
-            CheckpointEntry::Container(row) => self.containers.insert(row),
+            CheckpointEntry::Pod(row) => self.pods.insert(*row),
+            CheckpointEntry::Container(row) => self.containers.insert(*row),
             CheckpointEntry::Sandbox(row) => self.sandboxes.insert(*row),
             CheckpointEntry::Call(row) => {
                 self.calls.insert(row.call.process.key, row);
@@ -132,7 +131,7 @@ impl World {
             CheckpointEntry::Gap(list::Gap { list, at, doubt }) => {
                 self.lists.gaps.insert((doubt, list), at);
             }
-            CheckpointEntry::Attachment(row) => self.attachments.insert(row),
+            CheckpointEntry::Attachment(row) => self.attachments.insert(*row),
             CheckpointEntry::Starts(rows) => rows.into_iter().for_each(|row| self.starts.push(row)),
             CheckpointEntry::Record { at, record } => self.records.restore(at, record),
             row @ (CheckpointEntry::Engine(_)

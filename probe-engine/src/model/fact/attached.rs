@@ -1,4 +1,4 @@
-//! How well the agent sees the node: by which mechanism each signal is seen, and where something was lost.
+//! How well the agent sees the node: the mechanism of each signal, and where records were lost.
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -10,9 +10,9 @@ use crate::model::time::{Timestamp, on_the_clock};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
     pub signal: Signal,
-    /// `None`: it is not seen at all.
+    /// `None`: the signal is not seen at all.
     pub mechanism: Option<Mechanism>,
-    /// What is less precise than with the best mechanism; empty if nothing.
+    /// What is less precise than with the best mechanism; may be empty.
     pub note: String,
     /// The better mechanisms, and why each failed.
     pub missed: Vec<(Mechanism, String)>,
@@ -89,7 +89,7 @@ pub enum Mechanism {
 }
 
 closed_set! {
-    /// Where something was lost.
+    /// Where records were lost.
     pub enum Loss {
         LifecycleRing,
         BulkRing,
@@ -99,31 +99,31 @@ closed_set! {
         Record,
         /// The channel between a source and the engine was full.
         Channel,
-        /// Runs of hooks that the kernel skipped; not each would have told something.
+        /// Runs of hooks that the kernel skipped; not each would have reported something.
         SkippedRun,
         /// No agent ran. It is not known how much was lost.
         NoAgent,
-        /// The state that the last agent kept. It is not known how much was in it that was not told.
+        /// The state that the last agent kept. It is not known how much of it had not been reported.
         State,
     }
 }
 
-/// How far an agent has read the rings of one set of hooks. All records before these positions are among the observations
-/// so far, and all losses up to these counts were told.
+/// How far an agent has read the rings of one set of hooks. All records before these positions have been
+/// observed, and all losses up to these counts have been reported.
 #[serde_as]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingsRead {
     /// The hooks: the kernel's id of their lifecycle ring, which no other ring of this boot gets.
     pub hooks: u32,
-    /// These hooks tell what happened from then on. Earlier hooks told what was before.
+    /// These hooks report what happens from then on; earlier hooks reported what was before.
     #[serde(deserialize_with = "on_the_clock")]
     pub since: Timestamp,
     pub lifecycle: RingRead,
     pub bulk: RingRead,
-    /// Runs that the kernel skipped.
+    /// Runs of hooks that the kernel skipped.
     #[serde_as(as = "DisplayFromStr")]
     pub skipped: u64,
-    /// Runs that did nothing, because no agent had read for a long time.
+    /// Runs of hooks that did nothing, because no agent had read for a long time.
     #[serde_as(as = "DisplayFromStr")]
     pub unread: u64,
 }
@@ -135,7 +135,7 @@ pub struct RingRead {
     /// The position after the last record, in bytes since the ring was made.
     #[serde_as(as = "DisplayFromStr")]
     pub position: u64,
-    /// Records that found no room.
+    /// Records that did not fit.
     #[serde_as(as = "DisplayFromStr")]
     pub lost: u64,
 }

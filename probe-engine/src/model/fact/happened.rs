@@ -12,7 +12,7 @@ pub struct Task {
     pub parent: TaskKey,
     pub comm: String,
     pub cgroup: CgroupKey,
-    /// Inode of its network namespace; 0 = given up.
+    /// The inode of its network namespace; 0: it has left its namespaces.
     pub netns: u32,
 }
 
@@ -21,7 +21,7 @@ pub struct Executed {
     pub task: Task,
     pub filename: String,
     pub argv: Vec<String>,
-    /// Bytes of argv in all; more than are in `argv` if it was cut.
+    /// The size of the whole argv in bytes; larger than `argv` if that was cut.
     pub argv_total: u32,
     /// Bits of `probe_common::event::class`.
     pub class: u32,
@@ -36,7 +36,7 @@ pub struct CniCalled {
     pub task: Task,
     pub filename: String,
     pub caller: Option<Caller>,
-    /// Made by the node's own runtime, which no container can pass for.
+    /// The node's own runtime made it, which no container can imitate.
     pub host: bool,
     pub variables: CniVariables,
     pub env_truncated: bool,
@@ -48,7 +48,7 @@ pub struct Caller {
     pub comm: String,
 }
 
-/// The `CNI_*` variables; `None` = not set, which an empty text is not.
+/// The `CNI_*` variables; `None`: not set (an empty text is set).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniVariables {
     pub command: String,
@@ -67,7 +67,7 @@ pub struct Exited {
     pub class: u32,
 }
 
-/// The signal that nobody can catch.
+/// The signal that no process can catch.
 pub const SIGKILL: u32 = 9;
 
 /// A fatal signal was sent, or the OOM killer chose its victim.
@@ -92,15 +92,16 @@ pub struct Address {
     pub by: Task,
 }
 
-/// How many cgroups below one container are listed, and have rows of their own: what runs there makes as many as it likes.
+/// How many cgroups below one container are listed and have rows of their own: a container can make any
+/// number of them.
 pub const NESTED: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
     pub key: CgroupKey,
-    /// From the hierarchy's root.
+    /// The path from the hierarchy's root.
     pub path: String,
     pub level: u32,
-    /// Below a container's own cgroup.
+    /// It is below a container's own cgroup.
     pub nested: bool,
 }

@@ -1,27 +1,27 @@
-//! What a node's logs and files tell of the work for one container before its first sign: the pull of its image, and its
-//! creation.
+//! The work for one container before its first sign, as the node's logs and files show it: the pull of its
+//! image, and its creation.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{id::ContainerId, scalar::is_default, time::Timestamp};
 
-/// The work for one container in the time that was asked about. What nothing tells is absent.
+/// The work for one container in the time of the question. What no log or file shows is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageWork {
     pub container: ContainerId,
     /// The pulls of its image, in the order in which they began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pulls: Vec<Pull>,
-    /// The other pulls that the runtime had under way.
+    /// Other pulls that the runtime had under way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_pulls: Vec<Span>,
-    /// When the kubelet refused to pull, because its rate of pulls was exceeded.
+    /// When the kubelet refused to pull, because its rate limit for pulls was exceeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Timestamp>,
-    /// The runtime made it.
+    /// When the runtime created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Span>,
-    /// The other containers that the runtime made.
+    /// Other creations of containers by the runtime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_creates: Vec<Span>,
 }
@@ -32,7 +32,7 @@ pub struct Pull {
     pub span: Span,
     #[serde(default, skip_serializing_if = "is_default")]
     pub failed: bool,
-    /// The last layer that it fetched was complete. None: no file tells.
+    /// When the last layer was fetched. None: no file shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched: Option<Timestamp>,
 }

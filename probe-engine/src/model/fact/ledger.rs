@@ -1,8 +1,8 @@
-//! What keeps addresses and sandboxes on record: IPAM stores, runtimes, the network's configuration.
+//! Records of addresses and sandboxes: IPAM stores, runtimes, the network configuration.
 //!
-//! **Invariant:** each of these is one whole reading, or says what changed since the reading before it. What a complete
-//! reading does not name was not there when it was read, at the observation's time. What a change does not name was
-//! there then as it was before.
+//! **Invariant:** each of these is one whole reading, or the changes since the previous reading. What a
+//! complete reading does not name did not exist when it was read, at the observation's time. What a change
+//! does not name is unchanged.
 
 use std::net::IpAddr;
 
@@ -24,16 +24,16 @@ use crate::model::{
 pub struct StoreRead {
     pub store: Store,
     pub reservations: Vec<Reservation>,
-    /// Every entry's name was read; a reservation whose holder could not be read is still one.
+    /// The name of every entry was read. The holders of some may be missing.
     pub complete: bool,
 }
 
-/// What changed in an IPAM store since the reading before. Both readings were complete.
+/// What changed in an IPAM store since the previous reading. Both readings were complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreChanged {
     /// The path of the store.
     pub path: String,
-    /// Reservations of new addresses, and of addresses whose reservation is another one.
+    /// Reservations of new addresses, and changed reservations.
     pub came: Vec<Reservation>,
     /// Addresses that are no longer reserved.
     pub gone: Vec<IpAddr>,
@@ -76,7 +76,7 @@ pub enum StoreKind {
     Declared,
 }
 
-/// One address that a store says is given out.
+/// One address that a store counts as allocated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     pub address: IpAddr,
@@ -84,7 +84,7 @@ pub struct Reservation {
     pub holder: Option<Holder>,
     /// When the record was written; zero if that was before this boot.
     pub since: Timestamp,
-    /// The record names no holder and has words in its place: somebody reserved the address by hand.
+    /// The record has other text in place of a holder: somebody reserved the address by hand.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_words: bool,
 }
@@ -92,30 +92,31 @@ pub struct Reservation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     pub container: ContainerId,
-    /// Empty where the store does not keep it.
+    /// Empty if the store does not keep it.
     pub ifname: String,
 }
 
-/// The sandboxes that a container runtime keeps on record, the dead among them.
+/// The sandboxes that a container runtime keeps on record, including the dead ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeRead {
-    /// Where they stand: a directory, or a socket.
+    /// Where the records are: a directory, or a socket.
     pub place: String,
-    /// Whose they are; `None`: that is not known of a socket of this name.
+    /// The kind of the runtime; `None`: it is not known for a socket of this name.
     pub kind: Option<RuntimeKind>,
     pub sandboxes: Vec<RuntimeSandbox>,
     pub complete: bool,
-    /// So many of them are known by their id alone, for their own record cannot be read: each may be no sandbox at all.
+    /// How many of them are known by their id only, because their record cannot be read. Each of these may
+    /// not be a sandbox.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unread: u64,
 }
 
-/// What changed in a runtime's records since the reading before. The rest of the reading is as it was.
+/// What changed in a runtime's records since the previous reading. The rest is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeChanged {
     /// Where the records are, as in [`RuntimeRead`].
     pub place: String,
-    /// Sandboxes that are new on record, and those whose pod is named otherwise.
+    /// Sandboxes that are new on record, and those whose pod's name changed.
     pub came: Vec<RuntimeSandbox>,
     /// Sandboxes that are no longer on record.
     pub gone: Vec<ContainerId>,
@@ -124,19 +125,19 @@ pub struct RuntimeChanged {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeSandbox {
     pub id: ContainerId,
-    /// Where the record names it.
+    /// The pod, if the record names it.
     pub pod: Option<PodName>,
 }
 
-/// The networks that pods are attached to, as the node is configured.
+/// The networks of pods, from the node's CNI configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworksRead {
     pub networks: Vec<Network>,
     pub complete: bool,
-    /// Files that are named as a configuration and hold none.
+    /// Files that are named as a configuration and cannot be decoded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undecodable: Vec<String>,
-    /// When the first of the configurations was written that were written in this boot.
+    /// When the first configuration of this boot was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<Timestamp>,
 }
@@ -146,7 +147,7 @@ pub struct Network {
     pub name: String,
     /// The types of its plugins, in the order of ADD.
     pub plugins: Vec<String>,
-    /// Those of them that another one calls. The runtime does not.
+    /// The plugins that another plugin calls instead of the runtime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegates: Vec<String>,
     /// The type of the plugin that gives out its addresses.
@@ -155,7 +156,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// The plugins that the runtime calls, in the order of ADD.
+    /// Returns the plugins that the runtime calls, in the order of ADD.
     pub(crate) fn called(&self) -> impl Iterator<Item = &String> {
         self.plugins.iter().filter(|name| !self.delegates.contains(name))
     }
@@ -168,7 +169,7 @@ pub struct Pool {
     pub subnet: Subnet,
     pub first: IpAddr,
     pub last: IpAddr,
-    /// How many can be given to pods; the gateway's own is none of them.
+    /// How many can be given to pods; the gateway's address is not counted.
     #[serde_as(as = "DisplayFromStr")]
     pub size: u64,
 }
@@ -211,13 +212,13 @@ pub struct ProgramFound {
     pub version: Option<String>,
 }
 
-/// What a plugin said when an ADD or a DEL failed, as the runtime wrote it down.
+/// The message of a plugin whose ADD or DEL failed, as the runtime logged it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageFound {
     pub container: ContainerId,
     #[serde(default, skip_serializing_if = "CniCommand::is_add")]
     pub command: CniCommand,
-    /// `None`: it could not be read, and `source` says why.
+    /// `None`: it could not be read; `source` says why.
     pub text: Option<String>,
     pub source: String,
 }

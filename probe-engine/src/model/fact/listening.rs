@@ -1,4 +1,4 @@
-//! Sockets that listen.
+//! Listening sockets.
 
 use super::Task;
 use crate::model::{id::CgroupKey, scalar::is_default};
@@ -14,10 +14,10 @@ pub struct Listened {
     pub socket: Listener,
 }
 
-/// At what a socket listens.
+/// Where a socket listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Listener {
-    /// 0, and absent in JSON: it was bound to none, and the kernel chose one.
+    /// 0, and absent in JSON: the socket was not bound to a port, and the kernel chose one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub port: u16,
     pub family: Family,

@@ -1,4 +1,4 @@
-//! How hard a cgroup's tasks had it: time that they could not run, and memory that they could not have.
+//! The pressure on a cgroup's tasks: time in which they could not run, and memory that they could not get.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use crate::model::{id::CgroupKey, time::Nanoseconds};
 
-/// What a pod's cgroup had counted when it was read.
+/// The counters of a pod's cgroup when they were read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PressureRead {
     pub cgroup: CgroupKey,
     pub pressure: Pressure,
 }
 
-/// Counters of a cgroup since it was made, or the difference of two readings. What the kernel does not count, or not
-/// here, is missing.
+/// Counters of a cgroup since it was created, or the difference of two readings. Counters that the kernel
+/// does not have for it are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pressure {
     pub cpu: Option<CpuUse>,
@@ -34,13 +34,14 @@ pub struct Pressure {
 pub struct CpuUse {
     #[serde_as(as = "Nanoseconds")]
     pub used: Duration,
-    /// Runnable, and held back by the limit; of each CPU's queue.
+    /// The time in which tasks were runnable and the limit held them back, summed over the queues of the
+    /// CPUs.
     #[serde_as(as = "Nanoseconds")]
     pub throttled: Duration,
-    /// Periods of the limit in which that was so.
+    /// The number of throttled periods of the limit.
     #[serde_as(as = "DisplayFromStr")]
     pub periods: u64,
-    /// The limit that held back most, in thousandths of a CPU; if any did.
+    /// The limit that throttled most, in thousandths of a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
@@ -49,23 +50,23 @@ pub struct CpuUse {
 #[serde_as]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryEvents {
-    /// Tasks were slowed down beyond `memory.high`.
+    /// How often tasks were slowed down above `memory.high`.
     #[serde_as(as = "DisplayFromStr")]
     pub high: u64,
-    /// `memory.max` was reached.
+    /// How often `memory.max` was reached.
     #[serde_as(as = "DisplayFromStr")]
     pub max: u64,
-    /// And nothing could be reclaimed.
+    /// How often nothing could be reclaimed then.
     #[serde_as(as = "DisplayFromStr")]
     pub oom: u64,
-    /// A limit that was reached, in bytes: `memory.high` if that one was, else `memory.max`.
+    /// The limit that was reached, in bytes: `memory.high` if that was reached, else `memory.max`.
     #[serde_as(as = "Option<DisplayFromStr>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
-/// Pressure stall information (`Documentation/accounting/psi.rst`): how long some, and how long all of the tasks that
-/// were not idle waited for it.
+/// Pressure stall information (`Documentation/accounting/psi.rst`): how long some, and how long all non-idle
+/// tasks waited for the resource.
 #[serde_as]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
@@ -76,7 +77,7 @@ pub struct Stall {
 }
 
 impl Pressure {
-    /// What was added since an earlier reading; without one, since the cgroup was made.
+    /// Returns the difference to an earlier reading; without one, the counts since the cgroup was created.
     #[must_use]
     pub(crate) fn since(&self, earlier: Option<&Self>) -> Self {
         // The runtime's cgroup is older than the pod's.
@@ -91,7 +92,7 @@ impl Pressure {
         }
     }
 
-    /// Two differences together.
+    /// Adds two differences.
     #[must_use]
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self {

@@ -11,7 +11,7 @@ pub struct ProcessState {
     pub process: TaskKey,
     /// The state of its first thread.
     pub state: RunState,
-    /// Where its threads wait: what most of them do comes first.
+    /// What its threads do, the largest group first.
     pub threads: Vec<ThreadState>,
 }
 
@@ -43,7 +43,7 @@ closed_set! {
 }
 
 impl RunState {
-    /// By its letter in `/proc/PID/stat`.
+    /// Takes the letter in `/proc/PID/stat`.
     #[must_use]
     pub fn of(letter: char) -> Self {
         match letter {
@@ -59,7 +59,8 @@ impl RunState {
 }
 
 impl ThreadState {
-    /// Whether its cgroup is frozen: tasks of cgroup v2 wait in `do_freezer_trap`, those of v1 in `__refrigerator`.
+    /// Whether its cgroup is frozen: tasks of cgroup v2 wait in `do_freezer_trap`, tasks of v1 in
+    /// `__refrigerator`.
     pub(crate) fn is_frozen(&self) -> bool {
         let function = self.function.as_deref().unwrap_or_default();
         function.contains("do_freezer_trap") || function.contains("refrigerator")

@@ -1,9 +1,9 @@
-//! Reduces each whole reading of the records to what changed since the reading before it. Most readings change nothing,
-//! and then the engine has next to nothing to do.
+//! Reduces each whole reading of the records to what changed since the previous reading. Most readings change
+//! nothing, and then the engine has almost nothing to do.
 //!
-//! **Invariant:** whoever was told all readings so far knows what the whole readings say. Where a difference cannot say
-//! that, the reading stays whole: the first one, one after or before an incomplete one, and one that names an address or
-//! an attachment twice.
+//! **Invariant:** a consumer of all reduced readings knows what the whole readings say. A reading stays whole
+//! if a difference cannot express it: the first one, one after or before an incomplete one, and one that
+//! names an address or an attachment twice.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::model::id::ContainerId;
 
-/// What the last reading of each record said. It is that of one source, whose readings the engine gets all and in order.
+/// The last reading of each record, from one source. The engine gets all readings of that source in order.
 #[derive(Debug, Default)]
 pub struct RecordsDiff {
     runtimes: BTreeMap<String, Runtime>,
@@ -25,7 +25,7 @@ pub struct RecordsDiff {
     cache: Option<Cache>,
 }
 
-/// A runtime's records, but for their place.
+/// A runtime's records.
 #[derive(Debug)]
 struct Runtime {
     /// The reading without its sandboxes.
@@ -37,7 +37,7 @@ struct Runtime {
 #[derive(Debug)]
 struct Reservations {
     store: Store,
-    /// In the order of their addresses. There may be tens of thousands, and a vector has no room to spare.
+    /// Sorted by address. There may be tens of thousands, and a vector wastes no memory.
     all: Vec<Reservation>,
 }
 
@@ -50,10 +50,10 @@ struct Cache {
 }
 
 impl RecordsDiff {
-    /// Takes a batch with one or more whole lists, and gives what there is to tell instead.
+    /// Takes a batch with one or more whole lists, and returns the observations to report instead.
     #[must_use]
     pub fn reduce(&mut self, batch: Vec<Observation>) -> Vec<Observation> {
-        let mut told = Vec::new();
+        let mut reduced = Vec::new();
         let mut list = Vec::new();
         for seen in batch {
             let ended = if let Fact::ListEnded { list, complete } = seen.fact {
@@ -63,11 +63,11 @@ impl RecordsDiff {
             };
             list.push(seen);
             if let Some((which, complete)) = ended {
-                told.extend(self.reduce_list(which, complete, mem::take(&mut list)));
+                reduced.extend(self.reduce_list(which, complete, mem::take(&mut list)));
             }
         }
-        told.extend(list);
-        told
+        reduced.extend(list);
+        reduced
     }
 
     fn reduce_list(&mut self, which: List, complete: bool, list: Vec<Observation>) -> Vec<Observation> {
@@ -97,12 +97,17 @@ impl RecordsDiff {
     }
 
     fn runtime(&mut self, before: Option<Runtime>, read: RuntimeRead) -> Fact {
-        let named = read.sandboxes.iter().map(|it| (it.id.clone(), it.pod.clone()));
-        let sandboxes = named.collect();
+        let sandboxes = read.sandboxes.iter().map(|it| (it.id.clone(), it.pod.clone())).collect();
         let RuntimeRead { place, kind, sandboxes: _, complete, unread } = &read;
-        let (kind, complete, unread) = (*kind, *complete, *unread);
-        let head = RuntimeRead { place: place.clone(), kind, sandboxes: Vec::new(), complete, unread };
-        let (place, now) = (place.clone(), Runtime { head, sandboxes });
+        let place = place.clone();
+        let head = RuntimeRead {
+            place: place.clone(),
+            kind: *kind,
+            sandboxes: Vec::new(),
+            complete: *complete,
+            unread: *unread,
+        };
+        let now = Runtime { head, sandboxes };
         let fact = match before.filter(|before| before.head == now.head) {
             Some(before) => Fact::RuntimeChanged(before.changed(&now)),
             None => Fact::RuntimeRead(read),
@@ -123,15 +128,17 @@ impl RecordsDiff {
     }
 
     fn reduce_cache(&mut self, complete: bool, list: Vec<Observation>) -> Vec<Observation> {
-        let now = Cache::of(&list).filter(|_| complete);
         let before = self.cache.take();
-        let Some(mut now) = now else { return list };
-        let told = match before {
+        if !complete {
+            return list;
+        }
+        let Some(mut now) = Cache::of(&list) else { return list };
+        let reduced = match before {
             Some(before) if before.unread.is_subset(&now.unread) => before.changed(&mut now, list),
             Some(_) | None => list,
         };
         self.cache = Some(now);
-        told
+        reduced
     }
 }
 
@@ -183,9 +190,9 @@ impl Cache {
         Some(cache)
     }
 
-    /// What changed since. A result whose file cannot be read now counts as it was before, so it stays.
+    /// Returns what changed since. A result whose file cannot be read now is kept as it was.
     fn changed(mut self, now: &mut Self, list: Vec<Observation>) -> Vec<Observation> {
-        let mut told = Vec::new();
+        let mut reduced = Vec::new();
         for seen in list {
             if let Fact::CacheFound(found) = &seen.fact
                 && self.found.remove(&key(found)).as_ref() == Some(found)
@@ -194,7 +201,7 @@ impl Cache {
             }
             if let Fact::ListBegun(_) = seen.fact {
                 let mark = Observation { fact: Fact::CacheUnchanged, ..seen.clone() };
-                told.extend([seen, mark]);
+                reduced.extend([seen, mark]);
                 continue;
             }
             if let Fact::ListEnded { .. } = seen.fact {
@@ -204,13 +211,13 @@ impl Cache {
                     } else {
                         let (container, ifname) = key;
                         let gone = Fact::CacheGone { container, ifname };
-                        told.push(Observation { fact: gone, ..seen.clone() });
+                        reduced.push(Observation { fact: gone, ..seen.clone() });
                     }
                 }
             }
-            told.push(seen);
+            reduced.push(seen);
         }
-        told
+        reduced
     }
 }
 

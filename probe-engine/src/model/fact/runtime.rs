@@ -1,5 +1,5 @@
-//! What a runtime says over CRI of its sandboxes and containers. It is what the runtime believes, and no evidence that
-//! it is so.
+//! What a runtime reports over CRI about its sandboxes and containers. It is what the runtime believes, not
+//! evidence that it is true.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +9,14 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// How a runtime can be asked from now on.
+/// Whether and how a runtime answers from now on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeLink {
     /// The runtime's socket.
     pub socket: String,
     pub answer: Answer,
     pub events: EventStream,
-    /// When it was asked what it has not answered since. None: at the time of this.
+    /// When the request was sent that it has not answered. None: at the time of this fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
@@ -24,22 +24,22 @@ pub struct RuntimeLink {
 closed_set! {
     pub enum Answer {
         Answers,
-        /// It answers, and its list could not be read in time.
+        /// It answers, but its list could not be read in time.
         Slow,
-        /// It accepts connections and answers nothing. That is told again each time.
+        /// It accepts connections and answers nothing. This is reported again each time.
         Hangs,
-        /// It cannot be asked by this program, and may answer others.
+        /// This program cannot reach it; others may.
         Unreachable,
         /// Nobody listens at its socket.
         Gone,
-        /// It was gone for so long that nobody tries to reach it any more.
+        /// It was gone for so long that the agent no longer tries to reach it.
         GivenUp,
     }
 }
 
 closed_set! {
     pub enum EventStream {
-        /// Every event from now on is told.
+        /// Every event from now on is reported.
         Open,
         /// Events are missed.
         Closed,
@@ -48,19 +48,19 @@ closed_set! {
     }
 }
 
-/// What a runtime has on its list, at the time of the question.
+/// What a runtime lists, at the time of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeStatus {
     pub socket: String,
-    /// These are all that it has. Otherwise they are those that changed since the list before.
+    /// `came` is the whole list. Otherwise it is the changes since the previous list.
     pub whole: bool,
     pub came: Vec<Stated>,
-    /// They are no longer on the list.
+    /// What is no longer on the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<ContainerId>,
 }
 
-/// What a runtime says of a sandbox or a container.
+/// What a runtime reports about a sandbox or a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stated {
     pub id: ContainerId,
@@ -69,7 +69,7 @@ pub struct Stated {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<ContainerId>,
     pub state: Believed,
-    /// When the runtime made it; zero if that was before this boot.
+    /// When the runtime created it; zero if that was before this boot.
     pub made_at: Timestamp,
     /// How it ended, if the runtime was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,19 +78,19 @@ pub struct Stated {
     pub described: Described,
 }
 
-/// As what a runtime made a sandbox or a container: the names that it was given then.
+/// The names with which a runtime created a sandbox or a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
     /// A container's name in the pod's spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How many there were before it: sandboxes of the pod, or containers of this name.
+    /// The number of earlier sandboxes of the pod, or of earlier containers of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     /// A container's image, as the runtime names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Its pod: by a sandbox's metadata, by a container's labels.
+    /// Its pod, by a sandbox's metadata or a container's labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodName>,
 }
@@ -104,16 +104,16 @@ impl Described {
 closed_set! {
     pub enum Believed {
         Created,
-        /// Of a sandbox: ready.
+        /// For a sandbox: ready.
         Running,
-        /// Of a sandbox: not ready.
+        /// For a sandbox: not ready.
         Exited,
-        /// The runtime does not know it itself.
+        /// The runtime does not know the state.
         Unknown,
     }
 }
 
-/// An event of a runtime's own stream, at the time at which it came.
+/// An event of a runtime's own stream, at the time of its arrival.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeEvent {
     pub socket: String,

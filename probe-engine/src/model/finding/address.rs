@@ -59,7 +59,7 @@ pub struct Many {
 }
 
 impl LeakedAddress {
-    /// How many addresses it is about.
+    /// Returns the number of addresses.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.many.as_ref().map_or(1, |many| many.count)
@@ -78,8 +78,8 @@ closed_set! {
         DelFailed,
         /// The ADD that reserved it failed, and no DEL was called.
         AddFailed,
-        /// The runtime ended after it had asked for the address and before it had the sandbox on record: it will never
-        /// call DEL.
+        /// The runtime ended after it had asked for the address and before it had the sandbox on record: it
+        /// will never call DEL.
         RuntimeEnded,
         /// A store names a sandbox that no runtime knows; how that came about was not seen.
         StaleRecord,
@@ -112,8 +112,8 @@ pub struct OwnerlessReservation {
     pub first: Vec<IpAddr>,
 }
 
-/// Sandboxes ended with an empty `CNI_NETNS` in each DEL, or without a DEL, and no IPAM store shows whether their
-/// addresses were freed.
+/// Sandboxes ended with an empty `CNI_NETNS` in each DEL, or without a DEL, and no IPAM store shows whether
+/// their addresses were freed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnverifiedRelease {
     pub plugin: String,

@@ -1,4 +1,4 @@
-//! What cannot be seen.
+//! Blind spots: what the agent cannot see.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,17 +29,18 @@ pub enum Blind {
     Runtime { place: Option<String> },
     /// A runtime's list could not be read over CRI.
     Cri { socket: String },
-    /// So many files of libcni's cache could not be read, this one among them.
+    /// `count` files of libcni's cache could not be read, this one among them.
     CniCache { path: String, count: u64 },
     /// Reading a file hangs.
     File { path: String },
-    /// Things of a kind that are on the node could not be listed whole.
+    /// A list of the node could not be read whole.
     Listing { list: List },
     /// The node has pods, and no kubelet is known.
     Kubelet,
 }
 
-/// The same as the members of a finding. Those that a kind does not have are null, but for the count.
+/// A blind spot as the members of a finding. Members that a kind does not have are null, except the count,
+/// which is left out.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(super) struct BlindJson {
     #[schemars(schema_with = "names::<Blind>")]
@@ -99,7 +100,7 @@ impl TryFrom<BlindJson> for Blind {
     }
 }
 
-/// What a list contains, in the plural.
+/// Returns what a list contains, in the plural.
 pub(crate) fn plural(list: List) -> &'static str {
     match list {
         List::Processes => "processes",

@@ -1,8 +1,8 @@
-//! Every kind of finding, and what one of each says. The rule by which it is found, its words for people and its repair
-//! stand together in the kind's file in `engine/detect/`.
+//! Every kind of finding, and its members. The rule that finds it, its text for people and its repair are
+//! together in the kind's file in `engine/detect/`.
 //!
-//! **Invariant:** the members, their order and their names are those of the JSON that users read (docs/findings.md),
-//! and those of the state file.
+//! **Invariant:** the members, their order and their names are those of the JSON that users read
+//! (docs/findings.md), and those of the state file.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -48,7 +48,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// What the kind says of itself.
+            /// Returns the text of the kind.
             #[must_use]
             pub fn explain(&self) -> &dyn Explain {
                 match self {
@@ -64,7 +64,7 @@ macro_rules! kinds {
         }
 
         impl FindingKind {
-            /// Its name in the form of a condition's reason: `LeakedAddress`.
+            /// Returns its name in the form of a condition's reason: `LeakedAddress`.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self {
@@ -131,7 +131,7 @@ kinds! {
     BlindSpot,
 }
 
-/// What is wrong as JSON, without the name of its kind, which stands beside it.
+/// The members of a finding's kind in JSON, without the name of the kind, which is beside them.
 #[derive(Clone, Copy, Debug)]
 pub struct Detail<'a>(pub &'a Kind);
 
@@ -260,15 +260,15 @@ pub struct StuckStart {
     pub plugin: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// The folders in which the runtime looks for the executables of plugins, if a plugin is not called and the runtime
-    /// named them with an earlier call.
+    /// The folders in which the runtime looks for the executables of plugins, if a plugin is not called and
+    /// the runtime named them with an earlier call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<String>,
     /// The file of the CNI configuration that cannot be decoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_file: Option<String>,
-    /// The addresses that the earlier plugins of the chain gave, and that an IPAM store still holds for sandboxes that are
-    /// over.
+    /// The addresses that the earlier plugins of the chain gave, and that an IPAM store still holds for
+    /// sandboxes that are over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
 }
@@ -317,15 +317,15 @@ pub struct AbandonedSandbox {
 pub struct SandboxesReplaced {
     /// The daemon that had started.
     pub daemon: String,
-    /// Of how many pods.
+    /// The number of pods.
     pub count: u32,
     /// The first of them, as NAMESPACE/NAME.
     #[serde(rename = "first_pods")]
     pub first: Vec<String>,
 }
 
-/// A runtime says that a sandbox is ready, and nothing of it is left in the kernel. Or it has sandboxes on record that are
-/// not ready and whose pods are gone.
+/// A runtime says that a sandbox is ready, and nothing of it is left in the kernel. Or it has sandboxes on
+/// record that are not ready and whose pods are gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PhantomSandbox {
     /// The runtime's socket.
@@ -373,7 +373,7 @@ closed_set! {
     }
 }
 
-/// A runtime's event stream did not tell of a start or an end.
+/// A runtime's event stream did not report a start or an end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissedRuntimeEvent {
     /// The event that did not come.
@@ -460,7 +460,8 @@ pub struct CniWrongDel {
     /// The plugin whose DEL was called first.
     pub plugin: String,
     pub ifname: String,
-    /// To how many sandboxes it happened within ten minutes. DELs after an ADD that was killed are one finding.
+    /// To how many sandboxes it happened within ten minutes. DELs after an ADD that was killed are one
+    /// finding.
     #[serde(default = "one")]
     pub count: u32,
     /// The namespace that the DEL was given, if it is not the sandbox's own.
@@ -529,6 +530,6 @@ pub struct BlindSpot {
     #[serde(flatten)]
     #[schemars(with = "BlindJson")]
     pub spot: Blind,
-    /// Kinds of findings of which one may be missed, or be told too late.
+    /// Kinds of findings that may be missed or reported too late.
     pub weaker: Vec<FindingKind>,
 }

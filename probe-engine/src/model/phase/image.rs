@@ -1,4 +1,4 @@
-//! What a phase consists of, as far as logs and files tell.
+//! The parts of a phase, as far as logs and files show them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct Part {
     pub kind: PartKind,
     pub begin: Timestamp,
     pub end: Timestamp,
-    /// Of a wait: for what.
+    /// For a wait: what it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitsFor>,
 }
@@ -21,32 +21,33 @@ pub struct Part {
 closed_set! {
     #[schemars(rename = "ImagePart")]
     pub enum PartKind {
-        /// No log tells what this time went to.
+        /// No log shows what this time was spent on.
         Unknown,
         Wait,
-        /// The runtime pulls the image. It unpacks layers meanwhile; where no file tells when the last one was fetched, all
-        /// of the unpacking is in here.
+        /// The runtime pulls the image. It unpacks layers meanwhile. If no file shows when the last layer was
+        /// fetched, this includes all of the unpacking.
         Pull,
         /// All layers are fetched, and the runtime unpacks the rest.
         Unpack,
-        /// The runtime makes the container, until the container's first sign.
+        /// The runtime creates the container, until the container's first sign.
         Create,
     }
 }
 
-/// What held the start up.
+/// What delayed the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitsFor {
-    /// Other pulls, of which so many ran at once, and none more.
+    /// Other pulls, of which at most `at_once` ran at the same time.
     Pulls { ahead: u32, at_once: u32 },
-    /// The creation of other containers, likewise.
+    /// The creation of other containers, of which at most `at_once` ran at the same time.
     Creates { ahead: u32, at_once: u32 },
-    /// The kubelet refused to pull for exceeding its rate of pulls, and tried again later.
+    /// The kubelet refused to pull because its rate limit was exceeded, and tried again later.
     Rate { refused: u32 },
     /// Pulls failed, and the kubelet tried again later.
     Retry { failed: u32 },
-    /// The kubelet held back requests to the API server for exceeding its rate of them; it logged so many.
+    /// The kubelet held back requests to the API server because of its rate limit; `held_back` is the number
+    /// it logged.
     ApiRate { held_back: u32 },
     /// The runtime, which answered nothing.
     Runtime {},
@@ -58,7 +59,8 @@ impl Part {
         self.end.since(self.begin)
     }
 
-    /// Whether the objective of Kubernetes leaves it out: the kubelet counts a pull from its request on, with all waits for it.
+    /// Whether the Kubernetes objective leaves it out: the kubelet counts a pull from its request, including
+    /// all waits.
     pub(super) fn is_of_pull(&self) -> bool {
         match self.kind {
             PartKind::Pull | PartKind::Unpack => true,
@@ -70,7 +72,7 @@ impl Part {
         }
     }
 
-    /// What of it lies between these times.
+    /// Returns the section of it between these times.
     pub(crate) fn within(self, begin: Timestamp, end: Timestamp) -> Option<Self> {
         let part = Self { begin: self.begin.max(begin), end: self.end.min(end), ..self };
         (part.begin < part.end).then_some(part)

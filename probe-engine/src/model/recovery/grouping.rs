@@ -1,4 +1,4 @@
-//! By what boots are put into groups.
+//! What boots are grouped by.
 
 use std::{fmt, str::FromStr};
 
@@ -17,7 +17,7 @@ pub enum Grouping {
 }
 
 impl Grouping {
-    /// The group of a boot, if it has what they are made by.
+    /// Returns the group of a boot, if it has the attribute.
     #[must_use]
     pub fn of<'a>(&self, recovery: &'a Recovery) -> Option<&'a str> {
         let boot = recovery.boot.as_ref();

@@ -1,6 +1,6 @@
-//! A restart of a runtime or of the kubelet alone, while the node ran on: what was seen of it.
+//! A restart of only a runtime or the kubelet, while the node ran on: what was seen of it.
 //!
-//! What it means (`engine::boot::restart`) is made anew from it whenever somebody asks, as of a boot.
+//! Its report (`engine::boot::restart`) is computed from it on request, as for a boot.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// What a daemon is to the node's pods.
+/// The role of a daemon for the node's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Daemon {
@@ -28,12 +28,13 @@ pub enum Daemon {
 pub struct DaemonEnd {
     pub at: Timestamp,
     pub end: End,
-    /// The last signal that it was sent before, of those that end a process by default: it may have caught it.
+    /// The last signal sent to it before, of those that end a process by default. It may have caught the
+    /// signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Told>,
 }
 
-/// A signal by which a daemon was told to end.
+/// A signal that asked a daemon to end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     pub signal: u32,
@@ -44,20 +45,21 @@ pub struct Told {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldPod {
     pub pod: Pod,
-    /// Its sandbox was older, nothing was wrong in it, and the new process of the daemon had it replaced.
+    /// The new process of the daemon replaced its sandbox, which was older and healthy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub replaced: bool,
-    /// The daemon's end, or the first sign of the pod if that came later; of one that was replaced, its sandbox's stop.
+    /// The daemon's end, or the first sign of the pod if that came later; if it was replaced, the stop of its
+    /// sandbox.
     pub since: Timestamp,
-    /// The next container of the pod started.
+    /// When the next container of the pod started.
     pub until: Option<Timestamp>,
 }
 
-/// What became of the plugins that the runtime called.
+/// The outcomes of the plugins that the runtime called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "RestartCalls")]
 pub struct Calls {
-    /// They ran when the runtime ended: nobody took their result.
+    /// They ran when the runtime ended, so their result was lost.
     pub cut_off: u32,
     /// They were ended by a signal.
     pub killed: u32,
@@ -66,14 +68,14 @@ pub struct Calls {
     pub hung: u32,
 }
 
-/// A pod that came back without interfaces that it had before.
+/// A pod that came back without some of its interfaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LessNetwork {
     pub pod: Pod,
     pub missing: Vec<String>,
 }
 
-/// The first pod of which a container started after the daemon had.
+/// The first pod with a container that started after the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstPod {
     pub pod: Pod,
@@ -95,34 +97,34 @@ pub enum RestartClose {
     Stopped,
 }
 
-/// One restart. A daemon that ended again before the node was as before belongs to the same one.
+/// One restart. It includes further ends of the daemon before the node was as before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
     pub daemon: Daemon,
     /// The name of its program.
     pub comm: String,
-    /// The program that ended and the one that runs since, each with its version where its file tells it.
+    /// The program that ended and the one that runs since, each with its version if its file shows it.
     pub was: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is: Option<String>,
     /// Since when the process that ended had run.
     pub ran_since: Timestamp,
-    /// When its last end was seen, or it was missed.
+    /// When its last end was seen, or the process was missed.
     pub noticed_at: Timestamp,
-    /// None: nobody saw it.
+    /// None: the end was not seen.
     pub ended: Option<DaemonEnd>,
-    /// When the process began that runs now.
+    /// When the process that runs now began.
     pub started: Option<TimedSource>,
     pub process: Option<TaskKey>,
-    /// How many processes began and ended again, and how the last of them did.
+    /// How many processes began and ended again, and how the last of them ended.
     #[serde(default, skip_serializing_if = "is_default")]
     pub again: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_again: Option<DaemonEnd>,
-    /// At which of its ports the kubelet listens since, in the order of the ports.
+    /// When the kubelet listened at each of its ports, in the order of the ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listens: Vec<KubeletListens>,
-    /// The runtime answered, or ran a program for a container.
+    /// When the runtime answered, or ran a program for a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<TimedSource>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,19 +132,19 @@ pub struct Restart {
     /// In the order in which they began to wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldPod>,
-    /// At least so many more, for which there was no room.
+    /// The number of other held pods that were not kept, at least.
     #[serde(default, skip_serializing_if = "is_default")]
     pub held_left_out: u32,
     #[serde(default, skip_serializing_if = "is_default")]
     pub calls: Calls,
-    /// The pods that had interfaces at the end. Kept while the restart goes on.
+    /// The pods that had interfaces when the daemon ended. Kept while the restart goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<Pod>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub less_network: Vec<LessNetwork>,
     /// None: it goes on.
     pub close: Option<RestartClose>,
-    /// When it was found to be over. Histories of older versions do not have it.
+    /// When it was found to be over. Histories of older versions lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_at: Option<Timestamp>,
 }
@@ -150,19 +152,19 @@ pub struct Restart {
 /// The restarts of one boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restarts {
-    /// Those that go on, at most one of each program.
+    /// Restarts that go on, at most one for each program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<Restart>,
-    /// The last ones that are over, in the order of their ends.
+    /// The latest restarts that are over, in the order of their ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<Restart>,
-    /// How many more there were before, by program.
+    /// The number of earlier restarts, by program.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<String, u32>,
 }
 
 impl Restart {
-    /// One of which only the beginning is known: a process that ran since then is noticed to be gone.
+    /// Makes a restart of which only the beginning is known: a process that ran since `ran_since` is gone.
     #[must_use]
     pub fn begun(
         daemon: Daemon,
@@ -196,11 +198,15 @@ impl Restart {
         }
     }
 
-    /// From when on it counts: the end, or the start if the end was not seen.
+    /// Returns the zero of its times: the end of the old process, or the start of the new one if the end was
+    /// not seen.
     #[must_use]
     pub fn zero(&self) -> Timestamp {
-        let started = || self.started.map_or(self.noticed_at, |mark| mark.at);
-        self.ended.as_ref().map_or_else(started, |ended| ended.at)
+        match (&self.ended, self.started) {
+            (Some(ended), _) => ended.at,
+            (None, Some(started)) => started.at,
+            (None, None) => self.noticed_at,
+        }
     }
 
     /// Whether the daemon has started again, if only for a while.
@@ -209,14 +215,15 @@ impl Restart {
         self.started.is_some() || self.again > 0
     }
 
-    /// When the daemon was ready: the kubelet listened at the last of its ports, the runtime answered.
+    /// Returns when the daemon was ready: the kubelet listened at the last of its ports, or the runtime
+    /// answered.
     #[must_use]
     pub fn ready(&self) -> Option<TimedSource> {
         let last = self.listens.iter().map(|it| it.at).max();
         last.map(TimedSource::hooked).or(self.answers)
     }
 
-    /// When the node was as before, unless something still waits.
+    /// Returns when the node was as before, unless a pod still waits.
     #[must_use]
     pub fn as_before(&self) -> Option<TimedSource> {
         let ready = self.ready()?;
@@ -228,7 +235,7 @@ impl Restart {
 }
 
 impl Restarts {
-    /// In the order in which they began.
+    /// Returns all restarts in the order in which they began.
     #[must_use]
     pub fn all(&self) -> Vec<&Restart> {
         let mut all: Vec<&Restart> = self.past.iter().chain(&self.open).collect();
@@ -236,7 +243,7 @@ impl Restarts {
         all
     }
 
-    /// How many there were of each program. A daemon that has not started again has only been stopped so far.
+    /// Returns the number of restarts of each program. A daemon that has not started again was only stopped.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&str, u32> {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! An agent that does not run for a while. What happened meanwhile is read afterwards, and time passes after it.
+//! An agent that does not run for a while. What happened meanwhile is read afterwards, and time passes after
+//! it.
 
 use std::{io, thread, time::Duration};
 
@@ -65,8 +66,8 @@ fn watermark(at: Timestamp) -> Observation {
     Observation { at, origin: Origin::Agent, fact: Fact::Watermark }
 }
 
-/// Nothing of the agent runs for longer than a call may take, from shortly after its begin, and the call ends meanwhile. Gives
-/// the keys of the findings.
+/// Nothing of the agent runs for longer than a call may take, from shortly after its begin, and the call ends
+/// meanwhile. Returns the keys of the findings.
 fn found_after_a_stall(waits_for_records: bool) -> Vec<String> {
     let limits = Limits { cni_slow: LIMIT, ..Limits::default() };
     let settings = Settings { hold: Duration::from_millis(20), limits, ..Settings::default() };
@@ -96,7 +97,7 @@ fn found_after_a_stall(waits_for_records: bool) -> Vec<String> {
             // The engine waits for the limit now.
             time::sleep(CALL / 2).await;
             thread::sleep(LIMIT * 2);
-            // A reader without records is woken by nothing but the question.
+            // Only the question wakes a reader without records.
             time::timeout(LIMIT, teller.wanted()).await.ok();
             let now = clock::now();
             feed.send(vec![ends(begun + CALL), watermark(now)]).await.expect("the agent is there");

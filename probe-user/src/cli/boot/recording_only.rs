@@ -18,7 +18,7 @@ impl HereArgs {
         Ok(Asked::default())
     }
 
-    pub(super) fn told(&self, _: &StateArgs) -> anyhow::Result<Option<SavedHistory>> {
+    pub(super) fn agent_history(&self, _: &StateArgs) -> anyhow::Result<Option<SavedHistory>> {
         Ok(None)
     }
 

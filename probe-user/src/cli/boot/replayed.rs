@@ -15,13 +15,14 @@ use crate::{
     replay::Replayed,
 };
 
-/// A row for each file; false if a recording was cut off. A boot that is recorded twice would count twice.
+/// Returns a row for each file, and false if a recording was cut off. Refuses two recordings of one boot,
+/// which would count twice.
 pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
     refuse_twice(files)?;
     let mut rows: Vec<Row> = Vec::new();
     let mut is_whole = true;
     let mut seen = BTreeMap::new();
-    // Of each node, its last row and that boot's last sign of life.
+    // The last row of each node, and the last sign of life of that boot.
     let mut last: BTreeMap<String, (usize, Alive)> = BTreeMap::new();
     for file in files {
         let Replayed { header, mut engine, until, cut_off, .. } = replayed(file)?;
@@ -29,16 +30,17 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
         if let Some((other, ended)) =
             seen.insert((header.node.clone(), header.boot_id.clone()), (file, until))
         {
-            let later = |file: &PathBuf| {
-                format!(
+            let later = match until.cmp(&ended) {
+                Ordering::Less => Some(other),
+                Ordering::Equal => None,
+                Ordering::Greater => Some(file),
+            };
+            let give = match later {
+                Some(file) => format!(
                     "{}, the later one, which goes on with the state of the other if the state directory was kept",
                     file.display()
-                )
-            };
-            let give = match until.cmp(&ended) {
-                Ordering::Less => later(other),
-                Ordering::Equal => "one of them".to_owned(),
-                Ordering::Greater => later(file),
+                ),
+                None => "one of them".to_owned(),
             };
             return Err(anyhow!(
                 "{} and {} are of the same boot ({}): give {give}",
@@ -59,7 +61,7 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
             boot_wall_ns: header.boot_wall_ns,
             ..BootRead::default()
         });
-        // The history on the node is better than the recording before it.
+        // The history that the node keeps is better than its previous recording.
         if boot.before == PreviousBoot::default() {
             let (row, alive) = last.remove(&header.node).unzip();
             let row = row.and_then(|row| rows.get(row));
@@ -93,15 +95,15 @@ mod tests {
         recording("restart.jsonl")
     }
 
-    /// The same recording of another node, as the file `to`.
+    /// Writes the recording to the file `to`, as one of another node.
     fn of_other_node(recording: &Path, to: &Path) {
         let whole = fs::read_to_string(recording).expect("a recording");
         let node = "\"node\":\"edge-";
         fs::write(to, whole.replacen(&format!("{node}1"), &format!("{node}2"), 1)).expect("a file");
     }
 
-    /// The recording of a restart of a VM with systemd, containerd and ten service pods, without the facts that do
-    /// not matter for a recovery. The agent's history has the same times.
+    /// The recording of a restart of a VM with systemd, containerd and ten service pods, without the facts
+    /// that do not matter for a recovery. The agent's history has the same times.
     #[test]
     fn a_recorded_restart_gives_its_table_on_any_machine() {
         let (rows, is_whole) = rows(&[restart()]).expect("a recording");

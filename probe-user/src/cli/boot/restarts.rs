@@ -1,5 +1,5 @@
-//! The table of the restarts of a runtime or of the kubelet alone: a row for each, then the mean and the ranks of each
-//! program.
+//! The table of the restarts of a runtime or of the kubelet alone: a row for each, then the mean and the
+//! ranks of each program.
 
 use super::{
     Row,
@@ -50,7 +50,7 @@ fn cells(it: &Placed<'_>) -> [String; CELLS] {
     cells
 }
 
-/// The restarts of a boot that are not kept any more.
+/// Names the restarts of a boot that are no longer kept.
 fn left_out(row: &Row) -> Option<String> {
     let left_out = &row.recovery.restarts.left_out;
     let each: Vec<String> = left_out.iter().map(|(comm, count)| format!("{count} of {comm}")).collect();
@@ -100,7 +100,8 @@ mod tests {
         DaemonEnd { at: at(ms), end, told: Some(Told { signal: 15, by: systemd() }) }
     }
 
-    /// A runtime that ended at this time, started again so much later, and answered over CRI or to a hook.
+    /// A runtime that ended at `ms`, started again `started` ms later, and answered over CRI or to a hook
+    /// `ready` ms after its end.
     fn runtime(ms: u64, started: u64, ready: u64, source: Source) -> Restart {
         let (comm, was) = ("containerd".to_owned(), "containerd 2.1.4".to_owned());
         Restart {
@@ -113,7 +114,7 @@ mod tests {
         }
     }
 
-    /// A boot of a node, so many days later than the first.
+    /// A boot of a node, `n` days later than the first.
     fn row(node: &str, id: &str, n: i64, restarts: Restarts) -> Row {
         let boot_wall_ns = WALL + n * 86_400_000_000_000;
         let boot = BootRead { boot_id: id.to_owned(), boot_wall_ns, ..BootRead::default() };
@@ -254,7 +255,7 @@ of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
         let failing = Restart { again: 4321, ended_again: last, ..down.clone() };
         let open = |it: &Restart| Restarts { open: vec![it.clone()], ..Restarts::default() };
         let past = Restarts { past: vec![stopped], ..Restarts::default() };
-        // What had not started at the end of a boot is told of the last boot of each node.
+        // A daemon that had not started by the end of a boot is reported with the last boot of each node.
         let rows = [
             row("edge-1", "a", 0, open(&down)),
             row("edge-1", "b", 5, past),
@@ -293,8 +294,8 @@ containerd: 0 of 3 restarts count; the others are not complete, or their beginni
         assert_eq!(notes(&beside), other);
     }
 
-    /// tests/data/recordings/boots/runtime-restart.jsonl: a containerd without pods that was ended and started again, and then
-    /// killed and started again.
+    /// tests/data/recordings/boots/runtime-restart.jsonl: a containerd without pods that was ended and
+    /// started again, and then killed and started again.
     #[test]
     fn a_recorded_restart_gives_its_table_on_any_machine() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR"))

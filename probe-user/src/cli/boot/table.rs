@@ -1,5 +1,5 @@
-//! The table of restarts: a row for each boot, then the mean, the difference of each column from the one before, and the
-//! ranks.
+//! The table of restarts: a row for each boot, then the mean, the difference of each column from the one
+//! before, and the ranks.
 
 use std::array::from_fn;
 
@@ -38,12 +38,12 @@ const CAPTION: &str =
 pub(super) fn text(rows: &[Row], grouping: Option<&Grouping>, verbose: bool) -> String {
     let mut cells: Vec<[String; CELLS]> =
         rows.iter().flat_map(|row| gap(row).into_iter().chain([cells(row)])).collect();
-    let boots = rows.iter().map(|row| (&row.recovery, &row.study));
+    let boots = rows.iter().map(|row| (&row.recovery, &row.report));
     for (name, numbers) in summary::rows(boots.clone(), grouping) {
         cells.push(line(name, numbers));
     }
-    let listening = rows.iter().any(|row| row.study.recovered == Recovered::Listening);
-    let missed = rows.iter().any(|row| recovery::has_missed(&row.study));
+    let listening = rows.iter().any(|row| row.report.recovered == Recovered::Listening);
+    let missed = rows.iter().any(|row| recovery::has_missed(&row.report));
     let captions = [(listening, "; + to when pods first listened"), (missed, "; ! later than the target")];
     let caption: String = captions.into_iter().filter_map(|(is_so, text)| is_so.then_some(text)).collect();
     let mut text = format!("{CAPTION}{caption}\n{}", aligned(HEADINGS, &cells));
@@ -53,7 +53,7 @@ pub(super) fn text(rows: &[Row], grouping: Option<&Grouping>, verbose: bool) -> 
     }
     for row in rows {
         text += &format!("\n{}\n", escaped(&title(row)));
-        for line in recovery::notes(&row.recovery, &row.study) {
+        for line in recovery::notes(&row.recovery, &row.report) {
             text += &format!("  {}\n", escaped(&line));
         }
         if verbose {
@@ -66,7 +66,7 @@ pub(super) fn text(rows: &[Row], grouping: Option<&Grouping>, verbose: bool) -> 
     text
 }
 
-/// The boots that were not seen between the row and the one above it.
+/// Returns the row of the boots that were not seen between this row and the one above it.
 fn gap(row: &Row) -> Option<[String; CELLS]> {
     let nothing = [None; COLUMNS];
     let numbers = recovery::numbers(&nothing, &nothing, None, Inexact::default());
@@ -74,9 +74,9 @@ fn gap(row: &Row) -> Option<[String; CELLS]> {
 }
 
 fn cells(row: &Row) -> [String; CELLS] {
-    let RecoveryReport { columns, periods, whole, inexact, .. } = &row.study;
+    let RecoveryReport { columns, periods, whole, inexact, .. } = &row.report;
     let numbers = recovery::numbers(columns, periods, *whole, *inexact);
-    let mut cells = line(summary::name(&row.recovery, &row.study), numbers);
+    let mut cells = line(summary::name(&row.recovery, &row.report), numbers);
     cells[1] = row.recovery.boot.as_ref().map(|boot| boot.kernel.clone()).unwrap_or_default();
     cells
 }
@@ -91,24 +91,25 @@ fn title(row: &Row) -> String {
     format!("{} {} {boot}", recovery::began(&row.recovery), row.node).trim_end().to_owned()
 }
 
-/// In the order of their times. The reboot order comes first.
+/// Returns the milestones in the order of their times, after the reboot order.
 fn milestones(row: &Row) -> Vec<[String; 5]> {
-    let cells = |name: &str, when: String, source: Source, detail: String| {
-        let (precision, source) = (recovery::precision(source), recovery::source(source));
-        [name.to_owned(), when, precision.to_owned(), source.to_owned(), detail]
-    };
-    let order = match &row.study.zero {
+    let order = match &row.report.zero {
         Zero::Order { ordered, before_ns } => {
             let when = recovery::seconds(before_ns.saturating_neg());
-            Some(cells("reboot ordered", when, ordered.source, ordered.by.clone()))
+            Some(milestone("reboot ordered", when, ordered.source, ordered.by.clone()))
         }
         Zero::Kernel(_) => None,
     };
-    let milestones = recovery::milestones(&row.study).into_iter().map(|Milestone { name, mark, pod }| {
+    let milestones = recovery::milestones(&row.report).into_iter().map(|Milestone { name, mark, pod }| {
         let pod = pod.map(|pod| format!("{} ({})", recovery::name(pod), recovery::kind(pod)));
-        cells(name.title(), recovery::after(mark.at), mark.source, pod.unwrap_or_default())
+        milestone(name.title(), recovery::after(mark.at), mark.source, pod.unwrap_or_default())
     });
     order.into_iter().chain(milestones).collect()
+}
+
+fn milestone(name: &str, when: String, source: Source, detail: String) -> [String; 5] {
+    let precision = recovery::precision(source).to_owned();
+    [name.to_owned(), when, precision, recovery::source(source).to_owned(), detail]
 }
 
 #[cfg(test)]
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_the_study_s() {
+    fn the_table_shows_the_report() {
         assert_eq!(
             text(&rows(), None, false),
             "\

@@ -42,7 +42,7 @@ pub(super) struct HereArgs {
     node: NodeArgs,
 }
 
-/// The agent's answer at [`HISTORY`], which has at least the boot that it is in.
+/// Reads the agent's answer at [`HISTORY`], which has at least the agent's own boot.
 pub(in crate::cli) fn answered(agent: &AgentArgs, answer: &[u8]) -> anyhow::Result<History> {
     let history = History::read(answer);
     if let Some((line, why)) = history.skipped.first() {
@@ -60,9 +60,9 @@ impl HereArgs {
         Ok(Asked { quiet: config.boot_quiet, recovered: config.boot_recovered, target: config.boot_target })
     }
 
-    /// The agent's own records, if one answers and no directory was given instead. An answer that cannot be read is an error:
-    /// files would tell less than the agent knows.
-    pub(super) fn told(&self, state: &StateArgs) -> anyhow::Result<Option<SavedHistory>> {
+    /// Returns the agent's own records, if one answers and no state directory was typed instead. An answer
+    /// that cannot be read is an error: files would show less than the agent knows.
+    pub(super) fn agent_history(&self, state: &StateArgs) -> anyhow::Result<Option<SavedHistory>> {
         if state.is_typed() && !self.agent.is_typed() {
             return Ok(None);
         }
@@ -87,8 +87,9 @@ impl HereArgs {
         Ok(Some(SavedHistory { history, heartbeat: Some(heartbeat), problems: Vec::new() }))
     }
 
-    /// The row of the current boot, and whether all that it is made of could be read. The history's row of this boot is
-    /// current only while an agent lives. Of a boot that no agent has watched there is nothing to tell but its recovery.
+    /// Returns the row of the current boot, and whether everything that it is made of could be read. The
+    /// history's row of this boot is current only while an agent lives. A boot that no agent has watched has
+    /// only its recovery.
     pub(super) fn row(
         &self,
         past: &SavedHistory,
@@ -105,7 +106,7 @@ impl HereArgs {
         if let Some(record) = past.history.of(&header.boot_id) {
             let beat = past.heartbeat.as_ref().filter(|beat| beat.boot_id == header.boot_id);
             if beat.is_none_or(|beat| beat.ended || now.since(beat.at) > SILENT) {
-                say("no agent is at work in this boot any more: what is told of it ends with the last one");
+                say("no agent runs in this boot any more: what is shown of it ends with the last one");
             }
             return Ok((Row::new(record.node.clone(), record.recovery.clone(), now), true));
         }
@@ -125,7 +126,7 @@ impl HereArgs {
             boot_wall_ns: header.boot_wall_ns,
             stores: &stores,
         };
-        let is_whole = is_whole(&scan(&mut engine, node), "what is told of this boot may be incomplete");
+        let is_whole = is_whole(&scan(&mut engine, node), "what is shown of this boot may be incomplete");
         let now = clock::now() + SETTLED;
         engine.advance(now);
         Ok((Row::new(header.node, engine.recovery().clone(), now), is_whole))

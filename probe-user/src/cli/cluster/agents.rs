@@ -1,7 +1,7 @@
 //! The agents' pods, and the node of each.
 //!
-//! Whoever may make a pod in the namespace can give it the agents' labels. So the labels alone are not believed: a pod is
-//! an agent's only if a DaemonSet made it, and all agents are of one DaemonSet.
+//! Whoever may make a pod in the namespace can give it the agents' labels. So the labels alone are not
+//! believed: a pod is an agent's only if a DaemonSet made it, and all agents are of one DaemonSet.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,10 +21,10 @@ pub(super) struct Agent {
     pub(super) pod: Result<String, String>,
 }
 
-/// What there is in the namespace.
+/// What was found in the namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// By the names of their nodes.
+    /// In the order of their nodes' names.
     pub(super) agents: Vec<Agent>,
     /// Pods that no DaemonSet made, with the labels and the container of an agent.
     pub(super) strangers: Vec<String>,
@@ -96,10 +96,12 @@ struct Status {
 }
 
 impl Pod {
-    /// The node that it is on, or, until it is scheduled, that it was made for.
+    /// Returns the node of the pod, or, until it is scheduled, the node that it was made for.
     fn node(&self) -> Option<String> {
-        let made_for = || self.spec.affinity.pointer(MADE_FOR)?.as_str().map(str::to_owned);
-        self.spec.node_name.clone().or_else(made_for)
+        if let Some(node) = &self.spec.node_name {
+            return Some(node.clone());
+        }
+        self.spec.affinity.pointer(MADE_FOR)?.as_str().map(str::to_owned)
     }
 
     fn made_by(&self) -> Option<&str> {
@@ -108,7 +110,7 @@ impl Pod {
     }
 }
 
-/// The agents that have this container and these labels.
+/// Lists the agents that have this container and these labels.
 pub(super) fn list(
     kubectl: &Kubectl,
     selector: &str,
@@ -117,7 +119,7 @@ pub(super) fn list(
 ) -> anyhow::Result<Found> {
     let words = ["get", "pods", "--selector", selector, "--output", "json"];
     let mut pods: Vec<Pod> = listed(kubectl, "the agents' pods", &words, patience)?;
-    // Pods of the chart that detach hooks have the labels too.
+    // The chart's pods that detach hooks have the labels too.
     pods.retain(|pod| pod.spec.containers.iter().any(|it| it.name == container));
     if pods.is_empty() {
         return Ok(Found::default());
@@ -135,15 +137,14 @@ fn listed<T: DeserializeOwned>(
 ) -> anyhow::Result<Vec<T>> {
     let text = kubectl.output(words, patience).map_err(|why| anyhow!("cannot list {what}: {why}"))?;
     let List { items } = serde_json::from_str(&text)
-        .with_context(|| format!("what kubectl lists is no list of {}", words[1]))?;
+        .with_context(|| format!("what kubectl lists is not a list of {}", words[1]))?;
     Ok(items)
 }
 
 fn found(pods: Vec<Pod>, sets: &[DaemonSet]) -> anyhow::Result<Found> {
     let names: BTreeMap<&str, &str> =
         sets.iter().map(|it| (it.metadata.uid.as_str(), it.metadata.name.as_str())).collect();
-    let set_of = |pod: &Pod| pod.made_by().and_then(|uid| names.get(uid)).copied();
-    let of: BTreeSet<&str> = pods.iter().filter_map(set_of).collect();
+    let of: BTreeSet<&str> = pods.iter().filter_map(|pod| names.get(pod.made_by()?).copied()).collect();
     if of.len() > 1 {
         let of: Vec<&str> = of.into_iter().collect();
         bail!(
@@ -151,15 +152,16 @@ fn found(pods: Vec<Pod>, sets: &[DaemonSet]) -> anyhow::Result<Found> {
             of.join(", ")
         );
     }
-    let (own, strangers): (Vec<Pod>, Vec<Pod>) = pods.into_iter().partition(|pod| set_of(pod).is_some());
+    let (own, strangers): (Vec<Pod>, Vec<Pod>) =
+        pods.into_iter().partition(|pod| pod.made_by().is_some_and(|uid| names.contains_key(uid)));
     Ok(Found { agents: agents(own), strangers: strangers.into_iter().map(|pod| pod.metadata.name).collect() })
 }
 
-/// One for each node: while a pod is replaced there are two, and the one that stays is asked.
+/// Returns one agent for each node. While a pod is replaced there are two, and the one that stays is asked.
 fn agents(pods: Vec<Pod>) -> Vec<Agent> {
     let mut nodes: BTreeMap<String, Pod> = BTreeMap::new();
     for pod in pods {
-        // A pod that is on no node and was made for none.
+        // The pod is on no node, and was made for none.
         let Some(node) = pod.node() else { continue };
         match nodes.entry(node) {
             std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(pod)),
@@ -173,7 +175,7 @@ fn agents(pods: Vec<Pod>) -> Vec<Agent> {
     nodes.into_iter().map(|(node, pod)| Agent { node, pod: name(pod) }).collect()
 }
 
-/// A pod that runs comes before others, and then one that stays.
+/// Ranks a pod that runs above others, and then one that stays.
 fn rank(pod: &Pod) -> (bool, bool) {
     (is_running(pod), pod.metadata.deletion_timestamp.is_none())
 }

@@ -10,10 +10,11 @@ use std::{
 };
 
 /// The longest output that is read, bytes.
-const LONGEST: u64 = 64 << 20;
-/// How often it is looked whether kubectl has ended once its output has.
-const LOOK: Duration = Duration::from_millis(5);
-/// What kubectl says when the command in the pod ended with another code than 0. Otherwise such a code is its own.
+const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+/// How often to check whether kubectl has ended, once its output has.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// What kubectl prints if the command in the pod ended with a code other than 0. Without this line, such a
+/// code is kubectl's own.
 const TERMINATED: &str = "command terminated with exit code ";
 
 /// kubectl's own flags.
@@ -27,7 +28,7 @@ pub(super) struct Kubectl {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) stdout: String,
-    /// Without what kubectl says itself.
+    /// Without kubectl's own line about the code.
     pub(super) stderr: String,
     pub(super) code: u8,
 }
@@ -80,11 +81,11 @@ fn ended(stdout: String, stderr: &str, code: Option<i32>) -> Result<Ended, Strin
     Ok(Ended { stdout, stderr: said.collect::<Vec<_>>().join("\n"), code })
 }
 
-/// Why kubectl failed: its last line, which names the error. That a command ended says nothing of why, so that it is only
-/// told where nothing else was said.
+/// Returns why kubectl failed: its last line, which names the error. The line that the command ended does not
+/// say why, so it is returned only if there is no other.
 fn failure(stderr: &str, code: Option<i32>) -> String {
-    let lines = || stderr.lines().map(str::trim).filter(|line| !line.is_empty());
-    let said = lines().rfind(|line| !line.starts_with(TERMINATED)).or_else(|| lines().next_back());
+    let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
+    let said = lines.clone().rfind(|line| !line.starts_with(TERMINATED)).or_else(|| lines.next_back());
     match (said, code) {
         (Some(line), _) => line.to_owned(),
         (None, Some(code)) => format!("kubectl ended with exit code {code}"),
@@ -94,7 +95,7 @@ fn failure(stderr: &str, code: Option<i32>) -> String {
 
 type Output = (String, String, Option<i32>);
 
-/// Runs the command until it and its output have ended, and kills it after its time.
+/// Runs the command until it and its output have ended, and kills it when its time is over.
 fn run(mut command: Command, patience: Duration) -> Result<Output, String> {
     let until = Instant::now() + patience;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -107,7 +108,8 @@ fn run(mut command: Command, patience: Duration) -> Result<Output, String> {
     })?;
     let output = collected(&mut child, until);
     if output.is_err() {
-        // It is ours, and may have ended by now. What it started may hold the pipes: nobody waits for their end.
+        // The child is ours, and may have ended by now. What it started may hold the pipes: nobody waits for
+        // their end.
         child.kill().ok();
         child.wait().ok();
     }
@@ -120,12 +122,8 @@ fn run(mut command: Command, patience: Duration) -> Result<Output, String> {
 fn collected(child: &mut Child, until: Instant) -> io::Result<Output> {
     let stdout = reading(child.stdout.take())?;
     let stderr = reading(child.stderr.take())?;
-    let text = |bytes: Receiver<io::Result<Vec<u8>>>| {
-        let left = until.saturating_duration_since(Instant::now());
-        let bytes = bytes.recv_timeout(left).map_err(|_late| io::Error::from(io::ErrorKind::TimedOut))??;
-        Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let (stdout, stderr) = (text(stdout)?, text(stderr)?);
+    let stdout = text(&stdout, until)?;
+    let stderr = text(&stderr, until)?;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok((stdout, stderr, status.code()));
@@ -133,22 +131,29 @@ fn collected(child: &mut Child, until: Instant) -> io::Result<Output> {
         if Instant::now() >= until {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
+}
+
+fn text(bytes: &Receiver<io::Result<Vec<u8>>>, until: Instant) -> io::Result<String> {
+    let left = until.saturating_duration_since(Instant::now());
+    let bytes = bytes.recv_timeout(left).map_err(|_late| io::Error::from(io::ErrorKind::TimedOut))??;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Reads to the end in a thread of its own, so that neither pipe fills up while the other is read.
 fn reading(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
     let pipe = pipe.ok_or_else(|| io::Error::other("it has no output"))?;
-    let (told, bytes) = mpsc::channel();
+    let (sender, bytes) = mpsc::channel();
     thread::Builder::new().name("kubectl".to_owned()).spawn(move || {
         let mut bytes = Vec::new();
-        let read = pipe.take(LONGEST + 1).read_to_end(&mut bytes).and_then(|_| match bytes.len() as u64 {
-            ..=LONGEST => Ok(bytes),
-            _ => Err(io::Error::other(format!("it is longer than {} MiB", LONGEST >> 20))),
-        });
-        // Nobody waits any more where its time is over.
-        told.send(read).ok();
+        let read =
+            pipe.take(MAX_OUTPUT_BYTES + 1).read_to_end(&mut bytes).and_then(|_| match bytes.len() as u64 {
+                ..=MAX_OUTPUT_BYTES => Ok(bytes),
+                _ => Err(io::Error::other(format!("it is longer than {} MiB", MAX_OUTPUT_BYTES >> 20))),
+            });
+        // Nobody waits any more once the time is over.
+        sender.send(read).ok();
     })?;
     Ok(bytes)
 }

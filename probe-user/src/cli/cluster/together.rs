@@ -12,7 +12,8 @@ pub(super) struct Answer {
     pub(super) text: String,
 }
 
-/// Each text under the names of its nodes. Nodes that say the same share one: where all is well that is a single line.
+/// Returns each text under the names of its nodes. Nodes with the same text share it: if all is well, that is
+/// a single line.
 pub(super) fn text(answers: &[Answer]) -> String {
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for Answer { node, text } in answers {
@@ -36,7 +37,7 @@ pub(super) fn text(answers: &[Answer]) -> String {
     whole
 }
 
-/// Each object on a line, with its node as the first member; and the nodes whose answer is not JSON.
+/// Returns each object on a line, with its node as the first member, and the nodes whose answer is not JSON.
 pub(super) fn json(answers: &[Answer]) -> (String, Vec<&str>) {
     let mut lines = String::new();
     let mut unread = Vec::new();

@@ -31,12 +31,12 @@ use crate::{
 };
 
 /// The longest time for a request: a file is loaded before the answer comes.
-const PATIENCE: Duration = Duration::from_secs(300);
-const CONNECT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(300);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer that is read, bytes.
-const ANSWER: usize = 64 << 10;
-/// The most letters of it that are told.
-const SAID: usize = 500;
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+/// The most characters of an answer that an error repeats.
+const MAX_REPEATED_CHARS: usize = 500;
 const USER_AGENT: &str = concat!("sandprobe/", env!("CARGO_PKG_VERSION"));
 /// The variables of ClickHouse's own client.
 const USER: &str = "CLICKHOUSE_USER";
@@ -44,8 +44,8 @@ const PASSWORD: &str = "CLICKHOUSE_PASSWORD";
 
 #[derive(Debug, Args)]
 pub(super) struct ClickHouseArgs {
-    /// Load the tables into this ClickHouse by its HTTP interface, as http://HOST:8123/?database=fleet; what follows "?" are
-    /// settings of its own
+    /// Load the tables into this ClickHouse by its HTTP interface, as http://HOST:8123/?database=fleet; what
+    /// follows "?" are settings of its own
     #[arg(long, value_name = "URL")]
     clickhouse: Option<String>,
 
@@ -61,19 +61,21 @@ pub(super) struct ClickHouseArgs {
     #[arg(long, value_name = "FILE", requires = "clickhouse")]
     clickhouse_ca: Option<PathBuf>,
 
-    /// Do not make the tables: they are there (deploy/fleet/clickhouse/tables.sql), and the user may not make any
+    /// Do not create the tables: they exist (deploy/fleet/clickhouse/tables.sql), and the user may not create
+    /// any
     #[arg(long, requires = "clickhouse")]
     clickhouse_no_create: bool,
 }
 
-/// What ClickHouse takes from the URL that is no setting: secrets, and the statement.
+/// Parameters that ClickHouse takes from the URL but that are not settings: secrets, and the statement.
 const NOT_IN_URL: [&str; 4] = ["user", "password", "quota_key", "query"];
 
-/// Where ClickHouse is. The text may have a password, so that no error repeats it.
+/// Parses where ClickHouse is. The text may have a password, so no error repeats it.
 fn server(text: &str) -> anyhow::Result<Uri> {
     let (_, query) = text.split_once('?').unwrap_or_default();
-    let is_refused = |name: &str| NOT_IN_URL.iter().any(|it| name.eq_ignore_ascii_case(it));
-    if text.contains('@') || form_urlencoded::parse(query.as_bytes()).any(|(name, _)| is_refused(&name)) {
+    let is_refused = form_urlencoded::parse(query.as_bytes())
+        .any(|(name, _)| NOT_IN_URL.iter().any(|it| name.eq_ignore_ascii_case(it)));
+    if text.contains('@') || is_refused {
         bail!(
             "no user, password, quota_key or query in the URL: see --clickhouse-user and --clickhouse-password-file"
         );
@@ -83,7 +85,7 @@ fn server(text: &str) -> anyhow::Result<Uri> {
             && uri.host().is_some_and(|host| !host.is_empty())
             && uri.authority().is_some_and(|authority| port(authority, 443).is_some())
     });
-    uri.context("this is no URL of ClickHouse, as http://127.0.0.1:8123 or https://db.example:8443")
+    uri.context("not a URL of ClickHouse, such as http://127.0.0.1:8123 or https://db.example:8443")
 }
 
 /// A client of one server.
@@ -107,11 +109,12 @@ impl ClickHouseArgs {
             say("the password for ClickHouse is readable on the network: take https://");
         }
         let mut http = HttpConnector::new();
-        http.set_connect_timeout(Some(CONNECT));
+        http.set_connect_timeout(Some(CONNECT_TIMEOUT));
         http.enforce_http(false);
-        let authorities = match is_encrypted {
-            true => authorities(self.clickhouse_ca.as_deref(), "--clickhouse-ca")?,
-            false => rustls::RootCertStore::empty(),
+        let authorities = if is_encrypted {
+            authorities(self.clickhouse_ca.as_deref(), "--clickhouse-ca")?
+        } else {
+            rustls::RootCertStore::empty()
         };
         let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
@@ -128,25 +131,18 @@ impl ClickHouseArgs {
         Ok(Some(ClickHouse { server, headers, makes_tables: !self.clickhouse_no_create, client, runtime }))
     }
 
-    /// The credentials, which no list of processes shows.
+    /// Returns the credentials, which the list of processes does not show.
     fn headers(&self) -> anyhow::Result<HeaderMap> {
         let mut headers = HeaderMap::new();
-        let mut add = |name: &'static str, what: &str, value: &[u8]| {
-            let mut value = HeaderValue::from_bytes(value)
-                .map_err(|_error| anyhow!("the {what} for ClickHouse has characters that no header has"))?;
-            value.set_sensitive(true);
-            headers.insert(HeaderName::from_static(name), value);
-            Ok::<(), anyhow::Error>(())
-        };
         if let Some(user) = &self.clickhouse_user {
-            add("x-clickhouse-user", "user", user.as_bytes())?;
+            headers.insert(HeaderName::from_static("x-clickhouse-user"), secret("user", user.as_bytes())?);
         }
         let password = match &self.clickhouse_password_file {
             Some(path) => {
-                // It may be a pipe, as <(pass show clickhouse).
+                // It may be a pipe, such as <(pass show clickhouse).
                 let mut bytes = Vec::new();
                 let read =
-                    OpenFile::open(path).and_then(|it| it.take(given::LONGEST).read_to_end(&mut bytes));
+                    OpenFile::open(path).and_then(|it| it.take(given::MAX_BYTES).read_to_end(&mut bytes));
                 read.with_context(|| format!("cannot read the password in {}", path.display()))?;
                 let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 let first = first.strip_suffix(b"\r").unwrap_or(first);
@@ -156,10 +152,17 @@ impl ClickHouseArgs {
             None => env::var_os(PASSWORD).map(OsString::into_encoded_bytes),
         };
         if let Some(password) = password.filter(|password| !password.is_empty()) {
-            add("x-clickhouse-key", "password", &password)?;
+            headers.insert(HeaderName::from_static("x-clickhouse-key"), secret("password", &password)?);
         }
         Ok(headers)
     }
+}
+
+fn secret(what: &str, value: &[u8]) -> anyhow::Result<HeaderValue> {
+    let mut value = HeaderValue::from_bytes(value)
+        .map_err(|_error| anyhow!("the {what} for ClickHouse has characters that no header has"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 impl ClickHouse {
@@ -178,7 +181,8 @@ impl ClickHouse {
     pub(super) fn load(&mut self, name: &str, file: &File) -> anyhow::Result<()> {
         let loaded = self.request(&clickhouse::insert(file.table), file.bytes.clone());
         loaded.with_context(|| {
-            let (table, date) = (file.table.name, file.date);
+            let table = file.table.name;
+            let date = file.date;
             format!("cannot load {table} of {date} ({name}) into {}; it can be exported again", self.said())
         })
     }
@@ -189,7 +193,7 @@ impl ClickHouse {
         format!("{scheme}://{authority}")
     }
 
-    /// The URL with this statement among its parameters. The answer comes when the statement is done.
+    /// Returns the URL with this statement among its parameters. The answer comes when the statement is done.
     fn address(&self, statement: &str) -> anyhow::Result<Uri> {
         let own = self.server.query().unwrap_or_default();
         let mut query = Serializer::new(own.to_owned());
@@ -209,30 +213,30 @@ impl ClickHouse {
         let asked = async {
             let answer = self.client.request(request).await.map_err(|error| anyhow!(reason(&error)))?;
             let (head, body) = answer.into_parts();
-            let body = Limited::new(body, ANSWER).collect().await;
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
             let body = body.map_err(|error| anyhow!("its answer cannot be read: {error}"))?.to_bytes();
-            // An error that comes late has only this header.
+            // An error after the status was sent shows only in this header.
             let is_done =
                 head.status.is_success() && !head.headers.contains_key("x-clickhouse-exception-code");
             let text = String::from_utf8_lossy(&body);
             let said = text.lines().map(str::trim).find(|line| !line.is_empty());
-            let said = said.map(|line| brief(line).chars().take(SAID).collect::<String>());
+            let said = said.map(|line| brief(line).chars().take(MAX_REPEATED_CHARS).collect::<String>());
             match said {
                 None if is_done => Ok(()),
                 None => bail!("it answers {}", head.status),
-                // It has no words for what was done.
-                Some(said) if is_done => bail!("it answers \"{said}\", so it is no ClickHouse"),
+                // ClickHouse's answer to a statement that succeeded is empty.
+                Some(said) if is_done => bail!("it answers \"{said}\", so it is not ClickHouse"),
                 Some(said) => bail!("it answers {}: {said}", head.status.as_u16()),
             }
         };
-        let answered = self.runtime.block_on(async { timeout(PATIENCE, asked).await });
+        let answered = self.runtime.block_on(async { timeout(TIMEOUT, asked).await });
         answered.unwrap_or_else(|_elapsed| {
-            Err(anyhow!("it has not answered within {} s; look at its log", PATIENCE.as_secs()))
+            Err(anyhow!("it has not answered within {} s; look at its log", TIMEOUT.as_secs()))
         })
     }
 }
 
-/// An error with its causes, of which the last one says most.
+/// Returns an error with its causes; the last one says most.
 fn reason(error: &hyper_util::client::legacy::Error) -> String {
     let what = if error.is_connect() { "it is not reached" } else { "it does not answer in HTTP" };
     let mut text = what.to_owned();

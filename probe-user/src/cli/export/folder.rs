@@ -9,7 +9,7 @@ use crate::{
     sink::fleet::{self, File},
 };
 
-/// Makes a file of each table that has no rows, so that an engine finds all tables.
+/// Makes an empty file of each table, so that a query engine finds all tables.
 pub(super) fn make_tables(folder: &Path) -> anyhow::Result<()> {
     fleet::empty()?.iter().try_for_each(|file| put(folder, "none", file))
 }

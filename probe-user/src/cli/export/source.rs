@@ -37,20 +37,21 @@ use crate::{
 };
 
 /// The longest line that is read, bytes. A finding with all its evidence is far shorter.
-const LONGEST: u64 = 64 << 20;
-/// In so many lines of a file there is to be one that tells its kind: the first may be what is left of a line.
+const MAX_LINE_BYTES: u64 = 64 << 20;
+/// The kind of a file must show within this many lines, not only in the first: it may be the rest of a cut
+/// line.
 const HEAD: usize = 64;
-/// How many bytes these lines may have together: they are kept until it is the file's turn.
-const HEAD_BYTES: u64 = LONGEST;
-/// Where the agent tells the latest events that it has.
+/// How many bytes these lines may have together, because they are kept until it is the file's turn.
+const HEAD_BYTES: u64 = MAX_LINE_BYTES;
+/// The agent's path for the latest events that it has.
 const EVENTS: &str = "/v1/events?since=0&follow=false";
 /// How a recording begins.
 const RECORDING: &[u8] = br#"{"sandprobe_recording":"#;
 
 /// A source whose kind is known.
 pub(super) struct Source {
-    /// The name of its files: that of its first lines, up to the one that tells its kind, so that a log that has grown replaces what
-    /// it was exported to before.
+    /// The name of its files, made from its first lines up to the one that shows its kind, so that a log that
+    /// has grown replaces what it was exported to before.
     name: String,
     from: From,
 }
@@ -73,15 +74,21 @@ struct Input {
 
 /// What a source has, from its beginning.
 enum Content {
-    /// Of a plain file, which is opened again when it is its turn: there may be more files than a process may have open.
+    /// A regular file, which is opened again when it is its turn: there may be more files than a process may
+    /// have open.
     File,
-    /// What can be read once, with what was read of it.
+    /// What can be read only once, with what was read of it already.
     Once(Box<dyn BufRead>),
 }
 
 impl Input {
-    /// `None`: it does not begin any more with what gave it this name. A log that is rotated meanwhile leaves its name to another
-    /// file, which may have its inode, or none.
+    fn new(file: &Path, is_plain: bool, reader: Box<dyn BufRead>) -> Self {
+        let content = if is_plain { Content::File } else { Content::Once(reader) };
+        Self { file: file.to_owned(), content }
+    }
+
+    /// Opens the source. `None`: it no longer begins with the lines that gave it this name. A log that is
+    /// rotated meanwhile leaves its name to another file, which may have its inode, or to none.
     fn open(self, name: &str) -> anyhow::Result<Option<Box<dyn BufRead>>> {
         let Self { file, content } = self;
         let Content::Once(reader) = content else {
@@ -98,18 +105,18 @@ impl Input {
     }
 }
 
-/// The name of the files of a source that begins so.
+/// Returns the name of the files of a source that begins with `head`.
 fn named(head: &[u8]) -> String {
     format!("{:016x}", fnv(head))
 }
 
-/// What a file has, as its first lines tell.
+/// What a file contains, by its first lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Recording,
     Lines,
     Boots,
-    /// It has nothing yet.
+    /// The file is still empty.
     Empty,
 }
 
@@ -121,7 +128,7 @@ pub(super) struct Exported {
     pub(super) problems: Vec<String>,
 }
 
-/// The lines of which no row could be made, and those that were missing before.
+/// The lines that no row could be made of, and the events that were missing before.
 #[derive(Default)]
 struct LeftOut {
     count: u64,
@@ -130,13 +137,14 @@ struct LeftOut {
 }
 
 impl Source {
-    /// Tells the kind of a file by its first lines. Boots are read at once, for what they say of the nodes of other sources.
+    /// Finds the kind of a file by its first lines. Boots are read at once, for what they say about the nodes
+    /// of other sources.
     pub(super) fn of(file: &Path, contexts: &mut Contexts) -> anyhow::Result<Self> {
         let (mut reader, is_plain): (Box<dyn BufRead>, bool) = if file == Path::new("-") {
             (Box::new(io::stdin().lock()), false)
         } else {
             let reader = open(file).with_context(|| format!("cannot open {}", file.display()))?;
-            // What a pipe gave is not there again.
+            // What came from a pipe cannot be read again.
             let about = reader.get_ref().metadata();
             let is_plain = about.with_context(|| format!("cannot read {}", file.display()))?.is_file();
             (Box::new(reader), is_plain)
@@ -146,13 +154,9 @@ impl Source {
         let name = named(&head);
         let packed = packed(file, &head);
         let reader: Box<dyn BufRead> = Box::new(Cursor::new(head).chain(reader));
-        let input = |reader| {
-            let content = if is_plain { Content::File } else { Content::Once(reader) };
-            Input { file: file.to_owned(), content }
-        };
         let from = match kind {
-            Some(Kind::Recording) => From::Recording(input(reader)),
-            Some(Kind::Lines) => From::Lines(input(reader)),
+            Some(Kind::Recording) => From::Recording(Input::new(file, is_plain, reader)),
+            Some(Kind::Lines) => From::Lines(Input::new(file, is_plain, reader)),
             Some(Kind::Boots | Kind::Empty) => {
                 let (lines, left_out) = values(file, reader)?;
                 learn(contexts, &lines);
@@ -171,25 +175,20 @@ impl Source {
         Ok(Self { name, from })
     }
 
-    /// The name of its files, if it gives any.
+    /// Returns the name of its files, if it gives any.
     pub(super) fn name(&self) -> Option<&str> {
         let is_empty = matches!(&self.from, From::Read { lines, .. } if lines.is_empty());
         (!is_empty).then_some(&self.name)
     }
 
-    /// What the running agent has: its latest events, starts, findings, and the boots of its history.
+    /// Reads what the running agent has: its latest events, starts, findings, and the boots of its history.
     pub(super) fn of_agent(agent: &AgentArgs, contexts: &mut Contexts) -> anyhow::Result<Self> {
-        let ask = |path: &str| {
-            let answer = agent.ask_or_why(path);
-            let nobody = || format!("{}; or give recordings or logs as FILE", agent.nobody());
-            answer.map_err(|why| anyhow!("{}", why.why().unwrap_or_else(nobody)))
-        };
-        let AgentSnapshot { label, findings, starts, now, .. } =
-            AgentSnapshot::answered(agent, &ask(STATE)?)?;
-        let records = this::answered(agent, &ask(HISTORY)?)?.records.into_iter();
+        let answer = ask(agent, STATE)?;
+        let AgentSnapshot { label, findings, starts, now, .. } = AgentSnapshot::answered(agent, &answer)?;
+        let records = this::answered(agent, &ask(agent, HISTORY)?)?.records.into_iter();
         let rows: Vec<_> = records.map(|record| boot::Row::new(record.node, record.recovery, now)).collect();
         let mut lines = of_boots(&rows);
-        let events = ask(EVENTS)?;
+        let events = ask(agent, EVENTS)?;
         let events = events.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         for event in events {
             lines.push(serde_json::from_slice(event).with_context(|| agent.answer_at(EVENTS))?);
@@ -220,19 +219,26 @@ impl Source {
             From::Read { said, lines, left_out } => (said, Some(read(&lines, left_out, contexts)?)),
         };
         let Some((files, left_out, cut_off)) = made else {
-            let told = format!(
+            let problem = format!(
                 "{said}: it was replaced or removed meanwhile, as when a log is rotated: export it again"
             );
-            return Ok(Exported { name, files: Vec::new(), problems: vec![told] });
+            return Ok(Exported { name, files: Vec::new(), problems: vec![problem] });
         };
-        let problems = cut_off.into_iter().chain(left_out.told(&said)).collect();
+        let problems = cut_off.into_iter().chain(left_out.problems(&said)).collect();
         Ok(Exported { name, files, problems })
     }
 }
 
+fn ask(agent: &AgentArgs, path: &str) -> anyhow::Result<Vec<u8>> {
+    agent.ask_or_why(path).map_err(|why| match why.why() {
+        Some(why) => anyhow!("{why}"),
+        None => anyhow!("{}; or give recordings or logs as FILE", agent.nobody()),
+    })
+}
+
 type Made = (Vec<File>, LeftOut, Option<String>);
 
-/// What `make` makes of a file. None: it is not there any more.
+/// Makes files of an input with `make`. `None`: the input is no longer there.
 fn made(
     input: Input,
     name: &str,
@@ -244,7 +250,8 @@ fn made(
     Ok((file.display().to_string(), made))
 }
 
-/// The boots and the restarts since them, as `boot -o json` and `boot --restarts -o json` have them.
+/// Returns the boots and the restarts since them, in the form of `boot -o json` and `boot --restarts -o
+/// json`.
 fn of_boots(rows: &[boot::Row]) -> Vec<Value> {
     let told: Vec<_> = rows.iter().map(boot::Row::told).collect();
     let boots = told.iter().map(|row| json!({ "boot": Boot::of(row) }));
@@ -256,7 +263,7 @@ fn of_finding(label: &Label, finding: Value) -> Value {
     json!({ "schema": jsonl::SCHEMA, "node": label.node, "boot_id": label.boot_id, "finding": finding })
 }
 
-/// Learns what boots say of the nodes.
+/// Learns what boots say about the nodes.
 fn learn(contexts: &mut Contexts, lines: &[(u64, Value)]) {
     for (boot, context) in lines.iter().filter_map(|(_, line)| fleet::context(line)) {
         contexts.entry(boot).or_default().learn(&context);
@@ -272,7 +279,9 @@ fn read(lines: &[(u64, Value)], mut left_out: LeftOut, contexts: &Contexts) -> a
 }
 
 fn lines(file: &Path, mut reader: Box<dyn BufRead>, contexts: &Contexts) -> anyhow::Result<Made> {
-    let (mut rows, mut left_out, mut text) = (Rows::new(contexts), LeftOut::default(), Vec::new());
+    let mut rows = Rows::new(contexts);
+    let mut left_out = LeftOut::default();
+    let mut text = Vec::new();
     for number in 1.. {
         text.clear();
         line(&mut reader, &mut text).with_context(|| format!("cannot read {}", file.display()))?;
@@ -285,7 +294,7 @@ fn lines(file: &Path, mut reader: Box<dyn BufRead>, contexts: &Contexts) -> anyh
     Ok((rows.finish()?, left_out, None))
 }
 
-/// Replays it. What is known of the boot is known only at its end, so the lines are kept until then.
+/// Replays a recording. What is known of the boot is known only at its end, so the lines are kept until then.
 fn recording(file: &Path, reader: Box<dyn BufRead>, contexts: &Contexts) -> anyhow::Result<Made> {
     let mut reader = Reader::open(reader).map_err(|error| unreadable(file, &error))?;
     let header = reader.header().clone();
@@ -308,7 +317,8 @@ fn recording(file: &Path, reader: Box<dyn BufRead>, contexts: &Contexts) -> anyh
         }
         own.insert(id, context);
     }
-    let (mut rows, mut left_out) = (Rows::new(&own), LeftOut::default());
+    let mut rows = Rows::new(&own);
+    let mut left_out = LeftOut::default();
     let text = std::mem::take(session.output());
     let texts = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     for (text, number) in texts.zip(1_u64..) {
@@ -322,7 +332,7 @@ fn recording(file: &Path, reader: Box<dyn BufRead>, contexts: &Contexts) -> anyh
 }
 
 impl LeftOut {
-    /// Counts a line of which no row could be made. What cannot be written ends the export.
+    /// Counts a line that no row could be made of. A row that cannot be written ends the export.
     fn take(&mut self, what: &dyn Display, added: Result<(), Unusable>) -> anyhow::Result<()> {
         match added {
             Ok(()) => Ok(()),
@@ -335,7 +345,7 @@ impl LeftOut {
         }
     }
 
-    fn told(&self, said: &str) -> Vec<String> {
+    fn problems(&self, said: &str) -> Vec<String> {
         let lines = self.first.as_ref().map(|first| match self.count {
             1 => format!("{said}: one line was left out: {first}"),
             count => format!("{said}: {count} lines were left out, first {first}"),
@@ -355,19 +365,19 @@ impl LeftOut {
 
 /// Reads a line, or nothing at the end.
 fn line(reader: &mut dyn BufRead, text: &mut Vec<u8>) -> io::Result<()> {
-    if is_cut(reader, text, LONGEST)? {
-        return Err(io::Error::other(format!("a line is longer than {LONGEST} bytes")));
+    if is_cut(reader, text, MAX_LINE_BYTES)? {
+        return Err(io::Error::other(format!("a line is longer than {MAX_LINE_BYTES} bytes")));
     }
     Ok(())
 }
 
-/// Reads a line of at most so many bytes. True if it is longer.
+/// Reads a line of at most `longest` bytes. Returns true if it is longer.
 fn is_cut(reader: &mut dyn BufRead, text: &mut Vec<u8>, longest: u64) -> io::Result<bool> {
     let read = reader.take(longest).read_until(b'\n', text)?;
     Ok(u64::try_from(read).is_ok_and(|read| read == longest) && !text.ends_with(b"\n"))
 }
 
-/// Reads lines until one tells what the file has. Nothing: none of the first ones does.
+/// Reads lines until one shows what the file contains. `None`: none of the first ones does.
 fn kind(reader: &mut dyn BufRead, head: &mut Vec<u8>) -> io::Result<Option<Kind>> {
     for number in 0..HEAD {
         let begin = head.len();
@@ -393,9 +403,11 @@ fn kind(reader: &mut dyn BufRead, head: &mut Vec<u8>) -> io::Result<Option<Kind>
     Ok(None)
 }
 
-/// All lines of a file with boots, with their numbers.
+/// Returns all lines of a file with boots, with their numbers.
 fn values(file: &Path, mut reader: Box<dyn BufRead>) -> anyhow::Result<(Vec<(u64, Value)>, LeftOut)> {
-    let (mut values, mut left_out, mut text) = (Vec::new(), LeftOut::default(), Vec::new());
+    let mut values = Vec::new();
+    let mut left_out = LeftOut::default();
+    let mut text = Vec::new();
     for number in 1.. {
         text.clear();
         line(&mut reader, &mut text).with_context(|| format!("cannot read {}", file.display()))?;
@@ -416,7 +428,7 @@ mod tests {
 
     use super::{HEAD_BYTES, kind};
 
-    /// Lines of this length that never end; counts what is read of them.
+    /// Lines of this length that never end. Counts what is read of them.
     struct Endless {
         line: usize,
         read: usize,

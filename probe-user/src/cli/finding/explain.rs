@@ -30,7 +30,7 @@ pub(in crate::cli) struct Explain {
     from: SnapshotArgs,
 }
 
-/// Flags of `pod` stand behind it.
+/// The flags of `pod` come after it.
 const USAGE: &str = "\
 sandprobe explain [OPTIONS] <KEY>
        sandprobe explain pod [OPTIONS] <[NAMESPACE/]NAME>";
@@ -50,7 +50,7 @@ impl Explain {
         if let Some(Other::Pod(pod)) = &self.other {
             ensure!(self.key.is_none(), "KEY and \"pod NAME\" exclude each other: give one of them");
             let is_plain = self.output == Form::Text && !self.from.is_typed();
-            ensure!(is_plain, "put the flags behind \"pod NAME\": they are its own");
+            ensure!(is_plain, "put the flags after \"pod NAME\": they are its own");
             return pod.run();
         }
         let asked = self.key.as_deref().unwrap_or_default();
@@ -101,7 +101,7 @@ mod tests {
         explain: Explain,
     }
 
-    /// Why it is refused.
+    /// Returns why the arguments are refused.
     fn refused(typed: &[&str]) -> String {
         let Typed { explain } =
             Typed::try_parse_from([&["explain"], typed].concat()).expect("it is understood");
@@ -110,13 +110,13 @@ mod tests {
 
     #[test]
     fn flags_before_pod_are_not_taken_for_a_key() {
-        let behind = "put the flags behind \"pod NAME\": they are its own";
+        let behind = "put the flags after \"pod NAME\": they are its own";
         for flags in [["--recording", "x"], ["--socket", "x"], ["--state-dir", "x"], ["-o", "json"]] {
             assert_eq!(refused(&[&flags[..], &["pod", "job"]].concat()), behind, "{flags:?}");
         }
         let both = "KEY and \"pod NAME\" exclude each other: give one of them";
         assert_eq!(refused(&["leaked_address", "pod", "job"]), both);
-        // In its own place the flag is the pod's: this file is not there.
+        // In its own place the flag is the pod's: this file does not exist.
         let absent = refused(&["pod", "job", "--recording", "/nowhere/recording"]);
         assert!(absent.starts_with("cannot open /nowhere/recording"), "{absent}");
     }

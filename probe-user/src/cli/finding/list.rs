@@ -65,7 +65,8 @@ impl Findings {
     }
 }
 
-/// The selected findings, those of an incident one below the other, each effect with a line that says what led to it.
+/// Lists the selected findings, those of an incident one below the other, each effect with a line that says
+/// what led to it.
 fn text(incidents: &Incidents<'_>, select: &Select, snapshot: &AgentSnapshot) -> String {
     let mut all = incidents.all();
     all.retain(|it| it.members.iter().any(|it| select.keeps(it.finding)));
@@ -94,7 +95,7 @@ fn text(incidents: &Incidents<'_>, select: &Select, snapshot: &AgentSnapshot) ->
 
 const HEADINGS: [&str; 7] = ["STAGE", "SEVERITY", "KIND", "POD", "SINCE", "SUMMARY", "KEY"];
 
-/// Columns by which an effect stands to the right of its cause.
+/// How many columns an effect is indented below its cause.
 const INDENT: usize = 2;
 
 /// A member of an incident that is listed.
@@ -107,18 +108,18 @@ pub(in crate::cli) struct Listed<'a, 'i> {
 }
 
 impl<'a, 'i> Listed<'a, 'i> {
-    /// Not below its cause.
+    /// A member that is not listed below its cause.
     pub(in crate::cli) fn alone(member: &'i Member<'a>) -> Self {
         Self { member, depth: 0, follows: false }
     }
 }
 
-/// The members of the incident that are kept, each effect behind its cause.
+/// Returns the members of the incident that are kept, each effect after its cause.
 pub(in crate::cli) fn listed<'a, 'i>(
     incident: &'i Incident<'a>,
     keeps: impl Fn(&Finding) -> bool,
 ) -> Vec<Listed<'a, 'i>> {
-    // The members from the root to the one before, and whether each is listed.
+    // Whether each member from the root to the previous one is listed.
     let mut above: Vec<bool> = Vec::new();
     let mut listed = Vec::new();
     for member in &incident.members {
@@ -134,7 +135,7 @@ pub(in crate::cli) fn listed<'a, 'i>(
     listed
 }
 
-/// A cell for each of the headings.
+/// Returns a cell for each of the headings.
 pub(in crate::cli) fn row(Listed { member, depth, .. }: &Listed<'_, '_>, now: Timestamp) -> [String; 7] {
     let it = member.finding;
     [
@@ -151,38 +152,42 @@ pub(in crate::cli) fn row(Listed { member, depth, .. }: &Listed<'_, '_>, now: Ti
     ]
 }
 
-/// What is wrong, in a cell of a table. Of a plugin's own words, which may be garbage, it has the first.
+/// Returns what is wrong, for a cell of a table. Cuts a plugin's own words, which may be garbage.
 pub(in crate::cli) fn summary(it: &Finding) -> String {
     const WORDS: usize = 120;
     let mut kind = it.kind.clone();
     if let Kind::CniFailing(failing) = &mut kind {
         let said = failing.message.iter_mut().filter_map(|it| it.text.as_mut());
         for words in said.chain(failing.messages.iter_mut().map(|it| &mut it.text)) {
-            // An escape takes more columns than what it stands for.
+            // An escape takes more columns than the character that it stands for.
             *words = cut(&escaped(words), WORDS);
         }
-        // Two have room in a cell.
+        // A cell has room for two.
         failing.messages.truncate(2);
     }
     brief(&kind.explain().summary())
 }
 
-/// What led to it, in one line. A cause in the list is named by its kind, another one by its key.
+/// Returns what led to the finding, in one line. Names a cause that is listed by its kind, another one by its
+/// key.
 pub(in crate::cli) fn because(Listed { member, follows, .. }: &Listed<'_, '_>) -> Option<String> {
-    let named = |it: &Finding| match (*follows, it.stage) {
-        (true, _) => it.kind.into_str().to_owned(),
-        (false, Stage::Closed) => format!("{} (closed)", short_key(&it.key)),
-        (false, Stage::Candidate | Stage::Confirmed) => short_key(&it.key),
-    };
     if let Some(with) = member.with {
-        return Some(format!("of the same sandbox as {}", named(with)));
+        return Some(format!("of the same sandbox as {}", named(with, *follows)));
     }
     let cause = member.causes.last()?;
     let more = match member.causes.len() {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    Some(format!("caused by {}{more}: {}", named(cause.finding), cause.why))
+    Some(format!("caused by {}{more}: {}", named(cause.finding, *follows), cause.why))
+}
+
+fn named(it: &Finding, is_listed: bool) -> String {
+    match (is_listed, it.stage) {
+        (true, _) => it.kind.into_str().to_owned(),
+        (false, Stage::Closed) => format!("{} (closed)", short_key(&it.key)),
+        (false, Stage::Candidate | Stage::Confirmed) => short_key(&it.key),
+    }
 }
 
 #[cfg(test)]
@@ -335,7 +340,7 @@ mod tests {
         }
     }
 
-    /// What is behind them says whether they can be believed.
+    /// What follows the words shows whether they can be believed.
     #[test]
     fn the_words_of_a_plugin_do_not_fill_a_table() {
         let summary = |words: &str| {

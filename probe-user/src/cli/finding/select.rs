@@ -1,4 +1,4 @@
-//! Which findings are meant, and in which order they are told.
+//! Which findings are selected, and in which order they are listed.
 
 use clap::{Args, builder::PossibleValuesParser};
 use strum::VariantNames;

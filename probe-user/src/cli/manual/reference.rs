@@ -1,5 +1,5 @@
-//! Compares the documents with the commands: docs/cli.md is generated, the manual has every flag, and no document
-//! mentions an unknown flag.
+//! Compares the documents with the commands: docs/cli.md is generated, the manual has every flag, and no
+//! document mentions an unknown flag.
 //!
 //! The documents describe the program with the feature `live`.
 #![cfg(feature = "live")]
@@ -77,8 +77,8 @@ const OTHERS: &[&str] = &[
 const TOP: &str = "\
 # Commands and flags
 
-Each command with all that it takes, as `--help` and the manual (`sandprobe man COMMAND`) have it. What the commands are
-for is told in [commands.md](commands.md). A test makes this page from the program and holds it to it.
+Each command with all its arguments, as in `--help` and the manual (`sandprobe man COMMAND`). [commands.md](commands.md)
+says what the commands are for. A test generates this page from the program.
 ";
 
 fn root() -> PathBuf {
@@ -104,8 +104,9 @@ fn commands(whole: &Command) -> impl Iterator<Item = &Command> {
 }
 
 fn shown(command: &Command) -> impl Iterator<Item = &Arg> {
-    let ours = |arg: &&Arg| !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version");
-    command.get_arguments().filter(ours)
+    command
+        .get_arguments()
+        .filter(|arg| !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version"))
 }
 
 /// How a flag is typed: `-o, --output FORM`.
@@ -185,22 +186,26 @@ fn flags_of(command: &Command) -> BTreeSet<String> {
     shown(command).filter_map(Arg::get_long).map(|long| format!("--{long}")).collect()
 }
 
-/// The flags `--like-this` in a text.
+/// Returns the flags `--like-this` in a text.
 fn flags_in(text: &str) -> BTreeSet<String> {
-    let starts = text.match_indices("--").map(|(at, _)| at);
-    let begins = |at: &usize| !text[..*at].ends_with(|c: char| c == '-' || c.is_alphanumeric());
-    let flag = |at: usize| {
+    let mut flags = BTreeSet::new();
+    for (at, _) in text.match_indices("--") {
+        if text[..at].ends_with(|c: char| c == '-' || c.is_alphanumeric()) {
+            continue;
+        }
         let rest = &text[at + 2..];
         let end = rest
             .find(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'))
             .unwrap_or(rest.len());
         let name = rest[..end].trim_end_matches('-');
-        name.starts_with(|c: char| c.is_ascii_lowercase()).then(|| format!("--{name}"))
-    };
-    starts.filter(begins).filter_map(flag).collect()
+        if name.starts_with(|c: char| c.is_ascii_lowercase()) {
+            flags.insert(format!("--{name}"));
+        }
+    }
+    flags
 }
 
-/// The text of a page without roff escapes.
+/// Returns the text of a page without roff escapes.
 fn plain(page: &Page) -> String {
     let text = String::from_utf8(page.roff().expect("a page")).expect("text").replace("\\-", "-");
     ["\\fB", "\\fI", "\\fR"].iter().fold(text, |text, font| text.replace(font, ""))
@@ -310,7 +315,8 @@ fn is_understood(arguments: Vec<&str>) {
     }
 }
 
-/// The words of each command of a line for a shell. Quotes hold words together; what begins with `#` is left out.
+/// Returns the words of each command in a line for a shell. Quotes hold words together; what begins with `#`
+/// is left out.
 fn shell_commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![vec![String::new()]];
     let mut quote = None;
@@ -329,21 +335,30 @@ fn shell_commands(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// The arguments of each `sandprobe` in the lines for a shell of a document, and whether it is kubectl's plugin.
+/// Returns the arguments of each `sandprobe` in a document's lines for a shell, and whether it is kubectl's
+/// plugin.
 fn own_commands(text: &str) -> Vec<(bool, Vec<String>)> {
     let mut found = Vec::new();
     let mut is_console = false;
-    // A line that ends so is continued by the next one.
+    // A line that ends with a backslash continues on the next one.
     for line in text.replace("\\\n", "").lines().map(str::trim) {
         if line.starts_with("```") {
             is_console = line == "```console";
         }
-        let typed = line.strip_prefix("$ ").or(line.strip_prefix("# ")).filter(|_| is_console);
-        for words in typed.map(shell_commands).unwrap_or_default() {
+        if !is_console {
+            continue;
+        }
+        let Some(typed) = line.strip_prefix("$ ").or(line.strip_prefix("# ")) else { continue };
+        for words in shell_commands(typed) {
             let is_plugin = words.starts_with(&["kubectl".to_owned(), super::NAME.to_owned()]);
             let is_first = words.first().is_some_and(|word| word.trim_start_matches("./") == super::NAME);
-            let in_pod = || words.iter().position(|word| word == "/sandprobe");
-            let program = if is_plugin { Some(1) } else { is_first.then_some(0).or_else(in_pod) };
+            let program = if is_plugin {
+                Some(1)
+            } else if is_first {
+                Some(0)
+            } else {
+                words.iter().position(|word| word == "/sandprobe")
+            };
             found.extend(program.map(|at| (is_plugin, words[at + 1..].to_vec())));
         }
     }
@@ -375,14 +390,15 @@ fn the_commands_of_the_documents_are_understood() {
     let mut count = 0;
     for (name, text) in documents() {
         for (is_plugin, arguments) in own_commands(&text) {
-            // It stands for any of them.
+            // It stands for any command.
             if arguments == ["COMMAND"] {
                 continue;
             }
             let typed = [super::NAME].into_iter().chain(arguments.iter().map(String::as_str));
-            let parsed = match is_plugin {
-                true => Cluster::try_parse_from(typed).map(drop),
-                false => Cli::try_parse_from(typed).map(drop),
+            let parsed = if is_plugin {
+                Cluster::try_parse_from(typed).map(drop)
+            } else {
+                Cli::try_parse_from(typed).map(drop)
             };
             if let Err(error) = parsed {
                 panic!("{name}: {}: {error}", arguments.join(" "));

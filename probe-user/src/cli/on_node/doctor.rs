@@ -102,7 +102,7 @@ fn machine(here: Privileges) -> Vec<Check> {
     vec![node::privilege(here), node::btf(), node::lockdown(), node::ftrace(), node::pid_namespace()]
 }
 
-/// The same report for hooks that stay attached, made before rights are given up.
+/// Returns the report for hooks that stay attached. Must be called before rights are given up.
 pub(super) fn of_run(hooks: &Hooks, place: &Place, unpinned: Option<&PinError>) -> Report {
     let here = Privileges::find();
     let mut checks = machine(here);
@@ -114,29 +114,30 @@ pub(super) fn of_run(hooks: &Hooks, place: &Place, unpinned: Option<&PinError>) 
     Report { checks, signals, cure: cure(hooks, here) }
 }
 
-/// How to see everything that can be seen; none if that is the case, or if nobody can change it.
+/// Returns how to see everything that can be seen; `None` if that is the case already, or if nobody can
+/// change it.
 pub(super) fn cure(hooks: &Hooks, here: Privileges) -> Option<String> {
     here.cure(&lacks(hooks, here))
 }
 
-/// What the agent and its hooks need and do not have.
+/// Returns what the agent and its hooks need and do not have.
 fn lacks(hooks: &Hooks, here: Privileges) -> BTreeSet<Lack> {
     let mut lacks = node::lacks(here);
     lacks.extend(hooks.reports.iter().flat_map(|report| &report.lacks));
     lacks
 }
 
-/// The check of the rights that a run has given up.
+/// Returns the check of the rights that a run has given up.
 pub(super) fn of_confined(confined: &confine::Confined) -> Check {
     node::confinement(Ok(confined.clone()))
 }
 
-/// The hooks, and whether they could outlive an agent.
+/// Attaches the hooks, and checks whether they could outlive an agent.
 fn hooks(place: &Place, host_root: &Path, pin_dir: Option<&Path>) -> anyhow::Result<(Check, Hooks)> {
     let (pins, unpinned) = match pin_dir.map(Pins::open) {
         None => (None, None),
         Some(Ok(pins)) => {
-            // One that was interrupted has left its hooks, of which this one learns nothing.
+            // An interrupted doctor has left its hooks, from which this one learns nothing.
             pins.clear()?;
             (Some(pins), None)
         }

@@ -1,6 +1,7 @@
-//! `sandprobe leaks`: one look at a node that nobody has watched, from its files alone.
+//! `sandprobe leaks`: one scan of a node that nobody has watched, from its files alone.
 //!
-//! **Invariant:** reads only. It says that nothing is leaked only if it could look everywhere that it knows of.
+//! **Invariant:** reads only. It reports that nothing is leaked only if it could look everywhere that it
+//! knows of.
 
 mod agent;
 mod report;
@@ -53,13 +54,13 @@ Exit codes:
 
 impl Leaks {
     pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
-        let (mut told, done) = self.look()?;
-        output::write(&mut told)?;
+        let (mut bytes, done) = self.scan()?;
+        output::write(&mut bytes)?;
         Ok(done)
     }
 
-    /// What is found, as it is printed.
-    fn look(&self) -> anyhow::Result<(Vec<u8>, ExitStatus)> {
+    /// Returns what is found, as it is printed.
+    fn scan(&self) -> anyhow::Result<(Vec<u8>, ExitStatus)> {
         let (config, stores) = self.node.config.load()?;
         let result = LeakScan {
             root: &self.node.host.host_root,
@@ -67,7 +68,7 @@ impl Leaks {
             limits: config.limits(),
             confirmed: self.confirmed(),
         }
-        .look()?;
+        .run()?;
         for caveat in &result.caveats {
             say(caveat);
         }
@@ -79,11 +80,11 @@ impl Leaks {
             Some(_) => ExitStatus::CannotRun,
             None => ExitStatus::Ok,
         };
-        Ok((self.told(&result, &leaked, done), done))
+        Ok((self.render(&result, &leaked, done), done))
     }
 
-    /// What is known without a store: what the agent of this node, if one runs, knows of each CNI plugin, and how many
-    /// network namespaces there are.
+    /// Returns what is known without a store: what the agent of this node, if one runs, knows about each CNI
+    /// plugin, and how many network namespaces there are.
     fn beside(&self, result: &ScanResult) -> String {
         let Some(count) = result.netns else { return String::new() };
         let balance = self.balance().unwrap_or_else(|why| {
@@ -95,7 +96,7 @@ impl Leaks {
         balance + &report::namespaces(count, NetnsLimit::open().read())
     }
 
-    /// The keys of what the agent of this node has confirmed, if one runs.
+    /// Returns the keys of the findings that the agent of this node has confirmed, if one runs.
     fn confirmed(&self) -> BTreeSet<String> {
         let answer = match self.agent.ask_or_why(FINDINGS) {
             Ok(answer) => answer,
@@ -112,16 +113,16 @@ impl Leaks {
         })
     }
 
-    /// The error has a reason if it is to be reported.
+    /// Returns the table of the agent's CNI plugins. The error has a reason if it is to be reported.
     fn balance(&self) -> Result<String, Option<String>> {
         let answer = self.agent.ask_or_why(POOLS).map_err(Unanswered::why)?;
         agent::balance(&answer).map_err(|error| Some(format!("{}: {error}", self.agent.answer_at(POOLS))))
     }
 
-    fn told(&self, result: &ScanResult, leaked: &[&Finding], done: ExitStatus) -> Vec<u8> {
+    fn render(&self, result: &ScanResult, leaked: &[&Finding], done: ExitStatus) -> Vec<u8> {
         let is_sure = done != ExitStatus::CannotRun;
         if self.repair_script {
-            // An empty file is not taken for a script that has nothing to free.
+            // Nobody takes an empty file for a script that has nothing to free.
             return if is_sure { report::script(result, leaked).into_bytes() } else { Vec::new() };
         }
         match self.output {
@@ -169,11 +170,11 @@ mod tests {
     fn look(root: &Path, more: &[&str]) -> (String, ExitStatus) {
         let root = root.to_str().expect("a name");
         let Typed { leaks } = Typed::parse_from([&["leaks", "--host-root", root], more].concat());
-        let (told, done) = leaks.look().expect("a look");
+        let (told, done) = leaks.scan().expect("a scan");
         (String::from_utf8(told).expect("text"), done)
     }
 
-    /// What has the name of an address keeps it from being given out, whatever it is.
+    /// A file with the name of an address keeps the address from being given out, whatever it is.
     #[test]
     fn only_a_plain_file_that_names_nobody_is_freed() {
         let root = tempfile::tempdir().expect("a folder");
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(calls, ["free_ownerless '/var/lib/cni/networks/podnet' 10.88.0.8"], "{freed}");
     }
 
-    /// A disk of which one store can be read and another one cannot.
+    /// A disk on which one store can be read and another one cannot.
     #[test]
     fn what_was_read_is_told_though_not_all_could_be() {
         let root = tempfile::tempdir().expect("a folder");
@@ -225,7 +226,7 @@ mod tests {
         assert!(told.contains("10.88.0.3") && done == ExitStatus::CannotRun, "{told}");
         let (script, done) = look(root, &["--leak-grace", "1h", "--repair-script"]);
         assert_eq!((script.as_str(), done), ("", ExitStatus::CannotRun));
-        // A leak is one wherever else nobody could look.
+        // A leak is reported even if sandprobe could not look everywhere.
         let (told, done) = look(root, &["--leak-grace", "10m"]);
         assert!(told.contains("confirmed") && done == ExitStatus::Incomplete, "{told}");
         let (script, done) = look(root, &["--leak-grace", "10m", "--repair-script"]);

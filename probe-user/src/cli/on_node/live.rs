@@ -114,8 +114,8 @@ pub(super) struct ProbeArgs {
     #[arg(long)]
     debug_bpf: bool,
 
-    /// Whether each thread gives up the rights that it does not need after hooks are attached: capabilities, files,
-    /// system calls
+    /// Whether each thread gives up the rights that it does not need after hooks are attached: capabilities,
+    /// files, system calls
     #[arg(long, value_name = "HOW MUCH", default_value = "full")]
     confine: Mode,
 
@@ -133,19 +133,19 @@ pub(super) struct ProbeArgs {
 /// Which runtimes are followed over CRI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Cri {
-    /// Those that answer at the usual sockets, or at the sockets that they were started with
+    /// Runtimes that answer at the usual sockets, or at the sockets that they were started with
     Auto,
     /// None
     None,
 }
 
 /// The longest hold: events that are held back use memory.
-const LONGEST_HOLD: Duration = Duration::from_secs(60);
+const MAX_HOLD: Duration = Duration::from_secs(60);
 
 fn hold(text: &str) -> Result<Duration, String> {
     let span = if text == "0" { Duration::ZERO } else { duration(text)? };
-    if span > LONGEST_HOLD {
-        return Err(format!("more than {} s", LONGEST_HOLD.as_secs()));
+    if span > MAX_HOLD {
+        return Err(format!("more than {} s", MAX_HOLD.as_secs()));
     }
     Ok(span)
 }

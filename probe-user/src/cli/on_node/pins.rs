@@ -18,8 +18,8 @@ use crate::{
 /// The folder of the pins.
 #[derive(Debug, Args)]
 pub(super) struct PinDirArgs {
-    /// The folder of a BPF file system in which the hooks of "run" are pinned, so that they outlive it; "none" for no pins
-    /// [default: /sys/fs/bpf/sandprobe]
+    /// The folder of a BPF file system in which the hooks of "run" are pinned, so that they outlive it;
+    /// "none" for no pins [default: /sys/fs/bpf/sandprobe]
     #[arg(long, value_name = "DIR", env = "SANDPROBE_PIN_DIR")]
     pin_dir: Option<PathBuf>,
 }
@@ -30,7 +30,8 @@ impl PinDirArgs {
         Some(dir).filter(|dir| ![Path::new(""), Path::new("none")].contains(dir))
     }
 
-    /// The folder beside it in which `doctor` pins hooks for a moment: an agent may have the other.
+    /// Returns the folder beside it in which `doctor` pins hooks for a moment: an agent may use the other
+    /// one.
     pub(super) fn of_doctor(&self) -> Option<PathBuf> {
         self.dir().map(of_doctor)
     }
@@ -58,10 +59,11 @@ pub(super) struct PinArgs {
 }
 
 impl PinArgs {
-    /// Opens the folder; `None` without pins. Gives the reason if there should be pins and can be none. An error is that
-    /// another agent has the folder.
+    /// Opens the folder; `None` without pins. The inner error is why there can be no pins though there should
+    /// be. The outer error is that another agent has the folder.
     pub(super) fn open(&self) -> Result<Option<Result<Pins, PinError>>, PinError> {
-        let Some(dir) = self.dir.dir().filter(|_| !self.no_pin) else { return Ok(None) };
+        let dir = if self.no_pin { None } else { self.dir.dir() };
+        let Some(dir) = dir else { return Ok(None) };
         let opened = if self.take_over { Pins::take_over(dir) } else { Pins::open(dir) };
         match opened {
             Err(error @ (PinError::Taken(..) | PinError::Stays(_) | PinError::Unending(..))) => Err(error),
@@ -70,7 +72,7 @@ impl PinArgs {
     }
 }
 
-/// What `run` can do beside an agent is of no use to `detach`.
+/// Explains an error without what `run` can do beside an agent, which is of no use to `detach`.
 fn beside_agent(error: PinError) -> anyhow::Error {
     match error {
         PinError::Taken(holder, dir) => anyhow!(
@@ -99,7 +101,8 @@ impl Detach {
     pub(in crate::cli) fn run(&self) -> anyhow::Result<ExitStatus> {
         let said = match self.dir.dir() {
             Some(dir) => self.detach(dir)?,
-            // An agent with this setting has no pins; those of another one are in a folder that has to be named.
+            // An agent with this setting has no pins; the pins of another one are in a folder that must be
+            // named.
             None => {
                 "nothing to detach: --pin-dir none means no pins; give the folder that has them\n".to_owned()
             }
@@ -111,7 +114,7 @@ impl Detach {
         Ok(ExitStatus::Ok)
     }
 
-    /// Removes the folder, and that of a doctor that was interrupted. Returns what was done.
+    /// Removes the folder, and that of an interrupted doctor. Returns what was done.
     fn detach(&self, dir: &Path) -> anyhow::Result<String> {
         let shown = dir.display();
         let mut said = if dir.try_exists()? {
@@ -133,7 +136,7 @@ impl Detach {
                     said +=
                         &format!("what an interrupted doctor left in {} is removed\n", of_doctor.display());
                 }
-                // One is at work, and removes them itself.
+                // A doctor is running, and removes them itself.
                 Err(PinError::Taken(..)) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -18,7 +18,7 @@ use crate::{
         snapshot::{NothingKept, Nowhere},
     },
     engine::{Engine, Settings, view::PodView},
-    model::{id::PodUid, phase::Start, time::Timestamp},
+    model::{phase::Start, time::Timestamp},
     source::{
         backfill::{Node, kubelet},
         clock,
@@ -31,13 +31,13 @@ pub(super) fn list(args: &Pods) -> anyhow::Result<Seen> {
     let Seen { mut pods, mut ages, now, mut done, .. } = read_files(&args.node)?;
     // Only an agent knows starts. Without one the pods are listed anyway.
     let wanted = args.slow || args.sort == Sort::Start || args.pictures.are_wanted();
-    let mut told = None;
+    let mut seen = None;
     match args.from.read() {
         Ok(snapshot) if snapshot.label.boot_id == boot_id() => {
             snapshot.caveats.iter().for_each(|caveat| say(caveat));
             give(&mut pods, &snapshot.starts);
             older(&mut ages, &snapshot.starts, now);
-            told = Some(snapshot);
+            seen = Some(snapshot);
         }
         Ok(_) if wanted => return Err(anyhow!("no start was seen in this boot: start sandprobe run")),
         Err(error) if wanted => return Err(error),
@@ -49,13 +49,13 @@ pub(super) fn list(args: &Pods) -> anyhow::Result<Seen> {
             if nothing.is_none_or(|it| it.nobody.is_some()) {
                 say(&format!("{error:#}"));
             }
-            // Nothing is missing if no agent has run, or none is to be asked.
+            // Nothing is missing if no agent has run, or if none is asked.
             if nothing.is_none() && !error.is::<Nowhere>() {
                 done = ExitStatus::Incomplete;
             }
         }
     }
-    Ok(Seen { pods, ages, told, now, done })
+    Ok(Seen { pods, ages, snapshot: seen, now, done })
 }
 
 fn read_files(args: &NodeArgs) -> anyhow::Result<Seen> {
@@ -72,20 +72,26 @@ fn read_files(args: &NodeArgs) -> anyhow::Result<Seen> {
     };
     let is_whole = is_whole(&scan(&mut engine, node), "the list may be incomplete");
     let done = if is_whole { ExitStatus::Ok } else { ExitStatus::Incomplete };
-    let (pods, now) = (engine.pods(), clock::now());
+    let pods = engine.pods();
+    let now = clock::now();
     let ages = ages(&place.root, &pods, clock::boot_wall_ns().saturating_add_unsigned(now.0));
-    Ok(Seen { pods, ages, told: None, now, done })
+    Ok(Seen { pods, ages, snapshot: None, now, done })
 }
 
-/// How long ago the kubelet first handled each pod, if it keeps a folder of the pod with that date.
+/// Returns how long ago the kubelet first handled each pod, if it keeps a folder of the pod with that date.
 fn ages(root: &HostRoot, pods: &[PodView], wall_ns: i64) -> Ages {
     let kubelets = kubelet::Roots::find(root);
-    let age = |uid: &PodUid| Some(wall_ns.saturating_sub(kubelets.born(root, uid)?).max(0).unsigned_abs());
-    let known = pods.iter().filter_map(|pod| pod.uid.as_ref());
-    known.filter_map(|uid| Some((uid.clone(), Duration::from_nanos(age(uid)?)))).collect()
+    let mut ages = Ages::new();
+    for uid in pods.iter().filter_map(|pod| pod.uid.as_ref()) {
+        if let Some(born) = kubelets.born(root, uid) {
+            let age = wall_ns.saturating_sub(born).max(0).unsigned_abs();
+            ages.insert(uid.clone(), Duration::from_nanos(age));
+        }
+    }
+    ages
 }
 
-/// The kernel's boot id, which does not depend on namespaces.
+/// Returns the kernel's boot id, which does not depend on namespaces.
 fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
@@ -93,12 +99,12 @@ fn boot_id() -> String {
 /// Adds to each pod its latest start, by the pod's UID.
 fn give(pods: &mut [PodView], starts: &[Start]) {
     for pod in pods {
-        let is_of = |start: &&Start| pod.uid.is_some() && start.pod.uid == pod.uid;
-        pod.start = starts.iter().filter(is_of).max_by_key(|start| start.begin).cloned();
+        let of_pod = starts.iter().filter(|start| pod.uid.is_some() && start.pod.uid == pod.uid);
+        pod.start = of_pod.max_by_key(|start| start.begin).cloned();
     }
 }
 
-/// If the files do not show a pod's age, its first start that was seen does.
+/// Adds the ages of pods that the files do not show, by the first start that was seen of each.
 fn older(ages: &mut Ages, starts: &[Start], now: Timestamp) {
     let mut seen = Ages::new();
     for start in starts.iter().filter(|start| !start.listed) {
@@ -125,7 +131,7 @@ mod tests {
         pods: Pods,
     }
 
-    /// After a power loss libcni's last files are empty. What they told is told by other files, too.
+    /// After a power loss libcni's last files are empty. Other files have the same content.
     #[test]
     fn a_list_is_whole_beside_a_torn_cache_and_not_without_a_folder() {
         let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/hosts/containerd-systemd");
@@ -160,7 +166,7 @@ mod tests {
         let done = |state: &str| done_with("none", state);
         let kept = dir.path().to_str().expect("a name");
         assert_eq!((done(kept), done("none")), (ExitStatus::Ok, ExitStatus::Ok));
-        // As in the pod of an agent, which names its socket.
+        // As in the agent's pod, which names its socket.
         let socket = dir.path().join("agent.sock");
         let socket = socket.to_str().expect("a name");
         assert_eq!(done_with(socket, kept), ExitStatus::Ok, "no agent has run");

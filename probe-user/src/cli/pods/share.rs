@@ -21,9 +21,10 @@ fn text(shares: &[Share]) -> String {
     if shares.is_empty() {
         return "no start was seen whole\n".to_owned();
     }
-    let row =
-        |it: &Share| [phase::share(it), it.starts.to_string(), span(it.p50), span(it.p90), span(it.p99)];
-    let rows: Vec<_> = shares.iter().map(row).collect();
+    let rows: Vec<_> = shares
+        .iter()
+        .map(|it| [phase::share(it), it.starts.to_string(), span(it.p50), span(it.p90), span(it.p99)])
+        .collect();
     aligned(["PHASE", "STARTS", "P50", "P90", "P99"], &rows)
 }
 

@@ -5,10 +5,7 @@ use std::time::Duration;
 use super::Ages;
 use crate::{
     cli::table::aligned,
-    engine::{
-        view::{ContainerView, PodView},
-        world::table::container,
-    },
+    engine::{view::PodView, world::table::container},
     model::{phase::Start, time::Timestamp},
     sink::{
         jsonl::{self, pod::state},
@@ -37,13 +34,12 @@ pub(super) fn text(pods: &[PodView], ages: &Ages, now: Timestamp) -> Vec<u8> {
 }
 
 fn cells(pod: &PodView, age: Option<Duration>) -> [String; 11] {
-    let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
     let addresses: Vec<String> =
         pod.sandboxes.iter().flat_map(|it| &it.addresses).map(|it| it.address.address.to_string()).collect();
     let ip = if addresses.is_empty() { "-".to_owned() } else { addresses.join(",") };
     [
-        name(&pod.namespace),
-        name(&pod.name),
+        pod.namespace.clone().unwrap_or_else(|| "-".to_owned()),
+        pod.name.clone().unwrap_or_else(|| "-".to_owned()),
         pod.uid.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
         state(pod).to_owned(),
         containers(pod),
@@ -56,7 +52,8 @@ fn cells(pod: &PodView, age: Option<Duration>) -> [String; 11] {
     ]
 }
 
-/// How many of the pod's containers run. Of programs that are no processes of the node only a runtime can tell.
+/// Counts the pod's containers that run. Only the runtime knows that of programs that are not processes of
+/// the node.
 fn containers(pod: &PodView) -> String {
     let is_hidden = pod.sandboxes.last().is_some_and(|it| it.hides_programs);
     if is_hidden && pod.containers.iter().all(|it| it.said.is_none()) {
@@ -66,7 +63,7 @@ fn containers(pod: &PodView) -> String {
     format!("{running}/{}", pod.containers.len())
 }
 
-/// The time that the start took, with a mark if it is incomplete.
+/// Returns the time that the start took, with a mark if it is incomplete.
 fn took(start: &Start) -> String {
     match phase::marks(start).first() {
         Some(mark) => format!("{} ({mark})", span(start.total())),
@@ -79,13 +76,13 @@ fn slowest(start: &Start) -> Option<String> {
     Some(format!("{} {}", phase::title(slowest), span(slowest.took())))
 }
 
-/// How long after its start a container began to listen.
+/// Returns how long after its start a container began to listen.
 fn listening(start: &Start) -> Option<String> {
     start.listens().map(|last| format!("+{}", span(last.took())))
 }
 
-/// How long the pod has been on the node. If neither a file nor a seen start shows that: at least as long as its
-/// oldest process has run, which is mostly the sandbox's pause.
+/// Returns how long the pod has been on the node. If neither a file nor a seen start shows that, it is at
+/// least as long as its oldest process has run, which is mostly the sandbox's pause.
 fn age(pod: &PodView, ages: &Ages, now: Timestamp) -> Option<Duration> {
     let known = pod.uid.as_ref().and_then(|uid| ages.get(uid)).copied();
     let seen = (!pod.listed).then_some(pod.since);
@@ -93,12 +90,11 @@ fn age(pod: &PodView, ages: &Ages, now: Timestamp) -> Option<Duration> {
 }
 
 fn oldest(pod: &PodView) -> Option<Timestamp> {
-    let process = |it: &ContainerView| match it.state {
+    let of_containers = pod.containers.iter().filter_map(|it| match it.state {
         container::State::Running { process, .. } => Some(process),
         container::State::Created | container::State::Exited { .. } => None,
-    };
-    let all =
-        pod.containers.iter().filter_map(process).chain(pod.sandboxes.iter().filter_map(|it| it.process));
+    });
+    let all = of_containers.chain(pod.sandboxes.iter().filter_map(|it| it.process));
     all.filter(|process| process.start != 0).map(|process| Timestamp(process.start)).min()
 }
 
@@ -237,7 +233,7 @@ default    web-0\\u{1b}[2J  11111111-2222-3333-4444-555555555555  ready       1/
         );
     }
 
-    /// The kernel shows that their cgroups were made, and no more.
+    /// The kernel shows that their cgroups were made, and nothing else.
     #[test]
     fn of_programs_that_are_no_processes_of_the_node_the_runtime_tells() {
         let mut all = pods();

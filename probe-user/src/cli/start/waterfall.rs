@@ -1,4 +1,5 @@
-//! Prints a start for people: each phase is a line with a bar at its place in the whole, and its causes below.
+//! Prints a start for people: each phase is a line with a bar at its place in the whole, and its causes
+//! below.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -27,12 +28,11 @@ pub(in crate::cli) fn text(start: &Start, label: &Label) -> String {
     if let Some(slowest) = start.slowest() {
         _ = write!(text, ", slowest {} ({})", title(slowest), span(slowest.took()));
     }
-    let mut line = |name: &str, what: &str| _ = write!(text, "\n  {name:8} {what}");
-    line("began", &Rfc3339(label.wall_ns(start.begin)).to_string());
-    line("sandbox", start.sandbox.as_str());
+    _ = write!(text, "\n  began    {}", Rfc3339(label.wall_ns(start.begin)));
+    _ = write!(text, "\n  sandbox  {}", start.sandbox.as_str());
     let marks = marks(start);
     if !marks.is_empty() {
-        line("marks", &format!("{} (docs/phases.md)", marks.join(", ")));
+        _ = write!(text, "\n  marks    {} (docs/phases.md)", marks.join(", "));
     }
     text += "\n\n";
     let titles: Vec<String> = start.phases.iter().map(|phase| cut(&title(phase), TITLE)).collect();
@@ -63,10 +63,10 @@ pub(in crate::cli) fn text(start: &Start, label: &Label) -> String {
     text
 }
 
-/// The bar of a phase. A phase that took any time has at least a mark.
+/// Returns the bar of a phase. A phase that took any time has at least a mark.
 fn bar(start: &Start, begin: Timestamp, end: Timestamp) -> String {
-    let column = |at: Timestamp| columns(at.since(start.begin), start.total());
-    let (from, to) = (column(begin), column(end));
+    let from = columns(begin.since(start.begin), start.total());
+    let to = columns(end.since(start.begin), start.total());
     let (from, to) =
         if from == to && end > begin { (from.min(WIDTH - 1), from.min(WIDTH - 1) + 1) } else { (from, to) };
     let mut bar = " ".repeat(usize::try_from(from).unwrap_or(0));
@@ -170,7 +170,7 @@ default/web-0 started in 4.00 s, slowest cgroup main\\u{1b}[2J (3.00 s)
         pulled.phases[0].kind = Kind::Init;
         pulled.phases[1].kind = Kind::Image;
         assert_eq!(pulled.without_pulls(), Duration::from_secs(3));
-        // Of an image whose parts are known, its creation counts.
+        // For an image whose parts are known, its creation counts.
         let Phase { begin, end, .. } = pulled.phases[1];
         let middle = begin + Duration::from_millis(499);
         let part = |kind, begin, end| Part { kind, begin, end, waits: None };

@@ -1,5 +1,5 @@
-//! Writes to standard error without waiting for its reader, for the agent. A line that cannot be written, as on a full
-//! disk, is no error: it is dropped and counted.
+//! Writes to standard error without waiting for its reader, for the agent. A line that cannot be written, as
+//! on a full disk, is no error: it is dropped and counted.
 
 use std::{
     io::{self, Write},
@@ -29,7 +29,7 @@ pub(super) fn write(to: &mut io::StderrLock<'_>, line: &[u8]) {
 }
 
 struct Outlet {
-    /// How many lines were dropped since the last one that was written.
+    /// How many lines were dropped since the last line that was written.
     dropped: AtomicU64,
     /// The last line was written only in part.
     is_torn: AtomicBool,
@@ -57,7 +57,7 @@ impl Outlet {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether all of the line was written. It begins on a line of its own.
+    /// Writes the line, which begins on a line of its own. Returns whether all of it was written.
     fn put<W: Write + AsFd>(&self, to: &mut W, line: &[u8]) -> bool {
         if line.is_empty() {
             return true;
@@ -81,7 +81,7 @@ impl Outlet {
     }
 }
 
-/// How many bytes were written; zero if there is no room.
+/// Writes what there is room for, and returns how many bytes that was; zero if there is no room.
 fn write_some<W: Write + AsFd>(to: &mut W, bytes: &[u8]) -> usize {
     loop {
         if !has_room(to) {
@@ -94,7 +94,8 @@ fn write_some<W: Write + AsFd>(to: &mut W, bytes: &[u8]) -> usize {
     }
 }
 
-/// Whether a write returns at once. A file is always writable; a terminal or a pipe is while somebody reads it.
+/// Whether a write returns at once. A file is always writable; a terminal or a pipe is while somebody reads
+/// it.
 fn has_room(to: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
     // The write itself reports the error.

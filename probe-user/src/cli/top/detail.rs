@@ -1,4 +1,4 @@
-//! A row explained: all that is known of it, as lines of text.
+//! Explains a row: all that is known of it, as lines of text.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ pub(super) fn title(pane: Pane) -> &'static str {
     }
 }
 
-/// None if there is no such row any more.
+/// Returns `None` if the row no longer exists.
 pub(super) fn text(data: &Data, pane: Pane, id: &str) -> Option<String> {
     match pane {
         Pane::Findings => finding(data, id),
@@ -36,14 +36,14 @@ pub(super) fn text(data: &Data, pane: Pane, id: &str) -> Option<String> {
     }
 }
 
-/// As `sandprobe explain` prints it.
+/// Returns what `sandprobe explain` prints.
 fn finding(data: &Data, id: &str) -> Option<String> {
     let snapshot = &data.state.snapshot;
     let finding = snapshot.findings.iter().find(|it| it.key.as_str() == id)?;
     Some(explain::text::text(finding, &Incidents::of(&snapshot.findings), snapshot))
 }
 
-/// As `sandprobe explain pod` prints it.
+/// Returns what `sandprobe explain pod` prints.
 fn start(data: &Data, id: &str) -> Option<String> {
     let snapshot = &data.state.snapshot;
     if let Some(start) = snapshot.starts.iter().find(|it| it.sandbox.as_str() == id) {
@@ -75,16 +75,15 @@ fn pool(data: &Data, id: &str) -> Option<String> {
         "leaked?",
         "leaked"
     );
-    let of = |it: &&Balance| it.network.as_ref() == Some(network);
-    for Balance { plugin, added, released, live, unreleased, .. } in data.addresses.balance.iter().filter(of)
-    {
+    let balance = data.addresses.balance.iter().filter(|it| it.network.as_ref() == Some(network));
+    for Balance { plugin, added, released, live, unreleased, .. } in balance {
         _ = writeln!(
             text,
             "\nAttachments of {}\n  {added} added, {released} released, {live} live, {unreleased} never released",
             escaped(plugin)
         );
     }
-    // Its findings have its name in their keys.
+    // The findings of a pool have its name in their keys.
     let named = format!("/{network}/");
     let findings = data.state.snapshot.findings.iter();
     let findings: Vec<_> = findings.filter(|it| format!("{}/", it.key.as_str()).contains(&named)).collect();
@@ -92,7 +91,8 @@ fn pool(data: &Data, id: &str) -> Option<String> {
         text += "\nFindings\n";
     }
     for it in findings {
-        let (stage, summary) = (it.stage.into_str(), brief(&it.kind.explain().summary()));
+        let stage = it.stage.into_str();
+        let summary = brief(&it.kind.explain().summary());
         _ = writeln!(text, "  {stage}  {}\n      {}", short_key(&it.key), escaped(&summary));
     }
     Some(text)
@@ -101,16 +101,15 @@ fn pool(data: &Data, id: &str) -> Option<String> {
 fn signal(it: &Signal, data: &Data) -> String {
     let (seen, _) = signals::seen(it);
     let mut text = format!("{}: {seen}\n\n", escaped(&it.signal));
-    let mut line = |name: &str, what: &str| _ = writeln!(text, "  {name:<10} {}", escaped(what));
-    line("mechanism", it.mechanism.as_deref().unwrap_or("-"));
+    line("mechanism", it.mechanism.as_deref().unwrap_or("-"), &mut text);
     if !it.programs.is_empty() {
-        line("programs", &it.programs.join(", "));
+        line("programs", &it.programs.join(", "), &mut text);
     }
     if !it.note.is_empty() {
-        line("note", &it.note);
+        line("note", &it.note, &mut text);
     }
     if !it.lacks.is_empty() {
-        line("needs", &it.lacks);
+        line("needs", &it.lacks, &mut text);
     }
     if !it.missed.is_empty() {
         text += "\nBetter mechanisms, and why they are not used\n";
@@ -118,8 +117,14 @@ fn signal(it: &Signal, data: &Data) -> String {
     for missed in &it.missed {
         _ = writeln!(text, "  not {}: {}", escaped(&missed.mechanism), escaped(&missed.why));
     }
-    if let Some(cure) = data.doctor.cure.as_ref().filter(|_| !it.lacks.is_empty()) {
+    if !it.lacks.is_empty()
+        && let Some(cure) = &data.doctor.cure
+    {
         _ = writeln!(text, "\nTo see more\n  {}", escaped(cure));
     }
     text + "\nMore: sandprobe doctor\n"
+}
+
+fn line(name: &str, what: &str, text: &mut String) {
+    _ = writeln!(text, "  {name:<10} {}", escaped(what));
 }

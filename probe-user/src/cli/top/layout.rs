@@ -5,29 +5,29 @@ use ratatui::layout::Rect;
 use super::query::Pane;
 
 /// The smallest screen on which anything can be read.
-pub(super) const LEAST: (u16, u16) = (40, 8);
-/// Fewer lines than this are for one pane.
+pub(super) const MIN_SIZE: (u16, u16) = (40, 8);
+/// With fewer lines than this, only one pane is shown.
 const ALL_PANES: u16 = 16;
-/// From here on there is a second line for what is said of the selected row.
+/// From this height on there is a second line about the selected row.
 const ROOMY: u16 = 24;
 const HEADER: u16 = 3;
-/// How many rows each pane has before another one gets more.
+/// How many rows each pane gets before another one gets more.
 const FIRST: [u16; Pane::COUNT] = [6, 4, 2, 2];
 
 pub(super) struct Layout {
     pub(super) header: Rect,
     /// Each with its heading; empty if it is not shown.
     pub(super) panes: [Rect; Pane::COUNT],
-    /// For an overlay: where the panes are, and what is said of a row.
+    /// For an overlay: where the panes, and the text about a row, are.
     pub(super) overlay: Rect,
-    /// For what is said of the selected row, or of the agent.
+    /// For the text about the selected row, or about the agent.
     pub(super) said: Rect,
     /// For the keys.
     pub(super) keys: Rect,
 }
 
-/// None if the screen is too small. `said` is how many lines what is said of the agent takes; `wanted` is how many rows each
-/// pane has.
+/// Returns `None` if the screen is too small. `said` is how many lines the text about the agent takes;
+/// `wanted` is how many rows each pane has.
 pub(super) fn layout(
     screen: Rect,
     focus: Pane,
@@ -35,7 +35,7 @@ pub(super) fn layout(
     said: usize,
     wanted: [usize; Pane::COUNT],
 ) -> Option<Layout> {
-    if screen.width < LEAST.0 || screen.height < LEAST.1 {
+    if screen.width < MIN_SIZE.0 || screen.height < MIN_SIZE.1 {
         return None;
     }
     let is_one = is_zoomed || screen.height < ALL_PANES;
@@ -44,8 +44,7 @@ pub(super) fn layout(
     let most = screen.height - HEADER - 1 - least;
     let usual = if screen.height >= ROOMY { 2 } else { 1 };
     let said = u16::try_from(said).unwrap_or(most).max(usual).min(most);
-    let line = |y: u16, height: u16| Rect { y: screen.y + y, height, ..screen };
-    let body = line(HEADER, screen.height - HEADER - said - 1);
+    let body = lines(screen, HEADER, screen.height - HEADER - said - 1);
     let heights = if is_one {
         Pane::ALL.map(|pane| if pane == focus { body.height } else { 0 })
     } else {
@@ -59,16 +58,20 @@ pub(super) fn layout(
         pane
     });
     Some(Layout {
-        header: line(0, HEADER),
+        header: lines(screen, 0, HEADER),
         panes,
-        overlay: line(HEADER, screen.height - HEADER - 1),
-        said: line(screen.height - 1 - said, said),
-        keys: line(screen.height - 1, 1),
+        overlay: lines(screen, HEADER, screen.height - HEADER - 1),
+        said: lines(screen, screen.height - 1 - said, said),
+        keys: lines(screen, screen.height - 1, 1),
     })
 }
 
-/// Shares out the lines: to each pane its heading and its first rows, then what is left to those that have more, one
-/// after the other.
+fn lines(screen: Rect, y: u16, height: u16) -> Rect {
+    Rect { y: screen.y + y, height, ..screen }
+}
+
+/// Shares out the lines: each pane gets its heading and its first rows, then what is left goes to those that
+/// have more, one after the other.
 fn shared(height: u16, wanted: [usize; Pane::COUNT]) -> [u16; Pane::COUNT] {
     // A pane without rows says so in one.
     let wanted = wanted.map(|rows| u16::try_from(rows).unwrap_or(u16::MAX).max(1));
@@ -107,7 +110,7 @@ impl Layout {
 mod tests {
     use ratatui::layout::Rect;
 
-    use super::{LEAST, layout, shared};
+    use super::{MIN_SIZE, layout, shared};
     use crate::cli::top::query::Pane;
 
     #[test]
@@ -124,7 +127,7 @@ mod tests {
             let screen = Rect::new(0, 0, width, height);
             for (is_zoomed, said) in [(false, 0), (true, 0), (false, 2), (true, 4), (false, 70_000)] {
                 let Some(it) = layout(screen, Pane::Starts, is_zoomed, said, [9, 400, 2, 15]) else {
-                    assert!(width < LEAST.0 || height < LEAST.1, "{width}x{height}");
+                    assert!(width < MIN_SIZE.0 || height < MIN_SIZE.1, "{width}x{height}");
                     continue;
                 };
                 let parts = it.panes.into_iter().chain([it.header, it.said, it.keys]);

@@ -1,4 +1,4 @@
-//! How it is with the agent: when it answered last, and since when it does not.
+//! The connection to the agent: when it answered last, and since when it does not answer.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,19 @@ use super::model::Data;
 /// The latest answer, and what has become of the agent since.
 pub(super) struct Link {
     pub(super) data: Option<Data>,
-    /// When the agent was asked with any result last.
+    /// When the agent last answered, or failed to.
     heard_at: Instant,
     /// Since when it does not answer, and why.
     away: Option<(Instant, String)>,
-    /// An answer takes no longer if all is well.
+    /// How long an answer takes at most if all is well.
     patience: Duration,
 }
 
-/// What the header says of the agent.
+/// What the header says about the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Connection {
     Well,
-    /// It has a request, and takes its time.
+    /// It has a request, and has not answered yet.
     Silent(Duration),
     Away {
         time: Duration,
@@ -27,7 +27,7 @@ pub(super) enum Connection {
     },
 }
 
-/// How long an answer may take until that is worth a word.
+/// How long an answer may take before the header says so.
 const SLOW: Duration = Duration::from_secs(2);
 
 impl Link {
@@ -35,7 +35,7 @@ impl Link {
         Self { data, heard_at: now, away: None, patience: interval + SLOW }
     }
 
-    /// The data of before stays while there is no newer.
+    /// Takes an answer. The data of before stays while there is no newer.
     pub(super) fn hear(&mut self, answer: Result<Box<Data>, String>, now: Instant) {
         self.heard_at = now;
         match answer {
@@ -50,12 +50,12 @@ impl Link {
         }
     }
 
-    /// It is asked again from now on.
+    /// The agent is asked again from now on.
     pub(super) fn resume(&mut self, now: Instant) {
         self.heard_at = now;
     }
 
-    /// While nobody asks, silence means nothing.
+    /// Returns how the connection is. While nobody asks, silence means nothing.
     pub(super) fn connection(&self, is_paused: bool, now: Instant) -> Connection {
         let silent = now.saturating_duration_since(self.heard_at);
         match &self.away {

@@ -32,7 +32,7 @@ pub(super) struct State {
 pub(super) struct Rates {
     /// Events a second.
     pub(super) events: f64,
-    /// Of one CPU.
+    /// In percent of one CPU.
     pub(super) cpu_percent: f64,
     /// Records that were lost.
     pub(super) lost: u64,
@@ -63,7 +63,7 @@ pub(super) struct Signal {
     pub(super) missed: Vec<Missed>,
 }
 
-/// The worst last.
+/// The worst is last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Grade {
@@ -151,7 +151,7 @@ pub(super) struct Pod {
     #[serde(flatten)]
     pub(super) name: PodName,
     pub(super) state: String,
-    /// It has no sandbox yet.
+    /// Since when it waits for its first sandbox.
     #[serde(rename = "waiting_since_ns")]
     pub(super) waiting_since: Option<Timestamp>,
 }
@@ -162,7 +162,7 @@ impl Data {
         self.doctor.boot_ns.max(self.state.snapshot.now)
     }
 
-    /// The start as it is at the time of the answer: what was read earlier may still wait.
+    /// Returns the start as of the time of the answer: a start that was read earlier may still wait.
     pub(super) fn as_of_now(&self, start: &Start) -> Start {
         let mut start = start.clone();
         if start.waits {
@@ -176,15 +176,16 @@ impl Data {
 }
 
 impl Doctor {
-    /// What has changed since an earlier answer of the same run of the agent.
+    /// Returns what has changed since an earlier answer of the same run of the agent.
     pub(super) fn rates(&self, earlier: &Self) -> Option<Rates> {
         let seconds = self.boot_ns.since(earlier.boot_ns).as_secs_f64();
         if self.agent.instance != earlier.agent.instance || seconds <= 0.0 {
             return None;
         }
         let events = self.agent.seq.saturating_sub(earlier.agent.seq);
-        let cpu = |it: &Self| it.agent.cost.cpu_ns.unwrap_or_default();
-        let cpu = Duration::from_nanos(cpu(self).saturating_sub(cpu(earlier)));
+        let cpu_before = earlier.agent.cost.cpu_ns.unwrap_or_default();
+        let cpu = self.agent.cost.cpu_ns.unwrap_or_default().saturating_sub(cpu_before);
+        let cpu = Duration::from_nanos(cpu);
         Some(Rates {
             events: events as f64 / seconds,
             cpu_percent: 100.0 * cpu.as_secs_f64() / seconds,

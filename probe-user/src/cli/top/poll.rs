@@ -22,9 +22,9 @@ use crate::cli::{
     verdict,
 };
 
-/// The agent is asked no more often, however long a key is held.
-pub(super) const SHORTEST: Duration = Duration::from_millis(200);
-/// What is large is read again no sooner, however busy the node is.
+/// The agent is not asked more often than this, however long a key is held.
+pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(200);
+/// Large documents are not read again sooner than this, however busy the node is.
 const KEPT: Duration = Duration::from_secs(2);
 /// What changes without an event, such as the evidence of a finding, is read again after this time.
 const REREAD: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ pub(super) struct Poller {
     last: Option<Last>,
 }
 
-/// The answer before.
+/// The previous answer.
 struct Last {
     doctor: Doctor,
     state: Arc<State>,
@@ -82,8 +82,8 @@ impl Poller {
         self.agent.ask_patiently(path, expected)?.ok_or_else(|| anyhow!("{}", self.agent.nobody()))
     }
 
-    /// Asks until nobody listens any more. The first time is an interval from now.
-    pub(super) fn run(mut self, interval: Duration, told: &Sender<Message>, orders: &Receiver<Order>) {
+    /// Asks until nobody listens any more. The first request is an interval from now.
+    pub(super) fn run(mut self, interval: Duration, sender: &Sender<Message>, orders: &Receiver<Order>) {
         let mut asked = Instant::now();
         let mut is_paused = false;
         loop {
@@ -94,8 +94,8 @@ impl Poller {
             };
             let order = match next {
                 Ok(first) => {
-                    thread::sleep(SHORTEST.saturating_sub(asked.elapsed()));
-                    // Of the orders that have come meanwhile, as from a held key, the last one counts.
+                    thread::sleep(MIN_INTERVAL.saturating_sub(asked.elapsed()));
+                    // If several orders have come meanwhile, as from a held key, the last one counts.
                     orders.try_iter().last().unwrap_or(first)
                 }
                 Err(RecvTimeoutError::Timeout) => Order::Now,
@@ -107,9 +107,11 @@ impl Poller {
             }
             asked = Instant::now();
             let answer = self.ask().map_err(|error| format!("{error:#}"));
-            // Nothing is known of what happened meanwhile.
-            self.last = self.last.filter(|_| answer.is_ok());
-            if told.send(Message::Answer(answer.map(Box::new))).is_err() {
+            // Nothing is known about what happened meanwhile.
+            if answer.is_err() {
+                self.last = None;
+            }
+            if sender.send(Message::Answer(answer.map(Box::new))).is_err() {
                 return;
             }
         }
@@ -117,7 +119,7 @@ impl Poller {
 }
 
 impl Last {
-    /// It was read a moment ago, or nothing has happened since.
+    /// Whether it was read a moment ago, or nothing has happened since.
     fn is_fresh(&self, now: &Doctor) -> bool {
         let agent = &self.doctor.agent;
         let kept = if agent.seq == now.agent.seq { REREAD } else { KEPT };

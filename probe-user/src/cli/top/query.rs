@@ -1,4 +1,4 @@
-//! What is looked at: the panes, their order, and the filter.
+//! What is shown: the panes, their order, and the filter.
 
 /// A part of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Pane {
         }
     }
 
-    /// The orders of its rows, the usual one first.
+    /// Returns the orders of its rows, the usual one first.
     pub(super) fn orders(self) -> &'static [&'static str] {
         match self {
             Self::Findings => &["severity", "newest", "pod"],
@@ -45,7 +45,7 @@ impl Pane {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) filter: String,
-    /// Findings that have come right too.
+    /// Whether findings that have come right are listed too.
     pub(super) closed: bool,
     /// The place of each pane's order among its orders.
     orders: [usize; Pane::COUNT],
@@ -61,7 +61,7 @@ impl Query {
         self.orders[pane.place()] += 1;
     }
 
-    /// Whether one of the texts contains what is looked for; capital letters do not count.
+    /// Whether one of the texts contains the filter, in capital or small letters.
     pub(super) fn matches<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> bool {
         let wanted = self.filter.to_lowercase();
         wanted.is_empty() || texts.into_iter().any(|text| text.to_lowercase().contains(&wanted))

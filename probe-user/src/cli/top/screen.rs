@@ -22,11 +22,12 @@ use ratatui::{
 
 use super::{table::Tables, ui::Ui, view::View};
 
-/// A frame is written at once: over ssh nobody sees half of it.
+/// A frame is written at once, so that nobody sees half of it over ssh.
 const FRAME: usize = 64 << 10;
 
 pub(super) struct Screen {
-    /// Not dropped: it would print on standard error, and panic, if the terminal is gone. [`give_back`] does its work.
+    /// Not dropped: it would print on standard error, and panic, if the terminal is gone. [`give_back`] does
+    /// its work.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
@@ -55,8 +56,8 @@ impl Screen {
         taken.context("cannot use this terminal")
     }
 
-    /// The next frame is drawn whole. `Terminal::clear` would ask the terminal where the cursor is, and wait for its answer
-    /// among the keys.
+    /// Causes the next frame to be drawn whole. `Terminal::clear` would ask the terminal where the cursor is,
+    /// and wait for its answer among the keys.
     fn clear(&mut self) -> io::Result<()> {
         let size = self.terminal.size()?;
         self.terminal.resize(size.into())
@@ -82,14 +83,14 @@ impl Drop for Screen {
     }
 }
 
-/// Nobody could be told of an error.
+/// Gives the terminal back. Nobody could read an error.
 fn give_back() {
     give_back_keys();
     execute!(io::stdout(), LeaveAlternateScreen, Show).ok();
     io::stdout().flush().ok();
 }
 
-/// The part of it that does not wait for the terminal.
+/// Gives back the part of the terminal that needs no waiting for it.
 pub(super) fn give_back_keys() {
     disable_raw_mode().ok();
 }

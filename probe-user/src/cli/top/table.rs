@@ -1,4 +1,4 @@
-//! A pane as a table of text: what stands in each pane, before anybody knows how wide the terminal is.
+//! A pane as a table of text: what is in each pane, before the width of the terminal is known.
 
 pub(super) mod addresses;
 mod findings;
@@ -22,7 +22,7 @@ pub(super) enum Tone {
     Good,
     Warning,
     Bad,
-    /// It goes on right now.
+    /// It is going on right now.
     Live,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Cell {
     pub(super) tone: Tone,
 }
 
-/// A column. Where the terminal is narrow, one of words gives up what it has beyond `least`.
+/// A column. On a narrow terminal, a column of words gives up what it has beyond `least`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) title: &'static str,
@@ -46,12 +46,12 @@ pub(super) enum ColumnKind {
     Words,
     /// Names of pods: their last characters tell replicas apart.
     Names,
-    /// They stand on the right, and are never cut.
+    /// They are aligned to the right, and are never cut.
     Numbers,
 }
 
 pub(super) struct Row {
-    /// By which it is found again after a refresh.
+    /// Identifies the row after a refresh.
     pub(super) id: String,
     pub(super) cells: Vec<Cell>,
     /// All of it in one sentence, for the line below the panes.
@@ -59,20 +59,20 @@ pub(super) struct Row {
 }
 
 pub(super) struct Table {
-    /// How many there are, next to the pane's name.
+    /// How many rows there are, next to the pane's name.
     pub(super) count: String,
-    /// The last one takes the width that is left.
+    /// The last column takes the width that is left.
     pub(super) columns: &'static [Column],
     pub(super) rows: Vec<Row>,
-    /// Instead of rows.
+    /// The text that is shown instead of rows.
     pub(super) empty: String,
 }
 
 /// The panes in their order.
 pub(super) type Tables = [Table; Pane::COUNT];
 
-/// The tables of the latest data. They are made anew only when their data or the query changes: a held key has to cost
-/// nothing, however many rows there are.
+/// The tables of the latest data. They are made again only when their data or the query changes: a held key
+/// must cost nothing, however many rows there are.
 #[derive(Default)]
 pub(super) struct KeptTables(Option<(Query, Tables)>);
 
@@ -83,7 +83,7 @@ impl KeptTables {
         &self.0.insert(kept).1
     }
 
-    /// There is other data.
+    /// Forgets the tables because there is other data.
     pub(super) fn forget(&mut self) {
         self.0 = None;
     }
@@ -125,12 +125,12 @@ const fn numbers(title: &'static str, least: usize) -> Column {
     Column { title, kind: ColumnKind::Numbers, least, most: usize::MAX }
 }
 
-/// How long ago something was. A second is exact enough for it.
+/// Formats how long ago something was. A second is exact enough.
 pub(super) fn age(time: Duration) -> String {
     if time < Duration::from_secs(60) { format!("{} s", time.as_secs()) } else { span(time) }
 }
 
-/// Text from the node may have any characters.
+/// Makes a cell. Text from the node may have any characters.
 fn cell(text: impl AsRef<str>, tone: Tone) -> Cell {
     Cell { text: escaped(text.as_ref()).into_owned(), tone }
 }

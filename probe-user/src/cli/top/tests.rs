@@ -1,4 +1,4 @@
-//! Frames of the view: what stands on a screen, whatever the node and the screen are like.
+//! Frames of the view: what is on a screen, whatever the node and the screen are like.
 
 mod node;
 #[expect(dead_code, reason = "the tests of the program use the rest")]
@@ -32,7 +32,7 @@ use crate::{
     model::{change::Finding, finding::Key, id::ContainerId, time::Timestamp},
 };
 
-/// What the agent on a node with so many pods answers.
+/// What the agent on a node with this many pods answers.
 pub(super) fn data(pods: u64) -> Data {
     answered(&node::documents(pods))
 }
@@ -60,7 +60,7 @@ fn view(data: Option<&Data>) -> View<'_> {
     View { data, connection: Connection::Well, theme: Theme { color: true } }
 }
 
-/// A frame after these keys, drawn before each of them too, as it is in a terminal.
+/// Draws a frame after these keys, and one before each of them, as in a terminal.
 fn frame(view: &View<'_>, (width, height): (u16, u16), keys: &[KeyCode]) -> String {
     let mut ui = Ui::default();
     let mut frame = printed(view, &mut ui, width, height);
@@ -126,7 +126,7 @@ fn keys_that_change_no_row_make_no_table() {
     let open = count(&mut kept, &data, &ui);
     place(&mut kept, &mut ui, 'a');
     assert!(count(&mut kept, &data, &ui) > open, "closed findings are rows too");
-    // What changes the query is held, or pasted, too.
+    // Keys that change the query are held, or pasted, too.
     let mut asked = Ui::default();
     for key in typed("ssaa/abc") {
         asked.key(KeyEvent::from(key), |_| unreachable!("{key:?} needs none"));
@@ -235,7 +235,7 @@ fn nothing_is_wrong_only_if_all_is_seen() {
     );
 }
 
-/// What a pod is called stands there in letters, and does nothing.
+/// A pod's name is shown in letters, and does nothing.
 #[test]
 fn hostile_names_are_text() {
     let data = data(5);
@@ -325,8 +325,8 @@ fn what_goes_on_gets_older_without_a_new_state() {
     assert!(frame.contains("44.16 s"), "the image: {frame}");
 }
 
-/// An answer for a node with 300 pods and 10,000 findings is drawn in less time than passes between two, whatever its
-/// order. The bounds are for a build without optimization on a slow machine that does much else.
+/// An answer for a node with 300 pods and 10,000 findings is drawn in less time than passes between two,
+/// whatever its order. The bounds are for a build without optimization on a slow machine that does much else.
 #[test]
 fn a_full_node_is_drawn_at_once() {
     let mut data = data(300);

@@ -1,4 +1,5 @@
-//! What the keys have done: which pane is looked at, which row of it, and what lies above it.
+//! What the keys have done: which pane is in focus, which row of it is selected, and which overlay lies above
+//! it.
 //!
 //! **Invariant:** keys change only this, and nothing of the agent.
 
@@ -11,16 +12,16 @@ use super::{
 };
 
 /// The longest filter, characters.
-const LONGEST: usize = 64;
+const MAX_FILTER_CHARS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Ui {
     pub(super) query: Query,
     pub(super) focus: Pane,
-    /// The pane has the whole screen.
+    /// Whether the focused pane has the whole screen.
     pub(super) is_zoomed: bool,
     pub(super) is_paused: bool,
-    /// The filter is being typed; this is the one before.
+    /// The filter before, while another one is being typed.
     pub(super) typing: Option<String>,
     pub(super) overlay: Option<Overlay>,
     cursors: [Cursor; Pane::COUNT],
@@ -50,7 +51,7 @@ struct Cursor {
     top: usize,
 }
 
-/// What is to be done besides drawing.
+/// What must be done besides drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Nothing,
@@ -80,7 +81,7 @@ impl Default for Ui {
 }
 
 impl Ui {
-    /// `tables` makes the tables of a query, which few keys need.
+    /// Handles a key. `tables` makes the tables of a query, which few keys need.
     pub(super) fn key<'a>(&mut self, key: KeyEvent, tables: impl FnOnce(&Query) -> &'a Tables) -> Act {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             match key.code {
@@ -125,7 +126,7 @@ impl Ui {
         Act::Nothing
     }
 
-    /// The pane's number shows it; once more zooms it.
+    /// Shows the pane with this number. The number of the focused pane switches its zoom.
     fn digit(&mut self, digit: char) {
         let pane = Pane::ALL.iter().zip('1'..).find(|(_, number)| *number == digit);
         let Some((&pane, _)) = pane else { return };
@@ -170,7 +171,7 @@ impl Ui {
             KeyCode::Esc => *filter = self.typing.take().unwrap_or_default(),
             KeyCode::Backspace if key.modifiers.is_empty() => _ = filter.pop(),
             KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => filter.clear(),
-            KeyCode::Char(c) if is_plain && filter.chars().count() < LONGEST => filter.push(c),
+            KeyCode::Char(c) if is_plain && filter.chars().count() < MAX_FILTER_CHARS => filter.push(c),
             _ => {}
         }
     }
@@ -179,22 +180,24 @@ impl Ui {
         tables[self.focus.place()].rows.get(self.cursors[self.focus.place()].place)
     }
 
-    /// The place of the selected row, and of the first that is shown.
+    /// Returns the place of the selected row, and of the first row that is shown.
     pub(super) fn cursor(&self, pane: Pane) -> (usize, usize) {
         let Cursor { place, top, .. } = &self.cursors[pane.place()];
         (*place, *top)
     }
 
-    /// Finds the selected rows in new tables, and scrolls so far that each is shown.
+    /// Finds the selected rows in new tables, and scrolls so that each is shown.
     pub(super) fn settle(&mut self, tables: &Tables, layout: &Layout) {
         for (pane, cursor) in Pane::ALL.into_iter().zip(&mut self.cursors) {
             let rows = &tables[pane.place()].rows;
             let height = layout.rows(pane);
             let again = cursor.id.as_ref().and_then(|id| rows.iter().position(|row| row.id == *id));
-            // Of a row that is gone the place stays.
+            // If a row is gone, its place stays selected.
             cursor.place = again.unwrap_or(cursor.place).min(rows.len().saturating_sub(1));
             // The first row is selected until another one is: it shows what is worst now.
-            cursor.id = rows.get(cursor.place).filter(|_| cursor.id.is_some()).map(|row| row.id.clone());
+            if cursor.id.is_some() {
+                cursor.id = rows.get(cursor.place).map(|row| row.id.clone());
+            }
             cursor.top = cursor.top.min(cursor.place).min(rows.len().saturating_sub(height));
             cursor.top = cursor.top.max((cursor.place + 1).saturating_sub(height));
         }
@@ -204,7 +207,7 @@ impl Ui {
         };
     }
 
-    /// The overlay has so many lines: it is not scrolled beyond them.
+    /// Keeps the overlay from being scrolled beyond its lines.
     pub(super) fn settle_overlay(&mut self, lines: usize) {
         let last = lines.saturating_sub(self.page);
         if let Some(Overlay::Help { top } | Overlay::Detail { top, .. }) = &mut self.overlay {
@@ -218,7 +221,7 @@ fn is_step(code: KeyCode) -> bool {
     stepped(code, 0, 0, 0).is_some()
 }
 
-/// Where a key leads to; none if it leads nowhere.
+/// Returns where a key leads to; `None` if it leads nowhere.
 fn stepped(code: KeyCode, place: usize, count: usize, page: usize) -> Option<usize> {
     let last = count.saturating_sub(1);
     let place = match code {

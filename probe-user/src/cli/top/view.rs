@@ -14,7 +14,7 @@ pub(super) use self::theme::Theme;
 use self::{help::HELP, wrap::wrapped};
 use super::{
     detail,
-    layout::{LEAST, Layout, layout},
+    layout::{Layout, MIN_SIZE, layout},
     link::Connection,
     model::Data,
     query::Pane,
@@ -58,7 +58,8 @@ impl View<'_> {
         help::keys(self.theme, ui, layout.keys, buffer);
     }
 
-    /// What is said of the selected row; while the agent is away, why it is: the header has no room for that.
+    /// Returns the text about the selected row; while the agent is away, why it is: the header has no room
+    /// for that.
     fn said<'t>(&'t self, ui: &Ui, tables: &'t Tables) -> Cow<'t, str> {
         match &self.connection {
             Connection::Away { why, .. } => escaped(why),
@@ -68,15 +69,15 @@ impl View<'_> {
         }
     }
 
-    /// A heading, and below it as much of the text as there is room for.
+    /// Draws a heading, and below it as much of the text as there is room for.
     fn overlay(&self, ui: &mut Ui, layout: &Layout, buffer: &mut Buffer) {
         let (title, text) = match &ui.overlay {
             None => return,
             Some(Overlay::Help { .. }) => ("HELP".to_owned(), HELP.to_owned()),
             Some(Overlay::Detail { pane, id, .. }) => {
                 let text = self.data.and_then(|data| detail::text(data, *pane, id));
-                let gone = || "It is there no more: Esc goes back.\n".to_owned();
-                (detail::title(*pane).to_owned(), text.unwrap_or_else(gone))
+                let text = text.unwrap_or_else(|| "It is gone: Esc goes back.\n".to_owned());
+                (detail::title(*pane).to_owned(), text)
             }
         };
         let lines: Vec<String> = text
@@ -99,18 +100,18 @@ impl View<'_> {
     }
 }
 
-/// The parts of an explanation have headings without an indent.
+/// Whether the line is a heading: in an explanation only headings have no indent.
 fn is_heading(line: &str) -> bool {
     line.starts_with(|c: char| c.is_alphanumeric())
 }
 
-/// A line of one style over the whole width.
+/// Draws a line in one style over the whole width.
 fn bar(text: &str, style: Style, area: Rect, buffer: &mut Buffer) {
     buffer.set_style(area, style);
     buffer.set_stringn(area.x, area.y, text, usize::from(area.width), style);
 }
 
-/// As many lines of the text as fit; the last one is cut.
+/// Draws as many lines of the text as fit; the last one is cut.
 fn paragraph(text: &str, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
     let mut lines = wrapped(text, width);
@@ -128,11 +129,11 @@ fn paragraph(text: &str, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// As much of it as fits.
+/// Draws as much of the message as fits.
 fn too_small(screen: Rect, buffer: &mut Buffer) {
     let text = format!(
         "too small: {}x{}; sandprobe top needs {}x{} (q leaves)",
-        screen.width, screen.height, LEAST.0, LEAST.1
+        screen.width, screen.height, MIN_SIZE.0, MIN_SIZE.1
     );
     paragraph(&text, screen, buffer);
 }

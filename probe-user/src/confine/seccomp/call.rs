@@ -33,9 +33,6 @@ pub(super) enum Only {
 impl Call {
     /// A call matches if any rule does; without rules every call matches.
     pub(super) fn rules(&self) -> Result<Vec<SeccompRule>, BackendError> {
-        let rule = |argument, length, operator, value| {
-            SeccompRule::new(vec![SeccompCondition::new(argument, length, operator, value)?])
-        };
         match self.only {
             Only::Any => Ok(Vec::new()),
             // The kernel compares the whole word here, so bits above an `int` are checked too.
@@ -44,8 +41,9 @@ impl Call {
                 Ok(vec![rule(argument, SeccompCmpArgLen::Qword, masked, value)?])
             }
             Only::One { argument, of } => {
-                let equal = |value: &u64| rule(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *value);
-                of.iter().map(equal).collect()
+                let each =
+                    of.iter().map(|value| rule(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *value));
+                each.collect()
             }
             Only::Own => {
                 let own = u64::from(std::process::id());
@@ -53,4 +51,13 @@ impl Call {
             }
         }
     }
+}
+
+fn rule(
+    argument: u8,
+    length: SeccompCmpArgLen,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(argument, length, operator, value)?])
 }

@@ -1,7 +1,7 @@
 //! The system calls of each role. docs/security.md has the same list, and a test compares them.
 //!
-//! The lists include the calls of musl (the released program) and glibc (a plain build), on both architectures. If
-//! two calls do the same, aarch64 has only the newer one.
+//! The lists include the calls of musl (the released program) and glibc (a plain build), on both
+//! architectures. If two calls do the same, aarch64 has only the newer one.
 
 use super::{
     super::role::Role,
@@ -118,8 +118,8 @@ const READ_LIMIT: Only = Only::Bits { argument: 2, mask: u64::MAX, value: 0 };
 /// Sends to the connected peer: `dest_addr` is null.
 const UNADDRESSED: Only = Only::Bits { argument: 4, mask: u64::MAX, value: 0 };
 
-/// Memory, threads, time and open files: for every role. `sendto` is there because the thread that gets a signal
-/// tells the main thread over a socket, with send(2).
+/// Memory, threads, time and open files: for every role. `sendto` is there because the thread that gets a
+/// signal informs the main thread over a socket, with send(2).
 const COMMON: Group = Group {
     purpose: "memory, threads, time, what is open",
     calls: &[
@@ -277,7 +277,7 @@ const ANSWER: Group = Group {
     ]],
 };
 
-/// `FIONREAD`: a resolver asks how much came.
+/// `FIONREAD`: a resolver asks how many bytes have come.
 const CONTROL_OR_COUNT: Only = Only::One { argument: 1, of: &[0x5421, 0x5401, 0x5413, 0x2401, 0x541b] };
 
 /// Sockets of the network. The C library asks over netlink which addresses this machine has.
@@ -304,7 +304,7 @@ const REACH: Group = Group {
     ]],
 };
 
-/// Local sockets, for who reaches another machine: a C library that asks nscd goes on without it.
+/// Local sockets, for roles that reach another machine: a C library that asks nscd goes on without it.
 pub(super) const NO_LOCAL: Group = Group {
     purpose: "is not there for who reaches another machine",
     calls: &[calls![socket SYS_socket: LOCAL]],
@@ -345,7 +345,7 @@ pub(super) fn of(role: Role) -> &'static [&'static Group] {
         Role::Files => &[&COMMON, &LOOK, &TALK, &ASK],
         Role::Store | Role::Log => &[&COMMON, &KEEP],
         Role::Writer => &[&COMMON],
-        // The last group with a call has its condition.
+        // If several groups have a call, the condition of the last one holds.
         Role::Export | Role::Kubernetes => &[&COMMON, &LOOK, &TALK, &REACH],
         Role::Agent => &[&COMMON, &LOOK, &TALK, &COUNT],
         Role::Server => &[&COMMON, &LOOK, &TALK, &ANSWER],

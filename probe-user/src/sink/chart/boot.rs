@@ -27,11 +27,10 @@ pub struct Boot<'a> {
 /// How many rows show their details without a click.
 const OPEN: usize = 5;
 
-/// With `grouping` the rows below the boots are those of groups.
+/// Draws a row for each boot. With `grouping`, the table below the boots has a row for each group.
 #[must_use]
 pub fn chart(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Chart {
     let first_open = boots.len().saturating_sub(OPEN);
-    let row = |(n, boot): (usize, &Boot<'_>)| Row { is_open: n >= first_open, ..row(boot) };
     let mut nodes: Vec<&str> = boots.iter().map(|boot| boot.node).collect();
     nodes.dedup();
     Chart {
@@ -47,7 +46,7 @@ pub fn chart(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Chart {
             ),
         ],
         tables: vec![table(boots, grouping)],
-        rows: boots.iter().enumerate().map(row).collect(),
+        rows: boots.iter().enumerate().map(|(n, boot)| Row { is_open: n >= first_open, ..row(boot) }).collect(),
         notes: recovery::summary::notes(boots.iter().map(|boot| (boot.recovery, boot.study))),
     }
 }
@@ -57,20 +56,17 @@ fn name(boot: &Boot<'_>) -> String {
 }
 
 fn table(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Table {
-    let line = |name: String, numbers: Vec<String>| [name].into_iter().chain(numbers).collect();
-    let of = |it: &Boot<'_>| {
-        let RecoveryReport { columns, periods, whole, inexact, .. } = it.study;
-        line(name(it), recovery::numbers(columns, periods, *whole, *inexact))
-    };
     let nothing = [None; COLUMNS];
-    let gap = |it: &Boot<'_>| {
-        let name = recovery::gap(it.recovery)?;
-        Some(line(name, recovery::numbers(&nothing, &nothing, None, Inexact::default())))
-    };
-    let mut rows: Vec<Vec<String>> =
-        boots.iter().flat_map(|boot| gap(boot).into_iter().chain([of(boot)])).collect();
+    let mut rows = Vec::new();
+    for boot in boots {
+        if let Some(gap) = recovery::gap(boot.recovery) {
+            rows.push(table_row(gap, recovery::numbers(&nothing, &nothing, None, Inexact::default())));
+        }
+        let RecoveryReport { columns, periods, whole, inexact, .. } = boot.study;
+        rows.push(table_row(name(boot), recovery::numbers(columns, periods, *whole, *inexact)));
+    }
     let together = recovery::summary::rows(boots.iter().map(|boot| (boot.recovery, boot.study)), grouping);
-    rows.extend(together.into_iter().map(|(name, numbers)| line(name, numbers)));
+    rows.extend(together.into_iter().map(|(name, numbers)| table_row(name, numbers)));
     Table {
         title: "Columns in ms, periods 1 to 4 and the whole in s",
         headings: vec![
@@ -87,6 +83,10 @@ fn table(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Table {
         ],
         rows,
     }
+}
+
+fn table_row(name: String, numbers: Vec<String>) -> Vec<String> {
+    [name].into_iter().chain(numbers).collect()
 }
 
 /// The row of one boot.
@@ -132,8 +132,8 @@ fn from_ns(ns: i64) -> Duration {
     Duration::from_nanos(u64::try_from(ns).unwrap_or(0))
 }
 
-/// The periods, each from one known column to the next. Without static pods there is no boundary between periods 2
-/// and 3.
+/// The periods, each from one known column to the next. Without static pods there is no boundary between
+/// periods 2 and 3.
 fn periods(study: &RecoveryReport) -> Vec<Bar> {
     const NAMES: [(&str, Series); COLUMNS] = [
         ("kubelet", Series::First),
@@ -141,7 +141,8 @@ fn periods(study: &RecoveryReport) -> Vec<Bar> {
         ("first service pod", Series::Third),
         ("last service pod", Series::Fourth),
     ];
-    let (mut from, mut last) = (Duration::ZERO, start(study));
+    let mut from = Duration::ZERO;
+    let mut last = start(study);
     let mut bars = Vec::new();
     for (column, (name, tone)) in study.columns.iter().zip(NAMES) {
         let Some(at) = column.map(from_ns) else { continue };
@@ -198,7 +199,7 @@ fn restart(study: &RecoveryReport, zero: Zeroed) -> Vec<Bar> {
     down.into_iter().chain(moments).collect()
 }
 
-/// The time that was lost, and each ADD. ADDs of several sandboxes at once have lanes of their own.
+/// The time that was lost, and each ADD. ADDs that run at the same time have separate lanes.
 fn network(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> Vec<Bar> {
     let mut tries: Vec<&NetworkAttempt> =
         recovery.tries.iter().filter(|it| is_within(study, it.began)).collect();
@@ -233,7 +234,7 @@ fn network(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> Vec<Bar
 /// The pods up to the last one of the recovery, and those that came later.
 fn pods(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> (Vec<Bar>, Vec<Pod>) {
     let mut all: Vec<_> = recovery.pods.iter().collect();
-    let is_told = |at: &Timestamp| study.recovered == Recovered::Listening && is_within(study, *at);
+    let shows_listening = study.recovered == Recovered::Listening;
     all.sort_by_key(|back| (back.pod.kind, back.mark.at));
     let (drawn, later): (Vec<_>, Vec<_>) = all.into_iter().partition(|back| is_within(study, back.mark.at));
     let bars = drawn.into_iter().flat_map(|back| {
@@ -248,7 +249,7 @@ fn pods(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> (Vec<Bar>,
             Source::Hook => Vec::new(),
             other => vec![recovery::known(other)],
         };
-        let listens = back.listened.filter(is_told).map(|at| {
+        let listens = back.listened.filter(|at| shows_listening && is_within(study, *at)).map(|at| {
             let name = format!("{} listens", recovery::name(&back.pod));
             bar(lane, name, Series::Moment, zero.at(at), None)
         });
@@ -257,7 +258,8 @@ fn pods(recovery: &Recovery, study: &RecoveryReport, zero: Zeroed) -> (Vec<Bar>,
     (bars.collect(), later.into_iter().map(|back| back.pod.clone()).collect())
 }
 
-/// Events after the last pod of the recovery are not part of it; they may be a month later.
+/// Whether the time is not after the last pod of the recovery. A later event is not part of it, and may be a
+/// month later.
 pub(crate) fn is_within(study: &RecoveryReport, at: Timestamp) -> bool {
     study.last_service.as_ref().is_none_or(|last| at <= last.mark.at)
 }

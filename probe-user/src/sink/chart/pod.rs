@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// A row for each start, in this order. Of `pods`, those without a start are named in a note.
+/// Draws a row for each start, in this order. A note names those of `pods` that have no start.
 #[must_use]
 pub fn chart(label: &Label, starts: &[Start], shares: &[Share], pods: &[PodView]) -> Chart {
     let slowest = starts.iter().map(Start::total).max();
@@ -87,8 +87,10 @@ fn beyond(start: &Start, it: &Listening) -> Bar {
 }
 
 fn lane(container: &ContainerRef) -> String {
-    let id = || container.id.short().to_owned();
-    container.name.as_ref().map_or_else(id, |name| format!("container {name}"))
+    match &container.name {
+        Some(name) => format!("container {name}"),
+        None => container.id.short().to_owned(),
+    }
 }
 
 fn bar(start: &Start, phase: &Phase) -> Bar {
@@ -135,22 +137,28 @@ fn tone(kind: &Kind) -> Series {
 }
 
 fn table(shares: &[Share]) -> Option<Table> {
-    let row = |it: &Share| {
+    if shares.is_empty() {
+        return None;
+    }
+    let mut rows = Vec::with_capacity(shares.len());
+    for it in shares {
         let phase = it.kind.as_ref().map_or_else(|| "whole start".to_owned(), name);
-        vec![phase, it.starts.to_string(), span(it.p50), span(it.p90), span(it.p99)]
-    };
-    (!shares.is_empty()).then(|| Table {
+        rows.push(vec![phase, it.starts.to_string(), span(it.p50), span(it.p90), span(it.p99)]);
+    }
+    Some(Table {
         title: "Each phase on this node, of the starts that were seen whole",
         headings: vec!["phase", "starts", "p50", "p90", "p99"],
-        rows: shares.iter().map(row).collect(),
+        rows,
     })
 }
 
 /// Names the pods that started before the agent did.
 fn unseen(pods: &[PodView], starts: &[Start]) -> Option<String> {
     let seen: BTreeSet<_> = starts.iter().filter_map(|start| start.pod.uid.as_ref()).collect();
-    let is_unseen =
-        |pod: &&PodView| pod.start.is_none() && !pod.uid.as_ref().is_some_and(|uid| seen.contains(uid));
-    let names: Vec<String> = pods.iter().filter(is_unseen).map(|it| pod(&it.named())).collect();
+    let names: Vec<String> = pods
+        .iter()
+        .filter(|it| it.start.is_none() && !it.uid.as_ref().is_some_and(|uid| seen.contains(uid)))
+        .map(|it| pod(&it.named()))
+        .collect();
     (!names.is_empty()).then(|| format!("No start was seen of {}: {}", names.len(), names.join(", ")))
 }

@@ -37,8 +37,7 @@ pub(super) const COLUMNS: [Column; 27] = [
 ];
 
 fn seen(line: &Line<'_>) -> Cell {
-    let times = |path| list(line.value, path).iter();
-    let known = times("milestones").chain(times("pods"));
+    let known = list(line.value, "milestones").iter().chain(list(line.value, "pods"));
     let known = known.flat_map(|it| [it.get("boot_ns"), it.get("listening_boot_ns")]).flatten();
     let latest = known.filter_map(number).max().unwrap_or(0);
     let boot = at(line.value, "boot_wall_ns").and_then(number);

@@ -5,16 +5,16 @@ use std::{collections::BTreeMap, sync::Arc};
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A text of which there are few.
+    /// A text with few different values.
     Name,
     /// Any other text.
     Text,
     Integer,
-    /// Whether something is so; false where the line does not say.
+    /// A boolean; false if the line does not have it.
     Flag,
     /// Nanoseconds since the epoch.
     Time,
-    /// Texts by their names.
+    /// Texts by name.
     Map,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Cell {
     Text(String),
     Integer(i64),
     Flag(bool),
-    /// Many rows have the same.
+    /// Shared, because many rows have the same map.
     Map(Arc<BTreeMap<String, String>>),
 }
 

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::{TABLES, Table, cell::Kind, column::Column};
 
-/// The statements that make the tables that are not there yet, and the columns that one of an older version lacks.
+/// The statements that make the missing tables, and add the missing columns to tables of an older version.
 ///
-/// A row that is inserted again replaces the one with the same key (ReplacingMergeTree): so an export can be repeated.
+/// A row that is inserted again replaces the one with the same key (ReplacingMergeTree). So an export can be
+/// repeated.
 pub(crate) fn tables() -> impl Iterator<Item = String> {
     TABLES.into_iter().flat_map(|table| [create(table), extend(table)])
 }

@@ -22,7 +22,7 @@ pub(crate) struct Column {
 pub(super) enum From {
     /// The first of these members that the line has.
     Members(&'static [&'static str]),
-    /// What the boot of the line has under the column's name.
+    /// The member of the line's boot that has the column's name.
     Boot,
     Made(fn(&Line<'_>) -> Cell),
 }
@@ -112,7 +112,7 @@ impl Column {
         }
     }
 
-    /// What a line has that has no value for this column: in the words of the line.
+    /// Says what is missing in a line that has no value for this column, by the names of the line's members.
     pub(super) fn lack(&self) -> String {
         let Self { name, kind, from, .. } = self;
         let From::Members(members) = from else { return format!("nothing for the column {name}") };

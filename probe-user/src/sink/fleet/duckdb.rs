@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::{TABLES, Table};
 
-/// A view for each table. Of rows that were exported several times it has the latest; events are left as they are, since
-/// there are many: a question about them drops what is there twice.
+/// Returns a view for each table. Of a row that was exported several times, the view has only the latest.
+/// Events are left as they are, because there are many: a query over them drops the duplicates itself.
 pub(crate) fn views() -> String {
     let mut text =
         "-- The tables of an export for DuckDB, which is to run in the export's folder (docs/fleet.md).\n"

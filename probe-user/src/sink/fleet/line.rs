@@ -1,4 +1,4 @@
-//! A line of which rows are made, and how its members are read.
+//! A line from which rows are made, and functions that read its members.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::cell::{Cell, Kind};
 
-/// What is known of a boot beyond the line.
+/// Facts about a boot that the line itself does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Context {
     pub(crate) kernel: Option<String>,
@@ -23,32 +23,32 @@ pub(super) struct Line<'a> {
 }
 
 impl Context {
-    /// Of a boot's object.
+    /// Reads the context from the object of a boot.
     pub(crate) fn of(boot: &Value) -> Self {
-        let own = |member: &str| boot[member].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let labels = boot["labels"].as_object();
         let labels = labels
             .into_iter()
             .flatten()
             .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
         Self {
-            kernel: own("kernel"),
-            runtime: own("runtime"),
-            kubelet: own("kubelet"),
+            kernel: text(&boot["kernel"]),
+            runtime: text(&boot["runtime"]),
+            kubelet: text(&boot["kubelet"]),
             labels: Arc::new(labels.collect()),
         }
     }
 
-    /// Fills in what is not known from what another source says of the same boot.
+    /// Fills in what is not known from another source about the same boot.
     pub(crate) fn learn(&mut self, other: &Self) {
-        let fill = |known: &mut Option<String>, new: &Option<String>| {
+        for (known, new) in [
+            (&mut self.kernel, &other.kernel),
+            (&mut self.runtime, &other.runtime),
+            (&mut self.kubelet, &other.kubelet),
+        ] {
             if known.is_none() {
                 known.clone_from(new);
             }
-        };
-        fill(&mut self.kernel, &other.kernel);
-        fill(&mut self.runtime, &other.runtime);
-        fill(&mut self.kubelet, &other.kubelet);
+        }
         for (key, value) in &*other.labels {
             Arc::make_mut(&mut self.labels).entry(key.clone()).or_insert_with(|| value.clone());
         }
@@ -68,23 +68,27 @@ impl Line<'_> {
     }
 }
 
-/// The value at a path of members, as `pod.name`.
+fn text(value: &Value) -> Option<String> {
+    value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// The value at a path of members, such as `pod.name`.
 pub(super) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(value, |value, member| value.get(member)).filter(|value| !value.is_null())
 }
 
-/// A number, or one that is a decimal string because it may pass 2^53.
+/// A number, also one that is a decimal string because it may pass 2^53.
 pub(super) fn integer(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// Nanoseconds since the epoch, of a time as RFC 3339.
+/// Parses an RFC 3339 time; nanoseconds since the epoch.
 pub(super) fn time(value: &Value) -> Option<i64> {
     let at: Timestamp = value.as_str()?.parse().ok()?;
     i64::try_from(at.as_nanosecond()).ok()
 }
 
-/// A member of nanoseconds since the epoch.
+/// Reads a member that is nanoseconds since the epoch.
 pub(super) fn wall(line: &Line<'_>, path: &str) -> Cell {
     at(line.value, path).and_then(integer).into()
 }
@@ -104,17 +108,19 @@ pub(super) fn count(value: &Value, path: &str) -> Option<i64> {
     at(value, path).map(|_| i64::try_from(list(value, path).len()).unwrap_or(i64::MAX))
 }
 
-/// Executables of a list by their paths. A version that is not known is empty.
+/// Maps the path of each executable in a list to its version. An unknown version is empty.
 pub(super) fn programs(value: &Value, path: &str) -> Cell {
-    let version = |it: &Value| {
+    let versions = list(value, path).iter().filter_map(|it| {
         let version = it["version"].as_str().unwrap_or_default();
         Some((it["path"].as_str()?.to_owned(), version.to_owned()))
-    };
-    Cell::Map(Arc::new(list(value, path).iter().filter_map(version).collect()))
+    });
+    Cell::Map(Arc::new(versions.collect()))
 }
 
-/// The version of the executable with this file name among those of a list.
+/// The version of the executable with this file name in a list.
 pub(super) fn version<'a>(value: &'a Value, path: &str, name: &str) -> Option<&'a str> {
-    let is_its = |it: &&Value| it["path"].as_str().is_some_and(|path| path.rsplit('/').next() == Some(name));
-    list(value, path).iter().find(is_its)?["version"].as_str()
+    let mut programs = list(value, path).iter();
+    let program =
+        programs.find(|it| it["path"].as_str().is_some_and(|path| path.rsplit('/').next() == Some(name)))?;
+    program["version"].as_str()
 }

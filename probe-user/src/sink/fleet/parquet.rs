@@ -19,11 +19,11 @@ use super::{
     column::Column,
 };
 
-/// Rows of a row group: as many wait in memory for each file.
+/// Rows of a row group. At most this many rows of each file wait in memory.
 const GROUP: usize = 1 << 13;
 const MADE_BY: &str = concat!("sandprobe ", env!("CARGO_PKG_VERSION"));
 
-/// The rows cannot be written. It is a fault of this program.
+/// The rows cannot be written, because of a bug in this program.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make Parquet of {table}: {why}")]
 pub(crate) struct Unwritable {
@@ -62,22 +62,28 @@ impl Writer {
         if self.waiting.first().is_some_and(|column| !column.is_empty()) {
             self.flush()?;
         }
-        let (table, rows) = (self.table.name, self.rows);
+        let table = self.table.name;
+        let rows = self.rows;
         let bytes = self.file.into_inner().map_err(|why| Unwritable { table, why })?;
         Ok((bytes, rows))
     }
 
     fn flush(&mut self) -> Result<(), Unwritable> {
         let Self { table, file, waiting, .. } = self;
-        let mut written = || {
-            let mut group = file.next_row_group()?;
-            for (column, cells) in table.columns().zip(waiting.iter_mut()) {
-                write(&mut group, column, mem::take(cells))?;
-            }
-            group.close().map(drop)
-        };
-        written().map_err(|why| Unwritable { table: table.name, why })
+        write_group(file, table, waiting).map_err(|why| Unwritable { table: table.name, why })
     }
+}
+
+fn write_group(
+    file: &mut SerializedFileWriter<Vec<u8>>,
+    table: &Table,
+    waiting: &mut [Vec<Cell>],
+) -> Result<(), ParquetError> {
+    let mut group = file.next_row_group()?;
+    for (column, cells) in table.columns().zip(waiting) {
+        write(&mut group, column, mem::take(cells))?;
+    }
+    group.close().map(drop)
 }
 
 /// The schema in the language of Parquet.
@@ -119,7 +125,7 @@ fn properties(table: &Table) -> WriterPropertiesPtr {
     Arc::new(properties.build())
 }
 
-/// Values, and for each row whether it has one.
+/// The values, and for each row whether it has one.
 struct Levels<T> {
     values: Vec<T>,
     present: Vec<i16>,
@@ -127,7 +133,8 @@ struct Levels<T> {
 
 impl<T> Levels<T> {
     fn of(cells: Vec<Cell>, value: impl Fn(Cell) -> Option<T>) -> Self {
-        let (mut values, mut present) = (Vec::new(), Vec::with_capacity(cells.len()));
+        let mut values = Vec::new();
+        let mut present = Vec::with_capacity(cells.len());
         for cell in cells {
             let value = value(cell);
             present.push(i16::from(value.is_some()));
@@ -174,13 +181,15 @@ fn write(
     writer.close()
 }
 
-/// A map is two columns with the same levels: of a map without entries, one that says so.
+/// Writes a map as two columns with the same levels. A map without entries has one level that says so.
 fn write_map(
     group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
     cells: Vec<Cell>,
 ) -> Result<(), ParquetError> {
-    let (mut keys, mut values) = (Vec::new(), Vec::new());
-    let (mut present, mut repeated) = (Vec::new(), Vec::new());
+    let mut keys = Vec::new();
+    let mut values = Vec::new();
+    let mut present = Vec::new();
+    let mut repeated = Vec::new();
     for cell in cells {
         let Cell::Map(entries) = cell else {
             present.push(0);

@@ -76,7 +76,11 @@ pub(super) const COLUMNS: [Column; 40] = [
     made("exact", Kind::Flag, is_exact, "all times are those of events"),
 ];
 
-/// A number that the line leaves out where it is 0.
+fn time(line: &Line<'_>, path: &str) -> Option<i64> {
+    at(line.value, path).and_then(number)
+}
+
+/// A number that the line leaves out if it is 0.
 fn sum(line: &Line<'_>, path: &str) -> Cell {
     Cell::Integer(at(line.value, path).and_then(number).unwrap_or(0))
 }
@@ -85,7 +89,7 @@ fn is_replaced(pod: &Value) -> bool {
     pod["replaced"] == true
 }
 
-/// How many of the pods are so.
+/// Counts the pods for which `is_so` holds.
 fn held(line: &Line<'_>, is_so: fn(&Value) -> bool) -> Cell {
     let pods = list(line.value, "pods").iter().filter(|it| is_so(it)).count();
     Cell::Integer(i64::try_from(pods).unwrap_or(i64::MAX))
@@ -96,13 +100,14 @@ fn longest_wait(line: &Line<'_>) -> Cell {
     waits.max().into()
 }
 
-/// The times that it has are since the boot, or since its beginning.
+/// The latest time that is known of the restart. Some members count from the boot, others from the restart's
+/// beginning.
 fn seen(line: &Line<'_>) -> Cell {
-    let time = |path: &str| at(line.value, path).and_then(number);
-    let (Some(wall), Some(begun)) = (time("wall_ns"), time("boot_ns")) else { return Cell::Null };
+    let Some(wall) = time(line, "wall_ns") else { return Cell::Null };
+    let Some(begun) = time(line, "boot_ns") else { return Cell::Null };
     let columns = ["started_ns", "ready_ns", "first_pod_ns", "as_before_ns"];
-    let columns = columns.iter().filter_map(|name| time(&format!("columns.{name}")));
-    let ends = ["end_again.boot_ns", "closed_boot_ns"].into_iter().filter_map(time);
+    let columns = columns.iter().filter_map(|name| time(line, &format!("columns.{name}")));
+    let ends = ["end_again.boot_ns", "closed_boot_ns"].into_iter().filter_map(|path| time(line, path));
     let pods = list(line.value, "pods").iter().filter_map(|it| {
         let since = it.get("since_boot_ns").and_then(number)?;
         Some(since.saturating_add(it.get("waited_ns").and_then(number).unwrap_or(0)))

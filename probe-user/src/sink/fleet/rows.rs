@@ -1,6 +1,6 @@
 //! The rows of one source, as files: one for each table and day.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use bytes::Bytes;
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
@@ -9,17 +9,16 @@ use serde_json::Value;
 use super::{
     BOOTS, Context, EVENTS, FINDINGS, RESTARTS, STARTS, TABLES, Table, Unwritable,
     cell::Cell,
-    column::Column,
     line::{self, Line},
     parquet::Writer,
 };
 
-/// A line of which no row can be made.
+/// A line that cannot be made into a row.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
     #[error("it is no line of sandprobe's JSON ({0})")]
     NotJson(serde_json::Error),
-    #[error("it is none that sandprobe writes with -o json")]
+    #[error("it is not a line that sandprobe writes with -o json")]
     Unknown,
     #[error("it has schema {0}, and this sandprobe knows 1")]
     Schema(u64),
@@ -31,7 +30,7 @@ pub(crate) enum Unusable {
 
 /// The lines of `boot -o json` that are rows, by their members.
 const OF_BOOTS: [(&str, &Table); 2] = [("boot", &BOOTS), ("restart", &RESTARTS)];
-/// Those that are made of them.
+/// The lines of `boot -o json` that are computed from these.
 const SUMMARIES: [&str; 4] = ["average", "statistics", "group", "restart_statistics"];
 
 /// A file of a table.
@@ -44,11 +43,11 @@ pub(crate) struct File {
     pub(crate) bytes: Bytes,
 }
 
-/// Events that a stream left out, as it says itself (`stream.missed`).
+/// The number of events that a stream left out, from its own `stream.missed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missed {
     pub(crate) events: u64,
-    /// It also says that it does not know how many.
+    /// The stream also missed an unknown number of events.
     pub(crate) and_more: bool,
 }
 
@@ -61,11 +60,11 @@ impl Missed {
 
 /// The rows of a source.
 pub(crate) struct Rows<'a> {
-    /// What other sources say of the boots: by node and boot.
+    /// Facts about the boots from other sources, by node and boot.
     contexts: &'a BTreeMap<(String, String), Context>,
     files: BTreeMap<(&'static str, Date), Writer>,
     missed: Missed,
-    /// What is told several times has one row, as it was told last: by its key.
+    /// The latest row for each key, of the tables where a later row replaces an earlier one.
     latest: BTreeMap<(&'static str, Vec<Cell>), Vec<Cell>>,
 }
 
@@ -74,7 +73,7 @@ impl<'a> Rows<'a> {
         Self { contexts, files: BTreeMap::new(), missed: Missed::default(), latest: BTreeMap::new() }
     }
 
-    /// Adds what a line tells.
+    /// Parses a line and adds its rows.
     pub(crate) fn add_line(&mut self, text: &[u8]) -> Result<(), Unusable> {
         let value: Value = serde_json::from_slice(text).map_err(Unusable::NotJson)?;
         self.add(&value)
@@ -82,12 +81,12 @@ impl<'a> Rows<'a> {
 
     pub(crate) fn add(&mut self, value: &Value) -> Result<(), Unusable> {
         for (member, table) in OF_BOOTS {
-            if let Some(told) = value.get(member) {
-                let row = self.row(table, told)?;
+            if let Some(object) = value.get(member) {
+                let row = self.row(table, object)?;
                 return Ok(self.add_row(table, row)?);
             }
         }
-        // The other lines of `boot -o json` are made of these.
+        // The other lines of `boot -o json` are computed from these.
         if SUMMARIES.iter().any(|member| value.get(member).is_some()) {
             return Ok(());
         }
@@ -117,15 +116,16 @@ impl<'a> Rows<'a> {
         rows.into_iter().try_for_each(|(table, row)| self.add_row(table, row)).map_err(Unusable::from)
     }
 
-    /// What the source itself says is missing in it.
+    /// The events that are missing in the source, by its own count.
     pub(crate) const fn missed(&self) -> Missed {
         self.missed
     }
 
     fn row(&self, table: &'static Table, value: &Value) -> Result<Vec<Cell>, Unusable> {
-        let member = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let node = value["node"].as_str().unwrap_or_default().to_owned();
+        let boot_id = value["boot_id"].as_str().unwrap_or_default().to_owned();
         let unknown = Context::default();
-        let context = self.contexts.get(&(member("node"), member("boot_id"))).unwrap_or(&unknown);
+        let context = self.contexts.get(&(node, boot_id)).unwrap_or(&unknown);
         let line = Line { value, context };
         let row: Vec<Cell> = table.columns().map(|column| column.value(&line)).collect();
         if let Some((lacking, _)) =
@@ -137,20 +137,18 @@ impl<'a> Rows<'a> {
     }
 
     fn add_row(&mut self, table: &'static Table, row: Vec<Cell>) -> Result<(), Unwritable> {
-        if table.latest.is_none() {
-            return self.write(table, row);
-        }
+        let Some(latest) = table.latest else { return self.write(table, row) };
         let key = table.key.iter().filter_map(|key| cell(table, &row, key).cloned()).collect();
-        let known = self.latest.entry((table.name, key));
-        let moment = |row: &[Cell]| table.latest.and_then(|column| integer(table, row, column));
-        let new = moment(&row);
-        known
-            .and_modify(|known| {
-                if moment(known) <= new {
-                    known.clone_from(&row);
+        match self.latest.entry((table.name, key)) {
+            Entry::Vacant(place) => {
+                place.insert(row);
+            }
+            Entry::Occupied(mut known) => {
+                if integer(table, known.get(), latest) <= integer(table, &row, latest) {
+                    known.insert(row);
                 }
-            })
-            .or_insert(row);
+            }
+        }
         Ok(())
     }
 
@@ -184,13 +182,14 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// A file of each table without rows: by these an engine knows a table of which there are none.
+/// Returns a file without rows for each table. From it, a query engine knows a table that has no other file.
 pub(crate) fn empty() -> Result<Vec<File>, Unwritable> {
-    let file = |table| {
+    let mut files = Vec::with_capacity(TABLES.len());
+    for table in TABLES {
         let (bytes, rows) = Writer::new(table)?.finish()?;
-        Ok(File { table, date: date(0), rows, bytes: Bytes::from(bytes) })
-    };
-    TABLES.into_iter().map(file).collect()
+        files.push(File { table, date: date(0), rows, bytes: Bytes::from(bytes) });
+    }
+    Ok(files)
 }
 
 fn table(name: &str) -> Option<&'static Table> {
@@ -198,8 +197,7 @@ fn table(name: &str) -> Option<&'static Table> {
 }
 
 fn cell<'a>(table: &'static Table, row: &'a [Cell], name: &str) -> Option<&'a Cell> {
-    let is_it = |(column, _): &(&Column, &Cell)| column.name == name;
-    table.columns().zip(row).find(is_it).map(|(_, cell)| cell)
+    table.columns().zip(row).find(|(column, _)| column.name == name).map(|(_, cell)| cell)
 }
 
 fn integer(table: &'static Table, row: &[Cell], name: &str) -> Option<i64> {
@@ -216,13 +214,14 @@ fn date(at_ns: i64) -> Date {
 
 /// Whether it is a boot or a restart, as `boot -o json` writes them.
 pub(crate) fn is_of_boots(value: &Value) -> bool {
-    let told = OF_BOOTS.iter().filter_map(|(member, _)| value.get(member));
-    told.into_iter().any(|it| it["node"].is_string() && it["boot_id"].is_string())
+    let mut objects = OF_BOOTS.iter().filter_map(|(member, _)| value.get(member));
+    objects.any(|it| it["node"].is_string() && it["boot_id"].is_string())
 }
 
-/// The boot that a line tells of, with what it says of the node: only lines of `boot -o json` do.
+/// The boot that a line describes, and the facts about its node. Only lines of `boot -o json` have them.
 pub(crate) fn context(value: &Value) -> Option<((String, String), Context)> {
     let boot = value.get("boot")?;
-    let member = |name: &str| line::at(boot, name).and_then(Value::as_str).map(str::to_owned);
-    Some(((member("node")?, member("boot_id")?), Context::of(boot)))
+    let node = line::at(boot, "node")?.as_str()?.to_owned();
+    let boot_id = line::at(boot, "boot_id")?.as_str()?.to_owned();
+    Some(((node, boot_id), Context::of(boot)))
 }

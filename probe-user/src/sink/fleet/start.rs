@@ -126,16 +126,18 @@ pub(super) const COLUMNS: [Column; 41] = [
     ),
 ];
 
-/// The boot's wall time and the start's beginning. An event has its own time; a start by itself has that of its beginning.
+/// The wall time of the start's beginning. An event has its own time; a start alone has the time of its
+/// beginning.
 fn begun(line: &Line<'_>) -> Cell {
     let begin = at(line.value, "start.begin_ns").and_then(number);
     begin.and_then(|begin| wall(line, begin)).into()
 }
 
 fn ended(line: &Line<'_>) -> Cell {
-    let number = |path| at(line.value, path).and_then(number);
-    let end = || number("start.begin_ns")?.checked_add(number("start.total_ns")?);
-    end().and_then(|end| wall(line, end)).into()
+    let begin = at(line.value, "start.begin_ns").and_then(number);
+    let total = at(line.value, "start.total_ns").and_then(number);
+    let end = begin.zip(total).and_then(|(begin, total)| begin.checked_add(total));
+    end.and_then(|end| wall(line, end)).into()
 }
 
 /// The wall time of a boot time.
@@ -150,13 +152,13 @@ fn phases(value: &Value) -> &[Value] {
     list(value, "start.phases")
 }
 
-/// All phases of this kind together; nothing if there is none.
+/// The total time of all phases of this kind; null if there is none.
 fn phase(line: &Line<'_>, name: &str) -> Cell {
     let own = phases(line.value).iter().filter(|it| it["phase"] == name);
     own.filter_map(|it| number(&it["duration_ns"])).reduce(i64::saturating_add).into()
 }
 
-/// A number of all phases together; zeros are left out of the line.
+/// Sums a member over all phases. A line leaves out zeros.
 fn sum(line: &Line<'_>, member: &str) -> Cell {
     let all = phases(line.value).iter().filter_map(|it| at(it, member)).filter_map(number);
     Cell::Integer(all.fold(0, i64::saturating_add))
@@ -171,8 +173,9 @@ fn plugin(value: &Value) -> Option<&str> {
     { network }.find_map(|it| it["plugin"].as_str())
 }
 
-/// As the engine compares starts.
+/// Whether the start is compared with others, by the rule of the engine.
 fn is_comparable(value: &Value) -> bool {
-    let is = |member: &str| value["start"][member] == true;
-    is("complete") && !["rebuilt", "listed", "suspended", "gapped"].into_iter().any(is)
+    let start = &value["start"];
+    start["complete"] == true
+        && !["rebuilt", "listed", "suspended", "gapped"].into_iter().any(|member| start[member] == true)
 }

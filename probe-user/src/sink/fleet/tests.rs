@@ -1,4 +1,4 @@
-//! The tables hold what the lines have, and the documents and scripts are those of the code.
+//! The tables have the values of the lines, and the documents and scripts match the code.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -75,10 +75,10 @@ fn every_column_has_the_value_of_its_member() {
     let events = everything();
     assert_eq!(empty(&EVENTS, &events), Vec::<&str>::new());
     let starts: Vec<Value> = events.iter().filter(|line| line.get("start").is_some()).cloned().collect();
-    // What it has of everything makes it incomparable; all its phases are as long as the first one.
+    // The start has every mark, so it is not comparable; all its phases are as long as the first one.
     assert_eq!(empty(&STARTS, &starts), ["comparable", "slowest_plugin"]);
     let findings: Vec<Value> = events.iter().filter(|line| line.get("finding").is_some()).cloned().collect();
-    // The plugin of these is not among their programs.
+    // The plugin of these findings is not among their programs.
     assert_eq!(empty(&FINDINGS, &findings), ["plugin_version"]);
     let mut leak =
         findings.iter().find(|line| line["finding"]["kind"] == "leaked_address").expect("one").clone();
@@ -193,7 +193,8 @@ fn a_restart_has_the_time_until_which_it_is_known() {
     }
 }
 
-/// Whichever comes first: what was told last counts. Restarts of one program are told apart by the process that ended.
+/// The latest report counts, whichever line comes first. Restarts of one program are distinguished by the
+/// process that ended.
 #[test]
 fn a_restart_that_was_told_while_it_went_on_is_one_row() {
     let contexts = BTreeMap::new();
@@ -214,7 +215,7 @@ fn a_restart_that_was_told_while_it_went_on_is_one_row() {
     assert_eq!(rows(&[whole, &open]), once);
     assert_eq!(rows(&[&open, whole]), once);
     assert_eq!(rows(&[whole, &later]).iter().map(|it| (it.0, it.1)).collect::<Vec<_>>(), [("restarts", 2)]);
-    // It has the same process, so it is the same one.
+    // The process is the same, so the restart is the same.
     assert_eq!(rows(&[waiting, whole]), once);
     let mut unknown = whole.clone();
     unknown.as_object_mut().expect("an object").remove("wall_ns").expect("a time");
@@ -279,7 +280,7 @@ fn what_is_told_several_times_has_one_row_and_the_rest_a_row_each() {
     );
     assert!(made.iter().all(|file| file.bytes.starts_with(b"PAR1") && file.bytes.ends_with(b"PAR1")));
     assert!(made.iter().all(|file| file.date.to_string() == "2026-11-21"), "{:?}", made[0].date);
-    // The same lines give the same bytes.
+    // Equal lines give equal bytes.
     let again = files(&lines);
     assert!(made.iter().zip(&again).all(|(one, other)| one.bytes == other.bytes));
 }
@@ -290,15 +291,15 @@ fn a_line_that_is_none_of_ours_is_refused_with_the_reason() {
     let mut rows = Rows::new(&contexts);
     let mut why = |line: &str| rows.add_line(line.as_bytes()).expect_err(line).to_string();
     assert!(why("{").starts_with("it is no line of sandprobe's JSON (EOF"));
-    assert_eq!(why("{}"), "it is none that sandprobe writes with -o json");
+    assert_eq!(why("{}"), "it is not a line that sandprobe writes with -o json");
     assert_eq!(why(r#"{"schema":2}"#), "it has schema 2, and this sandprobe knows 1");
     assert_eq!(why(r#"{"schema":1,"event":"gap"}"#), "it has no text as \"node\", for the column node");
     assert_eq!(
         why(r#"{"schema":1,"event":"gap","node":"n","boot_id":"b","at":"then","seq":1}"#),
         "it has no time of these centuries as \"at\", for the column ts"
     );
-    assert_eq!(why(r#"{"schema":1}"#), "it is none that sandprobe writes with -o json");
-    // What tells of the stream itself has no row.
+    assert_eq!(why(r#"{"schema":1}"#), "it is not a line that sandprobe writes with -o json");
+    // A line about the stream itself has no row.
     assert!(rows.add_line(br#"{"schema":1,"event":"stream.missed","stream":{"missed":"311"}}"#).is_ok());
     assert_eq!(rows.missed(), Missed { events: 311, and_more: false });
     assert!(rows.add_line(br#"{"schema":1,"event":"stream.missed","stream":{}}"#).is_ok());

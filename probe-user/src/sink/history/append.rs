@@ -61,7 +61,9 @@ impl<F: AppendFile> LineAppender<F> {
             Err(_) => {
                 // If the length were wrong, a complete line would be removed.
                 self.torn = self.len.is_none_or(|len| self.file.truncate(len).is_err());
-                self.len = self.len.filter(|_| !self.torn);
+                if self.torn {
+                    self.len = None;
+                }
             }
         }
         written

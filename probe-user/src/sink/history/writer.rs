@@ -1,5 +1,5 @@
-//! Writes the history of boots: appends a line when something changed in this boot, and regularly writes a heartbeat.
-//! A thread of its own writes, because a disk may be slow.
+//! Writes the history of boots: appends a line when something changed in this boot, and regularly writes a
+//! heartbeat. A thread of its own writes, because a disk may be slow.
 //!
 //! **Invariant:** a directory that cannot be written is reported ([`StateWrites`]) and never stops the agent.
 
@@ -45,7 +45,8 @@ pub(crate) struct BootHistoryWriter {
     written_revision: Option<u64>,
     /// Whether the record in the file has the order of a restart.
     has_order: bool,
-    /// When the thread was last to get a job, for which it may have had no room, and when the last heartbeat was written.
+    /// When the last job was due for the thread, which may have had no room for it, and when the last
+    /// heartbeat was made.
     job_at: Option<Timestamp>,
     heartbeat_at: Option<Timestamp>,
     /// The thread had no room for the last job: the disk is slow or hangs.
@@ -68,11 +69,13 @@ pub(crate) struct CurrentBoot<'a> {
 }
 
 impl BootHistoryWriter {
-    /// Writes the history to `dir`, which is made if it does not exist. The history has the last `boots` boots.
+    /// Writes the history to `dir`, which is made if it does not exist. The history has the last `boots`
+    /// boots.
     pub(crate) fn open(dir: &Path, header: &Header, boots: usize, writes: StateWrites) -> io::Result<Self> {
         let mut files = HistoryFiles { dir: dir.to_owned(), boots, open: None, was_removed: false };
-        let write = move |job, failed: &Failed| files.write(&job, failed);
-        let writer = BackgroundWriter::spawn(StateFile::History, dir, writes, write)?;
+        let writer = BackgroundWriter::spawn(StateFile::History, dir, writes, move |job, failed| {
+            files.write(&job, failed)
+        })?;
         Ok(Self {
             header: header.clone(),
             written_revision: None,
@@ -87,13 +90,12 @@ impl BootHistoryWriter {
     /// When [`Self::update`] has something to do.
     #[must_use]
     pub(crate) fn due(&self, recovery: &Recovery) -> Timestamp {
-        let next = |at: Option<Timestamp>, wait| at.map_or(Timestamp::ZERO, |at| at + wait);
         if self.is_written(recovery) {
             // While the disk hangs, the last heartbeat may be long ago.
-            return next(self.heartbeat_at, HEARTBEAT_INTERVAL).max(next(self.job_at, LINE_INTERVAL));
+            return after(self.heartbeat_at, HEARTBEAT_INTERVAL).max(after(self.job_at, LINE_INTERVAL));
         }
         let is_urgent = recovery.order.is_some() && !self.has_order && !self.is_held_up;
-        next(self.job_at, if is_urgent { LINE_INTERVAL / 100 } else { LINE_INTERVAL })
+        after(self.job_at, if is_urgent { LINE_INTERVAL / 100 } else { LINE_INTERVAL })
     }
 
     /// Writes a line or a heartbeat, if it is time.
@@ -124,8 +126,8 @@ impl BootHistoryWriter {
 
     fn job(&mut self, now: Timestamp, seen: &CurrentBoot<'_>, ended: bool) -> Option<Job> {
         let recovery = seen.recovery;
-        // During a shutdown the pods end too. The pods that ran when it was ordered are the ones that should come
-        // back.
+        // During a shutdown the pods end too. The pods that ran when it was ordered are the ones that should
+        // come back.
         let order = recovery.order.as_ref().filter(|order| now <= order.at + LONGEST_SHUTDOWN);
         let running = order.map_or(&seen.running, |order| &order.running);
         let heartbeat = Heartbeat {
@@ -155,6 +157,10 @@ impl BootHistoryWriter {
     fn is_written(&self, recovery: &Recovery) -> bool {
         self.written_revision == Some(recovery.revision) && !self.writer.failed().get()
     }
+}
+
+fn after(at: Option<Timestamp>, wait: Duration) -> Timestamp {
+    at.map_or(Timestamp::ZERO, |at| at + wait)
 }
 
 /// The directory and its files. The writing thread owns them.
@@ -198,7 +204,8 @@ impl HistoryFiles {
 
     fn open(&mut self) -> io::Result<()> {
         if self.open.as_ref().is_some_and(|open| !open.is_there(&self.dir)) {
-            (self.open, self.was_removed) = (None, true);
+            self.open = None;
+            self.was_removed = true;
         }
         let was_removed = self.was_removed;
         self.open_or_shorten().map_err(|error| if was_removed { folder::removed(&error) } else { error })
@@ -400,7 +407,7 @@ mod tests {
             let seen = || CurrentBoot { recovery: known, boot_wall_ns: 1, running: list(vec![]) };
             writer.update(now, known, seen);
         };
-        // One job hangs, and one waits behind it.
+        // One job hangs, and the next one waits.
         let mut now = Timestamp(1);
         update(&mut writer, now, &known);
         assert_eq!(begun.recv(), Ok(()));
@@ -408,7 +415,7 @@ mod tests {
         now = writer.due(&known);
         update(&mut writer, now, &known);
         assert!(writer.writer.is_busy());
-        // First nothing has changed since, then something has, and then a restart is ordered.
+        // First nothing has changed, then something has, and then a restart is ordered.
         for revision in [2, 3, 4] {
             known.revision = revision;
             if revision == 4 {
@@ -443,17 +450,17 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_no_plain_file_is_named_with_what_to_do() {
+    fn a_path_that_is_not_a_regular_file_is_named_with_what_to_do() {
         let outside = tempfile::tempdir().expect("a folder");
         let is_link =
-            "is a symbolic link, not a plain file (Too many levels of symbolic links (os error 40))";
+            "is a symbolic link, not a regular file (Too many levels of symbolic links (os error 40))";
         let cases = [
-            (BOOTS, true, "boots.jsonl: it is a directory, not a plain file; remove or rename it"),
+            (BOOTS, true, "boots.jsonl: it is a directory, not a regular file; remove or rename it"),
             (BOOTS, false, &format!("boots.jsonl {is_link}; remove or rename it")),
             (
                 HEARTBEAT,
                 true,
-                "heartbeat.json is a directory, not a plain file (Is a directory (os error 21))",
+                "heartbeat.json is a directory, not a regular file (Is a directory (os error 21))",
             ),
             (LOCK, false, &format!(".boots.lock {is_link}; remove or rename it")),
         ];
@@ -469,11 +476,11 @@ mod tests {
             let trouble = writes.troubles().pop().expect("a trouble");
             assert!(trouble.contains(&format!("(--state-dir): {expected}")), "{trouble}");
         }
-        // Who reads the history is told, too.
+        // A reader of the history gets the message, too.
         let trouble = read(&outside.path().join("2")).problems.pop().expect("a trouble");
         assert!(
             trouble.ends_with(
-                "heartbeat.json: it is a directory, not a plain file; remove or rename it, and \
+                "heartbeat.json: it is a directory, not a regular file; remove or rename it, and \
             sandprobe makes a new file there"
             ),
             "{trouble}"

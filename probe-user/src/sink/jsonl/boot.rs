@@ -1,6 +1,8 @@
-//! Boots as objects, one for the mean, and one for the ranks (docs/boot.md): as `sandprobe boot -o json` writes them.
+//! The lines of `sandprobe boot -o json` (docs/boot.md): one for each boot, one for the mean, and one for the
+//! percentiles.
 //!
-//! They are not the model's own form: a recovery has times and rules, an object what is made of them.
+//! These types differ from the model: a recovery has times and rules, a line has the numbers that follow from
+//! them.
 
 mod group;
 mod network;
@@ -60,14 +62,14 @@ pub struct Boot<'a> {
     runtime: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kubelet: Option<&'a str>,
-    /// What the agent was told of this boot.
+    /// The agent's `--boot-label`s.
     #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<&'a BTreeMap<String, String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     boot_wall_ns: Option<Decimal<i64>>,
-    /// From where the rest counts.
+    /// The event from which the other times count.
     zero: CountsFrom,
-    /// Why it does not count from the order.
+    /// Why the times do not count from the order.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_order: Option<OrderUnknown>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,12 +83,12 @@ pub struct Boot<'a> {
     periods: Periods,
     #[serde(skip_serializing_if = "Option::is_none")]
     whole_ns: Option<Decimal<i64>>,
-    /// The columns and periods that are not known by an event's own time.
+    /// The columns and periods whose times are not those of events.
     inexact: Vec<&'static str>,
-    /// How long it was to take at most.
+    /// How long the recovery should take at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<TargetLine>,
-    /// By which rule pods are back.
+    /// The rule by which a pod counts as back.
     recovered: Recovered,
     close: ClosedBy,
     /// The pods that were there before and are not back.
@@ -104,21 +106,21 @@ pub struct Boot<'a> {
     /// In the order of their times.
     milestones: Vec<Milestone>,
     pods: Vec<PodLine>,
-    /// What it is called: when it began, with the signs of the text output.
+    /// The name of the boot: when it began, with the signs of the text output.
     title: String,
-    /// What makes it less than whole, in words for people.
+    /// Why the boot is not whole, in words for people.
     marks: Vec<&'static str>,
-    /// What is to be known of it beside its numbers, a sentence each, in words for people.
+    /// Notes beside the numbers, a sentence each, in words for people.
     notes: Vec<String>,
 }
 
-/// The time that a recovery may take, and what became of it.
+/// The time that a recovery may take, and whether it was met.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BootTarget")]
 struct TargetLine {
     target_ns: Decimal<i64>,
     outcome: Outcome,
-    /// So much longer it took, to the last pod so far; below zero: so much shorter.
+    /// Nanoseconds over the target, to the last pod so far; negative: time left.
     #[serde(skip_serializing_if = "Option::is_none")]
     over_ns: Option<Decimal<i64>>,
 }
@@ -135,7 +137,7 @@ enum CountsFrom {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OrderUnknown {
-    /// Nothing is known of a boot before.
+    /// No earlier boot is known.
     NoHistory,
     /// No order was seen.
     NotSeen,
@@ -149,7 +151,7 @@ enum OrderUnknown {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum ClosedBy {
-    /// All pods of before are back.
+    /// All pods from before the restart are back.
     All,
     /// No further pod came for some time.
     Quiet,
@@ -170,14 +172,14 @@ struct Order<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct Unseen {
-    /// At least so many.
+    /// At least this many.
     boots: u32,
     source: Source,
-    /// In words for people.
+    /// The number and its source, in words for people.
     title: String,
 }
 
-/// What the network cost before its first success.
+/// What the network cost before the first ADD that did not fail.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BootCni")]
 struct Cni<'a> {
@@ -188,7 +190,7 @@ struct Cni<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
     lost_ns: Decimal<u128>,
-    /// Of boot time: failures before it were not seen.
+    /// Time since boot. Failures before it were not seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     unseen_until_ns: Option<Decimal<u64>>,
 }
@@ -196,10 +198,10 @@ struct Cni<'a> {
 /// Pods and calls that are in no other member.
 #[derive(Serialize, JsonSchema)]
 struct Truncated {
-    /// At least so many.
+    /// At least this many.
     pods: u32,
     cni_calls: u32,
-    /// Pods that were there before the restart: nobody waited for them.
+    /// Pods from before the restart that were not waited for.
     #[serde(skip_serializing_if = "is_zero")]
     pods_before: u32,
 }
@@ -208,16 +210,16 @@ struct Truncated {
 #[derive(Serialize, JsonSchema)]
 struct Milestone {
     name: MilestoneName,
-    /// Of boot time.
+    /// Time since boot.
     boot_ns: Decimal<u64>,
     source: Source,
     precision_ns: Decimal<u128>,
-    /// The pod of which it is the start.
+    /// The pod whose start this is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<String>,
-    /// What it is called.
+    /// The name of the step.
     title: &'static str,
-    /// How well its time is known, and from what, in words for people.
+    /// How exactly the time is known, and from which source, in words for people.
     known: String,
 }
 
@@ -227,14 +229,14 @@ struct Milestone {
 struct PodLine {
     pod: String,
     kind: Kind,
-    /// How its kind is known.
+    /// The source of the kind.
     kind_by: &'static str,
     boot_ns: Decimal<u64>,
     source: Source,
     /// When it first listened.
     #[serde(skip_serializing_if = "Option::is_none")]
     listening_boot_ns: Option<Decimal<u64>>,
-    /// Which of the two counts; absent: it is not back.
+    /// Which of the two times counts; absent: the pod is not back.
     #[serde(skip_serializing_if = "Option::is_none")]
     recovered_by: Option<Recovered>,
 }
@@ -249,11 +251,12 @@ pub struct Mean {
     #[serde(skip_serializing_if = "Option::is_none")]
     whole_ns: Option<Decimal<i64>>,
     inexact: Vec<&'static str>,
-    /// What it is called.
+    /// The name of the row.
     title: String,
 }
 
-/// One line a boot, one for the mean, one for the ranks, and one for each group, if groups are wanted.
+/// Returns a line for each boot, one for the mean, one for the percentiles, and one for each group, if there
+/// is a grouping.
 pub fn lines(rows: &[Told<'_>], grouping: Option<&Grouping>) -> serde_json::Result<Vec<u8>> {
     let lines = rows.iter().map(|row| Line::Boot(Box::new(Boot::of(row))));
     let mut bytes = Vec::new();
@@ -267,7 +270,7 @@ pub fn lines(rows: &[Told<'_>], grouping: Option<&Grouping>) -> serde_json::Resu
     Ok(bytes)
 }
 
-/// One line a restart of a daemon, and one for those of each program.
+/// Returns a line for each restart of a daemon, and one for all restarts of each program.
 pub fn restart_lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
     let (restarts, statistics) = restarts(rows);
     let restarts = restarts.into_iter().map(|it| Line::Restart(Box::new(it)));
@@ -279,7 +282,7 @@ pub fn restart_lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The restarts of daemons in these boots, and what those of each program come to.
+/// The restarts of daemons in these boots, and the statistics of each program's restarts.
 #[must_use]
 pub fn restarts<'a>(rows: &[Told<'a>]) -> (Vec<RestartLine<'a>>, Vec<RestartStatisticsLine<'a>>) {
     let all = recovery::restart::all(rows.iter().map(|row| (row.node, row.recovery)));

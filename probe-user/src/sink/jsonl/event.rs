@@ -1,6 +1,7 @@
 //! A change as the members of an object. `docs/events.md` describes them.
 //!
-//! It is not the model's own form: every kind of event has its members at the same place, whatever the change calls them.
+//! The form differs from the model: the members are at the same place in every kind of event, whatever the
+//! change calls them.
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ pub(crate) struct Event<'a> {
     #[schemars(schema_with = "names::<ChangeKind>")]
     event: &'static str,
     origin: Origin,
-    /// It became known only after later events had been told.
+    /// It became known only after later events were reported.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     late: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +51,7 @@ pub(crate) struct Event<'a> {
     netns: Option<Netns>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<Cgroup<'a>>,
-    /// The process that the event is about; where it is about a thing, the one that caused it.
+    /// The process that the event is about, or the one that caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     process: Option<Process<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +66,7 @@ pub(crate) struct Event<'a> {
     start: Option<Start<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     finding: Option<Finding<'a>>,
-    /// What the event says beyond its name and its pod, in words for people, as the text output has it.
+    /// What the event says besides its name and its pod, in words for people, as in the text output.
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
 }
@@ -76,7 +77,7 @@ pub(crate) struct Event<'a> {
 struct Pod<'a> {
     #[serde(flatten)]
     pod: Option<&'a PodRef>,
-    /// Of `pod.gone`: since it was first seen.
+    /// In `pod.gone`: time since the pod was first seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     lived_ns: Option<Decimal<u128>>,
 }
@@ -87,10 +88,10 @@ struct Pod<'a> {
 struct Sandbox<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a ContainerId>,
-    /// Of `sandbox.ready`: since it was created.
+    /// In `sandbox.ready`: time since the sandbox was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     ready_after_ns: Option<Decimal<u128>>,
-    /// Of `sandbox.stopped`.
+    /// In `sandbox.stopped`: why it stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<StopReason>,
 }
@@ -101,7 +102,7 @@ struct Cni<'a> {
     command: &'a str,
     /// The name of the program's file.
     plugin: &'a str,
-    /// The namespace's path; an empty string is one that was set to nothing.
+    /// The namespace's path (`CNI_NETNS`); empty if the variable was empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     netns: Option<&'a str>,
     /// The interface's name in the namespace.
@@ -110,13 +111,13 @@ struct Cni<'a> {
     /// The plugin that called this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     called_by: Option<&'a str>,
-    /// Made by a CNI daemon's pod and not by the node's runtime.
+    /// The call came from a CNI daemon's pod and not from the node's runtime.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     delegated: bool,
-    /// Of `cni.finished`; absent if its end was not seen.
+    /// In `cni.finished`; absent if the end of the call was not seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_code: Option<u32>,
-    /// Of `cni.finished`: from exec to exit.
+    /// In `cni.finished`: time from exec to exit.
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ns: Option<Decimal<u128>>,
 }
@@ -126,7 +127,7 @@ struct Cni<'a> {
 struct Listening {
     #[serde(flatten)]
     socket: Listener,
-    /// Since the container started.
+    /// Time since the container started.
     after_ns: Decimal<u128>,
 }
 
@@ -136,7 +137,7 @@ struct Gap {
     what: Loss,
     /// How many were lost, as far as that can be counted.
     count: Decimal<u64>,
-    /// How long nothing was seen, where that is known.
+    /// How long nothing was seen, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     lasted_ns: Option<Decimal<u128>>,
 }
@@ -172,7 +173,7 @@ impl<'a> Event<'a> {
         event
     }
 
-    /// The members that only this kind of event has.
+    /// Sets the members that only this kind of event has.
     fn fill(&mut self, what: &'a ChangeKind, label: &Label) {
         match what {
             ChangeKind::ProcessExec { process, filename, argv, argv_cut } => {

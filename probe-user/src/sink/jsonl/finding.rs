@@ -10,7 +10,6 @@ use crate::{
         fact::{PodName, ProgramFound},
         finding::{Detail, FindingKind, Key, Severity, Stage},
         id::ContainerId,
-        time::Timestamp,
     },
     sink::{Label, wall_clock::Rfc3339},
 };
@@ -34,7 +33,7 @@ pub struct Finding<'a> {
     pod: Option<&'a PodName>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     sandboxes: &'a [ContainerId],
-    /// Records were lost meanwhile: the cause may be another one.
+    /// Records were lost meanwhile, so the real cause may be a different one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
     /// The finding in one sentence.
@@ -48,17 +47,16 @@ pub struct Finding<'a> {
 impl<'a> Finding<'a> {
     #[must_use]
     pub fn of(it: &'a change::Finding, label: &Label) -> Self {
-        let wall = |at: Timestamp| Rfc3339(label.wall_ns(at));
         Self {
             key: &it.key,
             kind: FindingKind::from(&it.kind),
             severity: it.severity,
             stage: it.stage,
-            since: wall(it.since),
+            since: Rfc3339(label.wall_ns(it.since)),
             since_boot_ns: Decimal(it.since.0),
-            opened_at: wall(it.opened_at),
-            confirmed_at: it.confirmed_at.map(wall),
-            closed_at: it.closed_at.map(wall),
+            opened_at: Rfc3339(label.wall_ns(it.opened_at)),
+            confirmed_at: it.confirmed_at.map(|at| Rfc3339(label.wall_ns(at))),
+            closed_at: it.closed_at.map(|at| Rfc3339(label.wall_ns(at))),
             pod: it.pod.as_ref(),
             sandboxes: &it.sandboxes,
             gapped: it.gapped,

@@ -1,5 +1,5 @@
-//! Incidents as objects, and the place of a finding in its incident: as the API and the commands give them. The stream
-//! has neither: a cause can be found after its effect was told.
+//! Incidents as objects, and the place of a finding in its incident, for the API and the commands. The stream
+//! has neither, because a cause can be found after its effect was reported.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,7 +22,7 @@ use crate::{
 pub struct PlacedFinding<'a> {
     #[serde(flatten)]
     finding: Finding<'a>,
-    /// The key of the incident: that of its first finding.
+    /// The key of the incident, which is the key of its first finding.
     incident: &'a Key,
     /// The keys of the findings that led to this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -35,11 +35,11 @@ pub struct PlacedFinding<'a> {
 pub(super) struct Cause<'a> {
     key: &'a Key,
     summary: String,
-    /// How it led to that, in one clause for people.
+    /// How it led to the other finding, in one clause for people.
     why: &'a str,
 }
 
-/// A program of which a later version does not lead to this.
+/// A program whose later versions do not have this problem.
 #[serde_as]
 #[derive(Serialize, JsonSchema)]
 pub(super) struct FixedIn<'a> {
@@ -90,7 +90,7 @@ struct Member<'a> {
     depth: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     causes: Vec<Cause<'a>>,
-    /// A finding about the same sandbox, where no cause is known.
+    /// A finding about the same sandbox, if no cause is known.
     #[serde(rename = "with", skip_serializing_if = "Option::is_none")]
     same_sandbox: Option<&'a Key>,
 }
@@ -121,7 +121,7 @@ impl<'a> FixedIn<'a> {
 }
 
 impl<'a> Incident<'a> {
-    /// `None` if it has no finding.
+    /// `None` if the incident has no finding.
     #[must_use]
     pub fn of(it: &incident::Incident<'a>, label: &Label) -> Option<Self> {
         let root = it.root()?;

@@ -1,6 +1,6 @@
-//! What the kernel knows, as objects: processes, network namespaces, cgroups, addresses.
+//! Objects of the kernel: processes, network namespaces, cgroups, addresses.
 //!
-//! They have the members of [`model::json`](crate::model::json), and those that only events have.
+//! They have the members of [`model::json`](crate::model::json), and members that only events have.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::model::{
 pub(super) struct Netns {
     #[serde(flatten)]
     key: NetnsJson,
-    /// Of `netns.freed`: since the last reference was dropped.
+    /// In `netns.freed`: time since the last reference was dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) teardown_ns: Option<Decimal<u128>>,
 }
@@ -30,27 +30,27 @@ pub(super) struct Cgroup<'a> {
     id: Decimal<u64>,
     /// 0 is cgroup v2.
     hierarchy: u32,
-    /// From the root of its hierarchy.
+    /// The path from the root of its hierarchy.
     path: &'a str,
 }
 
-/// A process, with its end where the event or the finding tells of one.
+/// A process, with its end if the event or the finding reports one.
 #[derive(Default, Serialize, JsonSchema)]
 pub(super) struct Process<'a> {
     #[serde(flatten)]
     process: ProcessJson<'a>,
-    /// Of `process.exec`: the program's path as it was called.
+    /// In `process.exec`: the program's path as it was called.
     #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<&'a str>,
-    /// Of `process.exec`: its arguments.
+    /// In `process.exec`: its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     argv: Option<&'a [String]>,
-    /// There were more arguments than are given.
+    /// There were more arguments than are listed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     argv_cut: bool,
     #[serde(flatten)]
     end: Option<Ended<'a>>,
-    /// Of `container.exited`: since the container started.
+    /// In `container.exited`: time since the container started.
     #[serde(skip_serializing_if = "Option::is_none")]
     ran_ns: Option<Decimal<u128>>,
 }

@@ -1,6 +1,8 @@
-//! A pod as an object, with the names and forms of the event stream: as `sandprobe pods -o json` writes it.
+//! A pod as an object, as `sandprobe pods -o json` writes it. The names and forms are those of the event
+//! stream.
 //!
-//! It is not the view's own form: a view has times, and of a process its whole identity, that are no part of the output.
+//! The form differs from the view: a view has times and the whole identity of a process, which are not part
+//! of the output.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,10 +35,10 @@ pub struct Pod<'a> {
     uid: Option<&'a PodUid>,
     source: NameSource,
     state: PodState,
-    /// It has no sandbox yet, and waits for its first one since this time since boot.
+    /// The pod has no sandbox yet, and has waited for its first one since this time since boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting_since_ns: Option<Decimal<u64>>,
-    /// As in the event stream.
+    /// The start, as in the event stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Start<'a>>,
     sandboxes: Vec<Sandbox<'a>>,
@@ -49,7 +51,7 @@ struct Sandbox<'a> {
     id: &'a ContainerId,
     state: SandboxState,
     host_network: bool,
-    /// Of the process that holds it.
+    /// The pid of the process that holds the sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

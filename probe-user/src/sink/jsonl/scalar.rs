@@ -1,4 +1,4 @@
-//! The scalars of the JSON form that are not JSON's own; those of findings are the model's.
+//! Scalars of the output that JSON itself does not have. The scalars of findings are in the model.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -9,7 +9,7 @@ use super::SCHEMA;
 pub(crate) use crate::model::scalar::{Decimal, names};
 use crate::sink::wall_clock::Rfc3339;
 
-/// The version of the form, which every line and document begins with.
+/// The version of the schema. Every line and document begins with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version;
 

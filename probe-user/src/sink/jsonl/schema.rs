@@ -1,6 +1,6 @@
-//! JSON schemas of all that is written, made from the types that are serialized.
+//! JSON schemas of all output, made from the types that are serialized.
 //!
-//! **Invariant:** every object is closed: one with a member that its type does not have does not match.
+//! **Invariant:** every object is closed: an object with a member that its type does not have does not match.
 
 use std::borrow::Cow;
 
@@ -13,14 +13,16 @@ use serde_json::{Value, json};
 
 use super::{Event, StreamNotice};
 
-/// One whose definitions are to stand at `path` in the document.
+/// Returns a generator that puts the definitions at `path` in the document.
 pub(crate) fn generator(path: &'static str) -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    let place = |settings: &mut SchemaSettings| settings.definitions_path = Cow::Borrowed(path);
-    settings.with(place).with_transform(Closed).into_generator()
+    settings
+        .with(|settings| settings.definitions_path = Cow::Borrowed(path))
+        .with_transform(Closed)
+        .into_generator()
 }
 
-/// The schema of the event stream: of each of its lines.
+/// The schema of every line of the event stream.
 #[must_use]
 pub fn events() -> String {
     let mut generator = generator("/$defs");
@@ -34,15 +36,15 @@ pub fn events() -> String {
     }))
 }
 
-/// A document, as it is served and kept.
+/// The text of a document, as it is served and kept.
 pub(crate) fn text(document: &Value) -> String {
-    // Its keys are strings: that does not fail.
+    // This cannot fail, because all keys are strings.
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// Closes objects, and takes null from members that are absent when they are not known.
+/// Closes objects, and removes null from the types of members that are absent when they are unknown.
 #[derive(Clone, Debug)]
 struct Closed;
 

@@ -1,6 +1,6 @@
 //! A pod's start and its phases as the members of objects; `docs/phases.md` describes them.
 //!
-//! They are not the model's own form: they have spans where the model has times, and leave out what is nothing.
+//! The form differs from the model: it has durations where the model has times, and leaves out zeros.
 
 use std::time::Duration;
 
@@ -22,49 +22,49 @@ use crate::{
 /// A start and its phases (docs/phases.md).
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Start<'a> {
-    /// Since boot: the pod's cgroup was made, or else the first sign of its sandbox.
+    /// When the pod's cgroup was made, or else the first sign of its sandbox; since boot.
     begin_ns: Decimal<u64>,
-    /// Until the last of its containers ran: the sum of the phases.
+    /// Time until the last of its containers ran, which is the sum of the phases.
     total_ns: Decimal<u128>,
-    /// All containers that the pod is to have began. Where these are not known, it was quiet since, or the sandbox is
-    /// over.
+    /// All expected containers began. If they are not known: no container began for some time, or the sandbox
+    /// is over.
     complete: bool,
-    /// Which containers the pod is to have is known.
+    /// It is known which containers the pod should have.
     containers_known: bool,
-    /// Containers that the pod is to have and that did not begin.
+    /// Expected containers that did not begin.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     missing: &'a [String],
-    /// It was told before, and went on.
+    /// The start was reported before, and went on.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     revised: bool,
     /// The pod had run in another sandbox before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     rebuilt: bool,
-    /// Its beginning or a part of it was found in a listing, not seen.
+    /// Its beginning or a part of it was not seen but found in a listing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     listed: bool,
-    /// The node was suspended since it began, before this was told.
+    /// The node was suspended between its beginning and this report.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     suspended: bool,
-    /// It goes on: the last phase is not over.
+    /// The start goes on: the last phase is not over.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     waiting: bool,
-    /// Something was lost during a phase of it.
+    /// Records were lost during one of its phases.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
-    /// What makes it less than whole, in words for people.
+    /// Why the start is not whole, in words for people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     marks: Vec<&'static str>,
     phases: Vec<Phase<'a>>,
     /// The plugins that set up its network.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     plugins: &'a [ProgramFound],
-    /// The containers that listen by now, beyond the start.
+    /// The containers that listen by now, which is not part of the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     listening: Vec<Listening<'a>>,
 }
 
-/// A start by itself, with the members of an event that tell whose it is.
+/// A start by itself, with the members of an event that identify it.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "StartLine")]
 pub(super) struct Line<'a> {
@@ -84,7 +84,7 @@ struct Sandbox<'a> {
     id: &'a ContainerId,
 }
 
-/// A part of a start. Each begins where the one before ends.
+/// A part of a start. Each phase begins where the previous one ends.
 #[derive(Serialize, JsonSchema)]
 struct Phase<'a> {
     #[serde(flatten)]
@@ -93,23 +93,23 @@ struct Phase<'a> {
     container: Option<&'a ContainerRef>,
     begin_ns: Decimal<u64>,
     duration_ns: Decimal<u128>,
-    /// No event says so: it is concluded from what came before and after.
+    /// No event shows this phase: it is inferred from the events before and after it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     inferred: bool,
-    /// Something was lost meanwhile.
+    /// Records were lost meanwhile.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
     #[serde(flatten)]
     cause: Causes,
-    /// Of `image`: how long the runtime waited for I/O, if it pulled the image.
+    /// In `image`: how long the runtime waited for I/O, if it pulled the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     runtime_stall: Option<RuntimeStall>,
-    /// Of `prepare` and `image`: what it consists of, one after another; absent where nothing tells.
+    /// In `prepare` and `image`: its parts in order; absent if they are not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Part>,
-    /// What it is called.
+    /// The name of the phase.
     title: String,
-    /// Why it took as long as it did, a sentence each, in words for people.
+    /// Why the phase took this long, a sentence each, in words for people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
@@ -121,7 +121,7 @@ struct Part {
     part: PartKind,
     begin_ns: Decimal<u64>,
     duration_ns: Decimal<u128>,
-    /// Of `wait`: for what.
+    /// In `wait`: what it waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<WaitsFor>,
 }
@@ -135,7 +135,7 @@ struct Listening<'a> {
     duration_ns: Decimal<u128>,
     #[serde(flatten)]
     socket: Listener,
-    /// Something was lost meanwhile: an earlier socket may be missing.
+    /// Records were lost meanwhile, so an earlier socket may be missing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
     /// The node was suspended meanwhile.
@@ -143,9 +143,9 @@ struct Listening<'a> {
     suspended: bool,
     #[serde(flatten)]
     load: Load,
-    /// What it is called.
+    /// The name of the time.
     title: String,
-    /// What is known of it, a sentence each, in words for people.
+    /// Facts about it, a sentence each, in words for people.
     notes: Vec<String>,
 }
 
@@ -159,7 +159,7 @@ struct Name<'a> {
     ifname: Option<&'a str>,
 }
 
-/// Why a phase took as long as it did. Zeros are left out.
+/// Why a phase took this long. Zeros are left out.
 #[derive(Serialize, JsonSchema)]
 struct Causes {
     /// Calls of ADD.
@@ -171,23 +171,23 @@ struct Causes {
     /// How long the failed calls took, together.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed_ns: Option<Decimal<u128>>,
-    /// How long the plugin itself ran, also while the phase was another's.
+    /// How long the plugin itself ran, including time that belongs to other phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     plugin_ns: Option<Decimal<u128>>,
-    /// Sandboxes that came to nothing.
+    /// Sandboxes that failed before this one.
     #[serde(skip_serializing_if = "is_zero")]
     sandboxes: u32,
     /// How often an init container ran.
     #[serde(skip_serializing_if = "is_zero")]
     runs: u32,
-    /// For so long another network namespace was being taken apart.
+    /// How long another network namespace was being taken apart meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     teardown_ns: Option<Decimal<u128>>,
     #[serde(flatten)]
     load: Load,
 }
 
-/// What the pod's cgroup counted.
+/// Counters of the pod's cgroup.
 #[derive(Serialize, JsonSchema)]
 struct Load {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,18 +198,18 @@ struct Load {
     stall: Option<Stalls>,
 }
 
-/// What `cpu.stat` of the pod's cgroup counted.
+/// Counters of `cpu.stat` of the pod's cgroup.
 #[derive(Serialize, JsonSchema)]
 struct Cpu {
     used_ns: Decimal<u128>,
     throttled_ns: Decimal<u128>,
     throttled_periods: Decimal<u64>,
-    /// The CPU limit that held back most, in thousandths of a CPU.
+    /// The CPU limit that throttled most, in thousandths of a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit_millicpu: Option<u64>,
 }
 
-/// What `memory.events` of the pod's cgroup counted.
+/// Counters of `memory.events` of the pod's cgroup.
 #[derive(Serialize, JsonSchema)]
 struct Memory {
     high: Decimal<u64>,
@@ -237,29 +237,29 @@ struct RuntimeStall {
     io: Waited,
 }
 
-/// How long some, and how long all of the tasks waited.
+/// How long some of the tasks waited, and how long all of them waited.
 #[derive(Serialize, JsonSchema)]
 struct Waited {
     some_ns: Decimal<u128>,
     full_ns: Decimal<u128>,
 }
 
-/// How long a phase takes on the node; with no phase, the whole start.
+/// How long a phase takes on the node; without a phase, how long the whole start takes.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PhaseShare")]
 pub struct Shared<'a> {
     #[serde(flatten)]
     name: Option<Name<'a>>,
-    /// Starts that had it.
+    /// The number of starts that had the phase.
     starts: u32,
     p50_ns: Decimal<u128>,
     p90_ns: Decimal<u128>,
     p99_ns: Decimal<u128>,
-    /// What the phase is called.
+    /// The name of the phase.
     title: String,
 }
 
-/// What a phase means, in words for people.
+/// The meaning of a phase, in words for people.
 #[derive(Serialize, JsonSchema)]
 pub struct PhaseMeaning {
     #[schemars(schema_with = "names::<Kind>")]
@@ -267,7 +267,8 @@ pub struct PhaseMeaning {
     text: &'static str,
 }
 
-/// What the phases mean, in the order in which they come. A postStart hook has the meaning of an init container.
+/// The meanings of the phases, in the order in which they come. A postStart hook has the meaning of an init
+/// container.
 #[must_use]
 pub fn legend() -> Vec<PhaseMeaning> {
     let cni = Kind::Cni { plugin: String::new(), ifname: String::new() };

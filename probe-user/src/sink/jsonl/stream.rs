@@ -1,11 +1,11 @@
-//! What the stream of events says about itself, among the events.
+//! Notices of the event stream about itself, among the events.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::scalar::{Decimal, Version};
 
-/// What the stream says about itself. It is no event: it has no `seq`, `at` or `origin`.
+/// A notice of the stream about itself. It is not an event: it has no `seq`, `at` or `origin`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct StreamNotice<'a> {
     pub(crate) schema: Version,
@@ -15,7 +15,7 @@ pub(crate) struct StreamNotice<'a> {
     pub(crate) stream: StreamState<'a>,
 }
 
-/// What kind of notice it is.
+/// The kind of the notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum StreamEvent {
     /// Events follow from here on.
@@ -31,16 +31,16 @@ pub enum StreamEvent {
 
 #[derive(Default, Serialize, JsonSchema)]
 pub(crate) struct StreamState<'a> {
-    /// The run of the agent that counts these events. Only the API gives it.
+    /// The run of the agent that numbers these events. Only the API has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<&'a str>,
-    /// Where the client stands: to be given as `since` when it comes back. Only the API gives it.
+    /// The client's position, which it sends as `since` when it comes back. Only the API has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<String>,
     /// Why events are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) why: Option<MissedBecause>,
-    /// How many events are missing. Of another run this is not known.
+    /// How many events are missing. Absent if they are of another run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missed: Option<Decimal<u64>>,
 }
@@ -48,12 +48,13 @@ pub(crate) struct StreamState<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MissedBecause {
-    /// The client came back when they had left the buffer.
+    /// The client came back after the events had left the buffer.
     Late,
-    /// The client did not keep up; or standard output or the log file could not be written, as on a full disk.
+    /// The client did not keep up; or standard output or the log file could not be written, as on a full
+    /// disk.
     Slow,
     /// There were more events than `--event-rate` allows.
     Rate,
-    /// The place that the client gave is of another run of the agent.
+    /// The client's position is of another run of the agent.
     OtherRun,
 }

@@ -1,4 +1,4 @@
-//! The lines, the order of their members, and that `docs/events.md` says the same as the code.
+//! The lines, the order of their members, and the agreement of `docs/events.md` with the code.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -49,7 +49,7 @@ fn call() -> CniCall {
     }
 }
 
-/// One of each kind, with everything that can be known.
+/// A finding with everything that can be known.
 fn finding() -> Box<Finding> {
     Box::new(Finding {
         key: Key::parse("orphan_netns/4026532177").expect("a key"),
@@ -72,7 +72,7 @@ fn finding() -> Box<Finding> {
     })
 }
 
-/// With everything that can be known of each phase.
+/// A start with everything that can be known of each phase.
 pub(super) fn start() -> Start {
     let stall = Some(Stall { some: Duration::from_millis(2), full: Duration::from_millis(1) });
     let pressure = Pressure {
@@ -326,7 +326,7 @@ fn documented(heading: &str) -> BTreeSet<String> {
     documented_in(include_str!("../../../../docs/events.md"), heading)
 }
 
-/// A page has each name in the first cell of a table's row, in backquotes.
+/// The names that a page documents: each is in the first cell of a table's row, in backquotes.
 fn documented_in(doc: &str, heading: &str) -> BTreeSet<String> {
     let (_, section) = doc.split_once(&format!("\n## {heading}\n")).expect("the section is there");
     let section = section.split("\n## ").next().unwrap_or(section);
@@ -353,7 +353,7 @@ fn the_documentation_has_every_event_and_member_and_no_other() {
     }
     assert_eq!(events, ChangeKind::VARIANTS.iter().map(|&name| name.to_owned()).collect());
     same_names(&documented("Events"), &events);
-    // Those of a finding have a page of their own.
+    // A finding's members are on another page.
     written.retain(|path| !path.starts_with("finding."));
     same_names(&documented("Members"), &written);
 }
@@ -370,7 +370,7 @@ fn the_documentation_has_every_phase_and_every_member_of_one() {
     let mut written = BTreeSet::new();
     let listening = line["start"]["listening"].as_array().expect("listening");
     listening.iter().for_each(|it| members("", it, &mut written));
-    // The members of these are those of a phase's.
+    // These objects have the members of a phase's objects.
     written.retain(|path| !["cpu.", "memory.", "stall."].iter().any(|of| path.starts_with(of)));
     same_names(&documented_in(doc, "Listening"), &written);
     let words = phases.iter().map(|phase| phase["phase"].as_str().expect("a word").to_owned());

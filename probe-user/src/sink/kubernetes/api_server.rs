@@ -25,35 +25,35 @@ use super::{
 use crate::sink::escape::escaped;
 
 /// How long a request may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long each part of a request may take, for connections that nobody waits for any more.
-const STEP: Duration = Duration::from_secs(15);
-/// The name under which the API server keeps who wrote what.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long each part of a request may take, for connections that nobody waits for any longer.
+const STEP_TIMEOUT: Duration = Duration::from_secs(15);
+/// The field manager: under this name the API server keeps which fields the agent wrote.
 const MANAGER: &str = "sandprobe";
 /// The longest explanation that is logged, bytes.
-const LONGEST: usize = 300;
-/// The longest answer that is read, bytes. The store of a cluster keeps no object of more than 1.5 MiB.
-const ANSWER: usize = 4 << 20;
+const MAX_MESSAGE: usize = 300;
+/// The longest answer that is read, bytes. etcd keeps no object of more than 1.5 MiB.
+const MAX_ANSWER: usize = 4 << 20;
 /// The reason of the API server's own 404.
 const NOT_FOUND: &str = "NotFound";
 
-/// Why a request was not done.
+/// Why a request failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Failure {
     #[error("there is such an object already")]
     Exists,
-    /// Or its namespace, which may be being removed.
+    /// The object or its namespace is gone, or the namespace is being removed.
     #[error("there is no such object; is the node's name (NODE_NAME) that of its object in the cluster?")]
     Gone,
-    /// The API server will never take this.
+    /// The API server will never accept this object.
     #[error("it does not take the object: {0}")]
     Invalid(String),
-    /// It does not know who asks.
+    /// The API server does not know this agent.
     #[error("it does not accept this agent's token or certificate: {0}")]
     Unknown(String),
     #[error("this agent may not do that: {0}; docs/kubernetes.md has the rights that it needs")]
     Refused(String),
-    /// The API server cannot be reached, or has trouble of its own.
+    /// The API server cannot be reached, or has an internal problem.
     #[error("{0}")]
     Away(String),
 }
@@ -68,10 +68,10 @@ impl Failure {
     }
 }
 
-/// What is read of the object that the API server answers with.
+/// The fields that are read from the object in the API server's answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Answer {
-    /// How many times an Event came.
+    /// The count of an Event.
     pub(super) count: Option<i32>,
     status: Option<NodeStatus>,
 }
@@ -103,7 +103,7 @@ impl Answer {
 pub(super) struct ApiServer {
     config: Config,
     token_file: Option<TokenFile>,
-    /// None: it has to be made anew.
+    /// `None` if a new one must be made.
     client: Option<Client>,
     rest: Rest,
     stats: Arc<KubernetesStats>,
@@ -115,28 +115,28 @@ impl ApiServer {
         token_file: Option<TokenFile>,
         stats: Arc<KubernetesStats>,
     ) -> Self {
-        config.connect_timeout = Some(STEP);
-        config.read_timeout = Some(STEP);
-        config.write_timeout = Some(STEP);
+        config.connect_timeout = Some(STEP_TIMEOUT);
+        config.read_timeout = Some(STEP_TIMEOUT);
+        config.write_timeout = Some(STEP_TIMEOUT);
         config.reset_reader_on_write = true;
-        // Retries are ours: they are to be slow.
+        // This module retries itself, because retries must be slow.
         config.default_retry = false;
         Self { config, token_file, client: None, rest: Rest::default(), stats }
     }
 
-    /// Whether it does not want to be left alone.
+    /// Whether the API server did not ask to be left alone for now.
     pub(super) fn may_be_asked(&self) -> bool {
         self.rest.is_over()
     }
 
-    /// Makes an object in the collection of this path.
+    /// Creates an object in the collection of this path.
     pub(super) async fn create(&mut self, path: &str, object: &impl Serialize) -> Result<Answer, Failure> {
         let body = serde_json::to_vec(object).map_err(|why| Failure::Invalid(why.to_string()))?;
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         self.ask(Resource::Event, request::Request::new(path).create(&params, body)).await
     }
 
-    /// Changes the object of this name, or a part of it.
+    /// Patches the object of this name, or a subresource of it.
     pub(super) async fn patch(
         &mut self,
         path: &str,
@@ -167,22 +167,22 @@ impl ApiServer {
 
     async fn answer(&mut self, request: Result<Request<Vec<u8>>, request::Error>) -> Result<Answer, Failure> {
         let request = request.map_err(|why| Failure::Invalid(why.to_string()))?;
-        // A token may have been replaced; a new client reads certificates again, too.
+        // The token may have been replaced. A new client also reads the certificates again.
         let is_old = self.token_file.as_ref().is_some_and(TokenFile::is_due);
         let client = match &self.client {
             Some(client) if !is_old => client.clone(),
             Some(_) | None => self.connect()?,
         };
-        let asked = time::timeout(PATIENCE, client.request::<Answer>(request)).await;
+        let asked = time::timeout(REQUEST_TIMEOUT, client.request::<Answer>(request)).await;
         let answer = match asked {
             Ok(answer) => answer.map_err(|error| match (failure(&error), &self.token_file) {
                 (Failure::Unknown(said), Some(file)) => Failure::Unknown(file.explain(said)),
                 (failure, _) => failure,
             }),
-            Err(_late) => Err(Failure::Away(format!("no answer within {} s", PATIENCE.as_secs()))),
+            Err(_late) => Err(Failure::Away(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
         };
         if let Err(Failure::Away(_) | Failure::Unknown(_) | Failure::Refused(_)) = answer {
-            // The next request reads certificates and the token again, on a connection of its own.
+            // The next request reads the certificates and the token again, on a new connection.
             self.client = None;
         }
         answer
@@ -190,18 +190,18 @@ impl ApiServer {
 
     fn connect(&mut self) -> Result<Client, Failure> {
         if let Some(file) = &mut self.token_file {
-            // While the file cannot be read, the last token may still be good.
+            // While the file cannot be read, the last token may still be valid.
             if let Ok(token) = file.read() {
                 self.config.auth_info.token = Some(token);
             }
         }
         let builder = ClientBuilder::try_from(self.config.clone()).map_err(|error| failure(&error))?;
         let rest = self.rest.clone();
-        let bounded = move |answer: Response<_>| {
+        let bounded = MapResponseLayer::new(move |answer: Response<_>| {
             rest.heed(&answer);
-            answer.map(|body| Limited::new(body, ANSWER))
-        };
-        let client = builder.with_layer(&MapResponseLayer::new(bounded)).build();
+            answer.map(|body| Limited::new(body, MAX_ANSWER))
+        });
+        let client = builder.with_layer(&bounded).build();
         Ok(self.client.insert(client).clone())
     }
 }
@@ -211,22 +211,25 @@ fn failure(error: &Error) -> Failure {
         Error::Api(status) => status,
         Error::SerdeError(why) => {
             let why = why.to_string();
-            let why = escaped(cut(&why, LONGEST));
+            let why = escaped(cut(&why, MAX_MESSAGE));
             return Failure::Away(format!("its answer is not that of an API server: {why}"));
         }
         _ => return Failure::Away(chain(error)),
     };
-    let said = || escaped(cut(&status.message, LONGEST)).into_owned();
     match status.code {
         409 if status.reason == "AlreadyExists" => Failure::Exists,
-        // A load balancer without an API server answers so for all.
+        // A load balancer that has no API server answers every request with a 404 of its own.
         404 if status.reason == NOT_FOUND => Failure::Gone,
         403 if is_ending(status) => Failure::Gone,
-        401 => Failure::Unknown(said()),
-        403 => Failure::Refused(said()),
-        400 | 405 | 413 | 415 | 422 => Failure::Invalid(said()),
-        code => Failure::Away(format!("status {code}: {}", said())),
+        401 => Failure::Unknown(message(status)),
+        403 => Failure::Refused(message(status)),
+        400 | 405 | 413 | 415 | 422 => Failure::Invalid(message(status)),
+        code => Failure::Away(format!("status {code}: {}", message(status))),
     }
+}
+
+fn message(status: &Status) -> String {
+    escaped(cut(&status.message, MAX_MESSAGE)).into_owned()
 }
 
 /// Whether the namespace is being removed, so that nothing can be made in it.
@@ -235,20 +238,26 @@ fn is_ending(status: &Status) -> bool {
     causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// The errors that led to this one, the outermost first. An error often repeats what the one below it says.
+/// The text of an error and its sources, the outermost first. An error that repeats the text of its source
+/// adds nothing.
 fn chain(error: &(dyn error::Error + 'static)) -> String {
     let mut text = String::new();
-    let causes = || iter::successors(Some(error), |error| error.source());
-    if causes().any(|cause| cause.is::<LengthLimitError>()) {
-        return format!("its answer has more than {ANSWER} bytes");
+    if sources(error).any(|cause| cause.is::<LengthLimitError>()) {
+        return format!("its answer has more than {MAX_ANSWER} bytes");
     }
-    for error in causes() {
+    for error in sources(error) {
         let said = error.to_string();
         if !text.contains(&said) {
             text = if text.is_empty() { said } else { format!("{text}: {said}") };
         }
     }
-    escaped(cut(&text, LONGEST)).into_owned()
+    escaped(cut(&text, MAX_MESSAGE)).into_owned()
+}
+
+fn sources<'a>(
+    error: &'a (dyn error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn error::Error + 'static)> {
+    iter::successors(Some(error), |error| error.source())
 }
 
 #[cfg(test)]

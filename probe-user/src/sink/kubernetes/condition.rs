@@ -10,25 +10,25 @@ use crate::sink::verdict::{Status, Verdict};
 
 pub(crate) const CONDITION: &str = "SandboxHealthy";
 
-/// How often a condition that stays the same is written, so that an agent that is gone can be told from a node that is well.
+/// How often an unchanged condition is written. So a node whose agent is gone differs from a healthy node.
 const HEARTBEAT: Duration = Duration::from_secs(300);
 
-/// What was written last, and when.
+/// The node's condition, as it was written last.
 #[derive(Debug, Default)]
 pub(super) struct Condition {
-    told: Option<(Instant, Words)>,
-    /// What the API server has, if it is known; none inside if there is no such condition.
+    written: Option<(Instant, Words)>,
+    /// What the API server has, if it is known; `Some(None)` if it has no such condition.
     known: Option<Option<Known>>,
 }
 
-/// A condition's status, and since when it has it, if that is known.
+/// A condition's status, and the time of its last transition, if that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) status: String,
     pub(super) since: Option<String>,
 }
 
-/// What a condition says.
+/// The content of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Words {
     status: &'static str,
@@ -39,20 +39,23 @@ struct Words {
 impl Condition {
     pub(super) fn is_due(&self, verdict: &Verdict, now: Instant) -> bool {
         let words = Words::of(verdict);
-        self.told.as_ref().is_none_or(|(at, told)| *told != words || now.duration_since(*at) >= HEARTBEAT)
+        self.written
+            .as_ref()
+            .is_none_or(|(at, written)| *written != words || now.duration_since(*at) >= HEARTBEAT)
     }
 
     pub(super) fn knows(&self) -> bool {
         self.known.is_some()
     }
 
-    /// The API server has this.
+    /// Records what the API server has.
     pub(super) fn is_known(&mut self, known: Option<Known>) {
         self.known = Some(known);
     }
 
-    /// The change of the node's status (strategic merge patch, which knows conditions by their type). It has all of the
-    /// condition: somebody may have removed it, or made the node's object anew.
+    /// The change of the node's status (strategic merge patch, which identifies conditions by their type). It
+    /// has the whole condition, because somebody may have removed it, or have created the node's object
+    /// again.
     pub(super) fn patch(&self, verdict: &Verdict, now: WallTime) -> Value {
         let Words { status, reason, message } = Words::of(verdict);
         let condition = json!({
@@ -66,18 +69,18 @@ impl Condition {
         json!({ "status": { "conditions": [condition] } })
     }
 
-    /// Since when it has this status: since before if it has it already.
+    /// The transition time for this status: the known one if the condition has the status already, else now.
     fn since(&self, status: &str, now: WallTime) -> String {
         let same = self.known.iter().flatten().find(|known| known.status == status);
         same.and_then(|known| known.since.clone()).unwrap_or_else(|| seconds(now))
     }
 
-    /// The API server took the patch of this `wall` time.
-    pub(super) fn told(&mut self, verdict: &Verdict, now: Instant, wall: WallTime) {
+    /// Records that the API server accepted the patch of this `wall` time.
+    pub(super) fn written(&mut self, verdict: &Verdict, now: Instant, wall: WallTime) {
         let words = Words::of(verdict);
         let since = Some(self.since(words.status, wall));
         self.is_known(Some(Known { status: words.status.to_owned(), since }));
-        self.told = Some((now, words));
+        self.written = Some((now, words));
     }
 }
 
@@ -92,7 +95,7 @@ impl Words {
     }
 }
 
-/// The API server keeps whole seconds.
+/// Formats the time in whole seconds, as the API server keeps it.
 fn seconds(time: WallTime) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -112,13 +115,13 @@ mod tests {
             let now = begin + Duration::from_secs(seconds);
             let is_due = condition.is_due(verdict, now);
             if is_due {
-                condition.told(verdict, now, WallTime::UNIX_EPOCH);
+                condition.written(verdict, now, WallTime::UNIX_EPOCH);
             }
             is_due
         };
         let beat = HEARTBEAT.as_secs();
-        let told = [(&ok, 0), (&ok, 5), (&ill, 10), (&ill, 9 + beat), (&ill, 10 + beat), (&ok, 11 + beat)];
-        assert_eq!(told.map(|(verdict, at)| tell(verdict, at)), [true, false, true, false, true, true]);
+        let written = [(&ok, 0), (&ok, 5), (&ill, 10), (&ill, 9 + beat), (&ill, 10 + beat), (&ok, 11 + beat)];
+        assert_eq!(written.map(|(verdict, at)| tell(verdict, at)), [true, false, true, false, true, true]);
     }
 
     fn at(second: i64) -> WallTime {
@@ -149,7 +152,7 @@ mod tests {
         for (known, wanted) in [
             (Some(("Unknown", Some(kept))), kept),
             (Some(("True", Some(kept))), now),
-            // As where somebody has removed the time.
+            // Somebody may have removed the time.
             (Some(("Unknown", None)), now),
             (None, now),
         ] {
@@ -167,7 +170,7 @@ mod tests {
         &patch["status"]["conditions"][0]["lastTransitionTime"]
     }
 
-    /// The node's object may have been removed and made anew since the last patch.
+    /// The node's object may have been removed and created again since the last patch.
     #[test]
     fn each_patch_has_the_time_of_the_last_transition() {
         let (ok, ill) = (verdict(Status::Ok, &[]), verdict(Status::NotOk, &["CniFailing"]));
@@ -175,7 +178,7 @@ mod tests {
         condition.is_known(None);
         let sent = [(&ok, 0), (&ok, 300), (&ill, 400), (&ill, 700), (&ok, 800)].map(|(verdict, second)| {
             let patch = condition.patch(verdict, at(second));
-            condition.told(verdict, Instant::now(), at(second));
+            condition.written(verdict, Instant::now(), at(second));
             transition(&patch).clone()
         });
         assert_eq!(sent, [at(0), at(0), at(400), at(400), at(800)].map(seconds));

@@ -1,5 +1,5 @@
-//! Events as objects of core/v1: of this older form `kubectl describe` shows how often and since when, and text and type may be
-//! changed later, which events.k8s.io/v1 forbids.
+//! Events as objects of core/v1. For this older API `kubectl describe` shows the count and the first time,
+//! and the text and the type may be changed later, which events.k8s.io/v1 forbids.
 
 use jiff::Timestamp as WallTime;
 use k8s_openapi::{
@@ -9,19 +9,19 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use super::{
-    plan::{Deed, Object, Step, Subject},
+    plan::{EventAction, Object, Step, Subject},
     text::cut,
 };
 use crate::model::hash::fnv;
 
-/// Where Events of nodes are, as those of the kubelet.
+/// The namespace of Events about nodes, which the kubelet uses too.
 const OF_NODES: &str = "default";
-/// Who reports, as `kubectl describe` shows it.
+/// The reporting component, as `kubectl describe` shows it.
 const COMPONENT: &str = "sandprobe";
-/// The longest text, bytes (`NoteLengthLimit` of the API server).
-const LONGEST: usize = 1024;
-/// The longest name of an object that is kept in the name of its Event.
-const NAME: usize = 200;
+/// The longest message, bytes (`NoteLengthLimit` of the API server).
+const MAX_MESSAGE: usize = 1024;
+/// The longest part of an object's name in the name of its Event, bytes.
+const MAX_NAME: usize = 200;
 
 /// An Event on the API server.
 #[derive(Debug)]
@@ -31,14 +31,15 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// It is the same for the next agent, so that a finding is not told again by each.
+    /// Returns the place of an Event. It is the same for the next agent, so that each agent does not report a
+    /// finding again.
     pub(super) fn of((object, key): &Subject, node: &str) -> Self {
         let (namespace, name, uid) = match object {
             Object::Node => (OF_NODES, node, node),
             Object::Pod { namespace, name, uid } => (namespace.as_str(), name.as_str(), uid.as_str()),
         };
         let sum = fnv(format!("{node}\n{uid}\n{key}").as_bytes());
-        let name = cut(name, NAME).trim_end_matches(['-', '.']);
+        let name = cut(name, MAX_NAME).trim_end_matches(['-', '.']);
         Self { namespace: namespace.to_owned(), name: format!("{name}.{sum:016x}") }
     }
 
@@ -48,11 +49,11 @@ impl Place {
     }
 }
 
-/// The Event of a finding that is told for the first time.
+/// Makes the Event of a finding that is reported for the first time.
 pub(super) fn event(step: &Step, place: &Place, node: &str, now: WallTime) -> Event {
     let (object, _) = &step.subject;
     let involved_object = match object {
-        // The UID by which `kubectl describe node` looks for Events of the node's own agents.
+        // `kubectl describe node` looks for Events of the node's own agents by this UID.
         Object::Node => ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
@@ -78,7 +79,7 @@ pub(super) fn event(step: &Step, place: &Place, node: &str, now: WallTime) -> Ev
         involved_object,
         reason: Some(step.reason.word().to_owned()),
         message: Some(text(step)),
-        type_: Some(kind(step.deed).to_owned()),
+        type_: Some(kind(step.action).to_owned()),
         source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: Some(node.to_owned()) }),
         reporting_component: Some(COMPONENT.to_owned()),
         reporting_instance: Some(node.to_owned()),
@@ -89,27 +90,27 @@ pub(super) fn event(step: &Step, place: &Place, node: &str, now: WallTime) -> Ev
     }
 }
 
-/// The change of an Event that is there (JSON merge patch).
+/// Makes the patch of an existing Event (JSON merge patch).
 pub(super) fn change(step: &Step, now: WallTime) -> Value {
-    let mut change = json!({ "type": kind(step.deed), "message": text(step), "lastTimestamp": Time(now) });
-    if let Deed::Again { count } = step.deed {
+    let mut change = json!({ "type": kind(step.action), "message": text(step), "lastTimestamp": Time(now) });
+    if let EventAction::Again { count } = step.action {
         change["count"] = json!(count.saturating_add(1));
     }
     change
 }
 
-/// Of what is over nobody has to be warned.
-fn kind(deed: Deed) -> &'static str {
-    match deed {
-        Deed::Begin | Deed::Again { .. } => "Warning",
-        Deed::End => "Normal",
+/// The type of the Event. A finished finding is a Normal Event.
+fn kind(action: EventAction) -> &'static str {
+    match action {
+        EventAction::Begin | EventAction::Again { .. } => "Warning",
+        EventAction::End => "Normal",
     }
 }
 
 fn text(step: &Step) -> String {
-    match step.deed {
-        Deed::Begin | Deed::Again { .. } => cut(&step.text, LONGEST).to_owned(),
-        Deed::End => cut(&format!("over: {}", step.text), LONGEST).to_owned(),
+    match step.action {
+        EventAction::Begin | EventAction::Again { .. } => cut(&step.text, MAX_MESSAGE).to_owned(),
+        EventAction::End => cut(&format!("over: {}", step.text), MAX_MESSAGE).to_owned(),
     }
 }
 
@@ -117,20 +118,20 @@ fn text(step: &Step) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{LONGEST, Place, WallTime, change, event};
+    use super::{MAX_MESSAGE, Place, WallTime, change, event};
     use crate::{
         model::{
             finding::{FindingKind, Key},
             id::PodUid,
         },
-        sink::kubernetes::plan::{Deed, Object, Step},
+        sink::kubernetes::plan::{EventAction, Object, Step},
     };
 
     const UID: &str = "de300000-0000-4000-8000-000000000001";
 
-    fn step(object: Object, text: &str, deed: Deed) -> Step {
+    fn step(object: Object, text: &str, action: EventAction) -> Step {
         let key = Key::parse("leaked_address/net/10.0.0.7").expect("a key");
-        Step::new((object, key), FindingKind::LeakedAddress, text.to_owned(), deed)
+        Step::new((object, key), FindingKind::LeakedAddress, text.to_owned(), action)
     }
 
     fn pod(name: &str) -> Object {
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn an_event_is_found_with_its_object() {
         let now = WallTime::from_second(1_795_237_053).expect("a time");
-        let on_pod = step(pod("web"), "10.0.0.7 leaked", Deed::Begin);
+        let on_pod = step(pod("web"), "10.0.0.7 leaked", EventAction::Begin);
         let place = Place::of(&on_pod.subject, "n1");
         let made = serde_json::to_value(event(&on_pod, &place, "n1", now)).expect("JSON");
         let wanted = json!({
@@ -165,7 +166,7 @@ mod tests {
             "count": 1,
         });
         assert_eq!(made, wanted);
-        let on_node = step(Object::Node, "10.0.0.7 leaked", Deed::Begin);
+        let on_node = step(Object::Node, "10.0.0.7 leaked", EventAction::Begin);
         let of_node = Place::of(&on_node.subject, "n1");
         assert_eq!(
             (of_node.namespace.as_str(), of_node.collection().as_str()),
@@ -182,26 +183,26 @@ mod tests {
     fn only_what_differs_is_changed() {
         let now = WallTime::from_second(1_795_237_053).expect("a time");
         let at = "2026-11-21T04:57:33Z";
-        let told = |deed| change(&step(Object::Node, "it leaked", deed), now);
-        // It was told by the last agent, which has counted.
+        let told = |action| change(&step(Object::Node, "it leaked", action), now);
+        // The last agent reported it, and its count goes on.
         assert_eq!(
-            told(Deed::Begin),
+            told(EventAction::Begin),
             json!({ "type": "Warning", "message": "it leaked", "lastTimestamp": at })
         );
         let again = json!({ "type": "Warning", "message": "it leaked", "lastTimestamp": at, "count": 4 });
-        assert_eq!(told(Deed::Again { count: 3 }), again);
+        assert_eq!(told(EventAction::Again { count: 3 }), again);
         let over = json!({ "type": "Normal", "message": "over: it leaked", "lastTimestamp": at });
-        assert_eq!(told(Deed::End), over);
+        assert_eq!(told(EventAction::End), over);
     }
 
-    /// By the name the next agent finds the Event of the last one.
+    /// The next agent finds the Event of the last one by its name.
     #[test]
     fn an_event_has_a_name_of_its_own_that_stays() {
-        let name = |object, node: &str| Place::of(&step(object, "", Deed::Begin).subject, node).name;
+        let name = |object, node: &str| Place::of(&step(object, "", EventAction::Begin).subject, node).name;
         assert_eq!(name(pod("web"), "n1"), "web.e1350ab6be2300a3");
         assert_eq!(name(Object::Node, "n1"), "n1.128db8038ca7fc4d");
         assert_ne!(name(Object::Node, "n2").rsplit('.').next(), name(Object::Node, "n1").rsplit('.').next());
-        // A name of an object is at most 253 bytes long.
+        // The name of an object has at most 253 bytes.
         let long = "a".repeat(199) + "-" + &"b".repeat(53);
         let cut = name(pod(&long), "n1");
         assert!(cut.len() <= 253 && cut.starts_with(&("a".repeat(199) + ".")), "{cut}");
@@ -209,11 +210,11 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_between_letters() {
-        for deed in [Deed::Begin, Deed::End] {
-            let text = "\u{20ac}".repeat(LONGEST);
-            let change = change(&step(Object::Node, &text, deed), WallTime::UNIX_EPOCH);
+        for action in [EventAction::Begin, EventAction::End] {
+            let text = "\u{20ac}".repeat(MAX_MESSAGE);
+            let change = change(&step(Object::Node, &text, action), WallTime::UNIX_EPOCH);
             let cut = change["message"].as_str().expect("a text").len();
-            assert!((LONGEST - 3..=LONGEST).contains(&cut), "{cut}");
+            assert!((MAX_MESSAGE - 3..=MAX_MESSAGE).contains(&cut), "{cut}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! When to ask the API server again after a failure. What is wrong is logged once, and so is that it works again.
+//! When to ask the API server again after a failure. A failure is logged once, and so is its end.
 
 use std::{mem, time::Duration};
 
@@ -7,19 +7,19 @@ use tracing::warn;
 
 use super::{
     api_server::Failure,
-    rest::{LONGEST, random},
+    rest::{MAX_WAIT, random},
 };
 
-/// How long to wait after the first failure; each further one doubles it.
-const FIRST: Duration = Duration::from_secs(5);
+/// How long to wait after the first failure. Each further failure doubles the wait.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
 
-/// One kind of request, and how it goes.
+/// One kind of request, and whether it fails.
 #[derive(Debug)]
 pub(super) struct Link {
     what: &'static str,
     url: String,
     failing: Option<Failing>,
-    /// It was logged that something is not tried again.
+    /// It was logged that some requests are not tried again.
     gave_up: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Link {
 struct Failing {
     kind: mem::Discriminant<Failure>,
     text: String,
-    /// When that was logged.
+    /// When the failure was logged.
     said: Instant,
     wait: Duration,
     until: Instant,
@@ -48,23 +48,25 @@ impl Link {
         }
     }
 
-    /// It is tried again, later each time.
+    /// Records a failure. The request is tried again, after a longer wait each time.
     pub(super) fn fails(&mut self, failure: &Failure) {
-        let (kind, text, now) = (mem::discriminant(failure), failure.to_string(), Instant::now());
+        let kind = mem::discriminant(failure);
+        let text = failure.to_string();
+        let now = Instant::now();
         let before = self.failing.as_ref();
-        // The same says nothing new, and other words for it are soon said again.
-        let said = before.filter(|it| it.kind == kind && (it.text == text || now < it.said + LONGEST));
+        // A text is logged once. Another text for the same kind of failure is logged after some time.
+        let said = before.filter(|it| it.kind == kind && (it.text == text || now < it.said + MAX_WAIT));
         let said = said.map(|it| it.said);
-        let wait = before.map_or(FIRST, |it| (it.wait * 2).min(LONGEST));
+        let wait = before.map_or(FIRST_WAIT, |it| (it.wait * 2).min(MAX_WAIT));
         if said.is_none() {
             self.warn(failure, "; it is tried again, later each time, at last every 5 minutes");
         }
-        // The agents of a cluster are not to come back in the same moment.
+        // The agents of a cluster should not all come back at the same moment.
         let until = now + wait.mul_f64(0.75 + random() / 2.0);
         self.failing = Some(Failing { kind, text, said: said.unwrap_or(now), wait, until });
     }
 
-    /// It is not tried again. More of the kind would say nothing new.
+    /// Records a failure whose request is not tried again. Only the first one is logged.
     pub(super) fn gives_up(&mut self, failure: &Failure) {
         if !mem::replace(&mut self.gave_up, true) {
             self.warn(failure, "; such Events are left out");

@@ -11,20 +11,22 @@ use tokio::time::Instant;
 
 use crate::sink::retry_after::retry_after;
 
-pub(super) const LONGEST: Duration = Duration::from_secs(300);
+/// The longest wait before the API server is asked again.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(300);
 
-/// Until when the API server, or a proxy before it, wants to be left alone.
+/// The time until which the API server, or a proxy in front of it, asked to be left alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest(Arc<Mutex<Option<Instant>>>);
 
 impl Rest {
-    /// Heeds what an answer asks for, as far as it is bearable. The agents of a cluster do not come back together.
+    /// Obeys the `Retry-After` of an answer, up to [`MAX_WAIT`]. The agents of a cluster do not come back
+    /// together.
     pub(super) fn heed<B>(&self, answer: &Response<B>) {
         if !matches!(answer.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             return;
         }
         if let Some(asked) = retry_after(answer.headers()) {
-            let until = Instant::now() + asked.min(LONGEST).mul_f64(1.0 + random() / 4.0);
+            let until = Instant::now() + asked.min(MAX_WAIT).mul_f64(1.0 + random() / 4.0);
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
         }
     }
@@ -34,7 +36,7 @@ impl Rest {
     }
 }
 
-/// From 0 to 1, by the clock.
+/// A number from 0 to 1, from the clock.
 pub(super) fn random() -> f64 {
     f64::from(WallTime::now().subsec_nanosecond()) / 1e9
 }

@@ -1,4 +1,4 @@
-//! How the requests to the API server went, for the metrics.
+//! Counters of the requests to the API server, for the metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,11 +17,11 @@ pub(crate) enum Resource {
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum Outcome {
     Done,
-    /// What it is about is gone.
+    /// The object of the request is gone.
     Gone,
-    /// It is not allowed, or not taken.
+    /// The request is not allowed, or its object is not accepted.
     Refused,
-    /// The API server was not reached, or had trouble of its own.
+    /// The API server was not reached, or had an internal problem.
     Failed,
 }
 
@@ -40,7 +40,7 @@ impl KubernetesStats {
         self.waiting.store(u64::try_from(events).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The requests so far: of what, how they ended, how many.
+    /// The number of requests so far, by resource and outcome.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (Resource, Outcome, u64)> {
         Resource::VARIANTS.iter().zip(&self.requests).flat_map(|(resource, counts)| {
             let counts = Outcome::VARIANTS.iter().zip(counts);
@@ -48,7 +48,7 @@ impl KubernetesStats {
         })
     }
 
-    /// Findings that have no Event yet, because there are too many.
+    /// The number of findings that have no Event yet, because there are too many.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! Keeps which Events were told in a file of the state directory. So the next agent of the same boot ends those whose
-//! findings are over, and asks the API server for nothing else.
+//! Keeps which Events were reported, in a file of the state directory. So the next agent of the same boot can
+//! end those whose findings are over, and needs nothing else from the API server.
 //!
-//! A thread of its own reads and writes, because a disk may be slow.
+//! A separate thread reads and writes, because a disk may be slow.
 //!
 //! **Invariant:** a directory that cannot be written is reported ([`StateWrites`]) and never stops the agent.
 
@@ -34,9 +34,9 @@ const LOCK: &str = ".events.lock";
 /// The version of the format.
 const SCHEMA: u32 = 1;
 /// How long reading may take.
-const READ: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The thread's other end.
+/// The handle of the thread.
 #[derive(Debug)]
 pub(crate) struct Store {
     boot_id: String,
@@ -51,7 +51,7 @@ enum Job {
     Put(Vec<u8>),
 }
 
-/// The file.
+/// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     schema: u32,
@@ -64,7 +64,8 @@ struct Kept {
 impl Store {
     /// Uses the file in `dir`, which is made if it does not exist, and begins to read it.
     pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Result<Self> {
-        let (boot_id, node) = (header.boot_id.clone(), header.node.clone());
+        let boot_id = header.boot_id.clone();
+        let node = header.node.clone();
         let place = Place { dir: dir.to_owned(), boot_id: boot_id.clone(), node: node.clone() };
         let mut lock = None;
         let writer = BackgroundWriter::spawn(StateFile::Events, dir, writes, move |job, failed| {
@@ -79,28 +80,28 @@ impl Store {
         Ok(Self { boot_id, node, last: Some(last), writer })
     }
 
-    /// What the last agent of this boot told; only the first call gives it.
+    /// Returns what the last agent of this boot reported; only the first call returns it.
     pub(super) fn last(&mut self) -> Option<impl Future<Output = Ledger> + use<>> {
         let last = self.last.take()?;
         Some(async {
-            // On a disk that hangs nothing is known.
-            time::timeout(READ, last).await.ok().and_then(Result::ok).unwrap_or_default()
+            // If the disk hangs, nothing is known.
+            time::timeout(READ_TIMEOUT, last).await.ok().and_then(Result::ok).unwrap_or_default()
         })
     }
 
-    /// Whether the last write failed. It is asked once for each.
+    /// Whether the last write failed. Only the first call after each write returns true.
     pub(super) fn has_failed(&self) -> bool {
         self.writer.failed().take()
     }
 
-    /// Gives what was told to the thread, if that has room.
+    /// Gives the ledger to the thread, if it has room. Returns whether it had.
     pub(super) fn keep(&self, ledger: &Ledger) -> bool {
         let Some(room) = self.writer.reserve() else { return false };
         room.send(self.put(ledger));
         true
     }
 
-    /// Writes for the last time, if there is anything to write; returns when that is done or has failed.
+    /// Writes for the last time, if there is anything to write, and returns when that is done or has failed.
     pub(super) async fn finish(self, ledger: Option<Ledger>) {
         let last = ledger.map(|ledger| self.put(&ledger));
         self.writer.finish(last).await;
@@ -113,12 +114,12 @@ impl Store {
             node: self.node.clone(),
             events: ledger.entries(),
         };
-        // It does not fail: the keys are strings, and a vector accepts all bytes.
+        // This cannot fail: the keys are strings, and a vector accepts every write.
         Job::Put(serde_json::to_vec(&kept).unwrap_or_default())
     }
 }
 
-/// The directory, and whose Events count.
+/// The directory, and the boot and the node whose Events count.
 struct Place {
     dir: PathBuf,
     boot_id: String,
@@ -140,7 +141,7 @@ impl Place {
     fn work(&self, job: Job) -> io::Result<()> {
         match job {
             Job::Read(last) => {
-                // Who asked may have waited for too long.
+                // The receiver may have stopped waiting.
                 last.send(self.read()).ok();
                 Ok(())
             }
@@ -148,10 +149,10 @@ impl Place {
         }
     }
 
-    /// What cannot be read is as if nothing was told.
+    /// Reads the file. If it cannot be read, nothing counts as reported.
     fn read(&self) -> Ledger {
-        let read = || -> io::Result<Kept> { Ok(serde_json::from_slice(&file::read(&self.dir.join(FILE))?)?) };
-        match read() {
+        let bytes = file::read(&self.dir.join(FILE));
+        match bytes.and_then(|bytes| Ok(serde_json::from_slice::<Kept>(&bytes)?)) {
             Ok(kept) if kept.schema == SCHEMA && kept.boot_id == self.boot_id && kept.node == self.node => {
                 Ledger::of(kept.events)
             }
@@ -176,7 +177,7 @@ mod tests {
         model::finding::{FindingKind, Key},
         recording::Header,
         sink::{
-            kubernetes::plan::{Deed, Ledger, Object, Step},
+            kubernetes::plan::{EventAction, Ledger, Object, Step},
             state_writes::StateWrites,
         },
     };
@@ -208,9 +209,9 @@ mod tests {
         assert_eq!(read(&dir, &of).await, Ledger::default());
         let mut ledger = Ledger::default();
         let key = Key::parse("leaked_address/net/10.0.0.7").expect("a key");
-        for deed in [Deed::Begin, Deed::End] {
+        for action in [EventAction::Begin, EventAction::End] {
             let step =
-                Step::new((Object::Node, key.clone()), FindingKind::LeakedAddress, "a".to_owned(), deed);
+                Step::new((Object::Node, key.clone()), FindingKind::LeakedAddress, "a".to_owned(), action);
             ledger.done(step, Some(3));
             let store = Store::open(&dir, &of, StateWrites::default()).expect("a thread");
             store.finish(Some(ledger)).await;

@@ -1,4 +1,4 @@
-//! Requests to an API server that has too much to do.
+//! Requests to an overloaded API server.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -18,7 +18,7 @@ use super::{
     Events, Planned,
     api_server::ApiServer,
     link::Link,
-    plan::{Deed, Ledger, Object, Step},
+    plan::{EventAction, Ledger, Object, Step},
     stats::KubernetesStats,
 };
 use crate::{
@@ -29,13 +29,13 @@ use crate::{
     sink::rate::Rate,
 };
 
-/// Answers each request so, whatever it is.
+/// Starts a server that gives this answer to every request.
 fn start(status: &'static str, header: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    // It ends with the tests.
+    // The thread ends with the tests.
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a client");
@@ -66,9 +66,9 @@ fn server(address: SocketAddr) -> ApiServer {
     ApiServer::new(Config::new(url), None, Arc::new(KubernetesStats::default()))
 }
 
-fn step(number: usize, deed: Deed) -> Step {
+fn step(number: usize, action: EventAction) -> Step {
     let key = Key::parse(&format!("leaked_address/net/10.0.0.{number}")).expect("a key");
-    Step::new((Object::Node, key), FindingKind::LeakedAddress, "it leaked".to_owned(), deed)
+    Step::new((Object::Node, key), FindingKind::LeakedAddress, "it leaked".to_owned(), action)
 }
 
 fn events(steps: impl Iterator<Item = Step>) -> Events {
@@ -84,17 +84,20 @@ fn events(steps: impl Iterator<Item = Step>) -> Events {
     }
 }
 
-/// Tries to tell three findings.
+/// Tries to report three findings.
 async fn tell(server: &mut ApiServer) -> usize {
-    events((0..3).map(|number| step(number, Deed::Begin))).go_on(server, "node-1", Timestamp::ZERO).await
+    events((0..3).map(|number| step(number, EventAction::Begin)))
+        .go_on(server, "node-1", Timestamp::ZERO)
+        .await
 }
 
 #[tokio::test]
-async fn so_many_end_in_a_minute_and_keep_none_from_beginning() {
+async fn ends_have_their_own_rate_and_delay_no_begin() {
     let (address, asked) = start("422 Unprocessable Entity", "");
     let mut server = server(address);
-    let mut events =
-        events((0..50).map(|n| step(n, Deed::End)).chain((50..53).map(|n| step(n, Deed::Begin))));
+    let mut events = events(
+        (0..50).map(|n| step(n, EventAction::End)).chain((50..53).map(|n| step(n, EventAction::Begin))),
+    );
     let rate = usize::try_from(super::RATE.get()).expect("a small number");
     let mut before = 0;
     for (second, wanted) in [(0, rate + 3), (1, 0), (7, 1), (120, rate)] {
@@ -110,7 +113,7 @@ async fn a_server_that_asks_to_be_left_alone_is() {
     for (status, header, asked_times) in [
         ("429 Too Many Requests", "Retry-After: 30\r\n", 1),
         ("503 Service Unavailable", "Retry-After: 30\r\n", 1),
-        // What asks for nothing is asked for each finding, and so is what means something else.
+        // Without `Retry-After`, or with another status, the server gets a request for each finding.
         ("429 Too Many Requests", "", 3),
         ("500 Internal Server Error", "Retry-After: 30\r\n", 3),
     ] {

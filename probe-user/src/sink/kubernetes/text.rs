@@ -1,6 +1,6 @@
-//! Texts that are not to be longer than somebody takes.
+//! Cuts texts to the length that the API server accepts.
 
-/// As much of a text as fits into so many bytes, in whole letters.
+/// The beginning of a text, at most `longest` bytes, in whole characters.
 pub(super) fn cut(text: &str, longest: usize) -> &str {
     &text[..text.floor_char_boundary(longest)]
 }

@@ -1,4 +1,4 @@
-//! The token by which the API server knows this agent.
+//! The token with which this agent authenticates to the API server.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::given;
 
-/// How often the file is read while it is needed: a kubelet replaces a token a long time before it ends.
+/// How often the file is read while the token is needed. The kubelet replaces a token long before it expires.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Why a token cannot be used.
@@ -27,19 +27,19 @@ pub(crate) enum TokenError {
     Unsendable(String),
 }
 
-/// The file of a token, which is read again.
+/// The file of a token, which is read again from time to time.
 #[derive(Debug)]
 pub(crate) struct TokenFile {
     path: PathBuf,
     read_at: Option<Instant>,
-    /// Why it could not be used when it was last read.
+    /// Why the token could not be used when the file was last read.
     trouble: Option<String>,
 }
 
-/// Checks the token, and puts it into `auth` as it is sent. Gives its file, if it is from one.
+/// Checks the token, and puts it into `auth` as it is sent. Returns the token's file, if it is from a file.
 pub(crate) fn check(auth: &mut AuthInfo) -> Result<Option<TokenFile>, TokenError> {
     if let Some(token) = &auth.token {
-        // The library would prefer it, too.
+        // The kube library also prefers it to the file.
         auth.token = Some(sendable(token.expose_secret(), "the kubeconfig")?);
         auth.token_file = None;
         return Ok(None);
@@ -55,21 +55,23 @@ impl TokenFile {
         &self.path
     }
 
-    /// Whether it is to be read again.
+    /// Whether the file must be read again.
     pub(super) fn is_due(&self) -> bool {
         self.read_at.is_none_or(|at| at.elapsed() >= PERIOD)
     }
 
     pub(super) fn read(&mut self) -> Result<SecretString, TokenError> {
         self.read_at = Some(Instant::now());
-        let name = || self.path.display().to_string();
-        let text = given::read_text(&self.path).map_err(|why| TokenError::Unreadable { path: name(), why });
-        let token = text.and_then(|text| sendable(&text, &name()));
+        let path = self.path.display().to_string();
+        let token = match given::read_text(&self.path) {
+            Ok(text) => sendable(&text, &path),
+            Err(why) => Err(TokenError::Unreadable { path, why }),
+        };
         self.trouble = token.as_ref().err().map(TokenError::to_string);
         token
     }
 
-    /// Why the API server did not accept the token, as it says, and what is wrong with the file.
+    /// Adds what is wrong with the file to the API server's reason for not accepting the token.
     pub(super) fn explain(&self, said: String) -> String {
         match &self.trouble {
             Some(trouble) => format!("{said}; {trouble}"),
@@ -78,7 +80,8 @@ impl TokenFile {
     }
 }
 
-/// Many editors and commands end a file with a line break, which is no part of the token.
+/// Checks that the token can be sent. The line break with which many editors and commands end a file is
+/// removed.
 fn sendable(text: &str, whose: &str) -> Result<SecretString, TokenError> {
     let token = text.trim();
     if token.is_empty() {
@@ -152,7 +155,7 @@ mod tests {
             format!("cannot read the token in {name}: No such file or directory (os error 2)")
         );
         mkfifo(&path, Mode::S_IRWXU).expect("a FIFO");
-        let fifo = format!("cannot read the token in {name}: it is no plain file");
+        let fifo = format!("cannot read the token in {name}: it is not a regular file");
         assert_eq!(said(in_file(&path)), fifo);
     }
 }

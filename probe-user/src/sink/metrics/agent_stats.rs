@@ -20,18 +20,18 @@ pub struct AgentStats {
     pub refused: u64,
     /// Events that were not written to the stream, because nobody read it or there was no room.
     pub dropped: u64,
-    /// Whether the stream could be written at the last try. None if there is no stream.
+    /// Whether the last write to the stream succeeded. `None` if there is no stream.
     pub is_stream_written: Option<bool>,
     /// Events that `--event-rate` left out of the stream.
     pub left_out: u64,
     /// The files of the state directory, each after its first write.
     pub state_writes: Vec<StateWrite>,
-    /// None if nothing is written to the API server.
+    /// `None` if nothing is written to the API server.
     pub kubernetes: Option<KubernetesWrites>,
-    /// What was sent to a receiver of OTLP, by signal; none without one.
+    /// The exports to an OTLP receiver, by signal; empty without a receiver.
     pub exported: Vec<Exported>,
     pub process: Option<Process>,
-    /// How many network namespaces the kernel allows; none if that cannot be read.
+    /// How many network namespaces the kernel allows; `None` if that cannot be read.
     pub netns_limit: Option<u64>,
 }
 
@@ -53,27 +53,27 @@ pub struct ProbeStats {
 pub struct ReadingStats {
     /// Files that could not be read at the last pass.
     pub unreadable: u64,
-    /// Files at which reading hangs.
+    /// Files whose reading hangs.
     pub hanging: u64,
-    /// How long the oldest question about files has waited.
+    /// How long the oldest request about files has waited.
     pub oldest_question: Duration,
-    /// Questions that found no room.
+    /// Requests about files for which there was no room.
     pub dropped_questions: u64,
 }
 
 /// The server's own files.
 #[derive(Clone, Debug, Default)]
 pub struct ServerStats {
-    /// The certificate, key or token in its file cannot be used. The server keeps the one from before.
+    /// The certificate, key or token in its file cannot be used. The server keeps the previous one.
     pub stale: bool,
-    /// When the certificate expires, seconds since the epoch; none without TLS.
+    /// When the certificate expires, seconds since the epoch; `None` without TLS.
     pub certificate_expires: Option<i64>,
 }
 
-/// What was written to the API server of the cluster.
+/// The writes to the API server of the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct KubernetesWrites {
-    /// Of what, how they ended, how many.
+    /// The resource, the outcome, and the number of requests.
     pub requests: Vec<(&'static str, &'static str, u64)>,
     /// Findings that have no Event yet.
     pub waiting: u64,
@@ -88,17 +88,17 @@ pub struct StateWrite {
     pub has_succeeded: bool,
 }
 
-/// What was sent of one signal, and what was not.
+/// The exports of one signal.
 #[derive(Clone, Debug, Default)]
 pub struct Exported {
     pub signal: &'static str,
-    /// Spans or log records that the receiver has taken.
+    /// Spans or log records that the receiver has accepted.
     pub exported: u64,
-    /// Those that were not sent, by reason.
+    /// Spans or log records that were not sent, by reason.
     pub dropped: Vec<(&'static str, u64)>,
     /// Requests that failed, by reason.
     pub failed: Vec<(&'static str, u64)>,
-    /// Those that wait.
+    /// Spans or log records that wait.
     pub waiting: u64,
     /// When a request last succeeded, seconds since the epoch.
     pub succeeded_at: Option<i64>,
@@ -116,7 +116,7 @@ pub struct Ring {
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub name: String,
-    /// Time and runs are zero unless the kernel was told to measure them.
+    /// Time and runs are zero unless the kernel measures them (`kernel.bpf_stats_enabled`).
     pub time: Duration,
     pub runs: u64,
     pub missed: u64,
@@ -134,13 +134,13 @@ pub struct Queue {
 pub struct Process {
     pub cpu: Duration,
     pub resident: u64,
-    /// By owner.
+    /// Bytes of memory, by owner.
     pub memory: [(&'static str, u64); 4],
     pub virtual_size: u64,
     pub threads: u64,
     pub open_fds: Option<u64>,
     pub max_fds: Option<u64>,
-    /// Seconds since the epoch.
+    /// When the process started, seconds since the epoch.
     pub started: f64,
     /// The effective capabilities, as bits.
     pub capabilities: u64,
@@ -151,7 +151,7 @@ pub struct Process {
 pub(crate) struct ServerFiles {
     /// The current files cannot be used.
     pub stale: Arc<AtomicBool>,
-    /// None without TLS.
+    /// `None` without TLS.
     pub expiry: Option<Expiry>,
 }
 
@@ -167,7 +167,7 @@ impl Default for Expiry {
 }
 
 impl Expiry {
-    /// Seconds since the epoch, if the certificates give it in a known form.
+    /// Seconds since the epoch; `None` if the certificate has the time in an unknown form.
     #[must_use]
     pub(crate) fn at(&self) -> Option<i64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN)

@@ -28,11 +28,13 @@ use crate::{
     sink::phase,
 };
 
-/// The most cgroups that are remembered as empty and not removed yet. Beyond that the oldest is forgotten.
-const EMPTY: usize = 4096;
+/// The maximum number of cgroups that are remembered as empty and not removed yet. Beyond it the oldest is
+/// forgotten.
+const MAX_EMPTY: usize = 4096;
 
-/// The most changes that wait for their latency. There are more only where nobody measures it, as in a replay.
-const WAITING: usize = 8192;
+/// The maximum number of changes that wait for their latency. It is only reached if nobody measures it, as in
+/// a replay.
+const MAX_WAITING: usize = 8192;
 
 /// How often the series of removed pods are dropped.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -134,7 +136,7 @@ impl Counters {
         }
         if change.origin == Origin::Kernel
             && !matches!(change.what, ChangeKind::PodStarted(_))
-            && self.waiting.len() < WAITING
+            && self.waiting.len() < MAX_WAITING
         {
             self.waiting.push(change.at);
         }
@@ -199,7 +201,8 @@ impl Counters {
                     self.kernel.cgroup_teardown.observe(&[], &[], change.at.since(since).as_secs_f64());
                 }
             }
-            // The rings' own counters give the lost records by kind. What a time without an agent has hidden has no number.
+            // The rings' own counters give the lost records by kind. A loss of a time without an agent has no
+            // count.
             ChangeKind::Gap { what, count, lasted: _ }
                 if *count > 0 && !set::RINGS.contains(&set::lost_in(*what)) =>
             {
@@ -230,8 +233,8 @@ impl Counters {
         }
     }
 
-    /// Counts a start once, when it is first told, even if it continues. An exception is a start that was told
-    /// because one of its containers did not come: it is counted when that container has come.
+    /// Counts a start once, when it is first reported, even if it continues. An exception is a start that was
+    /// reported because one of its containers did not come: it is counted when that container has come.
     fn started(&mut self, change: &Change, start: &Start) {
         if start.revised && !start.containers_known {
             return;
@@ -283,27 +286,30 @@ impl Counters {
 
     fn emptied(&mut self, cgroup: CgroupKey, at: Timestamp) {
         self.empty.insert(cgroup, at);
-        if self.empty.len() > EMPTY {
+        if self.empty.len() > MAX_EMPTY {
             let oldest = self.empty.iter().min_by_key(|(_, at)| **at).map(|(key, _)| *key);
-            oldest.map(|key| self.empty.remove(&key));
+            if let Some(key) = oldest {
+                self.empty.remove(&key);
+            }
         }
     }
 
     fn pod(&mut self, change: &Change) -> Vec<String> {
         let pod = change.context.pod.as_ref();
+        // An event about a removed pod does not bring it back.
+        let uid = if shows_pod(&change.what) { pod.and_then(|pod| pod.uid.as_ref()) } else { None };
         let pod = Pod {
             namespace: pod.and_then(|pod| pod.namespace.as_deref()),
             name: pod.and_then(|pod| pod.name.as_deref()),
-            // An event about a removed pod does not bring it back.
-            uid: pod.and_then(|pod| pod.uid.as_ref()).filter(|_| brings(&change.what)),
+            uid,
         };
         self.owners.of(pod, change.at)
     }
 
     fn pod_of(&mut self, it: &Finding, at: Timestamp) -> Vec<String> {
         let pod = it.pod.as_ref();
-        let (namespace, name) =
-            (pod.and_then(|pod| pod.namespace.as_deref()), pod.and_then(|pod| pod.name.as_deref()));
+        let namespace = pod.and_then(|pod| pod.namespace.as_deref());
+        let name = pod.and_then(|pod| pod.name.as_deref());
         self.owners.of(Pod { namespace, name, uid: None }, at)
     }
 
@@ -346,7 +352,7 @@ impl Counters {
         }
     }
 
-    /// Takes the times that runtimes took, each once.
+    /// Counts how long runtimes took to report, each time once.
     pub(super) fn lags<'a>(&mut self, lags: impl Iterator<Item = &'a Lag>) {
         let next = self.next_lag;
         for it in lags.filter(|it| it.number >= next) {
@@ -363,11 +369,11 @@ impl Counters {
 }
 
 /// Whether the change shows that the pod exists.
-fn brings(what: &ChangeKind) -> bool {
+fn shows_pod(what: &ChangeKind) -> bool {
     matches!(what, ChangeKind::PodFirstSeen | ChangeKind::SandboxReady { .. } | ChangeKind::PodStarted(_))
 }
 
-/// A call from a container is not counted: it is not believed alone.
+/// Whether the call is counted. A call from a container is not, because it alone is not reliable.
 fn counts(call: &CniCall) -> bool {
     !call.delegated
 }

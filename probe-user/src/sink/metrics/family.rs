@@ -1,5 +1,5 @@
-//! The table of all metric families: name, labels, unit, meaning and source. The registry and `docs/metrics.md` are
-//! made from it.
+//! The table of all metric families: name, labels, unit, meaning and source. The registry and
+//! `docs/metrics.md` are made from it.
 
 mod boot;
 mod sent;
@@ -39,7 +39,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pods {
     None,
-    /// A pod starts once, so a histogram of a single pod's starts is of no use.
+    /// Only the labels of workloads. A pod starts once, so a histogram of a single pod's starts is useless.
     Workloads,
     All,
 }
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// The most series of a family. A series of a histogram has a line for each bucket.
+    /// The maximum number of series of a family. A series of a histogram has a line for each bucket.
     #[must_use]
     pub(crate) fn cap(self) -> usize {
         match self {

@@ -22,13 +22,14 @@ use crate::{
             report::{RecoveryReport, Zero},
             restart::RestartReport,
         },
+        incident::Incidents,
         view::{BalanceView, PoolView},
         world::table::sandbox::State,
     },
     model::{
         change::Finding,
         finding::{Cause, FindingKind, Kind, Severity, Stage},
-        recovery::{RecoveredPod, Restart, Restarts},
+        recovery::{Restart, Restarts},
         time::Timestamp,
     },
     sink::recovery::{self, has_missed},
@@ -80,9 +81,7 @@ impl Gauges {
         self.node.sandboxes.set(zeros(&[&set::SANDBOX_STATES]).into_iter().chain(states));
         self.findings(views);
         let daemons = views.daemons.iter();
-        self.node.daemon_start.set(
-            daemons.map(|(name, at)| (vec![label::name(name)], at.since(Timestamp::ZERO).as_secs_f64())),
-        );
+        self.node.daemon_start.set(daemons.map(|(name, at)| (vec![label::name(name)], since_boot(*at))));
         self.pools(views.pools);
         self.balance(views.balance);
         self.node.netns.set_one(Some(length(views.netns)));
@@ -94,21 +93,16 @@ impl Gauges {
     }
 
     fn findings(&mut self, views: &Views<'_>) {
-        let place = |it: &Finding| {
-            let place = views.incidents.place(&it.key);
-            let root = place.map_or(it, |place| place.root);
-            [set::role(root.key != it.key), root.kind.into_str()]
-        };
         let open = views.findings.iter().filter(|it| it.stage != Stage::Closed);
         let open = open.map(|it| {
-            let [role, root] = place(it);
+            let [role, root] = role_and_root(views.incidents, it);
             row(&[it.kind.into_str(), it.severity.into_str(), it.stage.into_str(), role, root], 1.0)
         });
         self.node.findings.set(no_findings().into_iter().chain(open));
         let leaked = views.findings.iter().filter(|it| it.stage == Stage::Confirmed);
         let leaked = leaked.filter_map(|it| match &it.kind {
             Kind::LeakedAddress(leak) => {
-                let [role, root] = place(it);
+                let [role, root] = role_and_root(views.incidents, it);
                 Some(row(&[leak.cause.into_str(), role, root], f64::from(leak.count())))
             }
             _ => None,
@@ -121,9 +115,9 @@ impl Gauges {
     }
 
     fn pools(&mut self, pools: &[PoolView]) {
-        let states = |pool: &PoolView| [pool.in_use, pool.pending_cleanup, pool.leak_candidate, pool.leaked];
         let taken = pools.iter().flat_map(|pool| {
-            let rows = set::ALLOCATION_STATES.into_iter().zip(states(pool));
+            let counts = [pool.in_use, pool.pending_cleanup, pool.leak_candidate, pool.leaked];
+            let rows = set::ALLOCATION_STATES.into_iter().zip(counts);
             rows.map(|(state, count)| (vec![name(pool), state.to_owned()], real(count))).collect::<Vec<_>>()
         });
         self.node.allocations.set(taken);
@@ -132,10 +126,8 @@ impl Gauges {
     }
 
     fn balance(&mut self, all: &[BalanceView]) {
-        let labels =
-            |it: &BalanceView| [label::name(&it.plugin), label::clean(it.network.as_deref().unwrap_or(""))];
         for it in all {
-            let [plugin, network] = &labels(it);
+            let [plugin, network] = &attachment_labels(it);
             self.node.attachments_added.raise(&[plugin, network], real(it.added));
             for (netns, count) in set::DEL_NETNS.into_iter().zip([it.released, it.released_without_netns]) {
                 self.node.attachments_released.raise(&[plugin, network, netns], real(count));
@@ -145,7 +137,7 @@ impl Gauges {
             let counts = [it.live, it.ended, it.unreleased, it.unknown];
             let rows = set::ATTACHMENT_STATES.into_iter().zip(counts);
             rows.map(|(state, count)| {
-                let [plugin, network] = labels(it);
+                let [plugin, network] = attachment_labels(it);
                 (vec![plugin, network, state.to_owned()], real(count))
             })
             .collect::<Vec<_>>()
@@ -155,40 +147,37 @@ impl Gauges {
     fn boots(&mut self, views: &Views<'_>) {
         self.restarts(&views.recovery.restarts);
         let Some(boot) = &views.recovery.boot else { return };
-        let study = RecoveryReport::of(views.recovery, views.now);
-        let before = match &study.zero {
+        let report = RecoveryReport::of(views.recovery, views.now);
+        let before = match &report.zero {
             Zero::Order { before_ns, .. } => Some(-seconds(*before_ns)),
             Zero::Kernel(_) => None,
         };
-        let mark = |mark: Option<Timestamp>| mark.map(|at| at.since(Timestamp::ZERO).as_secs_f64());
-        let pod = |back: &Option<_>| mark(back.as_ref().map(|back: &RecoveredPod| back.mark.at));
         let [health, api, read_only] = event::KUBELET_PORTS;
-        let listens = |port| mark(recovery::listens(&study, port).map(|it| it.at));
         let times = [
             before,
-            mark(study.init.map(|it| it.at)),
-            mark(study.runtime.map(|it| it.at)),
-            mark(study.kubelet.map(|it| it.at)),
-            listens(health),
-            listens(api),
-            listens(read_only),
-            mark(study.network_configured.map(|it| it.at)),
-            pod(&study.first_static),
-            mark(study.cni.first.map(|it| it.at)),
-            pod(&study.first_service),
-            pod(&study.last_service),
+            report.init.map(|it| since_boot(it.at)),
+            report.runtime.map(|it| since_boot(it.at)),
+            report.kubelet.map(|it| since_boot(it.at)),
+            recovery::listens(&report, health).map(|it| since_boot(it.at)),
+            recovery::listens(&report, api).map(|it| since_boot(it.at)),
+            recovery::listens(&report, read_only).map(|it| since_boot(it.at)),
+            report.network_configured.map(|it| since_boot(it.at)),
+            report.first_static.as_ref().map(|back| since_boot(back.mark.at)),
+            report.cni.first.map(|it| since_boot(it.at)),
+            report.first_service.as_ref().map(|back| since_boot(back.mark.at)),
+            report.last_service.as_ref().map(|back| since_boot(back.mark.at)),
         ];
         self.boot.milestone.set(known(&set::MILESTONES, times));
-        let periods = study.periods.into_iter().chain([study.whole]).map(|it| it.map(seconds));
+        let periods = report.periods.into_iter().chain([report.whole]).map(|it| it.map(seconds));
         self.boot.period.set(known(&set::PERIODS, periods));
-        self.boot.cni_lost.set_one(Some(study.cni.lost.as_secs_f64()));
-        self.boot.closed.set_one(Some(flag(study.is_closed())));
-        self.boot.target.set_one(study.target.map(|target| target.span.as_secs_f64()));
-        self.boot.target_missed.set_one(study.target.map(|_| flag(has_missed(&study))));
-        let less_network = u32::try_from(study.less_network.len()).unwrap_or(u32::MAX);
+        self.boot.cni_lost.set_one(Some(report.cni.lost.as_secs_f64()));
+        self.boot.closed.set_one(Some(flag(report.is_closed())));
+        self.boot.target.set_one(report.target.map(|target| target.span.as_secs_f64()));
+        self.boot.target_missed.set_one(report.target.map(|_| flag(has_missed(&report))));
+        let less_network = u32::try_from(report.less_network.len()).unwrap_or(u32::MAX);
         self.boot.less_network.set_one(Some(f64::from(less_network)));
         self.boot.time.set_one(Some(seconds(boot.boot_wall_ns)));
-        let rule = study.recovered.into_str().to_owned();
+        let rule = report.recovered.into_str().to_owned();
         self.boot.info.set([(vec![label::name(&boot.boot_id), rule], 1.0)]);
     }
 
@@ -209,8 +198,9 @@ impl Gauges {
         let pods = last.iter().flat_map(|(comm, restart)| {
             let replaced = restart.held.iter().filter(|it| it.replaced).count();
             let counts = [restart.held.len() - replaced, replaced];
-            let row = |(why, count): (&str, usize)| (vec![label::name(comm), why.to_owned()], length(count));
-            set::HELD.into_iter().zip(counts).map(row).collect::<Vec<_>>()
+            let rows = set::HELD.into_iter().zip(counts);
+            rows.map(|(why, count)| (vec![label::name(comm), why.to_owned()], length(count)))
+                .collect::<Vec<_>>()
         });
         self.boot.restart_pods.set(pods);
     }
@@ -295,6 +285,17 @@ fn name(pool: &PoolView) -> String {
     label::clean(&format!("{}/{}", pool.network, pool.subnet))
 }
 
+/// The labels of the incident that the finding belongs to.
+fn role_and_root(incidents: &Incidents<'_>, it: &Finding) -> [&'static str; 2] {
+    let place = incidents.place(&it.key);
+    let root = place.map_or(it, |place| place.root);
+    [set::role(root.key != it.key), root.kind.into_str()]
+}
+
+fn attachment_labels(it: &BalanceView) -> [String; 2] {
+    [label::name(&it.plugin), label::clean(it.network.as_deref().unwrap_or(""))]
+}
+
 fn state(state: State) -> &'static str {
     match state {
         State::Created => "created",
@@ -311,7 +312,8 @@ fn zeros(sets: &[&[&'static str]]) -> Vec<Row> {
     set::all(sets).into_iter().map(|values| row(&values, 0.0)).collect()
 }
 
-/// Findings that begin an incident. What another one led to has a series once it is there: most kinds lead to no other.
+/// The zeros of findings that begin an incident. An effect has a series only once it exists, because most
+/// kinds lead to no other.
 fn no_findings() -> Vec<Row> {
     let rows = set::all(&[Kind::VARIANTS, Severity::VARIANTS, set::STAGES]).into_iter();
     rows.map(|values| {
@@ -337,6 +339,10 @@ fn flag(is_so: bool) -> f64 {
 
 fn length(count: usize) -> f64 {
     real(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+fn since_boot(at: Timestamp) -> f64 {
+    at.since(Timestamp::ZERO).as_secs_f64()
 }
 
 /// Seconds since the epoch.

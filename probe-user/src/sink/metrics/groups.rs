@@ -65,7 +65,7 @@ families! {
 }
 
 families! {
-    /// Families of the kernel, and how soon events are written.
+    /// Families of the kernel, and of the latency of events.
     KernelCounters {
         latency: HistogramVec = LATENCY,
         netns_teardown: HistogramVec = NETNS_TEARDOWN,
@@ -156,7 +156,7 @@ families! {
 }
 
 families! {
-    /// Families of what is sent to a receiver of OTLP.
+    /// Families of the exports to an OTLP receiver.
     ExportGauges {
         exported: CounterVec = OTLP_EXPORTED,
         dropped: CounterVec = OTLP_DROPPED,

@@ -14,8 +14,8 @@ pub enum PodLabel {
 /// The label value for everything that has no series of its own.
 pub(crate) const OTHER: &str = "other";
 
-/// The longest value, characters: that of a Kubernetes label.
-const LONGEST: usize = 63;
+/// The longest value, characters, as for a Kubernetes label.
+const MAX_LENGTH: usize = 63;
 
 impl PodLabel {
     pub const ALL: [Self; 3] = [Self::Namespace, Self::Pod, Self::Workload];
@@ -35,7 +35,7 @@ impl PodLabel {
         known.ok_or_else(|| format!("{text:?} is no label of a pod: namespace, pod or workload"))
     }
 
-    /// Its value for a pod; empty, which means no label, if the value is unknown.
+    /// The label's value for a pod; empty, which means no label, if the value is unknown.
     pub(super) fn of(self, namespace: Option<&str>, name: Option<&str>) -> String {
         match self {
             Self::Namespace => clean(namespace.unwrap_or_default()),
@@ -47,8 +47,10 @@ impl PodLabel {
 
 /// A name from the node as a label value: one line, without characters that break a terminal or a query.
 pub(super) fn clean(text: &str) -> String {
-    let plain = |c: char| if c.is_alphanumeric() || "-_.:/@+".contains(c) { c } else { '_' };
-    text.chars().take(LONGEST).map(plain).collect()
+    text.chars()
+        .take(MAX_LENGTH)
+        .map(|c| if c.is_alphanumeric() || "-_.:/@+".contains(c) { c } else { '_' })
+        .collect()
 }
 
 /// Like `clean`, for a value that must not be empty.

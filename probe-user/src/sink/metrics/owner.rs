@@ -1,7 +1,7 @@
-//! The series of pods, if labels of pods were asked for, and when they are dropped.
+//! The series of pods, if the user asked for labels of pods, and when they are dropped.
 //!
-//! The last values of a pod are counted when it is removed, or later, as with a leak. So its series stay for a while,
-//! to be scraped.
+//! The last values of a pod are counted when it is removed, or later, as with a leak. So its series stay long
+//! enough to be scraped.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,10 +11,11 @@ use std::{
 use super::label::{OTHER, PodLabel};
 use crate::model::{id::PodUid, time::Timestamp};
 
-/// How long series stay after the last pod was removed and nothing more was counted: several scrapes.
+/// How long series stay after the last pod was removed and nothing more was counted. Several scrapes fit into
+/// it.
 pub(super) const STAY: Duration = Duration::from_secs(5 * 60);
 
-/// The most label sets, and the most pods that are remembered as present.
+/// The maximum number of label sets, and of pods that are remembered as present.
 const CAP: usize = 900;
 
 /// A pod as a change names it.
@@ -58,7 +59,7 @@ impl Owners {
         values
     }
 
-    /// The pod was removed.
+    /// Records that the pod was removed.
     pub(super) fn gone(&mut self, pod: &PodUid) {
         self.present.remove(pod);
     }
@@ -66,9 +67,8 @@ impl Owners {
     /// Removes and returns the label sets that have expired.
     pub(super) fn expire(&mut self, now: Timestamp) -> Vec<Vec<String>> {
         let held: BTreeSet<&Vec<String>> = self.present.values().collect();
-        let is_over =
-            |values: &Vec<String>, touched: Timestamp| !held.contains(values) && now >= touched + STAY;
-        let over = self.rows.iter().filter(|(values, touched)| is_over(values, **touched));
+        let over =
+            self.rows.iter().filter(|(values, touched)| !held.contains(values) && now >= **touched + STAY);
         let over: Vec<Vec<String>> = over.map(|(values, _)| values.clone()).collect();
         self.rows.retain(|values, _| !over.contains(values));
         over

@@ -7,7 +7,7 @@ use super::{
     label::PodLabel,
 };
 
-/// A section for each group, and a row for each family.
+/// Makes the reference: a section for each group, and a row for each family.
 #[must_use]
 pub fn reference() -> String {
     let mut page = String::new();

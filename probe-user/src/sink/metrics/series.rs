@@ -13,7 +13,7 @@ use super::{
     label::{OTHER, PodLabel},
 };
 
-/// How many series of a cap are reserved for `other`. Each combination of the closed labels has one.
+/// How many series of a cap are reserved for `other`. Each combination of the closed labels can have one.
 const ROOM: usize = 64;
 
 /// A vector of metrics.
@@ -56,7 +56,7 @@ vector!(HistogramVec, Histogram, |family: &Family| {
     HistogramOpts::new(family.name, family.help).buckets(bucket::of(family).to_vec())
 });
 
-/// Where families are registered, with what they share.
+/// The registry of the families, and what the families share.
 #[derive(Clone, Copy)]
 pub(super) struct Registrar<'a> {
     pub(super) registry: &'a Registry,
@@ -77,7 +77,7 @@ pub(super) struct Series<V> {
     vector: V,
     /// For each of its own labels, whether the node chooses the values.
     open: Vec<bool>,
-    /// The labels of pods that it has, as indexes into those that were asked for.
+    /// The family's labels of pods, as indexes into those that the user asked for.
     of_pod: Vec<usize>,
     known: BTreeSet<Vec<String>>,
     cap: usize,
@@ -85,7 +85,7 @@ pub(super) struct Series<V> {
 }
 
 impl<V: Vector> Series<V> {
-    /// Registers it.
+    /// Registers the family.
     pub(super) fn new(
         registry: &Registry,
         family: &'static Family,
@@ -108,7 +108,8 @@ impl<V: Vector> Series<V> {
         })
     }
 
-    /// The series with these values: of its own labels, and of all labels of pods that were asked for.
+    /// The series with these values of the family's own labels, and of all labels of pods that the user asked
+    /// for.
     pub(super) fn at(&mut self, own: &[&str], pod: &[String]) -> Option<V::One> {
         let tail = self.tail(pod);
         let values: Vec<String> = own.iter().map(|value| (*value).to_owned()).chain(tail).collect();
@@ -122,7 +123,8 @@ impl<V: Vector> Series<V> {
         one
     }
 
-    /// Drops the series of removed pods, except those that a remaining pod shares, as of the same workload.
+    /// Drops the series of removed pods, except those that a remaining pod shares, such as one of the same
+    /// workload.
     pub(super) fn drop_pods(&mut self, gone: &[Vec<String>], stay: &[&Vec<String>]) {
         let mut tails: BTreeSet<Vec<String>> = gone.iter().map(|pod| self.tail(pod)).collect();
         stay.iter().for_each(|pod| drop(tails.take(&self.tail(pod))));
@@ -144,8 +146,9 @@ impl<V: Vector> Series<V> {
     fn fold(&self, values: Vec<String>) -> Vec<String> {
         self.folded.inc();
         let places = values.into_iter().enumerate();
-        let of = |(place, value)| if self.open.get(place) == Some(&false) { value } else { OTHER.to_owned() };
-        places.map(of).collect()
+        places
+            .map(|(place, value)| if self.open.get(place) == Some(&false) { value } else { OTHER.to_owned() })
+            .collect()
     }
 
     fn drop_where(&mut self, is_gone: impl Fn(&[String]) -> bool) {
@@ -184,7 +187,7 @@ impl Series<HistogramVec> {
 }
 
 impl Series<GaugeVec> {
-    /// Sets the gauges to exactly these rows. Rows without room are added up.
+    /// Sets the gauges to exactly these rows. Rows without room are added together.
     pub(super) fn set(&mut self, rows: impl IntoIterator<Item = (Vec<String>, f64)>) {
         let mut sums: BTreeMap<Vec<String>, f64> = BTreeMap::new();
         for (values, value) in rows {

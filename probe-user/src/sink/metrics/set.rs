@@ -4,7 +4,7 @@ use strum::VariantNames;
 
 use crate::model::{fact::Loss, finding::Stage};
 
-/// The value where none is known.
+/// The value if none is known.
 pub(super) const UNKNOWN: &str = "unknown";
 
 /// The stages of open findings. A closed finding is in no series.
@@ -17,7 +17,7 @@ pub(super) const KNOWN: [&str; 2] = ["true", "false"];
 pub(super) const OPERATIONS: [&str; 5] = ["ADD", "DEL", "CHECK", "GC", "other"];
 pub(super) const SANDBOX_STATES: [&str; 3] = ["created", "ready", "stopped"];
 pub(super) const ALLOCATION_STATES: [&str; 4] = ["in_use", "pending_cleanup", "leak_candidate", "leaked"];
-/// The attachments that were not released.
+/// The states of attachments that were not released.
 pub(super) const ATTACHMENT_STATES: [&str; 4] = ["live", "ended", "unreleased", "unknown"];
 /// Whether a DEL named a network namespace.
 pub(super) const DEL_NETNS: [&str; 2] = ["named", "empty"];
@@ -41,7 +41,7 @@ pub(super) const MILESTONES: [&str; 12] = [
 ];
 /// Each period is from the milestone before it; the first and `whole` are from the order of the restart.
 pub(super) const PERIODS: [&str; 5] = ["kubelet_start", "static_pod", "first_pod", "last_pod", "whole"];
-/// Those of a restart of a daemon alone.
+/// The periods of a restart of a daemon alone.
 pub(super) const RESTART_PERIODS: [&str; 5] = ["start", "ready", "first_pod", "as_before", "whole"];
 /// Why a restart held a pod up.
 pub(super) const HELD: [&str; 2] = ["waited", "replaced"];
@@ -50,10 +50,11 @@ pub(super) const HELD: [&str; 2] = ["waited", "replaced"];
 pub(super) fn all(sets: &[&[&'static str]]) -> Vec<Vec<&'static str>> {
     let mut rows = vec![Vec::new()];
     for set in sets {
-        let with = |row: &Vec<&'static str>, value: &'static str| {
-            row.iter().copied().chain([value]).collect::<Vec<_>>()
-        };
-        rows = rows.iter().flat_map(|row| set.iter().map(move |value| with(row, value))).collect();
+        let mut longer = Vec::with_capacity(rows.len() * set.len());
+        for row in &rows {
+            longer.extend(set.iter().map(|value| [&row[..], &[*value]].concat()));
+        }
+        rows = longer;
     }
     rows
 }

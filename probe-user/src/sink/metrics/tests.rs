@@ -1,4 +1,4 @@
-//! What each kind of change adds, what stays bounded under a hostile stream, and what a scrape shows.
+//! The counts of each kind of change, the bounds under a hostile stream, and the text of a scrape.
 
 mod restart;
 
@@ -341,7 +341,8 @@ fn many_leaks(count: u32) -> Finding {
     it
 }
 
-/// The counts are the same whether leaks are told one by one or as one finding, and however their number changes.
+/// The counts are the same whether leaks are reported one by one or as one finding, and however their number
+/// changes.
 #[test]
 fn each_leaked_address_counts_once() {
     let metrics = Metrics::new(&[]);
@@ -361,17 +362,17 @@ fn each_leaked_address_counts_once() {
     let single = *leak("web");
     metrics.count(&at(ChangeKind::FindingConfirmed(Box::new(single.clone()))));
     assert_eq!(counted(&[&single], 0..0, true), (1.0, 1.0));
-    // They are told one by one until there are too many; the rest are one finding.
+    // Leaks are reported one by one until there are too many; the rest are one finding.
     let many = |count| many_leaks(count);
     metrics.count(&at(ChangeKind::FindingConfirmed(Box::new(many(70)))));
     assert_eq!(counted(&[&single, &many(70)], 0..70, true), (71.0, 71.0));
     // Forty are freed, and forty others leak.
     assert_eq!(counted(&[&single, &many(30)], 40..70, true), (71.0, 31.0));
     assert_eq!(counted(&[&single, &many(70)], 40..110, true), (111.0, 71.0));
-    // For a while they are uncertain; afterwards they are the same leaks.
+    // For a while the leaks are uncertain; afterwards they are the same leaks.
     assert_eq!(counted(&[&single, &many(70)], 40..110, false), (111.0, 71.0));
     assert_eq!(counted(&[&single, &many(70)], 40..110, true), (111.0, 71.0));
-    // All are freed, and the next ones are told one by one again.
+    // All are freed, and the next leaks are reported one by one again.
     assert_eq!(counted(&[&single], 0..0, true), (111.0, 1.0));
     metrics.count(&at(ChangeKind::FindingConfirmed(leak("db"))));
     assert_eq!(counted(&[&single, &leak("db")], 0..0, true), (112.0, 2.0));

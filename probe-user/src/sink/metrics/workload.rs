@@ -1,8 +1,9 @@
-//! The workload of a pod, as its name suggests.
+//! The workload of a pod, guessed from its name.
 //!
-//! **Invariant:** it is a guess from the name alone, and is described as one wherever it is shown.
+//! **Invariant:** it is a guess from the name alone, and is called one wherever it is shown.
 
-/// The characters of Kubernetes' random names (`SafeEncodeString`): no vowels, and no digits that look like letters.
+/// The characters of Kubernetes' random names (`SafeEncodeString`): no vowels, and no digits that look like
+/// letters.
 const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The number of random characters in a pod's generated name (`generateName`).

@@ -1,6 +1,6 @@
 //! Attributes of spans, events and log records.
 //!
-//! **Invariant:** a list of attributes is sorted by key and has each key once, as the protocol asks.
+//! **Invariant:** a list of attributes is sorted by key and has each key once, as the protocol requires.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::model::{
     id::ContainerId,
 };
 
-/// Values by key. A value that is nothing is left out.
+/// Values by key. An absent value is left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Attributes(BTreeMap<String, Value>);
 
@@ -34,7 +34,7 @@ impl Attributes {
         self.put(key, Some(Value::IntValue(value.try_into().unwrap_or(i64::MAX))))
     }
 
-    /// Left out if it is zero.
+    /// Adds the number, unless it is zero.
     pub(super) fn count(self, key: &str, value: u32) -> Self {
         if value == 0 { self } else { self.number(key, value) }
     }
@@ -43,12 +43,12 @@ impl Attributes {
         self.put(key, Some(Value::BoolValue(value)))
     }
 
-    /// Left out if it is false.
+    /// Adds the flag, unless it is false.
     pub(super) fn mark(self, key: &str, value: bool) -> Self {
         if value { self.flag(key, true) } else { self }
     }
 
-    /// Left out if there are none.
+    /// Adds the list, unless it is empty.
     pub(super) fn texts(self, key: &str, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let values = values.into_iter().map(|text| any(Value::StringValue(text.into()))).collect::<Vec<_>>();
         let list = (!values.is_empty()).then_some(Value::ArrayValue(ArrayValue { values }));
@@ -88,7 +88,7 @@ impl Attributes {
         }
     }
 
-    /// What identifies a finding, and what it says.
+    /// Adds what identifies a finding, and its state.
     pub(super) fn finding(self, it: &Finding) -> Self {
         self.text(key::FINDING, it.key.as_str())
             .text(key::KIND, FindingKind::from(&it.kind).into_str())
@@ -116,7 +116,7 @@ fn pair(key: String, value: AnyValue) -> KeyValue {
     KeyValue { key, value: Some(value), ..KeyValue::default() }
 }
 
-/// `None`: null, which the protocol has as no value.
+/// Converts a JSON value; `None` for null, which the protocol expresses by an absent value.
 fn of_json(value: Json) -> Option<Value> {
     Some(match value {
         Json::Null => return None,

@@ -1,4 +1,7 @@
-//! The recovery after a restart of the node as a trace: the root is the whole of it, and its periods are spans below it.
+//! The recovery after a restart of the node as a trace. The root span is the whole recovery, and its periods
+//! are spans below it.
+
+use std::time::Duration;
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 
@@ -21,7 +24,7 @@ use crate::{
     },
 };
 
-/// The spans of a recovery that is over; none of one whose end is not known.
+/// Makes the spans of a recovery that is over; none if its end is not known.
 pub(super) fn spans(recovery: &Recovery, study: &RecoveryReport, label: &Label) -> Vec<Span> {
     let Some(last) = &study.last_service else { return Vec::new() };
     let (before, ordered) = match &study.zero {
@@ -30,11 +33,9 @@ pub(super) fn spans(recovery: &Recovery, study: &RecoveryReport, label: &Label) 
     };
     let zero = u64::try_from(label.boot_wall_ns.saturating_sub(before)).unwrap_or_default();
     let picture = row(&Boot { node: &label.node, recovery, study });
-    let since_zero =
-        |span: std::time::Duration| zero.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-    // One that goes on longer after it seemed over is another trace.
+    // If it goes on after it seemed to be over, that is another trace.
     let id = TraceId::new(Of::Boot, &label.boot_id, &[&last.mark.at.0.to_string()]);
-    let root = Period { name: "node boot".to_owned(), begin: zero, end: since_zero(picture.took) };
+    let root = Period { name: "node boot".to_owned(), begin: zero, end: after(zero, picture.took) };
     let attributes = Attributes::default()
         .text(key::RECOVERED_BY, study.recovered.into_str())
         .some_text(key::RESTART_BY, ordered.map(|it| it.by.as_str()))
@@ -46,8 +47,8 @@ pub(super) fn spans(recovery: &Recovery, study: &RecoveryReport, label: &Label) 
     }
     for bar in &picture.bars {
         let Some(took) = bar.took else { continue };
-        let end = since_zero(bar.at.saturating_add(took));
-        let period = Period { name: bar.name.clone(), begin: since_zero(bar.at), end };
+        let end = after(zero, bar.at.saturating_add(took));
+        let period = Period { name: bar.name.clone(), begin: after(zero, bar.at), end };
         let attributes = Attributes::default()
             .text(key::PHASE, if bar.is_part { "period" } else { &bar.lane })
             .texts(key::NOTES, bar.notes.iter().map(String::as_str));
@@ -66,6 +67,10 @@ pub(super) fn spans(recovery: &Recovery, study: &RecoveryReport, label: &Label) 
         trace.event(Trace::ROOT, "pod back", back.mark.at, of_pod(attributes, &back.pod));
     }
     trace.into_spans()
+}
+
+fn after(zero: u64, span: Duration) -> u64 {
+    zero.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn of_pod(attributes: Attributes, pod: &Pod) -> Attributes {

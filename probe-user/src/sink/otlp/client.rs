@@ -31,7 +31,7 @@ use crate::grpc::{Raw, checked};
 
 const USER_AGENT: &str = concat!("sandprobe/", env!("CARGO_PKG_VERSION"));
 /// The longest answer that is read, bytes.
-const ANSWER: usize = 64 << 10;
+const MAX_ANSWER: usize = 64 << 10;
 
 /// A client of one receiver for one signal.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Client {
     signal: Signal,
     credentials: Credentials,
     connection: Option<Connection>,
-    /// It has taken a request.
+    /// The receiver has accepted a request.
     has_answered: bool,
 }
 
@@ -90,7 +90,7 @@ impl Client {
         let connection = self.connect(&current, until).await?;
         let answer = self.ask_on(connection, request).await;
         answer.map_err(|failure| match failure.reason {
-            // Many servers end a connection without a word when they are spoken to in another protocol.
+            // Many servers close the connection without an answer if the protocol is not theirs.
             Reason::Lost if !self.has_answered => self.no_receiver(&failure.text),
             _ => failure,
         })
@@ -102,7 +102,7 @@ impl Client {
             Protocol::Grpc => {
                 let opened = http2::handshake(TokioExecutor::new(), stream).await;
                 let (sender, connection) = opened.map_err(|why| self.broken(&why))?;
-                // The sender has its errors.
+                // The sender gets the errors too.
                 tokio::spawn(async move { connection.await.ok() });
                 Connection::Grpc(sender)
             }
@@ -115,7 +115,7 @@ impl Client {
         })
     }
 
-    /// Keeps the connection for the next request.
+    /// Sends the request on this connection, and keeps the connection for the next one.
     async fn ask_on(&mut self, connection: Connection, request: &Bytes) -> Result<Partial, Failure> {
         let current = self.credentials.current();
         let (answer, connection) = match connection {
@@ -143,7 +143,7 @@ impl Client {
             let answer = sender.clone().send_request(request);
             async { answer.await.map(checked) }
         });
-        let mut client = Grpc::with_origin(service, origin).max_decoding_message_size(ANSWER);
+        let mut client = Grpc::with_origin(service, origin).max_decoding_message_size(MAX_ANSWER);
         let headers = current.headers.iter().cloned().collect();
         let mut request = tonic::Request::new(bytes.to_vec());
         *request.metadata_mut() = MetadataMap::from_headers(headers);
@@ -183,15 +183,15 @@ impl Client {
 
     async fn read(&self, answer: Response<Incoming>) -> Result<(http::response::Parts, Bytes), Failure> {
         let (head, body) = answer.into_parts();
-        let read = Limited::new(body, ANSWER).collect().await;
+        let read = Limited::new(body, MAX_ANSWER).collect().await;
         let body = read.map_err(|why| match why.downcast_ref::<hyper::Error>() {
             Some(why) => self.broken(why),
-            None => self.no_receiver(&format!("its answer has more than {ANSWER} bytes")),
+            None => self.no_receiver(&format!("its answer has more than {MAX_ANSWER} bytes")),
         })?;
         Ok((head, body.to_bytes()))
     }
 
-    /// A status that the receiver gave, or that tonic made of a connection's error.
+    /// The failure for a status that the receiver returned, or that tonic made from a connection's error.
     fn of_status(&self, status: &Status) -> Failure {
         let mut source = status.source();
         while let Some(why) = source {
@@ -200,17 +200,19 @@ impl Client {
             }
             source = why.source();
         }
-        // What gRPC answers has its status among the trailers; tonic derives one from HTTP for what is no gRPC.
+        // A gRPC answer has its status in the trailers. For other answers tonic derives a status from the
+        // HTTP one.
         let is_grpc = status.metadata().iter().all(|it| match it {
             KeyAndValueRef::Ascii(key, value) => {
                 key != "content-type" || value.to_str().is_ok_and(|kind| kind.starts_with("application/grpc"))
             }
             KeyAndValueRef::Binary(..) => true,
         });
-        // It begins so with what it says itself of an answer that breaks gRPC, as one without a status.
+        // tonic's own message about an answer that violates gRPC, such as one without a status, begins like
+        // this.
         let is_whole = !status.message().starts_with("protocol error:");
         match status.code() {
-            // A proxy that has no receiver behind it for now answers with 502, 503 or 504.
+            // A proxy that has no backend at the moment answers with 502, 503 or 504.
             _ if is_grpc && is_whole => Failure::of_grpc(self.signal, status),
             Code::Unavailable => Failure::passing(
                 Reason::Busy,
@@ -221,7 +223,8 @@ impl Client {
     }
 
     fn broken(&self, why: &hyper::Error) -> Failure {
-        let (mut chain, mut source) = (why.to_string(), why.source());
+        let mut chain = why.to_string();
+        let mut source = why.source();
         while let Some(inner) = source {
             chain = format!("{chain}: {inner}");
             source = inner.source();
@@ -234,7 +237,7 @@ impl Client {
         self.no_receiver(&chain)
     }
 
-    /// It may be another server, or the other protocol's port.
+    /// The failure if the peer may be another kind of server, or this may be the other protocol's port.
     fn no_receiver(&self, why: &str) -> Failure {
         let other = self.target.other_protocol();
         let todo = format!("if it goes on and the address is right, try {other}");
@@ -246,7 +249,7 @@ impl Client {
     }
 }
 
-/// Whether another request needs another connection.
+/// Whether the next request needs a new connection.
 fn breaks(reason: Reason) -> bool {
     matches!(
         reason,

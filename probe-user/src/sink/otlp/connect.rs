@@ -1,4 +1,4 @@
-//! A connection to a receiver: its name's addresses, TCP, and TLS where the URL has it.
+//! Connects to a receiver: resolves its name, and opens a TCP connection, with TLS if the URL has it.
 
 use std::{io, net::SocketAddr, pin::Pin, time::Duration};
 
@@ -15,7 +15,8 @@ use super::{
     target::Target,
 };
 
-/// How long a name may take. The C library asks the next name server after 5 seconds without an answer.
+/// How long resolving a name may take. The C library asks the next name server after 5 seconds without an
+/// answer.
 const LOOKUP: Duration = Duration::from_secs(6);
 
 /// An open connection.
@@ -25,7 +26,7 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
 
-/// Connects so early that there is time for an answer until then.
+/// Connects early enough to leave time for an answer before `until`.
 pub(super) async fn connect(
     target: &Target,
     tls: Option<&TlsConnector>,
@@ -33,7 +34,7 @@ pub(super) async fn connect(
 ) -> Result<Stream, Failure> {
     let addresses = resolve(target, until).await?;
     let stream = reach(target, &addresses, until).await?;
-    // A request is one write, and its answer is waited for.
+    // A request is one write, and the next one waits for its answer.
     stream.set_nodelay(true).ok();
     let Some(tls) = tls else { return Ok(Box::pin(stream)) };
     let host = target.host().to_owned();
@@ -46,7 +47,8 @@ pub(super) async fn connect(
 async fn resolve(target: &Target, until: Instant) -> Result<Vec<SocketAddr>, Failure> {
     let limit = LOOKUP.min(left(until));
     let Ok(found) = timeout(limit, lookup_host((target.host(), target.port()))).await else {
-        let (host, seconds) = (target.host(), limit.as_secs_f64());
+        let host = target.host();
+        let seconds = limit.as_secs_f64();
         let text = format!(
             "the name {host} was not resolved within {seconds:.1} s; see the name servers in this node's \
              /etc/resolv.conf: a firewall may drop what is sent to them"
@@ -56,7 +58,7 @@ async fn resolve(target: &Target, until: Instant) -> Result<Vec<SocketAddr>, Fai
     Ok(found.map_err(|why| unresolved(target, &why))?.collect())
 }
 
-/// Connects to the first address that answers. Each has a share of the time, and so has the request.
+/// Connects to the first address that answers. Each address has a share of the time, and so has the request.
 async fn reach(target: &Target, addresses: &[SocketAddr], until: Instant) -> Result<TcpStream, Failure> {
     let mut failure = unresolved(target, &io::Error::other("the list is empty"));
     for (address, shares) in addresses.iter().zip((2..addresses.len() + 2).rev()) {
@@ -89,7 +91,7 @@ fn unreached(address: SocketAddr, why: &io::Error) -> Failure {
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             "; correct the URL or the routes"
         }
-        // By the agent's own confinement, or by a policy of the network.
+        // The agent's own confinement or a network policy refuses it.
         io::ErrorKind::PermissionDenied => "; a policy of this node forbids it",
         _ => "",
     };
@@ -131,7 +133,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_does_not_answer_leaves_time_for_the_next() {
         let target = Target::new("http://a:1".parse().expect("a URL"), None).expect("a receiver");
-        // While the list of connections that nobody accepts is full, the kernel drops what comes, as a firewall does.
+        // While the backlog of the listener is full, the kernel drops new connections, as a firewall does.
         let silent =
             socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).expect("a socket");
         bind(silent.as_raw_fd(), &SockaddrIn::from(std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)))

@@ -1,5 +1,5 @@
-//! What a receiver is shown, and by what it is known: headers and certificate authorities. A thread reads their files again
-//! when they change.
+//! The headers that are sent to a receiver, and the certificate authorities that its certificate is checked
+//! against. A thread reads their files again when they change.
 
 use std::{
     fmt, io,
@@ -20,17 +20,17 @@ use crate::{
     given,
     sink::{
         authorities::{AuthorityError, authorities},
-        watched::{EVERY, Watched},
+        watched::{CHECK_INTERVAL, Watched},
     },
 };
 
-/// The files, and the headers that the environment has.
+/// The files, and the headers from the environment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     /// Certificate authorities instead of the system's.
     pub(crate) ca: Option<PathBuf>,
     pub(crate) header_file: Option<PathBuf>,
-    /// Those of the file replace those with the same name here.
+    /// Headers from the environment. A header of the file replaces one with the same name.
     pub(crate) headers: Headers,
 }
 
@@ -44,13 +44,13 @@ pub(crate) enum CredentialsError {
     Header { path: PathBuf, why: String },
 }
 
-/// The current ones. A clone shares them.
+/// The current headers and TLS settings. A clone shares them.
 #[derive(Clone)]
 pub(crate) struct Credentials(Arc<RwLock<Arc<Current>>>);
 
 pub(super) struct Current {
     pub(super) headers: Headers,
-    /// None for a receiver without TLS.
+    /// `None` for a receiver without TLS.
     pub(super) tls: Option<TlsConnector>,
 }
 
@@ -65,7 +65,7 @@ impl Credentials {
         Ok(Self(Arc::new(RwLock::new(Arc::new(Current::load(target, sources)?)))))
     }
 
-    /// Whether the receiver is shown anything.
+    /// Whether any header is sent to the receiver.
     pub(crate) fn has_headers(&self) -> bool {
         !self.current().headers.is_empty()
     }
@@ -86,11 +86,13 @@ impl Credentials {
         if files.is_empty() {
             return Ok(());
         }
-        let (credentials, target, sources) = (self.clone(), target.clone(), sources.clone());
+        let credentials = self.clone();
+        let target = target.clone();
+        let sources = sources.clone();
         thread::Builder::new().name("otlp-files".to_owned()).spawn(move || {
             loop {
-                thread::sleep(EVERY);
-                match files.look(|| credentials.renew(&target, &sources)) {
+                thread::sleep(CHECK_INTERVAL);
+                match files.check(|| credentials.renew(&target, &sources)) {
                     None => {}
                     Some(Ok(())) => info!("the headers and authorities of --otlp were read again"),
                     Some(Err(why)) => {

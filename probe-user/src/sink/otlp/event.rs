@@ -1,4 +1,4 @@
-//! What was told of a sandbox as the events of a span.
+//! The events about a sandbox as events of a span.
 
 use probe_common::runtime;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::model::change::{ChangeKind, EvidenceEvent, Finding};
 
-/// Adds an event, by the name that it has in the stream (docs/events.md).
+/// Adds an event under its name in the stream (docs/events.md).
 pub(super) fn add(trace: &mut Trace<'_>, span: SpanRef, it: &EvidenceEvent) {
     let attributes = match &it.what {
         ChangeKind::CniStarted { call } => Attributes::default().call(call),
@@ -33,7 +33,7 @@ pub(super) fn add(trace: &mut Trace<'_>, span: SpanRef, it: &EvidenceEvent) {
     trace.event(span, it.what.into_str(), it.at, attributes);
 }
 
-/// Adds a finding to the root, at the time at which what is wrong began.
+/// Adds a finding to the root span, at the time when the problem began.
 pub(super) fn add_finding(trace: &mut Trace<'_>, it: &Finding) {
     let attributes = Attributes::default().finding(it).text(key::SUMMARY, it.kind.explain().summary());
     trace.event(Trace::ROOT, "finding", it.since, attributes);

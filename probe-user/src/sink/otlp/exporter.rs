@@ -1,7 +1,7 @@
-//! Sends what waits, batch by batch, on a thread of its own.
+//! Sends what waits in the queues, batch by batch, on a separate thread.
 //!
-//! A batch that fails for a passing reason is tried again, later and later, until its patience ends; meanwhile the queue
-//! fills up and drops its oldest. The log has how it goes, by `health`.
+//! A batch that fails for a transient reason is tried again after longer and longer waits, until its time is
+//! over. Meanwhile the queue fills up and drops its oldest entries. `health` logs the failures.
 
 use std::{
     io,
@@ -34,7 +34,7 @@ use super::{
 /// The name of the thread.
 const THREAD: &str = "otlp";
 
-/// Where everything goes, and as what.
+/// Where everything is sent, and the resource that it describes.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) target: Target,
@@ -66,7 +66,7 @@ impl Exporter {
                     }
                 }
             });
-            // A name that is being looked up delays nobody.
+            // The end does not wait for a name that is being resolved.
             runtime.shutdown_background();
             end.send(()).ok();
         })?;
@@ -79,24 +79,25 @@ impl Exporter {
     }
 }
 
-/// What sends one signal.
+/// Sends one signal.
 struct Pipeline {
     signal: Signal,
     route: Route,
     queue: Queue,
     client: Client,
-    /// The waits since the last request that was taken.
+    /// The waits since the last request that was accepted.
     waits: BackOff,
     health: Health,
-    /// Rejections were logged.
-    has_told_rejection: bool,
+    /// A rejection was logged.
+    has_logged_rejection: bool,
 }
 
 impl Pipeline {
     fn new(route: Route, signal: Signal, queue: Queue) -> Self {
         let client = Client::new(route.target.clone(), signal, route.credentials.clone());
-        let (waits, health) = (BackOff::new(&route.pace), Health::default());
-        Self { signal, route, queue, client, waits, health, has_told_rejection: false }
+        let waits = BackOff::new(&route.pace);
+        let health = Health::default();
+        Self { signal, route, queue, client, waits, health, has_logged_rejection: false }
     }
 
     async fn run(mut self) {
@@ -125,7 +126,8 @@ impl Pipeline {
             }
             if !failure.is_passing {
                 self.queue.figures.add_dropped(Dropped::Refused, entries);
-                // It may refuse the others too: what waits would be dropped as fast as it answers.
+                // It may refuse the other batches too, and without a pause they would be dropped as fast as
+                // it answers.
                 self.pause(None).await;
                 return;
             }
@@ -135,7 +137,7 @@ impl Pipeline {
         }
     }
 
-    /// Waits until it is time for another try, and returns that time. At the end of the agent there is one more at once.
+    /// Waits until the next try, and returns its time. When the agent ends, there is one more try at once.
     async fn pause(&mut self, asked: Option<Duration>) -> Instant {
         let again = Instant::now() + self.waits.wait(asked, random()).min(self.route.pace.patience);
         time::timeout_at(again, self.queue.closed()).await.ok();
@@ -149,32 +151,34 @@ impl Pipeline {
         figures.add_dropped(Dropped::Rejected, rejected);
         figures.succeeded(now());
         self.waits = BackOff::new(&self.route.pace);
-        let (signal, target) = (self.signal.as_str(), &self.route.target);
+        let signal = self.signal.as_str();
+        let target = &self.route.target;
         if let Some(Again { failed, dropped }) = self.health.succeeded(figures.all_dropped(), Instant::now())
         {
             warn!(
                 "{signal} are sent to {target} again, after {failed} failed requests; {dropped} were dropped"
             );
         }
-        let is_told = !partial.message.is_empty() || rejected > 0;
-        if is_told && !self.has_told_rejection {
+        let has_rejection = !partial.message.is_empty() || rejected > 0;
+        if has_rejection && !self.has_logged_rejection {
             let message = said(&partial.message);
             warn!("{target} took {signal} and rejected {rejected} of {entries}{message}; it is told once");
-            self.has_told_rejection = true;
+            self.has_logged_rejection = true;
         }
     }
 
     fn failed(&mut self, failure: &Failure) {
         self.queue.figures.add_failed(failure.reason);
         if self.health.failed(failure.reason, self.queue.figures.all_dropped(), Instant::now()) {
-            let (signal, target) = (self.signal.as_str(), &self.route.target);
+            let signal = self.signal.as_str();
+            let target = &self.route.target;
             let next = if failure.is_passing { "it is tried again" } else { "what it refused is dropped" };
             warn!("{signal} cannot be sent to {target}: {failure}; {next}");
         }
     }
 }
 
-/// Seconds since the epoch.
+/// The current time, seconds since the epoch.
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)

@@ -1,4 +1,5 @@
-//! Why a request failed: for the log what to do, for the metrics a word, for the sender whether it is of use to try again.
+//! Why a request failed: what to do, for the log; a word, for the metrics; and whether another try makes
+//! sense, for the sender.
 
 use std::{fmt, time::Duration};
 
@@ -9,27 +10,27 @@ use tonic_types::StatusExt as _;
 use super::signal::{PROTOBUF, Signal};
 use crate::sink::{escape::escaped, retry_after::retry_after};
 
-/// A word for each kind of failure. The log has a line for each.
+/// The kind of a failure. The log has a line for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// The name has no address.
     Resolve,
-    /// No connection.
+    /// No connection was made.
     Connect,
     Tls,
-    /// No answer in time.
+    /// No answer came in time.
     Timeout,
     /// The connection ended before the answer.
     Lost,
-    /// It answers, and is no such receiver.
+    /// The peer answers, and is not an OTLP receiver.
     Protocol,
-    /// It wants other credentials.
+    /// The receiver wants other credentials.
     Credentials,
-    /// It does not take this signal.
+    /// The receiver does not accept this signal.
     NotFound,
-    /// It asks to try later.
+    /// The receiver asks to try later.
     Busy,
-    /// It does not take this request.
+    /// The receiver does not accept this request.
     Refused,
 }
 
@@ -70,14 +71,14 @@ pub(super) struct Failure {
     pub(super) reason: Reason,
     /// What happened, and what to do, for the log.
     pub(super) text: String,
-    /// The same request may be taken later.
+    /// Another try of this request may succeed.
     pub(super) is_passing: bool,
-    /// When the receiver wants to be asked again.
+    /// How long the receiver asks to wait before the next try.
     pub(super) wait: Option<Duration>,
 }
 
 impl Failure {
-    /// One for which the receiver is not to blame, or not for long.
+    /// A failure that may pass, so that another try makes sense.
     pub(super) fn passing(reason: Reason, text: impl Into<String>) -> Self {
         Self { reason, text: text.into(), is_passing: true, wait: None }
     }
@@ -91,7 +92,7 @@ impl Failure {
         Self::passing(Reason::Timeout, text)
     }
 
-    /// The answer of HTTP with a status that is no success. `body` may have the reason.
+    /// The failure for an HTTP answer whose status is not a success. `body` may have the reason.
     pub(super) fn of_http(signal: Signal, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let said = said_in(headers, body);
         let answer = format!("it answers {}{said}", status.as_u16());
@@ -108,7 +109,7 @@ impl Failure {
         }
     }
 
-    /// The answer of gRPC.
+    /// The failure for a gRPC answer.
     pub(super) fn of_grpc(signal: Signal, status: &Status) -> Self {
         let wait = status.get_details_retry_info().and_then(|info| info.retry_delay);
         let answer = format!("it answers {:?}{}", status.code(), said(status.message()));
@@ -154,12 +155,12 @@ impl fmt::Display for Failure {
 
 /// `: message`, shortened and on one line; empty if there is none.
 pub(super) fn said(message: &str) -> String {
-    const LONGEST: usize = 200;
-    let message: String = message.trim().chars().take(LONGEST).collect();
+    const MAX_CHARS: usize = 200;
+    let message: String = message.trim().chars().take(MAX_CHARS).collect();
     if message.is_empty() { message } else { format!(": {}", escaped(&message)) }
 }
 
-/// The message in the body: of a protobuf status, or plain text.
+/// The message in the body, which is a protobuf status or plain text.
 fn said_in(headers: &HeaderMap, body: &[u8]) -> String {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
     if kind.starts_with(PROTOBUF) {

@@ -1,8 +1,8 @@
-//! Decides what is sent, and when: a start when it is told, a finding at each of its steps, a teardown when it is over, and a
-//! boot when the last pod is back.
+//! Decides what is sent, and when: a start when it is reported, a finding at each of its steps, a teardown
+//! when it is over, and a boot when the last pod is back.
 //!
-//! A sink notes what happened; the loop then has the spans made, from what the engine knows. So nothing of the node is kept
-//! here, and a new agent of the same boot tells a teardown whole that began before it.
+//! A sink notes what happened. The loop then makes the spans from the engine's state. So no state of the node
+//! is kept here, and a new agent of the same boot sends a teardown whole even if it began before the agent.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -30,25 +30,25 @@ use crate::{
     sink::{Label, Sink},
 };
 
-/// How many teardowns are waited for, and how many are remembered as told.
-const TEARDOWNS: usize = 4096;
-/// How often a recovery that is not over is looked at, and for how long after the boot.
-const LOOK: Duration = Duration::from_secs(5);
-const LOOKED_AT: Duration = Duration::from_secs(60 * 60);
-/// A boot is told if its last pod was back no longer than this before the agent began.
+/// How many teardowns are waited for, and how many are remembered as sent.
+const MAX_TEARDOWNS: usize = 4096;
+/// How often a recovery that is not over is checked, and for how long after the boot.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+const CHECK_LIMIT: Duration = Duration::from_secs(60 * 60);
+/// A boot is sent if its last pod was back at most this long before the agent began.
 const RECENT: Duration = Duration::from_secs(10 * 60);
 
-/// Something of which spans or records are made.
+/// A change from which spans or records are made.
 #[derive(Debug)]
 enum Noted {
     Started(Box<Start>),
     /// A step of a sandbox's teardown.
     Ending(ContainerId),
-    /// A finding's step, and when it came.
+    /// A step of a finding, and when it came.
     Finding(Box<Finding>, Timestamp),
 }
 
-/// The sink: it notes changes.
+/// The sink that notes changes.
 #[derive(Debug)]
 pub(crate) struct Notes(Sender<Noted>);
 
@@ -65,12 +65,12 @@ impl Sink for Notes {
             },
             _ => return,
         };
-        // The loop has ended.
+        // This fails only after the loop has ended.
         self.0.send(noted).ok();
     }
 }
 
-/// The loop's end.
+/// The loop's side.
 #[derive(Debug)]
 pub(super) struct Feed {
     noted: Receiver<Noted>,
@@ -81,14 +81,15 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// What has no queue is not sent.
+    /// A signal without a queue is not sent.
     pub(super) fn new(traces: Option<Queue>, logs: Option<Queue>, begun: Timestamp) -> (Self, Notes) {
         let (notes, noted) = mpsc::channel();
-        let (teardowns, boots) = (Teardowns::default(), Boots { begun, ..Boots::default() });
+        let teardowns = Teardowns::default();
+        let boots = Boots { begun, ..Boots::default() };
         (Self { noted, traces, logs, teardowns, boots }, Notes(notes))
     }
 
-    /// When [`Self::update`] has something to do besides what was noted.
+    /// When [`Self::update`] has something to do besides the noted changes.
     pub(super) fn due(&self) -> Option<Timestamp> {
         self.teardowns.due().into_iter().chain(self.boots.due).min()
     }
@@ -103,7 +104,7 @@ impl Feed {
                     }
                 }
                 Noted::Ending(sandbox) if self.traces.is_some() => {
-                    // When it is over follows from what was told of it, which is looked at then.
+                    // Its end follows from the sandbox's events, which are read later.
                     self.teardowns.expect(sandbox, now);
                 }
                 Noted::Ending(_) => {}
@@ -117,31 +118,31 @@ impl Feed {
         }
         let Some(traces) = &self.traces else { return };
         while let Some(sandbox) = self.teardowns.next(now) {
-            self.teardowns.tell(sandbox, now, engine, label, traces);
+            self.teardowns.send(sandbox, now, engine, label, traces);
         }
-        if let Some(spans) = self.boots.look(now, engine, label) {
+        if let Some(spans) = self.boots.check(now, engine, label) {
             traces.push(Item::of_trace(spans));
         }
     }
 
-    /// Tells the teardowns to which nothing is missing, since their last step may be long past when the next agent begins.
+    /// Sends the complete teardowns, because their last step may be long past when the next agent begins.
     pub(super) fn finish(&mut self, now: Timestamp, engine: &Engine, label: &Label) {
         self.update(now, engine, label);
         let Some(traces) = &self.traces else { return };
         while let Some(sandbox) = self.teardowns.next(now + teardown::QUIET) {
-            self.teardowns.tell(sandbox, now + teardown::QUIET, engine, label, traces);
+            self.teardowns.send(sandbox, now + teardown::QUIET, engine, label, traces);
         }
     }
 }
 
-/// The teardowns that are not told yet.
+/// The teardowns that are not sent yet.
 #[derive(Debug, Default)]
 struct Teardowns {
     due: BTreeSet<(Timestamp, ContainerId)>,
     by_sandbox: BTreeMap<ContainerId, Timestamp>,
-    /// Those that were told, the latest last.
-    told: VecDeque<ContainerId>,
-    is_told: BTreeSet<ContainerId>,
+    /// The sandboxes whose teardown was sent, the latest last.
+    sent: VecDeque<ContainerId>,
+    is_sent: BTreeSet<ContainerId>,
 }
 
 impl Teardowns {
@@ -149,9 +150,9 @@ impl Teardowns {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// A step of a teardown came.
+    /// Records a step of a teardown.
     fn expect(&mut self, sandbox: ContainerId, now: Timestamp) {
-        if !self.is_told.contains(&sandbox) {
+        if !self.is_sent.contains(&sandbox) {
             self.put(sandbox, now);
         }
     }
@@ -163,10 +164,10 @@ impl Teardowns {
         self.due.insert((due, sandbox));
     }
 
-    /// The next one that is due, or for which there is no room.
+    /// Takes the next teardown that is due, or for which there is no room.
     fn next(&mut self, now: Timestamp) -> Option<ContainerId> {
         let (due, sandbox) = self.due.first()?.clone();
-        if due > now && self.due.len() <= TEARDOWNS {
+        if due > now && self.due.len() <= MAX_TEARDOWNS {
             return None;
         }
         self.due.remove(&(due, sandbox.clone()));
@@ -174,23 +175,24 @@ impl Teardowns {
         Some(sandbox)
     }
 
-    /// Tells it, or waits for the rest of it.
-    fn tell(&mut self, sandbox: ContainerId, now: Timestamp, engine: &Engine, label: &Label, to: &Queue) {
-        // A step that another sandbox's end needed, or one that the engine has forgotten, is none.
+    /// Sends the teardown, or waits for the rest of it.
+    fn send(&mut self, sandbox: ContainerId, now: Timestamp, engine: &Engine, label: &Label, to: &Queue) {
+        // There is no teardown if the step belongs to the end of another sandbox, or the engine has forgotten
+        // it.
         let Some(teardown) = engine.told_of(&sandbox).and_then(Teardown::of) else { return };
         let due = teardown.due();
-        if due > now && self.due.len() < TEARDOWNS {
+        if due > now && self.due.len() < MAX_TEARDOWNS {
             self.put(sandbox, due);
             return;
         }
         to.push(Item::of_trace(teardown.spans(&sandbox, engine.findings(), label)));
-        if self.is_told.insert(sandbox.clone()) {
-            self.told.push_back(sandbox);
+        if self.is_sent.insert(sandbox.clone()) {
+            self.sent.push_back(sandbox);
         }
-        if self.told.len() > TEARDOWNS
-            && let Some(oldest) = self.told.pop_front()
+        if self.sent.len() > MAX_TEARDOWNS
+            && let Some(oldest) = self.sent.pop_front()
         {
-            self.is_told.remove(&oldest);
+            self.is_sent.remove(&oldest);
         }
     }
 }
@@ -200,29 +202,29 @@ impl Teardowns {
 struct Boots {
     /// When the agent began.
     begun: Timestamp,
-    /// The recovery that was looked at.
+    /// The revision of the recovery that was checked.
     revision: Option<u64>,
     due: Option<Timestamp>,
-    /// The last pod of the recovery that was told.
-    told: Option<Timestamp>,
+    /// When the last pod of the sent recovery was back.
+    sent: Option<Timestamp>,
 }
 
 impl Boots {
-    fn look(&mut self, now: Timestamp, engine: &Engine, label: &Label) -> Option<Vec<Span>> {
+    fn check(&mut self, now: Timestamp, engine: &Engine, label: &Label) -> Option<Vec<Span>> {
         let recovery = engine.recovery();
         if self.revision == Some(recovery.revision) && self.due.is_none_or(|due| now < due) {
             return None;
         }
         self.revision = Some(recovery.revision);
-        let study = RecoveryReport::of(recovery, now);
-        let is_young = now < Timestamp::ZERO + LOOKED_AT;
-        self.due = (is_young && !study.is_closed()).then(|| now + LOOK);
-        let last = study.last_service.as_ref()?.mark.at;
-        let is_new = study.is_closed() && self.told != Some(last) && last + RECENT >= self.begun;
-        is_new.then(|| {
-            self.told = Some(last);
-            boot::spans(recovery, &study, label)
-        })
+        let report = RecoveryReport::of(recovery, now);
+        let is_young = now < Timestamp::ZERO + CHECK_LIMIT;
+        self.due = (is_young && !report.is_closed()).then(|| now + CHECK_INTERVAL);
+        let last = report.last_service.as_ref()?.mark.at;
+        if !report.is_closed() || self.sent == Some(last) || last + RECENT < self.begun {
+            return None;
+        }
+        self.sent = Some(last);
+        Some(boot::spans(recovery, &report, label))
     }
 }
 
@@ -231,7 +233,7 @@ mod tests {
     use super::{Boots, Timestamp};
     use crate::sink::otlp::tests::recorded;
 
-    /// A new agent, weeks after a boot, does not tell of it.
+    /// A new agent does not send a boot that is weeks old.
     #[test]
     fn a_boot_is_told_once_and_only_if_it_was_of_late() {
         let (mut session, calls) = recorded::open("boots/restart.jsonl");
@@ -240,9 +242,9 @@ mod tests {
         }
         let (engine, label) = (session.engine(), session.label());
         let (mut told, now) = (Boots::default(), engine.now());
-        assert!(told.look(now, engine, label).is_some_and(|spans| !spans.is_empty()));
-        assert_eq!((told.look(now, engine, label), told.due), (None, None));
+        assert!(told.check(now, engine, label).is_some_and(|spans| !spans.is_empty()));
+        assert_eq!((told.check(now, engine, label), told.due), (None, None));
         let mut late = Boots { begun: Timestamp(u64::MAX), ..Boots::default() };
-        assert_eq!(late.look(now, engine, label), None);
+        assert_eq!(late.check(now, engine, label), None);
     }
 }

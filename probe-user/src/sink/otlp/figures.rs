@@ -1,4 +1,4 @@
-//! The counters of what was sent and what was not, shared with the metrics.
+//! The counters of spans and records that were sent or dropped, shared with the metrics.
 
 use std::sync::{
     Arc,
@@ -16,9 +16,9 @@ pub(super) enum Dropped {
     Expired,
     /// The receiver refused the request.
     Refused,
-    /// The receiver took the request and rejected these.
+    /// The receiver accepted the request and rejected these.
     Rejected,
-    /// One trace was longer than any receiver takes.
+    /// One trace was larger than receivers accept.
     TooLarge,
     /// The agent ended.
     Ended,
@@ -54,7 +54,7 @@ struct Counters {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) signal: &'static str,
-    /// Spans or records that the receiver has taken.
+    /// Spans or records that the receiver has accepted.
     pub(crate) exported: u64,
     /// Spans or records by the reason why they were not sent.
     pub(crate) dropped: Vec<(&'static str, u64)>,
@@ -110,18 +110,19 @@ impl Figures {
 
     pub(crate) fn read(&self) -> Snapshot {
         let Counters { signal: _, exported, dropped, failed, waiting, succeeded_at } = &*self.0;
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let dropped = Dropped::ALL.iter().zip(dropped);
+        let failed = Reason::ALL.iter().zip(failed);
         Snapshot {
             signal: self.signal(),
-            exported: read(exported),
-            dropped: Dropped::ALL.iter().zip(dropped).map(|((_, name), it)| (*name, read(it))).collect(),
-            failed: Reason::ALL.iter().zip(failed).map(|(why, it)| (why.as_str(), read(it))).collect(),
-            waiting: read(waiting),
+            exported: exported.load(Ordering::Relaxed),
+            dropped: dropped.map(|((_, name), it)| (*name, it.load(Ordering::Relaxed))).collect(),
+            failed: failed.map(|(why, it)| (why.as_str(), it.load(Ordering::Relaxed))).collect(),
+            waiting: waiting.load(Ordering::Relaxed),
             succeeded_at: Some(succeeded_at.load(Ordering::Relaxed)).filter(|at| *at != 0),
         }
     }
 
-    /// How many were dropped, whatever the reason.
+    /// How many spans or records were dropped, for any reason.
     pub(super) fn all_dropped(&self) -> u64 {
         self.0.dropped.iter().map(|it| it.load(Ordering::Relaxed)).sum()
     }

@@ -21,7 +21,7 @@ use crate::{
     sink::{Label, phase, wall_clock::Rfc3339},
 };
 
-/// The record of a step at this time. `told` is what was told of the finding's first sandbox.
+/// Makes the record of a step at this time. `told` has the events about the finding's first sandbox.
 pub(super) fn record(
     it: &Finding,
     at: Timestamp,
@@ -70,7 +70,7 @@ fn event_name(stage: Stage) -> &'static str {
     }
 }
 
-/// What was wrong and is so no longer is only to be known.
+/// The severity of the record. A closed finding is only information.
 fn severity(it: &Finding) -> (SeverityNumber, &'static str) {
     match (it.stage, it.severity) {
         (Stage::Closed, _) | (_, Severity::Info) => (SeverityNumber::Info, "INFO"),
@@ -79,7 +79,7 @@ fn severity(it: &Finding) -> (SeverityNumber, &'static str) {
     }
 }
 
-/// The trace of the start or, if it ended before that was wrong, of the teardown of the finding's first sandbox.
+/// The trace id of the first sandbox's start, or of its teardown if that began before the problem did.
 fn trace(it: &Finding, told: Option<ToldView<'_>>, label: &Label) -> Vec<u8> {
     let Some(sandbox) = it.sandboxes.first() else { return Vec::new() };
     let is_ending = told.and_then(Teardown::of).is_some_and(|teardown| teardown.begin() <= it.since);

@@ -1,11 +1,10 @@
-//! Headers of requests, which mostly are credentials: from a file, or from the environment. They are never told.
-
-use std::fmt::Display;
+//! Headers of requests, from a file or from the environment. Most of them are credentials, so they are never
+//! shown.
 
 use form_urlencoded::parse as decode_plus;
 use http::{HeaderName, HeaderValue};
 
-/// Headers that are the sender's own.
+/// Headers that only the sender itself sets.
 const OWN: [&str; 9] = [
     "connection",
     "content-encoding",
@@ -20,53 +19,58 @@ const OWN: [&str; 9] = [
 
 pub(crate) type Headers = Vec<(HeaderName, HeaderValue)>;
 
-/// A file's headers: a line each, `name: value`. Empty lines and those that begin with `#` do not count.
+/// Parses the headers of a file, one `name: value` a line. Empty lines and lines that begin with `#` are
+/// ignored.
 pub(crate) fn in_file(text: &str) -> Result<Headers, String> {
-    let lines = text.lines().zip(1..).filter(|(line, _): &(&str, u32)| {
+    let mut headers = Headers::new();
+    for (line, number) in text.lines().zip(1_u32..) {
         let line = line.trim();
-        !line.is_empty() && !line.starts_with('#')
-    });
-    lines
-        .map(|(line, number)| {
-            let at = |why: &dyn Display| format!("line {number}: {why}");
-            let (name, value) = line.split_once(':').ok_or_else(|| at(&"it is no \"name: value\""))?;
-            header(name, value).map_err(|why| at(&why))
-        })
-        .collect()
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let parsed = match line.split_once(':') {
+            Some((name, value)) => header(name, value),
+            None => Err("it is not \"name: value\"".to_owned()),
+        };
+        headers.push(parsed.map_err(|why| format!("line {number}: {why}"))?);
+    }
+    Ok(headers)
 }
 
-/// The headers of `OTEL_EXPORTER_OTLP_HEADERS`.
+/// Parses the headers of `OTEL_EXPORTER_OTLP_HEADERS`.
 pub(crate) fn in_list(text: &str) -> Result<Headers, String> {
     pairs(text)?.iter().map(|(name, value)| header(name, value)).collect()
 }
 
-/// `name=value,name=value`, with values in percent-encoding, as the variables of OpenTelemetry have them.
+/// Parses `name=value,name=value` with percent-encoded values, as in the environment variables of
+/// OpenTelemetry.
 pub(crate) fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
-    let parts = text.split(',').zip(1..).filter(|(part, _): &(&str, u32)| !part.trim().is_empty());
-    parts
-        .map(|(part, number)| {
-            // The part may be a secret, which is not repeated.
-            let wrong = || format!("part {number} is no \"name=value\"");
-            let (name, value) = part.split_once('=').ok_or_else(wrong)?;
-            let name = name.trim();
-            if name.is_empty() {
-                return Err(wrong());
+    let mut pairs = Vec::new();
+    for (part, number) in text.split(',').zip(1_u32..) {
+        if part.trim().is_empty() {
+            continue;
+        }
+        match part.split_once('=') {
+            Some((name, value)) if !name.trim().is_empty() => {
+                pairs.push((name.trim().to_owned(), decoded(value.trim())));
             }
-            Ok((name.to_owned(), decoded(value.trim())))
-        })
-        .collect()
+            // The part may be a secret, so it is not repeated.
+            _ => return Err(format!("part {number} is not \"name=value\"")),
+        }
+    }
+    Ok(pairs)
 }
 
 /// Resolves percent-encoding.
 fn decoded(text: &str) -> String {
-    // What is no form has `+`, `&` and `=` as they are.
+    // Outside of a form, `+`, `&` and `=` mean themselves.
     let plain = text.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
     decode_plus(plain.as_bytes()).map(|(name, _)| name.into_owned()).collect()
 }
 
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let name = name.trim();
-    let parsed: HeaderName = name.parse().map_err(|_error| format!("{name:?} is no name of a header"))?;
+    let parsed: HeaderName = name.parse().map_err(|_error| format!("{name:?} is not a header name"))?;
     if OWN.contains(&parsed.as_str()) || parsed.as_str().ends_with("-bin") {
         return Err(format!("the header {name} cannot be set"));
     }
@@ -111,7 +115,7 @@ mod tests {
     fn a_mistake_is_told_without_what_may_be_secret() {
         for (text, why) in [
             ("a: b\nsecret", "line 2: it is no"),
-            ("a b: secret", "line 1: \"a b\" is no name"),
+            ("a b: secret", "line 1: \"a b\" is not a header name"),
             ("Content-Type: secret", "line 1: the header Content-Type cannot be set"),
             ("x-bin: secret", "line 1: the header x-bin cannot be set"),
             ("x: secret\u{e9}", "line 1: the value of the header x has"),

@@ -1,7 +1,7 @@
-//! How sending goes, for the log: a line when it begins to fail, one for each other reason that follows, and one when it works
-//! again.
+//! What to log about sending: a line when it begins to fail, one for each other reason that follows, and one
+//! when it works again.
 //!
-//! **Invariant:** a receiver that fails now and then has at most one such group of lines a minute.
+//! **Invariant:** for a receiver that fails now and then, at most one such group of lines is logged a minute.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use tokio::time::Instant;
 
 use super::failure::Reason;
 
-/// How long nothing is logged after the line that it works again.
+/// How long nothing is logged after the line that says that sending works again.
 const QUIET: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct Health {
     /// The last request failed.
     is_failing: bool,
-    /// The reasons that were logged since the last line that it works again.
-    told: Vec<Reason>,
+    /// The reasons that were logged since sending last worked again.
+    logged: Vec<Reason>,
     /// Requests that failed since then.
     failed: u64,
-    /// How many spans or records had been dropped before the first of them.
+    /// How many spans or records had been dropped before the first of these failures.
     dropped: u64,
     /// Until when nothing is logged.
     quiet: Option<Instant>,
 }
 
-/// It works again.
+/// Says that sending works again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Again {
     /// How many requests failed.
@@ -40,7 +40,8 @@ impl Health {
         self.is_failing
     }
 
-    /// A request failed. Returns whether the log is to have that. `dropped`: how many spans or records ever were.
+    /// Records a failed request. Returns whether to log it. `dropped`: all spans or records that were dropped
+    /// so far.
     #[must_use]
     pub(super) fn failed(&mut self, reason: Reason, dropped: u64, now: Instant) -> bool {
         if self.failed == 0 {
@@ -48,18 +49,18 @@ impl Health {
         }
         self.is_failing = true;
         self.failed += 1;
-        if self.quiet.is_some_and(|until| now < until) || self.told.contains(&reason) {
+        if self.quiet.is_some_and(|until| now < until) || self.logged.contains(&reason) {
             return false;
         }
-        self.told.push(reason);
+        self.logged.push(reason);
         true
     }
 
-    /// A request was taken. Returns what the log is to have of it.
+    /// Records an accepted request. Returns what to log about it.
     #[must_use]
     pub(super) fn succeeded(&mut self, dropped: u64, now: Instant) -> Option<Again> {
         self.is_failing = false;
-        if self.told.is_empty() {
+        if self.logged.is_empty() {
             return None;
         }
         let again = Again { failed: self.failed, dropped: dropped.saturating_sub(self.dropped) };

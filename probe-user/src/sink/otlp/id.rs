@@ -1,4 +1,5 @@
-//! Ids of traces and spans, derived from what they are of: an agent that tells the same again gives the same ids.
+//! Ids of traces and spans, derived from their subjects. So an agent that sends a trace again uses the same
+//! ids.
 
 use ring::digest::{Context, SHA256};
 
@@ -20,7 +21,7 @@ impl Of {
     }
 }
 
-/// A trace's id. The parts name what the trace is of.
+/// A trace's id. The parts name the subject of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TraceId([u8; 16]);
 
@@ -71,7 +72,8 @@ mod tests {
         ] {
             assert_ne!(id, other);
         }
-        // Agents of every version give the same: by Python's hashlib, of 8-byte lengths and parts.
+        // Every version of the agent must give these ids. They are from Python's hashlib, over 8-byte lengths
+        // and parts.
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(hex(&id.bytes()), "1f996512ca88cb01cdb144c1dc97be9d");
         assert_eq!(hex(&id.span(0)), "d5d1a656e7e93588");

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-/// The room of a queue, what goes together, and how long things are tried.
+/// The size of a queue and of a batch, and the times of requests and tries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// How many bytes may wait.
     pub(super) room: usize,
     /// How many bytes go into a request, unless one trace has more.
     pub(super) batch: usize,
-    /// The most that a receiver takes in one request: the default of gRPC is 4 MiB.
+    /// The largest request that a receiver accepts, bytes. The default of gRPC is 4 MiB.
     pub(super) longest: usize,
-    /// How long the first of a batch waits for others.
+    /// How long the first entry of a batch waits for others.
     pub(super) gather: Duration,
     /// How long a request may take, from the connection to the answer.
     pub(super) deadline: Duration,
-    /// The wait after the first failure. It doubles with each one that follows it, up to the longest.
+    /// The wait after the first failure. It doubles with each further failure, up to the longest.
     pub(super) first_wait: Duration,
     pub(super) longest_wait: Duration,
     /// How long a batch is tried.
@@ -49,8 +49,8 @@ impl BackOff {
         Self { next: pace.first_wait, longest: pace.longest_wait }
     }
 
-    /// The next wait: at least as long as the receiver asked for, and else between half of the time and all of it, by `random`,
-    /// so that the nodes of a cluster do not come back together.
+    /// The next wait. It is at least as long as the receiver asked for; without that, between half of the
+    /// time and all of it, by `random`, so that the nodes of a cluster do not come back together.
     pub(super) fn wait(&mut self, asked: Option<Duration>, random: u8) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(self.longest);

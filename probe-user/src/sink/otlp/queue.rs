@@ -1,6 +1,7 @@
-//! What waits to be sent. The agent's loop puts in, and never waits; the thread that sends takes out.
+//! The queue between the agent's loop, which puts items in and never waits, and the thread that sends them.
 //!
-//! **Invariant:** the bytes that wait are bounded. Where there is no room for the newest, the oldest go.
+//! **Invariant:** the number of bytes that wait is bounded. If there is no room for the newest item, the
+//! oldest are dropped.
 
 use std::{
     collections::VecDeque,
@@ -23,7 +24,7 @@ use super::{
 };
 
 /// The memory of an item besides its bytes.
-const BESIDE: usize = 64;
+const ITEM_OVERHEAD: usize = 64;
 
 /// A clone is the same queue.
 #[derive(Clone, Debug)]
@@ -37,10 +38,10 @@ struct Shared {
     waiting: Mutex<Waiting>,
     changed: Notify,
     room: usize,
-    /// More than a receiver takes in one request.
+    /// The longest item that is sent, bytes.
     longest: usize,
-    /// That something was longer was logged.
-    has_told_too_large: AtomicBool,
+    /// It was logged that an item was longer.
+    has_logged_too_large: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -51,27 +52,33 @@ struct Waiting {
     is_closed: bool,
 }
 
-/// What goes into one request.
+/// The content of one request.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Scopes behind one another.
+    /// Encoded scopes, one after another.
     pub(super) scopes: Vec<u8>,
     pub(super) entries: u64,
 }
 
 impl Queue {
     pub(super) fn new(pace: &Pace, figures: Figures) -> Self {
-        let (waiting, changed) = (Mutex::default(), Notify::new());
-        let has_told_too_large = AtomicBool::default();
-        let shared = Shared { waiting, changed, room: pace.room, longest: pace.longest, has_told_too_large };
+        let shared = Shared {
+            waiting: Mutex::default(),
+            changed: Notify::new(),
+            room: pace.room,
+            longest: pace.longest,
+            has_logged_too_large: AtomicBool::default(),
+        };
         Self { shared: Arc::new(shared), figures }
     }
 
     pub(super) fn push(&self, item: Item) {
         if item.bytes.len() > self.shared.longest {
             self.figures.add_dropped(Dropped::TooLarge, item.entries);
-            if !self.shared.has_told_too_large.swap(true, Ordering::Relaxed) {
-                let (signal, len, longest) = (self.figures.signal(), item.bytes.len(), self.shared.longest);
+            if !self.shared.has_logged_too_large.swap(true, Ordering::Relaxed) {
+                let signal = self.figures.signal();
+                let len = item.bytes.len();
+                let longest = self.shared.longest;
                 warn!(
                     "{signal} of {len} bytes that belong together are dropped: {longest} are sent at once at most; \
                      it is told once"
@@ -91,7 +98,7 @@ impl Queue {
         self.shared.changed.notify_one();
     }
 
-    /// Nothing comes any more.
+    /// Closes the queue: no more items come.
     pub(super) fn close(&self) {
         self.waiting().is_closed = true;
         self.shared.changed.notify_one();
@@ -108,7 +115,8 @@ impl Queue {
         }
     }
 
-    /// The next batch: as much as goes into a request, or what came within a moment. `None`: the queue is closed and empty.
+    /// Waits for the next batch: as much as fits into a request, or what came within a short time. `None` if
+    /// the queue is closed and empty.
     pub(super) async fn batch(&self, pace: &Pace) -> Option<Batch> {
         while self.waiting().items.is_empty() {
             if self.is_closed() {
@@ -139,7 +147,7 @@ impl Queue {
         waiting.is_closed || waiting.bytes >= batch
     }
 
-    /// At least one item, however long it is.
+    /// Takes items of at most `most` bytes, but at least one item, however long it is.
     pub(super) fn take(&self, most: usize) -> Batch {
         let mut batch = Batch::default();
         let mut waiting = self.waiting();
@@ -162,14 +170,14 @@ impl Queue {
 
 impl Waiting {
     fn add(&mut self, item: Item) {
-        self.bytes += item.bytes.len() + BESIDE;
+        self.bytes += item.bytes.len() + ITEM_OVERHEAD;
         self.entries += item.entries;
         self.items.push_back(item);
     }
 
     fn take(&mut self) -> Option<Item> {
         let item = self.items.pop_front()?;
-        self.bytes -= item.bytes.len() + BESIDE;
+        self.bytes -= item.bytes.len() + ITEM_OVERHEAD;
         self.entries -= item.entries;
         Some(item)
     }

@@ -1,4 +1,4 @@
-//! The node as the resource of all that is sent.
+//! The node as the resource of everything that is sent.
 
 use std::env::consts::{ARCH, OS};
 
@@ -7,10 +7,11 @@ use opentelemetry_proto::tonic::{common::v1::InstrumentationScope, resource::v1:
 use super::{attribute::Attributes, key};
 use crate::recording::Header;
 
-/// The version of the semantic conventions that names attributes.
+/// The version of the semantic conventions that the attribute names follow.
 pub(super) const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
 
-/// The node and the agent. `more` are the user's own attributes, which replace others with the same key.
+/// Describes the node and the agent. `more` are the user's own attributes, which replace others with the same
+/// key.
 #[must_use]
 pub(crate) fn of(header: &Header, host_id: Option<&str>, more: &[(String, String)]) -> Resource {
     let node = header.node.as_str();
@@ -29,13 +30,13 @@ pub(crate) fn of(header: &Header, host_id: Option<&str>, more: &[(String, String
     Resource { attributes: attributes.into_list(), ..Resource::default() }
 }
 
-/// The part of sandprobe that made it.
+/// The scope that names sandprobe as the source.
 pub(super) fn scope() -> InstrumentationScope {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     InstrumentationScope { name: "sandprobe".to_owned(), version, ..InstrumentationScope::default() }
 }
 
-/// The name in the semantic conventions.
+/// The architecture's name in the semantic conventions.
 fn arch() -> &'static str {
     match ARCH {
         "x86_64" => "amd64",

@@ -1,4 +1,5 @@
-//! What is sent: traces, and log records. Each goes its own way, so that a receiver that refuses one gets the other.
+//! The signals: traces and log records. They are sent separately, so that a receiver that refuses one still
+//! gets the other.
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -15,7 +16,7 @@ use prost::{DecodeError, Message};
 
 use super::resource;
 
-/// The type of messages over HTTP.
+/// The content type of messages over HTTP.
 pub(super) const PROTOBUF: &str = "application/x-protobuf";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,16 +25,17 @@ pub(crate) enum Signal {
     Logs,
 }
 
-/// Spans of one trace, or log records, encoded: they wait as bytes, which are small and can be counted.
+/// Spans of one trace, or log records. They wait in encoded form, which is small and can be counted.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    /// A `ScopeSpans` or a `ScopeLogs`. Several behind one another are one with all of their spans or records.
+    /// A `ScopeSpans` or a `ScopeLogs`. Several of them, concatenated, decode as one with all of their spans
+    /// or records.
     pub(super) bytes: Vec<u8>,
-    /// How many spans or records it has.
+    /// The number of spans or records.
     pub(super) entries: u64,
 }
 
-/// What the receiver did not take of a request that it took.
+/// The part of an accepted request that the receiver rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Partial {
     pub(super) rejected: u64,
@@ -51,13 +53,13 @@ impl Signal {
         }
     }
 
-    /// Parses its name.
+    /// Parses the name of a signal.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|signal| signal.as_str() == text);
         known.ok_or_else(|| format!("{text:?} is neither \"traces\" nor \"logs\""))
     }
 
-    /// The path of HTTP, below that of the receiver's URL.
+    /// The HTTP path, below the path of the receiver's URL.
     #[must_use]
     pub(super) fn path(self) -> &'static str {
         match self {
@@ -74,20 +76,23 @@ impl Signal {
         })
     }
 
-    /// The request with these scopes, which are behind one another.
+    /// Makes the request with these concatenated scopes.
     pub(super) fn request(self, scopes: &[u8], resource: &Resource) -> Bytes {
         const OWN: &str = "what was encoded can be decoded";
-        let (resource, schema_url) = (Some(resource.clone()), resource::SCHEMA.to_owned());
+        let resource = Some(resource.clone());
+        let schema_url = resource::SCHEMA.to_owned();
         let request = match self {
             Self::Traces => {
                 let mut all = ScopeSpans::decode(scopes).expect(OWN);
-                (all.scope, all.schema_url) = (Some(resource::scope()), schema_url.clone());
+                all.scope = Some(resource::scope());
+                all.schema_url.clone_from(&schema_url);
                 let resource_spans = vec![ResourceSpans { resource, scope_spans: vec![all], schema_url }];
                 ExportTraceServiceRequest { resource_spans }.encode_to_vec()
             }
             Self::Logs => {
                 let mut all = ScopeLogs::decode(scopes).expect(OWN);
-                (all.scope, all.schema_url) = (Some(resource::scope()), schema_url.clone());
+                all.scope = Some(resource::scope());
+                all.schema_url.clone_from(&schema_url);
                 let resource_logs = vec![ResourceLogs { resource, scope_logs: vec![all], schema_url }];
                 ExportLogsServiceRequest { resource_logs }.encode_to_vec()
             }
@@ -95,7 +100,7 @@ impl Signal {
         request.into()
     }
 
-    /// Reads the answer to a request that was taken.
+    /// Reads the answer to an accepted request.
     pub(super) fn answer(self, answer: &[u8]) -> Result<Partial, DecodeError> {
         let partial = match self {
             Self::Traces => ExportTraceServiceResponse::decode(answer)?

@@ -1,4 +1,4 @@
-//! A pod's start as a trace: the root is the whole start, and each phase is a span below it.
+//! A pod's start as a trace. The root span is the whole start, and each phase is a span below it.
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 
@@ -19,12 +19,13 @@ use crate::{
     sink::{Label, phase as wording},
 };
 
-/// The trace of the first start in a sandbox.
+/// The trace id of the first start in a sandbox.
 pub(super) fn id(boot_id: &str, sandbox: &ContainerId) -> TraceId {
     TraceId::new(Of::Start, boot_id, &[sandbox.as_str()])
 }
 
-/// The spans of a start. `told` is what was told of its sandbox; of `findings` those count that are about it.
+/// Makes the spans of a start. `told` has the events about its sandbox. Only `findings` about that sandbox
+/// are used.
 pub(super) fn spans<'a>(
     start: &Start,
     told: Option<ToldView<'_>>,
@@ -32,10 +33,11 @@ pub(super) fn spans<'a>(
     label: &Label,
 ) -> Vec<Span> {
     let end = start.end.0.to_string();
-    let id = match start.revised {
-        false => id(&label.boot_id, &start.sandbox),
-        // It is longer than the start that was told before.
-        true => TraceId::new(Of::Start, &label.boot_id, &[start.sandbox.as_str(), &end]),
+    let id = if start.revised {
+        // It is longer than the start that was sent before, so it is another trace.
+        TraceId::new(Of::Start, &label.boot_id, &[start.sandbox.as_str(), &end])
+    } else {
+        id(&label.boot_id, &start.sandbox)
     };
     let events = told.map_or(&[][..], |told| told.events);
     let root = Period::of(label, "pod start", start.begin, start.end);
@@ -60,11 +62,11 @@ pub(super) fn spans<'a>(
         let period = Period::of(label, wording::name(&Kind::Listening), it.begin, it.end);
         trace.child(Trace::ROOT, &period, of_listening(it));
     }
-    let is_call =
-        |what: &ChangeKind| matches!(what, ChangeKind::CniStarted { .. } | ChangeKind::CniFinished { .. });
-    let within = events.iter().filter(|it| start.begin <= it.at && it.at <= start.end && is_call(&it.what));
-    for it in within {
-        // At a boundary the end of one phase counts, not the beginning of the next.
+    for it in events.iter().filter(|it| start.begin <= it.at && it.at <= start.end) {
+        if !matches!(it.what, ChangeKind::CniStarted { .. } | ChangeKind::CniFinished { .. }) {
+            continue;
+        }
+        // At a boundary the event belongs to the phase that ends, not to the one that begins.
         let phase = phases.iter().find(|(phase, _)| phase.begin <= it.at && it.at <= phase.end);
         event::add(&mut trace, phase.map_or(Trace::ROOT, |(_, span)| *span), it);
     }

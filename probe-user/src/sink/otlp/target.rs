@@ -1,4 +1,4 @@
-//! Where a receiver is, and how it is spoken to.
+//! The address of a receiver, and the protocol that it speaks.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use http::{Uri, uri::Scheme};
 use super::signal::Signal;
 use crate::sink::url::{is_loopback, port};
 
-/// The port of gRPC by convention.
+/// The conventional port of OTLP over gRPC.
 const GRPC_PORT: u16 = 4317;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Protocol {
 impl FromStr for Protocol {
     type Err = String;
 
-    /// The names are those of `OTEL_EXPORTER_OTLP_PROTOCOL`.
+    /// Parses a name as in `OTEL_EXPORTER_OTLP_PROTOCOL`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "grpc" => Ok(Self::Grpc),
@@ -40,14 +40,14 @@ impl Protocol {
     }
 }
 
-/// `http://HOST:PORT/PATH`
+/// A URL of the form `http://HOST:PORT/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     has_tls: bool,
     /// Without the brackets of IPv6.
     host: String,
     port: u16,
-    /// Without a slash at its end.
+    /// Without a slash at the end.
     path: String,
 }
 
@@ -55,32 +55,31 @@ impl FromStr for Url {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "{text:?} is no URL of a receiver, as http://127.0.0.1:4318 or https://collector.example:4317"
-            )
-        };
-        // The text may have a password, which is not repeated.
+        // The text may have a password, so it is not repeated.
         if text.contains('@') {
             return Err("no user or password in the URL: put them in --otlp-header-file".to_owned());
         }
-        let uri: Uri = text.parse().map_err(|_error| wrong())?;
+        let uri: Uri = text.parse().map_err(|_error| invalid(text))?;
         let has_tls = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => false,
             Some(scheme) if *scheme == Scheme::HTTPS => true,
-            _ => return Err(wrong()),
+            _ => return Err(invalid(text)),
         };
         if uri.query().is_some() {
             return Err(format!("{text:?} has a query, which no receiver has"));
         }
-        let authority = uri.authority().ok_or_else(wrong)?;
-        let port = port(authority, if has_tls { 443 } else { 80 }).ok_or_else(wrong)?;
+        let authority = uri.authority().ok_or_else(|| invalid(text))?;
+        let port = port(authority, if has_tls { 443 } else { 80 }).ok_or_else(|| invalid(text))?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         if host.is_empty() {
-            return Err(wrong());
+            return Err(invalid(text));
         }
         Ok(Self { has_tls, host, port, path: uri.path().trim_end_matches('/').to_owned() })
     }
+}
+
+fn invalid(text: &str) -> String {
+    format!("{text:?} is no URL of a receiver, as http://127.0.0.1:4318 or https://collector.example:4317")
 }
 
 impl fmt::Display for Url {
@@ -108,7 +107,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Without a protocol that was asked for, the port tells it.
+    /// Makes a target. Without a protocol, it follows from the port.
     pub(crate) fn new(url: Url, protocol: Option<Protocol>) -> Result<Self, String> {
         let usual = if url.port == GRPC_PORT { Protocol::Grpc } else { Protocol::Http };
         let protocol = protocol.unwrap_or(usual);
@@ -138,7 +137,7 @@ impl Target {
         self.url.port
     }
 
-    /// Whether it is on this machine, by its address.
+    /// Whether the receiver is on this machine, by its address.
     #[must_use]
     pub(crate) fn is_local(&self) -> bool {
         is_loopback(self.host())
@@ -150,13 +149,13 @@ impl Target {
         self.url.authority()
     }
 
-    /// Its URL without a path, for gRPC.
+    /// The URL without a path, for gRPC.
     #[must_use]
     pub(super) fn origin(&self) -> String {
         format!("{}://{}", self.url.scheme(), self.url.authority())
     }
 
-    /// The path of HTTP.
+    /// The HTTP path.
     #[must_use]
     pub(super) fn path(&self, signal: Signal) -> String {
         format!("{}{}", self.url.path, signal.path())

@@ -1,5 +1,5 @@
-//! The end of a sandbox as a trace: the root is the whole teardown, each call of DEL is a span below it, and so is the
-//! kernel's own work on the network namespace.
+//! The end of a sandbox as a trace. The root span is the whole teardown. Each call of DEL is a span below it,
+//! and so is the kernel's own work on the network namespace.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use crate::{
     sink::{Label, span::span},
 };
 
-/// Without another event for so long, a teardown with nothing under way is over.
+/// A teardown with nothing under way is over after this long without another event.
 pub(super) const QUIET: Duration = Duration::from_secs(10);
-/// After so long it is told as it is.
-pub(super) const LONGEST: Duration = Duration::from_secs(5 * 60);
+/// After this long, a teardown is sent even if it is not over.
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(5 * 60);
 
 /// A teardown, from the first sign of the sandbox's end.
 #[derive(Debug)]
@@ -64,21 +64,25 @@ pub(super) fn is_step(what: &ChangeKind) -> bool {
     }
 }
 
+fn is_begin(what: &ChangeKind) -> bool {
+    match what {
+        ChangeKind::SandboxStopped { .. } => true,
+        ChangeKind::CniStarted { call } => is_del(call),
+        _ => false,
+    }
+}
+
 fn is_del(call: &CniCall) -> bool {
     call.command == "DEL"
 }
 
 impl<'a> Teardown<'a> {
-    /// `None`: nothing told of the sandbox says that it ends.
+    /// Reads a teardown from the events about a sandbox; `None` if none of them says that it ends.
     pub(super) fn of(told: ToldView<'a>) -> Option<Self> {
-        let begins = |what: &ChangeKind| match what {
-            ChangeKind::SandboxStopped { .. } => true,
-            ChangeKind::CniStarted { call } => is_del(call),
-            _ => false,
-        };
-        let begin = told.events.iter().filter(|it| begins(&it.what)).map(|it| it.at).min()?;
+        let begin = told.events.iter().filter(|it| is_begin(&it.what)).map(|it| it.at).min()?;
         let mut it = Self { told, begin, end: begin, calls: Vec::new(), is_open: false };
-        let (mut running, mut is_dying): (Vec<TaskKey>, bool) = (Vec::new(), false);
+        let mut running: Vec<TaskKey> = Vec::new();
+        let mut is_dying = false;
         for step in it.steps() {
             it.end = it.end.max(step.at);
             match &step.what {
@@ -101,9 +105,10 @@ impl<'a> Teardown<'a> {
         self.begin
     }
 
-    /// When it is over, if nothing else comes.
+    /// When the teardown is over, if no other event comes.
     pub(super) fn due(&self) -> Timestamp {
-        if self.is_open { self.begin + LONGEST } else { (self.end + QUIET).min(self.begin + LONGEST) }
+        let latest = self.begin + MAX_DURATION;
+        if self.is_open { latest } else { latest.min(self.end + QUIET) }
     }
 
     fn steps(&self) -> impl Iterator<Item = &'a EvidenceEvent> + use<'a> {
@@ -111,7 +116,7 @@ impl<'a> Teardown<'a> {
         self.told.events.iter().filter(move |it| it.at >= begin && is_step(&it.what))
     }
 
-    /// Of `findings` those count that are about it.
+    /// Makes the spans of the teardown. Only `findings` about the sandbox are used.
     pub(super) fn spans<'f>(
         &self,
         sandbox: &ContainerId,
@@ -126,15 +131,14 @@ impl<'a> Teardown<'a> {
             .flag(key::COMPLETE, !self.is_open);
         let mut trace = Trace::new(id(&label.boot_id, sandbox), label, &root, attributes);
         if self.is_open {
-            trace.fail(Trace::ROOT, format!("not over after {}", span(LONGEST)));
+            trace.fail(Trace::ROOT, format!("not over after {}", span(MAX_DURATION)));
         }
-        let is_within = |it: &&EvidenceEvent| self.begin <= it.at && it.at <= self.end;
-        let ends = self.told.events.iter().filter(is_within);
-        // What a program is executed for follows as an event of its own.
+        let ends = self.told.events.iter().filter(|it| self.begin <= it.at && it.at <= self.end);
+        // The purpose of an executed program follows as an event of its own.
         let ends = ends.filter(|it| !matches!(it.what, ChangeKind::ProcessExec { .. }));
         for it in ends.clone() {
             let is_call = matches!(it.what, ChangeKind::CniStarted { .. } | ChangeKind::CniFinished { .. });
-            // A call that ended is a span.
+            // A call that ended is a span, not an event.
             if !is_call || self.calls.iter().all(|ended| !is_of(&it.what, ended.call)) {
                 event::add(&mut trace, Trace::ROOT, it);
             }
@@ -151,17 +155,17 @@ impl<'a> Teardown<'a> {
         trace.into_spans()
     }
 
-    /// A call that another plugin made is below that one's.
+    /// Adds the calls. A call that another plugin made is below that plugin's call.
     fn add_calls(&self, trace: &mut Trace<'_>, label: &Label) {
         let mut calls: Vec<&Ended<'_>> = self.calls.iter().collect();
         // The caller begins first.
         calls.sort_by_key(|it| it.begin);
         let mut made: Vec<(&Ended<'_>, SpanRef)> = Vec::new();
         for it in calls {
-            let is_caller = |(other, _): &&(&Ended<'_>, SpanRef)| {
+            let caller = made.iter().rev().find(|(other, _)| {
                 it.call.called_by.as_ref() == Some(&other.call.plugin) && it.begin <= other.at
-            };
-            let parent = made.iter().rev().find(is_caller).map_or(Trace::ROOT, |(_, span)| *span);
+            });
+            let parent = caller.map_or(Trace::ROOT, |(_, span)| *span);
             let name = format!("cni {} {}", it.call.command, it.call.plugin);
             let period = Period::of(label, name, it.begin, it.at);
             let attributes = Attributes::default().call(it.call).end(it.end);
@@ -189,7 +193,7 @@ mod tests {
 
     use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 
-    use super::{LONGEST, QUIET, Teardown};
+    use super::{MAX_DURATION, QUIET, Teardown};
     use crate::{
         engine::view::ToldView,
         model::{
@@ -242,11 +246,11 @@ mod tests {
         assert_eq!(due(&events[..1]), None, "nothing ends yet");
         assert_eq!(due(&events), Some(ms(1000) + QUIET));
         events.push(event(1100, ChangeKind::CniStarted { call: Arc::clone(&del) }));
-        assert_eq!(due(&events), Some(ms(1000) + LONGEST));
+        assert_eq!(due(&events), Some(ms(1000) + MAX_DURATION));
         events.push(event(1400, finished(&del, 300, 0)));
         assert_eq!(due(&events), Some(ms(1400) + QUIET));
         events.push(event(1500, ChangeKind::NetnsDestroyed { by: None }));
-        assert_eq!(due(&events), Some(ms(1000) + LONGEST));
+        assert_eq!(due(&events), Some(ms(1000) + MAX_DURATION));
         events.push(event(1600, ChangeKind::NetnsFreed { teardown: None }));
         assert_eq!(due(&events), Some(ms(1600) + QUIET));
     }

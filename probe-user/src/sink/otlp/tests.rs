@@ -1,4 +1,4 @@
-//! The agent's side and a receiver that checks what it gets.
+//! The agent's side, and a receiver that checks what it gets.
 
 mod failing;
 #[expect(unreachable_pub, reason = "the tests of the whole agent have it as a module of their library")]
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{engine::Settings, model::time::Timestamp, recording::Header};
 
-/// The times of the agent, a hundred times as fast.
+/// The agent's pace, a hundred times as fast.
 fn quick() -> Pace {
     let usual = Pace::default();
     let quick = |span: Duration| span / 100;
@@ -51,7 +51,7 @@ fn file(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "src/sink/serve/tls", name].iter().collect()
 }
 
-/// The certificate of this machine is signed by `ca.pem`.
+/// Sources that trust the test receiver's certificate, which `ca.pem` signed.
 fn trusting() -> Sources {
     Sources { ca: Some(file("ca.pem")), ..Sources::default() }
 }

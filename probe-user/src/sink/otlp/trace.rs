@@ -13,7 +13,7 @@ pub(super) struct Trace<'a> {
     spans: Vec<Span>,
 }
 
-/// A span of a trace, by its place there.
+/// A span of a trace, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SpanRef(usize);
 
@@ -63,27 +63,28 @@ impl<'a> Trace<'a> {
 
     pub(super) fn event(&mut self, of: SpanRef, name: &str, at: Timestamp, attributes: Attributes) {
         let time_unix_nano = wall(self.label, at);
-        let (name, attributes) = (name.to_owned(), attributes.into_list());
+        let name = name.to_owned();
+        let attributes = attributes.into_list();
         if let Some(span) = self.spans.get_mut(of.0) {
             span.events.push(span::Event { time_unix_nano, name, attributes, ..span::Event::default() });
         }
     }
 
-    /// The span failed, for this reason.
+    /// Marks the span as failed, for this reason.
     pub(super) fn fail(&mut self, span: SpanRef, message: String) {
         if let Some(it) = self.spans.get_mut(span.0) {
             it.status = Some(Status { message, code: StatusCode::Error.into() });
         }
     }
 
-    /// The spans, with their events in order of time.
+    /// Returns the spans, with their events in order of time.
     pub(super) fn into_spans(mut self) -> Vec<Span> {
         self.spans.iter_mut().for_each(|span| span.events.sort_by_key(|event| event.time_unix_nano));
         self.spans
     }
 }
 
-/// Nanoseconds since the epoch. A time before that becomes the epoch.
+/// The wall-clock time, nanoseconds since the epoch. A time before the epoch becomes the epoch.
 pub(super) fn wall(label: &Label, at: Timestamp) -> u64 {
     u64::try_from(label.wall_ns(at).max(0)).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Writes HTML so that only text of this program's source is markup.
+//! Writes HTML in which only text from this program's source is markup.
 //!
 //! **Invariant:** everything that is not `'static` is escaped or is a number.
 
@@ -10,7 +10,7 @@ use crate::sink::escape::escaped;
 pub(super) struct Html(String);
 
 impl Html {
-    /// Markup.
+    /// Appends markup.
     pub(super) fn put(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self

@@ -1,4 +1,4 @@
-//! A row of a picture: a line to compare it with other rows, and its details below, to be opened by a click.
+//! A row of a picture: a line to compare it with other rows, and its details below, which a click opens.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::sink::{
 };
 
 /// Round times in minutes, whose quarters are round too.
-const ROUND: [u64; 12] = [1, 2, 4, 8, 20, 40, 60, 120, 240, 480, 1_200, 2_400];
+const ROUND_MINUTES: [u64; 12] = [1, 2, 4, 8, 20, 40, 60, 120, 240, 480, 1_200, 2_400];
 
 /// The next round time, whose quarters are round too.
 pub(super) fn round_up(longest: Duration) -> Duration {
     if longest > Duration::from_secs(60) {
-        let minutes = ROUND.map(|minutes| Duration::from_secs(60 * minutes));
+        let minutes = ROUND_MINUTES.map(|minutes| Duration::from_secs(60 * minutes));
         let days = longest.as_secs().div_ceil(4 * 86_400).saturating_mul(4 * 86_400);
         let fits = minutes.into_iter().find(|round| *round >= longest);
         return fits.unwrap_or(Duration::from_secs(days)).max(longest);
@@ -57,7 +57,7 @@ pub(super) fn row(row: &Row, scale: Duration, page: &mut Html) {
     page.put("</details>\n");
 }
 
-/// A row without a complete part has no total.
+/// The total time; none for a row without a complete part.
 fn took(row: &Row) -> String {
     if row.slowest().is_some() { span(row.took) } else { "-".to_owned() }
 }
@@ -111,27 +111,28 @@ fn line(it: &Bar, scale: Duration, page: &mut Html) {
     page.put("\n");
 }
 
-/// The smallest share of the scale that a bar is given, so that it is visible.
-const LEAST: u32 = 500;
+/// A bar is at least this fraction (1/500) of the scale wide, so that it is visible.
+const MIN_SHARE: u32 = 500;
 
-/// With `tip`, pointing at it shows its name.
+/// Draws a bar. With `tip`, it shows its name when the pointer is over it.
 fn bar(it: &Bar, scale: Duration, tip: bool, page: &mut Html) {
-    let took = it.took.unwrap_or_default();
-    if it.took.is_some() && took.is_zero() {
+    if it.took.is_some_and(|took| took.is_zero()) {
         return;
     }
-    let mut shape = |class: &'static str, tip: bool| {
-        page.put("<rect class=\"").put(class).put("\" x=\"").percent(it.at, scale);
-        page.put("\" width=\"").percent(took.max(scale / LEAST), scale);
-        if tip {
-            page.put("\"><title>").text(&it.name).put(" ").text(&span(took)).put("</title></rect>");
-        } else {
-            page.put("\"/>");
-        }
-    };
-    shape(class(it.tone), tip);
+    rect(it, class(it.tone), scale, tip, page);
     if !it.marks.is_empty() {
-        shape("u", false);
+        rect(it, "u", scale, false, page);
+    }
+}
+
+fn rect(it: &Bar, class: &'static str, scale: Duration, tip: bool, page: &mut Html) {
+    let took = it.took.unwrap_or_default();
+    page.put("<rect class=\"").put(class).put("\" x=\"").percent(it.at, scale);
+    page.put("\" width=\"").percent(took.max(scale / MIN_SHARE), scale);
+    if tip {
+        page.put("\"><title>").text(&it.name).put(" ").text(&span(took)).put("</title></rect>");
+    } else {
+        page.put("\"/>");
     }
 }
 

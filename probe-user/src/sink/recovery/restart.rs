@@ -1,8 +1,8 @@
-//! The words for a restart of a runtime or of the kubelet alone, and the rows of several.
+//! The words for a restart of a runtime or of the kubelet alone, and the rows for several restarts.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{NAMED, less_network, mean_name, more, name, numbers, span, summary, wall};
+use super::{MAX_NAMED, less_network, mean_name, more, name, numbers, span, summary, wall};
 use crate::{
     engine::boot::{
         average::Average,
@@ -13,7 +13,7 @@ use crate::{
     words::{count::counted, name::signal_number, span::span as words},
 };
 
-/// A restart, and the boot in which it was.
+/// A restart, and the node and boot in which it happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'a> {
     pub(crate) node: &'a str,
@@ -21,31 +21,32 @@ pub(crate) struct Placed<'a> {
     pub(crate) restart: &'a Restart,
 }
 
-/// The restarts of these boots, of which the last one of each node goes on. A daemon of another boot that had not started
-/// again when the boot ended was ended by the node's shutdown, unless it had been stopped long before.
+/// The restarts in these boots. The last boot of each node still runs. In an earlier boot, a daemon that had
+/// not started again by its end was ended by the node's shutdown, unless it had been stopped long before;
+/// such a restart is left out.
 #[must_use]
 pub(crate) fn all<'a>(boots: impl DoubleEndedIterator<Item = (&'a str, &'a Recovery)>) -> Vec<Placed<'a>> {
     let mut later = BTreeSet::new();
-    let of_boot = |(node, recovery): (&'a str, &'a Recovery)| {
+    let mut all = Vec::new();
+    for (node, recovery) in boots.rev() {
         let goes_on = later.insert(node);
-        let mut all = recovery.restarts.all();
-        all.retain(|it| goes_on || it.close.is_some() || it.has_started());
-        all.into_iter().rev().map(move |restart| Placed { node, recovery, restart }).collect::<Vec<_>>()
-    };
-    let mut all: Vec<Placed<'a>> = boots.rev().flat_map(of_boot).collect();
+        let mut restarts = recovery.restarts.all();
+        restarts.retain(|it| goes_on || it.close.is_some() || it.has_started());
+        all.extend(restarts.into_iter().rev().map(|restart| Placed { node, recovery, restart }));
+    }
     all.reverse();
     all
 }
 
 impl Placed<'_> {
-    /// When it began, on the wall clock; ns since the epoch.
+    /// When the restart began, on the wall clock; nanoseconds since the epoch.
     #[must_use]
     pub(crate) fn wall_ns(&self) -> Option<i64> {
         let boot = self.recovery.boot.as_ref()?;
         Some(boot.boot_wall_ns.saturating_add_unsigned(self.restart.zero().0))
     }
 
-    /// When it began, and a star if it counts from the start of the new process.
+    /// When the restart began, and a star if its times count from the start of the new process.
     #[must_use]
     pub(crate) fn title(&self) -> String {
         let began = self.wall_ns().map_or_else(|| "unknown".to_owned(), wall);
@@ -53,24 +54,27 @@ impl Placed<'_> {
     }
 }
 
-/// The rows below those of the restarts: for each program that restarted more than once, the mean and the ranks.
+/// The rows below those of the restarts: for each program that restarted more than once, the mean and the
+/// percentiles.
 #[must_use]
 pub(crate) fn rows(restarts: &[Placed<'_>]) -> Vec<(String, Vec<String>)> {
-    let all = statistics(restarts.iter().map(|it| it.restart));
-    let of = |RestartStatistics { comm, average, spread, .. }: RestartStatistics<'_>| {
+    let mut rows = Vec::new();
+    for RestartStatistics { comm, average, spread, .. } in statistics(restarts.iter().map(|it| it.restart)) {
+        if average.boots <= 1 {
+            continue;
+        }
         let Average { columns, differences, whole, inexact, .. } = &average;
-        let mean =
-            (format!("{comm}: {}", mean_name(&average)), numbers(columns, differences, *whole, *inexact));
-        let ranks = spread.into_iter().map(|it| {
+        let name = format!("{comm}: {}", mean_name(&average));
+        rows.push((name, numbers(columns, differences, *whole, *inexact)));
+        for it in spread {
             let name = format!("{comm}: {}", summary::rank(it.rank));
-            (name, numbers(&it.columns, &it.periods, it.whole, it.inexact))
-        });
-        [mean].into_iter().chain(ranks).collect::<Vec<_>>()
-    };
-    all.into_iter().filter(|it| it.average.boots > 1).flat_map(of).collect()
+            rows.push((name, numbers(&it.columns, &it.periods, it.whole, it.inexact)));
+        }
+    }
+    rows
 }
 
-/// Of how many restarts the rows below them are.
+/// How many restarts the rows of the mean and the percentiles count, unless it is all of them.
 #[must_use]
 pub(crate) fn composition(it: &RestartStatistics<'_>) -> Option<String> {
     let counts = it.average.boots;
@@ -85,7 +89,7 @@ pub(crate) fn composition(it: &RestartStatistics<'_>) -> Option<String> {
     Some(format!("{}: {counts} of {all} {count}; {others}", it.comm))
 }
 
-/// What makes it less than whole, a word each.
+/// Why the restart is not whole, a word each.
 #[must_use]
 pub(crate) fn marks(restart: &Restart) -> Vec<&'static str> {
     let marks = [
@@ -96,7 +100,7 @@ pub(crate) fn marks(restart: &Restart) -> Vec<&'static str> {
     marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark)).collect()
 }
 
-/// What is to be known of it beside its numbers, a sentence each.
+/// Notes beside the numbers, a sentence each.
 #[must_use]
 pub(crate) fn notes(restart: &Restart) -> Vec<String> {
     let mut lines = vec![end(restart)];
@@ -115,7 +119,7 @@ pub(crate) fn notes(restart: &Restart) -> Vec<String> {
     lines
 }
 
-/// How the process ended, and by whom.
+/// How the process ended, and who ended it.
 fn end(restart: &Restart) -> String {
     let was = &restart.was;
     match &restart.ended {
@@ -148,12 +152,11 @@ fn version(restart: &Restart) -> Option<String> {
 }
 
 fn held(what: &str, pods: &[&HeldPod]) -> Option<String> {
-    let took = |it: &HeldPod| it.until.map(|until| until.since(it.since));
     let longest: Option<(Duration, &HeldPod)> =
-        pods.iter().filter_map(|it| Some((took(it)?, *it))).max_by_key(|(took, _)| *took);
+        pods.iter().filter_map(|it| Some((it.until?.since(it.since), *it))).max_by_key(|(took, _)| *took);
     let longest = longest.map(|(took, it)| format!(", the longest {} ({})", span(took), name(&it.pod)));
     let open: Vec<String> = pods.iter().filter(|it| it.until.is_none()).map(|it| name(&it.pod)).collect();
-    let shown = open.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let shown = open.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let open = (!open.is_empty()).then(|| format!("; not through: {shown}{}", more(open.len())));
     (!pods.is_empty()).then(|| {
         let count = u64::try_from(pods.len()).unwrap_or(u64::MAX);
@@ -182,7 +185,7 @@ fn close(restart: &Restart) -> String {
         let so_far = words(last.at.since(restart.zero()));
         return format!("it does not stay up: the last of these ended {so_far} after the first");
     }
-    let told = match restart.close {
+    let text = match restart.close {
         Some(RestartClose::AsBefore) if restart.held.is_empty() => "as before: no pod waited for it",
         Some(RestartClose::AsBefore) => "as before: no pod waits any more",
         Some(RestartClose::Waiting) => "not as before: pods still waited after 30 minutes",
@@ -193,7 +196,7 @@ fn close(restart: &Restart) -> String {
         None if restart.started.is_none() => "it has not started again yet",
         None => "it goes on: more may come",
     };
-    told.to_owned()
+    text.to_owned()
 }
 
 /// How often each program restarted in a boot, if any did.

@@ -1,4 +1,4 @@
-//! The words for several boots together: the rows below those of the boots, and what counts in them.
+//! The words for several boots together: the rows below those of the boots, and which boots count in them.
 
 use super::{began, mean_name, numbers, signs, span};
 use crate::{
@@ -15,15 +15,15 @@ use crate::{
     model::recovery::{Grouping, Recovery},
 };
 
-/// A boot that does not count, or not with all numbers.
+/// A boot that does not count, or whose numbers do not all count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeftOut<'a> {
     pub(crate) recovery: &'a Recovery,
-    pub(crate) study: &'a RecoveryReport,
+    pub(crate) report: &'a RecoveryReport,
     pub(crate) counted: Counted,
 }
 
-/// The rows below the boots, each with its name: of their groups, or of all of them.
+/// The rows below the boots, each with its name: for each group, or for all boots.
 #[must_use]
 pub(crate) fn rows<'a>(
     boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
@@ -31,17 +31,17 @@ pub(crate) fn rows<'a>(
 ) -> Vec<(String, Vec<String>)> {
     match grouping {
         Some(grouping) => of_groups(boots, grouping),
-        None => of_all(boots.map(|(_, study)| study)),
+        None => of_all(boots.map(|(_, report)| report)),
     }
 }
 
-/// The mean, its differences, and the ranks. None for fewer than two boots.
-fn of_all<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<(String, Vec<String>)> {
-    let mean = average(studies.clone());
+/// The mean, its differences, and the percentiles. No rows for fewer than two boots.
+fn of_all<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<(String, Vec<String>)> {
+    let mean = average(reports.clone());
     if mean.boots < 2 {
         return Vec::new();
     }
-    let ranks = spread(studies)
+    let ranks = spread(reports)
         .into_iter()
         .map(|it| (rank(it.rank).to_owned(), numbers(&it.columns, &it.periods, it.whole, it.inexact)));
     let Average { columns, differences, whole, inexact, .. } = &mean;
@@ -54,12 +54,12 @@ fn of_all<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<
     mean.into_iter().chain(ranks).collect()
 }
 
-/// The mean of each group, and its difference from that of the first.
+/// The mean of each group, and its difference from the mean of the first group.
 fn of_groups<'a>(
     boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
     grouping: &Grouping,
 ) -> Vec<(String, Vec<String>)> {
-    let groups = groups(boots.map(|(recovery, study)| (grouping.of(recovery), study)));
+    let groups = groups(boots.map(|(recovery, report)| (grouping.of(recovery), report)));
     let first = groups.first().map(|group| group_name(group)).unwrap_or_default();
     let rows = groups.iter().flat_map(|group| {
         let Average { columns, differences, whole, inexact, .. } = &group.average;
@@ -74,19 +74,19 @@ fn of_groups<'a>(
     rows.collect()
 }
 
-/// What a group is called.
+/// The name of a group.
 #[must_use]
 pub(crate) fn group_name<'a>(group: &Group<'a>) -> &'a str {
     group.name.unwrap_or("none")
 }
 
-/// The boots of which not all counts.
+/// The boots whose numbers do not all count.
 #[must_use]
 pub(crate) fn left_out<'a>(
     boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
 ) -> Vec<LeftOut<'a>> {
-    let all = counted(boots.clone().map(|(_, study)| study));
-    let each = boots.zip(all).map(|((recovery, study), counted)| LeftOut { recovery, study, counted });
+    let all = counted(boots.clone().map(|(_, report)| report));
+    let each = boots.zip(all).map(|((recovery, report), counted)| LeftOut { recovery, report, counted });
     each.filter(|it| it.counted != Counted::Whole).collect()
 }
 
@@ -95,15 +95,15 @@ pub(crate) fn left_out<'a>(
 pub(crate) struct Targets {
     pub(crate) met: usize,
     pub(crate) missed: usize,
-    /// Of those that are not complete, and those whose order is not known.
+    /// Boots that are not complete, and boots whose order is not known.
     pub(crate) not_known: usize,
 }
 
 impl Targets {
     #[must_use]
-    pub(crate) fn of<'a>(studies: impl Iterator<Item = &'a RecoveryReport>) -> Self {
+    pub(crate) fn of<'a>(reports: impl Iterator<Item = &'a RecoveryReport>) -> Self {
         let mut targets = Self::default();
-        for target in studies.filter_map(|study| study.target) {
+        for target in reports.filter_map(|report| report.target) {
             match target.outcome {
                 Outcome::Met => targets.met += 1,
                 Outcome::Missed => targets.missed += 1,
@@ -115,25 +115,25 @@ impl Targets {
 }
 
 /// How many boots met their targets, in words, if any has one.
-fn targets<'a>(studies: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Option<String> {
-    let mut all = studies.clone().filter_map(|study| study.target);
+fn targets<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Option<String> {
+    let mut all = reports.clone().filter_map(|report| report.target);
     let first = all.next()?;
     let is_one = all.all(|Target { span, .. }| span == first.span);
     let target =
         if is_one { format!("the target of {}", span(first.span)) } else { "their targets".to_owned() };
-    let Targets { met, missed, not_known } = Targets::of(studies);
+    let Targets { met, missed, not_known } = Targets::of(reports);
     let boots = met + missed + not_known;
     let noun = if boots == 1 { "boot" } else { "boots" };
     let unknown = if not_known > 0 { format!(", not known of {not_known}") } else { String::new() };
     Some(format!("{met} of {boots} {noun} met {target}, {missed} missed it{unknown}"))
 }
 
-/// Of how many boots the rows are, which are left out, why, and how many met the target.
+/// How many boots the rows count, which are left out and why, and how many met the target.
 #[must_use]
 pub(crate) fn notes<'a>(
     boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
 ) -> Vec<String> {
-    let targets = targets(boots.clone().map(|(_, study)| study));
+    let targets = targets(boots.clone().map(|(_, report)| report));
     composition(boots).into_iter().chain(targets).collect()
 }
 
@@ -143,12 +143,8 @@ fn composition<'a>(boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport
         return Vec::new();
     }
     let left_out = left_out(boots);
-    let listed = |is_in: bool| {
-        let these = left_out.iter().filter(|it| it.counted.is_in() == is_in);
-        let names = these.map(|it| format!("{} ({})", name(it.recovery, it.study), why(it.counted)));
-        names.collect::<Vec<_>>().join(", ")
-    };
-    let (out, in_part) = (listed(false), listed(true));
+    let out = listed(&left_out, false);
+    let in_part = listed(&left_out, true);
     let boots = all - left_out.iter().filter(|it| !it.counted.is_in()).count();
     let out = if out.is_empty() { String::new() } else { format!("; without {out}") };
     let last = (!in_part.is_empty())
@@ -156,10 +152,17 @@ fn composition<'a>(boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport
     [format!("the rows below the boots are of {boots} of {all} boots{out}")].into_iter().chain(last).collect()
 }
 
+/// Lists the boots that count in part (`is_in`), or those that do not count, and why.
+fn listed(left_out: &[LeftOut<'_>], is_in: bool) -> String {
+    let these = left_out.iter().filter(|it| it.counted.is_in() == is_in);
+    let names = these.map(|it| format!("{} ({})", name(it.recovery, it.report), why(it.counted)));
+    names.collect::<Vec<_>>().join(", ")
+}
+
 /// The name of a boot: when it began, and what is unusual about its times.
 #[must_use]
-pub(crate) fn name(recovery: &Recovery, study: &RecoveryReport) -> String {
-    began(recovery) + &signs(study)
+pub(crate) fn name(recovery: &Recovery, report: &RecoveryReport) -> String {
+    began(recovery) + &signs(report)
 }
 
 #[must_use]

@@ -36,7 +36,7 @@ use crate::{
 pub(super) struct Head<'a> {
     node: &'a str,
     boot_id: &'a str,
-    /// When the engine was in this state.
+    /// The time of this state of the engine.
     at: Rfc3339,
     boot_ns: Decimal<u64>,
 }
@@ -53,7 +53,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// The most severe first, then the most certain, then the oldest.
+/// Findings: the most severe first, then the most certain, then the oldest.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Findings")]
 pub(super) struct FindingList<'a> {
@@ -67,12 +67,12 @@ pub(super) fn findings<'a>(snapshot: &'a Snapshot<Vec<Finding>>, wanted: &Findin
     let mut findings: Vec<&Finding> = snapshot.value.iter().filter(|it| wanted.keeps(it)).collect();
     select::sort(&mut findings);
     let incidents = Incidents::of(&snapshot.value);
-    let placed = |it| jsonl::PlacedFinding::of(it, &incidents, &snapshot.label);
-    let findings = findings.into_iter().map(placed).collect();
+    let findings = findings.into_iter();
+    let findings = findings.map(|it| jsonl::PlacedFinding::of(it, &incidents, &snapshot.label)).collect();
     FindingList { schema: Version, head: Head::of(snapshot), findings }
 }
 
-/// The most severe first, then the most certain, then the oldest.
+/// Incidents: the most severe first, then the most certain, then the oldest.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Incidents")]
 pub(super) struct IncidentList<'a> {
@@ -82,7 +82,7 @@ pub(super) struct IncidentList<'a> {
     incidents: Vec<jsonl::Incident<'a>>,
 }
 
-/// The incidents of which a finding is wanted, each with all its findings.
+/// The incidents that have a wanted finding, each with all its findings.
 pub(super) fn incidents<'a>(snapshot: &'a Snapshot<Vec<Finding>>, wanted: &Findings) -> IncidentList<'a> {
     let mut incidents = Incidents::of(&snapshot.value).all();
     incidents.retain(|it| it.members.iter().any(|it| wanted.keeps(it.finding)));
@@ -117,7 +117,7 @@ pub(super) struct PodList<'a> {
     pods: Vec<jsonl::Pod<'a>>,
     /// How long each phase of a start takes on this node.
     phases: Vec<jsonl::Shared<'a>>,
-    /// What each phase means.
+    /// The meaning of each phase.
     legend: Vec<jsonl::PhaseMeaning>,
 }
 
@@ -176,30 +176,30 @@ fn records(app: &AppState, snapshot: &Snapshot<Recovery>) -> Vec<Record> {
 
 pub(super) fn boot(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Reply> {
     let records = records(app, snapshot);
-    let study = |record: &Record| {
+    let mut reports = Vec::with_capacity(records.len());
+    for record in &records {
         let is_this = record.boot_id() == app.config.header.boot_id;
         let now = if is_this { snapshot.now } else { record.recovery.seen_until };
-        RecoveryReport::of(&record.recovery, now.max(record.recovery.seen_until))
-    };
-    let studies: Vec<RecoveryReport> = records.iter().map(study).collect();
-    let told: Vec<Told<'_>> = records
+        reports.push(RecoveryReport::of(&record.recovery, now.max(record.recovery.seen_until)));
+    }
+    let rows: Vec<Told<'_>> = records
         .iter()
-        .zip(&studies)
+        .zip(&reports)
         .map(|(record, study)| Told { node: &record.node, recovery: &record.recovery, study })
         .collect();
-    let (restarts, restart_statistics) = boot::restarts(&told);
+    let (restarts, restart_statistics) = boot::restarts(&rows);
     json(&BootList {
         schema: Version,
         head: Head::of(snapshot),
-        boots: told.iter().map(Boot::of).collect(),
-        average: Mean::of(&told),
-        statistics: Statistics::of(&told),
+        boots: rows.iter().map(Boot::of).collect(),
+        average: Mean::of(&rows),
+        statistics: Statistics::of(&rows),
         restarts,
         restart_statistics,
     })
 }
 
-/// The same document as in the state directory.
+/// Returns the document that the state directory has.
 pub(super) fn state(app: &AppState, snapshot: &Snapshot<SavedState>) -> Response<Reply> {
     let about = About {
         made_by: app.config.header.made_by.clone(),
@@ -219,7 +219,7 @@ pub(super) fn state(app: &AppState, snapshot: &Snapshot<SavedState>) -> Response
     whole(StatusCode::OK, JSON, state::write(&about, &known).unwrap_or_default())
 }
 
-/// The same lines as in the state directory, with this boot as it is now.
+/// Returns the lines that the state directory has, with the current state of this boot.
 pub(super) fn history(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Reply> {
     let lines =
         records(app, snapshot).iter().filter_map(|record| history::line(record).ok()).collect::<Vec<_>>();

@@ -23,13 +23,14 @@ use crate::{
     },
 };
 
-/// How many starts of removed pods the saved state has; the agent keeps as many for its own percentiles.
+/// How many starts of removed pods the saved state has. The agent keeps the same number for its own
+/// percentiles.
 const STARTS: usize = 1024;
 
 /// The configuration of the server.
 pub(crate) struct ServerConfig {
     pub(crate) header: Header,
-    /// When the agent began, in boot time.
+    /// When the agent began, since boot.
     pub(crate) since: Timestamp,
     /// Which signals the agent can see.
     pub(crate) report: Report,
@@ -66,7 +67,7 @@ pub(super) struct Addresses {
 pub(super) struct Health {
     pub(super) counts: Counts,
     pub(super) has_listed: bool,
-    /// Files at which reading hangs, and since when.
+    /// Files whose reading hangs, and since when.
     pub(super) hanging: Vec<(String, Timestamp)>,
     /// How many network namespaces the kernel has, and how many it allows.
     pub(super) netns: (usize, Option<u64>),
@@ -75,7 +76,7 @@ pub(super) struct Health {
 /// The state that all requests share.
 pub(super) struct AppState {
     pub(super) config: ServerConfig,
-    /// Differs with each run of the agent.
+    /// Differs for each run of the agent.
     pub(super) instance: String,
     pub(super) views: Views,
     pub(super) judge: Arc<Judge>,
@@ -99,8 +100,8 @@ pub(super) struct Views {
     pub(super) saved: View<Snapshot<SavedState>>,
 }
 
-/// The responses that wait for their clients. The network and the socket each have a budget, so that neither can use up the
-/// other's.
+/// The budgets for responses that wait for their clients. The network and the socket each have one, so that
+/// neither can use up the other's.
 #[derive(Default)]
 struct Budgets {
     network: ResponseBudget,

@@ -1,7 +1,7 @@
 //! One connection: its limits of time and size, and the response to each request.
 //!
-//! The write deadline is ours: hyper limits the time for the head of a request, and has no limit for a client that does not
-//! read its response.
+//! The write deadline is implemented here, because hyper limits only the time for the head of a request, and
+//! not the time in which a client reads its response.
 
 use std::{
     convert::Infallible,
@@ -33,24 +33,25 @@ use super::{
     seats::{Answering, Seat},
 };
 
-/// The longest head of a request, bytes. Also the size of the buffer for a response that the client does not read.
-const HEAD: usize = 16 << 10;
-/// The most headers of a request.
-const HEADERS: usize = 64;
-/// How long it may take to make a response.
+/// The longest head of a request, bytes. Also the size of the buffer for a response that the client does not
+/// read.
+const MAX_HEAD: usize = 16 << 10;
+/// The maximum number of headers of a request.
+const MAX_HEADERS: usize = 64;
+/// How long making a response may take.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// How many bytes (or all that wait) the client must read before the deadline starts anew. A byte now and then is not
-/// enough.
-const LEAST: usize = 16 << 10;
+/// How many bytes the client must read (or all that wait) before the deadline starts again. A byte now and
+/// then is not enough.
+const MIN_READ: usize = 16 << 10;
 /// How long a response may still take when the agent ends.
-const LAST: Duration = Duration::from_millis(500);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The time limits of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For the head of a request, from the connection or from the response before.
+    /// The time for the head of a request, from the connection or from the previous response.
     pub(super) head: Duration,
-    /// Without reading enough of a response.
+    /// The time without reading enough of a response.
     pub(super) stall: Duration,
 }
 
@@ -60,7 +61,7 @@ impl Default for Limits {
     }
 }
 
-/// Serves until the client is done, a limit is passed, or the agent ends.
+/// Serves a connection until the client is done, a limit is exceeded, or the agent ends.
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Unpin,
     app: Arc<AppState>,
@@ -71,7 +72,9 @@ pub(super) async fn serve(
     let mut end = app.end.clone();
     let seat = Arc::new(seat);
     let service = service_fn(|request: Request<Incoming>| {
-        let (app, guard, seat) = (Arc::clone(&app), Arc::clone(&guard), Arc::clone(&seat));
+        let app = Arc::clone(&app);
+        let guard = Arc::clone(&guard);
+        let seat = Arc::clone(&seat);
         async move {
             let answering = seat.answers();
             let response = respond(&app, &guard, (peer, &seat), &request).await;
@@ -81,8 +84,8 @@ pub(super) async fn serve(
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
-        .max_buf_size(HEAD)
-        .max_headers(HEADERS)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(WriteDeadline::new(io, Arc::clone(&seat), limits.stall)), service);
     let mut served = std::pin::pin!(served);
     tokio::select! {
@@ -90,7 +93,7 @@ pub(super) async fn serve(
         _ = &mut served => {}
         () = over(&mut end) => {
             served.as_mut().graceful_shutdown();
-            time::timeout(LAST, served).await.ok();
+            time::timeout(SHUTDOWN_TIMEOUT, served).await.ok();
         }
     }
 }
@@ -107,7 +110,7 @@ async fn respond(
         guard.admits(peer, route, request.uri(), request.headers())?;
         let answer = time::timeout(ANSWER_TIME, handler::answer(app, seat, route, request)).await;
         let answer = answer.unwrap_or(Err(ApiError::Timeout))?;
-        // A response that is built into the program takes no memory of its own.
+        // A response that is built into the program needs no further memory.
         if route.is_fixed() { Ok(answer) } else { app.budget(peer).hold(answer) }
     };
     answered.await.unwrap_or_else(|error| error.response())
@@ -142,9 +145,9 @@ impl Body for Held {
 /// A stream whose writes fail once its client has read too little for too long.
 struct WriteDeadline<S> {
     stream: S,
-    /// Is told when the client reads.
+    /// Learns when the client reads.
     seat: Arc<Seat>,
-    /// When a write that waits fails.
+    /// When a waiting write fails.
     due: Pin<Box<Sleep>>,
     waits: bool,
     /// Bytes read since the write began to wait.
@@ -163,7 +166,8 @@ impl<S> WriteDeadline<S> {
             return polled;
         }
         if !self.waits {
-            (self.waits, self.taken) = (true, 0);
+            self.waits = true;
+            self.taken = 0;
             self.due.as_mut().reset(Instant::now() + self.longest);
         }
         self.due.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
@@ -190,7 +194,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<S> {
         if let Poll::Ready(Ok(n)) = &polled {
             self.taken = self.taken.saturating_add(*n);
             self.seat.has_taken();
-            if self.waits && self.taken < LEAST {
+            if self.waits && self.taken < MIN_READ {
                 return polled;
             }
         }

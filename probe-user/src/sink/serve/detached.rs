@@ -1,5 +1,5 @@
-//! A server without listeners and without a node: it answers bytes with bytes, for a recording that was replayed. Fuzzing
-//! needs no more of the outside.
+//! A server without listeners and without a node. It answers bytes with bytes, from the state after a
+//! replayed recording. Fuzzing needs nothing else.
 
 use std::{
     future::poll_fn,
@@ -37,9 +37,9 @@ use crate::{
     },
 };
 
-/// The most bytes of a client that are taken, and of a response that wait for it.
+/// The maximum number of bytes that are read from a client, and of a response that wait for it.
 const BUFFER: usize = 256 << 10;
-/// How often everything that can go on does. A response takes a few of these turns, and a stream may never end.
+/// How often every task gets a turn. A response takes a few turns; a stream may never end.
 const TURNS: usize = 64;
 
 pub struct DetachedServer {
@@ -50,7 +50,7 @@ pub struct DetachedServer {
 }
 
 impl DetachedServer {
-    /// A server as it is after this recording. Clients of the network need the token.
+    /// Starts a server with the state after this recording. Network clients need the token.
     pub fn start(mut recording: Reader<impl BufRead>, token: &str) -> io::Result<Self> {
         let header = recording.header().clone();
         let label = Label {
@@ -58,8 +58,9 @@ impl DetachedServer {
             boot_id: header.boot_id.clone(),
             boot_wall_ns: header.boot_wall_ns,
         };
-        let (mut engine, mut ring, mut now) =
-            (Engine::new(header.settings.clone()), Arc::new(Ring::default()), Timestamp::ZERO);
+        let mut engine = Engine::new(header.settings.clone());
+        let mut ring = Arc::new(Ring::default());
+        let mut now = Timestamp::ZERO;
         while let Some(call) = recording.next_call().map_err(io::Error::other)? {
             now = call.at().map_or(now, |at| now.max(at));
             engine.call(call);
@@ -101,26 +102,27 @@ impl DetachedServer {
         Ok(Self { runtime, app, guard: Arc::new(guard), _end: end })
     }
 
-    /// What a client of the network gets for these bytes.
+    /// The answer to a network client that sends these bytes.
     pub fn over_network(&self, bytes: &[u8]) -> Vec<u8> {
         self.answer(Peer::Network { has_certificate: false, is_loopback: false }, bytes)
     }
 
-    /// What a client of the Unix socket gets for these bytes.
+    /// The answer to a client of the Unix socket that sends these bytes.
     pub fn over_socket(&self, bytes: &[u8]) -> Vec<u8> {
         self.answer(Peer::Socket, bytes)
     }
 
-    /// The client leaves when nothing more seems to come.
+    /// Answers a client, which leaves when nothing more seems to come.
     fn answer(&self, peer: Peer, bytes: &[u8]) -> Vec<u8> {
         self.runtime.block_on(async {
             let (mut client, server) = duplex(BUFFER);
             let Some((seat, _left)) = Seats::new(seats::Limits::ONE).take(seats::Origin::SOCKET) else {
                 return Vec::new();
             };
-            let (app, guard) = (Arc::clone(&self.app), Arc::clone(&self.guard));
+            let app = Arc::clone(&self.app);
+            let guard = Arc::clone(&self.guard);
             let served = tokio::spawn(connection::serve(server, app, guard, (peer, seat), Limits::default()));
-            // The server may be gone before all of it is written.
+            // The server may be gone before all bytes are written.
             client.write_all(&bytes[..bytes.len().min(BUFFER)]).await.ok();
             let mut answer = Vec::new();
             for _ in 0..TURNS {
@@ -131,7 +133,7 @@ impl DetachedServer {
             for _ in 0..TURNS {
                 yield_now().await;
             }
-            // A stream behind which more requests wait sees that its client left when it next says that it lives.
+            // If more requests wait, a stream notices only at its next keep-alive that its client left.
             served.abort();
             if let Err(error) = served.await
                 && let Ok(panicked) = error.try_into_panic()
@@ -143,7 +145,7 @@ impl DetachedServer {
     }
 }
 
-/// Reads what is there, and waits for nothing.
+/// Reads what is available without waiting.
 async fn take(client: &mut DuplexStream, answer: &mut Vec<u8>) {
     poll_fn(|context| {
         loop {

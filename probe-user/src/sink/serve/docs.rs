@@ -1,16 +1,16 @@
-//! The pages of the documentation that alerts and findings lead to. They are rendered when the program is built, and are
-//! in it packed, since it would else be larger by the size of them all.
+//! The documentation pages that alerts and findings link to. They are rendered when the program is built, and
+//! are compressed in it, because the program would otherwise be larger by the size of all pages.
 //!
-//! **Invariant:** they hold no data of the node, so they need no token.
+//! **Invariant:** the pages have no data of the node, so they need no token.
 
 use http::{Response, StatusCode};
 
 use super::reply::{ApiError, Reply, whole};
 
-/// A page, and where it is among the unpacked ones.
+/// A page, and its place in the decompressed text of all pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Page {
-    /// Behind `/docs/`; empty for the list of all pages.
+    /// The path after `/docs/`; empty for the list of all pages.
     path: &'static str,
     title: &'static str,
     begin: usize,
@@ -27,7 +27,7 @@ const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/docs.lz4"));
 const HTML: &str = "text/html; charset=utf-8";
 pub(super) const DOCS: &str = "/docs";
 
-/// The part of the path behind `/docs/`; none if it is another path.
+/// The part of the path after `/docs/`; `None` for another path.
 pub(super) fn within(path: &str) -> Option<&str> {
     let rest = path.strip_prefix(DOCS)?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }

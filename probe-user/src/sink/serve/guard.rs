@@ -14,15 +14,15 @@ use super::{
     route::{Protection, Route},
 };
 
-/// What a client of the network must present.
+/// What a network client must present.
 #[derive(Clone, Default)]
 pub(crate) struct Guard {
     /// A client that gives this token is admitted.
     pub(crate) token: Option<Token>,
     /// Whether a client with a certificate of the client authority is admitted.
     pub(crate) by_certificate: bool,
-    /// Whether only requests to a name of this machine are answered. Otherwise a foreign page in a browser on this
-    /// machine could reach the agent by a name that its owner points at this machine (DNS rebinding).
+    /// Whether only requests to a name of this machine are answered. Otherwise, a foreign page in a browser
+    /// on this machine could reach the agent by a name that its owner points at this machine (DNS rebinding).
     pub(crate) own_names_only: bool,
 }
 
@@ -45,8 +45,9 @@ pub(super) enum Peer {
     Network { has_certificate: bool, is_loopback: bool },
 }
 
-/// The shortest token: 16 bytes are 22 characters in base64 without padding, and 32 in hex.
-const SHORTEST: usize = 16;
+/// The shortest token, characters. 16 random bytes are 22 characters in base64 without padding, and 32 in
+/// hex.
+const MIN_LENGTH: usize = 16;
 
 impl Token {
     /// Parses the contents of the token file. The error says what is wrong with them.
@@ -64,8 +65,8 @@ impl Token {
 
     fn parse(text: &str) -> Result<Vec<u8>, String> {
         let text = text.trim();
-        if text.len() < SHORTEST {
-            return Err(format!("a token has at least {SHORTEST} characters"));
+        if text.len() < MIN_LENGTH {
+            return Err(format!("a token has at least {MIN_LENGTH} characters"));
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("a token is one word of printable ASCII".to_owned());
@@ -94,17 +95,22 @@ impl Guard {
             return Err(ApiError::Host);
         }
         let is_asked = self.token.is_some() || self.by_certificate;
-        let has_token =
-            || self.token.as_ref().is_some_and(|token| bearer(headers).is_some_and(|it| token.is(it)));
         let is_free = match route.protection() {
             Protection::Open => true,
             Protection::Machine => is_loopback,
             Protection::Client => false,
         };
-        if is_free || !is_asked || (self.by_certificate && has_certificate) || has_token() {
+        if is_free || !is_asked || (self.by_certificate && has_certificate) || self.has_token(headers) {
             return Ok(());
         }
         Err(ApiError::Unauthorized)
+    }
+
+    fn has_token(&self, headers: &HeaderMap) -> bool {
+        match (&self.token, bearer(headers)) {
+            (Some(token), Some(given)) => token.is(given),
+            _ => false,
+        }
     }
 }
 
@@ -115,13 +121,13 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// Whether the request names this machine: by an address, which cannot be redirected, or by `localhost` (RFC 6761,
-/// section 6.3).
+/// Whether the request names this machine: by an address, which cannot be redirected, or by `localhost` (RFC
+/// 6761, section 6.3).
 fn is_own_name(uri: &Uri, headers: &HeaderMap) -> bool {
-    let told = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let named = uri.authority().cloned().or_else(|| Authority::from_str(told?).ok());
+    let sent = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let named = uri.authority().cloned().or_else(|| Authority::from_str(sent?).ok());
     // An HTTP/1.0 client may send no host; a browser always sends one.
-    let Some(named) = named else { return told.is_none() };
+    let Some(named) = named else { return sent.is_none() };
     let host = named.host();
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()

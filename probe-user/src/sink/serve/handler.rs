@@ -22,16 +22,16 @@ use super::{
 };
 use crate::sink::metrics::TEXT_FORMAT;
 
-/// Answers a request of a client that may ask it.
+/// Answers a request from an admitted client.
 pub(super) async fn answer<B: Body>(
     app: &Arc<AppState>,
     seat: &Arc<Seat>,
     route: Route,
     request: &Request<B>,
 ) -> Result<Response<Reply>, ApiError> {
-    let query = |known: &[&str]| Query::parse(request.uri().query(), known);
+    let query = request.uri().query();
     if !matches!(route, Route::Findings | Route::Incidents | Route::Events) {
-        query(&[])?;
+        Query::parse(query, &[])?;
     }
     Ok(match route {
         Route::Page(it) => whole(StatusCode::OK, it.kind, it.bytes),
@@ -49,11 +49,11 @@ pub(super) async fn answer<B: Body>(
             whole(StatusCode::OK, TEXT_FORMAT, text)
         }
         Route::Findings => {
-            let wanted = Findings::of(&query(&Findings::NAMES)?)?;
+            let wanted = Findings::of(&Query::parse(query, &Findings::NAMES)?)?;
             json(&api::findings(&*app.views.findings.get().await?, &wanted))
         }
         Route::Incidents => {
-            let wanted = Findings::of(&query(&Findings::NAMES)?)?;
+            let wanted = Findings::of(&Query::parse(query, &Findings::NAMES)?)?;
             json(&api::incidents(&*app.views.findings.get().await?, &wanted))
         }
         Route::Finding => {
@@ -74,28 +74,28 @@ pub(super) async fn answer<B: Body>(
                 &verdict,
             )
         }
-        Route::Events => events(app, seat, request.headers(), &query(&EVENTS)?)?,
+        Route::Events => events(app, seat, request.headers(), &Query::parse(query, &EVENTS)?)?,
         Route::State => api::state(app, &*app.views.saved.get().await?),
         Route::History => api::history(app, &*app.views.recovery.get().await?),
         Route::OpenApi => whole(StatusCode::OK, JSON, openapi::DOCUMENT.as_str()),
     })
 }
 
-/// The parameters of the stream of events.
+/// Starts a stream of events.
 fn events(
     app: &Arc<AppState>,
     seat: &Arc<Seat>,
     headers: &HeaderMap,
     query: &Query,
 ) -> Result<Response<Reply>, ApiError> {
-    let asked = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let form = if asked(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/event-stream")) {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let form = if accept.is_some_and(|kinds| kinds.contains("text/event-stream")) {
         Form::SentEvents
     } else {
         Form::Lines
     };
-    // A client that reconnects says where it was. Its first `since` is older.
-    let last = asked(header::HeaderName::from_static("last-event-id")).map(str::to_owned);
+    // A client that reconnects sends its last position. Its first `since` is older.
+    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let since = match last.or(query.one("since")?) {
         None => Since::Now,
         Some(text) => Since::parse(&text).ok_or_else(|| {

@@ -12,23 +12,20 @@ use super::{
     app_state::{AppState, Health},
     reply::{Reply, TEXT, whole},
 };
-use crate::{
-    model::time::Timestamp,
-    sink::{
-        doctor,
-        escape::escaped,
-        jsonl::Decimal,
-        loop_queue::{Snapshot, Unanswered},
-        metrics::agent_stats::Process,
-        wall_clock::Rfc3339,
-    },
+use crate::sink::{
+    doctor,
+    escape::escaped,
+    jsonl::Decimal,
+    loop_queue::{Snapshot, Unanswered},
+    metrics::agent_stats::Process,
+    wall_clock::Rfc3339,
 };
 
 /// How long the agent is not ready after a loss of records.
-const LATELY: Duration = Duration::from_secs(60);
+const LOSS_PERIOD: Duration = Duration::from_secs(60);
 
-/// Whether the agent sees everything that it should see; if not, the reasons, a line each. A degraded agent is ready:
-/// taking it out of service would not help.
+/// Whether the agent sees everything that it should see; if not, the reasons, a line each. A degraded agent
+/// is ready, because taking it out of service would not help.
 pub(super) struct Readiness {
     snapshot: std::sync::Arc<Snapshot<Health>>,
     pub(super) reasons: Vec<String>,
@@ -46,41 +43,39 @@ pub(super) async fn readiness(app: &AppState) -> Result<Readiness, Unanswered> {
 fn reasons(app: &AppState, snapshot: &Snapshot<Health>) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut is_curable = false;
-    // Also for signals that are not required: findings that depend on them are missed.
+    // Signals that are not required count too, because findings that depend on them are missed.
     for row in app.config.report.unseen() {
         let lacks = if row.lacks.is_empty() { String::new() } else { format!("; it needs {}", row.lacks) };
         reasons.push(format!("{} is not seen: no hook for it is attached{lacks}", row.signal));
         is_curable |= !lacks.is_empty();
     }
-    // Once for all of them: one remedy covers everything that is missing.
-    reasons.extend(
-        app.config.report.cure.iter().filter(|_| is_curable).map(|cure| format!("to see more: {cure}")),
-    );
+    // One remedy covers everything that is missing, so it is given once.
+    if is_curable && let Some(cure) = &app.config.report.cure {
+        reasons.push(format!("to see more: {cure}"));
+    }
     if !snapshot.value.has_listed {
         reasons.push("the first listing of the node is not complete yet".to_owned());
     }
     for (path, since) in &snapshot.value.hanging {
         reasons.push(hanging(path, snapshot.now.since(*since)));
     }
-    if app.config.ring.lost_at().is_some_and(|at| snapshot.now < at + LATELY) {
+    if app.config.ring.lost_at().is_some_and(|at| snapshot.now < at + LOSS_PERIOD) {
         reasons.push("records were lost in the last minute".to_owned());
     }
     reasons
 }
 
-/// The reason that reading this file hangs, in the terms of an operator.
+/// Explains to an operator why reading this file hangs.
 fn hanging(path: &str, time: Duration) -> String {
     let process = path.strip_prefix("/proc/").and_then(|rest| rest.split('/').next());
     let process = process.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()));
-    let what = process.map_or_else(
-        || "the disk or the file server below it may not answer".to_owned(),
-        |pid| {
-            format!(
-                "process {pid} may be stuck in the kernel (state D), as where a volume of its pod is gone; such a pod stays \
-                 Terminating"
-            )
-        },
-    );
+    let what = match process {
+        Some(pid) => format!(
+            "process {pid} may be stuck in the kernel (state D), as where a volume of its pod is gone; such a pod stays \
+    Terminating"
+        ),
+        None => "the disk or the file server below it may not answer".to_owned(),
+    };
     format!(
         "reading {} has hung for {} s, the rest is read without it: {what}",
         escaped(path),
@@ -116,13 +111,13 @@ struct Agent<'a> {
     /// When the agent began.
     since: Rfc3339,
     ready: bool,
-    /// Why it is not ready.
+    /// Why the agent is not ready.
     reasons: &'a [String],
     degraded: &'a [String],
     backfill_complete: bool,
     /// The number of the latest event.
     seq: u64,
-    /// Events that were told late.
+    /// The number of events that were reported late.
     late: Decimal<u64>,
     /// Records that were lost, by place.
     losses: BTreeMap<&'static str, Decimal<u64>>,
@@ -159,7 +154,6 @@ pub(super) fn doctor<'a>(
 ) -> Doctor<'a> {
     let snapshot = &*readiness.snapshot;
     let counts = &snapshot.value.counts;
-    let wall = |at: Timestamp| Rfc3339(snapshot.label.wall_ns(at));
     Doctor {
         head: Head::of(snapshot),
         report: app.config.report.object(),
@@ -167,7 +161,7 @@ pub(super) fn doctor<'a>(
             instance: &app.instance,
             pid: std::process::id(),
             kernel: &app.config.header.kernel,
-            since: wall(app.config.since),
+            since: Rfc3339(snapshot.label.wall_ns(app.config.since)),
             ready: readiness.reasons.is_empty(),
             reasons: &readiness.reasons,
             degraded: &readiness.degraded,
@@ -186,14 +180,16 @@ pub(super) fn doctor<'a>(
     }
 }
 
-/// The names (capabilities(7)) of the capabilities in the mask. One that is newer than the library has its number.
+/// The names (capabilities(7)) of the capabilities in the mask. A capability that is newer than the library
+/// is given by number.
 fn capabilities(mask: u64) -> Vec<String> {
     let known: BTreeMap<u8, Capability> = caps::all().into_iter().map(|it| (it.index(), it)).collect();
-    let name = |bit: u8| match known.get(&bit) {
+    let bits = (0..64).filter(|bit| mask & (1 << bit) != 0);
+    bits.map(|bit: u8| match known.get(&bit) {
         Some(capability) => capability.to_string().trim_start_matches("CAP_").to_ascii_lowercase(),
         None => bit.to_string(),
-    };
-    (0..64).filter(|bit| mask & (1 << bit) != 0).map(name).collect()
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::{
     process,
 };
 
-/// Why it cannot listen.
+/// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
     #[error("cannot listen on {address}: {why}; choose another with --listen")]
@@ -26,7 +26,7 @@ pub(crate) enum ListenError {
 }
 
 impl ListenError {
-    /// Whether another process has it, which may end.
+    /// Whether another process, which may end, holds the address or the socket.
     pub(crate) fn is_taken(&self) -> bool {
         match self {
             Self::Address { why, .. } => why.kind() == io::ErrorKind::AddrInUse,
@@ -38,12 +38,9 @@ impl ListenError {
 
 /// Binds an address.
 pub(crate) fn address(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    let bind = || {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    };
-    bind().map_err(|why| ListenError::Address { address, why })
+    let bound =
+        TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    bound.map_err(|why| ListenError::Address { address, why })
 }
 
 /// A bound socket. Its file is removed when this is dropped.
@@ -58,9 +55,9 @@ pub(crate) struct Socket {
 impl Socket {
     /// Binds a socket at `path` that only its owner may use. A dead socket there is replaced.
     pub(crate) fn bind(path: &Path) -> Result<Self, ListenError> {
-        let failed = |why| ListenError::Socket { path: path.to_owned(), why };
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-            DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+            made.map_err(|why| ListenError::Socket { path: path.to_owned(), why })?;
         }
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
@@ -71,7 +68,8 @@ impl Socket {
             }
             Ok(_) | Err(_) => {}
         }
-        Beside::bind(path).and_then(|mut beside| beside.place()).map_err(failed)
+        let bound = PendingSocket::bind(path).and_then(|mut pending| pending.place());
+        bound.map_err(|why| ListenError::Socket { path: path.to_owned(), why })
     }
 
     /// The path of the socket.
@@ -80,7 +78,7 @@ impl Socket {
         &self.path
     }
 
-    /// Keeps the file: the process will not be able to remove it.
+    /// Leaves the file in place, because the process will not be able to remove it.
     pub(crate) fn leave(&mut self) {
         self.file = None;
     }
@@ -91,18 +89,18 @@ impl Socket {
     }
 }
 
-/// A socket that only its owner may use, under a name beside its own. So the file at its path never has another mode, and a
-/// client finds the old socket or the new one.
+/// A socket that only its owner may use, still under a temporary name. So the file at its path never has
+/// another mode, and a client finds the old socket or the new one.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct PendingSocket {
     listener: Option<UnixListener>,
     path: PathBuf,
-    /// Its file, until that has its name.
+    /// The temporary path.
     new: PathBuf,
     file: (u64, u64),
 }
 
-impl Beside {
+impl PendingSocket {
     pub(super) fn bind(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
         let new = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
@@ -111,9 +109,9 @@ impl Beside {
             _ => Err(error),
         })?;
         let listener = UnixListener::bind(&new)?;
-        let mut beside = Self { listener: Some(listener), path: path.to_owned(), new, file: (0, 0) };
-        beside.prepare()?;
-        Ok(beside)
+        let mut pending = Self { listener: Some(listener), path: path.to_owned(), new, file: (0, 0) };
+        pending.prepare()?;
+        Ok(pending)
     }
 
     fn prepare(&mut self) -> io::Result<()> {
@@ -124,22 +122,22 @@ impl Beside {
         Ok(())
     }
 
-    /// The path that it is to have.
+    /// The final path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives it its path.
+    /// Renames the socket to its final path.
     pub(super) fn place(&mut self) -> io::Result<Socket> {
         fs::rename(&self.new, &self.path)?;
         Ok(Socket { listener: self.listener.take(), path: self.path.clone(), file: Some(self.file) })
     }
 }
 
-impl Drop for Beside {
+impl Drop for PendingSocket {
     fn drop(&mut self) {
         if self.listener.is_some() {
-            // This file is ours and is not needed.
+            // The file is this agent's and is not needed.
             fs::remove_file(&self.new).ok();
         }
     }
@@ -149,7 +147,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         let Some(file) = self.file else { return };
         if fs::symlink_metadata(&self.path).is_ok_and(|it| (it.dev(), it.ino()) == file) {
-            // A file that stays is replaced by the next agent.
+            // If it cannot be removed, the next agent replaces it.
             fs::remove_file(&self.path).ok();
         }
     }

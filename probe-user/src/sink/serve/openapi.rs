@@ -1,5 +1,5 @@
-//! The description of the API (OpenAPI 3.1). Its paths come from the table of routes, and its schemas from the types
-//! that are serialized.
+//! The description of the API (OpenAPI 3.1). Its paths come from the table of routes, and its schemas from
+//! the types that are serialized.
 
 use std::sync::LazyLock;
 
@@ -76,7 +76,7 @@ fn get(route: Route, generator: &mut SchemaGenerator) -> Value {
     get.into()
 }
 
-/// A part of the path that is any text.
+/// A parameter that is a part of the path.
 fn in_path(name: &str, description: &str) -> Value {
     json!({
         "name": name,
@@ -190,7 +190,7 @@ fn response(description: &str, kind: &str, schema: impl Into<Value>) -> Value {
     json!({ "description": description, "content": { kind: { "schema": schema.into() } } })
 }
 
-/// A parameter of a query. An unknown name has no description, and a test finds that.
+/// A query parameter. An unknown name has no description, which a test finds.
 fn parameter(name: &str) -> Value {
     let text = json!({ "type": "string" });
     let many = json!({ "type": "array", "items": { "type": "string" } });

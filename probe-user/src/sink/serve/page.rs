@@ -1,6 +1,6 @@
 //! The live page's files, which are built into the program.
 //!
-//! **Invariant:** they hold no data of the node, so they need no token.
+//! **Invariant:** the files have no data of the node, so they need no token.
 
 /// A file, and its content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(super) struct File {
 }
 
 const INDEX: File = File { kind: "text/html; charset=utf-8", bytes: include_bytes!("page/index.html") };
-/// The style sheet of the pictures plus that of the live page, so that both look the same.
+/// The style sheet of the pictures and that of the live page, so that both look alike.
 const STYLE: File = File {
     kind: "text/css; charset=utf-8",
     bytes: concat!(include_str!("../page/style.css"), include_str!("page/style.css")).as_bytes(),

@@ -14,19 +14,20 @@ use crate::{
 /// The names and values of a query, in their order.
 pub(super) struct Query(Vec<(String, String)>);
 
-/// The most parameters of a request.
-const MOST: usize = 64;
+/// The maximum number of parameters of a request.
+const MAX_PARAMETERS: usize = 64;
 
 /// The parameters of `/v1/events`.
 pub(super) const EVENTS: [&str; 6] = ["since", "follow", "namespace", "pod", "container", "event"];
 
 impl Query {
-    /// A name that is not in `known` is an error: a mistyped name would select something else.
+    /// Parses a query. A name that is not in `known` is an error, because a mistyped name would select
+    /// something else.
     pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, ApiError> {
         let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-        let pairs: Vec<(String, String)> = pairs.into_owned().take(MOST + 1).collect();
-        if pairs.len() > MOST {
-            return Err(ApiError::Parameter(format!("there are more than {MOST} parameters")));
+        let pairs: Vec<(String, String)> = pairs.into_owned().take(MAX_PARAMETERS + 1).collect();
+        if pairs.len() > MAX_PARAMETERS {
+            return Err(ApiError::Parameter(format!("there are more than {MAX_PARAMETERS} parameters")));
         }
         match pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             None => Ok(Self(pairs)),
@@ -52,7 +53,7 @@ impl Query {
         }
     }
 
-    /// The value, which must be one of `words`; the first of them if it is not given.
+    /// The value, which must be one of `words`; the first word if there is no value.
     fn word(&self, name: &str, words: &[&'static str]) -> Result<&'static str, ApiError> {
         let given = self.one(name)?;
         let found = match &given {
@@ -76,7 +77,7 @@ impl Query {
         }
     }
 
-    /// The wanted events; the same filter as that of `sandprobe watch`.
+    /// The filter for events, as in `sandprobe watch`.
     pub(super) fn filter(&self) -> Result<Filter, ApiError> {
         Ok(Filter {
             namespaces: self.all("namespace"),
@@ -115,14 +116,15 @@ impl Findings {
     pub(super) fn keeps(&self, finding: &Finding) -> bool {
         let kind = finding.kind.into_str();
         let namespace = finding.pod.as_ref().and_then(|pod| pod.namespace.as_deref());
-        let has = |names: &[String], name: Option<&str>| {
-            names.is_empty() || name.is_some_and(|name| names.iter().any(|it| it == name))
-        };
         (self.all || finding.stage != Stage::Closed)
             && has(&self.kinds, Some(kind))
             && has(&self.namespaces, namespace)
             && (self.pods.is_empty() || self.pods.iter().any(|asked| is_of(finding, asked)))
     }
+}
+
+fn has(names: &[String], name: Option<&str>) -> bool {
+    names.is_empty() || name.is_some_and(|name| names.iter().any(|it| it == name))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Reads the server's certificate, key and token again when their files change, because an agent runs longer than a
-//! certificate is valid. If the new files cannot be used, the server logs that and keeps the ones it has. (rustls
-//! takes a new configuration, but does not watch files.)
+//! Reads the server's certificate, key and token again when their files change, because an agent runs longer
+//! than a certificate is valid. If the new files cannot be used, the server logs that and keeps the old ones.
+//! (rustls accepts a new configuration, but does not watch files.)
 
 use std::{
     path::PathBuf,
@@ -22,7 +22,7 @@ use crate::{
     given,
     sink::{
         metrics::agent_stats::ServerFiles,
-        watched::{EVERY, Watched},
+        watched::{CHECK_INTERVAL, Watched},
     },
 };
 
@@ -32,7 +32,7 @@ pub(crate) struct Bell(SyncSender<()>);
 
 impl Bell {
     pub(crate) fn ring(&self) {
-        // If the bell rang already, that is enough.
+        // If the bell has already rung, that is enough.
         self.0.try_send(()).ok();
     }
 }
@@ -77,8 +77,8 @@ impl Reload {
         ServerFiles { stale: Arc::clone(&self.stale), expiry }
     }
 
-    /// Starts a thread that compares the files from time to time, and whenever the bell rings. Without files there is no
-    /// thread.
+    /// Starts a thread that compares the files from time to time, and whenever the bell rings. Without files
+    /// there is no thread.
     pub(crate) fn start(mut self) -> std::io::Result<()> {
         if self.files.is_empty() {
             return Ok(());
@@ -86,8 +86,8 @@ impl Reload {
         thread::Builder::new().name("reload".to_owned()).spawn(move || {
             loop {
                 // Waits until the bell rings or the time is over.
-                self.bell.1.recv_timeout(EVERY).ok();
-                match self.look() {
+                self.bell.1.recv_timeout(CHECK_INTERVAL).ok();
+                match self.check() {
                     None => {}
                     Some(Ok(())) => info!("the server's certificate, key or token was read again"),
                     Some(Err(why)) => {
@@ -100,22 +100,22 @@ impl Reload {
     }
 
     /// Compares the files; `None` if nothing changed.
-    fn look(&mut self) -> Option<Result<(), String>> {
+    fn check(&mut self) -> Option<Result<(), String>> {
         let Self { tls, token, files, .. } = self;
-        let done = files.look(|| take(tls.as_ref(), token.as_ref()));
+        let done = files.check(|| take(tls.as_ref(), token.as_ref()));
         self.stale.store(self.files.is_stale(), Ordering::Relaxed);
         done
     }
 }
 
-/// Uses all new files, or none.
+/// Uses all new files, or none of them.
 fn take(tls: Option<&(tls::Paths, Tls)>, token: Option<&(PathBuf, Token)>) -> Result<(), String> {
     let fresh = tls.map(|(paths, _)| tls::load(paths.files()));
     let fresh = fresh.transpose().map_err(|why| why.to_string())?;
     if let Some((path, token)) = token {
-        let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-        let text = given::read_text(path).map_err(|why| named(&why))?;
-        token.replace(&text).map_err(|why| named(&why))?;
+        let text = given::read_text(path).map_err(|why| why.to_string());
+        let replaced = text.and_then(|text| token.replace(&text));
+        replaced.map_err(|why| format!("{}: {why}", path.display()))?;
     }
     if let (Some(fresh), Some((_, tls))) = (fresh, tls) {
         tls.replace(fresh);
@@ -134,7 +134,7 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use super::{EVERY, Reload, ServerFiles, Tls, Token, tls};
+    use super::{CHECK_INTERVAL, Reload, ServerFiles, Tls, Token, tls};
 
     /// A Secret as the kubelet mounts it: each file is a link through `..data`, and that link is replaced.
     struct Secret(tempfile::TempDir);
@@ -189,17 +189,17 @@ mod tests {
         let (first, expires) = (tls.current(), expiry.expect("a certificate"));
         let before = expires.at();
         let is_first = || std::ptr::eq(&**first.config(), &**tls.current().config());
-        assert_eq!(reload.look(), None);
+        assert_eq!(reload.check(), None);
 
         // The key belongs to another certificate, so the new token is not used either.
         secret.put("..2", "server.pem", "client.key", NEW);
-        let why = reload.look().expect("it is new").expect_err("they do not fit");
+        let why = reload.check().expect("it is new").expect_err("they do not fit");
         assert!(why.contains("TLS with these files does not work"), "{why}");
         assert!(is_first() && is_stale() && token.is(OLD.as_bytes()) && expires.at() == before);
-        assert_eq!(reload.look(), None, "told once");
+        assert_eq!(reload.check(), None, "told once");
 
         secret.put("..3", "client.pem", "client.key", NEW);
-        assert_eq!(reload.look(), Some(Ok(())));
+        assert_eq!(reload.check(), Some(Ok(())));
         assert!(!is_first() && !is_stale() && token.is(NEW.as_bytes()) && !token.is(OLD.as_bytes()));
         let of_client = tls::load(tls::Files {
             certificate: &tls::tests::file("client.pem"),
@@ -211,16 +211,16 @@ mod tests {
 
         // A file is missing, as between two steps of a manual update; then it is back.
         fs::remove_file(secret.path("..3/tls.key")).expect("it was there");
-        assert!(reload.look().is_some_and(|it| it.is_err()) && is_stale());
+        assert!(reload.check().is_some_and(|it| it.is_err()) && is_stale());
         fs::copy(tls::tests::file("client.key"), secret.path("..3/tls.key")).expect("a copy");
-        assert_eq!((reload.look(), is_stale()), (None, false));
+        assert_eq!((reload.check(), is_stale()), (None, false));
 
         secret.put("..4", "client.pem", "client.key", "short");
-        assert!(reload.look().is_some_and(|it| it.is_err()) && token.is(NEW.as_bytes()));
+        assert!(reload.check().is_some_and(|it| it.is_err()) && token.is(NEW.as_bytes()));
     }
 
     #[test]
-    fn who_rings_has_them_read_at_once() {
+    fn the_bell_makes_it_read_the_files_at_once() {
         let secret = Secret::new("server.pem", "server.key", OLD);
         let (reload, _, token) = secret.open();
         let bell = reload.bell();
@@ -230,7 +230,7 @@ mod tests {
         (0..3).for_each(|_| bell.ring());
         let begun = Instant::now();
         while !token.is(NEW.as_bytes()) {
-            assert!(begun.elapsed() < EVERY / 2, "it waits for its time");
+            assert!(begun.elapsed() < CHECK_INTERVAL / 2, "it waits for its time");
             thread::sleep(Duration::from_millis(1));
         }
     }

@@ -18,7 +18,7 @@ use crate::sink::loop_queue::Unanswered;
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Nothing may be framed, sniffed or cached.
+/// Headers of every response: it must not be framed, sniffed or cached.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -31,8 +31,8 @@ const HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 /// How long a client may take to read a whole response.
-const TAKEN: Duration = Duration::from_secs(60);
-/// How many bytes are given to the connection at once, because it copies them.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many bytes the connection gets at once. It copies them.
 const PIECE: usize = 16 << 10;
 
 /// The body of a response.
@@ -71,7 +71,7 @@ impl Whole {
 
 impl Reply {
     pub(super) fn whole(bytes: Bytes) -> Self {
-        Self::Whole(Whole { left: bytes, until: Instant::now() + TAKEN })
+        Self::Whole(Whole { left: bytes, until: Instant::now() + READ_TIMEOUT })
     }
 }
 
@@ -128,7 +128,7 @@ impl From<Unanswered> for ApiError {
 /// The body of an error.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Error<'a> {
-    /// What was wrong, in one sentence.
+    /// The error in one sentence.
     error: &'a str,
 }
 
@@ -183,7 +183,7 @@ impl ApiError {
             Self::Unauthorized => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            // Bytes after the head would be read as the next request.
+            // The bytes after the head would be read as the next request.
             Self::Body => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -206,7 +206,7 @@ pub(super) fn json(value: &impl Serialize) -> Response<Reply> {
 }
 
 pub(super) fn json_with(status: StatusCode, value: &impl Serialize) -> Response<Reply> {
-    // Neither fails: the keys are strings, and a vector accepts all bytes.
+    // This cannot fail: the keys are strings, and a vector accepts every write.
     let mut body = serde_json::to_vec(value).unwrap_or_default();
     body.push(b'\n');
     whole(status, JSON, body)

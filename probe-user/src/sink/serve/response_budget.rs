@@ -1,6 +1,6 @@
 //! Bounds the bytes of responses that wait for their clients. Thousands of findings make a response of many
-//! megabytes. A client that requests it on every connection and reads none would use up the node's memory. (tower
-//! limits the number of requests, not the bytes of responses.)
+//! megabytes. A client that requests it on every connection and reads nothing would use up the node's memory.
+//! (tower limits the number of requests, not the bytes of responses.)
 //!
 //! **Invariant:** a response that waits is counted in the budget, or is not larger than [`FREE`].
 
@@ -12,11 +12,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::reply::{ApiError, Reply};
 
-/// Bytes for all clients of one listener. A larger response is given if no other waits.
+/// Bytes for all clients of one listener. A larger response is sent if no other one waits.
 const BUDGET: usize = 16 << 20;
-/// Smaller responses are free, so that health checks are answered even when the budget is used up.
+/// The largest response that is not counted, bytes, so that health checks are answered even when the budget
+/// is used up.
 const FREE: usize = 16 << 10;
-/// The budget is counted in units of this size, as a semaphore takes a number of 32 bits at once.
+/// The unit of the budget, bytes, because a semaphore takes at most a 32-bit number at once.
 const UNIT: usize = 1 << 10;
 
 /// The budget of one listener.
@@ -29,7 +30,8 @@ impl Default for ResponseBudget {
     }
 }
 
-/// A response with its share of the budget, which is free again once the client has read all of it or has gone.
+/// A response and its share of the budget, which is free again once the client has read all of it or has
+/// gone.
 struct Waiting {
     bytes: Bytes,
     _share: OwnedSemaphorePermit,
@@ -42,8 +44,8 @@ impl AsRef<[u8]> for Waiting {
 }
 
 impl ResponseBudget {
-    /// Takes a response's bytes from the budget. If they are not there the request fails at once: a response that waited for
-    /// them would take the same memory.
+    /// Takes a response's bytes from the budget. If too few are left, the request fails at once, because a
+    /// response that waited for them would need the same memory.
     pub(super) fn hold(&self, response: Response<Reply>) -> Result<Response<Reply>, ApiError> {
         let (head, body) = response.into_parts();
         let body = match body {

@@ -1,8 +1,8 @@
 //! The routes: the paths, and who may request them.
 //!
-//! axum is not used. Its router and query extractor add six crates, 9 s of a cold build and 200 KiB, and would
-//! replace only this file. Its layers do not see the size of a response, which the response budget needs. A new route
-//! does not compile here until its protection is chosen.
+//! axum is not used. Its router and query extractor add six crates, 9 s of a cold build and 200 KiB, and
+//! would replace only this file. Its layers do not see the size of a response, which the response budget
+//! needs. Here a new route does not compile until its protection is chosen.
 
 use http::{HeaderMap, Method, header};
 
@@ -38,15 +38,15 @@ pub(super) enum Route {
 /// Who may request a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protection {
-    /// Everybody: for the kubelet's probes, and for what holds no data of the node.
+    /// Everybody: for the kubelet's probes, and for responses without data of the node.
     Open,
-    /// On the machine itself everybody, and over the network a client with token or certificate.
+    /// Everybody on the machine itself, and over the network a client with token or certificate.
     Machine,
     /// A client with token or certificate.
     Client,
 }
 
-/// All paths except those of the page. The part in braces is any text.
+/// All paths except those of the page. A part in braces can be any text.
 pub(super) const ROUTES: [(&str, Route); 16] = [
     ("/docs/{page}", Route::Docs),
     ("/healthz", Route::Healthz),
@@ -71,13 +71,18 @@ pub(super) const FINDINGS: &str = "/v1/findings/";
 
 impl Route {
     pub(super) fn of(path: &str) -> Option<Self> {
-        let known = ROUTES.iter().find(|(known, _)| *known == path).map(|(_, route)| *route);
-        let file = || FILES.iter().find(|(known, _)| *known == path).map(|(_, file)| Self::Page(*file));
+        if let Some((_, route)) = ROUTES.iter().find(|(known, _)| *known == path) {
+            return Some(*route);
+        }
+        if let Some((_, file)) = FILES.iter().find(|(known, _)| *known == path) {
+            return Some(Self::Page(*file));
+        }
+        if docs::within(path).is_some() {
+            return Some(Self::Docs);
+        }
         // A key may contain slashes.
-        known
-            .or_else(file)
-            .or_else(|| docs::within(path).map(|_| Self::Docs))
-            .or_else(|| path.strip_prefix(FINDINGS).filter(|key| !key.is_empty()).map(|_| Self::Finding))
+        let key = path.strip_prefix(FINDINGS)?;
+        (!key.is_empty()).then_some(Self::Finding)
     }
 
     pub(super) fn protection(self) -> Protection {
@@ -99,15 +104,15 @@ impl Route {
         }
     }
 
-    /// Whether the response is built into the program, the same for every client.
+    /// Whether the response is built into the program and the same for every client.
     pub(super) fn is_fixed(self) -> bool {
         matches!(self, Self::Page(_) | Self::OpenApi)
     }
 }
 
-/// Checks the method, and that there is no body; then finds the route.
+/// Checks the method, and that there is no body, and finds the route.
 pub(super) fn check(method: &Method, headers: &HeaderMap, path: &str) -> Result<Route, ApiError> {
-    // With another method a request may well have a body.
+    // The method is checked first, because requests with another method often have a body.
     if *method != Method::GET && *method != Method::HEAD {
         return Err(ApiError::Method);
     }

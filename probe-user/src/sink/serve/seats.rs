@@ -1,13 +1,14 @@
 //! The connections of one listener, and which one is closed to make room for a new one.
 //!
-//! An idle connection costs its client nothing, so with a plain limit any pod could lock out the kubelet's probes.
-//! Instead, the connection that has been idle longest is closed for the new one. (tower's limits count requests, make
-//! the new client wait, and know neither idle connections nor addresses.)
+//! An idle connection costs its client nothing, so with a plain limit any pod could lock out the kubelet's
+//! probes. Instead, the connection that has been idle longest is closed for the new one. (tower's limits
+//! count requests, make the new client wait, and know neither idle connections nor addresses.)
 //!
-//! A client that follows the events keeps its seat for as long as it likes, so there is a smaller limit for those.
+//! A client that follows the events keeps its seat for as long as it likes, so there is a smaller limit for
+//! such clients.
 //!
-//! **Invariant:** a client that connects and sends its request at once is answered, unless all seats have clients
-//! that read their responses.
+//! **Invariant:** a client that connects and sends its request at once is answered, unless all seats have
+//! clients that read their responses.
 
 use std::{
     cmp::Reverse,
@@ -21,26 +22,27 @@ use tokio::{sync::oneshot, time::Instant};
 
 /// A connection whose client reads nothing of its response for this long counts as idle.
 const STALLED: Duration = Duration::from_secs(5);
-/// The prefix length of IPv6 addresses that count as one client: the owner of one such address has the whole network.
+/// The prefix length of IPv6 addresses that count as one client, because the owner of one such address has
+/// the whole network.
 const NETWORK_BITS: u32 = 64;
 
 /// The limits on connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) total: usize,
-    /// How many of them are reserved for the node itself: for the kubelet's probes and for commands.
+    /// How many connections are reserved for the node itself: for the kubelet's probes and for commands.
     pub(super) reserved: usize,
-    /// How many each other address may have.
+    /// How many connections each other address may have.
     pub(super) per_address: usize,
     /// How many clients may follow the events.
     pub(super) followers: usize,
-    /// How many of them one client may have: an address, or all clients on the node itself. These count as one because
-    /// each user of the node has all its loopback addresses.
+    /// How many followers one client may have. A client is an address, or the whole node itself, because each
+    /// user of the node has all its loopback addresses.
     pub(super) followers_per_client: usize,
 }
 
 impl Limits {
-    /// For a connection that comes from no listener.
+    /// The limits for a connection that comes from no listener.
     pub(super) const ONE: Self =
         Self { total: 1, reserved: 0, per_address: 1, followers: 1, followers_per_client: 1 };
 }
@@ -48,7 +50,7 @@ impl Limits {
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// The address for the limit; none for the Unix socket.
+    /// The address for the limit; `None` for the Unix socket.
     address: Option<IpAddr>,
     is_own: bool,
 }
@@ -56,10 +58,11 @@ pub(super) struct Origin {
 impl Origin {
     pub(super) const SOCKET: Self = Self { address: None, is_own: true };
 
-    /// A connection from `peer` to the node's address `reached`. If both are the same, it comes from the node's own
-    /// network.
+    /// The origin of a connection from `peer` to the node's address `reached`. If both are the same, it comes
+    /// from the node's own network.
     pub(super) fn new(peer: IpAddr, reached: IpAddr) -> Self {
-        let (peer, reached) = (peer.to_canonical(), reached.to_canonical());
+        let peer = peer.to_canonical();
+        let reached = reached.to_canonical();
         let is_own = peer.is_loopback() || peer == reached;
         let address = match peer {
             IpAddr::V6(peer) if !is_own => {
@@ -98,7 +101,7 @@ struct Taken {
     follows: bool,
     /// When it last became busy or idle, or when its client last read.
     since: Instant,
-    /// Dropped with the seat, which tells the connection to close.
+    /// Dropped with the seat, which closes the connection.
     _leave: oneshot::Sender<()>,
 }
 
@@ -107,7 +110,8 @@ impl Seats {
         Arc::new(Self { limits, table: Mutex::default() })
     }
 
-    /// A seat for a new connection, and a future that completes when it must close; `None` if no other can be closed.
+    /// Takes a seat for a new connection. Also returns a future that completes when the connection must
+    /// close. `None` if no other connection can be closed.
     pub(super) fn take(self: &Arc<Self>, origin: Origin) -> Option<(Seat, oneshot::Receiver<()>)> {
         let (id, left) = self.table().take(self.limits, origin, Instant::now())?;
         Some((Seat { seats: Arc::clone(self), id }, left))
@@ -141,7 +145,8 @@ impl Table {
 
     fn answers(&mut self, id: u64, is_answered: bool, now: Instant) {
         if let Some(taken) = self.taken.get_mut(&id) {
-            (taken.is_answered, taken.since) = (is_answered, now);
+            taken.is_answered = is_answered;
+            taken.since = now;
         }
     }
 
@@ -151,12 +156,12 @@ impl Table {
         }
     }
 
-    /// Whether this connection may follow the events, which it then does.
+    /// Lets this connection follow the events, if it may. Returns whether it may.
     fn follow(&mut self, id: u64, limits: Limits) -> bool {
         let Some(origin) = self.taken.get(&id).map(|it| it.origin) else { return false };
-        let followers = || self.taken.values().filter(|it| it.follows);
-        let of_client = followers().filter(|it| it.origin.is_same_client(origin)).count();
-        if followers().count() >= limits.followers || of_client >= limits.followers_per_client {
+        let followers = self.taken.values().filter(|it| it.follows);
+        let of_client = followers.clone().filter(|it| it.origin.is_same_client(origin)).count();
+        if followers.count() >= limits.followers || of_client >= limits.followers_per_client {
             return false;
         }
         if let Some(taken) = self.taken.get_mut(&id) {
@@ -175,11 +180,11 @@ impl Table {
         self.addresses.get(&origin.address).copied().unwrap_or(0)
     }
 
-    /// Frees the seat of one of the connections that may lose theirs: first an idle one, then one of the address with
-    /// the most seats, then the one that has been idle longest.
+    /// Frees the seat of one of the connections that may go: first one that is not being answered, then one
+    /// of the address with the most seats, then the one that has been idle longest.
     fn free(&mut self, now: Instant, may_go: impl Fn(Origin) -> bool) -> Option<()> {
-        let idle = |it: &Taken| !it.is_answered || it.since + STALLED <= now;
-        let candidates = self.taken.iter().filter(|(_, it)| may_go(it.origin) && idle(it));
+        let idle = self.taken.iter().filter(|(_, it)| !it.is_answered || it.since + STALLED <= now);
+        let candidates = idle.filter(|(_, it)| may_go(it.origin));
         let first =
             candidates.min_by_key(|(_, it)| (it.is_answered, Reverse(self.count(it.origin)), it.since));
         let id = *first?.0;
@@ -218,7 +223,7 @@ impl Seat {
         may.then(|| Following(Arc::clone(self)))
     }
 
-    /// The client has read a part of its response.
+    /// Records that the client has read a part of its response.
     pub(super) fn has_taken(&self) {
         self.seats.table().has_taken(self.id, Instant::now());
     }
@@ -299,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_so_many_and_its_own_idlest_goes() {
+    fn an_address_has_a_limit_and_its_idlest_connection_goes() {
         let mut room = Room::new(LIMITS);
         let mut other = room.taken(2);
         let mut clients: Vec<Client> = (0..6).map(|_| room.taken(3)).collect();
@@ -322,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_answered_stays_unless_it_takes_nothing() {
+    fn a_client_that_is_answered_stays_unless_it_reads_nothing() {
         let mut room = Room::new(Limits { total: 2, reserved: 0, per_address: 2, ..LIMITS });
         let mut asking = room.taken(2);
         room.0.answers(asking.0, true, room.2);
@@ -336,7 +341,7 @@ mod tests {
         room.2 += STALLED / 2;
         let mut third = room.taken(5);
         assert!(asking.is_there() && !next.is_there() && third.is_there(), "one took nothing");
-        // A message about a closed connection has no effect; the end of a response makes the seat idle.
+        // A call about a closed connection has no effect; the end of a response makes the seat idle.
         room.0.answers(next.0, false, room.2);
         room.2 += STALLED / 10;
         room.0.answers(asking.0, false, room.2);
@@ -367,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_follows_with_a_few_connections_and_all_with_so_many() {
+    fn followers_are_limited_for_each_client_and_for_all() {
         let mut room = Room::new(LIMITS);
         let mut follows = |last| {
             let client = room.taken(last);
@@ -376,7 +381,7 @@ mod tests {
         let clients = [follows(2), follows(2), follows(2), follows(3), follows(4), follows(5)];
         let may = clients.each_ref().map(Option::is_some);
         assert_eq!(may, [true, true, false, true, true, false]);
-        // Who leaves makes room, and so does who is closed.
+        // A client that leaves makes room, and so does one that is closed.
         let [first, ..] = clients.map(|it| it.map(|it| it.0));
         let first = first.expect("it follows");
         room.0.leave(first);

@@ -1,8 +1,8 @@
-//! Doors that another process has at the start. An agent that was killed and hangs in the kernel keeps its port and its
-//! socket for as long as it hangs. They are tried again each minute.
+//! Listeners whose port or socket another process holds at the start. An agent that was killed and hangs in
+//! the kernel keeps its port and its socket for as long as it hangs. They are tried again each minute.
 //!
-//! The server's thread can make no socket. So all that it needs is made at the start: a socket for the port, which is not
-//! bound yet, and the Unix socket under a name beside its own.
+//! The server's thread cannot make sockets. So all that it needs is made at the start: a socket for the port,
+//! which is not bound yet, and the Unix socket under a temporary name.
 
 use std::{
     fs, io,
@@ -23,12 +23,12 @@ use nix::{
     },
 };
 
-use super::listen::{Beside, Socket};
+use super::listen::{PendingSocket, Socket};
 
-/// How long between two tries.
-pub(super) const AGAIN: Duration = Duration::from_secs(60);
+/// The time between two tries.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What is tried again.
+/// The listeners that are tried again.
 #[derive(Debug, Default)]
 pub(crate) struct Shut {
     pub(crate) port: Option<ShutPort>,
@@ -41,7 +41,7 @@ impl Shut {
     }
 }
 
-/// A port that another process has.
+/// A port that another process holds.
 #[derive(Debug)]
 pub(crate) struct ShutPort {
     address: SocketAddr,
@@ -64,7 +64,7 @@ impl ShutPort {
     /// Listens on the port if nobody else does.
     pub(super) fn open(self) -> Result<TcpListener, Self> {
         let is_bound = match bind(self.socket.as_raw_fd(), &SockaddrStorage::from(self.address)) {
-            // The last try has bound it, and another process began to listen before.
+            // The last try bound the socket, but another process already listened.
             Ok(()) | Err(Errno::EINVAL) => true,
             Err(_taken) => false,
         };
@@ -76,33 +76,33 @@ impl ShutPort {
     }
 }
 
-/// The path of a socket that another process has.
+/// The path of a socket that another process holds.
 #[derive(Debug)]
 pub(crate) struct ShutSocket {
-    beside: Beside,
-    /// Its socket type differs from the server's, so that nobody connects to it.
+    pending: PendingSocket,
+    /// Its socket type differs from the server's, so that it never connects to the server.
     probe: OwnedFd,
 }
 
 impl ShutSocket {
     pub(crate) fn new(path: &Path) -> io::Result<Self> {
         let probe = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-        Ok(Self { beside: Beside::bind(path)?, probe })
+        Ok(Self { pending: PendingSocket::bind(path)?, probe })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.beside.path()
+        self.pending.path()
     }
 
-    /// Takes the path if nobody listens there any more.
+    /// Takes the path if nobody listens there any longer.
     pub(super) fn open(mut self) -> Result<Socket, Self> {
         if self.is_taken() {
             return Err(self);
         }
-        self.beside.place().map_err(|_failed| self)
+        self.pending.place().map_err(|_failed| self)
     }
 
-    /// Whether another process listens there, or what is there is no socket.
+    /// Whether another process listens there, or the path is not a socket.
     fn is_taken(&self) -> bool {
         match fs::symlink_metadata(self.path()) {
             Ok(found) if found.file_type().is_socket() => {}
@@ -149,7 +149,7 @@ mod tests {
         let other = UnixListener::bind(&path).expect("free");
         let shut = ShutSocket::new(&path).expect("a socket beside it");
         let shut = shut.open().expect_err("taken");
-        // Still taken, and the other one heard nothing.
+        // The path is still taken, and the other process got no connection.
         other.set_nonblocking(true).expect("a socket");
         assert!(other.accept().is_err());
         let shut = shut.open().expect_err("taken");

@@ -1,5 +1,5 @@
-//! Streams events to one client from its position in the ring, in chunks. The next chunk is made when the client has
-//! taken the one before.
+//! Streams events to one client from its position in the ring, in chunks. The next chunk is made when the
+//! client has taken the previous one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,12 +19,12 @@ use crate::sink::{
     jsonl::{Decimal, MissedBecause, StreamEvent, StreamNotice, StreamState, Version},
 };
 
-/// The longest chunk, not counting its last event.
+/// The longest chunk, bytes, without its last event.
 const CHUNK: usize = 16 << 10;
 /// How often a stream without events shows that it is alive.
 const ALIVE: Duration = Duration::from_secs(15);
 
-/// How each record is written.
+/// The form of each record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// One JSON object a line.
@@ -43,7 +43,7 @@ pub(super) enum Since {
 }
 
 impl Since {
-    /// `SEQ`, or `INSTANCE:SEQ` as a stream gives it.
+    /// Parses `SEQ`, or `INSTANCE:SEQ` as a stream gives it.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (instance, seq) = match text.rsplit_once(':') {
             Some((instance, seq)) => (Some(instance.to_owned()), seq),
@@ -86,7 +86,7 @@ pub(super) async fn run(
     let (mut place, other) = match &subscription.since {
         Since::Now => (newest, false),
         Since::Event { instance: Some(instance), .. } if *instance != source.instance => (0, true),
-        // A number that does not exist yet is of another run too.
+        // A number that does not exist yet also belongs to another run.
         Since::Event { seq, .. } if *seq > newest => (0, true),
         Since::Event { seq, .. } => (*seq, false),
     };
@@ -100,7 +100,7 @@ pub(super) async fn run(
     loop {
         news.mark_unchanged();
         let Next { missed, events, place: next } = source.ring.after(place, &subscription.filter, CHUNK);
-        // For another run it was already told that the number of missed events is unknown.
+        // For another run it was already said that the number of missed events is unknown.
         if missed > 0 && !(other && place == 0) {
             let first = place + missed;
             source.say(StreamEvent::Missed, first, Some((why, Some(missed))), subscription.form, &mut chunk);
@@ -167,7 +167,7 @@ impl Source {
         };
         let record =
             StreamNotice { schema: Version, node: &self.node, boot_id: &self.boot_id, event, stream };
-        // Neither fails: the keys are strings, and a vector accepts all bytes.
+        // This cannot fail: the keys are strings, and a vector accepts every write.
         let mut line = serde_json::to_vec(&record).unwrap_or_default();
         line.push(b'\n');
         self.write(place, &line, form, out);

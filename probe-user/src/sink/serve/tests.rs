@@ -222,7 +222,7 @@ async fn read(client: &mut DuplexStream) -> Answer {
     Answer { status, head, body }
 }
 
-/// RFC 9112, section 7.1.
+/// Decodes a chunked body (RFC 9112, section 7.1).
 fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(end) = bytes.windows(2).position(|window| window == b"\r\n") {
@@ -385,7 +385,7 @@ fn a_stream_goes_on_where_it_was_or_says_what_is_missing() {
         let rest =
             bench.get(&format!("/v1/events?since={instance}:{}&follow=false", newest - 3)).await.lines();
         assert_eq!(rest[1..], whole[whole.len() - 3..]);
-        // A number of another run, or one that does not exist yet.
+        // A number of another run, and one that does not exist yet.
         for since in ["00000000-1:5".to_owned(), format!("{}", newest + 1)] {
             let other = bench.get(&format!("/v1/events?since={since}&follow=false")).await.lines();
             assert_eq!(other[1]["stream"]["why"], "other_run", "{since}");
@@ -415,7 +415,7 @@ fn server_sent_events_have_the_place_as_their_id() {
         let bench = Bench::new();
         let instance = &bench.app.instance;
         let newest = bench.ring.newest();
-        // A browser's last position wins over the one with which the page began.
+        // A browser's last position takes precedence over the one with which the page began.
         let request = format!(
             "GET /v1/events?since=0&follow=false HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\
              Last-Event-ID: {instance}:{}\r\nConnection: close\r\n\r\n",
@@ -434,7 +434,7 @@ fn server_sent_events_have_the_place_as_their_id() {
 }
 
 #[test]
-fn who_follows_has_each_event_as_it_comes_and_the_end() {
+fn a_follower_gets_each_event_and_the_end() {
     block_on(async {
         let mut bench = Bench::new();
         let newest = bench.ring.newest();
@@ -469,7 +469,7 @@ fn who_follows_has_each_event_as_it_comes_and_the_end() {
 }
 
 #[test]
-fn ready_is_who_sees_all_and_loses_nothing() {
+fn an_agent_that_sees_all_and_loses_nothing_is_ready() {
     block_on(async {
         let mut bench = Bench::new();
         assert_eq!(bench.get("/readyz").await.status, 200);
@@ -486,19 +486,19 @@ fn ready_is_who_sees_all_and_loses_nothing() {
         assert_eq!(agent["capabilities"], serde_json::json!(["bpf"]));
         let cost = serde_json::json!({ "cpu_ns": "4000", "rss_bytes": "7340032", "threads": 5 });
         assert_eq!(agent["cost"], cost);
-        // It is alive anyway.
+        // The agent is alive anyway.
         assert_eq!(bench.get("/healthz").await.status, 200);
     });
 }
 
 #[test]
-fn not_ready_is_who_does_not_see_a_signal() {
+fn an_agent_that_does_not_see_a_signal_is_not_ready() {
     block_on(async {
         let blind = Bench::seeing("exec", None).get("/readyz").await;
         let said =
             "exec is not seen: no hook for it is attached; it needs CAP_EXAMPLE\nto see more: ask for it\n";
         assert_eq!((blind.status, &*blind.text()), (503, said));
-        // No finding depends on it.
+        // No finding depends on this signal.
         assert_eq!(Bench::seeing("listening", None).get("/readyz").await.status, 200);
     });
 }

@@ -1,4 +1,4 @@
-//! TLS for clients of the network, and client certificates.
+//! TLS for network clients, and client certificates.
 
 mod validity;
 
@@ -19,14 +19,14 @@ use crate::sink::{
 /// The paths of the PEM files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Files<'a> {
-    /// The server's certificate, followed by the intermediate ones.
+    /// The server's certificate, followed by the intermediate certificates.
     pub(crate) certificate: &'a Path,
     pub(crate) key: &'a Path,
     /// The authority of client certificates, if they are accepted.
     pub(crate) client_authority: Option<&'a Path>,
 }
 
-/// The same paths, owned.
+/// The owned form of [`Files`].
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
     pub(crate) certificate: PathBuf,
@@ -74,7 +74,7 @@ impl Tls {
         self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// New connections use this one.
+    /// Replaces the acceptor. New connections use the new one.
     pub(super) fn replace(&self, loaded: Loaded) {
         *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = loaded.acceptor;
         self.expiry.set(loaded.expires);
@@ -108,7 +108,6 @@ pub(crate) enum TlsError {
 
 /// Reads the files. A client certificate is optional, because the kubelet's probes of `/healthz` have none.
 pub(crate) fn load(files: Files<'_>) -> Result<Loaded, TlsError> {
-    let unusable = |why: &dyn std::error::Error| TlsError::Unusable(why.to_string());
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -134,6 +133,10 @@ pub(crate) fn load(files: Files<'_>) -> Result<Loaded, TlsError> {
     let mut config = builder.with_single_cert(chain, key).map_err(|why| unusable(&why))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Loaded { acceptor: TlsAcceptor::from(Arc::new(config)), expires })
+}
+
+fn unusable(why: &dyn std::error::Error) -> TlsError {
+    TlsError::Unusable(why.to_string())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Tries a failed write again if its error may pass, such as that of a full disk. To the queue before it, this looks like
-//! a reader that does not read.
+//! Tries a failed write again if its error may pass, such as a full disk. To the queue before it, this looks
+//! like a reader that does not read.
 //!
 //! **Invariant:** a line that was written in part is continued where it broke off.
 
@@ -55,7 +55,7 @@ impl<W: Write> Write for Retrying<W> {
                     thread::sleep(self.pause);
                     continue;
                 }
-                // A full disk takes the first part of what is written.
+                // A full disk still accepts the first part of a write, so only a whole write counts.
                 Ok(length) if *length == bytes.len() && self.trouble.failing(None) => {
                     warn!("{} can be written again", self.destination.name);
                 }
@@ -91,7 +91,7 @@ mod tests {
 
     use super::{Destination, EIO, Retrying, Terminal};
 
-    /// A disk with room for a few bytes. After some failed tries it has room for that many more.
+    /// A disk with room for a few bytes. After some failed tries it has room for the same number again.
     struct Disk {
         bytes: Vec<u8>,
         room: usize,

@@ -1,8 +1,9 @@
-//! Why the stream is not written at the moment. The thread that writes and the loop report it; `/readyz` and the metrics read it.
+//! Why the stream is not written at the moment. The writing thread and the loop report it; `/readyz` and the
+//! metrics read it.
 
 use tokio::sync::watch;
 
-/// A clone shares it.
+/// The current trouble, if any. A clone shares it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamTrouble(watch::Sender<Troubles>);
 
@@ -13,7 +14,7 @@ struct Troubles {
 }
 
 impl StreamTrouble {
-    /// What is wrong, if anything: what, where, what follows.
+    /// The trouble, if any: what fails, where, and what follows.
     #[must_use]
     pub(crate) fn shown(&self) -> Option<String> {
         let now = self.0.borrow();
@@ -25,18 +26,19 @@ impl StreamTrouble {
         self.0.borrow().failing.is_some()
     }
 
-    /// A write failed (`Some`) or succeeded. Returns whether the one before did not.
+    /// Records whether a write failed (`Some`) or succeeded. Returns whether that differs from the previous
+    /// write.
     pub(crate) fn failing(&self, now: Option<String>) -> bool {
         self.0.send_if_modified(|it| change(&mut it.failing, now))
     }
 
-    /// Events are dropped, or no longer, because nothing is read. Returns whether that is new.
+    /// Records whether events are dropped because nobody reads them (`Some`). Returns whether that is new.
     pub(super) fn unread(&self, now: Option<String>) -> bool {
         self.0.send_if_modified(|it| change(&mut it.unread, now))
     }
 }
 
-/// A trouble that lasts keeps its first words.
+/// Changes the trouble. A lasting trouble keeps its first text.
 fn change(slot: &mut Option<String>, now: Option<String>) -> bool {
     let is_new = slot.is_some() != now.is_some();
     if is_new {

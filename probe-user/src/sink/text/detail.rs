@@ -70,8 +70,9 @@ fn said(what: &ChangeKind, context: &Context) -> String {
         }
         ChangeKind::ContainerStarted { process } => format!("{} {}", container(context), named(process)),
         ChangeKind::ContainerListening { process, socket, since_started } => {
-            let (of, by) = (container(context), named(process));
-            format!("{of} {by} on {} after {}", phase::socket(*socket), span(*since_started))
+            let container = container(context);
+            let socket = phase::socket(*socket);
+            format!("{container} {} on {socket} after {}", named(process), span(*since_started))
         }
         ChangeKind::ContainerExited { process, end, ran } => {
             let text = format!("{} {} {}", container(context), named(process), ended(end));
@@ -89,7 +90,7 @@ fn said(what: &ChangeKind, context: &Context) -> String {
         ChangeKind::FindingOpened(it) | ChangeKind::FindingConfirmed(it) | ChangeKind::FindingClosed(it) => {
             format!("{} ({})", it.kind.explain().summary(), short_key(&it.key))
         }
-        // Nothing shows since when.
+        // Nothing shows when the loss began.
         ChangeKind::Gap { what: Loss::State, lasted: Some(Duration::ZERO), .. } => {
             "what the last agent kept is lost".to_owned()
         }
@@ -106,8 +107,7 @@ fn said(what: &ChangeKind, context: &Context) -> String {
     }
 }
 
-/// `comm[pid]`.
-/// A process by its name and number.
+/// A process as `comm[pid]`.
 #[must_use]
 pub(crate) fn named(process: &Process) -> String {
     format!("{}[{}]", escaped(&process.comm), process.key.pid)
@@ -130,7 +130,7 @@ fn called(call: &CniCall) -> String {
     text
 }
 
-/// How a process ended, and by whom.
+/// How a process ended, and who ended it.
 #[must_use]
 pub(crate) fn ended(end: &End) -> String {
     let mut text = match end.signal {

@@ -1,4 +1,4 @@
-//! What counts, how it is said, and that no state is told for less than its time.
+//! Which findings count, the message, and the shortest time of each status.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use strum::VariantNames as _;
 
 use super::{
-    Acute, LONGEST, NOT_OK_LEAST, OK_LEAST, Rfc3339, Status, Tracker, Verdict, Version, critical, judge,
+    Acute, MAX_MESSAGE, MIN_NOT_OK, MIN_OK, Rfc3339, Status, Tracker, Verdict, Version, critical, judge,
 };
 use crate::{
     model::{
@@ -38,7 +38,7 @@ pub(in crate::sink) fn finding(severity: Severity, stage: Stage) -> Finding {
     }
 }
 
-/// For those who tell of it.
+/// A verdict for other tests.
 pub(in crate::sink) fn verdict(status: Status, reasons: &[&'static str]) -> Verdict {
     Verdict {
         schema: Version,
@@ -50,7 +50,7 @@ pub(in crate::sink) fn verdict(status: Status, reasons: &[&'static str]) -> Verd
     }
 }
 
-/// What is told first of a node with this finding.
+/// The first verdict on a node with this finding.
 fn told(finding: &Finding, has_listed: bool, sees_all: bool) -> serde_json::Value {
     let label = Label { node: "n".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
     let acute = Acute::of([finding], has_listed);
@@ -58,7 +58,7 @@ fn told(finding: &Finding, has_listed: bool, sees_all: bool) -> serde_json::Valu
     serde_json::to_value(verdict).expect("JSON")
 }
 
-/// The finding's own severity and stage decide, and nothing else of it.
+/// Only the finding's own severity and stage decide.
 #[test]
 fn only_what_is_confirmed_and_critical_counts() {
     let document = |status: &str, reasons: &[&str], message: &str| {
@@ -92,7 +92,7 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 fn status(tracker: &mut Tracker, seconds: u64, kinds: &[FindingKind]) -> Status {
-    tracker.look(at(seconds), &kinds.iter().copied().collect(), false).status
+    tracker.update(at(seconds), &kinds.iter().copied().collect(), false).status
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn what_comes_and_goes_is_told_once() {
     for minute in 2..20 {
         let kinds = if minute % 2 == 0 { &[][..] } else { &POOL };
         assert_eq!(status(&mut tracker, minute * 60, kinds), Status::NotOk, "minute {minute}");
-        assert_eq!(tracker.told.expect("it was told").since, at(60));
+        assert_eq!(tracker.reported.expect("it was told").since, at(60));
     }
     assert_eq!(status(&mut tracker, 19 * 60 + 299, &[]), Status::NotOk);
     assert_eq!(status(&mut tracker, 19 * 60 + 300, &[]), Status::Ok);
@@ -115,10 +115,10 @@ fn what_comes_and_goes_is_told_once() {
 fn a_node_that_is_not_well_is_told_of_though_not_all_is_seen() {
     let mut tracker = Tracker::default();
     let none = BTreeSet::new();
-    assert_eq!(tracker.look(at(0), &none, true).status, Status::Unknown);
-    assert_eq!(tracker.look(at(1), &[FindingKind::CniFailing].into(), true).status, Status::NotOk);
-    assert_eq!(tracker.look(at(301), &none, true).status, Status::Unknown);
-    assert_eq!(tracker.look(at(302), &none, false).status, Status::Ok);
+    assert_eq!(tracker.update(at(0), &none, true).status, Status::Unknown);
+    assert_eq!(tracker.update(at(1), &[FindingKind::CniFailing].into(), true).status, Status::NotOk);
+    assert_eq!(tracker.update(at(301), &none, true).status, Status::Unknown);
+    assert_eq!(tracker.update(at(302), &none, false).status, Status::Ok);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_reason_is_the_kind_s_name_in_camel_case() {
     let all: Vec<&str> = words.iter().map(String::as_str).collect();
     for n in 1..=all.len() {
         let message = critical(&all[..n]);
-        assert!(message.starts_with("critical: LeakedAddress") && message.len() <= LONGEST, "{message}");
+        assert!(message.starts_with("critical: LeakedAddress") && message.len() <= MAX_MESSAGE, "{message}");
         assert!(message.is_ascii(), "{message}");
     }
     assert_eq!(critical(&all[..1]), "critical: LeakedAddress");
@@ -143,7 +143,7 @@ fn a_reason_is_the_kind_s_name_in_camel_case() {
 }
 
 proptest! {
-    /// Whatever comes and goes, and whenever somebody asks.
+    /// Holds whatever comes and goes, and whenever somebody asks.
     #[test]
     fn no_state_is_told_for_less_than_its_time(
         looks in prop::collection::vec((1_u64..400, any::<bool>(), any::<bool>()), 1..200),
@@ -154,16 +154,16 @@ proptest! {
             now += wait;
             let kinds = [(is_failing, FindingKind::CniFailing), (is_exhausted, FindingKind::PoolExhaustion)];
             let kinds = kinds.into_iter().filter_map(|(is_there, kind)| is_there.then_some(kind)).collect();
-            let told = tracker.look(at(now), &kinds, false);
+            let told = tracker.update(at(now), &kinds, false);
             if let Some((status, since)) = last
                 && status != told.status
             {
-                let least = if status == Status::Ok { OK_LEAST } else { NOT_OK_LEAST };
+                let least = if status == Status::Ok { MIN_OK } else { MIN_NOT_OK };
                 prop_assert!(at(now).since(since) >= least, "{status:?} for {:?}", at(now).since(since));
                 prop_assert_eq!(told.since, at(now));
             }
             if told.status == Status::Ok && !kinds.is_empty() {
-                prop_assert!(at(now).since(told.since) < OK_LEAST);
+                prop_assert!(at(now).since(told.since) < MIN_OK);
             }
             last = Some((told.status, told.since));
         }

@@ -1,7 +1,7 @@
 //! The addresses in each network namespace, as `/proc/PID/net` of one process in it shows them.
 //!
-//! This enters no namespace. IPv6 has a file of its own; for IPv4 the local routes give the addresses, and the
-//! routing table the interface and the prefix.
+//! This enters no namespace. IPv6 has a file of its own; for IPv4 the local routes give the addresses, and
+//! the routing table the interface and the prefix.
 
 mod inet;
 mod inet6;
@@ -45,14 +45,14 @@ mod scope {
     pub(super) const HOST: u8 = 254;
 }
 
-/// `namespaces` is the set of all namespaces to look into.
+/// Lists the addresses in `namespaces`.
 pub(super) fn list<'a>(node: Node<'a>, table: &Table, namespaces: &BTreeSet<u32>) -> Listing<'a> {
     let mut list = Listing::begin(List::Addresses, node);
     let mut windows: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (pid, process) in table.iter() {
         windows.entry(process.netns).or_default().push(pid);
     }
-    // Zero stands for a namespace that could not be read; the other is the node's own.
+    // Zero means a namespace that could not be read; the other is the node's own.
     windows.remove(&0);
     if let Some(own) = table.own_netns() {
         windows.remove(&own);
@@ -61,12 +61,11 @@ pub(super) fn list<'a>(node: Node<'a>, table: &Table, namespaces: &BTreeSet<u32>
     list.partial |= namespaces.iter().any(|netns| !windows.contains_key(netns));
     for (netns, pids) in windows {
         let at = list.now();
-        // Any process of the namespace that still runs will do.
+        // Any process of the namespace that still runs shows its addresses.
         let read =
             pids.iter().map(|pid| read(node, *pid, netns)).find(|read| *read != Err(ReadError::Absent));
         let found = read.and_then(|read| list.take(format!("/proc/{}/net", pids[0]), read));
-        for standing in found.unwrap_or_default() {
-            let InterfaceAddress { address, ifname, ifindex, flags, scope } = standing;
+        for InterfaceAddress { address, ifname, ifindex, flags, scope } in found.unwrap_or_default() {
             let by = Task::default();
             let netns = netns_key(netns);
             list.found(at, Fact::AddressFound(Address { netns, address, ifname, ifindex, flags, scope, by }));
@@ -82,26 +81,26 @@ fn read(node: Node<'_>, pid: u32, netns: u32) -> Result<Vec<InterfaceAddress>, R
         return Err(ReadError::Absent);
     }
     let net = process.folder("net")?;
-    // The kernel may have been built without one of the families.
-    let part = |name: &str| match net.read(name, FILE) {
-        Err(ReadError::Absent) => Ok(Vec::new()),
-        read => read,
-    };
-    Ok(standing(&part("fib_trie")?, &part("route")?, &part("if_inet6")?, &indexes(&net)?))
+    let fib_trie = part(&net, "fib_trie")?;
+    let route = part(&net, "route")?;
+    let if_inet6 = part(&net, "if_inet6")?;
+    Ok(addresses(&fib_trie, &route, &if_inet6, &part(&net, "igmp")?))
 }
 
-/// The index of each interface, as far as `igmp` shows it: every interface that has IPv4.
-fn indexes(net: &Folder) -> Result<Vec<u8>, ReadError> {
-    match net.read("igmp", FILE) {
+/// Reads a file of `/proc/PID/net`. An absent file counts as empty: the kernel may have been built without
+/// one of the families.
+fn part(net: &Folder, name: &str) -> Result<Vec<u8>, ReadError> {
+    match net.read(name, FILE) {
         Err(ReadError::Absent) => Ok(Vec::new()),
         read => read,
     }
 }
 
-fn standing(fib_trie: &[u8], route: &[u8], if_inet6: &[u8], igmp: &[u8]) -> Vec<InterfaceAddress> {
+/// Merges both families. `igmp` shows the index of every interface that has IPv4.
+fn addresses(fib_trie: &[u8], route: &[u8], if_inet6: &[u8], igmp: &[u8]) -> Vec<InterfaceAddress> {
     let mut found = inet6::addresses(if_inet6);
     let mut indexes = inet::indexes(igmp);
-    indexes.extend(found.iter().map(|standing| (standing.ifname.clone(), standing.ifindex)));
+    indexes.extend(found.iter().map(|it| (it.ifname.clone(), it.ifindex)));
     let routes = inet::routes(route);
     let local: BTreeSet<Ipv4Addr> = inet::local(fib_trie).collect();
     found.extend(local.into_iter().map(|address| {
@@ -118,7 +117,7 @@ fn standing(fib_trie: &[u8], route: &[u8], if_inet6: &[u8], igmp: &[u8]) -> Vec<
             },
         }
     }));
-    found.sort_by_key(|standing| standing.address);
+    found.sort_by_key(|it| it.address);
     found
 }
 
@@ -126,7 +125,7 @@ fn standing(fib_trie: &[u8], route: &[u8], if_inet6: &[u8], igmp: &[u8]) -> Vec<
 mod tests {
     use proptest::prelude::*;
 
-    use super::standing;
+    use super::addresses;
 
     const TRIE: &str = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     \
         +-- 10.88.0.0/16 2 0 2\n        +-- 10.88.0.0/29 2 0 2\n           |-- 10.88.0.0\n              \
@@ -144,7 +143,7 @@ mod tests {
         2\teth0      :     1      V3\n\t\t\t\t010000E0     1 0:00000000\t\t0\n";
 
     fn told(trie: &str, route: &str, inet6: &str, igmp: &str) -> Vec<String> {
-        let found = standing(trie.as_bytes(), route.as_bytes(), inet6.as_bytes(), igmp.as_bytes());
+        let found = addresses(trie.as_bytes(), route.as_bytes(), inet6.as_bytes(), igmp.as_bytes());
         found.iter().map(|s| format!("{} {}:{} scope {}", s.address, s.ifname, s.ifindex, s.scope)).collect()
     }
 
@@ -177,8 +176,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_are_too_strange(a: Vec<u8>, b in "[0-9A-F\t\n eth]{0,200}", c in "[0-9a-f \n]{0,200}") {
-            standing(&a, &a, &a, &a);
-            standing(b.as_bytes(), b.as_bytes(), c.as_bytes(), b.as_bytes());
+            addresses(&a, &a, &a, &a);
+            addresses(b.as_bytes(), b.as_bytes(), c.as_bytes(), b.as_bytes());
         }
     }
 }

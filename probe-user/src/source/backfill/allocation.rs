@@ -1,11 +1,11 @@
-//! The containers that each pod of the node is expected to have, from the kubelet's record of the resources that it
-//! granted.
+//! The containers that each pod of the node is expected to have, from the kubelet's record of the resources
+//! that it granted.
 //!
-//! The kubelet writes `allocated_pods_state` below its root (Kubernetes 1.33 and later, unless the feature gate
-//! `InPlacePodVerticalScaling` is off) when it admits a pod, before it makes the pod's cgroup. The record names every
-//! main container and every sidecar, with or without resource requests. From 1.36 on it may name the other init
-//! containers too. It never names an ephemeral container. The file is JSON in JSON with a checksum:
-//! `{"data":"{\"entries\":{UID:{\"ContainerResources\":{NAME:…}}}}"}`; in 1.33
+//! The kubelet writes `allocated_pods_state` below its root (Kubernetes 1.33 and later, unless the feature
+//! gate `InPlacePodVerticalScaling` is off) when it admits a pod, before it makes the pod's cgroup. The
+//! record names every main container and every sidecar, with or without resource requests. From 1.36 on it
+//! may name the other init containers too. It never names an ephemeral container. The file is JSON in JSON
+//! with a checksum: `{"data":"{\"entries\":{UID:{\"ContainerResources\":{NAME:…}}}}"}`; in 1.33
 //! `{\"allocationEntries\":{UID:{NAME:…}}}`. The kubelet replaces the whole file.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -20,9 +20,9 @@ use crate::{
 
 pub(crate) const FILE: &str = "allocated_pods_state";
 /// The longest record that is read, bytes. Later kubelets keep whole pods in it, tens of kilobytes each.
-const LONGEST: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// How often to search for kubelets with another root directory.
-const AGAIN: Duration = Duration::from_secs(60);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The record as it was last read.
 #[derive(Debug, Default)]
@@ -54,13 +54,14 @@ struct Entry {
 type Names = BTreeMap<String, IgnoredAny>;
 
 impl Allocation {
-    /// Where the node's kubelets keep their files.
+    /// Returns where the node's kubelets keep their files.
     pub(crate) fn roots(&mut self, root: &HostRoot, now: Timestamp) -> &Roots {
-        let known = self.roots.take().filter(|(looked, _)| now < *looked + AGAIN);
+        let known = self.roots.take().filter(|(looked, _)| now < *looked + SEARCH_INTERVAL);
         &self.roots.insert(known.unwrap_or_else(|| (now, Roots::find(root)))).1
     }
 
-    /// The names of the containers that a pod is expected to have; `None` if no kubelet keeps the record.
+    /// Returns the names of the containers that a pod is expected to have; `None` if no kubelet keeps the
+    /// record.
     pub(crate) fn containers(
         &mut self,
         root: &HostRoot,
@@ -73,7 +74,7 @@ impl Allocation {
         });
         let Some((edition, folder)) = kept.take(1).next() else { return Ok(None) };
         if self.edition != Some(edition) {
-            self.pods = parse(&folder.read(FILE, LONGEST)?).ok_or(ReadError::Malformed)?;
+            self.pods = parse(&folder.read(FILE, MAX_BYTES)?).ok_or(ReadError::Malformed)?;
             self.edition = Some(edition);
         }
         Ok(self.pods.get(uid.as_str()).filter(|names| !names.is_empty()).cloned())
@@ -102,7 +103,7 @@ mod tests {
         PodUid::parse(UID).expect("a UID")
     }
 
-    /// A record as the kubelet writes it: one container with requests, one without.
+    /// Returns a record as the kubelet writes it: one container with requests, one without.
     fn record(entries: &str) -> String {
         let data = serde_json::to_string(entries).expect("JSON");
         format!(r#"{{"data":{data},"checksum":2840284029}}"#)

@@ -1,9 +1,9 @@
 //! Describes a container from its OCI bundle, or from its runtime's own record.
 //!
-//! containerd keeps a bundle for each task at `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID`; the state directory
-//! of k3s, rke2, k0s and microk8s is another. CRI-O keeps it at `ROOT/overlay-containers/ID/userdata`, iSulad at
-//! `ROOT/engines/RUNTIME/ID`. Docker's
-//! bundles do not name pods, so Docker's own records at `/var/lib/docker/containers/ID` are read first.
+//! containerd keeps a bundle for each task at `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID`; the state
+//! directory of k3s, rke2, k0s and microk8s is another. CRI-O keeps it at
+//! `ROOT/overlay-containers/ID/userdata`, iSulad at `ROOT/engines/RUNTIME/ID`. Docker's bundles do not name
+//! pods, so Docker's own records at `/var/lib/docker/containers/ID` are read first.
 
 mod shim;
 
@@ -42,12 +42,13 @@ pub(super) enum Bundles {
     Task(PathBuf),
 }
 
-/// Where the node keeps its bundles. It is kept between questions, because it seldom changes.
+/// The folders in which the node keeps its bundles. They are kept between questions, because they seldom
+/// change.
 #[derive(Debug, Default)]
 pub(crate) struct Places(BTreeSet<Bundles>);
 
 impl Places {
-    /// Finds the usual places of bundles, and those of the runtimes that run now.
+    /// Finds the usual folders of bundles, and those of the runtimes that run now.
     #[must_use]
     pub(crate) fn discover(root: &HostRoot) -> Self {
         let mut found = shim::folders(root);
@@ -82,7 +83,7 @@ impl Places {
         Err(worst)
     }
 
-    /// The names of a container's image, from the first place that has them.
+    /// Returns the names of a container's image, from the first place that has them.
     pub(crate) fn images(&self, root: &HostRoot, id: &ContainerId) -> Vec<String> {
         let configs = self.0.iter().filter(|it| !matches!(it, Bundles::Docker(_)));
         let mut images =
@@ -90,7 +91,7 @@ impl Places {
         images.find(|names| !names.is_empty()).unwrap_or_default()
     }
 
-    /// The containers that have a bundle because they run.
+    /// Returns the containers that have a bundle because they run.
     fn running(&self, root: &HostRoot) -> BTreeSet<ContainerId> {
         let tasks = self.0.iter().filter_map(|bundles| match bundles {
             Bundles::Task(folder) if is_isulads(folder) => None,
@@ -126,14 +127,15 @@ impl Bundles {
     }
 }
 
-/// Whether the folder is one of iSulad's, where a container has its bundle until it is removed.
+/// Returns whether the folder is one of iSulad's. There a container has its bundle until it is removed.
 fn is_isulads(folder: &Path) -> bool {
     folder.parent().is_some_and(|parent| parent.ends_with(isulad::ENGINES))
 }
 
-/// When a container's program was executed. The container's OCI runtime keeps a folder for it. The last file to be
-/// removed from there is `exec.fifo`: the container's init waits on it before it executes its program. runc
-/// (`libcontainer`, `handleFifoResult`) and crun remove it once they let init go on.
+/// Returns when a container's program was executed. The container's OCI runtime keeps a folder for the
+/// container. The last file that is removed from it is `exec.fifo`: the container's init waits on it before
+/// it executes its program. runc (`libcontainer`, `handleFifoResult`) and crun remove it once they let init
+/// go on.
 fn started(node: Node<'_>, id: &ContainerId) -> Option<Timestamp> {
     let states = runtime::of_runtimes(|row| row.oci_states);
     let folders = states.filter_map(|folder| node.root.folder(folder).ok()?.folder(id.as_str()).ok());
@@ -141,8 +143,8 @@ fn started(node: Node<'_>, id: &ContainerId) -> Option<Timestamp> {
     Some(node.boot_time(wall_ns)).filter(|at| *at > Timestamp::ZERO)
 }
 
-/// Lists the containers that run: those `in_cgroups`, and those with a bundle whose processes run elsewhere, as in a
-/// virtual machine.
+/// Lists the containers that run: those `in_cgroups`, and those with a bundle whose processes run elsewhere,
+/// as in a virtual machine.
 pub(super) fn list<'a>(node: Node<'a>, in_cgroups: &BTreeSet<ContainerId>) -> Listing<'a> {
     let mut list = Listing::begin(List::Containers, node);
     let places = Places::discover(node.root);

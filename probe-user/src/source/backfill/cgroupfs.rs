@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// Deeper directories are skipped. Containers are at depth six or less.
-const DEEPEST: u32 = 32;
+const MAX_DEPTH: u32 = 32;
 /// Further directories are skipped.
-const MOST: usize = ENTRIES;
+const MAX_DIRECTORIES: usize = ENTRIES;
 
 /// Lists the directories, and the containers that they belong to.
 pub(super) fn list(node: Node<'_>) -> (Listing<'_>, BTreeSet<ContainerId>) {
@@ -63,8 +63,8 @@ impl Walk<'_> {
         let Some(entries) = self.list.take(folder.path(), folder.entries()) else { return false };
         let mut populated = false;
         for entry in entries.entries.iter().filter(|entry| entry.directory) {
-            if level == DEEPEST || self.found.len() == MOST {
-                self.list.skip(folder.path(), ReadError::TooMany(MOST));
+            if level == MAX_DEPTH || self.found.len() == MAX_DIRECTORIES {
+                self.list.skip(folder.path(), ReadError::TooMany(MAX_DIRECTORIES));
                 break;
             }
             let at = self.list.now();
@@ -102,8 +102,8 @@ impl Walk<'_> {
         populated
     }
 
-    /// Whether there is room for one more cgroup below a container. What a container makes beyond that is in no list, which is
-    /// complete without it: the container can make as many as it likes.
+    /// Returns whether one more cgroup below a container is listed. A container can make any number of
+    /// cgroups; the list counts as complete without those beyond the limit.
     fn takes_below(&mut self, container: &ContainerId, folder: &Folder) -> bool {
         let count = self.nested.entry(container.clone()).or_default();
         *count += 1;
@@ -114,11 +114,11 @@ impl Walk<'_> {
     }
 }
 
-/// The cgroup of every process by pid, as the directories show it.
+/// Returns the cgroup of every process by pid, as the directories show it.
 pub(super) fn members(node: Node<'_>) -> HashMap<u32, String> {
     let mut found = HashMap::new();
     if let Ok(top) = node.root.folder(&node.hierarchy.mount) {
-        members_below(&top, "", DEEPEST, &mut found);
+        members_below(&top, "", MAX_DEPTH, &mut found);
     }
     found
 }
@@ -135,12 +135,12 @@ fn members_below(folder: &Folder, path: &str, depth: u32, found: &mut HashMap<u3
     }
 }
 
-/// From `cgroup.events` of cgroup v2: whether the cgroup or one below it holds a live process.
+/// Returns whether the cgroup or one below it holds a live process, by `cgroup.events` of cgroup v2.
 fn populated(events: &[u8]) -> bool {
     events.split(|byte| *byte == b'\n').any(|line| line == b"populated 1")
 }
 
-/// The container that a cgroup belongs to, and whether the cgroup is below the container's own.
+/// Returns the container that a cgroup belongs to, and whether the cgroup is below the container's own.
 pub(super) fn container(path: &str) -> Option<(ContainerId, bool)> {
     let mut names = path.split('/');
     let id = names.by_ref().find_map(|name| ContainerId::parse(container_of(name)?))?;
@@ -153,7 +153,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{MOST, Node, container, list, populated};
+    use super::{MAX_DIRECTORIES, Node, container, list, populated};
     use crate::{
         model::{
             fact::{Fact, NESTED},
@@ -171,7 +171,7 @@ mod tests {
         let mount = place.path().join("sys/fs/cgroup");
         let crowd = mount.join(container('a'));
         fs::create_dir_all(&crowd).expect("a folder");
-        for number in 0..MOST + 500 {
+        for number in 0..MAX_DIRECTORIES + 500 {
             let halves = crowd.join((number % 2).to_string());
             fs::create_dir_all(halves.join(number.to_string())).expect("a folder");
         }

@@ -1,10 +1,11 @@
 //! Reads libcni's cache: one file for each interface that an ADD made and no DEL has removed.
 //!
-//! Since libcni 0.8 a file holds the result and the whole request (`cniCacheV1`); older files hold the result alone.
+//! Since libcni 0.8 a file holds the result and the whole request (`cniCacheV1`); older files hold the result
+//! alone.
 //!
-//! libcni writes a file in place. After a power loss a file may be empty or cut off, and stays so until somebody
-//! removes it. Such a file is told by its name. The list stays complete: the other files, and the absence of others,
-//! still count.
+//! libcni writes a file in place. After a power loss a file may be empty or cut off, and stays so until
+//! somebody removes it. Such a file is reported by its name. The list stays complete: the other files, and
+//! the absence of others, still count.
 
 mod result;
 
@@ -28,7 +29,7 @@ pub(super) fn list<'a>(node: Node<'a>, memo: &mut Memo<CacheFound>) -> Listing<'
     let folder = node.root.folder(CNI_CACHE).and_then(|folder| Ok((folder.entries()?, folder)));
     let Some((entries, folder)) = list.take(CNI_CACHE, folder) else { return list };
     let mut files = memo.of(&folder);
-    // libcni names a file by a network, a container and an interface, and none of these has such a name.
+    // libcni names a file after a network, a container and an interface, whose names are all UTF-8.
     for name in entries.not_utf8 {
         list.set_aside(Path::new(CNI_CACHE).join(name), ReadError::NotUtf8);
     }
@@ -95,15 +96,16 @@ fn parse(name: &str, bytes: &[u8]) -> Option<CacheFound> {
     })
 }
 
-/// Whether the name is that of one of libcni's files: `NETWORK-CONTAINER-IFNAME`.
+/// Returns whether libcni may have given a file this name: `NETWORK-CONTAINER-IFNAME`.
 fn is_of_attachment(name: &str) -> bool {
     name.matches('-').count() >= 2
 }
 
-/// Splits `NETWORK-CONTAINER-IFNAME`. All parts may hold hyphens, but a container id of 64 hex digits does not.
+/// Splits `NETWORK-CONTAINER-IFNAME`. All parts may hold hyphens, but a container id of 64 hex digits does
+/// not.
 fn split(name: &str) -> Option<(&str, ContainerId, &str)> {
-    let hex = |part: &str| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let id = name.split('-').find(|part| hex(part))?;
+    let id =
+        name.split('-').find(|part| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
     let (network, ifname) = name.split_once(id)?;
     Some((network.strip_suffix('-')?, ContainerId::parse(id)?, ifname.strip_prefix('-')?))
 }

@@ -1,8 +1,8 @@
-//! Finds the runtimes and kubelets that run now, and where each keeps its files. The best source is what the daemon
-//! has open, then its arguments, then the configuration that it was started with.
+//! Finds the runtimes and kubelets that run now, and where each keeps its files. The best source is what the
+//! daemon has open, then its arguments, then the configuration that it was started with.
 //!
-//! A path is resolved as the daemon resolves it: a relative one from its working directory, and all below its own
-//! root, because it may have mounts that this program does not see.
+//! A path is resolved as the daemon resolves it: a relative one from its working directory, and all below its
+//! own root, because it may have mounts that this program does not see.
 
 mod containerd;
 mod crio;
@@ -44,7 +44,7 @@ pub(super) struct Daemon {
     pub(super) networks: Option<PathBuf>,
     /// The socket for requests, if it is known.
     pub(super) socket: Option<PathBuf>,
-    /// The part of its configuration that could not be read.
+    /// The configuration file that could not be read.
     pub(super) unread: Option<UnreadSetting>,
     files: Option<HostRoot>,
 }
@@ -68,17 +68,16 @@ struct Process<'a> {
 }
 
 impl Kind {
-    /// The kind of daemon that has this process name.
+    /// Returns the kind of daemon that has this process name.
     fn of(comm: &[u8]) -> Option<Self> {
-        let is_its = |name: &str| name.as_bytes() == comm;
         let supervisors = runtime::of_distributions(|row| row.supervisors).copied();
-        if runtime::kubelets().chain(supervisors).any(is_its) {
+        if runtime::kubelets().chain(supervisors).any(|name| name.as_bytes() == comm) {
             return Some(Self::Kubelet);
         }
-        RUNTIMES.iter().find(|row| is_its(row.daemon))?.kind.map(Self::Runtime)
+        RUNTIMES.iter().find(|row| row.daemon.as_bytes() == comm)?.kind.map(Self::Runtime)
     }
 
-    /// The runtime that it is, if it is one.
+    /// Returns the kind of runtime; `None` for a kubelet.
     pub(super) fn runtime(self) -> Option<RuntimeKind> {
         match self {
             Self::Runtime(kind) => Some(kind),
@@ -88,26 +87,32 @@ impl Kind {
 }
 
 impl Daemon {
-    /// The root below which its paths are resolved.
+    /// Returns the root below which the daemon's paths are resolved.
     pub(super) fn files<'a>(&'a self, node: &'a HostRoot) -> &'a HostRoot {
         self.files.as_ref().unwrap_or(node)
     }
 
-    /// The same daemon with these `files`.
+    /// Copies the daemon, with other `files`.
     fn with(&self, files: Option<HostRoot>) -> Self {
-        let Self { kind, root, run_root, networks, socket, unread, files: _ } = self;
-        let (root, run_root, networks) = (root.clone(), run_root.clone(), networks.clone());
-        Self { kind: *kind, root, run_root, networks, socket: socket.clone(), unread: unread.clone(), files }
+        Self {
+            kind: self.kind,
+            root: self.root.clone(),
+            run_root: self.run_root.clone(),
+            networks: self.networks.clone(),
+            socket: self.socket.clone(),
+            unread: self.unread.clone(),
+            files,
+        }
     }
 }
 
 /// Finds all daemons that run on the node itself.
 pub(super) fn find(root: &HostRoot) -> Vec<Daemon> {
-    Known::default().look(root, Timestamp::ZERO)
+    Known::default().find(root, Timestamp::ZERO)
 }
 
-/// Opens a folder of the node. Where this program does not see it, as in a container with only a part of the node's
-/// files, it is opened as a daemon sees it.
+/// Opens a folder of the node. If this program does not see it, as in a container with only a part of the
+/// node's files, the folder is opened as a daemon sees it.
 pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result<Folder, ReadError> {
     match node.folder(path) {
         Err(ReadError::Absent) => {
@@ -118,8 +123,9 @@ pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result
     }
 }
 
-/// The files to which daemons of the node write their output: if a unit or an init script redirects it to a file, or
-/// if the daemon was started by hand. Most daemons write to the journal through a socket instead.
+/// Returns the files to which daemons of the node write their output. There are such files if a unit or an
+/// init script redirects the output, or if the daemon was started by hand. Most daemons write to the journal
+/// through a socket instead.
 pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for (comm, process) in processes(root) {
@@ -136,20 +142,22 @@ pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     found
 }
 
-/// The cgroup of the node's runtime in a hierarchy. None if there is no runtime, or more than one: then it is not known which
-/// of them pulls a pod's image.
+/// Returns the cgroup of the node's runtime in a hierarchy. `None` if there is no runtime, or more than one:
+/// then it is unknown which of them pulls a pod's image.
 pub(super) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> {
-    let cgroup = |(comm, process): (Vec<u8>, Folder)| {
+    let mut runtimes = processes(root).filter_map(|(comm, process)| {
         let kind = Kind::of(&comm).filter(|kind| kind.runtime().is_some())?;
         let arguments = proc::arguments(&process.head("cmdline", 4096).ok()?);
-        let is_runtime = serves(kind, &arguments) && is_of_node(&process).ok()?;
-        is_runtime.then(|| path_in(hierarchy, &process.head("cgroup", 1 << 16).ok()?)).flatten()
-    };
-    let mut runtimes = processes(root).filter_map(cgroup);
-    runtimes.next().filter(|_| runtimes.next().is_none())
+        if !serves(kind, &arguments) || !is_of_node(&process).ok()? {
+            return None;
+        }
+        path_in(hierarchy, &process.head("cgroup", 1 << 16).ok()?)
+    });
+    let only = runtimes.next()?;
+    if runtimes.next().is_none() { Some(only) } else { None }
 }
 
-/// Every process with its name.
+/// Returns every process with its name.
 pub(super) fn processes(root: &HostRoot) -> impl Iterator<Item = (Vec<u8>, Folder)> {
     let found = root.folder("/proc").and_then(|proc| Ok((proc.entries()?, proc))).ok();
     let (entries, proc) = found.map_or((Vec::new(), None), |(found, proc)| (found.entries, Some(proc)));
@@ -161,21 +169,22 @@ pub(super) fn processes(root: &HostRoot) -> impl Iterator<Item = (Vec<u8>, Folde
     })
 }
 
-/// Whether a process was started by root and runs outside of containers. Other users can give a process any name, and
-/// paths in a container lead to other files.
+/// Returns whether a process was started by root and runs outside of containers. Other users can give a
+/// process any name, and paths in a container lead to other files.
 pub(super) fn is_of_node(process: &Folder) -> Result<bool, ReadError> {
     let cgroup = process.head("cgroup", 1 << 16)?;
     let contained = lines(&cgroup).any(|line| cgroupfs::container(&line).is_some());
     Ok(!contained && is_root_by_itself(process)?)
 }
 
-/// Whether a process is root's and outside of containers, or is a kubelet in a container of the node, as with RKE1.
+/// Returns whether a process is root's and outside of containers, or is a kubelet in a container of the node,
+/// as with RKE1.
 fn is_node_s(root: &HostRoot, kind: Kind, process: &Folder) -> Result<bool, ReadError> {
     Ok(is_of_node(process)? || kind == Kind::Kubelet && is_contained_kubelet(root, process)?)
 }
 
-/// Whether it is root's, in a container that belongs to no pod and no user session, and in the node's own pid and
-/// network namespaces.
+/// Returns whether a process is root's, in a container that belongs to no pod and no user session, and in the
+/// node's own pid and network namespaces.
 fn is_contained_kubelet(root: &HostRoot, process: &Folder) -> Result<bool, ReadError> {
     let status = process.head("status", 1 << 16)?;
     let cgroup = process.head("cgroup", 1 << 16)?;
@@ -203,26 +212,29 @@ fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon
         Kind::Runtime(RuntimeKind::Docker) => docker::find(&process),
         Kind::Runtime(RuntimeKind::Isulad) => isulad::find(&process),
         Kind::Kubelet => {
-            let usual = || runtime::of_distributions(|row| row.kubelet_roots).next().map(PathBuf::from);
-            Daemon { root: process.option(&["--root-dir"]).or_else(usual), ..Daemon::new(kind) }
+            let root = process
+                .option(&["--root-dir"])
+                .or_else(|| runtime::of_distributions(|row| row.kubelet_roots).next().map(PathBuf::from));
+            Daemon { root, ..Daemon::new(kind) }
         }
     };
     if daemon.socket.is_none() && daemon.unread.is_some() {
         daemon.socket = opened::socket(folder);
     }
-    daemon.socket = daemon.socket.map(|path| plain(&path));
+    daemon.socket = daemon.socket.map(|path| normalized_socket(&path));
     Ok(Some(Daemon { files: process.own, ..daemon }))
 }
 
 /// Normalizes a socket's path: `/var/run` is a link to `/run`.
-fn plain(socket: &Path) -> PathBuf {
+fn normalized_socket(socket: &Path) -> PathBuf {
     socket
         .strip_prefix("/var/run")
         .map_or_else(|_other| socket.to_owned(), |rest| Path::new("/run").join(rest))
 }
 
-/// Whether a process is the daemon itself. A zombie has no arguments any more, and a process just before exec has
-/// none yet. Shims and administrators run the daemon's program for a moment, with other arguments.
+/// Returns whether a process is the daemon itself. A zombie no longer has arguments, and a process just
+/// before exec has none yet. Shims and administrators run the daemon's program for a moment, with other
+/// arguments.
 fn serves(kind: Kind, arguments: &[String]) -> bool {
     let Some((_program, given)) = arguments.split_first() else { return false };
     let commands = kind.runtime().map_or(&[][..], |kind| Runtime::of(kind).commands);
@@ -240,12 +252,12 @@ impl Process<'_> {
         self.own.as_ref().unwrap_or(self.node)
     }
 
-    /// The path that an option gives, as `--name VALUE` or `--name=VALUE`.
+    /// Returns the path that an option gives, as `--name VALUE` or `--name=VALUE`.
     fn option(&self, names: &[&str]) -> Option<PathBuf> {
         Some(self.absolute(option(&self.arguments, names)?))
     }
 
-    /// The path that an environment variable gives.
+    /// Returns the path that an environment variable gives.
     fn variable(&self, name: &str) -> Option<PathBuf> {
         let environ = self.folder.head("environ", 1 << 20).ok()?;
         let mut values = environ.split(|byte| *byte == 0).filter_map(|it| {
@@ -255,8 +267,8 @@ impl Process<'_> {
         Some(self.absolute(values.next()?))
     }
 
-    /// Makes a path absolute, from the working directory of the process. If that is unknown the path stays as it is,
-    /// and is not found.
+    /// Makes a path absolute, from the working directory of the process. If that is unknown the path stays as
+    /// it is, and is not found.
     fn absolute(&self, path: &str) -> PathBuf {
         if path.starts_with('/') {
             return path.into();
@@ -266,12 +278,13 @@ impl Process<'_> {
 }
 
 fn option<'a>(arguments: &'a [String], names: &[&str]) -> Option<&'a str> {
-    let joined = |argument: &'a String| {
-        let (name, value) = argument.split_once('=')?;
-        names.contains(&name).then_some(value)
-    };
-    let apart = proc::option(arguments, names);
-    apart.or_else(|| arguments.iter().find_map(joined)).filter(|value| !value.is_empty())
+    let value = proc::option(arguments, names).or_else(|| {
+        arguments.iter().find_map(|argument| {
+            let (name, value) = argument.split_once('=')?;
+            names.contains(&name).then_some(value)
+        })
+    });
+    value.filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -280,7 +293,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{HostRoot, Kind, Path, RuntimeKind, find, option, plain, serves};
+    use super::{HostRoot, Kind, Path, RuntimeKind, find, normalized_socket, option, serves};
 
     fn arguments(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
@@ -303,7 +316,7 @@ mod tests {
             ("/var/run/crio/crio.sock", "/run/crio/crio.sock"),
             ("/var/lib/x.sock", "/var/lib/x.sock"),
         ] {
-            assert_eq!(plain(Path::new(path)), Path::new(name), "{path}");
+            assert_eq!(normalized_socket(Path::new(path)), Path::new(name), "{path}");
         }
     }
 
@@ -316,7 +329,8 @@ mod tests {
             ("/system.slice/kubelet.service".to_owned(), 500, 0, ours, true),
             (own.clone(), 500, 0, ours, true),
             (format!("/podruntime/kubelet/{id}"), 500, 0, ours, true),
-            // In turn: on a node that is itself a container, of another user, in another network, in another place.
+            // In turn: on a node that is itself a container, of another user, in another network, in another
+            // place.
             (own.clone(), 1, 0, ours, false),
             (own.clone(), 500, 1000, ours, false),
             (own, 500, 0, "net:[4026532000]", false),

@@ -10,17 +10,17 @@ use crate::{
     source::host::{Folder, HostRoot},
 };
 
-/// A folder that the kubelet makes in its root when it first runs.
-const TRACE: &str = "pods";
-/// The volumes for which the kubelet asks the API server before it makes the pod's sandbox, by the names of their plugins'
-/// folders: for an object, a token, or where the volume is.
+/// The folder that the kubelet makes in its root when it first runs. It has a folder for each pod.
+const PODS: &str = "pods";
+/// The folders of the volume plugins for which the kubelet asks the API server before it makes the pod's
+/// sandbox: for an object, a token, or the volume's place.
 const ASKED_FOR: [&str; 4] =
     ["kubernetes.io~projected", "kubernetes.io~secret", "kubernetes.io~configmap", "kubernetes.io~csi"];
 
-/// Whether a kubelet runs, or has run and so will run again.
+/// Returns whether a kubelet runs, or has run and so will run again.
 pub(super) fn expected(root: &HostRoot, daemons: &[Daemon]) -> bool {
     daemons.iter().any(|daemon| daemon.kind == Kind::Kubelet)
-        || usual().any(|kubelet| root.folder(kubelet).and_then(|it| it.folder(TRACE)).is_ok())
+        || usual().any(|kubelet| root.folder(kubelet).and_then(|it| it.folder(PODS)).is_ok())
 }
 
 fn usual() -> impl Iterator<Item = &'static &'static str> {
@@ -44,22 +44,22 @@ impl Roots {
         self.0.iter().map(PathBuf::as_path)
     }
 
-    /// The folder that a kubelet keeps for a pod.
+    /// Returns the folder that a kubelet keeps for a pod.
     fn pod(&self, root: &HostRoot, uid: &PodUid) -> Option<Folder> {
-        let folder =
-            |kubelet: &PathBuf| root.folder(kubelet).ok()?.folder(TRACE).ok()?.folder(uid.as_str()).ok();
-        self.0.iter().find_map(folder)
+        self.0
+            .iter()
+            .find_map(|kubelet| root.folder(kubelet).ok()?.folder(PODS).ok()?.folder(uid.as_str()).ok())
     }
 
-    /// Whether a pod has a volume for which its kubelet asks the API server.
+    /// Returns whether a pod has a volume for which its kubelet asks the API server.
     #[must_use]
     pub(crate) fn needs_api(&self, root: &HostRoot, uid: &PodUid) -> bool {
         let volumes = self.pod(root, uid).and_then(|pod| pod.folder("volumes").ok()?.entries().ok());
         volumes.is_some_and(|all| all.entries.iter().any(|it| ASKED_FOR.contains(&it.name.as_str())))
     }
 
-    /// When the kubelet first handled a pod: the birth time of the folder that it keeps for the pod, through restarts
-    /// of its containers and of the node. Wall clock, ns since the epoch.
+    /// Returns when the kubelet first handled a pod: the birth time of the folder that it keeps for the pod,
+    /// through restarts of its containers and of the node. Wall clock, ns since the epoch.
     #[must_use]
     pub(crate) fn born(&self, root: &HostRoot, uid: &PodUid) -> Option<i64> {
         self.pod(root, uid)?.born()

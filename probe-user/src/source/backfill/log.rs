@@ -1,8 +1,8 @@
-//! Reads the folder names in `/var/log/pods`, `NAMESPACE_NAME_UID`: the kubelet makes one folder for each pod, so
-//! they name every pod, those on the host's network included.
+//! Reads the folder names in `/var/log/pods`, `NAMESPACE_NAME_UID`: the kubelet makes one folder for each
+//! pod, so they name every pod, those on the host's network included.
 //!
-//! For a static pod the UID here, in its cgroup and in its sandbox is the kubelet's own hash of the manifest (32 hex
-//! digits). The API server gives the mirror pod another UID and keeps this one in the annotation
+//! For a static pod the UID here, in its cgroup and in its sandbox is the kubelet's own hash of the manifest
+//! (32 hex digits). The API server gives the mirror pod another UID and keeps this one in the annotation
 //! `kubernetes.io/config.hash`.
 
 use std::path::Path;
@@ -38,8 +38,9 @@ pub(super) fn list(node: Node<'_>) -> Listing<'_> {
     list
 }
 
-/// Finds the name of one pod. Where there are folders of pods, and all could be read, none for it shows that it is gone: a
-/// kubelet may have been told to put them elsewhere.
+/// Finds the name of one pod: `PodFound`, or `PodUnknown` if it is gone. A pod without a folder counts as
+/// gone only if other pods have folders and all could be read: a kubelet may be configured to put its logs
+/// elsewhere.
 #[must_use]
 pub(crate) fn find(root: &HostRoot, uid: &PodUid) -> Option<Fact> {
     let read = root.folder(FOLDERS).and_then(|folder| folder.entries()).ok()?;
@@ -60,19 +61,22 @@ fn parse(folder: &str) -> Option<Fact> {
     })
 }
 
-/// No part can hold an underscore: all are DNS names of the API.
+/// Splits `NAMESPACE_NAME_UID`. No part can hold an underscore: all are DNS names of the API.
 pub(super) fn pod(folder: &str) -> Option<(&str, &str, PodUid)> {
     let mut parts = folder.split('_');
-    let (namespace, name, uid) = (parts.next()?, parts.next()?, parts.next()?);
-    let dns = |text: &str| {
-        let known =
-            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-        !text.is_empty() && text.len() <= 253 && text.bytes().all(known)
-    };
-    if parts.next().is_some() || !dns(namespace) || !dns(name) {
+    let namespace = parts.next()?;
+    let name = parts.next()?;
+    let uid = parts.next()?;
+    if parts.next().is_some() || !is_dns_name(namespace) || !is_dns_name(name) {
         return None;
     }
     Some((namespace, name, PodUid::parse(uid)?))
+}
+
+fn is_dns_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 253
+        && text.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || matches!(it, b'-' | b'.'))
 }
 
 #[cfg(test)]
@@ -83,7 +87,7 @@ mod tests {
 
     use super::{Fact, HostRoot, PodUid, find, pod};
 
-    /// A kubelet that was told to put its pods' logs elsewhere leaves the folder empty, or has none.
+    /// A kubelet that is configured to put its pods' logs elsewhere leaves the folder empty, or has none.
     #[test]
     fn a_pod_without_a_folder_is_gone_where_others_have_one() {
         let root = tempfile::tempdir().expect("a folder");

@@ -1,7 +1,7 @@
 //! Lists the network namespaces that a process is in, and those that a file holds.
 //!
-//! A namespace that only an open file descriptor or a socket keeps alive is in neither list, and no file shows it. So
-//! even a complete list does not prove that such a namespace has ended.
+//! A namespace that only an open file descriptor or a socket keeps alive is in neither list, and no file
+//! shows it. So even a complete list does not prove that such a namespace has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,32 +21,34 @@ use crate::{
 };
 
 /// The folder of named namespaces, where `/var/run` is not a link.
-const OLD: &str = "/var/run/netns";
+const OLD_NETNS: &str = "/var/run/netns";
 /// The longest mount table that is read, bytes. A node with a thousand pods has some ten thousand mounts.
-const MOUNTINFO: usize = 16 << 20;
+const MAX_MOUNTINFO_BYTES: usize = 16 << 20;
 
-/// Lists all namespaces except the node's own, and gives their inodes.
+/// Lists all namespaces except the node's own, and returns their inodes.
 pub(super) fn list<'a>(node: Node<'a>, table: &Table) -> (Listing<'a>, BTreeSet<u32>) {
     let mut list = Listing::begin_at(table.begun, List::Netns, node);
     let mut found: BTreeMap<u32, (Timestamp, BTreeSet<String>)> = BTreeMap::new();
     let mut occupied = BTreeSet::new();
     // A process whose namespace may not be read can be in any namespace.
-    let mut is_told = table.is_whole;
+    let mut all_known = table.is_whole;
     for (pid, process) in table.iter() {
         found.entry(process.netns).or_insert((process.at, BTreeSet::new()));
         occupied.insert(process.netns);
         // Init is in the node's own namespace, even if that may not be read.
-        is_told &= process.hidden.is_none() || pid == 1;
-        if let Some(why) = process.hidden.filter(|_| pid != 1) {
+        if pid != 1
+            && let Some(why) = process.hidden
+        {
+            all_known = false;
             list.skip(format!("/proc/{pid}/ns/net"), why);
         }
     }
     // Then no namespace is known to be without processes.
-    list.partial |= !is_told;
+    list.partial |= !all_known;
     for (at, inode, path) in mounted(node, table, &mut list).into_iter().chain(held(&mut list, node)) {
         found.entry(inode).or_insert((at, BTreeSet::new())).1.insert(path);
     }
-    // Zero stands for a namespace that could not be read; the other is the node's own.
+    // Zero means a namespace that could not be read; the other is the node's own.
     found.remove(&0);
     if let Some(own) = table.own_netns() {
         found.remove(&own);
@@ -54,13 +56,14 @@ pub(super) fn list<'a>(node: Node<'a>, table: &Table) -> (Listing<'a>, BTreeSet<
     let inodes = found.keys().copied().collect();
     for (inode, (at, mounts)) in found {
         let mounts = mounts.into_iter().collect();
-        let vacant = is_told && !occupied.contains(&inode);
+        let vacant = all_known && !occupied.contains(&inode);
         list.found(at, Fact::NetnsFound { netns: netns_key(inode), mounts, vacant });
     }
     (list, inodes)
 }
 
-/// The namespaces in the mount tables of the node's init and of each runtime that has mounts of its own.
+/// Returns the namespaces in the mount tables of the node's init and of each runtime that has mounts of its
+/// own.
 fn mounted(node: Node<'_>, table: &Table, list: &mut Listing<'_>) -> Vec<(Timestamp, u32, String)> {
     let mut tables: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (pid, process) in table.iter().filter(|(pid, process)| *pid == 1 || process.is_runtime()) {
@@ -81,18 +84,19 @@ fn mounted(node: Node<'_>, table: &Table, list: &mut Listing<'_>) -> Vec<(Timest
     found
 }
 
-/// The mount table of a process. One that ends has left its mount namespace before it is gone, which the kernel answers with
-/// `EINVAL` (`mounts_open_common`).
+/// Reads the mount table of a process. A process that ends leaves its mount namespace before it is gone; the
+/// kernel then returns `EINVAL` (`mounts_open_common`).
 fn mount_table(root: &HostRoot, pid: u32) -> Result<Vec<u8>, ReadError> {
-    let text = root.folder(format!("/proc/{pid}")).and_then(|folder| folder.read("mountinfo", MOUNTINFO));
+    let text =
+        root.folder(format!("/proc/{pid}")).and_then(|folder| folder.read("mountinfo", MAX_MOUNTINFO_BYTES));
     text.map_err(|why| if why == ReadError::Unreadable(Errno::EINVAL) { ReadError::Absent } else { why })
 }
 
-/// The namespaces whose files can be opened from here.
+/// Returns the namespaces whose files can be opened from here.
 fn held(list: &mut Listing<'_>, node: Node<'_>) -> Vec<(Timestamp, u32, String)> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
-    for path in [NETNS, OLD].iter().chain(runtime::of_runtimes(|row| row.netns)) {
+    for path in [NETNS, OLD_NETNS].iter().chain(runtime::of_runtimes(|row| row.netns)) {
         let folder =
             node.root.folder(path).and_then(|folder| Ok((folder.inode()?, folder.entries()?, folder)));
         let Some((inode, entries, folder)) = list.take(path, folder) else { continue };

@@ -20,9 +20,10 @@ use crate::{
 
 /// The file names that libcni reads as configurations.
 const ENDINGS: [&str; 3] = [".conf", ".conflist", ".json"];
-/// The longest file that is read, in bytes, and the most files of a folder.
-const LONGEST: usize = 64 << 10;
-const MOST: usize = 64;
+/// The longest file that is read, in bytes.
+const MAX_BYTES: usize = 64 << 10;
+/// Further files of a folder are skipped.
+const MAX_FILES: usize = 64;
 /// Plugins whose address pools are known.
 const FLANNEL: &str = "flannel";
 const HOST_LOCAL: &str = "host-local";
@@ -35,8 +36,8 @@ pub(super) struct Configured {
     pub(super) data_dir: Option<PathBuf>,
 }
 
-/// Tells the engine of all networks, and returns them.
-pub(super) fn tell(
+/// Reports all networks to the engine, and returns them.
+pub(super) fn report(
     node: Node<'_>,
     daemons: &[Daemon],
     memo: &mut Memo<Vec<Configured>>,
@@ -48,12 +49,13 @@ pub(super) fn tell(
     folders.extend(daemons.iter().filter_map(|it| Some((it.networks.clone()?, it.files(node.root)))));
     let mut seen = BTreeSet::new();
     let mut found: Vec<Configured> = Vec::new();
-    let (mut undecodable, mut written) = (Vec::new(), None);
+    let mut undecodable = Vec::new();
+    let mut written = None;
     let before = list.skipped.count;
     for (path, files) in folders {
         let folder = files.folder(&path).and_then(|folder| Ok((folder.inode()?, folder)));
         let Some((inode, folder)) = list.take(&path, folder) else { continue };
-        // Otherwise it is the same file under another name.
+        // Otherwise it is the same folder under another name.
         if seen.insert(inode) {
             let (configurations, first) =
                 read(node, list, &folder, memo, &mut undecodable).unwrap_or_default();
@@ -76,7 +78,7 @@ pub(super) fn tell(
     found
 }
 
-/// The networks in a folder, and when the first of their files was changed that were changed in this boot.
+/// Reads the networks in a folder. Returns them, and the earliest change of one of their files since boot.
 fn read(
     node: Node<'_>,
     list: &mut Listing<'_>,
@@ -85,19 +87,20 @@ fn read(
     undecodable: &mut Vec<String>,
 ) -> Option<(Vec<Configured>, Option<Timestamp>)> {
     let entries = list.take(folder.path(), folder.entries())?;
-    let is_one = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
-    let names: Vec<_> = entries.entries.iter().map(|it| &*it.name).filter(|name| is_one(name)).collect();
-    if names.len() > MOST || entries.left_out > 0 {
-        list.skip(folder.path(), ReadError::TooMany(MOST));
+    let names: Vec<_> =
+        entries.entries.iter().map(|it| &*it.name).filter(|name| is_configuration(name)).collect();
+    if names.len() > MAX_FILES || entries.left_out > 0 {
+        list.skip(folder.path(), ReadError::TooMany(MAX_FILES));
     }
     // libcni reads such files too.
-    for name in entries.not_utf8.iter().filter(|name| is_one(name)) {
+    for name in entries.not_utf8.iter().filter(|name| is_configuration(name)) {
         list.skip(folder.path().join(name), ReadError::NotUtf8);
     }
     let mut files = memo.of(folder);
-    let (mut found, mut written) = (Vec::new(), None);
-    for name in names.into_iter().take(MOST) {
-        let parsed = files.read(name, LONGEST, |bytes, _| conf::parse(bytes));
+    let mut found = Vec::new();
+    let mut written = None;
+    for name in names.into_iter().take(MAX_FILES) {
+        let parsed = files.read(name, MAX_BYTES, |bytes, _| conf::parse(bytes));
         if parsed.is_ok() {
             let changed = folder.edition(name).ok().map(|it| node.boot_time(it.changed_wall_ns()));
             written = changed.filter(|at| *at > Timestamp::ZERO).into_iter().chain(written).min();
@@ -109,4 +112,8 @@ fn read(
         found.extend(list.take(path, parsed).into_iter().flatten());
     }
     Some((found, written))
+}
+
+fn is_configuration(name: &str) -> bool {
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
 }

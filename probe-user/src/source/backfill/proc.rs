@@ -1,7 +1,7 @@
 //! Parses the files of `/proc/PID` (proc(5)).
 //!
-//! procfs-core is not used: it panics at a broken `stat`, refuses a `status` whose name is not UTF-8, and parses all
-//! fifty lines of `status` where two are needed.
+//! procfs-core is not used: it panics at a broken `stat`, refuses a `status` whose name is not UTF-8, and
+//! parses all fifty lines of `status` where two are needed.
 
 use std::iter;
 
@@ -21,7 +21,7 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// Whether it is a zombie, which has only its exit status left, or gone.
+    /// Returns whether it is a zombie, which has only its exit status left, or gone.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
@@ -40,13 +40,13 @@ pub(super) fn stat(bytes: &[u8]) -> Option<Stat> {
     Some(Stat { comm: comm.to_owned(), state, parent, start: ticks.checked_mul(TICK)? })
 }
 
-/// The pid in its own pid namespace: the last of `NSpid:` in `/proc/PID/status`.
+/// Returns the pid in its own pid namespace: the last of `NSpid:` in `/proc/PID/status`.
 pub(super) fn ns_pid(status: &[u8]) -> Option<u32> {
     lines(status).find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse().ok())
 }
 
-/// Whether the process is root's, and not by setuid, as far as `/proc/PID/status` says. The ids are those of this
-/// process's user namespace; hooks can only be attached in the initial one.
+/// Returns whether the process is root's, and not by setuid, as far as `/proc/PID/status` says. The ids are
+/// those of this process's user namespace; hooks can only be attached in the initial one.
 pub(super) fn is_root(status: &[u8]) -> bool {
     let ids = lines(status).find_map(|line| Some(line.strip_prefix("Uid:")?.to_owned()));
     ids.is_none_or(|ids| ids.split_whitespace().take(2).eq(["0", "0"]))
@@ -61,12 +61,12 @@ pub(super) fn arguments(cmdline: &[u8]) -> Vec<String> {
     whole.split(|byte| *byte == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect()
 }
 
-/// The inode in a link of `/proc/PID/ns`: `net:[4026531840]`.
+/// Returns the inode in a link of `/proc/PID/ns`: `net:[4026531840]`.
 pub(super) fn namespace(kind: &str, link: &str) -> Option<u32> {
     link.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The `CNI_*` variables in `/proc/PID/environ`, if it is a CNI plugin's. Nothing else of it is kept.
+/// Returns the `CNI_*` variables in `/proc/PID/environ`, if it is a CNI plugin's. Nothing else of it is kept.
 pub(super) fn cni(environ: &[u8]) -> Option<CniVariables> {
     let mut found = CniVariables::default();
     let mut command = None;
@@ -90,7 +90,7 @@ pub(super) fn cni(environ: &[u8]) -> Option<CniVariables> {
     Some(found)
 }
 
-/// The value of an option in a command line.
+/// Returns the value of an option in a command line.
 pub(super) fn option<'a>(arguments: &'a [String], names: &[&str]) -> Option<&'a str> {
     iter::zip(arguments, arguments.iter().skip(1))
         .find(|(name, _)| names.contains(&name.as_str()))

@@ -1,8 +1,9 @@
-//! Lists the processes that matter: the main processes of containers, runtimes and kubelets, and CNI plugins at work.
+//! Lists the processes that matter: the main processes of containers, runtimes and kubelets, and CNI plugins
+//! at work.
 //!
-//! They are chosen by the same names as in the hooks (`probe_common::name`). A name counts only if the process is
-//! root's, because any user can give a program any name. For all other processes only the parent, the cgroup and the
-//! network namespace are read.
+//! They are chosen by the same names as in the hooks (`probe_common::name`). A name counts only if the
+//! process is root's, because any user can give a program any name. For all other processes only the parent,
+//! the cgroup and the network namespace are read.
 
 use std::{
     cell::OnceCell,
@@ -27,18 +28,19 @@ use crate::{
     },
 };
 
-/// Bytes that are kept of a command line, and searched of an environment.
-const ARGUMENTS: usize = 4096;
-const ENVIRONMENT: usize = 1 << 20;
-/// A process that ends, or that changes its credentials, is through with that by then.
-const SECOND_LOOK: Duration = Duration::from_millis(50);
-/// How far above a plugin its caller can be. Other plugins and the shell of a wrapper script may be in between.
+/// How much of a command line is kept, and how much of an environment is searched, bytes.
+const ARGUMENTS_BYTES: usize = 4096;
+const ENVIRONMENT_BYTES: usize = 1 << 20;
+/// By then a process has finished ending, or changing its credentials.
+const SECOND_READ: Duration = Duration::from_millis(50);
+/// How many generations above a plugin its caller can be. Other plugins and the shell of a wrapper script may
+/// be in between.
 const ANCESTORS: usize = 4;
 
 /// All processes by pid.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The time before the first was read.
+    /// The time before the first process was read.
     pub(super) begun: Timestamp,
     /// Whether the table has every process that existed.
     pub(super) is_whole: bool,
@@ -51,7 +53,7 @@ pub(super) struct Process {
     pub(super) at: Timestamp,
     stat: proc::Stat,
     cgroup: String,
-    /// The inodes of its namespaces; 0 if it has left them or if they may not be read.
+    /// The inodes of its namespaces; 0 if it has left them, or if they may not be read.
     pub(super) netns: u32,
     pub(super) mnt_ns: u32,
     /// Why its network namespace may not be read.
@@ -62,8 +64,8 @@ pub(super) struct Process {
 }
 
 impl Table {
-    /// The node's own network namespace, which belongs to no pod: that of init, or, if that may not be read, the one
-    /// that most programs outside of containers are in.
+    /// Returns the node's own network namespace, which belongs to no pod: init's, or, if that may not be
+    /// read, the one that most programs outside of containers are in.
     pub(super) fn own_netns(&self) -> Option<u32> {
         let init = self.processes.get(&1).map(|init| init.netns).filter(|netns| *netns != 0);
         init.or_else(|| {
@@ -80,9 +82,9 @@ impl Table {
         self.processes.iter().map(|(pid, process)| (*pid, process))
     }
 
-    /// The processes, the oldest first. The main program of a container is the oldest that was started from outside.
-    /// A probe, a hook or a user's shell that was executed into the container later may have a lower pid, because
-    /// pids wrap around.
+    /// Returns the processes, oldest first. The main program of a container is the oldest that was started
+    /// from outside. A probe, a hook or a user's shell that was executed into the container later may have a
+    /// lower pid, because pids wrap around.
     fn by_age(&self) -> Vec<(u32, &Process)> {
         let mut all: Vec<(u32, &Process)> = self.iter().collect();
         all.sort_by_key(|(pid, process)| (process.stat.start, *pid));
@@ -93,7 +95,7 @@ impl Table {
         TaskKey::new(pid, self.processes.get(&pid).map_or(0, |process| process.stat.start))
     }
 
-    /// Whether a runtime is among its ancestors.
+    /// Returns whether a runtime is among the ancestors of a process.
     fn called(&self, process: &Process) -> bool {
         let mut parent = process.stat.parent;
         (0..ANCESTORS).any(|_| {
@@ -103,21 +105,22 @@ impl Table {
         })
     }
 
-    /// Whether it is the first program in a container's cgroup: its parent is outside of containers. If its parent
-    /// has ended, the init of its pid namespace adopted it, and that may be in another container of the pod.
+    /// Returns whether a process is the first program in a container's cgroup: its parent is outside of
+    /// containers. If the parent has ended, the init of the pid namespace adopted the process, and that init
+    /// may be in another container of the pod.
     fn is_top(&self, process: &Process) -> bool {
-        let outside = |parent: &Process| parent.container.is_none();
-        process.container.is_some() && self.processes.get(&process.stat.parent).is_none_or(outside)
+        let parent = self.processes.get(&process.stat.parent);
+        process.container.is_some() && parent.is_none_or(|parent| parent.container.is_none())
     }
 }
 
 impl Process {
-    /// Whether it is one of the node's runtimes or kubelets. A name proves nothing in a container.
+    /// Returns whether it is one of the node's runtimes or kubelets. A name proves nothing in a container.
     fn is_caller(&self) -> bool {
         self.container.is_none() && !self.forged && self.has_name_of(&name::CALLERS)
     }
 
-    /// Whether it is a runtime, which may hold namespaces in mounts of its own.
+    /// Returns whether it is a runtime, which may hold namespaces in mounts of its own.
     pub(super) fn is_runtime(&self) -> bool {
         self.is_caller() || self.container.is_none() && !self.forged && self.has_name_of(&name::RUNTIMES)
     }
@@ -154,7 +157,7 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
             table.processes.insert(pid, process);
         }
     }
-    look_again(&mut table, &proc);
+    read_again(&mut table, &proc);
     table.is_whole = list.skipped.is_none() && entries.left_out == 0;
     let mut cgroups = Cgroups { node, ids: HashMap::new() };
     for (pid, process) in table.by_age() {
@@ -172,13 +175,13 @@ pub(super) fn list(node: Node<'_>) -> (Listing<'_>, Table) {
     (list, table)
 }
 
-/// Looks a second time at the processes whose network namespace might not be read. One that has ended by then is in no
-/// namespace any more, and a process that has its pid now began after the table.
-fn look_again(table: &mut Table, proc: &Folder) {
+/// Reads the processes a second time whose network namespace could not be read. A process that has ended by
+/// then is no longer in a namespace, and a process that has its pid now began after the table.
+fn read_again(table: &mut Table, proc: &Folder) {
     if table.processes.values().all(|process| process.hidden.is_none()) {
         return;
     }
-    thread::sleep(SECOND_LOOK);
+    thread::sleep(SECOND_READ);
     table.processes.retain(|pid, process| {
         if process.hidden.is_none() {
             return true;
@@ -200,7 +203,7 @@ fn look_again(table: &mut Table, proc: &Folder) {
     });
 }
 
-/// The inode of a process's namespace.
+/// Returns the inode of a process's namespace.
 fn namespace(folder: &Folder, kind: &str) -> Result<u32, ReadError> {
     let link = folder.link(&format!("ns/{kind}"))?;
     proc::namespace(kind, &link).ok_or(ReadError::Malformed)
@@ -210,17 +213,18 @@ fn read(folder: &Folder, at: Timestamp, hierarchy: u32) -> Result<Process, ReadE
     let stat = proc::stat(&folder.head("stat", 4096)?).ok_or(ReadError::Malformed)?;
     let cgroup = cgroup::path_in(hierarchy, &folder.head("cgroup", 1 << 16)?).unwrap_or_default();
     let container = cgroupfs::container(&cgroup).map(|(id, _)| id.as_str().to_owned());
-    let (netns, mnt_ns) = (namespace(folder, "net"), namespace(folder, "mnt").unwrap_or(0));
+    let netns = namespace(folder, "net");
+    let mnt_ns = namespace(folder, "mnt").unwrap_or(0);
     let named = [&name::CALLERS[..], &name::RUNTIMES].iter().any(|names| has_name_of(&stat, names));
     let forged = named && !is_root_by_itself(folder)?;
     let hidden = netns.err().filter(|why| *why != ReadError::Absent);
     Ok(Process { at, stat, cgroup, netns: netns.unwrap_or(0), mnt_ns, hidden, container, forged })
 }
 
-/// Whether a process is root's and its program is not setuid. A user who starts a setuid program can choose its name,
-/// even if the program then takes root's ids for good.
+/// Returns whether a process is root's and its program is not setuid. A user who starts a setuid program can
+/// choose its name, even if the program then takes root's ids for good.
 pub(super) fn is_root_by_itself(folder: &Folder) -> Result<bool, ReadError> {
-    // If the program may not be examined, the user is all that is known.
+    // If the program may not be examined, only the user is known.
     let lends = match folder.is_setuid() {
         Err(ReadError::Unreadable(Errno::EACCES | Errno::EPERM) | ReadError::Absent) => false,
         lends => lends?,
@@ -228,8 +232,8 @@ pub(super) fn is_root_by_itself(folder: &Folder) -> Result<bool, ReadError> {
     Ok(!lends && proc::is_root(&folder.head("status", 1 << 16)?))
 }
 
-/// Describes a process; `None` if it does not matter, or if the pid now belongs to another process. The second value
-/// says why its arguments could not be read.
+/// Describes a process; `None` if it does not matter, or if the pid now belongs to another process. The
+/// second value says why its arguments could not be read.
 fn describe(
     table: &Table,
     pid: u32,
@@ -248,7 +252,7 @@ fn describe(
         if process.container.is_some() || !table.called(process) {
             return Ok(None);
         }
-        cni = proc::cni(&folder.head("environ", ENVIRONMENT)?);
+        cni = proc::cni(&folder.head("environ", ENVIRONMENT_BYTES)?);
         if cni.is_none() {
             return Ok(None);
         }
@@ -267,7 +271,7 @@ fn describe(
     let (argv, unread) = if process.container.is_some() && !is_of_runtime(&filename) {
         (Vec::new(), None)
     } else {
-        match folder.head("cmdline", ARGUMENTS) {
+        match folder.head("cmdline", ARGUMENTS_BYTES) {
             Ok(cmdline) => (proc::arguments(&cmdline), None),
             // If a hook saw the process begin, its arguments are already known.
             Err(why @ ReadError::Unanswered) => (Vec::new(), Some(why)),
@@ -293,8 +297,9 @@ fn describe(
     Ok(Some((found, unread)))
 }
 
-/// Whether a program in a container can be that of an OCI runtime, which is about to become the container's. runc
-/// executes a copy of itself from memory, named `/memfd:runc_cloned:/proc/self/exe`.
+/// Returns whether a program in a container can be an OCI runtime's, which is about to execute the
+/// container's program. runc executes a copy of itself from memory, named
+/// `/memfd:runc_cloned:/proc/self/exe`.
 fn is_of_runtime(filename: &str) -> bool {
     let name = filename.strip_suffix(" (deleted)").unwrap_or(filename).rsplit('/').next();
     name.is_some_and(Helper::is_init)
@@ -317,7 +322,8 @@ impl Cgroups<'_> {
     }
 }
 
-/// The network namespace of one process: `ProcessNetns`. `None`: it has ended, or may not be looked at.
+/// Finds the network namespace of one process: `ProcessNetns`. `None` if the process has ended or may not be
+/// read.
 pub(crate) fn netns_of(root: &HostRoot, pid: u32) -> Option<Fact> {
     let folder = root.folder(format!("/proc/{pid}")).ok()?;
     let stat = proc::stat(&folder.head("stat", 4096).ok()?)?;
@@ -325,7 +331,7 @@ pub(crate) fn netns_of(root: &HostRoot, pid: u32) -> Option<Fact> {
     Some(Fact::ProcessNetns { process: TaskKey::new(pid, stat.start), netns })
 }
 
-/// The key of a namespace in a listing. It has no cookie, because no file shows it.
+/// Returns the key of a namespace in a listing. It has no cookie, because no file shows the cookie.
 pub(super) fn netns_key(inode: u32) -> NetnsKey {
     NetnsKey::new(inode, 0)
 }
@@ -380,7 +386,7 @@ mod tests {
         format!("{pid} ({comm}) {state} {parent} {}{start} 0 0\n", "0 ".repeat(17))
     }
 
-    /// The processes of the list, in its order.
+    /// Lists the processes.
     fn found(root: &Path) -> Vec<Observation> {
         found_in(&HostRoot::open(root).expect("the root"))
     }
@@ -396,8 +402,8 @@ mod tests {
         if let Fact::ProcessFound(it) = &seen.fact { Some(it) } else { None }
     }
 
-    /// The memory of programs in pods is not read, except that of the runtime's own program. A shim whose memory
-    /// hangs is told without its arguments, and the list is incomplete.
+    /// The memory of programs in pods is not read, except that of the runtime's own program. A shim whose
+    /// memory hangs is reported without its arguments, and the list is incomplete.
     #[test]
     fn no_memory_is_read_of_what_runs_in_a_container() {
         let root = tempfile::tempdir().expect("a directory");
@@ -429,7 +435,7 @@ mod tests {
         assert_eq!(arguments(&facts, SHIM), Some(vec!["/containerd-shim".to_owned()]));
         assert_eq!(arguments(&facts, MAIN), Some(Vec::new()));
         assert!(is_whole(&facts), "{facts:?}");
-        // Nothing hangs any more, and it is still not read.
+        // Nothing hangs any more, and the memory is still not read.
         avoided.remove(format!("/proc/{MAIN}/cmdline").as_ref());
         assert_eq!(arguments(&found_in(&host), MAIN), Some(Vec::new()));
     }
@@ -473,7 +479,7 @@ mod tests {
         assert_eq!(netns_of(&host, PROBE), None, "there is none");
     }
 
-    /// A link in an unknown form stands for one that may not be read. The clock is looked at before each process is read.
+    /// A link in an unknown form is used for one that may not be read. The clock is read before each process.
     #[test]
     fn a_process_whose_namespace_might_not_be_read_counts_only_if_it_is_still_there_and_still_hidden() {
         type Change = fn(&Path);

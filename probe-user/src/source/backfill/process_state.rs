@@ -1,7 +1,7 @@
-//! Reads what a process does: the state of each of its threads, and the function of the kernel in which it waits.
+//! Reads what a process does: the state of each of its threads, and the kernel function in which each waits.
 //!
-//! `wchan` has no more than `0` for a thread that runs, and for one that this process may not inspect
-//! (`ptrace_may_access`) or where the kernel has no names of its functions.
+//! `wchan` has only `0` for a thread that runs, for one that this process may not inspect
+//! (`ptrace_may_access`), and if the kernel has no names of its functions.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,23 @@ use crate::{
 };
 
 /// The most threads that are read.
-const THREADS: usize = 512;
-/// The most groups of threads that are told.
-const GROUPS: usize = 8;
+const MAX_THREADS: usize = 512;
+/// The most groups of threads that are reported.
+const MAX_GROUPS: usize = 8;
 /// The most bytes of a function's name.
-const NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 /// Reads what a process does. `None` if it is gone.
 pub(crate) fn process_state(root: &HostRoot, process: TaskKey) -> Option<ProcessState> {
     let folder = root.folder(format!("/proc/{}", process.pid)).ok()?;
     let stat = proc::stat(&folder.head("stat", 4096).ok()?)?;
-    // A hook's time is exact, and that of the file is rounded down to a tick.
+    // A hook's time is exact; the file's is rounded down to a tick.
     if stat.start != process.start - process.start % TICK {
         return None;
     }
     let mut groups: BTreeMap<(RunState, Option<String>), u32> = BTreeMap::new();
     let threads = folder.folder("task").ok()?;
-    for entry in threads.entries().ok()?.entries.iter().take(THREADS) {
+    for entry in threads.entries().ok()?.entries.iter().take(MAX_THREADS) {
         // A thread may end meanwhile.
         if let Some(does) = threads.folder(&entry.name).ok().as_ref().and_then(thread) {
             *groups.entry(does).or_default() += 1;
@@ -40,13 +40,13 @@ pub(crate) fn process_state(root: &HostRoot, process: TaskKey) -> Option<Process
     let mut threads: Vec<ThreadState> =
         groups.into_iter().map(|((state, function), count)| ThreadState { state, function, count }).collect();
     threads.sort_by_key(|it| std::cmp::Reverse(it.count));
-    threads.truncate(GROUPS);
+    threads.truncate(MAX_GROUPS);
     Some(ProcessState { process, state: RunState::of(stat.state), threads })
 }
 
 fn thread(folder: &Folder) -> Option<(RunState, Option<String>)> {
     let stat = proc::stat(&folder.head("stat", 4096).ok()?)?;
-    let name = folder.head("wchan", NAME).unwrap_or_default();
+    let name = folder.head("wchan", MAX_NAME_BYTES).unwrap_or_default();
     let name = String::from_utf8_lossy(&name).trim().to_owned();
     Some((RunState::of(stat.state), Some(name).filter(|name| !name.is_empty() && name != "0")))
 }

@@ -1,5 +1,5 @@
-//! Reads what is only on record, again and again: the runtimes' sandboxes, libcni's cache, the network configurations
-//! and the IPAM stores. What did not change since the reading before is remembered.
+//! Reads, again and again, what is only on record: the runtimes' sandboxes, libcni's cache, the network
+//! configurations and the IPAM stores. Files that have not changed since the last reading are not read again.
 
 use super::{Closed, Node, cni, daemon::Known, hand_over, network::Configured, runtime, store};
 use crate::{
@@ -7,10 +7,10 @@ use crate::{
     source::host::{memo::Memo, skipped::Skipped},
 };
 
-/// A smaller change of the wall clock than this is slewing, or the error of the reading. Without a limit the times of all
-/// reservations would be others in each reading.
+/// A smaller change of the wall clock is slewing, or the error of the reading, and is ignored. Otherwise the
+/// times of all reservations would change in each reading.
 const SLEW_NS: u64 = 1_000_000;
-/// A change of the wall clock from which on file times from before it tell nothing.
+/// After such a change of the wall clock, earlier file times mean nothing.
 const STEP_NS: u64 = 1_000_000_000;
 
 /// What is remembered between the readings of one reader.
@@ -20,7 +20,7 @@ pub(crate) struct Records {
     memory: Memory,
 }
 
-/// What files said.
+/// The parsed contents of files.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     clock: Option<Clock>,
@@ -34,33 +34,33 @@ pub(super) struct Memory {
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     boot_wall_ns: i64,
-    /// As it was when the memory was empty.
+    /// The value when the memory was empty.
     first: i64,
 }
 
 impl Records {
-    /// Lists the records. Runtimes are read first. A sandbox that the runtime had forgotten by then had its last DEL
-    /// before, so a reservation that names it when the stores are read is left over. A sandbox that is created in
-    /// between is in no runtime's record yet, but its address is young.
+    /// Lists the records. Runtimes are read first. A sandbox that the runtime had forgotten by then had its
+    /// last DEL before, so a reservation that names it when the stores are read is left over. A sandbox that
+    /// is created in between is in no runtime's record yet, but its address is young.
     pub(crate) fn read(
         &mut self,
         node: Node<'_>,
-        tell_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
+        send_batch: &mut dyn FnMut(Vec<Observation>) -> Result<(), Closed>,
     ) -> Result<Skipped, Closed> {
         let Self { daemons, memory } = self;
         let node = Node { boot_wall_ns: memory.begin(node), ..node };
         let mut skipped = Skipped::default();
-        let mut tell = |list| hand_over(list, &mut skipped, tell_batch);
-        let daemons = daemons.look(node.root, (node.clock)());
-        tell(runtime::list(node, &daemons, &mut memory.runtimes))?;
-        tell(cni::list(node, &mut memory.cache))?;
-        tell(store::list(node, &daemons, &mut memory.networks, &mut memory.stores))?;
+        let daemons = daemons.find(node.root, (node.clock)());
+        hand_over(runtime::list(node, &daemons, &mut memory.runtimes), &mut skipped, send_batch)?;
+        hand_over(cni::list(node, &mut memory.cache), &mut skipped, send_batch)?;
+        let stores = store::list(node, &daemons, &mut memory.networks, &mut memory.stores);
+        hand_over(stores, &mut skipped, send_batch)?;
         Ok(skipped)
     }
 }
 
 impl Memory {
-    /// Begins a reading. Gives the wall clock's time at boot that it uses.
+    /// Begins a reading. Returns the wall clock's time at boot that the reading uses.
     fn begin(&mut self, node: Node<'_>) -> i64 {
         let now = node.boot_wall_ns;
         if self.clock.is_some_and(|clock| clock.first.abs_diff(now) >= STEP_NS) {

@@ -1,8 +1,8 @@
 //! Lists the sandboxes that runtimes have on record, stopped ones included, until they are removed.
 //!
-//! Records in files survive a reboot. containerd writes its record only after the sandbox's CNI ADD. So its files
-//! lack a sandbox that is still being created, and a sandbox whose ADD failed and could not be undone. The runtime
-//! itself knows both, and is asked over CRI.
+//! Records in files survive a reboot. containerd writes its record only after the sandbox's CNI ADD. So its
+//! files lack a sandbox that is still being created, and a sandbox whose ADD failed and could not be undone.
+//! The runtime itself knows both, and is asked over CRI.
 
 mod containerd;
 mod cri;
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// What the files of runtimes said.
+/// The parsed contents of the runtimes' files.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     storages: Memo<Vec<RuntimeSandbox>>,
@@ -70,70 +70,69 @@ pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut Memory) 
     let mut list = Listing::begin(List::Runtimes, node);
     list.found(list.now(), Fact::KubeletExpected(kubelet::expected(node.root, daemons)));
     let answers = ask(node.root, daemons, &list);
-    // The answer of a runtime is complete, so its files are not needed.
-    let has_answered = |daemon: &Daemon| {
-        let is_its = |records: &Records| daemon.socket.as_ref() == Some(&records.place);
-        answers.iter().any(|(_, it)| is_its(it) && matches!(it.sandboxes, Ok((_, true))))
-    };
-    let runs = |kind| daemons.iter().any(|daemon| daemon.kind.runtime() == Some(kind));
-    let alone = ![RuntimeKind::Crio, RuntimeKind::Docker, RuntimeKind::Isulad].into_iter().any(runs);
-    let must = |daemon: Option<&Daemon>| {
-        daemon.is_some_and(|it| {
-            (alone || it.kind.runtime() != Some(RuntimeKind::Containerd)) && !has_answered(it)
-        })
-    };
+    let alone = daemons.iter().filter_map(|it| it.kind.runtime()).all(|kind| kind == RuntimeKind::Containerd);
     for (root, daemon) in roots(daemons, RuntimeKind::Containerd) {
         let at = list.now();
         let records = containerd::read(files(node, daemon), &root, daemon.is_some() && alone);
-        tell(&mut list, at, records, must(daemon));
+        report(&mut list, at, records, must_exist(daemon, alone, &answers));
     }
     for (root, daemon) in roots(daemons, RuntimeKind::Crio) {
         let at = list.now();
         for records in storage::read(files(node, daemon), &root, daemon.is_some(), &mut memory.storages) {
-            tell(&mut list, at, records, must(daemon));
+            report(&mut list, at, records, must_exist(daemon, alone, &answers));
         }
     }
     for (root, daemon) in run_roots(daemons) {
         let at = list.now();
         for records in storage::read(files(node, daemon), &root, false, &mut memory.storages) {
-            tell(&mut list, at, records, false);
+            report(&mut list, at, records, false);
         }
     }
     for (root, daemon) in roots(daemons, RuntimeKind::Docker) {
         let at = list.now();
         let records = docker::read(files(node, daemon), &root, &mut memory.docker, &mut list);
-        tell(&mut list, at, records, must(daemon));
+        report(&mut list, at, records, must_exist(daemon, alone, &answers));
     }
     for (root, daemon) in roots(daemons, RuntimeKind::Isulad) {
         let at = list.now();
         let records = isulad::read(files(node, daemon), &root, &mut memory.isulad, &mut list);
-        tell(&mut list, at, records, must(daemon));
+        report(&mut list, at, records, must_exist(daemon, alone, &answers));
     }
     // If the path is unknown because a configuration could not be read, name that file.
-    for daemon in daemons.iter().filter(|it| it.root.is_none() && must(Some(it))) {
+    for daemon in daemons.iter().filter(|it| it.root.is_none() && must_exist(Some(it), alone, &answers)) {
         if let Some(UnreadSetting { path, why }) = &daemon.unread {
             let at = list.now();
             let records = Records::new(path.clone(), daemon.kind.runtime(), Err(*why));
-            tell(&mut list, at, records, true);
+            report(&mut list, at, records, true);
         }
     }
     for (at, records) in answers {
-        tell(&mut list, at, records, false);
+        report(&mut list, at, records, false);
     }
     list
 }
 
-/// The root below which a daemon's paths are resolved; the node's if there is no daemon.
+/// Returns whether a daemon's records must exist, because it runs. `alone`: containerd is the only runtime.
+fn must_exist(daemon: Option<&Daemon>, alone: bool, answers: &[(Timestamp, Records)]) -> bool {
+    let Some(daemon) = daemon else { return false };
+    // The answer of a runtime is complete, so its files are not needed.
+    let has_answered = answers.iter().any(|(_, records)| {
+        daemon.socket.as_ref() == Some(&records.place) && matches!(records.sandboxes, Ok((_, true)))
+    });
+    (alone || daemon.kind.runtime() != Some(RuntimeKind::Containerd)) && !has_answered
+}
+
+/// Returns the root below which a daemon's paths are resolved; the node's if there is no daemon.
 fn files<'a>(node: Node<'a>, daemon: Option<&'a Daemon>) -> &'a HostRoot {
     daemon.map_or(node.root, |daemon| daemon.files(node.root))
 }
 
-/// The root directories of the node's containerds, usual or in use.
+/// Returns the root directories of the node's containerds, usual or in use.
 pub(crate) fn containerd_roots(root: &HostRoot) -> Vec<PathBuf> {
     roots(&daemon::find(root), RuntimeKind::Containerd).into_keys().collect()
 }
 
-/// The root directories of runtimes of a kind, usual or in use, each with the daemon that uses it.
+/// Returns the root directories of runtimes of a kind, usual or in use, each with the daemon that uses it.
 fn roots(daemons: &[Daemon], kind: RuntimeKind) -> BTreeMap<PathBuf, Option<&Daemon>> {
     let usual = Runtime::of(kind).roots.iter().chain(runtime::of_distributions(move |row| match kind {
         RuntimeKind::Containerd => row.containerd_roots,
@@ -145,7 +144,7 @@ fn roots(daemons: &[Daemon], kind: RuntimeKind) -> BTreeMap<PathBuf, Option<&Dae
     found
 }
 
-/// The run roots of storages, which a reboot empties.
+/// Returns the run roots of storages, which a reboot empties.
 fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
     let usual = runtime::of_runtimes(|row| row.run_roots);
     let mut found: BTreeMap<_, _> = usual.map(|root| (PathBuf::from(root), None)).collect();
@@ -153,13 +152,13 @@ fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
     found
 }
 
-/// Asks every runtime that has a known socket; gives each answer with the time of the question.
+/// Asks every runtime that has a known socket; returns each answer with the time of the question.
 fn ask(root: &HostRoot, daemons: &[Daemon], list: &Listing<'_>) -> Vec<(Timestamp, Records)> {
     let all = cri::sockets(daemons);
     all.iter().map(|(socket, asked)| (list.now(), asked.read(root, socket.clone(), &all))).collect()
 }
 
-/// The sandbox that a container's record tells of, if it is one.
+/// Returns the sandbox that a container's record describes, if it is one.
 fn sandbox(found: ContainerFound) -> Option<RuntimeSandbox> {
     match found.role {
         Role::Sandbox => Some(RuntimeSandbox { id: found.id, pod: found.pod.and_then(named) }),
@@ -167,9 +166,9 @@ fn sandbox(found: ContainerFound) -> Option<RuntimeSandbox> {
     }
 }
 
-/// A runtime that does not exist keeps nothing, and is not told of. If it `must` exist, because it runs, then its
-/// records are at an unknown place.
-fn tell(list: &mut Listing<'_>, at: Timestamp, records: Records, must: bool) {
+/// Reports the records of one runtime. A runtime that does not exist keeps nothing, and is not reported. If
+/// it `must` exist, because it runs, then its records are at an unknown place.
+fn report(list: &mut Listing<'_>, at: Timestamp, records: Records, must: bool) {
     let Records { place, kind, sandboxes, unread } = records;
     let (sandboxes, complete) = match sandboxes {
         Err(ReadError::Absent) if !must => return,
@@ -179,7 +178,7 @@ fn tell(list: &mut Listing<'_>, at: Timestamp, records: Records, must: bool) {
         }
         Ok((sandboxes, complete)) => {
             if !complete {
-                // What cannot be decoded is a failure of its own.
+                // Records that cannot be decoded are a failure of their own.
                 list.skip(&place, ReadError::TooMany(sandboxes.len()));
             }
             (sandboxes, complete)
@@ -191,7 +190,7 @@ fn tell(list: &mut Listing<'_>, at: Timestamp, records: Records, must: bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::{List, Listing, Node, ReadError, Records, tell};
+    use super::{List, Listing, Node, ReadError, Records, report};
     use crate::{
         model::{fact::RuntimeSandbox, id::ContainerId, time::Timestamp},
         source::{cgroup::Hierarchy, host::HostRoot},
@@ -206,7 +205,7 @@ mod tests {
         let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
         let mut list = Listing::begin(List::Runtimes, node);
         let sandbox = RuntimeSandbox { id: ContainerId::parse("c1").expect("an id"), pod: None };
-        tell(&mut list, Timestamp(1), Records::new("/x".into(), None, Ok((vec![sandbox], false))), false);
+        report(&mut list, Timestamp(1), Records::new("/x".into(), None, Ok((vec![sandbox], false))), false);
         let (_, skipped) = list.end();
         let first = skipped.partial.get(&List::Runtimes).map(|(_, why)| *why);
         assert_eq!(first, Some(ReadError::TooMany(1)));

@@ -57,7 +57,7 @@ struct Annotations {
     label_container: Option<String>,
 }
 
-/// The names of the image that a container was made of, as far as the annotations have them.
+/// Returns the names of a container's image, as far as the annotations have them.
 pub(super) fn images(config: &[u8]) -> Vec<String> {
     #[derive(Default, Deserialize)]
     struct Spec {
@@ -68,7 +68,7 @@ pub(super) fn images(config: &[u8]) -> Vec<String> {
     struct Names {
         #[serde(rename = "io.kubernetes.cri.image-name")]
         containerd: Option<String>,
-        /// The image's id or digest. Its name is the other one.
+        /// The image's id or digest.
         #[serde(rename = "io.kubernetes.cri-o.Image")]
         crio: Option<String>,
         #[serde(rename = "io.kubernetes.cri-o.ImageName")]
@@ -78,7 +78,8 @@ pub(super) fn images(config: &[u8]) -> Vec<String> {
     [of.containerd, of.crio, of.crio_name].into_iter().flatten().collect()
 }
 
-/// `None` if this is not a bundle's configuration. A container without a pod has none of the annotations.
+/// Parses a bundle's configuration; `None` if it is not one. A container without a pod has none of the
+/// annotations.
 pub(super) fn parse(config: &[u8], id: &ContainerId) -> Option<ContainerFound> {
     let of = serde_json::from_slice::<Spec>(config).ok()?.annotations;
     let role = match of.kind.or(of.crio_kind).as_deref() {

@@ -2,7 +2,7 @@
 //!
 //! To add a kind of store, add a file here that implements `Kind`, and a line to `KINDS`.
 //!
-//! **Invariant:** a store that exists and cannot be read is told of as incomplete.
+//! **Invariant:** a store that exists and cannot be read is reported as incomplete.
 
 mod aws_ipamd;
 mod declared;
@@ -27,8 +27,8 @@ use directory::Reserved;
 
 /// One kind of store.
 trait Kind {
-    /// Tells of every store of this kind on the node.
-    fn tell(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>);
+    /// Reports every store of this kind on the node.
+    fn report(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>);
 }
 
 /// What is known when the stores are read.
@@ -39,7 +39,7 @@ struct Given<'a> {
     networks: &'a [Configured],
 }
 
-/// What the files of stores said.
+/// The parsed contents of the stores' files.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     host_local: Memo<Reserved>,
@@ -58,7 +58,7 @@ impl Memory {
 const KINDS: [&dyn Kind; 3] = [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &declared::Stores];
 
 /// The longest name of an interface (`IFNAMSIZ` without the NUL).
-const IFNAME: usize = 15;
+const MAX_IFNAME_BYTES: usize = 15;
 
 /// Lists the configured networks, then the stores.
 pub(super) fn list<'a>(
@@ -68,16 +68,16 @@ pub(super) fn list<'a>(
     memory: &mut Memory,
 ) -> Listing<'a> {
     let mut list = Listing::begin(List::Ipam, node);
-    let networks = network::tell(node, daemons, networks, &mut list);
+    let networks = network::report(node, daemons, networks, &mut list);
     let given = Given { node, daemons, networks: &networks };
     for kind in KINDS {
-        kind.tell(given, memory, &mut list);
+        kind.report(given, memory, &mut list);
     }
     list
 }
 
-/// `None` if the container id or the interface name is not valid.
+/// Returns the holder of an address; `None` if the container id or the interface name is not valid.
 fn holder(container: &str, ifname: &str) -> Option<Holder> {
     let container = ContainerId::parse(container)?;
-    (ifname.len() <= IFNAME).then(|| Holder { container, ifname: ifname.to_owned() })
+    (ifname.len() <= MAX_IFNAME_BYTES).then(|| Holder { container, ifname: ifname.to_owned() })
 }

@@ -1,36 +1,40 @@
 //! Counts the boots between the last one that an agent saw and this one, from the machine's own logs.
 //!
-//! The journal has the id of each boot that logged to it. wtmp has a record of each boot, with its time only. Both
-//! are cut off at some age, and a boot may have been too short to be logged. So the count is a lower bound, and no
-//! record proves nothing.
+//! The journal has the id of each boot that logged to it. wtmp has a record of each boot, with its time only.
+//! Both are cut off at some age, and a boot may have been too short to be logged. So the count is a lower
+//! bound, and a missing record proves nothing.
 
 use super::{BOOT_TIME, Layout, NEAR_NS, OWN, SLACK_NS, end, kind, time};
 use crate::{
     model::recovery::{Last, Source, Unseen},
     source::{
+        clock,
         host::HostRoot,
         plugin_log::{self, Window},
     },
 };
 
-/// Uses the log that shows more boots.
+/// Counts the boots by the log that shows more of them.
 #[must_use]
 pub(crate) fn unseen(root: &HostRoot, last: &Last, boot_wall_ns: i64) -> Option<Unseen> {
-    let recorded = || counted(&end(root, OWN).ok()?, OWN, last, boot_wall_ns);
-    logged(root, last, boot_wall_ns).into_iter().chain(recorded()).max_by_key(|found| found.boots)
+    let logged = logged(root, last, boot_wall_ns);
+    let recorded = end(root, OWN).ok().and_then(|bytes| counted(&bytes, OWN, last, boot_wall_ns));
+    logged.into_iter().chain(recorded).max_by_key(|found| found.boots)
 }
 
 fn logged(root: &HostRoot, last: &Last, boot_wall_ns: i64) -> Option<Unseen> {
-    let micros = |ns: i64| ns.max(0).unsigned_abs() / 1000;
-    let window =
-        Window { from: micros(last.began_wall_ns), until: micros(boot_wall_ns.saturating_add(SLACK_NS)) };
-    let is_known = |id: &str| last.known.iter().any(|known| known.replace('-', "") == id);
-    let found = plugin_log::boots(root, window).into_iter().filter(|(id, _)| !is_known(id));
+    let window = Window {
+        from: clock::micros(last.began_wall_ns),
+        until: clock::micros(boot_wall_ns.saturating_add(SLACK_NS)),
+    };
+    let found = plugin_log::boots(root, window)
+        .into_iter()
+        .filter(|(id, _)| !last.known.iter().any(|known| known.replace('-', "") == *id));
     of(found.filter_map(|(_, at)| i64::try_from(at).ok()?.checked_mul(1000)), Source::Journal)
 }
 
-/// The boots after the last sign of life of the boot that is known. Without a record of that boot itself, the others
-/// cannot be told from it.
+/// Counts the boots after the last sign of life of the known boot. Without a record of the known boot itself,
+/// the others cannot be distinguished from it.
 fn counted(bytes: &[u8], layout: Layout, last: &Last, boot_wall_ns: i64) -> Option<Unseen> {
     let records = bytes.chunks_exact(layout.size).filter(|record| kind(record) == Some(BOOT_TIME));
     let mut began: Vec<i64> = records.filter_map(|record| time(record, layout)).collect();
@@ -43,7 +47,7 @@ fn counted(bytes: &[u8], layout: Layout, last: &Last, boot_wall_ns: i64) -> Opti
     of(began.into_iter().filter(|at| last.alive_wall_ns < *at && *at < boot_wall_ns), Source::Wtmp)
 }
 
-/// `None` if there are none.
+/// Counts boots; `None` if there are none.
 fn of(began: impl Iterator<Item = i64>, source: Source) -> Option<Unseen> {
     let (boots, last_wall_ns) =
         began.fold((0_u32, i64::MIN), |(n, last), at| (n.saturating_add(1), last.max(at)));
@@ -85,7 +89,7 @@ mod tests {
         // This boot's own record is not written yet.
         assert_eq!(of(&[up(3), up(10), up(13)]), Some((1, 13)));
         assert_eq!(of(&[up(3), up(10), down(11), up(20)]), None);
-        // The clock was wrong or the file was cut off: the first record may be of the boot that is known.
+        // The clock was wrong or the file was cut off: the first record may be the known boot's.
         assert_eq!(of(&[up(13), up(20)]), None);
         assert_eq!(of(&[]), None);
     }

@@ -1,8 +1,8 @@
 //! Finds the two strings of Go's linker in an ELF file: the Go version and the modules.
 //!
-//! `.go.buildinfo` begins with 14 bytes of magic, the pointer size and flags, padded to 32 bytes. Since Go 1.18 the
-//! two strings follow, each after its length as a varint. Before, byte 16 has two pointers, each to a string header
-//! (address, length) in a segment.
+//! `.go.buildinfo` begins with 14 bytes of magic, the pointer size and flags, padded to 32 bytes. Since Go
+//! 1.18 the two strings follow, each after its length as a varint. Before, byte 16 has two pointers, each to
+//! a string header (address, length) in a segment.
 
 use std::{
     cell::Cell,
@@ -22,7 +22,7 @@ const MAGIC: &[u8] = b"\xff Go buildinf:";
 const HEADER: usize = 32;
 /// The length of Go's sentinel before and after the modules.
 const FENCE: usize = 16;
-/// Bytes that are read of one file in all. A kubelet's modules are 30 KB, and it has 30 sections.
+/// How much is read of one file in all, bytes. A kubelet's modules are 30 KB, and it has 30 sections.
 const BUDGET: u64 = 4 << 20;
 /// The most that `object` reads of a section's name.
 const NAME: u64 = 4096;
@@ -49,7 +49,6 @@ pub(super) fn read(executable: impl Read + Seek) -> Result<Found, Unknown> {
     if ident[5] != ELFDATA2LSB {
         return Err(Unknown::BigEndian);
     }
-    let malformed = |_why: object::Error| Unknown::Malformed("ELF headers are");
     let header = FileHeader64::<LittleEndian>::parse(data).map_err(malformed)?;
     let sections = header.sections(LittleEndian, data).map_err(malformed)?;
     let (_, section) = sections.section_by_name(LittleEndian, b".go.buildinfo").ok_or(Unknown::NotGo)?;
@@ -68,11 +67,14 @@ pub(super) fn read(executable: impl Read + Seek) -> Result<Found, Unknown> {
         return Err(Unknown::Narrow);
     }
     let segments = header.program_headers(LittleEndian, data).map_err(malformed)?;
-    let pointed = |at: usize| string(data, segments, word(info, at)?);
-    let go = pointed(16).ok_or(Unknown::Malformed("pointer to the version is"))?;
+    let go = pointed(data, segments, info, 16).ok_or(Unknown::Malformed("pointer to the version is"))?;
     // Without modules the pointer is null.
-    let modules = pointed(24).and_then(fenced).unwrap_or_default();
+    let modules = pointed(data, segments, info, 24).and_then(fenced).unwrap_or_default();
     Ok(Found { go: text(go), modules })
+}
+
+fn malformed(_why: object::Error) -> Unknown {
+    Unknown::Malformed("ELF headers are")
 }
 
 fn inline(info: &[u8]) -> Option<Found> {
@@ -81,7 +83,7 @@ fn inline(info: &[u8]) -> Option<Found> {
     Some(Found { go: text(go), modules: fenced(modules).unwrap_or_default() })
 }
 
-/// The string after its length, and the bytes after the string.
+/// Returns the string after its length, and the bytes after the string.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut length = 0_u64;
     for (at, byte) in bytes.iter().enumerate().take(9) {
@@ -93,17 +95,18 @@ fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     None
 }
 
-/// The string whose header is at this address.
-fn string<'a, R: Read + Seek>(
+/// Returns the string to whose header byte `at` of `info` has a pointer.
+fn pointed<'a, R: Read + Seek>(
     data: &'a Bounded<R>,
     segments: &[ProgramHeader64<LittleEndian>],
-    header: u64,
+    info: &[u8],
+    at: usize,
 ) -> Option<&'a [u8]> {
-    let header = mapped(data, segments, header, 16)?;
+    let header = mapped(data, segments, word(info, at)?, 16)?;
     mapped(data, segments, word(header, 0)?, word(header, 8)?)
 }
 
-/// The bytes of the file for a range of addresses.
+/// Returns the bytes of the file for a range of addresses.
 fn mapped<'a, R: Read + Seek>(
     data: &'a Bounded<R>,
     segments: &[ProgramHeader64<LittleEndian>],
@@ -112,7 +115,8 @@ fn mapped<'a, R: Read + Seek>(
 ) -> Option<&'a [u8]> {
     let end = address.checked_add(size)?;
     segments.iter().filter(|segment| segment.p_type(LittleEndian) == PT_LOAD).find_map(|segment| {
-        let (start, offset) = (segment.p_vaddr(LittleEndian), segment.p_offset(LittleEndian));
+        let start = segment.p_vaddr(LittleEndian);
+        let offset = segment.p_offset(LittleEndian);
         let within = start <= address && end <= start.checked_add(segment.p_filesz(LittleEndian))?;
         let at = offset.checked_add(address.checked_sub(start)?)?;
         if within { data.read_bytes_at(at, size).ok() } else { None }
@@ -123,7 +127,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// The lines between the two sentinels. The byte before the second one ends the last line.
+/// Returns the lines between the two sentinels. The byte before the second one ends the last line.
 fn fenced(bytes: &[u8]) -> Option<String> {
     let lines = bytes.get(FENCE..bytes.len().checked_sub(FENCE)?)?;
     lines.ends_with(b"\n").then(|| text(lines))

@@ -10,14 +10,15 @@ const NAMES: [&str; 3] = ["version", "gitversion", "buildversion"];
 const KUBERNETES: [&str; 2] =
     ["k8s.io/component-base/version.gitVersion", "k8s.io/client-go/pkg/version.gitVersion"];
 
-/// The `-X PACKAGE.NAME=VALUE` flags among the linker's flags.
+/// Returns the `-X PACKAGE.NAME=VALUE` flags among the linker's flags.
 pub(super) fn strings(flags: &str) -> BTreeMap<String, String> {
     let mut strings = BTreeMap::new();
     let mut words = split(flags).into_iter();
     while let Some(word) = words.next() {
         let set = match word.trim_start_matches('-') {
-            "X" if word.starts_with('-') => words.next(),
-            flag => flag.strip_prefix("X=").filter(|_| word.starts_with('-')).map(str::to_owned),
+            _ if !word.starts_with('-') => None,
+            "X" => words.next(),
+            flag => flag.strip_prefix("X=").map(str::to_owned),
         };
         if let Some((name, value)) = set.as_deref().and_then(|set| set.split_once('=')) {
             strings.extend(plain(name).zip(plain(value)));
@@ -26,23 +27,26 @@ pub(super) fn strings(flags: &str) -> BTreeMap<String, String> {
     strings
 }
 
-/// The version among the strings: that of the project that owns the package or module `own`, or of Kubernetes.
+/// Returns the version among the strings: the version of the project that owns the package or module `own`,
+/// or of Kubernetes.
 pub(super) fn version<'a>(strings: &'a BTreeMap<String, String>, own: &str) -> Option<&'a str> {
     let project = project(own);
-    let is_own = |package: &str| {
-        package == "main"
-            || package.strip_prefix(project).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
     let own = strings.iter().find(|(variable, _)| {
         variable.rsplit_once('.').is_some_and(|(package, name)| {
-            is_own(package) && NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+            is_own(package, project) && NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
         })
     });
-    let kubernetes = || KUBERNETES.iter().find_map(|name| strings.get(*name));
-    own.map(|(_, value)| value).or_else(kubernetes).map(String::as_str)
+    let version = own.map(|(_, value)| value);
+    version.or_else(|| KUBERNETES.iter().find_map(|name| strings.get(*name))).map(String::as_str)
 }
 
-/// `HOST/OWNER/NAME` of a package's path.
+/// Returns whether a package is the main package, or belongs to the project.
+fn is_own(package: &str, project: &str) -> bool {
+    package == "main"
+        || package.strip_prefix(project).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns `HOST/OWNER/NAME` of a package's path.
 fn project(package: &str) -> &str {
     let end = package.match_indices('/').nth(2).map_or(package.len(), |(at, _)| at);
     &package[..end]

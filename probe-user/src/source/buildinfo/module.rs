@@ -1,14 +1,16 @@
-//! Parses the lines about modules: the fields are separated by tabs, and the first field is the kind of the line.
+//! Parses the lines about modules: the fields are separated by tabs, and the first field is the kind of the
+//! line.
 
 use super::{GoBuild, Module, linked, plain};
 
 pub(super) fn parse(lines: &str) -> GoBuild {
     let mut build = GoBuild::default();
-    // Whether a replacement line is about the main module.
+    // A replacement line (`=>`) is now about the main module.
     let mut is_main = false;
     for line in lines.lines() {
         let mut fields = line.split('\t');
-        let (kind, first) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let kind = fields.next().unwrap_or_default();
+        let first = fields.next().unwrap_or_default();
         let given = fields.next().and_then(version);
         match kind {
             "path" => build.package = plain(first),
@@ -34,7 +36,7 @@ pub(super) fn parse(lines: &str) -> GoBuild {
     build
 }
 
-/// A module in a working tree has no version.
+/// Parses a version. A module in a working tree has none.
 fn version(text: &str) -> Option<String> {
     plain(text).filter(|text| text != "(devel)")
 }
@@ -50,7 +52,8 @@ fn setting(line: &str) -> Option<(String, String)> {
     Some((key, if is_quoted { quoted(value)?.0 } else { value.to_owned() }))
 }
 
-/// A quoted string, and the text after it. Escapes by number are not read: flags and versions do not have them.
+/// Parses a quoted string. Returns it and the text after it. Escapes by number are not read: flags and
+/// versions do not have them.
 fn quoted(text: &str) -> Option<(String, &str)> {
     if let Some(raw) = text.strip_prefix('`') {
         return raw.split_once('`').map(|(word, rest)| (word.to_owned(), rest));

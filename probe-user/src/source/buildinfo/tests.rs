@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::{GoBuild, Module, Unknown, elf, linked, module};
 
-/// Debian's containerd 1.6.20, built by Go 1.19: no module, `-trimpath`, no flags. This is what follows the header.
+/// The bytes after the header of Debian's containerd 1.6.20, built by Go 1.19: no module, `-trimpath`, no
+/// flags.
 const DEBIAN: &str = "path\tgithub.com/containerd/containerd/cmd/containerd\nbuild\t-compiler=gc\n\
     build\t-trimpath=true\nbuild\tCGO_ENABLED=1\nbuild\tGOARCH=amd64\nbuild\tGOOS=linux\nbuild\tGOAMD64=v1\n";
 
@@ -99,7 +100,7 @@ fn executable(go: &str, modules: &str, inline: bool) -> Vec<u8> {
     assert_eq!(file.len(), AT);
     file.extend_from_slice(&info);
     file.extend_from_slice(NAMES);
-    // Fields of a section that are read: name, kind, flags, address, offset, size.
+    // These fields of a section are read: name, kind, flags, address, offset, size.
     for (name, kind, offset, bytes) in
         [(0_u32, 0_u32, 0, 0), (1, 1, AT, info.len()), (15, 3, names, NAMES.len())]
     {

@@ -24,8 +24,8 @@ use crate::{
 
 /// A runtime answers in milliseconds. After this time a question is given up.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
-/// The longest message that is taken, bytes. The kubelet's limit is the same.
-pub(super) const LONGEST: usize = 16 << 20;
+/// The longest message that is accepted, bytes. The kubelet's limit is the same.
+pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(in crate::source) enum ListError {
     Nobody,
     /// This program may not or cannot connect. The runtime may exist.
     Unreachable(Errno),
-    /// A server answers that does not have this call, as one that is not a CRI runtime.
+    /// The server does not have this call, so it is not a CRI runtime.
     OtherService,
     /// It did not answer in time, or answered with an error or with too much.
     Unanswered,
@@ -73,7 +73,7 @@ impl Client {
     pub(super) async fn connect(socket: &Path) -> Result<Self, ListError> {
         in_time(DEADLINE, async {
             let stream = UnixStream::connect(socket).await.map_err(|why| refusal(&why))?;
-            // The one connection, which is open already: whichever address tonic asks for, it gets this one, once.
+            // The connection is open already. tonic gets it once, for any address.
             let mut stream = Some(TokioIo::new(stream));
             let connector = tower::service_fn(move |_: Uri| {
                 let stream = stream.take();
@@ -83,7 +83,7 @@ impl Client {
             let channel =
                 endpoint.connect_with_connector(connector).await.map_err(|_error| ListError::Unanswered)?;
             let channel: CheckedChannel = MapResponse::new(channel, checked);
-            Ok(Self(Grpc::new(channel).max_decoding_message_size(LONGEST)))
+            Ok(Self(Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES)))
         })
         .await
     }
@@ -96,7 +96,7 @@ impl Client {
         self.ask_for(DEADLINE, call, question).await
     }
 
-    /// Gives the runtime so long to answer.
+    /// Asks a question that the runtime has to answer within `deadline`.
     pub(super) async fn ask_for<A: Message + Default>(
         &mut self,
         deadline: Duration,
@@ -116,8 +116,8 @@ impl Client {
         .await
     }
 
-    /// The stream of events that begins now. A runtime may send its headers only with the first event, so this can take any
-    /// time.
+    /// Opens a stream of events that begins now. A runtime may send its headers only with the first event, so
+    /// this can take any time.
     pub(super) async fn events(mut self) -> Result<Events, ListError> {
         self.0.ready().await.map_err(|_error| ListError::Unanswered)?;
         let path = Call::GetContainerEvents.path();
@@ -130,7 +130,7 @@ impl Client {
 pub(super) struct Events(Streaming<Bytes>);
 
 impl Events {
-    /// The next one; or how the stream ended.
+    /// Returns the next event, or why the stream ended.
     pub(super) async fn next(&mut self) -> Result<Event, ListError> {
         match self.0.message().await {
             Ok(Some(bytes)) => Event::decode(bytes).map_err(|_error| ListError::Unanswered),
@@ -151,7 +151,7 @@ pub(super) fn refused(status: &Status) -> ListError {
     if status.code() == Code::Unimplemented { ListError::OtherService } else { ListError::Unanswered }
 }
 
-/// Why connect(2) failed.
+/// Returns why connect(2) failed.
 pub(super) fn refusal(why: &io::Error) -> ListError {
     match why.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ECONNREFUSED | Errno::ENOENT) => ListError::Nobody,

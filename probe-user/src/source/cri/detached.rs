@@ -1,4 +1,4 @@
-//! A runtime's lists without a runtime: bytes as its answers. Fuzzing needs no more of it.
+//! Handles bytes as a runtime's answers, without a runtime. It is for fuzzing.
 
 use prost::{DecodeError, Message as _};
 
@@ -12,7 +12,8 @@ use crate::model::fact::RuntimeStatus;
 pub struct DetachedRuntime(Statuses);
 
 impl DetachedRuntime {
-    /// What is told of the answers to `ListPodSandbox` and `ListContainers`; `None` if they are too long.
+    /// Returns what would be reported for these answers to `ListPodSandbox` and `ListContainers`; `None` if
+    /// they are too long.
     pub fn tell(
         &mut self,
         sandboxes: &[u8],
@@ -22,7 +23,7 @@ impl DetachedRuntime {
         let Sandboxes { items: sandboxes } = Sandboxes::decode(sandboxes)?;
         let Containers { items: containers } = Containers::decode(containers)?;
         let Some(all) = stated(sandboxes, containers, boot_wall_ns) else { return Ok(None) };
-        let Changed { whole, came, gone } = self.0.tell(all);
+        let Changed { whole, came, gone } = self.0.update(all);
         Ok(Some(RuntimeStatus { socket: "/run/detached.sock".to_owned(), whole, came, gone }))
     }
 }

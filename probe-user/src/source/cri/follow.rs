@@ -1,4 +1,4 @@
-//! Follows the runtimes whose sockets were found when the node was listed: each has a task of its own.
+//! Follows the runtimes whose sockets were found when the node was listed. Each runtime has its own task.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,16 +19,16 @@ use crate::{
 };
 
 /// At most this many runtimes are followed. A node has one, or two while it is moved to another.
-const RUNTIMES: usize = 8;
+const MAX_RUNTIMES: usize = 8;
 
-/// The sockets at which runtimes answered, or somebody listens that did not answer.
+/// The sockets at which a runtime answered, or at which a process listens that did not answer.
 pub(crate) type Sockets = watch::Receiver<BTreeSet<PathBuf>>;
 
-/// Learns from the listings of the node which runtimes there are.
+/// Finds the node's runtimes in the listings.
 #[derive(Clone, Debug)]
 pub(crate) struct Finder(watch::Sender<BTreeSet<PathBuf>>);
 
-/// A finder, and what it finds. `known`: the runtimes that the last agent followed.
+/// Makes a finder, and the receiver of what it finds. `known`: the runtimes that the last agent followed.
 #[must_use]
 pub(crate) fn finder(known: BTreeSet<PathBuf>) -> (Finder, Sockets) {
     let (finds, sockets) = watch::channel(known);
@@ -36,19 +36,19 @@ pub(crate) fn finder(known: BTreeSet<PathBuf>) -> (Finder, Sockets) {
 }
 
 impl Finder {
-    /// Looks for runtimes in what was read of the node.
-    pub(crate) fn look(&self, batch: &Batch) {
+    /// Searches a listing of the node for runtimes.
+    pub(crate) fn search(&self, batch: &Batch) {
         let found = batch.iter().filter_map(|seen| match &seen.fact {
             // A runtime may hang when the agent starts.
             Fact::RuntimeRead(it) if it.place.ends_with(".sock") => Some(PathBuf::from(&it.place)),
             _ => None,
         });
         for socket in found {
-            self.0.send_if_modified(|all| all.len() < RUNTIMES && all.insert(socket));
+            self.0.send_if_modified(|all| all.len() < MAX_RUNTIMES && all.insert(socket));
         }
     }
 
-    /// A runtime is not followed any more. It is again, when it answers again.
+    /// Forgets a runtime that is no longer followed. It is followed again when it answers again.
     fn forget(&self, socket: &PathBuf) {
         self.0.send_if_modified(|all| {
             all.remove(socket);
@@ -57,7 +57,7 @@ impl Finder {
     }
 }
 
-/// Follows every runtime that is found, until it is told to stop.
+/// Follows every runtime that is found, until `stop` is requested.
 pub(crate) fn start(
     root: HostRoot,
     (finder, sockets): (Finder, Sockets),
@@ -104,7 +104,7 @@ async fn follow(
             }
             question = questions.next() => match question {
                 Some(Question::Statuses) => asks.send_modify(|count| *count = count.wrapping_add(1)),
-                // Other sources answer the others.
+                // Other sources answer the other questions.
                 Some(_) => {}
                 None => return,
             },
@@ -131,7 +131,7 @@ mod tests {
             let fact = Fact::RuntimeRead(RuntimeRead { place, kind: None, sandboxes, complete, unread: 0 });
             Observation { at: Timestamp(1), origin: Origin::Listed, fact }
         };
-        finder.look(&vec![read("/run/a.sock", true), read("/run/b.sock", false), read("/var/lib/a", true)]);
+        finder.search(&vec![read("/run/a.sock", true), read("/run/b.sock", false), read("/var/lib/a", true)]);
         let expected = ["/run/a.sock", "/run/b.sock"].map(PathBuf::from);
         assert_eq!(*sockets.borrow(), BTreeSet::from(expected));
     }

@@ -1,5 +1,6 @@
-//! The messages of CRI v1, as far as they are read. They are written by hand, so that the build needs no `protoc`. Their field
-//! numbers are those of `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto`, which the API's rules freeze.
+//! The messages of CRI v1, as far as they are read. They are written by hand, so that the build needs no
+//! `protoc`. The field numbers come from `k8s.io/cri-api/pkg/apis/runtime/v1/api.proto`, which the API's
+//! rules freeze.
 
 use std::collections::HashMap;
 
@@ -118,7 +119,7 @@ pub(super) struct Status {
     pub(super) exit_code: i32,
 }
 
-/// `ContainerEventResponse`. The runtime sends the statuses of the sandbox and of all its containers with it, which are
+/// `ContainerEventResponse`. It also has the statuses of the sandbox and of all its containers, which are
 /// skipped.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Event {

@@ -1,9 +1,9 @@
-//! Follows one runtime: reads its list once a minute and when asked, and its events as they come. It connects again when the
-//! runtime was restarted, and says so when the runtime does not answer.
+//! Follows one runtime: reads its list once a minute and when asked, and its events as they come. It connects
+//! again when the runtime was restarted, and reports it when the runtime does not answer.
 //!
-//! **Invariant:** events are always read at once, whoever else is slow: a runtime may send them to all its clients one after the
-//! other, the kubelet among them. If the engine is so slow that there is no room, the stream is closed and opened
-//! again, and what was missed is known to be missed.
+//! **Invariant:** events are always read at once, even if the engine is slow: a runtime may send them to all
+//! its clients in turn, and the kubelet is one of them. If the engine is so slow that there is no room, the
+//! stream is closed and opened again, and the engine knows that it missed events.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -35,25 +35,27 @@ use crate::{
     },
 };
 
-/// The list is read this often if nobody asks.
+/// How often the list is read if the engine does not ask.
 const PERIOD: Duration = Duration::from_secs(60);
-/// And in between the runtime is asked for its version this often, which costs it nothing.
-const ALIVE: Duration = Duration::from_secs(15);
-/// A runtime that does not answer this for so long answers nothing. A slow one does.
-const SILENT: Duration = Duration::from_secs(10);
-/// A runtime that does not answer is asked again after this time.
-const AGAIN: Duration = Duration::from_secs(3);
-/// A runtime that is not there is tried again after this time at first, and after twice the time before that at last.
+/// How often the runtime is asked for its version in between, which costs it nothing.
+const VERSION_INTERVAL: Duration = Duration::from_secs(15);
+/// A runtime that does not report its version within this time answers nothing. A slow runtime does answer
+/// this.
+const VERSION_DEADLINE: Duration = Duration::from_secs(10);
+/// How long until a runtime that does not answer is asked again.
+const HANG_RETRY: Duration = Duration::from_secs(3);
+/// How long until a runtime that is gone is tried again. The time doubles with each try, up to [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(1);
-const SELDOM: Duration = Duration::from_secs(30);
-/// A runtime that was not there for this long is given up, until a listing of the node finds it again.
+const MAX_RETRY: Duration = Duration::from_secs(30);
+/// A runtime that is gone for this long is given up, until a listing of the node finds it again.
 const GIVE_UP: Duration = Duration::from_secs(5 * 60);
 /// How many containers are asked for their exit codes after a list.
-const CODES: usize = 64;
+const MAX_EXIT_CODES: usize = 64;
 /// How many events may wait for the engine.
-const EVENTS: usize = 4096;
-/// A stream that ends this soon, before any event, is none: so does CRI-O if its events are not enabled.
-const AT_ONCE: Duration = Duration::from_secs(1);
+const MAX_EVENTS: usize = 4096;
+/// A stream that ends this soon, before any event, shows that the runtime sends no events. CRI-O does this if
+/// its events are not enabled.
+const EMPTY_STREAM: Duration = Duration::from_secs(1);
 
 /// One runtime.
 pub(super) struct Session {
@@ -62,25 +64,25 @@ pub(super) struct Session {
     pub(super) feed: BatchSender,
     /// Changes when the list is asked for.
     pub(super) asked: watch::Receiver<u64>,
-    told: Option<RuntimeLink>,
-    /// When it was asked what it has not answered since.
+    reported: Option<RuntimeLink>,
+    /// When the first question was asked that it has not answered.
     unanswered: Option<Timestamp>,
     has_events: bool,
     statuses: Statuses,
 }
 
-/// A stream of events that is read. The task ends with it.
+/// A stream of events that a task reads. Dropping it ends the task.
 struct Events {
-    come: mpsc::Receiver<Heard>,
+    receiver: mpsc::Receiver<StreamItem>,
     task: JoinHandle<()>,
     opened: Instant,
     is_first: bool,
 }
 
-/// What the stream says.
-enum Heard {
+/// An item of the stream.
+enum StreamItem {
     Event(Timestamp, ContainerId, RuntimeEventKind),
-    /// It has ended.
+    /// The stream has ended.
     End(ListError),
 }
 
@@ -92,10 +94,10 @@ impl Session {
         asked: watch::Receiver<u64>,
     ) -> Self {
         let statuses = Statuses::default();
-        Self { root, socket, feed, asked, told: None, unanswered: None, has_events: true, statuses }
+        Self { root, socket, feed, asked, reported: None, unanswered: None, has_events: true, statuses }
     }
 
-    /// Follows the runtime until it is given up, or nobody listens.
+    /// Follows the runtime until it is given up, or the engine accepts no more facts.
     pub(super) async fn run(mut self) -> Result<(), Closed> {
         let mut wait = RETRY;
         let mut there_at = Instant::now();
@@ -105,7 +107,7 @@ impl Session {
                 Ok(client) => {
                     let began = Instant::now();
                     let link = self.follow(client).await?;
-                    if began.elapsed() > SELDOM {
+                    if began.elapsed() > MAX_RETRY {
                         wait = RETRY;
                     }
                     there_at = Instant::now();
@@ -113,25 +115,25 @@ impl Session {
                 }
                 Err(ListError::Nobody) => Answer::Gone,
                 Err(ListError::Unreachable(_) | ListError::OtherService) => Answer::Unreachable,
-                // It takes no more connections: those before this one wait for it.
+                // It accepts no more connections: earlier ones still wait.
                 Err(ListError::Unanswered) => {
                     self.unanswered.get_or_insert(asked_at);
                     there_at = Instant::now();
                     Answer::Hangs
                 }
             };
-            // What it says after this is told whole.
+            // After this, its whole list is reported again.
             self.statuses = Statuses::default();
             if there_at.elapsed() > GIVE_UP {
-                if self.told.is_none() {
+                if self.reported.is_none() {
                     return Ok(());
                 }
-                info!(socket = ?self.socket, "this runtime was not there for long: it is not followed any more");
+                info!(socket = ?self.socket, "this runtime has been gone for too long: it is no longer followed");
                 return self.link(Answer::GivenUp, EventStream::Closed).await;
             }
             self.link(link, EventStream::Closed).await?;
             time::sleep(wait).await;
-            wait = (wait * 2).min(SELDOM);
+            wait = (wait * 2).min(MAX_RETRY);
         }
     }
 
@@ -143,43 +145,43 @@ impl Session {
         Client::connect(&path).await
     }
 
-    /// Follows it until the connection breaks. Returns how it was left.
+    /// Follows the runtime until the connection breaks. Returns how it answered last.
     async fn follow(&mut self, mut client: Client) -> Result<Answer, Closed> {
-        let version = match self.version(&mut client, SILENT).await {
+        let version = match self.version(&mut client, VERSION_DEADLINE).await {
             Ok(version) => version,
             Err(answer) => return Ok(answer),
         };
-        // It may be another version than the last time, or have been on its way out.
+        // Its version may have changed since the last time, or it may have been stopping then.
         self.has_events = has_own_events(&version);
         if !self.has_events {
             let Version { name, version } = &version;
             info!(
                 name,
-                version, "this runtime has no events that several clients can read: its list alone is read"
+                version, "this runtime has no events that several clients can read: only its list is read"
             );
         }
         let mut events = self.has_events.then(|| Events::open(client.clone()));
         self.link(Answer::Answers, self.stream(events.as_ref())).await?;
         let mut due = Instant::now();
-        let mut alive_due = due + ALIVE;
+        let mut alive_due = due + VERSION_INTERVAL;
         let mut asked = self.asked.clone();
         asked.mark_unchanged();
         loop {
             tokio::select! {
                 biased;
-                heard = next(&mut events) => match heard {
-                    Heard::Event(at, id, what) => {
+                item = next(&mut events) => match item {
+                    StreamItem::Event(at, id, what) => {
                         let fact = Fact::RuntimeEvent(RuntimeEvent { socket: self.name(), id, what });
-                        self.tell(at, fact).await?;
+                        self.send_fact(at, fact).await?;
                     }
-                    Heard::End(why) => {
+                    StreamItem::End(why) => {
                         let was = events.take();
                         let is_none = why == ListError::OtherService
-                            || was.is_some_and(|it| it.is_first && it.opened.elapsed() < AT_ONCE && why == ListError::Nobody);
+                            || was.is_some_and(|it| it.is_first && it.opened.elapsed() < EMPTY_STREAM && why == ListError::Nobody);
                         if !is_none {
                             return Ok(Answer::Answers);
                         }
-                        info!(socket = ?self.socket, "this runtime tells no events: its list alone is read");
+                        info!(socket = ?self.socket, "this runtime sends no events: only its list is read");
                         self.has_events = false;
                         self.link(Answer::Answers, EventStream::None).await?;
                     }
@@ -200,35 +202,36 @@ impl Session {
                         }
                         Err(ListError::Unanswered) => {
                             self.unanswered.get_or_insert(asked_at);
-                            // The connection stays, since each new one takes room that the kubelet's may need.
-                            let answer = match self.version(&mut client, SILENT).await {
+                            // The connection is kept: a new one would take room that the kubelet may need.
+                            let answer = match self.version(&mut client, VERSION_DEADLINE).await {
                                 Ok(_) => Answer::Slow,
                                 Err(Answer::Hangs) => Answer::Hangs,
                                 Err(answer) => return Ok(answer),
                             };
                             self.link(answer, self.stream(events.as_ref())).await?;
-                            due = Instant::now() + AGAIN;
+                            due = Instant::now() + HANG_RETRY;
                         }
                         Err(ListError::Nobody) => return Ok(Answer::Gone),
                         Err(ListError::Unreachable(_) | ListError::OtherService) => {
                             return Ok(Answer::Unreachable);
                         }
                     }
-                    alive_due = Instant::now() + ALIVE;
+                    alive_due = Instant::now() + VERSION_INTERVAL;
                 }
                 () = time::sleep_until(alive_due) => {
                     if self.version(&mut client, DEADLINE).await.is_err() {
                         due = Instant::now();
                     }
-                    alive_due = Instant::now() + ALIVE;
+                    alive_due = Instant::now() + VERSION_INTERVAL;
                 }
             }
         }
     }
 
-    /// Asks for its version. An error is how it is, if it does not say.
+    /// Asks the runtime for its version. The error is how it (does not) answer.
     async fn version(&mut self, client: &mut Client, deadline: Duration) -> Result<Version, Answer> {
-        let (asked_at, began) = (clock::now(), Instant::now());
+        let asked_at = clock::now();
+        let began = Instant::now();
         match client.ask_for(deadline, Call::Version, Empty {}).await {
             Ok(version) => {
                 self.unanswered = None;
@@ -253,7 +256,7 @@ impl Session {
         }
     }
 
-    /// Reads the list and tells what changed.
+    /// Reads the list and reports what changed.
     async fn list(&mut self, client: &mut Client) -> Result<Result<(), ListError>, Closed> {
         let at = clock::now();
         let answer = async {
@@ -262,7 +265,7 @@ impl Session {
             let mut all =
                 stated(sandboxes, containers, clock::boot_wall_ns()).ok_or(ListError::OtherService)?;
             let ended: Vec<ContainerId> =
-                self.statuses.ended(&all).into_iter().take(CODES).cloned().collect();
+                self.statuses.ended(&all).into_iter().take(MAX_EXIT_CODES).cloned().collect();
             for id in ended {
                 let question = StatusRequest { id: id.as_str().to_owned() };
                 match client.ask::<StatusResponse>(Call::ContainerStatus, question).await {
@@ -287,32 +290,32 @@ impl Session {
             Ok(all) => all,
             Err(error) => return Ok(Err(error)),
         };
-        let Changed { whole, came, gone } = self.statuses.tell(all);
+        let Changed { whole, came, gone } = self.statuses.update(all);
         let fact = Fact::RuntimeStatus(RuntimeStatus { socket: self.name(), whole, came, gone });
-        self.tell(at, fact).await.map(Ok)
+        self.send_fact(at, fact).await.map(Ok)
     }
 
-    /// Tells how the runtime can be asked, if that changed.
+    /// Reports how the runtime answers, if that changed.
     async fn link(&mut self, answer: Answer, events: EventStream) -> Result<(), Closed> {
         let hangs = answer == Answer::Hangs;
-        let since = self.unanswered.filter(|_| hangs);
+        let since = if hangs { self.unanswered } else { None };
         let link = RuntimeLink { socket: self.name(), answer, events, since };
-        // One that was found as another process sees the node, and is not there for this one, is none of this node's.
-        // The listing tells of one that may not be asked.
-        let was_never_there = self.told.is_none() && matches!(answer, Answer::Gone | Answer::Unreachable);
-        let is_same = self.told.as_ref() == Some(&link);
-        // Repeated, because the finding needs a second unanswered question.
+        // A runtime that another process sees, but that was never there for this one, is not this node's. The
+        // listing reports a runtime that may not be asked.
+        let was_never_there = self.reported.is_none() && matches!(answer, Answer::Gone | Answer::Unreachable);
+        let is_same = self.reported.as_ref() == Some(&link);
+        // A hang is reported each time, because the finding needs a second unanswered question.
         if is_same && !hangs || was_never_there {
             return Ok(());
         }
         if hangs && !is_same {
             warn!(socket = ?self.socket, "this runtime does not answer");
         }
-        self.told = Some(link.clone());
-        self.tell(clock::now(), Fact::RuntimeLink(link)).await
+        self.reported = Some(link.clone());
+        self.send_fact(clock::now(), Fact::RuntimeLink(link)).await
     }
 
-    async fn tell(&self, at: Timestamp, fact: Fact) -> Result<(), Closed> {
+    async fn send_fact(&self, at: Timestamp, fact: Fact) -> Result<(), Closed> {
         self.feed.send(vec![Observation { at, origin: Origin::Cri, fact }]).await
     }
 
@@ -323,13 +326,13 @@ impl Session {
 
 impl Events {
     fn open(client: Client) -> Self {
-        let (hears, come) = mpsc::channel(EVENTS);
+        let (sender, receiver) = mpsc::channel(MAX_EVENTS);
         let task = tokio::spawn(async move {
-            let end = read(client, &hears).await;
-            // Where there is no room, the end of the channel says as much.
-            hears.try_send(Heard::End(end)).ok();
+            let end = read(client, &sender).await;
+            // If there is no room, the end of the channel has the same effect.
+            sender.try_send(StreamItem::End(end)).ok();
         });
-        Self { come, task, opened: Instant::now(), is_first: true }
+        Self { receiver, task, opened: Instant::now(), is_first: true }
     }
 }
 
@@ -339,8 +342,8 @@ impl Drop for Events {
     }
 }
 
-/// Reads events until the stream ends or nobody has room for them.
-async fn read(client: Client, hears: &mpsc::Sender<Heard>) -> ListError {
+/// Reads events until the stream ends or the channel is full.
+async fn read(client: Client, sender: &mpsc::Sender<StreamItem>) -> ListError {
     let mut events = match client.events().await {
         Ok(events) => events,
         Err(why) => return why,
@@ -351,24 +354,24 @@ async fn read(client: Client, hears: &mpsc::Sender<Heard>) -> ListError {
             Err(why) => return why,
         };
         let Some((id, what)) = ContainerId::parse(&event.id).zip(kind(event.kind)) else { continue };
-        if hears.try_send(Heard::Event(clock::now(), id, what)).is_err() {
-            warn!("events of a runtime found no room: the stream is opened again");
+        if sender.try_send(StreamItem::Event(clock::now(), id, what)).is_err() {
+            warn!("no room for a runtime's events: opening the stream again");
             return ListError::Unanswered;
         }
     }
 }
 
-/// The next word of the stream; never, if there is no stream.
-async fn next(events: &mut Option<Events>) -> Heard {
+/// Returns the next item of the stream; never, if there is no stream.
+async fn next(events: &mut Option<Events>) -> StreamItem {
     let Some(stream) = events else { return std::future::pending().await };
-    let heard = stream.come.recv().await;
-    if let Some(Heard::Event(..)) = &heard {
+    let item = stream.receiver.recv().await;
+    if let Some(StreamItem::Event(..)) = &item {
         stream.is_first = false;
     }
-    heard.unwrap_or(Heard::End(ListError::Unanswered))
+    item.unwrap_or(StreamItem::End(ListError::Unanswered))
 }
 
-/// `ContainerEventType`.
+/// Converts a `ContainerEventType`.
 fn kind(kind: i32) -> Option<RuntimeEventKind> {
     match kind {
         0 => Some(RuntimeEventKind::Created),
@@ -379,8 +382,8 @@ fn kind(kind: i32) -> Option<RuntimeEventKind> {
     }
 }
 
-/// Whether a runtime sends its events to every client. Before these versions all clients share them, so that a second one
-/// takes the kubelet's away (containerd#7318, cri-o#6466).
+/// Returns whether a runtime sends its events to every client. Before these versions all clients share them,
+/// so that a second client would take events from the kubelet (containerd#7318, cri-o#6466).
 fn has_own_events(it: &Version) -> bool {
     let mut numbers =
         it.version.trim_start_matches('v').split(['.', '-', '+']).map(|part| part.parse::<u32>().ok());

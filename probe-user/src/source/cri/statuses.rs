@@ -1,4 +1,4 @@
-//! What a runtime's list says, and what changed since the list before.
+//! The contents of a runtime's list, and what changed since the list before.
 
 use std::collections::BTreeMap;
 
@@ -12,76 +12,83 @@ use crate::{
     source::name::{NAME, is_word, named},
 };
 
-/// The most sandboxes, and the most containers, that are taken of a list.
-pub(super) const MOST: usize = 1 << 14;
-/// The longest name of an image that is taken, bytes.
-const IMAGE: usize = 1024;
+/// A list with more sandboxes, or with more containers, is refused.
+pub(super) const MAX_ITEMS: usize = 1 << 14;
+/// A longer name of an image is ignored, bytes.
+const MAX_IMAGE_BYTES: usize = 1024;
 
-/// The list that was told last.
+/// The list that was reported last.
 #[derive(Debug, Default)]
 pub(super) struct Statuses {
-    told: Option<BTreeMap<ContainerId, Stated>>,
+    last: Option<BTreeMap<ContainerId, Stated>>,
 }
 
 /// What changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Changed {
-    /// Nothing was told before.
+    /// Nothing was reported before.
     pub(super) whole: bool,
     pub(super) came: Vec<Stated>,
     pub(super) gone: Vec<ContainerId>,
 }
 
 impl Statuses {
-    /// The containers that have ended since the list before. How they ended is not in the list.
+    /// Returns the containers that have ended since the list before. The list does not have their exit codes.
     pub(super) fn ended<'a>(&self, now: &'a BTreeMap<ContainerId, Stated>) -> Vec<&'a ContainerId> {
-        let Some(told) = &self.told else { return Vec::new() };
-        let is_over = |it: &Stated| it.state == Believed::Exited;
-        let is_new = |it: &Stated| told.get(&it.id).is_none_or(|before| !is_over(before));
-        let all = now.values().filter(|it| it.role == Role::Container && is_over(it) && is_new(it));
-        all.map(|it| &it.id).collect()
+        let Some(before) = &self.last else { return Vec::new() };
+        let ended = now.values().filter(|it| it.role == Role::Container && it.state == Believed::Exited);
+        let new = ended.filter(|it| before.get(&it.id).is_none_or(|before| before.state != Believed::Exited));
+        new.map(|it| &it.id).collect()
     }
 
-    pub(super) fn tell(&mut self, now: BTreeMap<ContainerId, Stated>) -> Changed {
-        let whole = self.told.is_none();
-        let before = self.told.take().unwrap_or_default();
-        // The code is in no list. The time is measured anew for each one, and is some nanoseconds off.
-        let is_same = |it: &Stated, before: &Stated| {
-            Stated { exit_code: before.exit_code, made_at: before.made_at, ..it.clone() } == *before
-        };
-        let is_told = |it: &&Stated| before.get(&it.id).is_some_and(|before| is_same(it, before));
-        let came = now.values().filter(|it| !is_told(it)).cloned().collect();
+    /// Replaces the list. Returns what changed.
+    pub(super) fn update(&mut self, now: BTreeMap<ContainerId, Stated>) -> Changed {
+        let whole = self.last.is_none();
+        let before = self.last.take().unwrap_or_default();
+        let came = now.values().filter(|it| before.get(&it.id).is_none_or(|before| !is_same(it, before)));
+        let came = came.cloned().collect();
         let gone = before.keys().filter(|id| !now.contains_key(*id)).cloned().collect();
-        self.told = Some(now);
+        self.last = Some(now);
         Changed { whole, came, gone }
     }
 }
 
-/// What the answers to the two questions say. `boot_wall_ns`: the wall clock's time at boot. None: there are too many.
+/// Compares two entries. No list has the exit code, and the time is computed anew for each list and some
+/// nanoseconds off.
+fn is_same(it: &Stated, before: &Stated) -> bool {
+    Stated { exit_code: before.exit_code, made_at: before.made_at, ..it.clone() } == *before
+}
+
+/// Joins the answers to the two questions. `boot_wall_ns`: the wall clock's time at boot. `None` if there are
+/// too many entries.
 pub(super) fn stated(
     sandboxes: Vec<Sandbox>,
     containers: Vec<Container>,
     boot_wall_ns: i64,
 ) -> Option<BTreeMap<ContainerId, Stated>> {
-    if sandboxes.len() > MOST || containers.len() > MOST {
+    if sandboxes.len() > MAX_ITEMS || containers.len() > MAX_ITEMS {
         return None;
     }
-    let made_at = |wall_ns: i64| {
-        Timestamp(wall_ns.checked_sub(boot_wall_ns).and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0))
-    };
     let sandboxes = sandboxes.into_iter().filter_map(|it| {
         let state = if it.state == 0 { Believed::Running } else { Believed::Exited };
-        let (id, made_at) = (ContainerId::parse(&it.id)?, made_at(it.created_at));
+        let id = ContainerId::parse(&it.id)?;
+        let made_at = boot_time(it.created_at, boot_wall_ns);
         let described = of_sandbox(it.metadata.unwrap_or_default());
         Some(Stated { id, role: Role::Sandbox, sandbox: None, state, made_at, exit_code: None, described })
     });
     let containers = containers.into_iter().filter_map(|it| {
-        let (id, made_at) = (ContainerId::parse(&it.id)?, made_at(it.created_at));
-        let (state, sandbox) = (container(it.state), ContainerId::parse(&it.sandbox));
+        let id = ContainerId::parse(&it.id)?;
+        let made_at = boot_time(it.created_at, boot_wall_ns);
+        let state = container(it.state);
+        let sandbox = ContainerId::parse(&it.sandbox);
         let described = of_container(it);
         Some(Stated { id, role: Role::Container, sandbox, state, made_at, exit_code: None, described })
     });
     Some(sandboxes.chain(containers).map(|it| (it.id.clone(), it)).collect())
+}
+
+fn boot_time(wall_ns: i64, boot_wall_ns: i64) -> Timestamp {
+    Timestamp(wall_ns.checked_sub(boot_wall_ns).and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0))
 }
 
 fn of_sandbox(it: Metadata) -> Described {
@@ -91,18 +98,20 @@ fn of_sandbox(it: Metadata) -> Described {
     Described { attempt: Some(attempt), pod, ..Described::default() }
 }
 
-/// The labels of a container are those of its pod, which the kubelet gives it.
+/// Describes a container. The kubelet labels it with its pod.
 fn of_container(it: Container) -> Described {
     let Container { metadata, image, mut labels, .. } = it;
-    let mut label = |name: &str| labels.remove(&format!("io.kubernetes.pod.{name}"));
-    let (namespace, name) = (label("namespace"), label("name"));
-    let pod = named(PodName { namespace, name, uid: label("uid").as_deref().and_then(PodUid::parse) });
+    let pod = named(PodName {
+        namespace: labels.remove("io.kubernetes.pod.namespace"),
+        name: labels.remove("io.kubernetes.pod.name"),
+        uid: labels.remove("io.kubernetes.pod.uid").as_deref().and_then(PodUid::parse),
+    });
     let ContainerMetadata { name, attempt } = metadata.unwrap_or_default();
-    let image = image.map(|it| it.image).filter(|image| is_word(image, IMAGE));
+    let image = image.map(|it| it.image).filter(|image| is_word(image, MAX_IMAGE_BYTES));
     Described { name: Some(name).filter(|name| is_word(name, NAME)), attempt: Some(attempt), image, pod }
 }
 
-/// `ContainerState`.
+/// Converts a `ContainerState`.
 pub(super) fn container(state: i32) -> Believed {
     match state {
         0 => Believed::Created,
@@ -115,8 +124,8 @@ pub(super) fn container(state: i32) -> Believed {
 #[cfg(test)]
 mod tests {
     use super::{
-        Believed, Changed, Container, ContainerId, ContainerMetadata, Described, MOST, Metadata, PodName,
-        PodUid, Sandbox, Statuses, Timestamp, stated,
+        Believed, Changed, Container, ContainerId, ContainerMetadata, Described, MAX_ITEMS, Metadata,
+        PodName, PodUid, Sandbox, Statuses, Timestamp, stated,
     };
     use crate::source::cri::message::ImageSpec;
 
@@ -147,7 +156,7 @@ mod tests {
         };
         let first = list(&[("c1", 1), ("c2", 0)]);
         assert!(statuses.ended(&first).is_empty());
-        let Changed { whole, came, gone } = statuses.tell(first);
+        let Changed { whole, came, gone } = statuses.update(first);
         let told: Vec<_> = came.iter().map(|it| (it.id.as_str(), it.state, it.made_at)).collect();
         let [made, before] = [Timestamp(500), Timestamp::ZERO];
         assert_eq!(
@@ -163,21 +172,21 @@ mod tests {
         let mut next = list(&[("c1", 2)]);
         assert_eq!(statuses.ended(&next), [&id("c1")]);
         next.get_mut(&id("c1")).expect("a container").exit_code = Some(137);
-        let Changed { whole, came, gone } = statuses.tell(next);
+        let Changed { whole, came, gone } = statuses.update(next);
         assert_eq!((whole, came.len(), gone), (false, 1, vec![id("c2")]));
         assert_eq!(came.first().and_then(|it| it.exit_code), Some(137));
         // The next list does not have the code, and says nothing new.
         let next = list(&[("c1", 2)]);
         assert!(statuses.ended(&next).is_empty());
-        assert_eq!(statuses.tell(next), Changed { whole: false, came: vec![], gone: vec![] });
+        assert_eq!(statuses.update(next), Changed { whole: false, came: vec![], gone: vec![] });
     }
 
     #[test]
     fn a_clock_that_is_read_anew_changes_nothing() {
         let mut statuses = Statuses::default();
         let of = |boot| stated(vec![sandbox(0)], vec![container("c1", 1)], boot).expect("a short list");
-        statuses.tell(of(1_000));
-        assert_eq!(statuses.tell(of(1_003)).came, []);
+        statuses.update(of(1_000));
+        assert_eq!(statuses.update(of(1_003)).came, []);
     }
 
     #[test]
@@ -220,7 +229,7 @@ mod tests {
 
     #[test]
     fn strange_lists_are_bounded() {
-        let many = (0..=MOST).map(|n| container(&format!("c{n}"), 1)).collect();
+        let many = (0..=MAX_ITEMS).map(|n| container(&format!("c{n}"), 1)).collect();
         assert_eq!(stated(Vec::new(), many, 0), None);
         let odd = vec![container("", 1), container("../x", 1), container("c1", 77), container("c1", -1)];
         let told = stated(Vec::new(), odd, i64::MIN).expect("a short list");

@@ -1,6 +1,6 @@
 //! Questions that wait for the reader of the node's files.
 //!
-//! **Invariant:** at most [`MOST`] wait. If there is no room, the least important question is dropped.
+//! **Invariant:** at most [`MAX_WAITING`] wait. If there is no room, the least important question is dropped.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use crate::{
     source::answer::{First, SlowPhase},
 };
 
-/// All containers and pods of a full node may be asked for at once.
-pub(super) const MOST: usize = 4096;
+/// The most questions that wait. All containers and pods of a full node may be asked for at once.
+pub(super) const MAX_WAITING: usize = 4096;
 /// How many questions are answered in one batch, so that the names of a burst of containers arrive together.
-pub(super) const TOGETHER: usize = 64;
+pub(super) const BATCH_SIZE: usize = 64;
 
 /// How many slow phases are searched for together.
-const SEARCHES: usize = 256;
+const MAX_SLOW_PHASES: usize = 256;
 
 /// A question, and when it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +27,11 @@ pub(super) struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Asked>,
-    /// What is searched for in logs, once nothing else waits.
+    /// Slow phases, for which the logs are searched once nothing else waits.
     slow: Vec<SlowPhase>,
-    /// Since when a list of the whole node is wanted, and since when one of the records.
+    /// Since when a list of the whole node has been wanted.
     pub(super) relist: Option<Timestamp>,
+    /// Since when a list of the records has been wanted.
     pub(super) reread: Option<Timestamp>,
     pub(super) dropped: u64,
 }
@@ -53,7 +54,7 @@ impl Queue {
                     return;
                 }
                 self.waiting.push_back(Asked { at, question });
-                if self.waiting.len() > MOST {
+                if self.waiting.len() > MAX_WAITING {
                     self.drop_one();
                 }
             }
@@ -61,7 +62,7 @@ impl Queue {
     }
 
     fn search(&mut self, slow: SlowPhase) {
-        if self.slow.len() < SEARCHES {
+        if self.slow.len() < MAX_SLOW_PHASES {
             self.slow.push(slow);
         } else {
             self.dropped += 1;
@@ -70,10 +71,10 @@ impl Queue {
 
     /// Takes the oldest questions, to be answered together.
     pub(super) fn take(&mut self) -> Vec<Asked> {
-        self.waiting.drain(..self.waiting.len().min(TOGETHER)).collect()
+        self.waiting.drain(..self.waiting.len().min(BATCH_SIZE)).collect()
     }
 
-    /// Takes what is searched for together.
+    /// Takes the slow phases, to be searched for together.
     pub(super) fn take_slow(&mut self) -> Vec<SlowPhase> {
         std::mem::take(&mut self.slow)
     }
@@ -82,11 +83,11 @@ impl Queue {
         !self.slow.is_empty()
     }
 
-    /// Puts back what could not be searched for; of too many the newest go.
+    /// Puts back slow phases that could not be searched for. If there are too many, the newest are dropped.
     pub(super) fn put_back_slow(&mut self, mut slow: Vec<SlowPhase>) {
         slow.append(&mut self.slow);
-        let too_many = slow.len().saturating_sub(SEARCHES);
-        slow.truncate(SEARCHES);
+        let too_many = slow.len().saturating_sub(MAX_SLOW_PHASES);
+        slow.truncate(MAX_SLOW_PHASES);
         self.slow = slow;
         self.dropped += u64::try_from(too_many).unwrap_or(u64::MAX);
     }
@@ -107,7 +108,7 @@ impl Queue {
             + usize::from(self.reread.is_some())
     }
 
-    /// Since when the oldest question waits.
+    /// Returns since when the oldest question has waited.
     pub(super) fn oldest(&self) -> Option<Timestamp> {
         self.waiting.front().map(|it| it.at).into_iter().chain(self.relist).chain(self.reread).min()
     }
@@ -116,7 +117,7 @@ impl Queue {
     fn drop_one(&mut self) {
         let least = (0..self.waiting.len())
             .rev()
-            .min_by_key(|at| self.waiting.get(*at).map(|it| worth(&it.question)));
+            .min_by_key(|at| self.waiting.get(*at).map(|it| importance(&it.question)));
         if let Some(at) = least {
             self.waiting.remove(at);
             self.dropped += 1;
@@ -124,9 +125,9 @@ impl Queue {
     }
 }
 
-/// Names matter most: events without a container's name are of little use. The node's load only adds a figure to a
-/// verdict.
-fn worth(question: &Question) -> u8 {
+/// Returns how much a question matters. Names matter most: events without a container's name are of little
+/// use. The node's load only adds a figure to a verdict.
+fn importance(question: &Question) -> u8 {
     match question {
         Question::Pressure { .. } => 0,
         Question::Program { .. } => 1,
@@ -147,7 +148,7 @@ fn worth(question: &Question) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::{First, MOST, Queue, SEARCHES, TOGETHER};
+    use super::{BATCH_SIZE, First, MAX_SLOW_PHASES, MAX_WAITING, Queue};
     use crate::model::{change::Question, id::ContainerId, time::Timestamp};
 
     fn container(n: usize) -> Question {
@@ -162,12 +163,12 @@ mod tests {
     fn what_is_worth_least_goes_first_and_is_counted() {
         let mut queue = Queue::default();
         (0..10).for_each(|n| queue.ask(program(n), Timestamp(1)));
-        for n in 0..MOST {
+        for n in 0..MAX_WAITING {
             queue.ask(container(n), Timestamp(2));
         }
-        assert_eq!((queue.len(), queue.dropped, queue.oldest()), (MOST, 10, Some(Timestamp(2))));
-        queue.ask(container(MOST), Timestamp(3));
-        assert_eq!((queue.len(), queue.dropped), (MOST, 11));
+        assert_eq!((queue.len(), queue.dropped, queue.oldest()), (MAX_WAITING, 10, Some(Timestamp(2))));
+        queue.ask(container(MAX_WAITING), Timestamp(3));
+        assert_eq!((queue.len(), queue.dropped), (MAX_WAITING, 11));
         assert_eq!(queue.take().first().map(|it| it.question.clone()), Some(container(0)), "the newest went");
     }
 
@@ -176,15 +177,15 @@ mod tests {
         let mut queue = Queue::default();
         let id = |n: usize| ContainerId::parse(&format!("c{n}")).expect("an id");
         let search = |n| Question::ImageWork { container: id(n), from: Timestamp(1), until: Timestamp(2) };
-        (0..SEARCHES + 2).for_each(|n| queue.ask(search(n), Timestamp(3)));
+        (0..MAX_SLOW_PHASES + 2).for_each(|n| queue.ask(search(n), Timestamp(3)));
         queue.ask(container(0), Timestamp(3));
-        assert_eq!((queue.take().len(), queue.len(), queue.dropped), (1, SEARCHES, 2));
+        assert_eq!((queue.take().len(), queue.len(), queue.dropped), (1, MAX_SLOW_PHASES, 2));
         let slow = queue.take_slow();
-        assert_eq!((slow.len(), queue.len()), (SEARCHES, 0));
-        // More are asked for while the search hangs, each time that it does.
-        (0..SEARCHES).for_each(|n| queue.ask(search(SEARCHES + n), Timestamp(3)));
+        assert_eq!((slow.len(), queue.len()), (MAX_SLOW_PHASES, 0));
+        // While the search hangs, more phases are asked for.
+        (0..MAX_SLOW_PHASES).for_each(|n| queue.ask(search(MAX_SLOW_PHASES + n), Timestamp(3)));
         queue.put_back_slow(slow);
-        assert_eq!((queue.len(), queue.dropped), (SEARCHES, 2 + SEARCHES as u64));
+        assert_eq!((queue.len(), queue.dropped), (MAX_SLOW_PHASES, 2 + MAX_SLOW_PHASES as u64));
         let kept = queue.take_slow();
         let oldest = kept.first().map(|it| &it.before);
         assert!(matches!(oldest, Some(First::Container(it)) if *it == id(0)), "the newest go: {oldest:?}");
@@ -199,8 +200,8 @@ mod tests {
         }
         assert_eq!((queue.len(), queue.oldest()), (101, Some(Timestamp(1))));
         let first = queue.take();
-        assert_eq!(first.len(), TOGETHER);
+        assert_eq!(first.len(), BATCH_SIZE);
         queue.put_back(first.clone());
-        assert_eq!((queue.take(), queue.len()), (first, 101 - TOGETHER));
+        assert_eq!((queue.take(), queue.len()), (first, 101 - BATCH_SIZE));
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that reads. It gets one job after the other, and reports what it finds.
+//! The thread that reads. It does one job after the other, and reports what it finds.
 
 use std::{io, sync::Arc, thread};
 
@@ -43,10 +43,15 @@ pub(super) enum Report {
     Done { facts: Batch, skipped: Skipped, early: Vec<Wanted> },
 }
 
-/// Does the jobs of a thread.
+/// Does the jobs of a reader thread.
 pub(super) trait Read: Send + Sync + 'static {
-    /// Does one job after the other, until there are no more jobs or nobody listens.
-    fn work(&self, reader: &Arc<Reader>, jobs: &mut mpsc::Receiver<Job>, say: &mut dyn FnMut(Report) -> bool);
+    /// Does one job after the other, until there are no more jobs or no receiver.
+    fn work(
+        &self,
+        reader: &Arc<Reader>,
+        jobs: &mut mpsc::Receiver<Job>,
+        send: &mut dyn FnMut(Report) -> bool,
+    );
 }
 
 /// A thread that reads. A thread that hangs is abandoned.
@@ -54,7 +59,7 @@ pub(super) trait Read: Send + Sync + 'static {
 pub(super) struct Worker {
     pub(super) reader: Arc<Reader>,
     jobs: mpsc::Sender<Job>,
-    pub(super) said: mpsc::Receiver<Report>,
+    pub(super) reports: mpsc::Receiver<Report>,
     thread: thread::JoinHandle<()>,
 }
 
@@ -62,20 +67,21 @@ impl Worker {
     pub(super) fn start(read: &Arc<impl Read>, avoided: &Arc<Avoided>) -> io::Result<Self> {
         let reader = Arc::new(Reader::new(Arc::clone(avoided)));
         let (jobs, mut given) = mpsc::channel(1);
-        let (says, said) = mpsc::channel(1);
-        let (read, own) = (Arc::clone(read), Arc::clone(&reader));
+        let (sender, reports) = mpsc::channel(1);
+        let read = Arc::clone(read);
+        let own = Arc::clone(&reader);
         // The thread inherits the capabilities and limits of this one.
         let thread = thread::Builder::new().name("reader".to_owned()).spawn(move || {
-            read.work(&own, &mut given, &mut |word| {
+            read.work(&own, &mut given, &mut |report| {
                 // Waiting for the receiver is not hanging at a file.
                 own.leave();
-                says.blocking_send(word).is_ok()
+                sender.blocking_send(report).is_ok()
             });
         })?;
-        Ok(Self { reader, jobs, said, thread })
+        Ok(Self { reader, jobs, reports, thread })
     }
 
-    /// Gives the idle reader a job; so there is room.
+    /// Gives the reader a job. It is idle, so there is room.
     pub(super) fn give(&self, job: Job) {
         self.jobs.try_send(job).ok();
     }
@@ -91,51 +97,55 @@ impl Read for Files {
         &self,
         reader: &Arc<Reader>,
         jobs: &mut mpsc::Receiver<Job>,
-        say: &mut dyn FnMut(Report) -> bool,
+        send: &mut dyn FnMut(Report) -> bool,
     ) {
-        // Duplicating an open handle fails only if the process has no room for another one.
+        // Duplicating an open handle fails only if the process has too many.
         let Ok(root) = self.root.watched(Arc::clone(reader)) else { return };
         let mut answerer = Answerer::new(&root);
-        // A reader knows what it told itself. What another one told before, which hangs now, it tells once more.
+        // A reader knows what it reported itself. It repeats what an earlier reader, which hangs now, had
+        // reported.
         let mut diff = RecordsDiff::default();
-        let (mut records, mut gauges) = (Records::default(), Gauges::default());
+        let mut records = Records::default();
+        let mut gauges = Gauges::default();
         while let Some(job) = jobs.blocking_recv() {
             let done = match job {
                 Job::Present => {
-                    // After this pass the records are told whole again: names are learned from them, too.
+                    // After this pass the whole records are reported again: names are learned from them, too.
                     diff = RecordsDiff::default();
-                    self.pass(&root, &mut backfill::present, say)
+                    self.pass(&root, &mut backfill::present, send)
                 }
                 Job::Records => {
                     gauges.close(clock::now());
-                    self.pass(&root, &mut |node, tell| records.read(node, tell), &mut |report| match report {
-                        Report::Facts(batch) => {
-                            self.runtimes.iter().for_each(|finder| finder.look(&batch));
-                            say(Report::Facts(diff.reduce(batch)))
+                    self.pass(&root, &mut |node, send_batch| records.read(node, send_batch), &mut |report| {
+                        match report {
+                            Report::Facts(batch) => {
+                                self.runtimes.iter().for_each(|finder| finder.search(&batch));
+                                send(Report::Facts(diff.reduce(batch)))
+                            }
+                            done @ Report::Done { .. } => send(done),
                         }
-                        done @ Report::Done { .. } => say(done),
                     })
                 }
                 Job::Questions(asked) => Some(self.answer(&root, &mut answerer, &mut gauges, asked)),
                 Job::Messages(wanted) => Some(messages(&answerer, wanted)),
                 Job::SlowPhases(slow) => Some(slow_phases(&mut answerer, slow)),
             };
-            if !done.is_some_and(&mut *say) {
+            if !done.is_some_and(&mut *send) {
                 return;
             }
         }
     }
 }
 
-/// A part of the node.
+/// Lists one part of the node.
 type Pass<'a> = &'a mut dyn FnMut(
     Node<'_>,
     &mut dyn FnMut(Batch) -> Result<(), backfill::Closed>,
 ) -> Result<Skipped, backfill::Closed>;
 
 impl Files {
-    /// Sends the lists of one pass over the node; `None` if nobody listens.
-    fn pass(&self, root: &HostRoot, pass: Pass<'_>, say: &mut dyn FnMut(Report) -> bool) -> Option<Report> {
+    /// Sends the lists of one pass over the node; `None` if there is no receiver.
+    fn pass(&self, root: &HostRoot, pass: Pass<'_>, send: &mut dyn FnMut(Report) -> bool) -> Option<Report> {
         let node = Node {
             root,
             hierarchy: &self.hierarchy,
@@ -143,8 +153,10 @@ impl Files {
             boot_wall_ns: clock::boot_wall_ns(),
             stores: &self.stores,
         };
-        let mut tell = |batch| if say(Report::Facts(batch)) { Ok(()) } else { Err(backfill::Closed) };
-        let skipped = pass(node, &mut tell).ok()?;
+        let skipped = pass(node, &mut |batch| {
+            if send(Report::Facts(batch)) { Ok(()) } else { Err(backfill::Closed) }
+        });
+        let skipped = skipped.ok()?;
         Some(Report::Done { facts: Batch::new(), skipped, early: Vec::new() })
     }
 
@@ -172,7 +184,8 @@ impl Files {
                     let read = gauges.read(root, &self.layout, &path, at);
                     read.map(|pressure| Fact::PressureRead(PressureRead { cgroup, pressure }))
                 }
-                // In turn: searched for later, both; a pass of its own; answered by other sources.
+                // The first three are searched for later, the next two are passes of their own, and other
+                // sources answer the rest.
                 Question::Message { .. }
                 | Question::ImageWork { .. }
                 | Question::HeldRequests { .. }
@@ -188,7 +201,7 @@ impl Files {
     }
 }
 
-/// What took these phases so long, as far as something tells.
+/// Finds what made these phases slow, as far as the logs show it.
 fn slow_phases(answerer: &mut Answerer<'_>, slow: Vec<SlowPhase>) -> Report {
     let found = answerer.slow_phases(slow, clock::boot_wall_ns(), clock::now()).into_iter();
     let at = clock::now();
@@ -196,9 +209,10 @@ fn slow_phases(answerer: &mut Answerer<'_>, slow: Vec<SlowPhase>) -> Report {
     Report::Done { facts, skipped: Skipped::default(), early: Vec::new() }
 }
 
-/// The answers that are found by now, or that no later search will find.
+/// Searches for messages. Reports those that are found, and those that no later search will find.
 fn messages(answerer: &Answerer<'_>, wanted: Vec<Wanted>) -> Report {
-    let (mut facts, mut early) = (Batch::new(), Vec::new());
+    let mut facts = Batch::new();
+    let mut early = Vec::new();
     let at = clock::now();
     let failed: Vec<_> = wanted
         .iter()

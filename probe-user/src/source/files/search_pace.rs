@@ -1,5 +1,5 @@
-//! How often the node's logs are searched. A search reads megabytes, and while many pods wait or fail there is always
-//! something to search for.
+//! How often the node's logs are searched. A search reads megabytes, and while many pods wait or fail there
+//! is always something to search for.
 //!
 //! **Invariant:** searches take at most one part in [`SHARE`] of the time, plus one search.
 
@@ -10,21 +10,21 @@ use crate::model::time::Timestamp;
 /// Searches may take one part in this many of the time: 6 s of a minute.
 const SHARE: u32 = 10;
 /// The longest rest after a search.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_REST: Duration = Duration::from_secs(60);
 
-/// When the next search may begin. What is asked meanwhile waits for it, and is searched for together.
+/// When the next search may begin. Questions that come meanwhile wait for it, and are searched for together.
 #[derive(Debug, Default)]
 pub(super) struct SearchPace {
     next: Timestamp,
 }
 
 impl SearchPace {
-    /// A search began at this time and has ended.
+    /// Records that a search began at this time and has ended.
     pub(super) fn ended(&mut self, began: Timestamp, now: Timestamp) {
-        self.next = now + (now.since(began) * (SHARE - 1)).min(LONGEST);
+        self.next = now + (now.since(began) * (SHARE - 1)).min(MAX_REST);
     }
 
-    /// How long until the next search may begin.
+    /// Returns how long until the next search may begin.
     pub(super) fn wait(&self, now: Timestamp) -> Duration {
         self.next.since(now)
     }

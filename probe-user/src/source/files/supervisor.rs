@@ -1,11 +1,11 @@
-//! Gives out files to read, and supervises the reader. A reader that hangs at a file is abandoned, and another one
-//! goes on without that file. So names, records and confirmations do not wait for it.
+//! Assigns jobs to the reader, and supervises it. A reader that hangs at a file is abandoned, and another
+//! reader goes on without that file. So names, records and confirmations do not wait for it.
 //!
 //! **Invariant:** at most [`Limits::spare`] readers are abandoned, whatever hangs.
 
 use std::{
     future,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -53,13 +53,13 @@ impl Default for Limits {
     }
 }
 
-/// How long to wait for another try if the process cannot have another thread or file.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long until the next try, if the process cannot have another thread or file.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The progress of reading, for metrics and health checks.
 #[derive(Debug, Default)]
 pub(crate) struct ReadProgress {
-    /// Since when the oldest question waits, boot time in ns; 0 if none waits.
+    /// Since when the oldest question has waited, boot time in ns; 0 if none waits.
     oldest: AtomicU64,
     waiting: AtomicU64,
     dropped: AtomicU64,
@@ -67,7 +67,7 @@ pub(crate) struct ReadProgress {
 }
 
 impl ReadProgress {
-    /// How long the oldest question has waited.
+    /// Returns how long the oldest question has waited.
     #[must_use]
     pub(crate) fn oldest(&self, now: Timestamp) -> Duration {
         match self.oldest.load(Ordering::Relaxed) {
@@ -76,30 +76,30 @@ impl ReadProgress {
         }
     }
 
-    /// Questions that wait, of at most [`Self::CAPACITY`].
+    /// Returns how many questions wait, of at most [`Self::CAPACITY`].
     #[must_use]
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Questions that found no room.
+    /// Returns how many questions were dropped because there was no room.
     #[must_use]
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Files at which reading hangs.
+    /// Returns the number of files at which reading hangs.
     #[must_use]
     pub(crate) fn hanging(&self) -> u64 {
         self.hanging.load(Ordering::Relaxed)
     }
 
-    pub(crate) const CAPACITY: usize = queue::MOST;
+    pub(crate) const CAPACITY: usize = queue::MAX_WAITING;
 }
 
 /// A reader that was abandoned.
 #[derive(Debug)]
-struct Left {
+struct Abandoned {
     path: PathBuf,
     since: Timestamp,
     thread: JoinHandle<()>,
@@ -114,32 +114,33 @@ pub(super) struct Supervisor<R> {
     worker: Option<Worker>,
     /// The current job, and since when it has waited.
     job: Option<(Job, Timestamp)>,
-    left: Vec<Left>,
+    abandoned: Vec<Abandoned>,
     /// The file at which the current reader hangs, if no more readers can be abandoned.
-    stands: Option<(PathBuf, Timestamp)>,
+    stuck: Option<(PathBuf, Timestamp)>,
     queue: Queue,
     later: RetryQueue,
     pace: SearchPace,
-    /// Whether a pass goes before questions: true for the first pass and after each batch of questions.
+    /// A pass goes before questions: true for the first pass and after each batch of questions.
     passes_first: bool,
-    /// When the reader was last looked at.
-    looked: Instant,
-    /// Since when this program has run without a pause, as far as the looks show. A file hangs in no time before it.
+    /// When the reader was last checked.
+    checked: Instant,
+    /// Since when this program has run without a pause, as far as the checks show. Earlier time does not
+    /// count as hanging.
     runs_since: Instant,
     present: UnreadableFiles,
     records: UnreadableFiles,
     answered: Skipped,
-    shown: Arc<ReadProgress>,
+    progress: Arc<ReadProgress>,
 }
 
 impl<R: Read> Supervisor<R> {
-    /// A supervisor whose first job is to list the node.
+    /// Makes a supervisor whose first job is to list the node.
     pub(super) fn new(
         read: R,
         limits: Limits,
         records_first: RecordsFirst,
         unreadable: &Arc<AtomicU64>,
-        shown: Arc<ReadProgress>,
+        progress: Arc<ReadProgress>,
     ) -> Self {
         let mut queue = Queue::default();
         queue.ask(Question::Relist, clock::now());
@@ -152,22 +153,22 @@ impl<R: Read> Supervisor<R> {
             avoided: Arc::default(),
             worker: None,
             job: None,
-            left: Vec::new(),
-            stands: None,
+            abandoned: Vec::new(),
+            stuck: None,
             queue,
             later: RetryQueue::default(),
             pace: SearchPace::default(),
             passes_first: true,
-            looked: now,
+            checked: now,
             runs_since: now,
             present,
             records,
             answered: Skipped::default(),
-            shown,
+            progress,
         }
     }
 
-    /// Runs until it is told to stop or no more questions can come. It does not wait for readers that hang.
+    /// Runs until `stop` is requested or no more questions can come. It does not wait for readers that hang.
     pub(super) async fn run(
         mut self,
         feed: &BatchSender,
@@ -181,21 +182,21 @@ impl<R: Read> Supervisor<R> {
             tokio::select! {
                 biased;
                 () = stop.requested() => break,
-                said = said(&mut self.worker) => self.hear(said, feed).await?,
+                report = next_report(&mut self.worker) => self.handle(report, feed).await?,
                 question = questions.next() => {
                     let Some(question) = question else { break };
                     let waiting = std::iter::from_fn(|| questions.try_next());
                     let refused = std::iter::once(question).chain(waiting).filter_map(|it| self.ask(it));
                     let refused = refused.collect();
-                    self.missed(questions.refused());
+                    self.add_missed(questions.refused());
                     feed.send(refused).await?;
                 }
                 () = time::sleep(wait) => {}
             }
-            let seen = self.look();
+            let seen = self.check_hangs();
             feed.send(seen).await?;
         }
-        UnreadableFiles::new(Arc::default()).tell(self.answered);
+        UnreadableFiles::new(Arc::default()).log(self.answered);
         Ok(())
     }
 
@@ -205,9 +206,10 @@ impl<R: Read> Supervisor<R> {
             // Other sources answer these.
             Question::Watch { .. } | Question::Statuses => None,
             Question::Message { container, command, since } => {
-                let taken = self.later.ask(container.clone(), command, since, at);
-                let fact = || too_many(container, command);
-                (!taken).then(|| Observation { at, origin: Origin::Listed, fact: fact() })
+                if self.later.ask(container.clone(), command, since, at) {
+                    return None;
+                }
+                Some(Observation { at, origin: Origin::Listed, fact: too_many(container, command) })
             }
             question => {
                 self.queue.ask(question, at);
@@ -216,8 +218,8 @@ impl<R: Read> Supervisor<R> {
         }
     }
 
-    /// `count` questions found no room on their way here. Listing the whole node answers most of them.
-    fn missed(&mut self, count: u64) {
+    /// Counts questions that were refused on their way here. Listing the whole node answers most of them.
+    fn add_missed(&mut self, count: u64) {
         if count > 0 {
             warn!(count, "too many questions about the node's files at once: listing the node again instead");
             self.queue.dropped += count;
@@ -254,7 +256,9 @@ impl<R: Read> Supervisor<R> {
             self.passes_first = self.queue.reread.is_some();
             return Some(pass);
         }
-        if let Some(oldest) = self.queue.oldest().filter(|_| !self.queue.is_empty()) {
+        if !self.queue.is_empty()
+            && let Some(oldest) = self.queue.oldest()
+        {
             self.passes_first = true;
             return Some((Job::Questions(self.queue.take()), oldest));
         }
@@ -292,19 +296,19 @@ impl<R: Read> Supervisor<R> {
         }
     }
 
-    async fn hear(&mut self, said: Option<Report>, feed: &BatchSender) -> Result<(), Closed> {
+    async fn handle(&mut self, report: Option<Report>, feed: &BatchSender) -> Result<(), Closed> {
         if let (Some(Report::Facts(facts) | Report::Done { facts, .. }), Some((Job::Present, _))) =
-            (&said, &self.job)
+            (&report, &self.job)
             && let Some(at) = facts.iter().map(|fact| fact.at).max()
         {
             self.records_first.wait(at).await;
         }
-        match said {
+        match report {
             Some(Report::Facts(facts)) => feed.send(facts).await,
             Some(Report::Done { facts, skipped, early }) => {
                 match self.job.take() {
-                    Some((Job::Present, _)) => self.present.tell(skipped),
-                    Some((Job::Records, _)) => self.records.tell(skipped),
+                    Some((Job::Present, _)) => self.present.log(skipped),
+                    Some((Job::Records, _)) => self.records.log(skipped),
                     Some((Job::Messages(_) | Job::SlowPhases(_), began)) => {
                         self.pace.ended(began, clock::now());
                         self.answered.append(skipped);
@@ -315,73 +319,70 @@ impl<R: Read> Supervisor<R> {
                 feed.send(facts).await
             }
             None => {
-                // A reader ends by itself only if the process has no room left.
+                // A reader ends by itself only if the process has too many open files.
                 self.worker = None;
                 if let Some((job, at)) = self.job.take() {
                     self.put_back(job, at);
                 }
-                time::sleep(AGAIN).await;
+                time::sleep(RETRY_INTERVAL).await;
                 Ok(())
             }
         }
     }
 
     /// Checks which readers hang now, and which ones no longer do.
-    fn look(&mut self) -> Batch {
+    fn check_hangs(&mut self) -> Batch {
         let mut seen = Batch::new();
-        let mut tell = |path: &PathBuf, since, hangs| {
-            let fact = Fact::FileHangs { path: path.display().to_string(), since, hangs };
-            seen.push(Observation { at: clock::now(), origin: Origin::Agent, fact });
-        };
-        let (back, left) =
-            std::mem::take(&mut self.left).into_iter().partition(|it: &Left| it.thread.is_finished());
-        self.left = left;
-        for Left { path, since, .. } in back {
+        let (back, abandoned) = std::mem::take(&mut self.abandoned)
+            .into_iter()
+            .partition(|it: &Abandoned| it.thread.is_finished());
+        self.abandoned = abandoned;
+        for Abandoned { path, since, .. } in back {
             warn!(?path, "a file of the node that hung can be read again");
             self.avoided.remove(&path);
-            tell(&path, since, false);
+            seen.push(file_hangs(&path, since, false));
             // List again what was listed without this file.
             self.queue.ask(Question::Relist, clock::now());
         }
-        let last = std::mem::replace(&mut self.looked, Instant::now());
+        let last = std::mem::replace(&mut self.checked, Instant::now());
         if last.elapsed() >= self.limits.hung / 2 {
             // The reader did not run either, unless it had nothing to read.
-            self.runs_since = self.looked;
+            self.runs_since = self.checked;
         }
         let runs_for = self.runs_since.elapsed();
         let at = self.worker.as_ref().and_then(|worker| worker.reader.at());
         let hangs = at.filter(|(_, since)| since.elapsed().min(runs_for) >= self.limits.hung);
         if let Some((path, since)) =
-            self.stands.take_if(|(path, _)| hangs.as_ref().is_none_or(|it| it.0 != *path))
+            self.stuck.take_if(|(path, _)| hangs.as_ref().is_none_or(|it| it.0 != *path))
         {
-            tell(&path, since, false);
+            seen.push(file_hangs(&path, since, false));
         }
         if let Some((path, since)) = hangs {
             let since = Timestamp(clock::now().0.saturating_sub(nanos(since.elapsed())));
-            if self.stands.is_none() {
+            if self.stuck.is_none() {
                 warn!(
                     ?path,
                     seconds = self.limits.hung.as_secs(),
                     "a file of the node hangs: going on without it"
                 );
-                tell(&path, since, true);
+                seen.push(file_hangs(&path, since, true));
             }
-            if self.left.len() < self.limits.spare {
-                self.stands = None;
+            if self.abandoned.len() < self.limits.spare {
+                self.stuck = None;
                 self.leave(path, since);
             } else {
-                self.stands.get_or_insert((path, since));
+                self.stuck.get_or_insert((path, since));
             }
         }
-        self.avoided.spare_memory(self.left.len() >= self.limits.spare);
+        self.avoided.spare_memory(self.abandoned.len() >= self.limits.spare);
         seen
     }
 
-    /// Abandons the current reader. Another one goes on without the file at which it hangs.
+    /// Abandons the current reader. Another reader goes on without the file at which it hangs.
     fn leave(&mut self, path: PathBuf, since: Timestamp) {
         if let Some(worker) = self.worker.take() {
             self.avoided.add(path.clone());
-            self.left.push(Left { path, since, thread: worker.leave() });
+            self.abandoned.push(Abandoned { path, since, thread: worker.leave() });
         }
         if let Some((job, at)) = self.job.take() {
             self.put_back(job, at);
@@ -389,12 +390,12 @@ impl<R: Read> Supervisor<R> {
         }
     }
 
-    /// How long until there is something to do or to check.
+    /// Returns how long until there is something to do or to check.
     fn wait(&self) -> Duration {
         let longest = if self.job.is_none() && self.queue.oldest().is_some() {
             // There is something to read, and no reader could be started.
-            AGAIN
-        } else if self.job.is_some() || !self.left.is_empty() {
+            RETRY_INTERVAL
+        } else if self.job.is_some() || !self.abandoned.is_empty() {
             self.limits.hung / 10
         } else {
             Duration::MAX
@@ -402,7 +403,7 @@ impl<R: Read> Supervisor<R> {
         longest.min(self.until_search(clock::now())).min(Duration::from_secs(3600))
     }
 
-    /// How long until a search may begin; for ever if none is wanted, or while the reader has a job.
+    /// Returns how long until a search may begin; for ever if none is wanted, or while the reader has a job.
     fn until_search(&self, now: Timestamp) -> Duration {
         if self.job.is_some() {
             return Duration::MAX;
@@ -412,22 +413,27 @@ impl<R: Read> Supervisor<R> {
     }
 
     fn show(&self) {
-        let ReadProgress { oldest, waiting, dropped, hanging } = &*self.shown;
+        let ReadProgress { oldest, waiting, dropped, hanging } = &*self.progress;
         let since = self.job.as_ref().map(|(_, at)| *at).into_iter().chain(self.queue.oldest()).min();
         oldest.store(since.map_or(0, |at| at.0), Ordering::Relaxed);
         waiting.store(u64::try_from(self.queue.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
         dropped.store(self.queue.dropped, Ordering::Relaxed);
-        let hang = self.left.len() + usize::from(self.stands.is_some());
+        let hang = self.abandoned.len() + usize::from(self.stuck.is_some());
         hanging.store(u64::try_from(hang).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
-/// The next event from the reader; never, if there is no reader.
-async fn said(worker: &mut Option<Worker>) -> Option<Report> {
+/// Returns the reader's next report; never, if there is no reader.
+async fn next_report(worker: &mut Option<Worker>) -> Option<Report> {
     match worker {
-        Some(worker) => worker.said.recv().await,
+        Some(worker) => worker.reports.recv().await,
         None => future::pending().await,
     }
+}
+
+fn file_hangs(path: &Path, since: Timestamp, hangs: bool) -> Observation {
+    let fact = Fact::FileHangs { path: path.display().to_string(), since, hangs };
+    Observation { at: clock::now(), origin: Origin::Agent, fact }
 }
 
 fn nanos(span: Duration) -> u64 {

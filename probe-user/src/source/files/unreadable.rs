@@ -1,5 +1,5 @@
-//! Logs which files of the node could not be read. Passes come every few seconds, and a broken file stays broken, so
-//! only changes are logged.
+//! Logs which files of the node could not be read. Passes come every few seconds, and a broken file stays
+//! broken, so only changes are logged.
 
 use std::{
     collections::BTreeMap,
@@ -24,10 +24,10 @@ pub(super) struct UnreadableFiles {
     total: Arc<AtomicU64>,
 }
 
-/// The changes since the pass before.
+/// The changes since the last pass.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Changes {
-    /// Files that are unreadable now, or for another reason than before.
+    /// Files that have become unreadable, or are unreadable for a new reason.
     begun: Vec<(PathBuf, ReadError)>,
     /// Files that can be read again, or are gone.
     over: Vec<PathBuf>,
@@ -39,7 +39,7 @@ impl UnreadableFiles {
     }
 
     /// Logs the changes after a pass.
-    pub(super) fn tell(&mut self, skipped: Skipped) {
+    pub(super) fn log(&mut self, skipped: Skipped) {
         let Changes { begun, over } = self.changes(skipped);
         let all = self.count;
         if let Some((path, why)) = begun.first() {
@@ -57,9 +57,9 @@ impl UnreadableFiles {
         self.total.store(others.saturating_add(count), Ordering::Relaxed);
         self.count = count;
         let before = mem::replace(&mut self.named, named);
-        let is_new = |(path, why): &(&PathBuf, &ReadError)| before.get(*path) != Some(*why);
+        let begun = self.named.iter().filter(|(path, why)| before.get(*path) != Some(*why));
         Changes {
-            begun: self.named.iter().filter(is_new).map(|(path, why)| (path.clone(), *why)).collect(),
+            begun: begun.map(|(path, why)| (path.clone(), *why)).collect(),
             over: before.into_keys().filter(|path| !self.named.contains_key(path)).collect(),
         }
     }

@@ -1,12 +1,12 @@
-//! Remembers what files said, so that a file that has not changed is not opened again.
+//! Remembers the parsed contents of files, so that a file that has not changed is not opened again.
 //!
-//! A file has not changed if its device, inode, size, modification time and change time are the same. That does not
-//! hold for a file that was written just before it was read: a second write within the resolution of the file's times
-//! leaves all of them as they are. So a file is remembered only if it had not changed for some time when it was read.
-//! git has the same problem with its index (`Documentation/technical/racy-git`).
+//! A file has not changed if its device, inode, size, modification time and change time are the same. This
+//! does not work for a file that was written just before it was read: a second write within the resolution of
+//! the file's times changes none of them. So a file is remembered only if it had not changed for some time
+//! when it was read. git has the same problem with its index (`Documentation/technical/racy-git`).
 //!
-//! **Invariant:** what is remembered of a file is what the file says now, as long as the wall clock is not set back.
-//! The owner of a memo begins with an empty one if the clock was set.
+//! **Invariant:** the remembered content is the file's content now, as long as the wall clock is not set
+//! back. The owner of a memo begins with an empty one if the clock was set.
 
 use std::{collections::HashMap, os::fd::AsFd as _, path::PathBuf};
 
@@ -15,15 +15,15 @@ use nix::{
     sys::stat::{self, FileStat},
 };
 
-use super::{Folder, ReadError, single};
+use super::{Folder, ReadError, nanoseconds, single};
 
-/// A file that changed less than this ago is not remembered. The coarsest file times have a resolution of two seconds
-/// (FAT), and the wall clock may be set back by a second before that is noticed.
+/// A file that changed less than this ago is not remembered. The coarsest file times have a resolution of two
+/// seconds (FAT), and the wall clock may be set back by a second before that is noticed.
 const QUIET_NS: i64 = 4_000_000_000;
-/// The most files that are remembered. Others are read each time.
-const MOST: usize = 1 << 15;
+/// The most files that are remembered. Further files are read each time.
+const MAX_FILES: usize = 1 << 15;
 
-/// The state of a file: another edition may have another content.
+/// The state of a file. Two editions may have different contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edition {
     device: u64,
@@ -36,34 +36,33 @@ pub(crate) struct Edition {
 
 impl Edition {
     fn of(about: &FileStat) -> Self {
-        let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
         Self {
             device: about.st_dev,
             inode: about.st_ino,
             size: about.st_size,
-            written: ns(about.st_mtime, about.st_mtime_nsec),
-            changed: ns(about.st_ctime, about.st_ctime_nsec),
+            written: nanoseconds(about.st_mtime, about.st_mtime_nsec),
+            changed: nanoseconds(about.st_ctime, about.st_ctime_nsec),
         }
     }
 
-    /// When the content was last written: wall clock, ns since the epoch.
+    /// Returns when the content was last written: wall clock, ns since the epoch.
     pub(crate) fn written_wall_ns(&self) -> i64 {
         self.written
     }
 
-    /// When the file was last changed: wall clock, ns since the epoch.
+    /// Returns when the file was last changed: wall clock, ns since the epoch.
     pub(crate) fn changed_wall_ns(&self) -> i64 {
         self.changed
     }
 
-    /// Whether any later change shows in the edition. `wall_ns` is a time before the file was read.
+    /// Returns whether any later change shows in the edition. `wall_ns` is a time before the file was read.
     fn is_settled(&self, wall_ns: i64) -> bool {
         self.written.max(self.changed) <= wall_ns.saturating_sub(QUIET_NS)
     }
 }
 
 impl Folder {
-    /// The edition of a file in it.
+    /// Returns the edition of a file in the folder.
     pub(crate) fn edition(&self, name: &str) -> Result<Edition, ReadError> {
         self.enter(name)?;
         Ok(Edition::of(&stat::fstatat(&self.fd, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW)?))
@@ -79,7 +78,7 @@ impl Folder {
     }
 }
 
-/// What the files of some folders said.
+/// The parsed contents of the files in some folders.
 #[derive(Debug)]
 pub(crate) struct Memo<T> {
     folders: HashMap<PathBuf, HashMap<String, Remembered<T>>>,
@@ -105,7 +104,7 @@ impl<T> Default for Memo<T> {
 }
 
 impl<T: Clone> Memo<T> {
-    /// Begins a reading. The files that the reading before did not see are forgotten.
+    /// Begins a reading. Files that the last reading did not see are forgotten.
     pub(crate) fn begin(&mut self, wall_ns: i64) {
         let seen = self.reading;
         self.count = 0;
@@ -118,7 +117,7 @@ impl<T: Clone> Memo<T> {
         self.wall_ns = wall_ns;
     }
 
-    /// The files of one folder.
+    /// Returns the files of one folder.
     pub(crate) fn of<'a>(&'a mut self, folder: &'a Folder) -> Files<'a, T> {
         let Self { folders, count, reading, wall_ns } = self;
         let files = folders.entry(folder.path().to_owned()).or_default();
@@ -126,7 +125,7 @@ impl<T: Clone> Memo<T> {
     }
 }
 
-/// The files of a folder, and what is remembered of them.
+/// The files of a folder, and their remembered contents.
 pub(crate) struct Files<'a, T> {
     folder: &'a Folder,
     files: &'a mut HashMap<String, Remembered<T>>,
@@ -136,8 +135,8 @@ pub(crate) struct Files<'a, T> {
 }
 
 impl<T: Clone> Files<'_, T> {
-    /// Reads and parses a plain file of at most `limit` bytes, unless it is remembered. `parse` gets the content, and
-    /// when the file was last written: wall clock, ns since the epoch.
+    /// Reads and parses a plain file of at most `limit` bytes, unless it is remembered. `parse` gets the
+    /// content, and when the file was last written: wall clock, ns since the epoch.
     pub(crate) fn read(
         &mut self,
         name: &str,
@@ -151,7 +150,7 @@ impl<T: Clone> Files<'_, T> {
         }
         let (bytes, edition) = self.folder.read_edition(name, limit)?;
         let parsed = parse(&bytes, edition.written);
-        if before == edition && edition.is_settled(self.wall_ns) && *self.count < MOST {
+        if before == edition && edition.is_settled(self.wall_ns) && *self.count < MAX_FILES {
             let file = Remembered { edition, parsed: parsed.clone(), reading: self.reading };
             *self.count += usize::from(self.files.insert(name.to_owned(), file).is_none());
         }

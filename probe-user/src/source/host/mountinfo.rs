@@ -1,19 +1,20 @@
-//! Parses `/proc/PID/mountinfo` (proc(5)): where cgroup hierarchies are mounted, and which files hold a namespace.
+//! Parses `/proc/PID/mountinfo` (proc(5)): where cgroup hierarchies are mounted, and which files hold a
+//! namespace.
 //!
-//! procfs-core is not used: one broken line, or one mount point that is not UTF-8, fails the whole file, and it does
-//! not decode escapes.
+//! procfs-core is not used: one broken line, or one mount point that is not UTF-8, fails the whole file, and
+//! it does not decode escapes.
 
 use super::lines;
 
 /// The needed fields of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// The directory of the mounted file system that is the mount's root; for a namespace's file `net:[INODE]`.
+    /// The mount's root: a directory of the mounted file system, or `net:[INODE]` for a namespace's file.
     pub root: String,
     /// The mount point, seen from the process's root.
     pub point: String,
     pub fs_type: String,
-    /// The options of the superblock: for a cgroup v1 mount its controllers.
+    /// The options of the superblock. A cgroup v1 mount has its controllers here.
     pub options: String,
 }
 
@@ -21,12 +22,13 @@ pub(crate) fn parse(bytes: &[u8]) -> Vec<Mount> {
     lines(bytes).filter_map(|line| mount(&line)).collect()
 }
 
-/// `36 35 98:0 /root /point rw,noatime master:1 - ext4 /dev/root rw,errors=continue`
+/// Parses `36 35 98:0 /root /point rw,noatime master:1 - ext4 /dev/root rw,errors=continue`.
 fn mount(line: &str) -> Option<Mount> {
     // Any number of optional fields is between the sixth field and the hyphen.
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(3);
-    let (root, point) = (unescape(left.next()?), unescape(left.next()?));
+    let root = unescape(left.next()?);
+    let point = unescape(left.next()?);
     let mut right = right.splitn(3, ' ');
     let fs_type = right.next()?.to_owned();
     let options = right.nth(1).unwrap_or_default().to_owned();

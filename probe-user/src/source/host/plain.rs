@@ -1,4 +1,5 @@
-//! Opens a plain file for reading at any offset, such as an executable or a log. The caller bounds how much it reads.
+//! Opens a plain file for reading at any offset, such as an executable or a log. The caller bounds how much
+//! it reads.
 
 use std::{
     fs::File,
@@ -21,7 +22,7 @@ const PLAIN: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NOCTTY)
     .union(OFlag::O_CLOEXEC);
 /// The kernel's own limit (`MAXSYMLINKS`).
-const LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 
 impl HostRoot {
     /// Opens a plain file by its path on the node. Links are resolved below the node's root.
@@ -30,16 +31,16 @@ impl HostRoot {
         folder.plain(&name)
     }
 
-    /// The folder and the name of what is at this path of the node, or of what the links there lead to.
+    /// Returns the folder and the name of the file at this path of the node, after following links.
     pub(crate) fn behind_links(&self, path: impl AsRef<Path>) -> Result<(Folder, String), ReadError> {
         let mut path: PathBuf = path.as_ref().to_owned();
-        for _ in 0..=LINKS {
+        for _ in 0..=MAX_LINKS {
             let parent = path.parent().ok_or(ReadError::NotPlain)?;
             let name = path.file_name().and_then(|name| name.to_str()).ok_or(ReadError::NotPlain)?;
             let folder = self.folder(parent)?;
             match folder.link(name) {
-                // The target is relative to the link's folder. The path is then resolved again from the start, links
-                // included.
+                // The target is relative to the link's folder. The path is then resolved again from the
+                // start, links included.
                 Ok(target) => path = parent.join(target),
                 Err(ReadError::Unreadable(Errno::EINVAL)) => return Ok((folder, name.to_owned())),
                 Err(why) => return Err(why),

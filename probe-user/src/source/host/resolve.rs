@@ -21,12 +21,13 @@ use nix::{
 use super::DIRECTORY;
 
 /// The kernel's own limit (`MAXSYMLINKS`).
-const LINKS: u32 = 40;
-/// The kernel gives up on `RESOLVE_IN_ROOT` if something is renamed or mounted meanwhile, so it is tried again.
+const MAX_LINKS: u32 = 40;
+/// The kernel gives up on `RESOLVE_IN_ROOT` if something is renamed or mounted meanwhile, so it is tried
+/// again.
 const TRIES: u32 = 16;
 
-/// Whether openat2(2) was refused: by Linux before 5.6, by a container's seccomp profile that does not know the call, or
-/// by the agent's own filter, which cannot see whether the call would open a file for writing.
+/// openat2(2) was refused: by Linux before 5.6, by a container's seccomp profile that does not know the call,
+/// or by the agent's own filter, which cannot see whether the call would open a file for writing.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
@@ -49,7 +50,8 @@ pub(super) fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
     by_hand(root.as_fd(), path)
 }
 
-/// Resolves one component at a time without following links. The target of a link is then resolved in the same way.
+/// Resolves one component at a time without following links. The target of a link is then resolved in the
+/// same way.
 fn by_hand(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd> {
     let mut ahead: VecDeque<OsString> = parts(path.as_os_str()).collect();
     // The directories from the root to here, so that `..` goes back and never above the root.
@@ -62,7 +64,7 @@ fn by_hand(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd> {
         }
         let here = way.last().map_or(root, |fd| fd.as_fd());
         match fcntl::openat(here, part.as_os_str(), DIRECTORY, Mode::empty()) {
-            // It is no directory, so it may be a link.
+            // It is not a directory, so it may be a link.
             Err(Errno::ENOTDIR | Errno::ELOOP) => {}
             opened => {
                 way.push(opened?);
@@ -74,7 +76,7 @@ fn by_hand(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd> {
             target => target?,
         };
         links += 1;
-        if links > LINKS {
+        if links > MAX_LINKS {
             return Err(Errno::ELOOP);
         }
         if target.as_bytes().starts_with(b"/") {

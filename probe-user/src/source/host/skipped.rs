@@ -1,4 +1,4 @@
-//! What exists but could not be read: counted, with the first of each kind by name.
+//! Counts files that exist but could not be read, and keeps the names of the first ones.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -10,19 +10,19 @@ pub struct Skipped {
     pub count: u64,
     /// The first one, as an example for the log.
     pub first: Option<Box<(PathBuf, ReadError)>>,
-    /// The first one that a list or an answer misses. None: all were set aside.
+    /// The first one that a list or an answer misses. `None` if all were set aside.
     pub missed: Option<Box<(PathBuf, ReadError)>>,
-    /// The names, to recognize them in the next pass, up to a limit.
+    /// The names, up to a limit, to recognize them in the next pass.
     pub named: BTreeMap<PathBuf, ReadError>,
     /// The first failure of each list that is incomplete.
     pub partial: BTreeMap<List, (PathBuf, ReadError)>,
 }
 
-/// The most that are kept by name. The rest is only counted.
-const NAMED: usize = 1024;
+/// The most files that are kept by name. Further files are only counted.
+const MAX_NAMED: usize = 1024;
 
 impl Skipped {
-    /// A file that does not exist was not skipped.
+    /// Adds a file that could not be read. A file that does not exist was not skipped.
     pub(crate) fn add(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         if why != ReadError::Absent {
             let path = path.into();
@@ -31,7 +31,7 @@ impl Skipped {
         }
     }
 
-    /// Adds a file that could not be read, and without which nothing is incomplete.
+    /// Adds a file that could not be read, but that no list or answer misses.
     pub(crate) fn set_aside(&mut self, path: impl Into<PathBuf>, why: ReadError) {
         if why == ReadError::Absent {
             return;
@@ -53,7 +53,7 @@ impl Skipped {
     }
 
     fn name(&mut self, path: PathBuf, why: ReadError) {
-        if self.named.len() < NAMED {
+        if self.named.len() < MAX_NAMED {
             self.named.entry(path).or_insert(why);
         }
     }

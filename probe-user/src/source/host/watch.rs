@@ -1,6 +1,6 @@
 //! Records which file a reader of the node's files is at, for its supervisor. A read can hang for ever:
-//! `/proc/PID/cmdline` hangs while a thread of the process holds its memory map and waits for a disk or file server
-//! that is gone.
+//! `/proc/PID/cmdline` hangs while a thread of the process holds its memory map and waits for a disk or file
+//! server that is gone.
 //!
 //! **Invariant:** a path at which a reader hangs is not tried again until that reader is back.
 
@@ -36,18 +36,19 @@ impl Avoided {
         hold(&self.0).paths.remove(path);
     }
 
-    /// Sets whether files of process memory are left out too.
+    /// Sets whether files of process memory are avoided too.
     pub(crate) fn spare_memory(&self, spare: bool) {
         hold(&self.0).memory = spare;
     }
 
     fn has(&self, path: &Path) -> bool {
         let Paths { paths, memory } = &*hold(&self.0);
-        let name = path.file_name();
-        let of_memory =
-            || path.starts_with("/proc") && OF_MEMORY.iter().any(|it| name == Some((*it).as_ref()));
-        paths.contains(path) || (*memory && of_memory())
+        paths.contains(path) || (*memory && is_of_memory(path))
     }
+}
+
+fn is_of_memory(path: &Path) -> bool {
+    path.starts_with("/proc") && OF_MEMORY.iter().any(|it| path.file_name() == Some((*it).as_ref()))
 }
 
 /// A reader, which has a thread of its own.
@@ -63,7 +64,8 @@ impl Reader {
         Self { avoided, at: Mutex::new(None) }
     }
 
-    /// Records that the reader is about to open or read the path; refuses a path at which another reader hangs.
+    /// Records that the reader is about to open or read the path; refuses a path at which another reader
+    /// hangs.
     pub(in crate::source) fn enter(&self, path: PathBuf) -> Result<(), ReadError> {
         if self.avoided.has(&path) {
             return Err(ReadError::Unanswered);
@@ -77,7 +79,7 @@ impl Reader {
         *hold(&self.at) = None;
     }
 
-    /// The file that the reader is at, and since when.
+    /// Returns the file that the reader is at, and since when.
     #[must_use]
     pub(crate) fn at(&self) -> Option<(PathBuf, Instant)> {
         hold(&self.at).clone()

@@ -1,6 +1,6 @@
-//! When containerd had fetched the last layer of an image: the date of the layer's file in its content store. `Commit` of the
-//! store sets it with `os.Chtimes` when the layer is complete. containerd keeps the files, unless `discard_unpacked_layers` is
-//! set.
+//! Finds when containerd had fetched the last layer of an image: the date of the layer's file in the content
+//! store. The store's `Commit` sets the date with `os.Chtimes` when the layer is complete. containerd keeps
+//! the files, unless `discard_unpacked_layers` is set.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use serde::Deserialize;
 use crate::source::host::{FILE, Folder, HostRoot};
 
 const STORE: &str = "io.containerd.content.v1.content/blobs/sha256";
-/// The most manifests of an index, and the most layers of a manifest, that are looked at.
-const MOST: usize = 256;
+/// The most manifests of an index that are read, and the most layers that an image may have.
+const MAX_ITEMS: usize = 256;
 
 /// An index of manifests, or a manifest with its layers.
 #[derive(Debug, Default, Deserialize)]
@@ -26,14 +26,15 @@ struct Descriptor {
     digest: String,
 }
 
-/// The wall clock's time, ns since the epoch. None: no store has all layers of the image.
+/// Returns when the image's last layer was fetched: wall clock, ns since the epoch. `None` if no store has
+/// all layers of the image.
 pub(super) fn fetched(root: &HostRoot, roots: &[PathBuf], manifest: &str) -> Option<i64> {
     roots.iter().filter_map(|path| root.folder(Path::new(path).join(STORE)).ok()).find_map(|store| {
         let top = read(&store, manifest)?;
-        // Of an index only the manifest of this platform was fetched.
-        let below = top.manifests.iter().take(MOST).filter_map(|it| read(&store, &it.digest));
+        // An index has a manifest for each platform; only this platform's manifest was fetched.
+        let below = top.manifests.iter().take(MAX_ITEMS).filter_map(|it| read(&store, &it.digest));
         let layers: Vec<Descriptor> = top.layers.into_iter().chain(below.flat_map(|it| it.layers)).collect();
-        if layers.len() > MOST {
+        if layers.len() > MAX_ITEMS {
             return None;
         }
         let dates: Option<Vec<i64>> = layers.iter().map(|it| date(&store, &it.digest)).collect();

@@ -1,10 +1,10 @@
-//! What the kubelet says of requests to the API server that it held back.
+//! Parses the kubelet's log lines about requests to the API server that it held back.
 //!
-//! The words are those of client-go (`rest/request.go`, `tryThrottleWithInfo`). The kubelet sends nearly all of its requests
-//! by one client, whose limit of `kubeAPIQPS` and `kubeAPIBurst` lets them go in the order in which they came. Events have a
-//! client of their own (`eventRecordQPS`), and leases and the node's status have no limit. Unless the kubelet logs much
-//! (`-v=3`), it tells of one request in ten seconds, or with `-v=2` in a second, and only of those that waited for longer than a
-//! second.
+//! client-go writes these lines (`rest/request.go`, `tryThrottleWithInfo`). The kubelet sends nearly all of
+//! its requests by one client, whose limit of `kubeAPIQPS` and `kubeAPIBurst` sends them in the order in
+//! which they came. Events have a client of their own (`eventRecordQPS`), and leases and the node's status
+//! have no limit. Unless the kubelet logs much (`-v=3`), it logs only requests that waited for longer than a
+//! second, and of these one in ten seconds, or with `-v=2` one in a second.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// The most requests that one answer has: the newest.
-const MOST: usize = 256;
+/// The most requests that one answer has: the newest ones.
+const MAX_REQUESTS: usize = 256;
 /// The longest name of a namespace (RFC 1123's label).
-const NAMESPACE: usize = 63;
+const MAX_NAMESPACE_BYTES: usize = 63;
 
-/// The kubelet sent a request that it had held back for so long.
+/// A line that reports a request which the kubelet had held back.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Held {
     waited: Duration,
-    /// None: of an object that is in no namespace.
+    /// `None` for an object that is in no namespace.
     namespace: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Held {
-    /// `at`: when it was sent.
+    /// Returns the request. `at`: when it was sent.
     pub(super) fn request(&self, at: Timestamp) -> Request<'_> {
         let span = Span { began: at.saturating_sub(self.waited), ended: at };
         Request { span, namespace: self.namespace.as_deref() }
@@ -48,7 +48,7 @@ pub(super) fn read(line: &str) -> Option<Held> {
     let waited = if let Some((_, rest)) = line.split_once("Waited for ") {
         rest.split_once(" due to client-side throttling")?.0
     } else if let Some((_, rest)) = line.split_once("Waited before sending request") {
-        // As klog's text or as JSON. A request that is sent once more has another reason.
+        // This is klog's text or JSON. A request that is sent again has another reason.
         let rest = rest.contains("client-side throttling").then_some(rest)?;
         let value = rest.split_once("delay=\"").or_else(|| rest.split_once("\"delay\":\""))?.1;
         value.split_once('"')?.0
@@ -61,7 +61,7 @@ pub(super) fn read(line: &str) -> Option<Held> {
         Some((_, path)) => {
             let path = path.split([' ', '"', '?', '\\']).next().unwrap_or_default();
             let (namespace, object) = path.split_once('/').unwrap_or((path, ""));
-            let is_name = !namespace.is_empty() && namespace.len() <= NAMESPACE;
+            let is_name = !namespace.is_empty() && namespace.len() <= MAX_NAMESPACE_BYTES;
             let is_event = object.split('/').next() == Some("events");
             Some((is_name && !is_event).then(|| namespace.to_owned())?)
         }
@@ -70,17 +70,18 @@ pub(super) fn read(line: &str) -> Option<Held> {
     Some(Held { waited, namespace })
 }
 
-/// Those that this sandbox waited for: one of its pod's namespace, as far as the log tells whose it was; and one that was
-/// held back when the kubelet turned to the pod, because nothing that the pod needed was sent before it. What was sent after
-/// the sandbox's first sign was not for it.
+/// Returns the requests that this sandbox waited for: those for its pod's namespace, as far as the log names
+/// it; and those that were held back when the kubelet began with the pod, because they were sent before
+/// anything that the pod needed. A request that was sent after the sandbox's first sign was not for it.
 pub(super) fn of(it: &AskedSandbox, held: &[Request<'_>]) -> Option<HeldRequests> {
-    let is_its = |request: &&Request<'_>| {
-        let Request { span, namespace } = request;
+    let mut its: Vec<Span> = Vec::new();
+    for Request { span, namespace } in held {
         let is_of_pod = namespace.is_some() && *namespace == it.namespace.as_deref();
-        it.from < span.ended && span.ended <= it.until && (span.began <= it.from || is_of_pod)
-    };
-    let mut its: Vec<Span> = held.iter().filter(is_its).map(|request| request.span).collect();
-    its.drain(..its.len().saturating_sub(MOST));
+        if it.from < span.ended && span.ended <= it.until && (span.began <= it.from || is_of_pod) {
+            its.push(*span);
+        }
+    }
+    its.drain(..its.len().saturating_sub(MAX_REQUESTS));
     (!its.is_empty()).then(|| HeldRequests { sandbox: it.sandbox.clone(), held: its })
 }
 
@@ -164,7 +165,8 @@ mod tests {
             of(&it, &requests).map(|it| it.held)
         };
         assert_eq!(answer(&[]), None);
-        // The pod's own namespace; another one's that the pod had to wait for; one of neither.
+        // The first is for the pod's namespace. The next two are for others, and the pod had to wait for
+        // them. The last is for neither.
         let requests =
             [(Some("shop"), (12, 15)), (Some("other"), (8, 11)), (None, (9, 20)), (Some("other"), (11, 19))];
         assert_eq!(answer(&requests), Some([(12, 15), (8, 11), (9, 20)].map(span).to_vec()));

@@ -1,28 +1,29 @@
-//! Compares names of images, which one program writes in full and another one as it was given them.
+//! Compares names of images. Some programs write them in full, others as they were given.
 
-/// Docker Hub, which has its official images below `library`.
+/// Docker Hub. It has its official images below `library`.
 const HUB: &str = "docker.io";
 
-/// Whether both name one image: a missing registry is Docker Hub, a missing tag is `latest`, and a digest tells more than a
-/// tag does.
+/// Returns whether both name one image: a missing registry is Docker Hub, a missing tag is `latest`, and a
+/// digest counts more than a tag.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     one == other || parts(one) == parts(other)
 }
 
-/// Registry, path, and tag or digest.
+/// Splits a name into registry, path, and tag or digest.
 fn parts(reference: &str) -> (&str, String, &str) {
     let (name, digest) =
         reference.split_once('@').map_or((reference, None), |(name, digest)| (name, Some(digest)));
     let (name, tag) = match name.rsplit_once(':') {
-        // A colon before a slash is that of the registry's port.
+        // A colon before a slash precedes the registry's port.
         Some((name, tag)) if !tag.contains('/') => (name, tag),
         Some(_) | None => (name, "latest"),
     };
-    let is_registry = |part: &str| part.contains(['.', ':']) || part == "localhost";
     let (registry, path) = match name.split_once('/') {
         // Docker's own name for it.
         Some((registry, path)) if registry.strip_prefix("index.") == Some(HUB) => (HUB, path),
-        Some((registry, path)) if is_registry(registry) => (registry, path),
+        Some((registry, path)) if registry.contains(['.', ':']) || registry == "localhost" => {
+            (registry, path)
+        }
         Some(_) | None => (HUB, name),
     };
     let is_official = registry == HUB && !path.contains('/');

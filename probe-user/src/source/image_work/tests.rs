@@ -1,4 +1,4 @@
-//! A node whose runtime logged what it did, as files.
+//! Tests with the files of a node whose runtime logged its work.
 
 use std::{
     fs::{self, File, FileTimes},
@@ -8,7 +8,7 @@ use std::{
 
 use probe_common::runtime::Kind;
 
-use super::{Asked, Heard, STEPS, Search, find, told::Told, words::Said};
+use super::{Asked, Logged, MAX_STEPS, Search, find, log_line::Step, pull_history::PullHistory};
 use crate::{
     model::{
         fact::{ImageWork, PodName, Pull, Span},
@@ -49,7 +49,7 @@ fn asked(container: &str, image: &str, name: &str) -> Asked {
 struct Node(tempfile::TempDir);
 
 impl Node {
-    /// `lines`: the second, and what was said in it, in a log to which nothing but runtimes write.
+    /// Makes a node. `lines`: the second and the message of each line, in a log to which only runtimes write.
     fn new(lines: &[(u64, &str)]) -> Self {
         let node = Self(tempfile::tempdir().expect("a directory"));
         let logged = lines.iter().map(|(second, message)| {
@@ -66,7 +66,7 @@ impl Node {
         path
     }
 
-    /// A file of containerd's content store, written at a second.
+    /// Writes a file of containerd's content store, dated at a second.
     fn blob(&self, digest: &str, text: &str, second: u64) {
         let hex = digest.strip_prefix("sha256:").expect("a digest");
         let path =
@@ -91,7 +91,7 @@ fn digest(letter: char) -> String {
     format!("sha256:{}", letter.to_string().repeat(64))
 }
 
-/// What the kubelet says of a container that it could not start.
+/// Returns the kubelet's message about a container that it could not start.
 fn not_started(pod: &str, container: &str, error: &str) -> String {
     format!(
         "failed to \\\"StartContainer\\\" for \\\"{container}\\\" with {error}: \\\"no\\\"\" pod=\"default/{pod}\""
@@ -100,7 +100,7 @@ fn not_started(pod: &str, container: &str, error: &str) -> String {
 
 const BUSYBOX: &str = "docker.io/library/busybox:1";
 
-/// No runtime's log tells for whom it pulls. The kubelet's tells for which pod a pull failed.
+/// No runtime's log says for which pod it pulls. The kubelet's log says for which pod a pull failed.
 #[test]
 fn a_sandbox_may_wait_for_a_pull_that_is_under_way() {
     let sandbox = || Asked { is_sandbox: true, name: None, ..asked("aa", "registry.k8s.io/pause:3.9", "") };
@@ -160,7 +160,7 @@ fn a_pull_is_found_with_the_date_of_its_last_layer_and_the_pulls_before_it() {
     };
     let found = node.find([own, asked("c2", "quay.io/x", "main")]);
     assert_eq!(found, std::slice::from_ref(&expected));
-    // A layer was thrown away after it was unpacked.
+    // A layer was deleted after it was unpacked.
     fs::remove_file(node.path(&format!(
         "var/lib/containerd/io.containerd.content.v1.content/blobs/sha256/{}",
         "d".repeat(64)
@@ -304,7 +304,7 @@ fn nothing_goes_on_when_a_runtime_begins() {
         assert_eq!(found[0].pulls, own);
         (found[0].other_pulls.clone(), found[0].other_creates.clone())
     };
-    // Where it is not said that the runtime began, the end is that of the last pull all the same.
+    // Even if the start of the runtime was not logged, the end belongs to the last pull.
     assert_eq!(work(&again), (vec![span(11, 40)], vec![span(12, 40)]));
     let restarted = |line| [&again[..], &[(13, line)]].concat();
     let containerd = restarted("msg=\"starting containerd\" revision=ab version=2.1.4");
@@ -327,19 +327,19 @@ fn what_began_before_the_logs_do_began_when_they_do() {
 
 #[test]
 fn of_too_much_the_newest_is_kept() {
-    let mut heard = Heard::default();
-    for at in (0..=STEPS as u64).rev() {
-        heard.add(5 + at, Said::RuntimeBegan { by: Kind::Crio }, Place::File);
+    let mut heard = Logged::default();
+    for at in (0..=MAX_STEPS as u64).rev() {
+        heard.add(5 + at, Step::RuntimeBegan { by: Kind::Crio }, Place::File);
     }
-    assert_eq!((heard.steps.len(), heard.cut), (STEPS, 5));
+    assert_eq!((heard.steps.len(), heard.cut), (MAX_STEPS, 5));
     assert_eq!(heard.steps.first().map(|(at, ..)| *at), Some(6));
-    let mut told = Told::default();
+    let mut told = PullHistory::default();
     let by = Kind::Crio;
     let time = |step: u64| Timestamp(at(11).0 + step * 1000);
     let began =
-        |step: u64, image: &str| Said::PullBegan { by, key: step.to_string(), image: image.to_owned() };
+        |step: u64, image: &str| Step::PullBegan { by, key: step.to_string(), image: image.to_owned() };
     let ended =
-        |step: u64| Said::PullEnded { by, key: step.to_string(), image: String::new(), failed: false };
+        |step: u64| Step::PullEnded { by, key: step.to_string(), image: String::new(), failed: false };
     told.add(time(0), began(0, BUSYBOX), Place::File);
     for step in 1..=3000 {
         told.add(time(step), began(step, "quay.io/a"), Place::File);

@@ -1,7 +1,8 @@
-//! Loads the eBPF object and attaches each hook by the first mechanism that works, or takes over the hooks that the agent
-//! before has left.
+//! Loads the eBPF object and attaches each hook by the first mechanism that works, or takes over the hooks
+//! that the last agent left.
 //!
-//! **Invariant:** a program that is not attached is not loaded; each mechanism that failed is kept with the reason.
+//! **Invariant:** a program that is not attached is not loaded; each mechanism that failed is kept with the
+//! reason.
 
 mod hand_over;
 mod hook_maps;
@@ -53,7 +54,7 @@ use super::{
     log::{Forward, Logger},
     pin::{Folder, PinError, PinnedSet, Pins},
     plan::{Need, targets},
-    tally::Totals,
+    tally::{Runs, Totals},
 };
 use crate::{
     model::fact::{Attached, Mechanism, RingsRead, Signal},
@@ -78,17 +79,18 @@ pub struct Options<'a> {
     pub bulk: u32,
     /// Have the kernel measure the runs and run time of all eBPF programs of the node, while the probe lives.
     pub stats: bool,
-    /// How many network namespaces are tracked where neither fentry nor kprobes report their end; a power of two.
+    /// How many network namespaces are tracked if neither fentry nor kprobes report their end; a power of
+    /// two.
     pub nets: u32,
     /// Mechanisms that are not used, as if this kernel lacked them.
     pub refused: &'a [Mechanism],
-    /// Where hooks are left for the next agent, and taken over from the last one.
+    /// The folder in which hooks are left for the next agent, and from which the last agent's are taken over.
     pub pins: Option<&'a Pins>,
-    /// If no agent has read for so long, the hooks do nothing.
+    /// If no agent has read for this long, the hooks do nothing.
     pub patience: Duration,
 }
 
-/// How long hooks work on for an agent that is away.
+/// How long hooks continue to work without an agent.
 pub const PATIENCE: Duration = Duration::from_secs(60 * 60);
 
 impl<'a> Options<'a> {
@@ -110,14 +112,14 @@ impl<'a> Options<'a> {
     }
 }
 
-/// How a signal is seen.
+/// How the kernel's signal is received.
 #[derive(Clone, Debug)]
 pub struct HookReport {
     pub signal: Signal,
     pub need: Need,
-    /// `None` if no program sees it.
+    /// `None` if no program reports it.
     pub mechanism: Option<Mechanism>,
-    /// The programs that see it.
+    /// The programs that report it.
     pub programs: Vec<&'static str>,
     /// What is less precise than with the best mechanism; empty if nothing is.
     pub note: &'static str,
@@ -125,27 +127,28 @@ pub struct HookReport {
     pub netlink: bool,
     /// The mechanisms that failed before, each with the reason in one line.
     pub missed: Vec<(Mechanism, String)>,
-    /// The unmet requirements of the best mechanism that could be met here; empty if it is in use, or if nobody can
-    /// meet them.
+    /// The unmet requirements of the best mechanism that could be met here; empty if the best is in use, or
+    /// if none can be met.
     pub(crate) lacks: BTreeSet<Lack>,
-    /// A better mechanism failed for a reason that may be over when the next agent tries it.
+    /// A better mechanism failed for a reason that may have passed when the next agent tries it.
     pub(crate) may_improve: bool,
 }
 
 impl HookReport {
-    /// Whether rtnetlink adds to this signal: all of it where no hook is attached, or what the hook has no room for.
+    /// Returns whether rtnetlink adds to this signal: all of it if no hook is attached, or the namespaces
+    /// that the hook has no room for.
     #[must_use]
     pub fn needs_netlink(&self) -> bool {
         self.netlink && (self.mechanism.is_none() || self.is_limited())
     }
 
-    /// Whether the hook tracks only a limited number of network namespaces.
+    /// Returns whether the hook tracks only a limited number of network namespaces.
     #[must_use]
     pub(crate) fn is_limited(&self) -> bool {
         self.signal == Signal::NetnsDropped && self.mechanism == Some(Mechanism::RawTracepoint)
     }
 
-    /// The form in which the engine is told.
+    /// Returns the fact for the engine.
     #[must_use]
     pub(crate) fn fact(&self) -> Attached {
         Attached {
@@ -171,9 +174,9 @@ pub struct Probe {
     reports: Vec<HookReport>,
     took: Duration,
     pinning: Pinning,
-    /// The pinned links. Without them the hooks would end when somebody removes the pins.
+    /// The pinned links. Without them the hooks would end when the pins are removed.
     _links: Vec<PinnedLink>,
-    /// What earlier hooks have left that were not taken over.
+    /// Earlier hooks that were not taken over, and what they left.
     earlier: Vec<Earlier>,
     /// Network namespaces for which these hooks had no room when they replaced others.
     not_handed_over: u64,
@@ -193,7 +196,7 @@ enum Programs {
 /// Whether the hooks outlive this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pinning {
-    /// Nobody asked for it.
+    /// Pinning is off.
     Off,
     /// They cannot be pinned.
     Failed(String),
@@ -201,15 +204,15 @@ pub enum Pinning {
     Pinned { is_taken_over: bool, unpinned: Vec<&'static str> },
 }
 
-/// Hooks that still run, and are replaced by those of this agent.
+/// Hooks that still run, and that this agent replaces with its own.
 pub(crate) struct Earlier {
-    /// `None` if this program cannot read what they leave.
+    /// `None` if this program cannot read their rings.
     pub(crate) maps: Option<HookMaps>,
     set: PinnedSet,
 }
 
 impl Earlier {
-    /// `None` if they are left alone, because the agent of another node has left them.
+    /// Opens the hooks; `None` if they are left alone, because another node's agent left them.
     fn open(set: PinnedSet, node: NodeId, patience: Duration) -> Option<Self> {
         let maps = set.is_readable().then(|| HookMaps::open(&set.folder()));
         let maps = maps.transpose().inspect_err(|error| {
@@ -223,12 +226,13 @@ impl Earlier {
         }
     }
 
-    /// Whether they were all attached while no agent ran. The links of some programs cannot be pinned on some kernels.
+    /// Returns whether all hooks were attached while no agent ran. The links of some programs cannot be
+    /// pinned on some kernels.
     pub(crate) fn outlived(&self) -> bool {
         self.set.folder().has_all_links()
     }
 
-    /// What the hooks know, if they have worked until now.
+    /// Returns the folder with the hooks' tables, if the hooks have worked until now.
     fn known(&self, patience: Duration) -> Option<Folder> {
         let maps = self.maps.as_ref()?;
         (maps.page.unread_for() <= patience).then(|| self.set.folder())
@@ -241,7 +245,7 @@ impl Earlier {
 }
 
 impl Probe {
-    /// Whether this process may load programs at all; checked before any preparation.
+    /// Checks whether this process may load programs at all. This is done before any preparation.
     pub(crate) fn permitted() -> Result<(), Error> {
         support::permitted()
     }
@@ -255,7 +259,7 @@ impl Probe {
         }
     }
 
-    /// Attaches what works, to see what this kernel allows.
+    /// Attaches every hook that works here, to find what this kernel allows.
     pub fn survey(options: &Options<'_>) -> Result<Self, Error> {
         let start = Instant::now();
         support::permitted()?;
@@ -264,19 +268,19 @@ impl Probe {
         if let Some(probe) = Self::take_over(options, node, &mut earlier, start)? {
             return Ok(probe);
         }
-        let open = |set| Earlier::open(set, node, options.patience);
-        let earlier = earlier.into_iter().filter_map(open).collect();
+        let earlier =
+            earlier.into_iter().filter_map(|set| Earlier::open(set, node, options.patience)).collect();
         Self::attach(options, node, earlier, start)
     }
 
-    /// Takes over the hooks that do the same as those of this agent would, and removes them from `sets`.
+    /// Takes over hooks that do the same as this agent's would, and removes them from `sets`.
     fn take_over(
         options: &Options<'_>,
         node: NodeId,
         sets: &mut Vec<PinnedSet>,
         start: Instant,
     ) -> Result<Option<Self>, Error> {
-        // The reader of a log is made with the programs.
+        // The reader of the programs' log is made with the programs.
         if options.log {
             return Ok(None);
         }
@@ -294,8 +298,7 @@ impl Probe {
         let Some(found) = found else { return Ok(None) };
         let TakenOver { maps, programs, links, attached_again, reports, detached, not_handed_over } = found;
         sets.remove(same);
-        let open = |set| Earlier::open(set, node, options.patience);
-        let earlier = sets.drain(..).filter_map(open).collect();
+        let earlier = sets.drain(..).filter_map(|set| Earlier::open(set, node, options.patience)).collect();
         let stats = stats(options)?;
         Ok(Some(Self {
             attached: Programs::TakenOver { programs, _attached_again: attached_again },
@@ -350,35 +353,40 @@ impl Probe {
         drop(btf);
         let aya_btf = AyaBtf::parse(&functions, Endianness::default());
         drop(functions);
-        // Without this, hooks take their reader for one that is long away.
+        // Without this, the hooks would assume that no agent has read for long.
         let page = hook_maps::page(&ebpf)?;
         page.reads();
-        let pins = options.pins.filter(|_| !options.log);
+        let pins = if options.log { None } else { options.pins };
         let takes_links = pins.is_some();
         let (reports, links) = ladder::climb_all(&mut ebpf, aya_btf.as_ref().ok(), &support, takes_links);
         drop(aya_btf);
+        let room = knob::room(options.nets);
         let known = earlier.iter().filter_map(|one| one.known(options.patience));
-        let hand_over = |known| hand_over::hand_over(&known, &mut ebpf, knob::room(options.nets));
-        let not_handed_over = known.map(hand_over).sum();
-        // From now on these know all that the earlier ones do. Until now the earlier ones tell.
+        let not_handed_over = known.map(|known| hand_over::hand_over(&known, &mut ebpf, room)).sum();
+        // From now on these hooks know everything that the earlier ones know. Until now the earlier ones
+        // report.
         page.begin(clock::now());
 
         let missing = reports.iter().find(|report| report.need == Need::Core && report.mechanism.is_none());
         let missing = missing.map(|report| report.signal);
         let unpinned = reports.iter().flat_map(|report| &report.programs).copied();
         let unpinned: Vec<&str> = unpinned.filter(|name| !links.contains_key(name)).collect();
-        let pin = |pins| match missing {
-            // No agent runs with these hooks, so none is to take them over.
-            Some(signal) => Err(PinError::Refused {
-                what: "the hooks".to_owned(),
-                why: format!("{signal} is not seen, and no agent can do without"),
-            }),
-            None => {
+        let pinned = match (pins, missing) {
+            (None, _) => None,
+            // No agent runs with these hooks, so the next agent must not take them over.
+            (Some(_), Some(signal)) => {
+                drop(links);
+                Some(Err(PinError::Refused {
+                    what: "the hooks".to_owned(),
+                    why: format!("{signal} is not seen, and no agent can do without"),
+                }))
+            }
+            (Some(pins), None) => {
                 let left = (node, not_handed_over);
-                pinned::pin(pins, pinned::identity(options, node), &mut ebpf, &reports, left, links)
+                Some(pinned::pin(pins, pinned::identity(options, node), &mut ebpf, &reports, left, links))
             }
         };
-        let (pinning, links) = match pins.map(pin) {
+        let (pinning, links) = match pinned {
             None => (Pinning::Off, Vec::new()),
             Some(Ok(links)) => (Pinning::Pinned { is_taken_over: false, unpinned }, links),
             // Links that could not be pinned are closed by now.
@@ -392,13 +400,12 @@ impl Probe {
         let maps = HookMaps::take(&mut ebpf)?;
         let stats = stats(options)?;
         let logger = options.log.then(|| EbpfLogger::init_with_logger(&mut ebpf, Forward).ok()).flatten();
-        let (attached, took) = (Programs::Loaded(ebpf), start.elapsed());
         Ok(Self {
-            attached,
+            attached: Programs::Loaded(ebpf),
             maps,
             logger,
             reports,
-            took,
+            took: start.elapsed(),
             pinning,
             _links: links,
             earlier,
@@ -407,19 +414,20 @@ impl Probe {
         })
     }
 
-    /// The rings; `None` once they were taken.
+    /// Takes the rings; `None` if they were taken before.
     pub fn take_rings(&mut self) -> Option<Rings> {
         self.maps.rings.take()
     }
 
-    /// Records that found no room in a ring since the hooks were loaded, by kind.
+    /// Returns how many records found no room in a ring since the hooks were loaded, by kind.
     pub(crate) fn lost(&self) -> Option<Vec<u64>> {
         let totals = Totals::new(self.maps.tally().ok()?, BTreeMap::new());
-        let (lifecycle, bulk) = (totals.lost(Ring::Lifecycle), totals.lost(Ring::Bulk));
+        let lifecycle = totals.lost(Ring::Lifecycle);
+        let bulk = totals.lost(Ring::Bulk);
         Some(lifecycle.into_iter().zip(bulk).map(|(one, other)| one.saturating_add(other)).collect())
     }
 
-    /// The reader of the programs' log, if it was enabled; `None` once it was taken.
+    /// Takes the reader of the programs' log, if it was enabled; `None` if it was taken before.
     pub(crate) fn take_logger(&mut self) -> Option<Logger> {
         self.logger.take()
     }
@@ -427,77 +435,82 @@ impl Probe {
     /// Reads all counters.
     pub fn totals(&self) -> Result<Totals, Error> {
         let mut programs = BTreeMap::new();
-        let mut count = |name: &str, program: BorrowedFd<'_>| {
-            let runs =
-                run::of(program).map_err(|source| Error::Uncounted { program: name.to_owned(), source })?;
-            programs.insert(name.to_owned(), runs);
-            Ok(())
-        };
         match &self.attached {
-            // A program that is not loaded has no descriptor.
-            Programs::Loaded(ebpf) => ebpf
-                .programs()
-                .filter_map(|(name, program)| Some((name, program.fd().ok()?)))
-                .try_for_each(|(name, program)| count(name, program.as_fd()))?,
-            Programs::TakenOver { programs, .. } => {
-                programs.iter().try_for_each(|(name, program)| count(name, program.as_fd()))?;
+            Programs::Loaded(ebpf) => {
+                for (name, program) in ebpf.programs() {
+                    // A program that is not loaded has no descriptor.
+                    let Ok(fd) = program.fd() else { continue };
+                    programs.insert(name.to_owned(), runs(name, fd.as_fd())?);
+                }
+            }
+            Programs::TakenOver { programs: opened, .. } => {
+                for (name, program) in opened {
+                    programs.insert((*name).to_owned(), runs(name, program.as_fd())?);
+                }
             }
         }
         Ok(Totals::new(self.maps.tally()?, programs).with_not_handed_over(self.not_handed_over))
     }
 
-    /// Whether the hooks outlive this process.
+    /// Returns whether the hooks outlive this process.
     #[must_use]
     pub fn pinning(&self) -> &Pinning {
         &self.pinning
     }
 
-    /// Which hooks these are, and how far their rings were read before.
+    /// Returns which hooks these are, and how far their rings were read before.
     pub(crate) fn begins(&self) -> RingsRead {
         self.maps.begins()
     }
 
-    /// What the agent shares with its hooks, and with the next agent.
+    /// Returns the page that the agent shares with its hooks, and with the next agent.
     pub(crate) fn page(&self) -> &ReaderPage {
         &self.maps.page
     }
 
-    /// What the hooks share with their reader.
+    /// Returns the maps that the hooks share with their reader.
     pub(crate) fn maps(&self) -> &HookMaps {
         &self.maps
     }
 
-    /// The hooks that these replace.
+    /// Takes the hooks that these replace.
     pub(crate) fn take_earlier(&mut self) -> Vec<Earlier> {
         mem::take(&mut self.earlier)
     }
 
-    /// How each signal is seen, in the order of the plan.
+    /// Returns how each signal is received, in the order of the plan.
     #[must_use]
     pub fn reports(&self) -> &[HookReport] {
         &self.reports
     }
 
-    /// How long loading and attaching took.
+    /// Returns how long loading and attaching took.
     #[must_use]
     pub fn took(&self) -> Duration {
         self.took
     }
 }
 
+fn runs(name: &str, program: BorrowedFd<'_>) -> Result<Runs, Error> {
+    run::of(program).map_err(|source| Error::Uncounted { program: name.to_owned(), source })
+}
+
 /// Reads the kernel's symbols and types at the same time, and makes a loader.
 fn read_kernel<'a>() -> (EbpfLoader<'a>, Symbol, Result<Btf, Error>) {
-    let read_symbol = || Symbol::find(CLEANUP_NET);
     thread::scope(|scope| {
-        let symbol = thread::Builder::new().name("symbols".to_owned()).spawn_scoped(scope, read_symbol);
-        // A new loader reads all types, for relocations that our object does not have. They take much memory, so they are
-        // freed before the types are read here.
+        let symbol = thread::Builder::new().name("symbols".to_owned()).spawn_scoped(scope, cleanup_net);
+        // A new loader reads all types, for relocations that our object does not have. They take much memory,
+        // so they are freed before the types are read here.
         let mut loader = EbpfLoader::new();
         loader.btf(None);
         let btf = read_btf();
         let symbol = symbol.ok().and_then(|thread| thread.join().ok());
-        (loader, symbol.unwrap_or_else(read_symbol), btf)
+        (loader, symbol.unwrap_or_else(cleanup_net), btf)
     })
+}
+
+fn cleanup_net() -> Symbol {
+    Symbol::find(CLEANUP_NET)
 }
 
 fn read_btf() -> Result<Btf, Error> {
@@ -508,13 +521,13 @@ fn read_btf() -> Result<Btf, Error> {
     Btf::parse(bytes).map_err(|source| Error::BadBtf { source })
 }
 
-/// The number of CPUs that the kernel is prepared for. It may be much larger than the number of CPUs.
+/// Returns the number of CPUs that the kernel is prepared for. It may be much larger than the number of CPUs.
 fn possible_cpus() -> Result<u32, Error> {
     let cpus = nr_cpus().map_err(|(path, source)| Error::Cpus { path, source })?;
     Ok(u32::try_from(cpus).unwrap_or(u32::MAX))
 }
 
-/// Has the kernel measure runs, if that is asked for.
+/// Makes the kernel measure runs, if the options ask for it.
 fn stats(options: &Options<'_>) -> Result<Option<OwnedFd>, Error> {
     options.stats.then(|| enable_stats(Stats::RunTime)).transpose().map_err(Error::Stats)
 }

@@ -1,8 +1,8 @@
-//! Reads the running kernel's description of its types (BTF), as far as the hooks need it: the offsets of struct
-//! members, the functions, and the values of enums.
+//! Reads the running kernel's description of its types (BTF), as far as the hooks need it: the offsets of
+//! struct members, the functions, and the values of enums.
 //!
-//! One pass notes the position of each type and indexes the named ones. Nothing is copied from the file, which has
-//! several megabytes. aya, which must know the ids of functions, is given a file with little else in it
+//! One pass records the position of each type and indexes the named ones. Nothing is copied from the file,
+//! which has several megabytes. aya, which must know the ids of functions, gets a file with little else in it
 //! ([`Btf::functions_alone`]).
 //!
 //! **Invariant:** no input leads to a panic or an endless loop, although it comes from the kernel.
@@ -46,7 +46,8 @@ const HEADER: usize = 24;
 const TYPE: usize = 12;
 /// The deepest nesting of anonymous structs or typedefs that is followed. No kernel has more.
 const MAX_DEPTH: u32 = 32;
-/// The most members of a struct, including those of its anonymous structs, that are searched. No kernel has more.
+/// The most members of a struct, including those of its anonymous structs, that are searched. No kernel has
+/// more.
 const MAX_MEMBERS: u32 = 10_000;
 
 mod kind {
@@ -96,13 +97,8 @@ impl Btf {
             return Err(BtfError::Short);
         }
         let header = word(&bytes, 4).ok_or(BtfError::Short)? as usize;
-        let section = |at: usize| {
-            let start = header.checked_add(word(&bytes, at)? as usize)?;
-            let end = start.checked_add(word(&bytes, at + 4)? as usize)?;
-            (end <= bytes.len()).then_some(Section { start, end })
-        };
-        let types = section(8).ok_or(BtfError::Short)?;
-        let strings = section(16).ok_or(BtfError::Short)?;
+        let types = section(&bytes, header, 8).ok_or(BtfError::Short)?;
+        let strings = section(&bytes, header, 16).ok_or(BtfError::Short)?;
 
         let mut btf = Self { bytes, strings, types: vec![0], index: Vec::new() };
         let mut at = types.start;
@@ -124,7 +120,7 @@ impl Btf {
         Ok(btf)
     }
 
-    /// The byte offset of a member in a struct. `path` may lead through embedded structs: `ns.inum`.
+    /// Returns the byte offset of a member in a struct. `path` may lead through embedded structs: `ns.inum`.
     #[must_use]
     pub(crate) fn member(&self, name: &str, path: &str) -> Option<u32> {
         let mut id = self.find(kind::STRUCT, name)?;
@@ -138,20 +134,20 @@ impl Btf {
         Some(offset)
     }
 
-    /// The size of a struct in bytes.
+    /// Returns the size of a struct in bytes.
     #[must_use]
     pub(crate) fn size(&self, name: &str) -> Option<u32> {
         Some(self.type_of(self.find(kind::STRUCT, name)?)?.size_or_type)
     }
 
-    /// The number of arguments of a function; `None` if the kernel does not have it.
+    /// Returns the number of arguments of a function; `None` if the kernel does not have it.
     #[must_use]
     pub(crate) fn function(&self, name: &str) -> Option<usize> {
         let prototype = self.type_of(self.type_of(self.find(kind::FUNC, name)?)?.size_or_type)?;
         (prototype.kind == kind::FUNC_PROTO).then_some(prototype.n)
     }
 
-    /// The value of a name in an enum.
+    /// Returns the value of a name in an enum.
     #[must_use]
     pub(crate) fn enumerator(&self, name: &str, value: &str) -> Option<u32> {
         let this = self.type_of(self.find(kind::ENUM, name)?)?;
@@ -161,8 +157,8 @@ impl Btf {
         })
     }
 
-    /// Whether the n-th argument of a tracepoint is a pointer. The prototype is that of `btf_trace_NAME`, whose first
-    /// argument is the subscriber's data.
+    /// Returns whether the n-th argument of a tracepoint is a pointer. `btf_trace_NAME` has the prototype;
+    /// its first argument is the subscriber's data.
     #[must_use]
     pub(crate) fn tracepoint_passes_pointer(&self, name: &str, n: usize) -> Option<bool> {
         let of = self.find(kind::TYPEDEF, &format!("btf_trace_{name}"))?;
@@ -175,7 +171,8 @@ impl Btf {
         Some(self.type_of(self.resolve(argument)?)?.kind == kind::PTR)
     }
 
-    /// The offset and type of a member. Members of anonymous structs and unions count as the struct's own.
+    /// Returns the offset and type of a member. Members of anonymous structs and unions count as the struct's
+    /// own.
     fn member_of(&self, id: u32, name: &str, depth: u32, left: &mut u32) -> Option<(u32, u32)> {
         let this = self.type_of(id)?;
         if !matches!(this.kind, kind::STRUCT | kind::UNION) {
@@ -183,8 +180,9 @@ impl Btf {
         }
         (0..this.n).map(|i| this.tail + 12 * i).find_map(|at| {
             *left = left.checked_sub(1)?;
-            let (own, of, bits) =
-                (word(&self.bytes, at)?, word(&self.bytes, at + 4)?, word(&self.bytes, at + 8)?);
+            let own = word(&self.bytes, at)?;
+            let of = word(&self.bytes, at + 4)?;
+            let bits = word(&self.bytes, at + 8)?;
             let offset = if this.packed { bits & 0xff_ffff } else { bits } / 8;
             if own != 0 {
                 return (self.string(own) == name.as_bytes()).then_some((offset, of));
@@ -194,7 +192,7 @@ impl Btf {
         })
     }
 
-    /// The type behind typedefs and qualifiers.
+    /// Returns the type that typedefs and qualifiers lead to.
     fn resolve(&self, mut id: u32) -> Option<u32> {
         for _ in 0..MAX_DEPTH {
             let this = self.type_of(id)?;
@@ -212,12 +210,14 @@ impl Btf {
         let hash = hash(kind, name.as_bytes());
         let first = self.index.partition_point(|(other, _)| *other < hash);
         let same = self.index.get(first..)?.iter().take_while(|(other, _)| *other == hash);
-        let is_it = |found: Type| found.kind == kind && self.string(found.name) == name.as_bytes();
-        same.map(|(_, id)| *id).find(|id| self.type_of(*id).is_some_and(is_it))
+        same.map(|(_, id)| *id).find(|id| {
+            self.type_of(*id)
+                .is_some_and(|found| found.kind == kind && self.string(found.name) == name.as_bytes())
+        })
     }
 
-    /// A file in which these functions have the same ids as in this one. All other types in it are nameless and empty, so a
-    /// reader that copies what it reads needs little memory.
+    /// Makes a file in which these functions have the same ids as in this one. All other types in it are
+    /// nameless and empty, so a reader that copies what it reads needs little memory.
     #[must_use]
     pub(crate) fn functions_alone<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
         let ids = names.into_iter().filter_map(|name| Some((self.find(kind::FUNC, name)?, name)));
@@ -262,7 +262,7 @@ impl Btf {
         })
     }
 
-    /// The string at an offset of the string section; empty if there is none.
+    /// Returns the string at an offset of the string section; empty if there is none.
     fn string(&self, offset: u32) -> &[u8] {
         let from = self.strings.start.saturating_add(offset as usize);
         let rest = self.bytes.get(from..self.strings.end).unwrap_or_default();
@@ -270,7 +270,7 @@ impl Btf {
     }
 }
 
-/// The length of a type's variable part; `None` for kinds that this program does not know.
+/// Returns the length of a type's variable part; `None` for kinds that this program does not know.
 fn tail_len(this: Type) -> Option<usize> {
     Some(match this.kind {
         kind::INT | kind::VAR | kind::DECL_TAG => 4,
@@ -290,6 +290,14 @@ fn tail_len(this: Type) -> Option<usize> {
     })
 }
 
+/// Returns the section whose offset and length are at this position; the offset counts from the end of the
+/// header.
+fn section(bytes: &[u8], header: usize, at: usize) -> Option<Section> {
+    let start = header.checked_add(word(bytes, at)? as usize)?;
+    let end = start.checked_add(word(bytes, at + 4)? as usize)?;
+    (end <= bytes.len()).then_some(Section { start, end })
+}
+
 fn is_looked_up(kind: u32) -> bool {
     matches!(kind, kind::STRUCT | kind::ENUM | kind::FUNC | kind::TYPEDEF)
 }
@@ -298,12 +306,12 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// A file is shorter than 4 GiB.
+/// Converts a length. A file is shorter than 4 GiB.
 fn as_word(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// FNV-1a: the names come from the kernel and number a hundred thousand, so a fast hash is enough.
+/// Hashes a name with FNV-1a: the kernel has a hundred thousand names, so a fast hash is enough.
 fn hash(kind: u32, name: &[u8]) -> u32 {
     const PRIME: u32 = 0x0100_0193;
     let seed = 0x811c_9dc5 ^ kind;

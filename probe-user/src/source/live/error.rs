@@ -41,7 +41,7 @@ pub enum Error {
     )]
     Namespaces { path: &'static str, why: String },
     #[error(
-        "the boot time of this time namespace is {offset} s off the kernel's, whose times the hooks tell: start sandprobe outside, as \
+        "the boot time of this time namespace is {offset} s off the kernel's, which the hooks use: start sandprobe outside, as \
          with nsenter -t 1 -T; in a container, without timeOffsets"
     )]
     TimeNamespace { offset: String },
@@ -84,7 +84,7 @@ impl Error {
         Self::Object(error)
     }
 
-    /// `missed`: what was tried, and why it did not work.
+    /// Makes the error for a required hook. `missed`: the mechanisms that were tried, and why each failed.
     pub(super) fn core(signal: Signal, missed: &[(Mechanism, String)]) -> Self {
         let why: Vec<String> =
             missed.iter().map(|(mechanism, why)| format!("{}: {why}", mechanism.into_str())).collect();

@@ -1,4 +1,5 @@
-//! The settings that the loader passes to the eBPF programs: offsets of this kernel, and switches for this node.
+//! The settings that the loader passes to the eBPF programs: offsets of this kernel, and switches for this
+//! node.
 
 use std::{path::Path, time::Duration};
 
@@ -11,7 +12,8 @@ use crate::source::{
     host::{HostRoot, ReadError},
 };
 
-/// Looks up every struct member. Members of one kind of hook may be missing; `support` then rules that hook out.
+/// Looks up every struct member. Members of one kind of hook may be missing; `support` then rules that hook
+/// out.
 pub(super) fn offsets(btf: &Btf) -> Result<Offsets, Error> {
     let mut missing = Vec::new();
     let offsets = Offsets::find(|member| {
@@ -27,12 +29,12 @@ pub(super) fn offsets(btf: &Btf) -> Result<Offsets, Error> {
     if missing.is_empty() { Ok(offsets) } else { Err(Error::Members(missing.join(", "))) }
 }
 
-/// How many slots the hooks use if they may use `nets`.
+/// Returns how many slots the hooks use if they may use `nets`.
 pub(super) fn room(nets: u32) -> u32 {
     nets.clamp(1, NETS_MAX).next_power_of_two()
 }
 
-/// What hooks know one node by. Nodes that are containers (kind) share one kernel.
+/// Identifies a node to the hooks. Nodes that are containers (kind) share one kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NodeId {
     /// See [`Switches::root_cgroup`].
@@ -52,8 +54,8 @@ impl NodeId {
     }
 }
 
-/// The switches for the hierarchy that identifies containers. `cleanup_net` is the address of the work function that
-/// tears network namespaces down; 0 if it is unknown.
+/// Returns the switches for the hierarchy that identifies containers. `cleanup_net` is the address of the
+/// work function that tears network namespaces down; 0 if it is unknown.
 pub(super) fn switches(
     btf: &Btf,
     node: NodeId,
@@ -70,8 +72,8 @@ pub(super) fn switches(
         hierarchy: hierarchy.id,
         subsys: subsys(btf, hierarchy)?,
         host_pid_ns: node.pid_ns,
-        // On a node that is a container (kind), the first process is not in the initial network namespace. Kernels
-        // that give the initial one a fixed number name it here.
+        // On a node that is a container (kind), the first process is not in the initial network namespace.
+        // Kernels that give the initial one a fixed number name it here.
         init_netns: btf.enumerator("init_ns_ino", "NET_NS_INIT_INO").unwrap_or(node.netns),
         all_execs: all_execs.into(),
         oom_passes_task: btf.tracepoint_passes_pointer("mark_victim", 0).unwrap_or(false).into(),
@@ -80,7 +82,7 @@ pub(super) fn switches(
     })
 }
 
-/// For cgroup v1: the subsystem of a task that leads to the hierarchy.
+/// Returns the subsystem of a task that leads to the hierarchy, for cgroup v1.
 fn subsys(btf: &Btf, hierarchy: &Hierarchy) -> Result<u32, Error> {
     if hierarchy.id == 0 {
         return Ok(ABSENT);
@@ -92,8 +94,8 @@ fn subsys(btf: &Btf, hierarchy: &Hierarchy) -> Result<u32, Error> {
         .ok_or_else(|| Error::Members(format!("a cgroup controller of {}", hierarchy.mount)))
 }
 
-/// The inode of the namespace of the node's first process. That process may have capabilities that this one has not,
-/// so its namespace may not be readable; in such a place both are in the same namespace.
+/// Returns the inode of the namespace of the node's first process. That process may have capabilities that
+/// this one does not have, so its namespace may not be readable; then both are in the same namespace.
 fn namespace(root: &HostRoot, kind: &str) -> Result<u32, Error> {
     const FIRST: &str = "/proc/1/ns";
     let link = match root.folder(FIRST).and_then(|folder| folder.link(kind)) {
@@ -107,7 +109,7 @@ fn namespace(root: &HostRoot, kind: &str) -> Result<u32, Error> {
     inode.map_err(|miss| Error::Namespaces { path: FIRST, why: miss.to_string() })
 }
 
-/// `pid:[4026531836]`
+/// Parses `pid:[4026531836]`.
 fn inode_of(link: &str) -> Option<u32> {
     link.split_once(":[")?.1.strip_suffix(']')?.parse().ok()
 }

@@ -1,8 +1,9 @@
-//! Hooks that outlive their agent. Links, programs and maps of one set of hooks are pinned (`BPF_OBJ_PIN` of `bpf(2)`) in a
-//! folder of a BPF file system. As long as the pins are there, the hooks run and write to their rings.
+//! Makes hooks outlive their agent. Links, programs and maps of one set of hooks are pinned (`BPF_OBJ_PIN` of
+//! `bpf(2)`) in a folder of a BPF file system. As long as the pins exist, the hooks run and write to their
+//! rings.
 //!
-//! **Invariant:** a set has its name only once all of it is pinned. The folder of an agent that died before is removed by
-//! the next agent.
+//! **Invariant:** a set has its name only once all of it is pinned. If an agent dies before, the next agent
+//! removes its folder.
 //!
 //! **Invariant:** only one agent at a time has the folder: it holds a lock on it (`flock(2)`).
 
@@ -31,8 +32,8 @@ pub use self::holder::Holder;
 pub const PIN_DIR: &str = "/sys/fs/bpf/sandprobe";
 
 /// How long an agent may take to end when another takes over.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How long the lock is waited for if its holder was killed: a supervisor starts the next agent at once.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long to wait for the lock if its holder was killed: a supervisor starts the next agent at once.
 pub(crate) const DYING: Duration = Duration::from_secs(2);
 /// How often the lock is tried meanwhile.
 pub(crate) const BETWEEN_TRIES: Duration = Duration::from_millis(20);
@@ -49,7 +50,7 @@ pub enum PinError {
          \"run --no-pin\" runs beside it"
     )]
     Taken(Holder, PathBuf),
-    #[error("the sandprobe that runs here{0} did not end within {n} s", n = PATIENCE.as_secs())]
+    #[error("the sandprobe that runs here{0} did not end within {n} s", n = END_TIMEOUT.as_secs())]
     Stays(Holder),
     #[error("cannot end the sandprobe that has {1}{0}: {2}")]
     Unending(Holder, PathBuf, String),
@@ -78,7 +79,7 @@ pub(crate) struct PinnedSet {
     pub(super) name: SetName,
 }
 
-/// The name of a set: which agents can read what it leaves, what it does, and which it is.
+/// The name of a set: which agents can read its records, what it does, and which set it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SetName {
     /// `probe_common::reader_page::VERSION`.
@@ -98,18 +99,18 @@ impl fmt::Display for SetName {
 impl SetName {
     fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix('v')?.split('-');
-        let (version, identity, hooks) = (parts.next()?, parts.next()?, parts.next()?);
-        let (version, hooks) = (version.parse().ok()?, hooks.parse().ok()?);
-        let identity = u64::from_str_radix(identity, 16).ok()?;
+        let version = parts.next()?.parse().ok()?;
+        let identity = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let hooks = parts.next()?.parse().ok()?;
         parts.next().is_none().then_some(Self { version, identity, hooks })
     }
 }
 
 impl Pins {
-    /// Opens the folder and locks it. It is made if it does not exist, and is root's alone. An agent that is ending is waited
-    /// for, and so is one that cannot be seen, which may be gone already.
+    /// Opens the folder and locks it. Makes the folder if it does not exist, accessible to root alone. Waits
+    /// for an agent that is ending, and for one that cannot be seen, which may be gone already.
     pub fn open(dir: &Path) -> Result<Self, PinError> {
-        // What is ending goes on ending, also where it does not show for a moment.
+        // A holder that is ending stays ending, even if that does not show for a moment.
         let mut ending = None;
         Self::once_free(dir, DYING, |holder| {
             ending =
@@ -118,7 +119,7 @@ impl Pins {
         })
     }
 
-    /// Tries to open the folder until this time is over, as long as its holder is worth waiting for.
+    /// Tries to open the folder until this time is over, as long as `is_waited_for` accepts its holder.
     fn once_free(
         dir: &Path,
         patience: Duration,
@@ -136,32 +137,33 @@ impl Pins {
     }
 
     fn try_open(dir: &Path) -> Result<Self, PinError> {
-        let unusable = |source| PinError::Unusable { path: dir.to_owned(), source };
         let parent = dir.parent().unwrap_or(dir);
-        let is_there = dir.try_exists().map_err(unusable)?;
+        let is_there = dir.try_exists().map_err(|error| unusable(dir, error))?;
         let place = statfs(if is_there { dir } else { parent });
         if place.is_ok_and(|place| place.filesystem_type() != BPF_FS_MAGIC) || place.is_err() {
             return Err(PinError::Elsewhere(dir.to_owned()));
         }
         loop {
             match DirBuilder::new().mode(0o700).create(dir) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(unusable(error)),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(unusable(dir, error));
+                }
                 Ok(()) | Err(_) => {}
             }
             let lock = match open_folder(dir) {
                 // It was removed in between.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                lock => lock.map_err(unusable)?,
+                lock => lock.map_err(|error| unusable(dir, error))?,
             };
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
                     return Err(PinError::Taken(Holder::of(&lock), dir.to_owned()));
                 }
-                Err(TryLockError::Error(source)) => return Err(unusable(source)),
+                Err(TryLockError::Error(error)) => return Err(unusable(dir, error)),
             }
-            // A lock on a folder that was removed meanwhile keeps nobody out.
-            if is_at(&lock, dir).map_err(unusable)? {
+            // A lock on a folder that was removed meanwhile has no effect.
+            if is_at(&lock, dir).map_err(|error| unusable(dir, error))? {
                 let pins = Self { dir: dir.to_owned(), _lock: lock };
                 pins.remove_incomplete();
                 return Ok(pins);
@@ -169,32 +171,32 @@ impl Pins {
         }
     }
 
-    /// As [`Self::open`]; an agent that has the folder is told to end, and waited for.
+    /// Opens the folder like [`Self::open`]. Asks an agent that has the folder to end, and waits for it.
     pub fn take_over(dir: &Path) -> Result<Self, PinError> {
         let holder = match Self::open(dir) {
             Err(PinError::Taken(holder, _)) => holder,
             other => return other,
         };
         holder.end().map_err(|why| PinError::Unending(holder, dir.to_owned(), why))?;
-        // Another one may be quicker, and nobody has asked that one to end.
-        let may_be_it = |now: Holder| now == holder || !now.is_seen();
-        match Self::once_free(dir, PATIENCE, may_be_it) {
-            Err(PinError::Taken(now, _)) if may_be_it(now) => Err(PinError::Stays(now)),
+        // Another agent may take the folder first, and that one was not asked to end.
+        match Self::once_free(dir, END_TIMEOUT, |now| now.may_be(holder)) {
+            Err(PinError::Taken(now, _)) if now.may_be(holder) => Err(PinError::Stays(now)),
             other => other,
         }
     }
 
-    /// As [`Self::open`], once no agent has the folder.
+    /// Opens the folder like [`Self::open`], once no agent has it.
     pub fn wait_for(dir: &Path) -> Result<Self, PinError> {
         loop {
-            match Self::once_free(dir, PATIENCE, |_| true) {
+            match Self::once_free(dir, END_TIMEOUT, |_| true) {
                 Err(PinError::Taken(..)) => {}
                 other => return other,
             }
         }
     }
 
-    /// Removes all sets. Returns how many there were. An error is the first one; the other sets are removed all the same.
+    /// Removes all sets. Returns how many there were. The error is the first one; the other sets are removed
+    /// nevertheless.
     pub(crate) fn clear(&self) -> Result<usize, PinError> {
         let removed: Vec<Result<(), PinError>> = self.sets().into_iter().map(PinnedSet::remove).collect();
         let count = removed.len();
@@ -204,11 +206,11 @@ impl Pins {
     /// Removes all sets, and the folder. Returns how many sets there were.
     pub fn remove(self) -> Result<usize, PinError> {
         let count = self.clear()?;
-        fs::remove_dir(&self.dir).map_err(|source| PinError::Unusable { path: self.dir.clone(), source })?;
+        fs::remove_dir(&self.dir).map_err(|error| unusable(&self.dir, error))?;
         Ok(count)
     }
 
-    /// The complete sets.
+    /// Returns the complete sets.
     pub(crate) fn sets(&self) -> Vec<PinnedSet> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let named = entries.filter_map(|entry| {
@@ -237,23 +239,26 @@ impl Pins {
         name: SetName,
         pin: impl FnOnce(&Folder) -> Result<T, PinError>,
     ) -> Result<T, PinError> {
-        let (new, path) = (self.incomplete(), self.dir.join(name.to_string()));
-        let made = DirBuilder::new().mode(0o700).create(&new);
-        made.map_err(|source| PinError::Unusable { path: new.clone(), source })?;
-        let named = |pinned| match fs::rename(&new, &path) {
-            Ok(()) => Ok(pinned),
-            Err(source) => Err(PinError::Unusable { path: path.clone(), source }),
-        };
-        let renamed = pin(&Folder(new.clone())).and_then(named);
-        if renamed.is_err() {
+        let new = self.incomplete();
+        let path = self.dir.join(name.to_string());
+        DirBuilder::new().mode(0o700).create(&new).map_err(|error| unusable(&new, error))?;
+        let pinned = pin(&Folder(new.clone())).and_then(|pinned| {
+            fs::rename(&new, &path).map_err(|error| unusable(&path, error))?;
+            Ok(pinned)
+        });
+        if pinned.is_err() {
             self.remove_incomplete();
         }
-        renamed
+        pinned
     }
 }
 
+fn unusable(path: &Path, source: io::Error) -> PinError {
+    PinError::Unusable { path: path.to_owned(), source }
+}
+
 impl PinnedSet {
-    /// Whether this program can read what the set leaves.
+    /// Returns whether this program can read the set's records.
     pub(super) fn is_readable(&self) -> bool {
         self.name.version == VERSION
     }
@@ -262,19 +267,21 @@ impl PinnedSet {
         Folder(self.path.clone())
     }
 
-    /// Removes the pins. Hooks that nobody else holds end. A set that is removed only in part is no longer complete.
+    /// Removes the pins. Hooks that no other process holds end. A set that is removed only in part is no
+    /// longer complete.
     pub(crate) fn remove(self) -> Result<(), PinError> {
         let going = self.path.with_file_name(INCOMPLETE);
         let removed = match fs::rename(&self.path, &going) {
             Ok(()) => remove_folder(&going),
-            // Another one is still there.
+            // Another incomplete set is still there.
             Err(_) => remove_folder(&self.path),
         };
-        removed.map_err(|source| PinError::Unusable { path: self.path, source })
+        removed.map_err(|error| unusable(&self.path, error))
     }
 }
 
-/// Opens the folder, and makes it root's alone. Where any user may make folders beside it, it may be another user's.
+/// Opens the folder, and makes it accessible to root alone. If any user may make folders beside it, it may
+/// belong to another user.
 fn open_folder(dir: &Path) -> io::Result<File> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let folder = File::options().read(true).custom_flags(flags).open(dir)?;
@@ -286,11 +293,13 @@ fn open_folder(dir: &Path) -> io::Result<File> {
     Ok(folder)
 }
 
-/// Whether this path leads to this folder.
+/// Returns whether this path leads to this folder.
 fn is_at(folder: &File, path: &Path) -> io::Result<bool> {
-    let id = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
     match fs::symlink_metadata(path) {
-        Ok(metadata) => Ok(id(&metadata) == id(&folder.metadata()?)),
+        Ok(found) => {
+            let own = folder.metadata()?;
+            Ok((found.dev(), found.ino()) == (own.dev(), own.ino()))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
@@ -320,7 +329,7 @@ impl Folder {
         self.0.join(format!("link_{name}"))
     }
 
-    /// Whether each program has its link here. False if the folder cannot be read.
+    /// Returns whether each program has its link here. False if the folder cannot be read.
     pub(super) fn has_all_links(&self) -> bool {
         let Ok(entries) = fs::read_dir(&self.0) else { return false };
         let names = entries.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok());

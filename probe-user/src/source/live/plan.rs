@@ -1,7 +1,7 @@
 //! The table of hooks: for each signal its mechanisms, the best first.
 //!
-//! Of two equal mechanisms, the first is the one whose link can be pinned on every kernel: raw tracepoints and fentry
-//! rather than perf events (tracepoints and kprobes before 5.15).
+//! If two mechanisms are equally good, the first is the one whose link can be pinned on every kernel: raw
+//! tracepoints and fentry rather than perf events (tracepoints and kprobes before 5.15).
 
 use crate::model::fact::{Mechanism, Signal};
 
@@ -13,18 +13,19 @@ pub(crate) struct Hook {
     /// The fields of `probe_common::knob::Offsets` that only its programs read, and that a kernel may lack.
     pub members: &'static [&'static str],
     pub tries: &'static [Try],
-    /// Whether rtnetlink can report the signal where no mechanism works.
+    /// Whether rtnetlink can report the signal if no mechanism works.
     pub netlink: bool,
 }
 
-/// The program whose skipped runs are no loss. It runs for each state change of each TCP connection, of which almost
-/// none is reported. A segment that arrives by an interrupt within a run starts another run, which the kernel skips
-/// (`__bpf_trace_run`, Linux 6.1 and later), many times a second on a busy node. `listen(2)` is never called from
-/// there. A listening socket can be missed only where tasks are preempted within a run (Linux 7).
+/// The program whose skipped runs are no loss. It runs for each state change of each TCP connection, and
+/// reports almost none of them. A segment that arrives by an interrupt within a run starts another run, which
+/// the kernel skips (`__bpf_trace_run`, Linux 6.1 and later), many times a second on a busy node. `listen(2)`
+/// is never called from there. A listening socket can be missed only if tasks are preempted within a run
+/// (Linux 7).
 pub(crate) const CROWDED: &str = "listen";
 
-/// How important a signal is. A signal is `Core` only if loading a program is enough for it. An agent that stops
-/// because it lacks a capability cannot be asked which one, and a crash-looping pod tells nobody.
+/// How important a signal is. A signal is `Core` only if loading a program is enough for it. An agent that
+/// stops because it lacks a capability cannot be asked which one, and neither can a pod in a crash loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Need {
     /// The agent cannot work without it.
@@ -33,7 +34,7 @@ pub enum Need {
     Nice,
 }
 
-/// The programs that together see a signal. All of them are attached, or none.
+/// The programs that together report a signal. All of them are attached, or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Try {
     pub mechanism: Mechanism,
@@ -42,8 +43,8 @@ pub(crate) struct Try {
     pub note: &'static str,
 }
 
-/// A program of the object, and the kernel function or tracepoint that it is attached to (`category:name` for a
-/// tracepoint that is not raw).
+/// A program of the object, and the kernel function or tracepoint that it is attached to (`category:name` for
+/// a tracepoint that is not raw).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
     pub name: &'static str,
@@ -53,7 +54,7 @@ pub(crate) struct Program {
 }
 
 impl Try {
-    /// The names of its programs.
+    /// Returns the names of its programs.
     pub(crate) fn names(&self) -> Vec<&'static str> {
         self.programs.iter().map(|program| program.name).collect()
     }
@@ -67,7 +68,7 @@ const fn exact(mechanism: Mechanism, programs: &'static [Program]) -> Try {
     Try { mechanism, programs, note: "" }
 }
 
-/// A signal with one mechanism.
+/// Makes the row of a signal with one mechanism.
 const fn only(signal: Signal, need: Need, tries: &'static [Try]) -> Hook {
     Hook { signal, need, members: &[], tries, netlink: false }
 }
@@ -221,7 +222,7 @@ pub(crate) const HOOKS: &[Hook] = &[
     },
 ];
 
-/// The kernel functions and tracepoints of all programs.
+/// Returns the kernel functions and tracepoints of all programs.
 pub(crate) fn targets() -> impl Iterator<Item = &'static str> {
     HOOKS.iter().flat_map(|hook| hook.tries).flat_map(|one| one.programs).map(|program| program.target)
 }

@@ -1,14 +1,14 @@
-//! Reads the rings: turns the kernel's records into observations, in batches, with a watermark whenever both rings
-//! are empty.
+//! Reads the rings: turns the kernel's records into observations, in batches, with a watermark whenever both
+//! rings are empty.
 //!
-//! **Invariant:** the watermark is never ahead of what was read. It is the time before the poll in which both rings
-//! were empty, minus a slack; a bulk ring that is not empty for a second holds it back no longer. A hook takes its time
-//! stamp first, then gathers its record, and only then reserves room in a ring. A record that is reserved but not yet
-//! submitted makes a ring look empty.
+//! **Invariant:** the watermark is never ahead of what was read. It is the time before the poll in which both
+//! rings were empty, minus a slack; a bulk ring that stays non-empty holds it back for at most a second. A
+//! hook takes its time stamp first, then gathers its record, and only then reserves room in a ring. A record
+//! that is reserved but not yet submitted makes a ring look empty.
 //!
-//! **Invariant:** without records there is a wakeup every five minutes, beside those of whoever asks for the records of before
-//! (`records_first`). After the last record there are only the wakeups that move the watermark past it and read the counters
-//! once more, and those until its room is given back.
+//! **Invariant:** without records there is a wakeup every five minutes, and one for each source that waits
+//! for earlier records (`records_first`). After the last record there are only the wakeups that move the
+//! watermark past it and read the counters once more, and those until its room is freed.
 
 mod bulk_budget;
 mod earlier;
@@ -52,28 +52,29 @@ use crate::{
     },
 };
 
-/// The size of an agent's bulk ring in bytes: half a second of execs outside of containers, at full speed. All of a ring counts
-/// as this process's memory.
+/// The size of an agent's bulk ring in bytes: half a second of execs outside of containers, at full speed.
+/// All of a ring counts as this process's memory.
 pub(crate) const BULK_BYTES: u32 = 2 << 20;
-/// The longest time from a hook's time stamp until its record is readable, with some allowance for a virtual CPU that
-/// is paused in between. A record that takes longer is told late, not lost.
+/// The longest time from a hook's time stamp until its record is readable, with some allowance for a virtual
+/// CPU that is paused in between. A record that takes longer is reported late, not lost.
 pub const SLACK: Duration = Duration::from_millis(5);
 
 /// How often the counters are read while records come.
 const TALLY_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long to wait for more records before the rings are read, if none of those that are there is urgent. They hold what
-/// comes in hundreds of times as long.
+/// How long to wait for more records before the rings are read, if no record in them is urgent. The rings
+/// have room for hundreds of such periods.
 const GATHER: Duration = Duration::from_millis(25);
 
-/// How often the rings are polled before the reader looks whether it is to stop.
-const TURNS: u32 = 16;
+/// How many polls are made before the reader checks whether it should stop.
+const MAX_POLLS: u32 = 16;
 
-/// How often they are polled at the beginning and at the end: enough for all that full rings hold, and not for ever where more comes than is read.
-const LAST_TURNS: u32 = 512;
+/// The most polls at the beginning and at the end: enough to read full rings, but bounded if records come
+/// faster than they are read.
+const MAX_LAST_POLLS: u32 = 512;
 
-/// How often the hooks are told that they are read: within [`PATIENCE`](super::attach::PATIENCE), after which they would
-/// stop.
+/// How often the reader page is updated. It must be less than [`PATIENCE`](super::attach::PATIENCE), after
+/// which the hooks would stop.
 const READ_PERIOD: Duration = Duration::from_secs(5 * 60);
 
 /// The hooks and their rings. The hooks stay attached as long as this lives.
@@ -83,26 +84,26 @@ pub struct RingReader {
     bulk: Watched,
     buffer: RecordBuffer,
     records: Vec<Taken>,
-    /// Recognizes the self-test's own events, which are not told.
+    /// Recognizes the self-test's own events, which are not reported.
     own: SelfTestFilter,
-    /// Records that were read during the self-test, before the agent listens.
+    /// Records that were read during the self-test, before the agent receives any.
     early: Vec<Taken>,
-    /// How far the rings were read, and which losses were told.
+    /// How far the rings were read, and which losses were reported.
     read: RingsRead,
-    /// The position that was told last, if whoever takes the batches gives the room of records back.
-    told: Option<RingsRead>,
-    /// Gives the room of records back, until the agent takes it.
+    /// The position that was reported last; `None` if records free their room when they are read.
+    reported: Option<RingsRead>,
+    /// Frees the room of records, until the agent takes it.
     held: Option<HeldRings>,
-    /// Room was given back, so there may be records for which the kernel woke nobody.
+    /// Room was freed, so there may be records for which the kernel did not wake the reader.
     given_back: Arc<Notify>,
-    /// Sources that list what exists wait for the records of before.
+    /// Reports progress to sources that list what exists: they wait for earlier records.
     teller: Teller,
     listings: RecordsFirst,
     /// How far the rings were read before this reader.
     begins: RingsRead,
-    /// When to tell the hooks again that they are read.
+    /// When to update the reader page again.
     read_due: Instant,
-    /// If the hooks did nothing before they were last told that, since when.
+    /// If the hooks had stopped before the last update of the reader page, since when.
     silent: Timestamp,
     /// The latest counters, for metrics.
     totals: watch::Sender<Totals>,
@@ -111,24 +112,24 @@ pub struct RingReader {
     bulk_budget: BulkBudget,
     /// When to move the watermark.
     mark_due: Option<Instant>,
-    /// When to look for records for which the kernel wakes nobody.
-    look_due: Option<Instant>,
+    /// When to poll for records for which the kernel does not wake the reader.
+    poll_due: Option<Instant>,
     /// When to read the counters, if records came since they were last read.
     tally_due: Option<Instant>,
-    /// The failure to read them was logged. They are read every second, so it is logged once.
+    /// The failure to read the counters was logged. They are read every second, so it is logged once.
     warned: bool,
 }
 
-/// Why the rings are to be read.
+/// Why the rings should be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
     /// There are records.
     Records,
-    /// It is time, or somebody waits for what is there.
+    /// It is time, or a source waits for the records.
     Due,
 }
 
-/// Gives the room of records back, once what they led to is safe.
+/// Frees the room of records, once their results are saved.
 pub(crate) struct HeldRings {
     lifecycle: HeldRoom,
     bulk: HeldRoom,
@@ -143,7 +144,7 @@ impl HeldRings {
     }
 }
 
-/// The rings were taken already, or the runtime cannot watch them.
+/// The rings were already taken, or the runtime cannot watch them.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
     #[error("the rings are being drained already")]
@@ -171,14 +172,15 @@ impl Watched {
 }
 
 impl RingReader {
-    /// Must be called within a tokio runtime.
+    /// Makes a reader. Must be called within a tokio runtime.
     pub fn new(mut probe: Probe, slack: Duration) -> Result<Self, DrainError> {
         let begins = probe.begins();
         let rings = probe.take_rings().ok_or(DrainError::Taken)?;
         let read = RingsRead { hooks: begins.hooks, since: begins.since, ..RingsRead::default() };
-        let (mut lifecycle, mut bulk) = (Watched::new(rings.lifecycle)?, Watched::new(rings.bulk)?);
+        let mut lifecycle = Watched::new(rings.lifecycle)?;
+        let mut bulk = Watched::new(rings.bulk)?;
         let given_back = Arc::default();
-        // The next agent reads what this one did not keep.
+        // The next agent reads the records that this one did not save.
         let is_pinned = matches!(probe.pinning(), Pinning::Pinned { .. });
         let (teller, listings) = records_first(slack);
         let held = is_pinned.then(|| HeldRings {
@@ -195,7 +197,7 @@ impl RingReader {
             own: SelfTestFilter::default(),
             early: Vec::new(),
             read,
-            told: held.is_some().then(RingsRead::default),
+            reported: held.is_some().then(RingsRead::default),
             held,
             given_back,
             teller,
@@ -208,7 +210,7 @@ impl RingReader {
             bulk_patience: BulkPatience::default(),
             bulk_budget: BulkBudget::new(Instant::now()),
             mark_due: None,
-            look_due: None,
+            poll_due: None,
             tally_due: None,
             warned: false,
         })
@@ -219,29 +221,30 @@ impl RingReader {
         &self.probe
     }
 
-    /// The counters as last read: within a second of any record.
+    /// Returns the counters as last read: within a second of any record.
     #[must_use]
     pub fn totals(&self) -> watch::Receiver<Totals> {
         self.totals.subscribe()
     }
 
-    /// By which a source waits for the records of before.
+    /// Lets a source wait for earlier records.
     #[must_use]
     pub(crate) fn listings(&self) -> RecordsFirst {
         self.listings.clone()
     }
 
-    /// What the agent shares with the hooks.
+    /// Returns the page that the agent shares with the hooks.
     pub(crate) fn page(&self) -> &ReaderPage {
         self.probe.page()
     }
 
-    /// Whether a next agent may read these rings.
+    /// Returns whether a next agent may read these rings.
     pub(crate) fn is_pinned(&self) -> bool {
         matches!(self.probe.pinning(), Pinning::Pinned { .. })
     }
 
-    /// Gives the room of records back; `None` if that is done when they are read, since no agent can follow.
+    /// Takes the value that frees the room of records; `None` if records free their room when they are read,
+    /// because no agent can follow.
     pub(crate) fn take_held(&mut self) -> Option<HeldRings> {
         self.held.take()
     }
@@ -263,7 +266,7 @@ impl RingReader {
             }
         }
         loop {
-            let Ok(emptied) = self.catch_up(feed, TURNS).await else { return Ok(()) };
+            let Ok(emptied) = self.catch_up(feed, MAX_POLLS).await else { return Ok(()) };
             tokio::select! {
                 biased;
                 () = stop.requested() => return Ok(()),
@@ -272,7 +275,8 @@ impl RingReader {
         }
     }
 
-    /// Returns when the rings are to be read: more records follow the first within moments, and one reading serves them all.
+    /// Returns when the rings should be read: more records follow the first within moments, and one reading
+    /// serves them all.
     async fn gather(&self, emptied: Emptied) -> io::Result<()> {
         if !emptied.both() {
             return Ok(());
@@ -296,7 +300,7 @@ impl RingReader {
 
     /// Returns when there are records, or when something is due.
     pub(super) async fn wait(&self) -> io::Result<Woken> {
-        let dues = [self.mark_due, self.look_due, self.tally_due, Some(self.read_due)];
+        let dues = [self.mark_due, self.poll_due, self.tally_due, Some(self.read_due)];
         let due = dues.into_iter().flatten().min();
         tokio::select! {
             woken = self.lifecycle.wait() => woken.map(|()| Woken::Records),
@@ -307,9 +311,9 @@ impl RingReader {
         }
     }
 
-    /// Polls the rings until both are empty, and a bounded number of times. Gives how the last poll ended.
+    /// Polls the rings until both are empty, but at most `most` times. Returns how the last poll ended.
     async fn catch_up(&mut self, feed: &BatchSender, most: u32) -> Result<Emptied, Closed> {
-        let mut turns = 0;
+        let mut polls = 0;
         loop {
             let before = clock::now();
             let (batch, emptied, passed) = self.poll_once(before);
@@ -317,15 +321,15 @@ impl RingReader {
             if passed {
                 self.teller.told(before);
             }
-            turns += 1;
-            if emptied.both() || turns == most {
+            polls += 1;
+            if emptied.both() || polls == most {
                 return Ok(emptied);
             }
         }
     }
 
-    /// Polls the rings once, at the time `before`. The flag is true if all of before was read that is waited for; then the batch
-    /// may end with a watermark.
+    /// Polls the rings once, at the time `before`. The flag is true if all earlier records that the watermark
+    /// waits for were read; then the batch may end with a watermark.
     fn poll_once(&mut self, before: Timestamp) -> (Batch, Emptied, bool) {
         let emptied =
             poll_batch(&mut self.lifecycle.ring, &mut self.bulk.ring, &mut self.buffer, &mut self.records);
@@ -334,8 +338,9 @@ impl RingReader {
             self.probe.page().reads();
             self.read_due = Instant::now() + READ_PERIOD;
         }
-        // While room is held, records may find none although none is left to read, and once more when it is given back.
-        let may_have_lost = !self.records.is_empty() || self.look_due.is_some();
+        // While room is held, new records may find no room although all were read; so the counters are read
+        // once more when the room is freed.
+        let may_have_lost = !self.records.is_empty() || self.poll_due.is_some();
         if may_have_lost && self.tally_due.is_none() {
             self.tally_due = Some(Instant::now() + TALLY_PERIOD);
         }
@@ -344,19 +349,20 @@ impl RingReader {
             self.tally_due = None;
             self.count(before, &mut batch);
         }
-        self.tell_end(before, &mut batch);
+        self.report_end(before, &mut batch);
         let is_held = self.lifecycle.ring.holds_room() || self.bulk.ring.holds_room();
-        // The kernel wakes nobody then, except for what is urgent.
-        self.look_due = is_held.then(|| Instant::now() + GATHER);
-        // A look that finds nothing wakes nobody else.
+        // The kernel then wakes the reader only for urgent records.
+        self.poll_due = is_held.then(|| Instant::now() + GATHER);
+        // A poll that finds nothing does not wake the engine.
         let is_news = !batch.is_empty() || !is_held || self.mark.due(before).is_some();
         let passed = self.bulk_patience.lets_pass(emptied, Instant::now());
         if passed && is_news {
             if let Some(at) = self.mark.advance(before) {
                 batch.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
             }
-            // A look that comes anyway moves it as well.
-            self.mark_due = self.mark.due(before).filter(|_| !is_held).map(|span| Instant::now() + span);
+            // While room is held, the next poll moves the watermark.
+            let span = if is_held { None } else { self.mark.due(before) };
+            self.mark_due = span.map(|span| Instant::now() + span);
         }
         (batch, emptied, passed)
     }
@@ -369,17 +375,17 @@ impl RingReader {
         (records, emptied)
     }
 
-    /// Tells that all was read that the rings gave, if somebody needs that.
-    fn tell_end(&mut self, at: Timestamp, batch: &mut Batch) {
+    /// Reports that the rings were read up to their positions now, if the position is needed.
+    fn report_end(&mut self, at: Timestamp, batch: &mut Batch) {
         self.read.lifecycle.position = self.lifecycle.ring.position();
         self.read.bulk.position = self.bulk_budget.position(self.bulk.ring.position());
-        self.tell_position(at, batch);
+        self.report_position(at, batch);
     }
 
-    /// Tells how far the rings were read, if somebody needs that and it has changed.
-    fn tell_position(&mut self, at: Timestamp, batch: &mut Batch) {
-        if self.told.is_some_and(|told| told != self.read) {
-            self.told = Some(self.read);
+    /// Reports how far the rings were read, if the position is needed and has changed.
+    fn report_position(&mut self, at: Timestamp, batch: &mut Batch) {
+        if self.reported.is_some_and(|reported| reported != self.read) {
+            self.reported = Some(self.read);
             batch.push(Observation { at, origin: Origin::Agent, fact: Fact::RingsRead(self.read) });
         }
     }
@@ -417,7 +423,7 @@ impl RingReader {
     fn count(&mut self, now: Timestamp, batch: &mut Batch) {
         match self.probe.totals() {
             Ok(totals) => {
-                earlier::tell_losses(&totals, &mut self.read, self.silent, now, batch);
+                earlier::report_losses(&totals, &mut self.read, self.silent, now, batch);
                 self.totals.send_replace(totals);
                 self.warned = false;
             }
@@ -429,14 +435,14 @@ impl RingReader {
         }
     }
 
-    /// Sends the remaining records, and how many were lost. Nothing is read after that, so the watermark needs no
-    /// slack.
+    /// Sends the remaining records, and how many were lost. Nothing is read after that, so the watermark
+    /// needs no slack.
     async fn finish(&mut self, feed: &BatchSender) {
-        if self.told.is_some() {
-            // So that all is told that happened before the end was asked for: the watermark stays behind by as much.
+        if self.reported.is_some() {
+            // Wait for records stamped before the stop: the watermark is behind by as much.
             time::sleep(SLACK).await;
         }
-        let caught_up = self.catch_up(feed, LAST_TURNS).await;
+        let caught_up = self.catch_up(feed, MAX_LAST_POLLS).await;
         let now = clock::now();
         let mut last = Batch::new();
         self.count(now, &mut last);
@@ -446,11 +452,11 @@ impl RingReader {
         if let Err(Closed) = caught_up {
             return;
         }
-        self.tell_end(now, &mut last);
-        // What hooks stamp now is for the next agent, if there can be one.
-        let at = if self.told.is_some() { now.saturating_sub(SLACK) } else { now };
+        self.report_end(now, &mut last);
+        // Records that hooks stamp now are for the next agent, if there can be one.
+        let at = if self.reported.is_some() { now.saturating_sub(SLACK) } else { now };
         last.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });
-        // If the agent is gone, nobody needs it.
+        // If the agent is gone, the batch is not needed.
         feed.send(last).await.ok();
     }
 }

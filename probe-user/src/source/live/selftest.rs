@@ -1,7 +1,8 @@
-//! Proves that the hooks fire: makes a network namespace and a cgroup, removes them, and waits for the events.
+//! Proves that the hooks fire: makes a network namespace and a cgroup, removes them, and waits for the
+//! events.
 //!
-//! A hook can be attached and dead: with `kernel.ftrace_enabled=0` the kernel accepts fentry programs and kprobes and
-//! never runs them.
+//! A hook can be attached and dead: with `kernel.ftrace_enabled=0` the kernel accepts fentry programs and
+//! kprobes and never runs them.
 
 mod make;
 
@@ -24,7 +25,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 /// How often the rings are read.
 const BETWEEN_POLLS: Duration = Duration::from_millis(2);
 
-/// The outcome for each signal that a program sees.
+/// The outcome for each signal that a program reports.
 #[derive(Debug, Default)]
 pub struct SelfTest {
     pub outcomes: Vec<(Signal, Outcome)>,
@@ -40,7 +41,8 @@ pub enum Outcome {
     Untested(String),
 }
 
-/// The signals that the self-test causes. A cgroup's release is not among them, because the kernel may delay it.
+/// The signals that the self-test causes. A cgroup's release is not among them, because the kernel may delay
+/// it.
 const NETNS: [Signal; 3] = [Signal::NetnsCreated, Signal::NetnsDropped, Signal::NetnsFreed];
 const CGROUP: [Signal; 2] = [Signal::CgroupCreated, Signal::CgroupRemoved];
 
@@ -50,8 +52,8 @@ type Failure = (&'static [Signal], String);
 const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
 
 impl SelfTest {
-    /// Tests the attached hooks, with the cgroup hierarchy that is mounted at `cgroups`. Other events that come
-    /// meanwhile stay in `drain` and are told later. The test's own events are not told.
+    /// Tests the attached hooks, with the cgroup hierarchy that is mounted at `cgroups`. Other events that
+    /// come meanwhile stay in `drain` and are reported later. The test's own events are not reported.
     pub async fn run(drain: &mut RingReader, cgroups: &Path, limit: Duration) -> Self {
         let start = Instant::now();
         let deadline = start + limit;
@@ -64,7 +66,8 @@ impl SelfTest {
             .collect();
         let mut own = SelfTestFilter::default();
         let mut failures: Vec<Failure> = Vec::new();
-        let (since, before) = (clock::now(), drain.probe().lost());
+        let since = clock::now();
+        let before = drain.probe().lost();
         match timeout_at(deadline, make::netns()).await.map_err(io::Error::other).flatten() {
             Ok(inode) => own.add_netns(inode, since),
             Err(error) => failures.push((&NETNS[..], format!("cannot make a network namespace: {error}"))),
@@ -82,11 +85,11 @@ impl SelfTest {
             signals.iter().copied().filter(|signal| untested(*signal, &failures).is_none()).collect();
         listen(drain, &mut own, &mut awaited, before.as_deref(), deadline).await;
         drain.leave_out(own);
-        let judged = |signal| (signal, judge(signal, &failures, &awaited));
-        Self { outcomes: signals.into_iter().map(judged).collect(), took: start.elapsed() }
+        let outcomes = signals.into_iter().map(|signal| (signal, judge(signal, &failures, &awaited)));
+        Self { outcomes: outcomes.collect(), took: start.elapsed() }
     }
 
-    /// The signals whose hooks are attached and dead.
+    /// Returns the signals whose hooks are attached and dead.
     pub fn silent(&self) -> impl Iterator<Item = Signal> {
         self.outcomes.iter().filter(|(_, outcome)| *outcome == Outcome::Silent).map(|(signal, _)| *signal)
     }
@@ -106,13 +109,13 @@ fn untested(signal: Signal, failures: &[Failure]) -> Option<&str> {
     failures.iter().find(|(signals, _)| signals.contains(&signal)).map(|(_, why)| why.as_str())
 }
 
-/// The outcome for a signal; `awaited` has the signals that were not reported.
+/// Returns the outcome for a signal; `awaited` has the signals that were not reported.
 fn judge(signal: Signal, failures: &[Failure], awaited: &BTreeSet<Signal>) -> Outcome {
     match untested(signal, failures) {
         Some(why) => Outcome::Untested(why.to_owned()),
         None if !awaited.contains(&signal) => Outcome::Fired,
-        // The drop was reported, so this event is still to come: after all other namespaces that the kernel tears
-        // down first.
+        // The drop was reported, so this event is still to come: after all other namespaces that the kernel
+        // tears down first.
         None if signal == Signal::NetnsFreed && !awaited.contains(&Signal::NetnsDropped) => {
             Outcome::Untested("the kernel was too busy to take a network namespace apart".to_owned())
         }
@@ -120,7 +123,7 @@ fn judge(signal: Signal, failures: &[Failure], awaited: &BTreeSet<Signal>) -> Ou
     }
 }
 
-/// The kinds of records that show the signals.
+/// Returns the kind of record that shows a signal.
 fn kind_of(signal: Signal) -> Option<u16> {
     Some(match signal {
         Signal::NetnsCreated => kind::NETNS_CREATED,
@@ -132,15 +135,15 @@ fn kind_of(signal: Signal) -> Option<u16> {
     })
 }
 
-/// Whether a record of this signal was made and found no room, since `before` was counted: what the last agent left may fill
-/// the ring until all of it is kept.
+/// Returns whether a record of this signal was made and found no room, since `before` was counted: records
+/// that the last agent left may fill the ring until they are saved.
 fn found_no_room(signal: Signal, before: &[u64], now: &[u64]) -> bool {
-    let count = |all: &[u64]| all.get(usize::from(kind_of(signal)?)).copied();
-    count(now) > count(before)
+    let Some(kind) = kind_of(signal).map(usize::from) else { return false };
+    now.get(kind) > before.get(kind)
 }
 
-/// Removes from `awaited` the signals that are reported, until none is left or the deadline has passed. `before`: how many
-/// records had found no room before the test.
+/// Removes from `awaited` the signals that are reported, until none is left or the deadline has passed.
+/// `before`: how many records had found no room before the test.
 async fn listen(
     drain: &mut RingReader,
     own: &mut SelfTestFilter,
@@ -170,7 +173,7 @@ async fn listen(
         if Instant::now() >= deadline {
             return;
         }
-        // The kernel wakes nobody for a record behind others whose room is held.
+        // The kernel does not wake the reader for a record after others whose room is held.
         if emptied.both()
             && let Ok(Err(error)) = timeout(BETWEEN_POLLS, drain.wait()).await
         {
@@ -191,7 +194,7 @@ fn why_silent(mechanism: Mechanism, ftrace_enabled: &str) -> String {
     }
 }
 
-/// The setting; empty if the kernel has no ftrace.
+/// Reads the setting; empty if the kernel has no ftrace.
 fn ftrace_enabled() -> String {
     fs::read_to_string(FTRACE).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! The eBPF programs' counters of sent and lost records, by ring, kind and CPU; and the kernel's counters of their
-//! runs.
+//! The eBPF programs' counters of sent and lost records, by ring, kind and CPU; and the kernel's counters of
+//! their runs.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -20,7 +20,7 @@ pub struct Totals {
 /// The kernel's counters of one program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
-    /// The time and the number of runs are zero unless the kernel was told to measure them.
+    /// The time and the number of runs are zero unless the kernel measures them.
     pub time: Duration,
     pub count: u64,
     /// Runs that the kernel skipped.
@@ -38,84 +38,86 @@ impl Totals {
         Self { not_handed_over, ..self }
     }
 
-    /// The counters of each loaded program.
+    /// Returns the counters of each loaded program.
     #[must_use]
     pub fn programs(&self) -> &BTreeMap<String, Runs> {
         &self.programs
     }
 
-    /// Runs that the kernel skipped, except those of [`CROWDED`]. It is unknown which records they would have sent.
+    /// Returns how many runs the kernel skipped, except those of [`CROWDED`]. It is unknown which records
+    /// they would have sent.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         let programs = self.programs.iter().filter(|(name, _)| *name != CROWDED);
         sum(programs.map(|(_, runs)| &runs.skipped))
     }
 
-    /// The skipped runs of each program that has any.
+    /// Returns the number of skipped runs of each program that has any.
     #[must_use]
     pub(crate) fn skipped_by_program(&self) -> BTreeMap<&str, u64> {
         let skipped = self.programs.iter().map(|(name, runs)| (name.as_str(), runs.skipped));
         skipped.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Records that were sent, by kind.
+    /// Returns how many records were sent, by kind.
     #[must_use]
     pub fn sent(&self, ring: Ring) -> Vec<u64> {
         by_kind(self.cpus.iter().map(|cpu| sent(cpu, ring)))
     }
 
-    /// Records that found no room, by kind.
+    /// Returns how many records found no room, by kind.
     #[must_use]
     pub fn lost(&self, ring: Ring) -> Vec<u64> {
         by_kind(self.cpus.iter().map(|cpu| lost(cpu, ring)))
     }
 
-    /// Records that found no room, by CPU.
+    /// Returns how many records found no room, by CPU.
     #[must_use]
     pub(crate) fn lost_by_cpu(&self, ring: Ring) -> Vec<u64> {
         self.cpus.iter().map(|cpu| sum(lost(cpu, ring))).collect()
     }
 
-    /// CNI calls that are counted and not told: VERSION, then STATUS.
+    /// Returns the number of CNI calls that are counted but not reported: VERSION, then STATUS.
     #[must_use]
     pub fn cni_not_streamed(&self) -> (u64, u64) {
         (sum(self.cpus.iter().map(|cpu| &cpu.cni_version)), sum(self.cpus.iter().map(|cpu| &cpu.cni_status)))
     }
 
-    /// Environments that were longer than the part that is searched for CNI variables.
+    /// Returns how many environments were longer than the part that is searched for CNI variables.
     #[must_use]
     pub(crate) fn env_truncated(&self) -> u64 {
         sum(self.cpus.iter().map(|cpu| &cpu.env_truncated))
     }
 
-    /// Network namespaces whose end no hook will see, because there are more than can be tracked.
+    /// Returns how many network namespaces there are whose end no hook will see, because there are more than
+    /// can be tracked.
     #[must_use]
     pub fn netns_untracked(&self) -> u64 {
         sum(self.cpus.iter().map(|cpu| &cpu.netns_untracked).chain([&self.not_handed_over]))
     }
 
-    /// Entries for which a map of the programs had no room.
+    /// Returns how many entries found no room in a map of the programs.
     #[must_use]
     pub(crate) fn not_kept(&self) -> u64 {
         sum(self.cpus.iter().map(|cpu| &cpu.not_kept))
     }
 
-    /// Runs that did nothing, because no agent had read for a long time.
+    /// Returns how many runs did nothing, because no agent had read for a long time.
     #[must_use]
     pub fn unread(&self) -> u64 {
         sum(self.cpus.iter().map(|cpu| &cpu.unread))
     }
 
-    /// The losses that were not told yet, and notes in `told` that they are.
+    /// Returns the losses that were not reported yet, and records in `reported` that they are.
     #[must_use]
-    pub fn tell_losses(&self, told: &mut RingsRead) -> Vec<(Loss, u64)> {
+    pub fn tell_losses(&self, reported: &mut RingsRead) -> Vec<(Loss, u64)> {
         let counters = [
-            (Loss::LifecycleRing, &mut told.lifecycle.lost, sum(&self.lost(Ring::Lifecycle))),
-            (Loss::BulkRing, &mut told.bulk.lost, sum(&self.lost(Ring::Bulk))),
-            (Loss::SkippedRun, &mut told.skipped, self.skipped()),
+            (Loss::LifecycleRing, &mut reported.lifecycle.lost, sum(&self.lost(Ring::Lifecycle))),
+            (Loss::BulkRing, &mut reported.bulk.lost, sum(&self.lost(Ring::Bulk))),
+            (Loss::SkippedRun, &mut reported.skipped, self.skipped()),
         ];
         let grown =
-            counters.into_iter().map(|(what, told, now)| (what, now.saturating_sub(mem::replace(told, now))));
+            counters.into_iter().map(|(what, last, now)| (what, now.saturating_sub(mem::replace(last, now))));
         grown.filter(|(_, count)| *count > 0).collect()
     }
 }
@@ -187,7 +189,7 @@ mod tests {
         assert_eq!(totals.with_not_handed_over(3).netns_untracked(), 7);
     }
 
-    /// What is told of the losses up to each of these.
+    /// Returns the losses that are reported for each of these counters.
     fn told(counters: impl IntoIterator<Item = Totals>) -> Vec<Vec<(Loss, u64)>> {
         let mut told = RingsRead::default();
         counters.into_iter().map(|totals| totals.tell_losses(&mut told)).collect()

@@ -27,16 +27,16 @@ pub(super) struct KernelClient {
 /// How often a dump is repeated if the table changed during it.
 const TRIES: usize = 3;
 
-/// A container can add addresses without end.
-const MOST_ADDRESSES: usize = 4096;
+/// The most addresses that are read: a container can add any number.
+const MAX_ADDRESSES: usize = 4096;
 
 impl KernelClient {
     pub(super) fn new(socket: socket::RequestSocket) -> Self {
         Self { socket, sequence: 0 }
     }
 
-    /// Fails if the kernel does not let this process give ids (`CAP_NET_ADMIN`). The kernel checks that first, and
-    /// only then refuses a request that names no namespace.
+    /// Fails if the kernel does not let this process give ids (`CAP_NET_ADMIN`). The kernel checks that
+    /// first, and only then refuses a request that names no namespace.
     pub(super) fn may_name(&mut self) -> io::Result<()> {
         match self.converse(&Request::name_nothing(), |_| ()) {
             Err(error) if is(&error, Errno::EPERM) => Err(error),
@@ -44,7 +44,8 @@ impl KernelClient {
         }
     }
 
-    /// The id of the namespace of `fd`. A namespace without an id gets one. It keeps the id while it is held open.
+    /// Returns the id of the namespace of `fd`. A namespace without an id gets one. It keeps the id while it
+    /// is held open.
     pub(super) fn name(&mut self, fd: BorrowedFd<'_>) -> io::Result<Nsid> {
         if let Some(nsid) = self.nsid(fd)? {
             return Ok(nsid);
@@ -57,7 +58,7 @@ impl KernelClient {
         self.nsid(fd)?.ok_or_else(|| io::Error::other("the kernel gave a namespace no id"))
     }
 
-    /// The id of the namespace of `fd`, if it has one.
+    /// Returns the id of the namespace of `fd`, if it has one.
     pub(super) fn nsid(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<Nsid>> {
         let mut found = None;
         self.converse(&Request::nsid_of(fd.as_raw_fd().cast_unsigned()), |body| {
@@ -68,7 +69,7 @@ impl KernelClient {
         Ok(found)
     }
 
-    /// Whether any namespace has this id.
+    /// Returns whether any namespace has this id.
     pub(super) fn is_named(&mut self, nsid: Nsid) -> io::Result<bool> {
         match self.converse(&Request::is_named(nsid), |_| ()) {
             Ok(()) => Ok(true),
@@ -77,7 +78,7 @@ impl KernelClient {
         }
     }
 
-    /// The ids in use.
+    /// Returns the ids in use.
     pub(super) fn nsids(&mut self) -> io::Result<Vec<Nsid>> {
         let mut found = Vec::new();
         self.converse(&Request::nsids(), |body| {
@@ -88,13 +89,13 @@ impl KernelClient {
         Ok(found)
     }
 
-    /// The addresses in a namespace, IPv4 and IPv6, by interface; at most `MOST_ADDRESSES`.
+    /// Returns the addresses in a namespace, IPv4 and IPv6, by interface; at most `MAX_ADDRESSES`.
     pub(super) fn addresses(&mut self, nsid: Nsid) -> io::Result<BTreeMap<(u32, Subnet), Address>> {
         let mut found = BTreeMap::new();
         for family in FAMILIES {
             let told = self.converse(&Request::addresses(family, nsid), |body| {
                 if let Body::AddressAdded(address) = body
-                    && found.len() < MOST_ADDRESSES
+                    && found.len() < MAX_ADDRESSES
                 {
                     found.insert((address.index, address.subnet), address);
                 }
@@ -108,7 +109,7 @@ impl KernelClient {
         Ok(found)
     }
 
-    /// The name of an interface in another namespace; `None` if either is gone.
+    /// Returns the name of an interface in another namespace; `None` if either is gone.
     pub(super) fn ifname(&mut self, nsid: Nsid, index: u32) -> io::Result<Option<String>> {
         let mut found = None;
         let told = self.converse(&Request::link(nsid, index), |body| {
@@ -122,7 +123,7 @@ impl KernelClient {
         }
     }
 
-    /// Sends `request` and gives each part of the reply to `take`.
+    /// Sends `request` and passes each part of the reply to `take`.
     fn converse(&mut self, request: &Request, mut take: impl FnMut(Body)) -> io::Result<()> {
         for _ in 0..TRIES {
             self.sequence = self.sequence.wrapping_add(1);
@@ -131,7 +132,7 @@ impl KernelClient {
                 return Ok(());
             }
         }
-        // Each dump was complete, except that changes during it may be told twice or not at all.
+        // Each dump was complete, except that changes during it may be reported twice or not at all.
         Ok(())
     }
 
@@ -144,7 +145,7 @@ impl KernelClient {
             for message in messages(datagram) {
                 let message = message.map_err(io::Error::other)?;
                 if message.sequence != sequence {
-                    // The reply to a request that was given up after an error.
+                    // This replies to a request that was given up after an error.
                     continue;
                 }
                 steady &= !message.interrupted;

@@ -1,5 +1,5 @@
-//! Finds network namespaces by inode and opens them. An open namespace cannot end, so all requests about it are about
-//! this one and not about a later one with the same inode.
+//! Finds network namespaces by inode and opens them. An open namespace cannot end, so all requests about it
+//! are about this one and not about a later one with the same inode.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,8 +18,8 @@ use crate::model::fact::Task;
 pub(super) struct Search {
     /// Where the node's root is mounted.
     root: PathBuf,
-    /// The files that the search before found in the folders of mounted namespaces. Most of them are still what they
-    /// were, and a namespace that is searched for is mostly new, so they are looked at after the others.
+    /// The files that the last search found in the folders of mounted namespaces. Most of them have not
+    /// changed, and a namespace that is searched for is mostly new, so they are read after the others.
     mounts: BTreeSet<PathBuf>,
 }
 
@@ -28,16 +28,17 @@ impl Search {
         Self { root, mounts: BTreeSet::new() }
     }
 
-    /// Opens the namespace with this inode; `None` if nothing is found that holds it.
+    /// Opens the namespace with this inode; `None` if it is not found.
     pub(super) fn open(&mut self, inode: u32, by: &Task) -> io::Result<Option<File>> {
         Ok(self.open_all([(inode, by)])?.remove(&inode))
     }
 
     /// Opens the namespaces with these inodes that can be found, in one search of the node.
     ///
-    /// `by` was in the namespace when it was made, so it is searched first. The inode may have been reused, but not
-    /// while that task is alive and in the namespace. A runtime's thread leaves the namespace to a mount and ends. All
-    /// processes of the node are searched last, because `by` may have passed it on to a child.
+    /// `by` was in the namespace when it was made, so it is searched first. The inode may have been reused,
+    /// but not while that task is alive and in the namespace. A runtime's thread leaves the namespace to a
+    /// mount and ends. All processes of the node are searched last, because `by` may have passed the
+    /// namespace to a child.
     pub(super) fn open_all<'a>(
         &mut self,
         wanted: impl IntoIterator<Item = (u32, &'a Task)>,
@@ -65,12 +66,12 @@ impl Search {
             if missing.is_empty() {
                 break;
             }
-            let inode = |found: &Metadata| u32::try_from(found.ino()).ok().filter(|_| found.dev() == device);
             // The inode is read before the open, because opening another file may have effects.
-            let Some(it) = fs::metadata(&path).ok().as_ref().and_then(inode) else { continue };
+            let Ok(found_at) = fs::metadata(&path) else { continue };
+            let Some(it) = inode(&found_at, device) else { continue };
             if missing.contains(&it)
                 && let Ok(file) = File::open(&path)
-                && file.metadata().is_ok_and(|opened| inode(&opened) == Some(it))
+                && file.metadata().is_ok_and(|opened| inode(&opened, device) == Some(it))
             {
                 missing.remove(&it);
                 found.insert(it, file);
@@ -81,7 +82,13 @@ impl Search {
     }
 }
 
-/// The entries of a directory; none if it cannot be read. Most nodes have one of several directories.
+/// Returns the inode of a namespace's file; `None` if the file is on another device, and so is not a
+/// namespace.
+fn inode(metadata: &Metadata, device: u64) -> Option<u32> {
+    if metadata.dev() == device { u32::try_from(metadata.ino()).ok() } else { None }
+}
+
+/// Returns the entries of a directory; none if it cannot be read. Most nodes have one of several directories.
 fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }

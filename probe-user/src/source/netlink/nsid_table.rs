@@ -1,11 +1,11 @@
-//! Tracks which namespace an id stands for, from the sequence of notifications.
+//! Tracks which namespace has an id, from the sequence of notifications.
 //!
-//! Ids are reused at once, the lowest first, so an id may be of a namespace that is gone. The kernel changes its
-//! table under a lock, but notifies after it has released the lock. When an id passes from one namespace to the next,
-//! the second one's "named" may come before the first one's "gone", and that "gone" must not be taken for the second
-//! one's end. So the notifications are counted: the fifth namespace that got an id is gone with the fifth "gone". A
-//! namespace from before the counting began can break the count: one that is gone by the count but still has its id
-//! is kept.
+//! Ids are reused at once, the lowest first, so an id may belong to a namespace that is gone. The kernel
+//! changes its table under a lock, but notifies after it has released the lock. When an id passes from one
+//! namespace to the next, the second one's "named" may come before the first one's "gone", and that "gone"
+//! must not be taken for the second one's end. So the notifications are counted: the fifth namespace that got
+//! an id is gone with the fifth "gone". A namespace from before the counting began can break the count: one
+//! that is gone by the count but still has its id is kept.
 //!
 //! **Invariant:** an entry exists only while its id is in use or a notification about it is outstanding.
 
@@ -24,10 +24,10 @@ pub(super) struct NsidTable {
 #[derive(Debug)]
 pub(super) struct WatchedNetns {
     pub(super) netns: NetnsKey,
-    /// A task that was in it when it was first seen. The namespace is searched for there first.
+    /// A task that was in it when it was first seen. The search begins with this task.
     pub(super) by: Task,
     pub(super) reported: ReportedAddresses,
-    /// It was the n-th namespace with its id.
+    /// This is the n-th namespace with its id.
     turn: u64,
 }
 
@@ -35,18 +35,18 @@ pub(super) struct WatchedNetns {
 #[derive(Debug)]
 pub(super) enum Watched {
     Begun,
-    /// It is watched already.
+    /// The namespace is already watched.
     Again,
-    /// Another namespace had the id before and is gone; its end is not notified yet.
+    /// Another namespace had the id before and is gone; the kernel has not reported its end yet.
     After(WatchedNetns),
 }
 
 /// Which namespace a "gone" is about.
 #[derive(Debug)]
 pub(super) enum Gone {
-    /// The watched one.
+    /// The watched namespace.
     Watched(WatchedNetns),
-    /// An earlier one, by the count.
+    /// An earlier namespace, by the count.
     Earlier,
     NotWatched,
 }
@@ -59,8 +59,8 @@ struct Id {
 }
 
 impl NsidTable {
-    /// Restarts the count from the ids that are in use now. Returns the watched namespaces whose id is not in use;
-    /// the others are assumed to have kept theirs.
+    /// Restarts the count from the ids that are in use now. Returns the watched namespaces whose id is not in
+    /// use; the others are assumed to have kept theirs.
     pub(super) fn reset(&mut self, in_use: &[Nsid]) -> Vec<WatchedNetns> {
         let mut before = std::mem::take(&mut self.ids);
         for nsid in in_use {
@@ -71,17 +71,17 @@ impl NsidTable {
         before.into_values().filter_map(|id| id.life).collect()
     }
 
-    /// A namespace got `nsid`.
+    /// Records that a namespace got `nsid`.
     pub(super) fn name(&mut self, nsid: Nsid) {
         let id = self.ids.entry(nsid).or_default();
         id.named = id.named.saturating_add(1);
     }
 
-    /// The namespace that had `nsid` is gone.
+    /// Records that the namespace that had `nsid` is gone.
     pub(super) fn end(&mut self, nsid: Nsid) -> Gone {
         let id = self.ids.entry(nsid).or_default();
         id.gone = id.gone.saturating_add(1);
-        // It got its id before the count began.
+        // The namespace got its id before the count began.
         id.named = id.named.max(id.gone);
         let gone = match id.life.take_if(|life| life.turn <= id.gone) {
             Some(life) => Gone::Watched(life),
@@ -92,47 +92,48 @@ impl NsidTable {
         gone
     }
 
-    /// The id is not in use, whatever the count says.
+    /// Removes an id that is not in use, whatever the count says.
     pub(super) fn clear(&mut self, nsid: Nsid) -> Option<WatchedNetns> {
         self.ids.remove(&nsid).and_then(|id| id.life)
     }
 
-    /// The namespace `netns` has `nsid` now. All notifications from before that was read have been counted.
+    /// Watches the namespace `netns`, which has `nsid` now. All earlier notifications have been counted.
     pub(super) fn watch(&mut self, nsid: Nsid, netns: NetnsKey, by: Task) -> Watched {
         let id = self.ids.entry(nsid).or_default();
-        // It has the id, so it was named, even if that is not notified yet.
+        // It has the id, so it was named, even if the notification has not come yet.
         let turn = id.named.max(id.gone + 1);
         if id.life.as_ref().is_some_and(|life| life.netns == netns && life.turn == turn) {
             return Watched::Again;
         }
-        // While it has the id, its inode is of no other: it was asked for as an earlier namespace with this inode.
-        let is_same = |life: &WatchedNetns| life.netns.inode == netns.inode && life.turn == turn;
         match id.life.replace(WatchedNetns { netns, by, reported: ReportedAddresses::default(), turn }) {
-            Some(before) if !is_same(&before) => Watched::After(before),
-            Some(_) | None => Watched::Begun,
+            // While it has the id, no other namespace has its inode: it was watched as an earlier namespace
+            // with this inode.
+            Some(before) if before.netns.inode == netns.inode && before.turn == turn => Watched::Begun,
+            Some(before) => Watched::After(before),
+            None => Watched::Begun,
         }
     }
 
-    /// A namespace that seemed gone still has `nsid`.
+    /// Keeps a namespace that seemed gone but still has `nsid`.
     pub(super) fn keep(&mut self, nsid: Nsid, life: WatchedNetns) {
         let id = self.ids.entry(nsid).or_default();
         let turn = id.named.max(id.gone + 1);
         id.life = Some(WatchedNetns { turn, ..life });
     }
 
-    /// The watched namespace with `nsid`, unless the id has passed on.
+    /// Returns the watched namespace with `nsid`, unless the id has passed to another one.
     pub(super) fn get_mut(&mut self, nsid: Nsid) -> Option<&mut WatchedNetns> {
         let id = self.ids.get_mut(&nsid)?;
         id.life.as_mut().filter(|life| life.turn >= id.named)
     }
 
-    /// Like `get_mut`, for reading.
+    /// Returns the watched namespace with `nsid` like `get_mut`, for reading.
     pub(super) fn get(&self, nsid: Nsid) -> Option<&WatchedNetns> {
         let id = self.ids.get(&nsid)?;
         id.life.as_ref().filter(|life| life.turn >= id.named)
     }
 
-    /// The ids of the watched namespaces.
+    /// Returns the ids of the watched namespaces.
     pub(super) fn nsids(&self) -> Vec<Nsid> {
         let watched = self.ids.iter().filter(|(_, id)| id.life.is_some());
         watched.map(|(nsid, _)| *nsid).collect()
@@ -217,8 +218,8 @@ mod tests {
         assert!(lives.ids.is_empty());
     }
 
-    /// The id passed on just before the count restarted, and the "gone" of the namespace that had it before comes
-    /// afterwards.
+    /// The id passed on just before the count restarted, and the "gone" of the namespace that had it before
+    /// comes afterwards.
     #[test]
     fn a_late_end_of_before_the_count_does_not_count() {
         let mut lives = NsidTable::default();
@@ -226,7 +227,7 @@ mod tests {
         lives.name(ID);
         lives.watch(ID, key(1), Task::default());
         let Gone::Watched(life) = lives.end(ID) else { panic!("nobody else is known") };
-        // The kernel says that it has its id.
+        // The kernel reports that it still has its id.
         lives.keep(ID, life);
         assert!(lives.get_mut(ID).is_some());
         assert_eq!(ended(lives.end(ID)), Some(key(1)));
@@ -250,8 +251,8 @@ mod tests {
     }
 
     proptest! {
-        /// Namespaces take turns with one id. Each is watched while it has the id, and its "gone" may come after the
-        /// next one's "named". Each ends once and never early, and no entry is left.
+        /// Namespaces take turns with one id. Each is watched while it has the id, and its "gone" may come
+        /// after the next one's "named". Each ends once and never early, and no entry is left.
         #[test]
         fn each_holder_ends_once(overtaken in prop::collection::vec(any::<bool>(), 1..40)) {
             let mut lives = NsidTable::default();

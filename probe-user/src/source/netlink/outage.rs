@@ -1,7 +1,8 @@
-//! Notifications cannot be read: when that is tried again, and what is told of it.
+//! Handles failures to read notifications: when to try again, and what to report.
 //!
-//! One failure may be of the moment, as where the kernel has no memory. What was missed is then found out as after an overrun.
-//! If the next try fails too, the signals that netlink reports are not seen until one succeeds.
+//! A single failure may pass, such as a lack of kernel memory. What was missed is then found as after an
+//! overrun. If the next try fails too, the signals that netlink reports count as not seen until a try
+//! succeeds.
 
 use std::{io, time::Duration};
 
@@ -10,12 +11,12 @@ use tracing::warn;
 
 use crate::model::fact::{Attached, Mechanism};
 
-/// How long to wait after the first failure. Each further one doubles it.
-const FIRST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(60);
+/// How long to wait after the first failure. Each further failure doubles it.
+const MIN_WAIT: Duration = Duration::from_millis(250);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// After so many failures in a row the signals count as not seen.
-const UNSEEN: u32 = 2;
+/// After this many failures in a row the signals count as not seen.
+const UNSEEN_FAILURES: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Outage {
@@ -23,46 +24,50 @@ pub(super) struct Outage {
     signals: Vec<Attached>,
     /// The failures in a row.
     failures: u32,
-    again: Option<Instant>,
+    retry_at: Option<Instant>,
 }
 
 impl Outage {
     pub(super) fn new(signals: Vec<Attached>) -> Self {
-        Self { signals, failures: 0, again: None }
+        Self { signals, failures: 0, retry_at: None }
     }
 
-    /// When reading is tried again; `None` if it works.
-    pub(super) fn again(&self) -> Option<Instant> {
-        self.again
+    /// Returns when reading is tried again; `None` if it works.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
     }
 
-    /// Whether reading works, or is to be tried now.
+    /// Returns whether reading works, or should be tried now.
     pub(super) fn may_read(&self) -> bool {
-        self.again.is_none_or(|again| again <= Instant::now())
+        self.retry_at.is_none_or(|retry_at| retry_at <= Instant::now())
     }
 
-    /// Reading failed. Gives how the signals are seen from now on, if that is otherwise than before.
+    /// Records that reading failed. Returns how the signals are seen from now on; empty if that has not
+    /// changed.
     pub(super) fn failed(&mut self, error: &io::Error) -> Vec<Attached> {
         self.failures = self.failures.saturating_add(1);
         let doubled = 2_u32.saturating_pow(self.failures - 1);
-        self.again = Some(Instant::now() + FIRST.saturating_mul(doubled).min(LONGEST));
+        self.retry_at = Some(Instant::now() + MIN_WAIT.saturating_mul(doubled).min(MAX_WAIT));
         if self.failures == 1 {
             warn!(%error, "netlink's notifications cannot be read: trying again");
         }
-        let unseen = |it: &Attached| {
+        if self.failures != UNSEEN_FAILURES {
+            return Vec::new();
+        }
+        let unseen = self.signals.iter().map(|it| {
             let mut missed = it.missed.clone();
             missed.push((Mechanism::Netlink, format!("its notifications cannot be read: {error}")));
             Attached { signal: it.signal, mechanism: None, note: String::new(), missed }
-        };
-        if self.failures == UNSEEN { self.signals.iter().map(unseen).collect() } else { Vec::new() }
+        });
+        unseen.collect()
     }
 
-    /// Reading works. Gives how the signals are seen again; `None` if it worked before.
+    /// Records that reading works. Returns how the signals are seen again; `None` if it worked before.
     pub(super) fn over(&mut self) -> Option<Vec<Attached>> {
-        self.again.take()?;
+        self.retry_at.take()?;
         let failures = std::mem::take(&mut self.failures);
         warn!(failures, "netlink's notifications can be read again");
-        Some(if failures >= UNSEEN { self.signals.clone() } else { Vec::new() })
+        Some(if failures >= UNSEEN_FAILURES { self.signals.clone() } else { Vec::new() })
     }
 }
 
@@ -72,7 +77,7 @@ mod tests {
 
     use tokio::time;
 
-    use super::{FIRST, LONGEST, Outage};
+    use super::{MAX_WAIT, MIN_WAIT, Outage};
     use crate::model::fact::{Attached, Mechanism, Signal};
 
     fn seen() -> Attached {
@@ -92,8 +97,8 @@ mod tests {
         assert!(outage.may_read() && outage.over().is_none());
         assert_eq!(outage.failed(&error), []);
         assert!(!outage.may_read());
-        assert_eq!(outage.again(), Some(time::Instant::now() + FIRST));
-        time::advance(FIRST).await;
+        assert_eq!(outage.retry_at(), Some(time::Instant::now() + MIN_WAIT));
+        time::advance(MIN_WAIT).await;
         assert!(outage.may_read());
         let [unseen] = &outage.failed(&error)[..] else { panic!("one signal") };
         assert_eq!((unseen.signal, unseen.mechanism), (Signal::AddressV4, None));
@@ -102,11 +107,11 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(outage.failed(&error), [], "it was told");
         }
-        assert_eq!(outage.again(), Some(time::Instant::now() + LONGEST));
+        assert_eq!(outage.retry_at(), Some(time::Instant::now() + MAX_WAIT));
         time::advance(Duration::from_secs(60)).await;
         assert!(outage.may_read());
         assert_eq!(outage.over(), Some(vec![seen()]));
-        assert_eq!((outage.over(), outage.again()), (None, None));
+        assert_eq!((outage.over(), outage.retry_at()), (None, None));
         // One failure alone does not make them unseen.
         assert_eq!((outage.failed(&error), outage.over()), (Vec::new(), Some(Vec::new())));
     }

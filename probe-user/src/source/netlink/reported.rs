@@ -1,7 +1,7 @@
-//! The addresses and interface names of one namespace that were told already.
+//! The addresses and interface names of one namespace that were already reported.
 //!
-//! The kernel notifies again when an address's lifetime or state changes, and a dump repeats what a notification
-//! told. Each address is told once.
+//! The kernel notifies again when an address's lifetime or state changes, and a dump repeats earlier
+//! notifications. Each address is reported once.
 //!
 //! **Invariant:** the table is bounded, because a container can add addresses and interfaces without end.
 
@@ -9,11 +9,11 @@ use std::{collections::HashMap, time::Duration};
 
 use crate::model::{id::Subnet, time::Timestamp};
 
-/// The most addresses of a namespace that are remembered. Beyond that each notification is told.
-const MOST: usize = 1024;
+/// The most addresses of a namespace that are remembered. Beyond that each notification is reported.
+const MAX_ENTRIES: usize = 1024;
 
-/// How long an interface's name is cached, because a rename is not notified.
-const BELIEVED: Duration = Duration::from_secs(1);
+/// How long an interface's name is cached: the kernel does not report a rename here.
+const NAME_CACHE_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct ReportedAddresses {
@@ -28,12 +28,12 @@ impl ReportedAddresses {
     }
 
     pub(super) fn add(&mut self, index: u32, subnet: Subnet, ifname: String) {
-        if self.addresses.len() < MOST {
+        if self.addresses.len() < MAX_ENTRIES {
             self.addresses.insert((index, subnet), ifname);
         }
     }
 
-    /// Forgets an address. Gives the name of its interface if the address was known.
+    /// Forgets an address. Returns the name of its interface if the address was known.
     pub(super) fn remove(&mut self, index: u32, subnet: Subnet) -> Option<String> {
         self.addresses.remove(&(index, subnet))
     }
@@ -43,14 +43,14 @@ impl ReportedAddresses {
         self.addresses.retain(|(index, subnet), _| still(*index, *subnet));
     }
 
-    /// The interface's name, if it was read a moment ago.
+    /// Returns the interface's name, if it was read a moment ago.
     pub(super) fn name(&self, index: u32, now: Timestamp) -> Option<&str> {
         let (asked, name) = self.names.get(&index)?;
-        (now.since(*asked) < BELIEVED).then_some(name.as_str())
+        (now.since(*asked) < NAME_CACHE_TIME).then_some(name.as_str())
     }
 
     pub(super) fn set_name(&mut self, index: u32, now: Timestamp, name: &str) {
-        if self.names.len() >= MOST {
+        if self.names.len() >= MAX_ENTRIES {
             self.names.clear();
         }
         self.names.insert(index, (now, name.to_owned()));
@@ -61,7 +61,7 @@ impl ReportedAddresses {
 mod tests {
     use std::net::IpAddr;
 
-    use super::{MOST, ReportedAddresses, Subnet, Timestamp};
+    use super::{MAX_ENTRIES, ReportedAddresses, Subnet, Timestamp};
 
     fn subnet(n: usize) -> Subnet {
         let n = u32::try_from(n).expect("few");
@@ -88,10 +88,10 @@ mod tests {
     #[test]
     fn no_number_of_addresses_and_interfaces_takes_more_room() {
         let mut known = ReportedAddresses::default();
-        for n in 0..2 * MOST {
+        for n in 0..2 * MAX_ENTRIES {
             known.add(2, subnet(n), String::new());
             known.set_name(u32::try_from(n).expect("few"), Timestamp(0), "");
         }
-        assert!(known.addresses.len() <= MOST && known.names.len() <= MOST);
+        assert!(known.addresses.len() <= MAX_ENTRIES && known.names.len() <= MAX_ENTRIES);
     }
 }

@@ -1,7 +1,7 @@
 //! The two rtnetlink sockets: one for notifications, one for requests.
 //!
-//! They are separate so that a reply is never behind a flood of notifications. This loses the order of a reply among
-//! the notifications; it is restored by reading all waiting notifications after each reply.
+//! They are separate so that a reply is never behind a flood of notifications. This loses the order of a
+//! reply among the notifications; it is restored by reading all waiting notifications after each reply.
 
 use std::{
     io,
@@ -55,7 +55,7 @@ sockopt_impl!(
     ListenAllNsid, SetOnly, libc::SOL_NETLINK, libc::NETLINK_LISTEN_ALL_NSID, bool
 );
 sockopt_impl!(
-    /// Have the kernel honour every field of a request, other namespaces included (Linux 4.20).
+    /// Make the kernel honour every field of a request, other namespaces included (Linux 4.20).
     StrictCheck, SetOnly, libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, bool
 );
 

@@ -1,7 +1,7 @@
-//! The namespaces that are still to be searched for, and when.
+//! The namespaces that wait for a search, and when it is due.
 //!
-//! **Invariant:** in the long run, searches take at most a tenth of the time. The namespace that has waited longest
-//! is searched for first.
+//! **Invariant:** in the long run, searches take at most a tenth of the time. The namespace that has waited
+//! longest is searched for first.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 
 use crate::model::{fact::Task, id::NetnsKey};
 
-/// How many are searched for, and held open, together.
-pub(super) const TOGETHER: usize = 64;
+/// How many namespaces are searched for, and held open, together.
+pub(super) const BATCH_SIZE: usize = 64;
 
 /// The idle time after a search, as a multiple of its duration.
 const REST: u32 = 9;
 
-/// The most that wait: those of the whole node at the agent's start, and those that the engine asks for during a
-/// search.
-const MOST: usize = 16_384;
+/// The most namespaces that wait: those of the whole node at the agent's start, and those that the engine
+/// asks for during a search.
+const MAX_WAITING: usize = 16_384;
 
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -34,30 +34,30 @@ impl Default for Waiting {
 impl Waiting {
     /// Adds a namespace; false if there is no room.
     pub(super) fn add(&mut self, netns: NetnsKey, by: Task) -> bool {
-        let has_room = self.asked.len() < MOST;
+        let has_room = self.asked.len() < MAX_WAITING;
         if has_room {
             self.asked.push_back((netns, by));
         }
         has_room
     }
 
-    /// When to search; `None` if no namespace waits.
+    /// Returns when to search; `None` if no namespace waits.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.asked.is_empty()).then_some(self.rested)
     }
 
-    /// The namespaces to search for now. If two have the same inode, the earlier one has ended.
+    /// Takes the namespaces to search for now. If two have the same inode, the earlier one has ended.
     pub(super) fn take(&mut self) -> Vec<(NetnsKey, Task)> {
         let mut taken: Vec<(NetnsKey, Task)> = Vec::new();
-        for (netns, by) in self.asked.drain(..self.asked.len().min(TOGETHER)) {
+        for (netns, by) in self.asked.drain(..self.asked.len().min(BATCH_SIZE)) {
             taken.retain(|(other, _)| other.inode != netns.inode);
             taken.push((netns, by));
         }
         taken
     }
 
-    /// The search that began at `begun` ends now.
-    pub(super) fn looked(&mut self, begun: Instant) {
+    /// Records that the search that began at `begun` ends now.
+    pub(super) fn searched(&mut self, begun: Instant) {
         let now = Instant::now();
         self.rested = now + rest(now - begun);
     }
@@ -69,7 +69,7 @@ fn rest(took: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Instant, MOST, NetnsKey, TOGETHER, Task, Waiting, rest};
+    use super::{BATCH_SIZE, Duration, Instant, MAX_WAITING, NetnsKey, Task, Waiting, rest};
 
     fn key(inode: usize, cookie: u64) -> NetnsKey {
         NetnsKey::new(u32::try_from(inode).expect("few"), cookie)
@@ -79,13 +79,13 @@ mod tests {
     fn those_that_waited_longest_are_looked_for_first_and_a_number_means_its_last_holder() {
         let mut waiting = Waiting::default();
         assert_eq!(waiting.due(), None);
-        for inode in 0..TOGETHER {
+        for inode in 0..BATCH_SIZE {
             assert!(waiting.add(key(inode, 1), Task::default()));
         }
         waiting.add(key(5, 2), Task::default());
-        assert!(waiting.due().is_some_and(|due| due <= Instant::now()), "nothing was looked for lately");
+        assert!(waiting.due().is_some_and(|due| due <= Instant::now()), "nothing was searched for lately");
         let first: Vec<_> = waiting.take().into_iter().map(|(netns, _)| netns).collect();
-        assert_eq!(first, (0..TOGETHER).map(|inode| key(inode, 1)).collect::<Vec<_>>());
+        assert_eq!(first, (0..BATCH_SIZE).map(|inode| key(inode, 1)).collect::<Vec<_>>());
         waiting.add(key(5, 3), Task::default());
         let rest: Vec<_> = waiting.take().into_iter().map(|(netns, _)| netns).collect();
         assert_eq!(rest, [key(5, 3)]);
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(rest(Duration::from_millis(10)), Duration::from_millis(90));
         let mut waiting = Waiting::default();
         let begun = Instant::now();
-        waiting.looked(begun);
+        waiting.searched(begun);
         waiting.add(key(1, 0), Task::default());
         assert!(waiting.due().is_some_and(|due| due >= begun));
     }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn so_many_wait_at_most() {
         let mut waiting = Waiting::default();
-        let taken = (0..2 * MOST).filter(|inode| waiting.add(key(*inode, 0), Task::default())).count();
-        assert_eq!(taken, MOST);
+        let taken = (0..2 * MAX_WAITING).filter(|inode| waiting.add(key(*inode, 0), Task::default())).count();
+        assert_eq!(taken, MAX_WAITING);
     }
 }

@@ -11,7 +11,7 @@ use super::{
     namespace::Search,
     nsid_table::{Gone, NsidTable, Watched, WatchedNetns},
     socket::{Listener, Received},
-    waiting::{TOGETHER, Waiting},
+    waiting::{BATCH_SIZE, Waiting},
     wire::{
         Nsid,
         answer::{self, Body, messages},
@@ -34,21 +34,21 @@ pub(super) struct Watch {
     out: Batch,
     resync: Option<Instant>,
     waiting: Waiting,
-    /// The earliest time of the notifications that are read now: all from before were read.
+    /// The earliest time of the notifications that are read now: all earlier ones were read.
     read_up_to: Timestamp,
     /// The failure to resync was logged. It is retried, so it is logged once.
     warned: bool,
 }
 
 /// The most datagrams that are read before the engine gets their events.
-const TURN: usize = 256;
+const MAX_PER_READ: usize = 256;
 
-/// More datagrams than the socket can hold: the kernel doubles the requested size, and charges at least 768 bytes for
-/// each.
-const MOST_WAITING: usize = 2 * ROOM / 512;
+/// More datagrams than the socket can hold: the kernel doubles the requested size, and charges at least 768
+/// bytes for each.
+const MAX_DATAGRAMS: usize = 2 * ROOM / 512;
 
-/// How long to wait after an overrun, so that the flood that caused it is mostly over; also the shortest time between
-/// two resyncs.
+/// How long to wait after an overrun, so that the flood that caused it is mostly over; also the shortest time
+/// between two resyncs.
 const RESYNC_AFTER: Duration = Duration::from_millis(500);
 
 impl Watch {
@@ -58,7 +58,7 @@ impl Watch {
             search: Search::new(root),
             lives: NsidTable::default(),
             out: Batch::new(),
-            // Before that it is not known which ids are in use.
+            // Until the first resync it is unknown which ids are in use.
             resync: Some(Instant::now()),
             waiting: Waiting::default(),
             read_up_to: clock::now(),
@@ -66,7 +66,7 @@ impl Watch {
         }
     }
 
-    /// All notifications had been read before it slept, so the next ones are from now.
+    /// Records a wakeup. All notifications had been read before the sleep, so the next ones are from now.
     pub(super) fn woke(&mut self) {
         self.read_up_to = clock::now();
     }
@@ -76,7 +76,7 @@ impl Watch {
         mem::take(&mut self.out)
     }
 
-    pub(super) fn has_nothing_to_say(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
 
@@ -84,12 +84,12 @@ impl Watch {
         self.resync
     }
 
-    /// When to search for the namespaces that wait.
-    pub(super) fn look_due(&self) -> Option<Instant> {
+    /// Returns when to search for the namespaces that wait.
+    pub(super) fn search_due(&self) -> Option<Instant> {
         self.waiting.due()
     }
 
-    /// Adds a namespace that is to be watched. It is found by the next search.
+    /// Adds a namespace to watch. The next search finds it.
     pub(super) fn ask(&mut self, netns: NetnsKey, by: Task) {
         if !self.waiting.add(netns, by) {
             self.lost(clock::now(), Loss::NetlinkSocket);
@@ -97,7 +97,7 @@ impl Watch {
         }
     }
 
-    /// `count` namespaces were to be watched and found no room on their way here.
+    /// Reports that `count` requests to watch a namespace were refused on their way here.
     pub(super) fn refused(&mut self, count: u64) {
         if count > 0 {
             let fact = Fact::Lost { what: Loss::NetlinkSocket, count };
@@ -107,10 +107,10 @@ impl Watch {
 
     /// Reads notifications; false if more are left.
     ///
-    /// Each is told with the earliest time at which it can have happened, so that a late one is not attributed to a
-    /// namespace that has reused the id.
+    /// Each is reported with the earliest time at which it can have happened, so that a late one is not
+    /// attributed to a namespace that has reused the id.
     pub(super) fn read(&mut self, listener: &mut Listener) -> io::Result<bool> {
-        for _ in 0..TURN {
+        for _ in 0..MAX_PER_READ {
             let now = clock::now();
             match listener.receive()? {
                 Received::Datagram(datagram, nsid) => {
@@ -135,32 +135,33 @@ impl Watch {
         Ok(false)
     }
 
-    /// Notifications were lost. What they told is found out soon.
+    /// Reports that notifications were lost. The next resync finds what they were about.
     pub(super) fn missed(&mut self) {
         self.lost(clock::now(), Loss::NetlinkSocket);
         self.resync.get_or_insert_with(|| Instant::now() + RESYNC_AFTER);
     }
 
-    /// Tells how signals are seen from now on.
-    pub(super) fn tell(&mut self, attached: Vec<Attached>) {
+    /// Reports how signals are seen from now on.
+    pub(super) fn report(&mut self, attached: Vec<Attached>) {
         let at = clock::now();
-        let told = |it| Observation { at, origin: Origin::Agent, fact: Fact::Attached(it) };
-        self.out.extend(attached.into_iter().map(told));
+        for it in attached {
+            self.out.push(Observation { at, origin: Origin::Agent, fact: Fact::Attached(it) });
+        }
     }
 
-    /// Searches for the namespaces that wait, gives each an id, and lists the addresses that it already has. An error
-    /// affects only its own namespace, and is told: the engine may ask again.
-    pub(super) fn look(&mut self, listener: &mut Listener) {
+    /// Searches for the namespaces that wait, gives each an id, and lists the addresses that it already has.
+    /// An error affects only its own namespace, and is reported: the engine may ask again.
+    pub(super) fn search(&mut self, listener: &mut Listener) {
         let begun = Instant::now();
         let asked = self.waiting.take();
         let wanted = asked.iter().map(|(netns, by)| (netns.inode, by));
         let found = self.search.open_all(wanted).unwrap_or_else(|error| {
-            warn!(%error, "namespaces to watch cannot be looked for");
+            warn!(%error, "cannot search for namespaces to watch");
             BTreeMap::new()
         });
         for (netns, by) in asked {
             let Some(open) = found.get(&netns.inode) else {
-                debug!(inode = netns.inode, "namespace to watch is not to be found");
+                debug!(inode = netns.inode, "namespace to watch not found");
                 self.unwatched(netns);
                 continue;
             };
@@ -169,22 +170,22 @@ impl Watch {
                 self.unwatched(netns);
             }
         }
-        self.waiting.looked(begun);
+        self.waiting.searched(begun);
     }
 
     fn begin(&mut self, listener: &mut Listener, netns: NetnsKey, by: Task, open: &File) -> io::Result<()> {
         let nsid = self.client.name(open.as_fd())?;
         self.read_all(listener)?;
         match self.lives.watch(nsid, netns, by) {
-            // If it was asked for again, its addresses may not have been listed.
+            // If the engine asked again, the addresses may not have been listed.
             Watched::Begun | Watched::Again => {}
             Watched::After(before) => self.dropped(self.read_up_to, &before),
         }
         self.list(nsid)
     }
 
-    /// Finds what was missed: which namespaces are gone, and which addresses the others have. Fails if notifications cannot be
-    /// read, and is due then as before.
+    /// Finds what was missed: which namespaces are gone, and which addresses the others have. Fails if
+    /// notifications cannot be read; then it is still due.
     pub(super) fn resync(&mut self, listener: &mut Listener) -> io::Result<()> {
         // The waiting notifications are from before the listing, so the listing includes them.
         self.read_all(listener)?;
@@ -198,7 +199,7 @@ impl Watch {
             Err(_) if self.warned => {}
             Err(error) => {
                 self.warned = true;
-                warn!(%error, "what was missed cannot be found out");
+                warn!(%error, "cannot find what was missed");
             }
         }
         Ok(())
@@ -210,15 +211,15 @@ impl Watch {
         for life in self.lives.reset(&in_use) {
             self.dropped(now, &life);
         }
-        // A few at a time, because each is an open file while it is listed.
-        for nsids in self.lives.nsids().chunks(TOGETHER) {
-            let lives = |nsid: &Nsid| self.lives.get(*nsid).map(|life| (life.netns.inode, &life.by));
-            let found = self.search.open_all(nsids.iter().filter_map(lives))?;
+        // Only a few are listed at a time, because each is an open file meanwhile.
+        for nsids in self.lives.nsids().chunks(BATCH_SIZE) {
+            let lives = nsids.iter().filter_map(|nsid| self.lives.get(*nsid));
+            let found = self.search.open_all(lives.map(|life| (life.netns.inode, &life.by)))?;
             for nsid in nsids {
                 let open = self.lives.get(*nsid).and_then(|life| found.get(&life.netns.inode));
                 match open {
                     Some(open) if self.client.name(open.as_fd())? == *nsid => self.list(*nsid)?,
-                    // It was not found, or the id has passed on. A later listing tells.
+                    // It was not found, or the id has passed to another one. A later listing reports it.
                     Some(_) | None => {}
                 }
             }
@@ -228,10 +229,10 @@ impl Watch {
 
     fn notified(&mut self, at: Timestamp, about: Option<Nsid>, body: Body) {
         match (about, body) {
-            // Without an id it is about our own namespace, whose table of ids counts here.
+            // A notification without an id is about our own namespace, whose table of ids counts here.
             (None, Body::NsidNamed(nsid)) => self.lives.name(nsid),
             (None, Body::NsidGone(nsid)) => match self.lives.end(nsid) {
-                // It was about the namespace that had the id before the count began.
+                // The notification was about the namespace that had the id before the count began.
                 Gone::Watched(life) if self.has_still(nsid, &life) => self.lives.keep(nsid, life),
                 Gone::Watched(life) => self.dropped(at, &life),
                 // The kernel is asked too, in case the count is wrong.
@@ -248,26 +249,27 @@ impl Watch {
         }
     }
 
-    /// Whether a namespace that was reported gone still exists under the same id. Costly only if a namespace has that
-    /// id.
+    /// Returns whether a namespace that was reported gone still exists under the same id. This is costly only
+    /// if a namespace has that id.
     fn has_still(&mut self, nsid: Nsid, life: &WatchedNetns) -> bool {
         if !self.client.is_named(nsid).is_ok_and(|is_named| is_named) {
             return false;
         }
-        let found = self.search.open(life.netns.inode, &life.by);
-        let id = found.and_then(|open| open.map_or(Ok(None), |open| self.client.nsid(open.as_fd())));
-        id.is_ok_and(|id| id == Some(nsid))
+        match self.search.open(life.netns.inode, &life.by) {
+            Ok(Some(open)) => self.client.nsid(open.as_fd()).is_ok_and(|id| id == Some(nsid)),
+            Ok(None) | Err(_) => false,
+        }
     }
 
     fn address_added(&mut self, at: Timestamp, nsid: Nsid, address: &answer::Address) {
-        // A known address was told already: only its state or lifetime changed.
+        // A known address was already reported: only its state or lifetime changed.
         if self.lives.get_mut(nsid).is_none_or(|life| life.reported.has(address.index, address.subnet)) {
             return;
         }
         let ifname = self.ifname(at, nsid, address);
         if let Some(life) = self.lives.get_mut(nsid) {
             life.reported.add(address.index, address.subnet, ifname.clone());
-            let fact = Fact::AddressAdded(told(life.netns, address, ifname));
+            let fact = Fact::AddressAdded(reported(life.netns, address, ifname));
             self.out.push(Observation { at, origin: Origin::Netlink, fact });
         }
     }
@@ -276,12 +278,12 @@ impl Watch {
         if let Some(life) = self.lives.get_mut(nsid) {
             let known = life.reported.remove(address.index, address.subnet);
             let ifname = known.unwrap_or_else(|| labelled(address).to_owned());
-            let fact = Fact::AddressRemoved(told(life.netns, address, ifname));
+            let fact = Fact::AddressRemoved(reported(life.netns, address, ifname));
             self.out.push(Observation { at, origin: Origin::Netlink, fact });
         }
     }
 
-    /// Tells the addresses of a namespace that are not told yet. The caller holds the namespace open.
+    /// Reports the addresses of a namespace that were not reported yet. The caller holds the namespace open.
     fn list(&mut self, nsid: Nsid) -> io::Result<()> {
         let found = self.client.addresses(nsid)?;
         let at = clock::now();
@@ -295,14 +297,14 @@ impl Watch {
             let ifname = self.ifname(at, nsid, address);
             if let Some(life) = self.lives.get_mut(nsid) {
                 life.reported.add(address.index, address.subnet, ifname.clone());
-                let fact = Fact::AddressFound(told(life.netns, address, ifname));
+                let fact = Fact::AddressFound(reported(life.netns, address, ifname));
                 self.out.push(Observation { at, origin: Origin::Listed, fact });
             }
         }
         Ok(())
     }
 
-    /// The name of the interface of `address`; from the label if there is no other source.
+    /// Returns the name of the interface of `address`; from the label if there is no other source.
     fn ifname(&mut self, at: Timestamp, nsid: Nsid, address: &answer::Address) -> String {
         let life = self.lives.get_mut(nsid);
         if let Some(name) = life.and_then(|life| life.reported.name(address.index, at)) {
@@ -321,7 +323,7 @@ impl Watch {
 
     /// Reads all waiting notifications, up to a limit, because a pod can change its addresses without end.
     fn read_all(&mut self, listener: &mut Listener) -> io::Result<()> {
-        for _ in 0..MOST_WAITING.div_ceil(TURN) {
+        for _ in 0..MAX_DATAGRAMS.div_ceil(MAX_PER_READ) {
             if self.read(listener)? {
                 break;
             }
@@ -334,7 +336,7 @@ impl Watch {
         self.out.push(Observation { at, origin: Origin::Netlink, fact });
     }
 
-    /// A namespace is not watched, though it was asked for.
+    /// Reports that a namespace is not watched, although the engine asked for it.
     fn unwatched(&mut self, netns: NetnsKey) {
         let fact = Fact::NetnsUnwatched { netns };
         self.out.push(Observation { at: clock::now(), origin: Origin::Netlink, fact });
@@ -345,12 +347,12 @@ impl Watch {
     }
 }
 
-fn told(netns: NetnsKey, address: &answer::Address, ifname: String) -> Address {
+fn reported(netns: NetnsKey, address: &answer::Address, ifname: String) -> Address {
     let answer::Address { subnet, index, scope, flags, .. } = *address;
     Address { netns, address: subnet, ifname, ifindex: index, flags, scope, by: Task::default() }
 }
 
-/// The name of the interface, with which a label begins.
+/// Returns the name of the interface, with which a label begins.
 fn labelled(address: &answer::Address) -> &str {
     let label = address.label.as_deref().unwrap_or_default();
     label.split_once(':').map_or(label, |(name, _)| name)

@@ -5,8 +5,8 @@ pub(super) mod request;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The id that a network namespace gives to another one. The kernel gives the lowest free number, so ids are soon
-/// reused.
+/// The id that a network namespace gives to another one. The kernel gives the lowest free number, so ids are
+/// soon reused.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]

@@ -1,8 +1,8 @@
 //! Extracts the plugin's message from a log line, whatever the levels of quoting.
 //!
-//! libcni (1.0 and later) puts `plugin type="bridge" failed (add): ` before it, or `failed (delete): `. A delegating plugin
-//! does so for its delegate, so the last prefix is that of the plugin that failed. Each program that passes an error on may
-//! quote it once more.
+//! libcni (1.0 and later) puts `plugin type="bridge" failed (add): ` before it, or `failed (delete): `. A
+//! delegating plugin does this for its delegate, so the last prefix names the plugin that failed. Each
+//! program that passes an error on may quote it again.
 
 use super::{TEXT, Wanted};
 use crate::model::fact::CniCommand;
@@ -18,9 +18,10 @@ pub(super) enum Match {
 const PLUGIN: &str = "plugin type=";
 /// The words about a failed call.
 struct Words {
-    /// Those of libcni.
+    /// libcni's words.
     failed: &'static str,
-    /// The prefixes of containerd and CRI-O, each before a quoted name. With an older libcni they are the only ones.
+    /// The prefixes of containerd and CRI-O, each before a quoted name. With an older libcni they are the
+    /// only ones.
     prefixes: [&'static str; 2],
 }
 
@@ -48,12 +49,12 @@ impl Words {
     }
 }
 
-/// Whether the line can be about a failed call. This cheap test excludes most lines.
+/// Returns whether the line can be about a failed call. This cheap test excludes most lines.
 pub(super) fn may_be(line: &str) -> bool {
     [&ADD, &DEL].iter().any(|words| words.may_be_in(line))
 }
 
-/// The message in the line, if it is about the wanted call.
+/// Returns the message in the line, if it is about the wanted call.
 pub(super) fn message(line: &str, wanted: Wanted<'_>) -> Option<(Match, String)> {
     let words = Words::of(wanted.command);
     if !words.may_be_in(line) {
@@ -75,28 +76,28 @@ fn quality(line: &str, wanted: Wanted<'_>) -> Option<Match> {
     ways.iter().any(|way| has_word(line, way)).then_some(Match::Pod)
 }
 
-/// Whether a line has the word, and not as the end of a longer one.
+/// Returns whether a line has the word, but not as the end of a longer one.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
     })
 }
 
-/// The text from the last `plugin type=` of a failed call to the end of the string that holds it.
+/// Returns the text from the last `plugin type=` of a failed call to the end of the string that holds it.
 fn failed(line: &str, words: &Words) -> Option<String> {
-    let of_call = |at: &usize| {
+    let starts = line.match_indices(PLUGIN).map(|(at, _)| at).filter(|at| {
         let rest = &line[at + PLUGIN.len()..];
-        // Only the plugin's quoted name and perhaps its network's may be in between, and no other plugin's.
+        // Only the plugin's quoted name and perhaps its network's may be in between, not another plugin's.
         rest.find(words.failed)
             .is_some_and(|end| !rest[..end].contains(PLUGIN) && !rest[..end].contains(": "))
-    };
-    let start = line.match_indices(PLUGIN).map(|(at, _)| at).filter(of_call).last()?;
+    });
+    let start = starts.last()?;
     let text = &line[start..];
     let quotes = text[PLUGIN.len()..].bytes().take_while(|byte| *byte == b'\\').count();
     Some(clean(text, quotes))
 }
 
-/// The text after the quoted name.
+/// Returns the text after the quoted name.
 fn after_prefix(line: &str, words: &Words) -> Option<String> {
     let (_, rest) = words.prefixes.iter().find_map(|prefix| line.rsplit_once(prefix))?;
     let quotes = rest.bytes().take_while(|byte| *byte == b'\\').count();
@@ -104,9 +105,10 @@ fn after_prefix(line: &str, words: &Words) -> Option<String> {
     Some(clean(text, quotes))
 }
 
-/// The text up to the closing quote of a string around it, unquoted and shortened.
+/// Returns the text up to the closing quote of a string around it, unquoted and shortened.
 ///
-/// The text's own quotes follow `own` backslashes (none, 1, 3, 7 and so on), those of the string around it fewer.
+/// The text's own quotes follow `own` backslashes (none, 1, 3, 7 and so on); the quotes of the string around
+/// it follow fewer.
 fn clean(text: &str, own: usize) -> String {
     let mut backslashes = 0;
     let mut end = text.len();
@@ -129,7 +131,7 @@ fn clean(text: &str, own: usize) -> String {
         text = unquote(&text);
         own /= 2;
     }
-    tell(text.trim())
+    plain_line(text.trim())
 }
 
 /// Removes one level of quoting by `strconv.Quote` or JSON.
@@ -160,8 +162,8 @@ fn unquote(text: &str) -> String {
     out
 }
 
-/// One line of plain text, shortened.
-fn tell(text: &str) -> String {
+/// Makes one line of plain text, shortened.
+fn plain_line(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         let before = out.len();
@@ -178,7 +180,8 @@ fn tell(text: &str) -> String {
     out
 }
 
-/// Whether the character changes how the rest of the line is shown: directions of writing, line separators, joiners.
+/// Returns whether the character changes how the rest of the line is shown: directions of writing, line
+/// separators, joiners.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

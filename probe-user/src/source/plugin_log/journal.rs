@@ -19,23 +19,24 @@ pub(crate) use sender::Sender;
 
 /// The journal on disk, and the one in memory, which does not survive a boot.
 const PLACES: [&str; 2] = ["/var/log/journal", "/run/log/journal"];
-/// The most files of one machine that are read. A window of minutes is in one or two.
-const FILES: usize = 8;
+/// The most files of one machine that are read. A window of minutes is in one or two files.
+const MAX_FILES: usize = 8;
 
-/// The most files that are read for what each file has only once.
-const ALL_FILES: usize = 128;
+/// The most files that are read for the list of boots, which is small in each file.
+const MAX_ALL_FILES: usize = 128;
 
 /// Reads something from one file.
-type Look<'a> = &'a mut dyn FnMut(&Journal, &Path) -> Result<(), ReadError>;
+type ReadFile<'a> = &'a mut dyn FnMut(&Journal, &Path) -> Result<(), ReadError>;
 
 /// Receives a message, and its file.
-type Tell<'a> = &'a mut dyn FnMut(Line<'_>, &Path);
+type Report<'a> = &'a mut dyn FnMut(Line<'_>, &Path);
 
 pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
-    let windows = || batch.iter().map(|it| it.wanted.window);
-    let ends = (windows().map(|it| it.from).min(), windows().map(|it| it.until).max());
-    let (Some(from), Some(until)) = ends else { return };
-    each(root, Window { from, until }, Sender::Daemon, not, &mut |Line { at, text, .. }, file| {
+    let windows = batch.iter().map(|it| it.wanted.window);
+    let whole =
+        windows.reduce(|all, it| Window { from: all.from.min(it.from), until: all.until.max(it.until) });
+    let Some(window) = whole else { return };
+    each(root, window, Sender::Daemon, not, &mut |Line { at, text, .. }, file| {
         if !extract::may_be(text) {
             return;
         }
@@ -48,7 +49,13 @@ pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unread
 }
 
 /// Reads every message of the window that such a program of the node sent.
-pub(super) fn each(root: &HostRoot, window: Window, sender: Sender, not: &mut Unreadable, tell: Tell<'_>) {
+pub(super) fn each(
+    root: &HostRoot,
+    window: Window,
+    sender: Sender,
+    not: &mut Unreadable,
+    report: Report<'_>,
+) {
     for place in PLACES {
         let folder = match root.folder(place) {
             Ok(folder) => folder,
@@ -67,11 +74,11 @@ pub(super) fn each(root: &HostRoot, window: Window, sender: Sender, not: &mut Un
         if left_out > 0 {
             not.skipped.add(place, ReadError::TooMany(crate::source::host::ENTRIES));
         }
-        // Other folders are those of other machines (`remote`) or other services (`ID.NAMESPACE`).
+        // Other folders belong to other machines (`remote`) or other services (`ID.NAMESPACE`).
         for machine in machines.iter().filter(|entry| entry.directory && machine_id::is_one(&entry.name)) {
             match folder.folder(&machine.name) {
-                Ok(folder) => files(&folder, window, FILES, not, &mut |journal, path| {
-                    journal.messages(window, sender, |line| tell(line, path))
+                Ok(folder) => files(&folder, window, MAX_FILES, not, &mut |journal, path| {
+                    journal.messages(window, sender, |line| report(line, path))
                 }),
                 Err(why) => not.skipped.add(folder.path().join(&machine.name), why),
             }
@@ -79,8 +86,8 @@ pub(super) fn each(root: &HostRoot, window: Window, sender: Sender, not: &mut Un
     }
 }
 
-/// The boots of this machine that began to log within the window, each with its time. Containers may have journals
-/// here too, with boot ids that they made up; those are in folders of their own.
+/// Returns the boots of this machine that began to log within the window, each with its time. Containers may
+/// have journals here too, with invented boot ids; those are in folders of their own.
 pub(super) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     let Some(id) = machine_id::read(root) else { return found };
@@ -88,7 +95,7 @@ pub(super) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
         let Ok(folder) = root.folder(Path::new(place).join(&id)) else { continue };
         // Files that cannot be read are skipped.
         let mut not = Unreadable::default();
-        files(&folder, window, ALL_FILES, &mut not, &mut |journal, _| {
+        files(&folder, window, MAX_ALL_FILES, &mut not, &mut |journal, _| {
             for (boot, at) in journal.boots()? {
                 let first = found.entry(boot).or_insert(at);
                 *first = at.min(*first);
@@ -101,16 +108,12 @@ pub(super) fn boots(root: &HostRoot, window: Window) -> BTreeMap<String, u64> {
 }
 
 /// Reads the files of the window, up to `limit`.
-fn files(folder: &Folder, window: Window, limit: usize, not: &mut Unreadable, look: Look<'_>) {
+fn files(folder: &Folder, window: Window, limit: usize, not: &mut Unreadable, read_file: ReadFile<'_>) {
     let entries = match folder.entries() {
         Ok(found) => found.entries,
         Err(why) => return not.skipped.add(folder.path(), why),
     };
-    // `system.journal`, `system@….journal`; a name that ends in `~` is that of a file that journald found broken.
-    let is_system = |name: &str| {
-        name.starts_with("system") && (name.ends_with(".journal") || name.ends_with(".journal~"))
-    };
-    let mut looked = false;
+    let mut found = false;
     let mut read = 0;
     for entry in entries.iter().filter(|entry| is_system(&entry.name)) {
         let path = folder.path().join(&entry.name);
@@ -121,7 +124,7 @@ fn files(folder: &Folder, window: Window, limit: usize, not: &mut Unreadable, lo
                 continue;
             }
         };
-        looked = true;
+        found = true;
         if !journal.may_have(window) {
             continue;
         }
@@ -130,11 +133,17 @@ fn files(folder: &Folder, window: Window, limit: usize, not: &mut Unreadable, lo
             not.skipped.add(folder.path(), ReadError::TooMany(limit));
             break;
         }
-        if let Err(why) = look(&journal, &path) {
+        if let Err(why) = read_file(&journal, &path) {
             not.skipped.add(path, why);
         }
     }
-    if looked {
-        not.looked.push(folder.path().to_owned());
+    if found {
+        not.searched.push(folder.path().to_owned());
     }
+}
+
+/// Returns whether a file is `system.journal` or `system@….journal`. journald appends `~` to the name of a
+/// file that it found broken.
+fn is_system(name: &str) -> bool {
+    name.starts_with("system") && (name.ends_with(".journal") || name.ends_with(".journal~"))
 }

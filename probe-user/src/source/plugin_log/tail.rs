@@ -1,75 +1,85 @@
 //! Searches the end of a text file to which a runtime or a kubelet logs, by itself or through syslog.
 //!
-//! **Invariant:** a line of syslog's counts only where there is no journal, and only for what is shown with the file's name:
-//! any user can write one with any program's name.
+//! **Invariant:** a line in syslog's files counts only if there is no journal, and only for a message that is
+//! shown with the file's name: any user can write a line with any program's name.
 
 use std::{
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use probe_common::runtime::{self, SYSLOG};
 
 use super::{
-    Line, Message, Place, Search, Tell, Unreadable, Wanted, Window, are_exact, extract, extract::Match, time,
-    written_at,
+    Line, Message, Place, Report, Search, Unreadable, Wanted, Window, are_exact, extract, extract::Match,
+    time, written_at,
 };
 use crate::source::{
     backfill::outputs,
     host::{HostRoot, ReadError, lines},
 };
 
-/// Bytes that are read of each file's end.
-const END: u64 = 4 << 20;
+/// How much of each file's end is read, bytes.
+const END_BYTES: u64 = 4 << 20;
 /// The most other log files of daemons that are read.
-const MORE: usize = 8;
+const MAX_OUTPUTS: usize = 8;
 
 pub(super) fn search(root: &HostRoot, batch: &mut [Search<'_>], not: &mut Unreadable) {
-    // What reaches syslog is in the journal too, with its sender. Nothing but journals was searched before.
-    let has_journal = !not.looked.is_empty() || not.skipped.count > 0;
-    let syslog = SYSLOG.into_iter().filter(|_| !has_journal);
-    for path in files().chain(syslog) {
-        if look(root, Path::new(path), batch, not) {
+    // Lines that reach syslog are in the journal too, with their sender. Only journals were searched before.
+    let has_journal = !not.searched.is_empty() || not.skipped.count > 0;
+    let syslog = if has_journal { None } else { Some(SYSLOG) };
+    for path in files().chain(syslog.into_iter().flatten()) {
+        if search_file(root, Path::new(path), batch, not) {
             return;
         }
     }
-    // Only if it is needed, because it has to look at every process.
-    let known = |path: &PathBuf| files().chain(SYSLOG).any(|it| path == Path::new(it));
-    let others = outputs(root).into_iter().filter(|path| !known(path));
-    for path in others.take(MORE) {
-        if look(root, &path, batch, not) {
+    // This is done only if needed, because every process has to be examined.
+    let others =
+        outputs(root).into_iter().filter(|path| files().chain(SYSLOG).all(|it| path != Path::new(it)));
+    for path in others.take(MAX_OUTPUTS) {
+        if search_file(root, &path, batch, not) {
             return;
         }
     }
 }
 
-/// The files to which runtimes and kubelets themselves write where nothing is configured.
+/// Returns the files to which runtimes and kubelets themselves write by default.
 fn files() -> impl Iterator<Item = &'static str> {
     runtime::of_runtimes(|row| row.logs).chain(runtime::of_distributions(|row| row.logs)).copied()
 }
 
-/// Gives every line of the window that says when it was written, of the files to which runtimes and kubelets write where nothing
-/// is configured. If nobody wanted a line yet, it gives those of the files to which daemons of the node write now.
-pub(super) fn each(root: &HostRoot, window: Window, mut is_told: bool, tell: Tell<'_>) {
-    let mut look = |path: &Path, is_told: &mut bool| {
-        // Most of them do not exist.
-        let Ok(end) = root.plain(path).and_then(|file| end(file, END)) else { return };
-        for line in lines(&end) {
-            let at = written_at(&line).or_else(|| time::parse(&line));
-            let line = |at| Line { place: Place::File, at, text: &line, is_kubelets: false };
-            *is_told |= at.filter(|at| window.has(*at)).is_some_and(|at| tell(line(at)));
+/// Reports every line of the window that has a time, from the files to which runtimes and kubelets write by
+/// default. If no wanted line was found yet, it also reports those of the files to which daemons of the node
+/// write now.
+pub(super) fn each(root: &HostRoot, window: Window, mut is_found: bool, report: Report<'_>) {
+    for path in files() {
+        is_found |= each_of_file(root, Path::new(path), window, report);
+    }
+    if !is_found {
+        for path in outputs(root).iter().take(MAX_OUTPUTS) {
+            each_of_file(root, path, window, report);
         }
-    };
-    files().for_each(|path| look(Path::new(path), &mut is_told));
-    if !is_told {
-        outputs(root).iter().take(MORE).for_each(|path| look(path, &mut is_told));
     }
 }
 
+/// Reports the lines of one file. Returns whether one of them was wanted.
+fn each_of_file(root: &HostRoot, path: &Path, window: Window, report: Report<'_>) -> bool {
+    // Most of the files do not exist.
+    let Ok(end) = root.plain(path).and_then(|file| end(file, END_BYTES)) else { return false };
+    let mut is_found = false;
+    for line in lines(&end) {
+        let at = written_at(&line).or_else(|| time::parse(&line));
+        if let Some(at) = at.filter(|at| window.has(*at)) {
+            is_found |= report(Line { place: Place::File, at, text: &line, is_from_kubelet: false });
+        }
+    }
+    is_found
+}
+
 /// Searches one file; true once every wanted message is found.
-fn look(root: &HostRoot, path: &Path, batch: &mut [Search<'_>], not: &mut Unreadable) -> bool {
-    let end = match root.plain(path).and_then(|file| end(file, END)) {
+fn search_file(root: &HostRoot, path: &Path, batch: &mut [Search<'_>], not: &mut Unreadable) -> bool {
+    let end = match root.plain(path).and_then(|file| end(file, END_BYTES)) {
         Ok(end) => end,
         Err(why) => {
             not.skipped.add(path, why);
@@ -85,12 +95,12 @@ fn look(root: &HostRoot, path: &Path, batch: &mut [Search<'_>], not: &mut Unread
     }
     let is_over = are_exact(batch);
     if !is_over {
-        not.looked.push(path.to_owned());
+        not.searched.push(path.to_owned());
     }
     is_over
 }
 
-/// A line without a time counts only if it names the sandbox's id.
+/// Reads one line. A line without a time counts only if it has the sandbox's id.
 fn read(line: &str, wanted: Wanted<'_>) -> Option<(Match, u64, String)> {
     let (quality, text) = extract::message(line, wanted)?;
     let at = line.split_once("time=\"").map_or(line, |(_, rest)| rest);
@@ -101,7 +111,7 @@ fn read(line: &str, wanted: Wanted<'_>) -> Option<(Match, u64, String)> {
     }
 }
 
-/// The last bytes of a file, from the beginning of a line.
+/// Reads the last bytes of a file, from the beginning of a line.
 fn end(mut file: File, limit: u64) -> Result<Vec<u8>, ReadError> {
     let size = file.seek(SeekFrom::End(0))?;
     let from = size.saturating_sub(limit);

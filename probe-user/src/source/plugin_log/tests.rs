@@ -1,5 +1,5 @@
-//! Tests with real log lines, and with journals that journald 252 wrote of such lines: `cat` sent them, whose name and executable
-//! were replaced by containerd's.
+//! Tests with real log lines, and with journals that journald 252 wrote from such lines: `cat` sent them, and
+//! its name and executable were replaced by containerd's.
 
 use std::{
     fs,
@@ -18,15 +18,15 @@ use crate::{
 const CONTAINERD_1_6: &str = r#"time="2026-11-21T08:15:03.992378979Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-0,Uid:00000000-0142-4000-8000-000000000001,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c\": plugin type=\"bridge\" failed (add): failed to find plugin \"host-nowhere\" in path [/usr/lib/cni]""#;
 const CONTAINERD_1_7: &str = r#"time="2026-11-21T08:16:05.578149814Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-1,Uid:00000000-0142-4000-8000-000000000002,Namespace:default,Attempt:0,} failed, error" error="failed to setup network for sandbox \"7d2508103574fcdee6bfc02f9e63017703f2008862901b475364b31686fc3d37\": plugin type=\"no-such-plugin\" failed (add): failed to find plugin \"no-such-plugin\" in path [/usr/lib/cni]""#;
 const CONTAINERD_2_1: &str = r#"time="2026-11-21T08:19:24.405636689Z" level=error msg="RunPodSandbox for &PodSandboxMetadata{Name:web-2,Uid:00000000-0142-4000-8000-000000000003,Namespace:default,Attempt:0,} failed, error" error="rpc error: code = Unknown desc = failed to setup network for sandbox \"1f583adf6ada10538077a17a9b6657410449b003c2d7320a1f2e51c4632bf926\": plugin type=\"bridge\" failed (add): failed to set bridge addr: could not set bridge's mac: invalid argument""#;
-/// The same line of a containerd with `format = "json"`.
+/// This line as a containerd with `format = "json"` writes it.
 const JSON: &str = r#"{"error":"failed to setup network for sandbox \"aa11\": plugin type=\"bridge\" failed (add): no \u003caddress\u003e","level":"error","msg":"RunPodSandbox for \u0026PodSandboxMetadata{Name:web-0,Uid:u,Namespace:default,Attempt:0,} failed, error","time":"2026-11-21T08:15:03.992378979Z"}"#;
 const KUBELET: &str = r#"E0913 09:29:07.123456    1234 remote_runtime.go:193] "RunPodSandbox from runtime service failed" err="rpc error: code = Unknown desc = failed to setup network for sandbox \"aa11\": plugin type=\"calico\" failed (add): stat /var/lib/calico/nodename: no such file or directory: check that the calico/node container is running and has mounted /var/lib/calico/""#;
 const KUBELET_SYNC: &str = r#"E0913 09:29:07.123456    1234 pod_workers.go:1294] "Error syncing pod, skipping" err="failed to \"CreatePodSandbox\" for \"web-0_default(11111111-2222-3333-4444-555555555555)\" with CreatePodSandboxError: \"Failed to create sandbox for pod \\\"web-0_default(11111111-2222-3333-4444-555555555555)\\\": rpc error: code = Unknown desc = failed to setup network for sandbox \\\"aa11\\\": plugin type=\\\"bridge\\\" failed (add): failed to find plugin \\\"host-nowhere\\\" in path [/opt/cni/bin]\"" pod="default/web-0" podUID=11111111-2222-3333-4444-555555555555"#;
 const CRIO: &str = r#"time="2026-11-21 09:15:03.988990154+01:00" level=error msg="Error adding pod default_web-0 to CNI network \"crio\": plugin type=\"bridge\" failed (add): failed to allocate for range 0: no IP addresses available in range set: 10.85.0.1-10.85.255.254""#;
 const CRIO_KUBELET: &str = r#"E0913 09:29:07.123456    1234 remote_runtime.go:193] "RunPodSandbox from runtime service failed" err="rpc error: code = Unknown desc = failed to create pod network sandbox k8s_web-0_default_11111111-2222-3333-4444-555555555555_0(aa11): error adding pod default_web-0 to CNI network \"crio\": plugin type=\"bridge\" failed (add): no address""#;
-/// From an older libcni, which does not name the plugin.
+/// A line of an older libcni, which does not name the plugin.
 const CRIO_OLD: &str = r#"level=error msg="Error adding network: failed to create pod network sandbox k8s_web-0_default_u_0(aa11): error adding pod default_web-0 to CNI network \"k8s-pod-network\": pods \"web-0\" not found""#;
-/// The kubelet splits messages that have line breaks of their own.
+/// A line of the kubelet, which splits messages that contain line breaks.
 const MULTUS: &str = r#"  rpc error: code = Unknown desc = failed to setup network for sandbox "aa11": plugin type="multus" name="multus-cni-network" failed (add): [default/web-0/u:kindnet]: error adding container to network "kindnet": plugin type="ptp" failed (add): no route"#;
 
 const DEL_CONTAINERD: &str = r#"time="2026-11-21T08:15:03.992378979Z" level=error msg="StopPodSandbox for \"aa11\" failed" error="failed to destroy network for sandbox \"aa11\": plugin type=\"bridge\" failed (delete): failed to lock"#;
@@ -46,7 +46,7 @@ fn said(line: &str, sandbox: &str) -> Option<(Match, String)> {
     extract::message(line, wanted(sandbox))
 }
 
-/// The words about a failed DEL are no answer about an ADD, and the reverse.
+/// A message about a failed DEL does not answer for an ADD, and the reverse.
 #[test]
 fn a_failed_del_has_words_of_its_own() {
     let said_of_del =
@@ -157,8 +157,8 @@ fn real_journals_are_read() {
         let root = node();
         fs::copy(data(name), journal(&root)).expect("a copy");
         let source = PathBuf::from("/var/log/journal/5d1cb95b000040008000000000000001/system.journal");
-        // Longer than 512 bytes, so journald compressed it. A later message of a process that is not root's is
-        // ignored.
+        // Longer than 512 bytes, so journald compressed it. A later message of a process that is not root's
+        // is ignored.
         let text = "plugin type=\"bridge\" failed (add): failed to find plugin \"host-nowhere\" in path [/usr/lib/cni]";
         let id = "9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c";
         let found = look(&root, wanted(id));
@@ -225,7 +225,7 @@ fn log_files_serve_where_there_is_no_journal() {
     let not = in_window(0, 0).expect_err("another time's").to_string();
     let skipped = "/var/log/kubelet.log could not be read: ";
     assert!(not.starts_with(&format!("it is not in /var/log/syslog, /var/log/messages; {skipped}")), "{not}");
-    // Where there is a journal that cannot be read, any user's lines are believed as little.
+    // If there is a journal that cannot be read, any user's lines still do not count.
     fs::write(journal(&root), "no journal, but long enough to have a header: ".repeat(9)).expect("a file");
     let not = in_window(at_crio, at_crio).expect_err("syslog's").to_string();
     assert_eq!(
@@ -236,7 +236,7 @@ fn log_files_serve_where_there_is_no_journal() {
     );
 }
 
-/// `sudo` writes what a user tells it in root's name, and `logger` what he likes.
+/// `sudo` writes a user's text in root's name, and `logger` writes any text.
 #[test]
 fn what_a_user_writes_is_no_plugins_word() {
     let sandbox = "9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c";
@@ -254,7 +254,7 @@ fn what_a_user_writes_is_no_plugins_word() {
     }
     let not = look(&root, wanted(sandbox)).expect_err("nobody said so who is believed");
     assert_eq!(not.to_string(), "it is not in /var/log/journal/5d1cb95b000040008000000000000001");
-    // Without a journal nobody knows who wrote it, and the file is named.
+    // Without a journal the writer is unknown, and the file is named.
     fs::remove_file(journal(&root)).expect("removed");
     assert_eq!(look(&root, wanted(sandbox)).map(|it| it.source), Ok("/var/log/syslog".into()));
 }
@@ -267,11 +267,11 @@ fn a_journal_that_claims_much_is_not_read_for_it() {
     let mut arrays = [0; 8];
     file.read_exact_at(&mut arrays, 176).expect("a header");
     let arrays = u64::from_le_bytes(arrays);
-    // The first array links to itself, and there are more entries than its room.
+    // The first array links to itself, and there are more entries than fit in it.
     file.write_all_at(&arrays.to_le_bytes(), arrays + 16).expect("written");
     file.write_all_at(&u64::MAX.to_le_bytes(), 152).expect("written");
     assert!(look(&root, wanted("bb22")).is_err());
-    // An array of 8 EB, in a file of that length that is sparse.
+    // The array has 8 EB, in a sparse file of that length.
     file.write_all_at(&(1_u64 << 63).to_le_bytes(), arrays + 8).expect("written");
     file.set_len(1 << 40).expect("a length");
     let not = look(&root, wanted("bb22")).expect_err("nothing");
@@ -290,7 +290,7 @@ proptest! {
         let name = if compact { "compact.journal" } else { "regular.journal" };
         let mut file = fs::read(data(name)).expect("a journal");
         for (at, byte) in bytes {
-            // The offset is behind the hash tables, which are not read.
+            // The offset is after the hash tables, which are not read.
             let at = 38_000 + at.index(file.len() - 38_000);
             file[at] = byte;
         }

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 const DATE: usize = "2026-11-21".len();
 const OFFSET: usize = "+01:00".len();
 
-/// The microseconds since 1970 of `2026-11-21T08:15:03.98Z`, as logrus and syslog's RFC 5424 write it; CRI-O writes a
-/// blank for the `T`. The text after the time is ignored.
+/// Parses `2026-11-21T08:15:03.98Z`, as logrus and syslog's RFC 5424 write it, to microseconds since 1970;
+/// CRI-O writes a blank for the `T`. The text after the time is ignored.
 pub(super) fn parse(line: &str) -> Option<u64> {
     let zone = DATE + line.get(DATE..)?.find(['Z', '+', '-'])?;
     let end = zone + if line.get(zone..)?.starts_with('Z') { 1 } else { OFFSET };

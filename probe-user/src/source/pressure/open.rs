@@ -1,4 +1,4 @@
-//! A cgroup whose files stay open: to open a file of a cgroup costs more than to read it.
+//! A cgroup whose files stay open: opening a file of a cgroup costs more than reading it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 use crate::source::host::Folder;
 
 /// The longest file that is read, bytes. Each has a few lines.
-const LONGEST: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]
 pub(super) struct OpenCgroup {
@@ -23,7 +23,7 @@ impl OpenCgroup {
         Self { folder, files: BTreeMap::new(), below: BTreeMap::new(), is_gone: false }
     }
 
-    /// Whether a file that is open could not be read again: the cgroup was removed.
+    /// Returns whether an open file could not be read again: the cgroup was removed.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone
     }
@@ -32,12 +32,12 @@ impl OpenCgroup {
         if !self.files.contains_key(name) {
             self.files.insert(name, self.folder.plain(name).ok()?);
         }
-        let read = self.folder.reread(name, self.files.get(name)?, LONGEST);
+        let read = self.folder.reread(name, self.files.get(name)?, MAX_BYTES);
         self.is_gone |= read.is_err();
         read.ok()
     }
 
-    /// The cgroups below it that are there now, at most so many.
+    /// Returns the cgroups below it that exist now, at most `most`.
     pub(super) fn below(&mut self, most: usize) -> impl Iterator<Item = &mut Self> {
         let entries = self.folder.entries().unwrap_or_default().entries;
         let folders = entries.into_iter().filter(|entry| entry.directory).take(most);

@@ -1,22 +1,23 @@
-//! How long the runtime waits for input and output: the pressure of the cgroup in which its daemon runs.
+//! Reads how long the runtime waits for input and output: the pressure of the cgroup in which its daemon
+//! runs.
 //!
-//! It is read only where the cgroup is one of its own below the root of cgroup v2. The root's pressure would be that of the
-//! whole node, and v1 has none.
+//! The pressure is read only if the daemon has a cgroup of its own below the root of cgroup v2. The root's
+//! pressure would be the whole node's, and v1 has none.
 
 use std::time::Duration;
 
-use super::{IO, OPEN, open::OpenCgroup, stall};
+use super::{IO_PRESSURE, OPEN_TIME, open::OpenCgroup, stall};
 use crate::{
     model::{fact::Stall, time::Timestamp},
     source::{backfill::runtime_cgroup, cgroup::Layout, host::HostRoot},
 };
 
-/// How often the runtime is searched for, which needs a look at every process.
-const AGAIN: Duration = Duration::from_secs(60);
+/// How often the runtime is searched for. A search examines every process.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct Daemon {
-    looked: Option<Timestamp>,
+    searched: Option<Timestamp>,
     path: Option<String>,
     cgroup: Option<OpenCgroup>,
     read: Timestamp,
@@ -26,9 +27,9 @@ impl Daemon {
     pub(super) fn io_stall(&mut self, root: &HostRoot, layout: &Layout, now: Timestamp) -> Option<Stall> {
         let unified = layout.unified()?;
         let is_gone = self.cgroup.as_ref().is_some_and(OpenCgroup::is_gone);
-        if is_gone || self.looked.is_none_or(|looked| now >= looked + AGAIN) {
+        if is_gone || self.searched.is_none_or(|searched| now >= searched + SEARCH_INTERVAL) {
             let path = runtime_cgroup(root, unified.id).filter(|path| path != "/");
-            *self = Self { looked: Some(now), path, ..Self::default() };
+            *self = Self { searched: Some(now), path, ..Self::default() };
         }
         if self.cgroup.is_none() {
             let below = self.path.as_ref()?.trim_start_matches('/');
@@ -36,11 +37,11 @@ impl Daemon {
             self.cgroup = Some(OpenCgroup::new(folder));
         }
         self.read = now;
-        stall(self.cgroup.as_mut()?, IO)
+        stall(self.cgroup.as_mut()?, IO_PRESSURE)
     }
 
     pub(super) fn close(&mut self, now: Timestamp) {
-        if now >= self.read + OPEN {
+        if now >= self.read + OPEN_TIME {
             self.cgroup = None;
         }
     }
@@ -50,7 +51,7 @@ impl Daemon {
 mod tests {
     use std::{fs, path::Path, time::Duration};
 
-    use super::{AGAIN, Daemon, HostRoot, Layout, OPEN, Stall, Timestamp};
+    use super::{Daemon, HostRoot, Layout, OPEN_TIME, SEARCH_INTERVAL, Stall, Timestamp};
     use crate::source::cgroup::Hierarchy;
 
     const NOW: Timestamp = Timestamp(1_000_000_000_000);
@@ -95,16 +96,16 @@ mod tests {
         assert_eq!(waits(&mut daemon, node, NOW), Some(5));
         pressure(node, "/system.slice/containerd.service", 7);
         assert_eq!(waits(&mut daemon, node, NOW), Some(7));
-        daemon.close(NOW + OPEN);
+        daemon.close(NOW + OPEN_TIME);
         assert!(daemon.cgroup.is_none());
-        assert_eq!(waits(&mut daemon, node, NOW + OPEN), Some(7));
+        assert_eq!(waits(&mut daemon, node, NOW + OPEN_TIME), Some(7));
         // v1 has no pressure.
         let host = HostRoot::open(node).expect("the root");
         assert_eq!(Daemon::default().io_stall(&host, &layout(4), NOW), None);
-        // It is not known which of two runtimes pulls. The second one is seen after a while.
+        // It is unknown which of two runtimes pulls. The second one is seen after a while.
         process(node, 22, "crio", "/system.slice/crio.service");
-        assert_eq!(waits(&mut daemon, node, NOW + OPEN), Some(7));
-        assert_eq!(waits(&mut daemon, node, NOW + AGAIN), None);
+        assert_eq!(waits(&mut daemon, node, NOW + OPEN_TIME), Some(7));
+        assert_eq!(waits(&mut daemon, node, NOW + SEARCH_INTERVAL), None);
     }
 
     #[test]
@@ -115,7 +116,7 @@ mod tests {
         process(node, 21, "containerd", "/");
         pressure(node, "/", 5);
         assert_eq!(waits(&mut Daemon::default(), node, NOW), None);
-        // One in a pod is not the node's.
+        // A runtime in a pod is not the node's.
         let id = "ab".repeat(32);
         let pod = format!("/kubepods.slice/cri-containerd-{id}.scope");
         process(node, 21, "containerd", &pod);

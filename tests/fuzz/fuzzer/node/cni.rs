@@ -1,4 +1,4 @@
-//! What libcni keeps of each ADD, with the plugin's result, and the networks' configuration.
+//! libcni's cache of each ADD with the plugin's result, and the networks' configuration.
 
 use probe_user::source::backfill;
 

@@ -8,7 +8,8 @@ use std::{
 
 use super::{FILE, FILES};
 
-/// Of each frozen node the files whose path, as seen from the node's root, is `wanted`; as few inputs as hold them.
+/// Returns the files of each frozen node whose path from the node's root is `wanted`, in as few inputs as
+/// possible.
 pub(super) fn seeds(wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
     let nodes = Path::new(crate::DATA).join("hosts");
     let mut seeds = Vec::new();

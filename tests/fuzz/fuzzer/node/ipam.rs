@@ -1,4 +1,4 @@
-//! The addresses in use, as IPAM plugins keep them, and the networks that they are of.
+//! The stores of IPAM plugins with the allocated addresses, and the networks of these.
 
 use probe_user::source::backfill;
 

@@ -1,13 +1,13 @@
-//! A file of the systemd journal, from which the same is read as from logs of text.
+//! A file of the systemd journal, which is searched like text logs.
 
 use std::fs;
 
 use probe_user::source::host::HostRoot;
 
-/// Where journald keeps it.
+/// The folder in which journald keeps it.
 const PLACE: &str = "var/log/journal/5d1cb95b000040008000000000000001";
 
-/// In both of its layouts.
+/// Journals in both layouts.
 const JOURNALS: [&[u8]; 2] = [
     include_bytes!("../../../../probe-user/tests/data/journal/compact.journal"),
     include_bytes!("../../../../probe-user/tests/data/journal/regular.journal"),

@@ -1,4 +1,4 @@
-//! What runtimes and kubelets log: why a plugin failed, and what was done for an image.
+//! Log lines of runtimes and kubelets: why a plugin failed, and the work for an image.
 
 use std::ops::Range;
 
@@ -13,9 +13,9 @@ use probe_user::{
 /// The wall clock's time at boot: 2026-11-21T08:15:00Z.
 const BOOT_NS: i64 = 1_795_248_900_000_000_000;
 const SANDBOX: &str = "9ffacbee324df7fd45b7008e491722c0cb0bc973707eb4fedc3d112afc30e42c";
-/// The time in which something is looked for.
+/// The searched range of times.
 const TIME: Range<Timestamp> = Timestamp::ZERO..Timestamp(3_600_000_000_000);
-/// The longest text of an answer, bytes.
+/// The maximum length of an answer's text, in bytes.
 const TEXT: usize = 512;
 
 const LINES: [&str; 14] = [
@@ -44,7 +44,7 @@ const BUNDLE: &str = "== run/containerd/io.containerd.runtime.v2.task/k8s.io/c1/
 pub fn seeds() -> Vec<Vec<u8>> {
     let logs = ["var/log/containerd.log", "var/log/syslog", "var/log/messages", "var/log/kubelet.log"];
     let all = logs.map(|log| format!("{BUNDLE}== {log}\n{}\n", LINES.join("\n")).into_bytes());
-    // In syslog's own form, too.
+    // Also in syslog's own form.
     let framed = LINES.map(|line| format!("Nov 21 08:15:16 node-1 containerd[321]: {line}")).join("\n");
     let framed = format!("{BUNDLE}== var/log/syslog\n{framed}\n").into_bytes();
     all.into_iter().chain([framed]).collect()
@@ -56,7 +56,7 @@ pub fn run(bytes: &[u8]) {
     ask(&HostRoot::open(root.path()).expect("a root"));
 }
 
-/// Asks for all that a log can tell, twice.
+/// Asks for everything that a log can contain, twice.
 pub(super) fn ask(host: &HostRoot) {
     let ids = [SANDBOX, "c1"].map(|id| ContainerId::parse(id).expect("an id"));
     let mut answerer = Answerer::new(host);

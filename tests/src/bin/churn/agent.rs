@@ -1,5 +1,5 @@
-//! An agent as it runs on a node: pinned hooks, events as JSON to a file or a pipe, findings in a state directory, the API on
-//! a socket.
+//! An agent as it runs on a node: pinned hooks, events as JSON to a file or a pipe, findings in a state
+//! directory, the API on a socket.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -36,8 +36,8 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts the agent and waits until it is ready. `output` gets the path of the agent's own folder and returns the
-    /// agent's standard output.
+    /// Starts the agent and waits until it is ready. `output` gets the path of the agent's own folder and
+    /// returns the agent's standard output.
     pub(crate) fn start(output: impl FnOnce(&Path) -> Result<Stdio>) -> Result<Self> {
         let (folder, place) = (tempfile::tempdir()?, Place::new()?);
         let socket = folder.path().join("agent.sock");
@@ -83,7 +83,7 @@ impl Agent {
         self.child.id()
     }
 
-    /// The body of its answer to a request.
+    /// Returns the body of its answer to a request.
     pub(crate) fn get(&self, path: &str) -> Result<String> {
         http::get(UnixStream::connect(&self.socket)?, path, &[])?.ok()
     }

@@ -1,5 +1,5 @@
-//! Ends containers and measures for each kind of observer when it learns of the end, and the CPU time of the observer and of
-//! the runtime.
+//! Ends containers and measures for each kind of observer when it learns of the end, and the CPU time of the
+//! observer and of the runtime.
 
 use std::time::{Duration, Instant};
 
@@ -32,8 +32,8 @@ const OBSERVERS: [(&str, Kind); 4] = [
 ];
 /// An observer needs this time to read the node after its start.
 const SETTLE: Duration = Duration::from_secs(5);
-/// The time from one container's start to the next one's. It is no whole number of seconds, so the ends are spread evenly
-/// between two lists.
+/// The time from one container's start to the next one's. It is not a whole number of seconds, so the ends
+/// are spread evenly between two lists.
 const PACE: Duration = Duration::from_millis(2700);
 /// The time from the request to start a container until it is killed.
 const AGE: Duration = Duration::from_secs(1);
@@ -138,7 +138,8 @@ impl Round<'_> {
         })
     }
 
-    /// Starts a pod with one container, kills it, and removes all of it. Returns the time in ms until its end was known.
+    /// Starts a pod with one container, kills it, and removes all of it. Returns the time in ms until its end
+    /// was known.
     fn death(&mut self, number: u32, interrupt: &Interrupt) -> Result<Option<f64>> {
         let begun = Instant::now();
         let pause_until =

@@ -1,4 +1,5 @@
-//! Measures the agent beside real pods: at its start, at rest, at scrapes of its metrics, and while pods come and go.
+//! Measures the agent beside real pods: at its start, at rest, at scrapes of its metrics, and while pods come
+//! and go.
 
 use std::{fs::File, time::Duration};
 
@@ -123,7 +124,8 @@ impl Lives {
     }
 }
 
-/// The median time of a scrape in ms, from the connection to the end of the answer, and the length of the answer in KB.
+/// Returns the median time of a scrape in ms, from the connection to the end of the answer, and the length of
+/// the answer in KB.
 fn scrape(agent: &Agent) -> Result<(f64, f64)> {
     let (mut times, mut length) = (Vec::new(), 0);
     for _ in 0..SCRAPES {

@@ -1,5 +1,6 @@
-//! Measures the agent's cost on a node: at its start, at rest, while pods come and go, and in storms. Compares it with
-//! other ways to learn that a container has ended. The pods run in a private containerd, which is removed afterwards.
+//! Measures the agent's cost on a node: at its start, at rest, while pods come and go, and in storms.
+//! Compares it with other ways to learn that a container has ended. The pods run in a private containerd,
+//! which is removed afterwards.
 
 mod agent;
 mod client;

@@ -1,5 +1,5 @@
-//! Counts the files that a process opens, with strace. A traced process is slower, so nothing else is measured at
-//! that time.
+//! Counts the files that a process opens, with strace. A traced process is slower, so nothing else is
+//! measured at that time.
 
 use std::{
     fs,
@@ -43,7 +43,7 @@ fn is_traced(pid: u32) -> Result<bool> {
     Ok(true)
 }
 
-/// The sum in the last line of the table. Without any call there is no table.
+/// Returns the sum in the last line of the table. Without any call there is no table.
 fn calls(report: &str) -> Result<f64> {
     let Some(total) = report.lines().find(|line| line.trim_end().ends_with(" total")) else { return Ok(0.0) };
     let calls = total.split_whitespace().nth(3).context("strace's report has no calls")?;

@@ -55,8 +55,8 @@ impl Pods {
         Ok(())
     }
 
-    /// Runs `count` pods one after the other, each from its cgroup to its removal, with one container that ends at
-    /// once.
+    /// Runs `count` pods one after the other, each from its cgroup to its removal, with one container that
+    /// ends at once.
     pub(crate) fn live(&mut self, count: u32, interrupt: &Interrupt) -> Result<()> {
         for _ in 0..count {
             interrupt.check()?;
@@ -67,7 +67,7 @@ impl Pods {
     }
 }
 
-/// A pod of one container that runs a line of shell.
+/// Returns a pod of one container that runs a line of shell.
 pub(crate) fn pod(name: &str, group: u32, number: u32, line: &str) -> Pod {
     let uid = format!("9a000000-{group:04}-4000-8000-{number:012}");
     Pod::new(&format!("{name}-{number}"), &uid).with(Container::shell("main", line))

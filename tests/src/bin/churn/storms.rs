@@ -1,4 +1,5 @@
-//! Measures storms: as many programs, network namespaces and cgroups as this machine can make, with and without the agent.
+//! Measures storms: as many programs, network namespaces and cgroups as this machine can make, with and
+//! without the agent.
 
 use std::{
     fs::File,
@@ -129,7 +130,7 @@ fn rage(kinds: &[&Kind], time: Duration, interrupt: &Interrupt) -> Result<u32> {
     })
 }
 
-/// The sum of those series of a metric that have the label.
+/// Returns the sum of those series of a metric that have the label.
 fn counter(metrics: &str, name: &str, label: &str) -> f64 {
     let series = metrics.lines().filter(|line| line.starts_with(name) && line.contains(label));
     series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()

@@ -38,7 +38,7 @@ impl Usage {
         Ok(Self { cpu: clock_gettime(clock)?.into(), wakeups, written: number(&io, "wchar")?, threads })
     }
 
-    /// The CPU time of each thread that ran, in ms, divided by `by`.
+    /// Returns the CPU time of each thread that ran, in ms, divided by `by`.
     pub(crate) fn by_thread(&self, by: f64) -> impl Iterator<Item = (&str, f64)> {
         self.threads.iter().filter(|(_, ran)| **ran > 0.0).map(move |(name, ran)| (&**name, ran / 1e6 / by))
     }
@@ -57,7 +57,7 @@ impl Usage {
     }
 }
 
-/// A value of its memory by its name in `/proc/PID/status`, in MB.
+/// Returns a value of its memory by its name in `/proc/PID/status`, in MB.
 pub(crate) fn memory(pid: u32, name: &str) -> Result<f64> {
     Ok(number(&read(pid, "status")?, name)? * 1024.0 / 1e6)
 }
@@ -67,7 +67,7 @@ fn read(pid: u32, file: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("read {path}"))
 }
 
-/// The number behind `NAME:`.
+/// Returns the number after `NAME:`.
 fn number(text: &str, name: &str) -> Result<f64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let value = value.and_then(|value| value.split_whitespace().next());

@@ -1,8 +1,8 @@
-//! Joins duplicates of many pods at once, because they have one reason: a runtime that restarts replaces every sandbox.
-//! They are one finding with a count. Its key is that of the first of them.
+//! Joins duplicates of many pods at once, because they have one reason: a restarting runtime replaces every
+//! sandbox. They are one finding with a count. Its key is that of the first duplicate.
 //!
-//! **Invariant:** a joined finding keeps its key and its count as long as any of its duplicates lasts, whichever of its
-//! pods are forgotten first.
+//! **Invariant:** a joined finding keeps its key and its count as long as any of its duplicates lasts,
+//! whichever of its pods are forgotten first.
 
 use std::time::Duration;
 
@@ -30,8 +30,9 @@ pub(super) fn gather(
     let mut open: Vec<&Finding> = ctx.open().filter(|it| is_burst(it, form)).collect();
     open.sort_by_key(|it| (it.since, &it.key));
     for before in open {
-        let is_of = |it: &Detection| it.since >= before.since && it.since.since(before.since) <= TOGETHER;
-        let (of_it, others) = detections.into_iter().partition(is_of);
+        let (of_it, others) = detections
+            .into_iter()
+            .partition(|it| it.since >= before.since && it.since.since(before.since) <= TOGETHER);
         detections = others;
         found.extend(burst(form, of_it, Some(before)));
     }
@@ -41,8 +42,7 @@ pub(super) fn gather(
         let others = rest.split_off(rest.partition_point(|it| it.since <= end));
         let group = std::mem::replace(&mut rest, others);
         // Duplicates that have findings of their own are not joined when one before them ends.
-        let is_new = |it: &Detection| ctx.open().all(|known| known.key != it.key);
-        if number(&group) >= BURST && group.iter().any(is_new) {
+        if number(&group) >= BURST && group.iter().any(|it| ctx.open().all(|known| known.key != it.key)) {
             found.extend(burst(form, group, None));
         } else {
             found.extend(group);
@@ -59,7 +59,7 @@ fn number(group: &[Detection]) -> u32 {
     u32::try_from(group.len()).unwrap_or(u32::MAX)
 }
 
-/// The joined detection: the finding `before`, with the duplicates that were added since.
+/// Makes the joined detection: the finding `before`, with the duplicates that were added since.
 fn burst(form: Duplicate, group: Vec<Detection>, before: Option<&Finding>) -> Option<Detection> {
     let first = group.first()?;
     let count = number(&group);
@@ -78,7 +78,8 @@ fn burst(form: Duplicate, group: Vec<Detection>, before: Option<&Finding>) -> Op
     })
 }
 
-/// The verdict is confirmed if that of one duplicate is. It passes when the last of them passes.
+/// Returns the joined verdict. It is confirmed if the verdict of one duplicate is, and passes when the last
+/// of them passes.
 fn verdict(group: &[Detection], first: &Detection) -> Verdict {
     let until = group.iter().filter_map(|it| match it.verdict {
         Verdict::Passing { until } => Some(until),

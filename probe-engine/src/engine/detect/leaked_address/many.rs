@@ -1,11 +1,12 @@
-//! Joins many leaks of one network and one cause, because they have one reason: records that outlived a reboot, or a
-//! plugin that never frees. If there are more than [`MANY`], those that are not reported yet become one finding, with a
-//! count and the first few of the addresses.
+//! Joins many leaks of one network and one cause, because they have one reason: records that outlived a
+//! reboot, or a plugin that never frees. If there are more than [`MANY`], those that are not reported yet
+//! become one finding, with a count and the first few addresses.
 //!
-//! **Invariant:** an open finding keeps its key. A leak that has a finding of its own keeps it. A joined finding stays
-//! open as long as any of its leaks exists. No finding closes because other leaks came or went.
+//! **Invariant:** an open finding keeps its key. A leak that has a finding of its own keeps it. A joined
+//! finding stays open as long as any of its leaks exists. No finding closes because other leaks came or went.
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher as _},
     net::IpAddr,
@@ -18,7 +19,6 @@ use crate::{
         view::ManyView,
     },
     model::{
-        change::Finding,
         finding::{Cause, Key, Kind, LeakedAddress, Many, Severity, StoreRef},
         id::ContainerId,
         time::Timestamp,
@@ -62,7 +62,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, leaks: &[&Leak], found: &mut Vec<D
     }
 }
 
-/// The leaks that joined findings stand for.
+/// Returns the leaks that joined findings are about.
 pub(in crate::engine::detect) fn members(
     findings: &Findings,
     judged: &Judged<LeakedAddress>,
@@ -72,17 +72,22 @@ pub(in crate::engine::detect) fn members(
         return Vec::new();
     }
     let mut reasons: BTreeMap<Reason<'_>, bool> = BTreeMap::new();
-    let mut is_many = |reason| *reasons.entry(reason).or_insert_with(|| open.many.contains(&key(reason)));
-    let leaks = judged.parts().filter(|leak| is_many((leak.network(), leak.cause)) && !open.has(leak));
-    let member = |leak: &Leak| ManyView {
-        cause: leak.cause,
-        leak: hash(&(leak.network(), leak.address(), leak.sandbox())),
-        is_confirmed: leak.is_confirmed(),
-    };
-    leaks.map(member).collect()
+    let mut members = Vec::new();
+    for leak in judged.parts() {
+        let reason = (leak.network(), leak.cause);
+        let is_joined = *reasons.entry(reason).or_insert_with(|| open.many.contains(&key(reason)));
+        if is_joined && !open.has(leak) {
+            members.push(ManyView {
+                cause: leak.cause,
+                leak: hash(&(leak.network(), leak.address(), leak.sandbox())),
+                is_confirmed: leak.is_confirmed(),
+            });
+        }
+    }
+    members
 }
 
-/// The hash is the same in each run, because `DefaultHasher::new` has no seed.
+/// Hashes a value. The hash is the same in each run, because `DefaultHasher::new` has no seed.
 fn hash(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
@@ -105,11 +110,8 @@ struct OpenLeaks<'a> {
 impl<'a> OpenLeaks<'a> {
     fn of(findings: &'a Findings) -> Self {
         let mut open = Self { own: BTreeSet::new(), many: BTreeSet::new() };
-        let leak = |it: &'a Finding| {
-            let Kind::LeakedAddress(leak) = &it.kind else { return None };
-            Some((it, leak))
-        };
-        for (it, leak) in findings.open().filter_map(leak) {
+        for it in findings.open() {
+            let Kind::LeakedAddress(leak) = &it.kind else { continue };
             match it.sandboxes.first() {
                 Some(id) if leak.many.is_none() => {
                     open.own.insert((leak.network.as_deref(), leak.address, id));
@@ -127,12 +129,12 @@ impl<'a> OpenLeaks<'a> {
     }
 }
 
-/// The key of a joined finding. No single leak has the same key, because its key has one part more.
+/// Returns the key of a joined finding. No single leak has the same key, because its key has one part more.
 fn key((network, cause): Reason<'_>) -> Key {
     Key::new("leaked_address", &[network.unwrap_or(""), cause.into_str()])
 }
 
-/// The joined detection. Once a leak is confirmed, only confirmed leaks are counted.
+/// Makes the joined detection. Once a leak is confirmed, only confirmed leaks are counted.
 fn many(
     ctx: &DetectContext<'_>,
     (network, cause): Reason<'_>,
@@ -147,20 +149,20 @@ fn many(
         (confirmed, _) => confirmed,
     };
     let mut first: Vec<&Leak> = counted.to_vec();
-    let order =
-        |one: &&Leak, other: &&Leak| (one.address(), one.sandbox()).cmp(&(other.address(), other.sandbox()));
     if first.len() > FIRST {
         first.select_nth_unstable_by(FIRST, order);
         first.truncate(FIRST);
     }
     first.sort_unstable_by(order);
     let lowest = first.first()?;
-    let names = |path: &String| {
-        counted.iter().filter_map(|leak| leak.row(ctx)).any(|(_, lease)| lease.may_be_in(path))
-    };
     let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
-    let plugin_of = |leak: &&Leak| leak.row(ctx).and_then(|(row, lease)| row.plugin_of(lease));
-    let mut plugins = counted.iter().map(|leak| plugin_of(leak).map(|plugin| plugin.name.as_str()));
+    let stores = stores.filter(|store| {
+        counted.iter().filter_map(|leak| leak.row(ctx)).any(|(_, lease)| lease.may_be_in(&store.path))
+    });
+    let mut plugins = counted.iter().map(|leak| {
+        let (row, lease) = leak.row(ctx)?;
+        Some(row.plugin_of(lease)?.name.as_str())
+    });
     let plugin = plugins.next().flatten().filter(|own| plugins.all(|other| other == Some(*own)));
     let kind = Kind::from(LeakedAddress {
         address: lowest.address(),
@@ -169,7 +171,7 @@ fn many(
         ifname: String::new(),
         plugin: plugin.map(str::to_owned),
         cause,
-        stores: stores.filter(|store| names(&store.path)).map(StoreRef::of).collect(),
+        stores: stores.map(StoreRef::of).collect(),
         many: Some(Many {
             count: u32::try_from(counted.len()).unwrap_or(u32::MAX),
             first: first.iter().map(|leak| leak.address()).collect(),
@@ -193,20 +195,20 @@ fn many(
     })
 }
 
-/// The most certain verdict of all. If several are equally certain, the one that is judged again first.
+/// Returns the most certain verdict of all. If several are equally certain, the one that is judged again
+/// first.
 fn verdict<'a>(all: impl Iterator<Item = &'a &'a Leak>) -> Verdict {
-    let rank = |it: Verdict| match it {
-        Verdict::Confirmed | Verdict::Passing { .. } => 0,
-        Verdict::Candidate { .. } => 1,
-        Verdict::Unverified | Verdict::Unlisted => 2,
-        Verdict::Unsure => 3,
-        Verdict::Watched { .. } => 4,
-    };
-    let due_at = |it: Verdict| match it {
-        Verdict::Watched { until } | Verdict::Candidate { until } => until.unwrap_or(Timestamp(u64::MAX)),
-        Verdict::Passing { until } => until,
-        Verdict::Confirmed | Verdict::Unverified | Verdict::Unlisted | Verdict::Unsure => Timestamp::ZERO,
-    };
-    let surest = all.map(|leak| leak.verdict).min_by_key(|it| (rank(*it), due_at(*it)));
+    let surest = all.map(|leak| leak.verdict).min_by_key(|it| match *it {
+        Verdict::Confirmed => (0, Timestamp::ZERO),
+        Verdict::Passing { until } => (0, until),
+        Verdict::Candidate { until } => (1, until.unwrap_or(Timestamp(u64::MAX))),
+        Verdict::Unverified | Verdict::Unlisted => (2, Timestamp::ZERO),
+        Verdict::Unsure => (3, Timestamp::ZERO),
+        Verdict::Watched { until } => (4, until.unwrap_or(Timestamp(u64::MAX))),
+    });
     surest.unwrap_or(Verdict::Watched { until: None })
+}
+
+fn order(one: &&Leak, other: &&Leak) -> Ordering {
+    (one.address(), one.sandbox()).cmp(&(other.address(), other.sandbox()))
 }

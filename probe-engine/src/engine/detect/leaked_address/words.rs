@@ -1,4 +1,5 @@
-//! The text of a leak's finding: its summary, its cause, links to known bugs, and the commands that free the address.
+//! The text of a leak's finding: its summary, its cause, links to known bugs, and the commands that free the
+//! address.
 
 use std::net::Ipv4Addr;
 

@@ -54,15 +54,15 @@ fn replaced() -> Finding {
     finding(it, &["containerd"], &["a"], 5)
 }
 
-/// Whether the one led to the other.
+/// Whether one led to the other.
 fn leads(cause: &Finding, effect: &Finding) -> bool {
     let both = [cause.clone(), effect.clone()];
     let place = Incidents::of(&both).place(&effect.key).expect("it is one of these");
     place.causes.iter().any(|it| it.finding.key == cause.key)
 }
 
-/// Each relation joins its two findings, and none of the twins beside them: the same kinds, where the effect shows another
-/// cause.
+/// Each relation joins its two findings, but not similar ones: findings of the same kinds whose effect shows
+/// another cause.
 #[test]
 fn an_effect_itself_shows_that_it_came_of_its_cause() {
     let queue = || {

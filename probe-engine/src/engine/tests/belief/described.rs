@@ -1,5 +1,5 @@
-//! What a runtime says of what a container is: it completes what the kernel's evidence gives, and where both differ, that is
-//! told.
+//! What a runtime says about the identity of a container: it completes the kernel's evidence, and a
+//! contradiction is reported.
 
 use super::{BOTH, POD_NETNS, SECOND, SHIM, SLEEP, TOP, Who, dies, id, leaf, running, stated, told};
 use crate::{
@@ -81,7 +81,7 @@ fn a_container_that_no_other_evidence_names_has_the_name_that_its_runtime_gives(
 }
 
 #[test]
-fn another_name_and_another_pod_are_told_and_the_same_are_not() {
+fn another_name_and_another_pod_are_reported_and_the_same_are_not() {
     let other = PodUid::parse("99999999-0142-4000-8000-0000000be11e");
     let of_other =
         || Described { pod: Some(PodName { uid: other.clone(), ..PodName::default() }), ..named("main") };
@@ -101,7 +101,7 @@ fn another_name_and_another_pod_are_told_and_the_same_are_not() {
     }
 }
 
-/// It closes when the container is over, and a container that is dead is told as dead.
+/// It closes when the container is over, and a dead container is reported as dead.
 #[test]
 fn what_a_container_does_comes_before_what_it_is() {
     let mut story = running(EventStream::None);

@@ -1,4 +1,4 @@
-//! Two runtimes on one node: what one of them says shows nothing of the containers of the other.
+//! Two runtimes on one node: reports of one runtime say nothing about the containers of the other.
 
 use super::{BOTH, POD_NETNS, SECOND, SHIM, SOCKET, TOP, Who, dies, id, leaf, running, told};
 use crate::{
@@ -24,7 +24,7 @@ impl Story {
         }))
     }
 
-    /// CRI-O answers too, and has nothing.
+    /// CRI-O answers too, and its list is empty.
     fn crio(&mut self) -> &mut Self {
         let (answer, events) = (Answer::Answers, EventStream::None);
         self.say(
@@ -37,7 +37,7 @@ impl Story {
     }
 }
 
-/// A pod of containerd's, beside a CRI-O.
+/// A pod of containerd on a node that also runs CRI-O.
 fn beside_crio(of_containerd: &[char]) -> Story {
     let mut story = running(EventStream::None);
     story.crio().has_on_record(OTHER, RuntimeKind::Crio, &[]);
@@ -45,7 +45,7 @@ fn beside_crio(of_containerd: &[char]) -> Story {
     story
 }
 
-/// A container ends before any list has named it: its sandbox tells which runtime must know.
+/// A container ends before any list has named it: its sandbox shows which runtime must know.
 #[test]
 fn a_container_is_of_the_runtime_that_has_its_sandbox_on_record() {
     let second = Who::new(900, SHIM, "server").within(41, POD_NETNS);
@@ -74,7 +74,7 @@ fn a_repair_asks_the_runtime_that_has_the_sandbox() {
     assert_eq!(sockets(&[]), [SOCKET, OTHER], "it is on no record");
 }
 
-/// What CRI-O's list has not is not gone from containerd's.
+/// A sandbox that is not on CRI-O's list is not gone from containerd's list.
 #[test]
 fn the_list_of_another_runtime_ends_nothing() {
     let mut story = beside_crio(&['a']);

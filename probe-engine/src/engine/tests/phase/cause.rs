@@ -154,7 +154,7 @@ fn what_the_runtime_waited_for_is_put_down_to_the_image_alone() {
 }
 
 #[test]
-fn another_namespaces_end_beside_a_plugin_is_told() {
+fn another_namespaces_end_beside_a_plugin_is_reported() {
     let mut story = Story::new();
     story.at(10).netns(DAEMON, POD_NETNS + 5, 40);
     begin(&mut story);
@@ -171,8 +171,8 @@ fn another_namespaces_end_beside_a_plugin_is_told() {
     assert_eq!(beside, [0, 5, 140, 0, 0, 0, 0]);
 }
 
-/// A hook reported the teardown of one namespace. Only netlink reported the other, and no source reports when its
-/// teardown ends.
+/// A hook reported the teardown of one namespace. Only netlink reported the other, and no source reports when
+/// its teardown ends.
 #[test]
 fn only_what_is_known_to_be_taken_apart_is_blamed() {
     let mut story = Story::new();

@@ -1,4 +1,5 @@
-//! Starts of pods whose containers are known from their kubelet's record, and of pods whose containers are not known.
+//! Starts of pods whose containers are known from their kubelet's record, and of pods whose containers are
+//! not known.
 
 use super::{MINUTE, SECOND, check, container, ends, main_of, play, sandbox};
 use crate::{
@@ -63,7 +64,7 @@ fn a_container_that_the_pod_is_to_have_is_waited_for() {
     assert_eq!(start.total().as_millis(), 60_970);
 }
 
-/// The same pod without a record: the start says that its containers are not known, and is reported again.
+/// A pod without a record: the start says that its containers are not known, and is reported again.
 #[test]
 fn without_a_record_a_start_says_that_its_containers_are_not_known() {
     let story = slow_second(false);
@@ -80,7 +81,7 @@ fn without_a_record_a_start_says_that_its_containers_are_not_known() {
 }
 
 #[test]
-fn a_start_of_known_containers_is_told_as_soon_as_the_last_one_runs() {
+fn a_start_of_known_containers_is_reported_as_soon_as_the_last_one_runs() {
     let mut story = Story::new();
     sandbox(&mut story);
     container(&mut story, 'c', "main", SECOND);
@@ -223,8 +224,9 @@ fn a_post_start_hook_is_a_phase_if_the_next_container_waits_for_it() {
     assert_eq!(phases(&story), [&told[..], &rest[..]].concat());
 }
 
-/// A probe comes later, because the kubelet probes a container only after all were started. A program that still runs
-/// when the next container comes was not waited for. A program in the last container is no part of the start.
+/// A probe comes later, because the kubelet probes a container only after all were started. A program that
+/// still runs when the next container comes was not waited for. A program in the last container is no part of
+/// the start.
 #[test]
 fn what_else_is_executed_into_a_container_is_no_phase() {
     for (digit, from, to) in [('c', 2100, 2200), ('c', 1170, 9000), ('d', 5170, 6000)] {

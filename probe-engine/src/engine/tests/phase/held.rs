@@ -1,5 +1,5 @@
-//! What a start waited for, beside its own work: the requests that the kubelet held back before a sandbox, as its log tells, and a
-//! runtime that answered nothing.
+//! What a start waited for besides its own work: requests that the kubelet held back before a sandbox,
+//! according to its log, and a runtime that answered nothing.
 
 use super::{DAEMON, MINUTE, POD_NETNS, SECOND, add, begin, container, pause, play};
 use crate::{
@@ -52,7 +52,7 @@ fn asked(story: &Story) -> Vec<(Timestamp, Timestamp)> {
 /// A part: how long it took, ms, and what it waited for.
 type Told = (&'static str, u128, Option<WaitsFor>);
 
-/// Of each phase with parts: what it consists of.
+/// The parts of each phase that has any.
 fn parts(start: &Start) -> Vec<(Kind, Vec<Told>)> {
     let divided = start.phases.iter().filter(|phase| !phase.parts.is_empty());
     let told = divided.map(|phase| {
@@ -76,7 +76,7 @@ fn only_a_sandbox_that_was_long_in_coming_is_asked_about_and_once() {
 }
 
 #[test]
-fn the_kubelets_rate_of_requests_is_a_wait_of_its_own_before_and_after_the_start_is_told() {
+fn the_kubelets_rate_of_requests_is_a_wait_of_its_own_before_and_after_the_start_is_reported() {
     let wait = |held_back| Some(WaitsFor::ApiRate { held_back });
     let expected = vec![(
         Kind::Prepare,
@@ -87,7 +87,7 @@ fn the_kubelets_rate_of_requests_is_a_wait_of_its_own_before_and_after_the_start
             (PartKind::Unknown.into(), 100, None),
         ],
     )];
-    // The first one was held back when the pod came.
+    // The first request was already held back when the pod came.
     let answer = held(&[(50, 1500), (1000, 2000), (2500, 4000)]);
     for answered in [5500, 40 * SECOND] {
         let mut story = Story::new();
@@ -108,7 +108,7 @@ fn the_kubelets_rate_of_requests_is_a_wait_of_its_own_before_and_after_the_start
 
 /// Three pods of one image start together; the kubelet sends one request a second for each.
 #[test]
-fn each_step_of_the_staircase_is_told_with_its_own_height() {
+fn each_step_of_the_staircase_is_reported_with_its_own_height() {
     let heights = [1500, 2500, 3500].map(|sent| {
         let mut story = Story::new();
         sandbox(&mut story, sent + 100);
@@ -126,9 +126,9 @@ fn link(answer: Answer, since: Option<u64>) -> Fact {
     Fact::RuntimeLink(RuntimeLink { socket, answer, events: EventStream::None, since: since.map(ms) })
 }
 
-/// It was asked in vain from 500 on, and answers again at 3000.
+/// It does not answer from 500 on, and answers again at 3000.
 #[test]
-fn a_runtime_that_answered_nothing_is_a_wait_also_after_the_start_is_told() {
+fn a_runtime_that_answered_nothing_is_a_wait_also_after_the_start_is_reported() {
     let mut story = Story::new();
     begin(&mut story);
     story.at(2500).say(Origin::Cri, link(Answer::Hangs, Some(500)));

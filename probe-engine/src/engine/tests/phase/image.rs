@@ -1,4 +1,4 @@
-//! What an `image` phase consists of, as the logs tell.
+//! The parts of an `image` phase, according to the logs.
 
 use super::{MINUTE, SECOND, container, play, sandbox};
 use crate::{
@@ -32,7 +32,7 @@ fn answer(digit: char, own: Span, other: Span) -> Fact {
     }))
 }
 
-/// Of each `image` phase with parts: what it consists of, ms.
+/// The parts of each `image` phase that has any, ms.
 fn parts(start: &Start) -> Vec<Vec<(&'static str, u128, Option<WaitsFor>)>> {
     let images = start.phases.iter().filter(|phase| phase.kind == Kind::Image && !phase.parts.is_empty());
     let told = images.map(|phase| {
@@ -76,7 +76,7 @@ fn only_a_slow_image_is_asked_about() {
 }
 
 #[test]
-fn an_answer_divides_the_phase_before_and_after_the_start_is_told() {
+fn an_answer_divides_the_phase_before_and_after_the_start_is_reported() {
     let waits = WaitsFor::Pulls { ahead: 1, at_once: 1 };
     let expected = vec![vec![
         (PartKind::Wait.into(), 1500, Some(waits)),
@@ -92,7 +92,7 @@ fn an_answer_divides_the_phase_before_and_after_the_start_is_told() {
         let engine = play(&story, MINUTE);
         assert_eq!(parts(&engine.starts()[0]), expected, "{answered}");
     }
-    // Nothing is said of a container that is in no start.
+    // Nothing is reported about a container that belongs to no start.
     let mut story = Story::new();
     sandbox(&mut story);
     container(&mut story, 'c', "main", 3 * SECOND);
@@ -100,7 +100,8 @@ fn an_answer_divides_the_phase_before_and_after_the_start_is_told() {
     assert_eq!(parts(&play(&story, MINUTE).starts()[0]), Vec::<Vec<_>>::new());
 }
 
-/// The last agent was killed before it had the answers. Of a start that was told it is too late to ask.
+/// The last agent was killed before it had the answers. It is too late to ask about a start that was
+/// reported.
 #[test]
 fn a_new_agent_is_asked_again_while_the_start_goes_on() {
     let mut story = Story::new();

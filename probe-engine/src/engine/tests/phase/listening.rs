@@ -42,10 +42,10 @@ fn listening(engine: &Engine) -> Vec<String> {
     told.collect()
 }
 
-/// The counters of the pod's cgroup are read around the start and once the container listens. Those of later belong to
-/// nothing.
+/// The counters of the pod's cgroup are read around the start and once the container listens. Those of later
+/// belong to nothing.
 #[test]
-fn what_held_a_container_back_until_it_listened_is_told() {
+fn what_held_a_container_back_until_it_listened_is_reported() {
     let mut story = one();
     let read = |story: &mut Story, at, throttled, limit| {
         let cpu = CpuUse {
@@ -103,7 +103,7 @@ fn whoever_in_the_container_listens_does_so_for_it() {
 }
 
 #[test]
-fn a_start_that_was_told_goes_on_without_it_and_has_it_later() {
+fn a_start_that_was_reported_goes_on_without_it_and_has_it_later() {
     let mut story = one();
     story.until(40 * SECOND);
     let revision = play(&story, 39 * SECOND).starts_revision();

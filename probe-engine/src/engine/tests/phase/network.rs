@@ -45,7 +45,8 @@ fn sandboxes_whose_add_failed_are_one_phase() {
     assert_eq!(cause.wasted, Duration::from_secs(1));
 }
 
-/// Its version is asked for when an ADD succeeds, and again ten minutes later, for the plugin may have been replaced.
+/// Its version is asked for when an ADD succeeds, and again ten minutes later, for the plugin may have been
+/// replaced.
 #[test]
 fn a_start_names_its_plugins_with_the_versions_of_then() {
     let mut story = Story::new();

@@ -21,7 +21,8 @@ type Span = (u64, u64);
 /// The events of one start, and of other pods at the same time.
 #[derive(Clone, Debug)]
 struct Scene {
-    /// Other namespaces: when each is dropped, and how long its teardown takes. None: the teardown does not end.
+    /// Other namespaces: when each is dropped, and how long its teardown takes. None: the teardown does not
+    /// end.
     others: Vec<(u64, Option<u64>)>,
     is_end_seen: bool,
     losses: Vec<u64>,
@@ -29,7 +30,8 @@ struct Scene {
     readings: Vec<Span>,
     /// A sandbox before this one failed.
     retried: bool,
-    /// The successive calls of plugins: which plugin, the pause before the call, its duration, and whether it fails.
+    /// The successive calls of plugins: which plugin, the pause before the call, its duration, and whether it
+    /// fails.
     calls: Vec<(bool, u64, u64, bool)>,
 }
 
@@ -102,7 +104,8 @@ impl Scene {
         (story, calls)
     }
 
-    /// For how much of a phase another namespace was being torn down. A teardown whose end is not reported goes on.
+    /// For how much of a phase another namespace was being torn down. A teardown whose end is not reported
+    /// goes on.
     fn taken_apart(&self, phase: &Phase) -> Duration {
         let is_within = |at: &Timestamp| {
             self.others

@@ -1,4 +1,4 @@
-//! To be told what changed in the records leads to what whole readings lead to.
+//! Reporting only the changes of the records has the same result as reporting whole readings.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -27,11 +27,12 @@ use crate::{
 /// What the records say at one time. Sandboxes, addresses and interfaces are given by number.
 #[derive(Clone, Debug)]
 struct Reading {
-    /// Of each runtime, whether the reading is complete, and the sandboxes, some named.
+    /// For each runtime: whether the reading is complete, and the sandboxes, some with pod names.
     runtimes: Vec<Option<(bool, BTreeMap<u8, bool>)>>,
-    /// Whether the listing of the cache is complete, and the address of each interface; none: the file is torn.
+    /// Whether the listing of the cache is complete, and the address of each interface; none: the file is
+    /// torn.
     cache: (bool, BTreeMap<(u8, u8), Option<u8>>),
-    /// Of each store, whether the reading is complete, and the reservations.
+    /// For each store: whether the reading is complete, and the reservations.
     stores: Vec<Option<(bool, Vec<Reserved>)>>,
 }
 
@@ -134,8 +135,8 @@ impl Reading {
     }
 }
 
-/// What is known, but for when each result in libcni's cache was last read, for the order of leases, and for names that
-/// are only remembered for a moment after each reading.
+/// What is known, but for when each result in libcni's cache was last read, for the order of leases, and for
+/// names that are only remembered for a moment after each reading.
 fn known(engine: &Engine) -> Vec<CheckpointEntry> {
     let mut rows = engine.dump();
     rows.retain(|row| {
@@ -149,14 +150,16 @@ fn known(engine: &Engine) -> Vec<CheckpointEntry> {
         !is_of_moment
     });
     for row in &mut rows {
-        // That a record confirms a sandbox is noted when the record is told, and nothing is concluded from it.
+        // When a record is reported, its confirmation of a sandbox is noted, and nothing is concluded from
+        // it.
         if let CheckpointEntry::Sandbox(row) = row {
             row.presence.withdraw(Voucher::Cni);
         }
         if let CheckpointEntry::Attachment(row) = row {
             row.cached_at = row.cached_at.map(|_| Timestamp::ZERO);
             row.leases.sort_by_key(|lease| lease.address);
-            // Without a name it is the first plugin that was called (`Attachment::plugin_of`), which a whole reading names.
+            // Without a name it is the first plugin that was called (`Attachment::plugin_of`), which a whole
+            // reading names.
             row.leases.iter_mut().for_each(|lease| lease.plugin = None);
         }
     }

@@ -71,7 +71,7 @@ fn a_pod_that_listened_before_is_back_when_it_does_again() {
     let times = [found.first_service.as_ref(), found.last_service.as_ref()].map(at);
     assert_eq!(times, [Some(22_000), Some(55_000)]);
     assert_eq!(names(&found.by_start), ["app-3"], "which rule was applied is said");
-    // The same boot by the other rule, from the stored facts.
+    // This boot by the other rule, from the stored facts.
     let other = Recovery { recovered: Recovered::Started, ..engine.recovery().clone() };
     let other = RecoveryReport::of(&other, ms(60 * SECOND));
     assert_eq!(seconds(other.columns), [Some(21), None, Some(32), Some(34)]);

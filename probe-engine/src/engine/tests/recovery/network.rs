@@ -65,7 +65,7 @@ fn an_add_that_is_under_way_is_noted_until_it_ends() {
     assert_eq!((done.hung, done.lost.as_secs(), done.first.is_some()), (0, 0, true));
 }
 
-/// A listing may find a plugin before the record of its start is read, and knows another time of it.
+/// A listing may find a plugin before the record of its start is read, and gives another time.
 #[test]
 fn an_add_that_was_listed_first_is_noted_once() {
     let mut story = booted(rebooted(&[App(1)]));
@@ -103,7 +103,7 @@ fn a_pod_that_lacks_an_interface_came_back_with_less() {
 
 const MINUTE: u64 = 60 * SECOND;
 
-/// The first pod went to another node while this one was down, so that it is awaited for ever.
+/// The first pod went to another node while this one was down, so it is awaited for ever.
 #[test]
 fn long_after_the_boot_the_adds_of_awaited_pods_alone_are_noted() {
     let mut story = booted(rebooted(&[App(1)]));
@@ -174,7 +174,7 @@ fn the_first_success_is_noted_while_another_add_hangs() {
     assert!(study(&story, 50 * MINUTE).cni.first.is_some());
 }
 
-/// It counts by its beginning.
+/// Its beginning counts.
 #[test]
 fn an_add_that_ends_behind_the_window_is_one_of_the_boot() {
     let mut story = booted(rebooted(&[]));
@@ -183,7 +183,7 @@ fn an_add_that_ends_behind_the_window_is_one_of_the_boot() {
     assert!(study(&story, 40 * MINUTE).cni.first.is_some());
 }
 
-/// Nothing that happens changes the report of such a boot, which would be written each second.
+/// Nothing changes the report of such a boot any more; otherwise it would be written each second.
 #[test]
 fn an_agent_that_was_installed_long_after_the_boot_notes_no_adds_and_looks_for_no_pods() {
     let mut story = Story::new();

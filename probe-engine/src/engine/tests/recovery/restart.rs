@@ -1,5 +1,5 @@
-//! Restarts of a runtime or of the kubelet alone: quiet, in the middle of pods' starts, killed, in a loop, unseen; and what
-//! is none.
+//! Restarts of only a runtime or the kubelet: quiet, in the middle of pods' starts, killed, in a loop,
+//! unseen; and events that are not restarts.
 
 use probe_common::event::class;
 
@@ -33,8 +33,7 @@ const SIGTERM: u32 = 15;
 const INIT: Who = Who::new(1, 0, "systemd");
 
 const KILLER: Who = Who::new(700, 1, "demo");
-
-/// After which a restart with nothing in it counts as over.
+/// The time after which a restart with no effects counts as over.
 const OVER: u64 = 130 * SECOND;
 
 /// The process of a daemon that begins at this time, in ms.
@@ -111,7 +110,7 @@ fn a_quiet_restart_costs_the_time_until_the_runtime_answers() {
 }
 
 #[test]
-fn a_restart_in_a_burst_tells_which_starts_waited_and_for_how_long() {
+fn a_restart_in_a_burst_shows_which_starts_waited_and_for_how_long() {
     let mut story = booted(PreviousBoot::default());
     App(1).up(&mut story, 20 * SECOND);
     App(2).begin(&mut story, 99 * SECOND);
@@ -149,8 +148,8 @@ fn a_restart_in_a_burst_tells_which_starts_waited_and_for_how_long() {
     assert_eq!((ended.signal, ended.killer.map(|it| it.comm)), (Some(SIGKILL), Some("demo".to_owned())));
 }
 
-/// A pod that had begun long before waits for something else, such as an image that does not exist; and one that is
-/// deleted waits no more.
+/// A pod that had begun long before waits for something else, such as an image that does not exist. A deleted
+/// pod no longer waits.
 #[test]
 fn what_waits_for_something_else_does_not_keep_a_restart_open() {
     let mut story = booted(PreviousBoot::default());
@@ -175,7 +174,7 @@ fn what_waits_for_something_else_does_not_keep_a_restart_open() {
 }
 
 #[test]
-fn the_out_of_memory_killer_is_named_though_it_tells_later() {
+fn the_out_of_memory_killer_is_named_though_it_is_reported_later() {
     let mut story = booted(PreviousBoot::default());
     story.at(100 * SECOND).exit(DAEMON, class::CALLER, SIGKILL);
     let (target, sender) = (DAEMON.task(), KILLER.task());
@@ -211,7 +210,7 @@ fn a_kubelet_in_a_crash_loop_is_one_restart() {
     for n in 1..=300 {
         let began = (100 + 10 * n) * SECOND;
         let who = begin(&mut story, "kubelet", began);
-        // It listens, and ends all the same.
+        // It listens, and ends nevertheless.
         story.at(began + 500).listen(who, 0, 10_248);
         story.at(began + 2000).exit(who, class::CALLER, 0x200);
     }
@@ -254,7 +253,7 @@ fn only_the_last_restarts_are_kept_and_all_are_counted() {
 fn what_another_runtime_does_shows_nothing_of_the_one_that_restarts() {
     let mut story = booted(PreviousBoot::default());
     let crio = begin(&mut story, "crio", 30 * SECOND);
-    // A plugin of containerd's runs meanwhile, and fails later.
+    // A plugin that containerd called runs meanwhile, and fails later.
     let add = call(5001, DAEMON.pid, "/usr/lib/cni/flannel", "ADD", "/run/netns/x", 'a');
     story.at(99 * SECOND).kernel(Fact::CniCalled(add));
     story.at(100 * SECOND).exit(crio, class::CALLER, 0);
@@ -269,7 +268,8 @@ fn what_another_runtime_does_shows_nothing_of_the_one_that_restarts() {
     assert_eq!((columns(&found)[1], found.calls), (Some(6000), Calls::default()));
 }
 
-/// `ctr` and a shim are programs of the runtime, and so is the daemon's own when it is asked for its version.
+/// `ctr` and a shim are programs of the runtime, and so is the daemon's own program when asked for its
+/// version.
 #[test]
 fn the_end_of_another_program_is_no_restart() {
     let mut story = booted(PreviousBoot::default());
@@ -282,7 +282,7 @@ fn the_end_of_another_program_is_no_restart() {
     }
     let query = begin(&mut story, "kubelet", 130 * SECOND);
     story.at(130 * SECOND + 50).exit(query, class::CALLER, 0);
-    // Any user's, and one in a pod.
+    // A program of any user, and one in a pod.
     let forged = Who::new(9200, 1, "containerd");
     story.at(131 * SECOND).exec(forged, 0, "/home/user/containerd");
     story.at(160 * SECOND).exit(forged, 0, 0);
@@ -291,7 +291,7 @@ fn the_end_of_another_program_is_no_restart() {
     story.at(190 * SECOND).exit(inner, class::CALLER | class::IN_CONTAINER, 0);
     assert_eq!(recovery(&story, 400 * SECOND).restarts.all(), Vec::<&Restart>::new());
 
-    // Neither does a query count as a start, or stand in the way of one.
+    // A query does not count as a start, and does not hide one.
     story.at(500 * SECOND).exit(KUBELET, class::CALLER, 0);
     let query = begin(&mut story, "kubelet", 501 * SECOND);
     let long = begin(&mut story, "kubelet", 502 * SECOND);
@@ -305,7 +305,7 @@ fn the_end_of_another_program_is_no_restart() {
 }
 
 #[test]
-fn a_daemon_that_is_stopped_or_ends_with_the_node_is_told_as_such() {
+fn a_daemon_that_is_stopped_or_ends_with_the_node_is_reported_as_such() {
     let mut story = booted(PreviousBoot::default());
     story.at(100 * SECOND).exit(KUBELET, class::CALLER, 0);
     let stopped = restart(&story, 3600 * SECOND);
@@ -314,7 +314,7 @@ fn a_daemon_that_is_stopped_or_ends_with_the_node_is_told_as_such() {
     story.at(100 * SECOND).exec(Who::new(800, 1, "systemctl"), class::ORDER, "systemctl reboot");
     story.at(103 * SECOND).exit(KUBELET, class::CALLER, 0).exit(DAEMON, class::CALLER, 0);
     assert_eq!(recovery(&story, 104 * SECOND).restarts.all(), Vec::<&Restart>::new());
-    // Without a sign that it is ready nothing is said of it.
+    // Without a sign that it is ready, nothing is reported about it.
     let mut story = booted(PreviousBoot::default());
     story.at(100 * SECOND).exit(DAEMON, class::CALLER, 0);
     begin(&mut story, "containerd", 101 * SECOND);
@@ -405,7 +405,7 @@ fn replaced() -> Story {
     attach(&mut story, 103 * SECOND, 1, "eth0", 5003, "DEL");
     story.at(103 * SECOND + 500).exit(App(1).who(2, "app"), TOP, 0);
     story.at(103 * SECOND + 600).exit(App(1).who(1, "pause"), TOP | class::PAUSE, 0);
-    // The same pod, with other containers.
+    // This pod, with other containers.
     let path = App(1).path();
     let made = |story: &mut Story, n: u32, sandbox: u32, comm: &'static str, bits: u32| {
         story.mkdir(u64::from(100 + n), &format!("{path}/{}", App(1).id(n)));
@@ -427,7 +427,8 @@ fn replaced() -> Story {
     story
 }
 
-/// What is known of restarts is for their table alone: an engine that forgets it again and again says the same of all else.
+/// The state of restarts is used only for their table: an engine that repeatedly forgets it reports
+/// everything else alike.
 #[test]
 fn no_finding_depends_on_what_is_known_of_restarts() {
     let story = replaced();
@@ -448,7 +449,7 @@ fn no_finding_depends_on_what_is_known_of_restarts() {
             pass(&mut engine, Timestamp(last + later * 5_000_000_000));
             lines.extend(take(&mut engine));
         }
-        // A daemon that comes back is asked for what it is, and whether it answers.
+        // For a daemon that comes back, its version is asked for, and whether it answers.
         let asks = lines.iter().filter(|line| *line == "? statuses").count();
         lines.retain(|line| !line.starts_with("? program") && line != "? statuses");
         (lines, engine.recovery().restarts.clone(), asks)
@@ -461,7 +462,7 @@ fn no_finding_depends_on_what_is_known_of_restarts() {
     assert_eq!((restarts.all().len(), none.all().len()), (1, 0));
 }
 
-/// The same engine without what it knows of restarts.
+/// This engine without its state of restarts.
 pub(in crate::engine::tests) fn forgetful(engine: &Engine) -> Engine {
     let mut fresh = Engine::new(engine.settings().clone());
     for mut entry in engine.dump() {

@@ -18,8 +18,8 @@ impl Story {
         engine
     }
 
-    /// Compares the events about findings and the listings that are asked for. Blind spots are left out, because they
-    /// are no verdicts on pods.
+    /// Compares the events about findings and the requested listings. Blind spots are left out, because they
+    /// are not verdicts on pods.
     #[track_caller]
     pub(in crate::engine::tests) fn check_findings(&self, expected: &str) {
         let of_verdict = |line: &String| {
@@ -36,7 +36,8 @@ impl Story {
         lines
     }
 
-    /// Runs the story in time, and on to `until`. Returns the events about findings, and the engine at that time.
+    /// Runs the story in time, and on to `until`. Returns the events about findings, and the engine at that
+    /// time.
     pub(in crate::engine::tests) fn judge(&self, until: u64) -> (String, Engine) {
         self.judge_by(Settings::default(), until)
     }
@@ -61,7 +62,8 @@ impl Story {
         (lines.join("\n"), engine)
     }
 
-    /// Compares the stream and what is asked for, but for the versions of plugins, which tests of their own ask about.
+    /// Compares the stream and the questions, without questions about plugin versions, which have tests of
+    /// their own.
     #[track_caller]
     pub(in crate::engine::tests) fn check(&self, expected: &str) {
         let lines: Vec<String> =
@@ -76,8 +78,8 @@ pub(in crate::engine::tests) fn check_lines(got: &str, expected: &str) {
     assert_eq!(got.lines().collect::<Vec<_>>(), expected, "\n--- the stream:\n{got}\n---");
 }
 
-/// Feeds facts to an engine and takes its outputs. Unordered facts are seen at their own time, with the watermark just
-/// before them.
+/// Feeds facts to an engine and takes its outputs. Unordered facts are seen at their own time, with the
+/// watermark just before them.
 pub(in crate::engine::tests) fn feed(
     engine: &mut Engine,
     facts: &[Observation],

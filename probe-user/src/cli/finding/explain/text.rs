@@ -62,34 +62,41 @@ pub(in crate::cli) fn text(it: &Finding, incidents: &Incidents<'_>, snapshot: &A
 }
 
 fn head(it: &Finding, snapshot: &AgentSnapshot, text: &mut String) {
-    let mut line = |name: &str, what: &str| _ = writeln!(text, "  {name:10} {what}");
-    let at = |at: Timestamp| {
-        let wall = Rfc3339(snapshot.label.wall_ns(at)).to_string();
-        format!("{wall} ({} ago)", span(snapshot.now.since(at)))
-    };
-    line("kind", it.kind.into_str());
-    line("stage", &format!("{}, severity {}", it.stage.into_str(), it.severity.into_str()));
+    line("kind", it.kind.into_str(), text);
+    line("stage", &format!("{}, severity {}", it.stage.into_str(), it.severity.into_str()), text);
     if let Some(of) = &it.pod {
         let uid = of.uid.as_ref().map(|uid| format!(" (uid {uid})")).unwrap_or_default();
-        line("pod", &format!("{}{uid}", pod(of)));
+        line("pod", &format!("{}{uid}", pod(of)), text);
     }
     if let Kind::LeakedAddress(LeakedAddress { many: Some(many), .. }) = &it.kind {
         let first: Vec<String> = many.first.iter().map(ToString::to_string).collect();
-        line("addresses", &format!("{}, the first: {}", many.count, first.join(" ")));
+        line("addresses", &format!("{}, the first: {}", many.count, first.join(" ")), text);
     }
     for id in &it.sandboxes {
-        line("sandbox", id.as_str());
+        line("sandbox", id.as_str(), text);
     }
-    line("since", &if it.since == Timestamp::ZERO { "before this boot".to_owned() } else { at(it.since) });
-    line("opened", &at(it.opened_at));
+    if it.since == Timestamp::ZERO {
+        line("since", "before this boot", text);
+    } else {
+        line("since", &wall_time(it.since, snapshot), text);
+    }
+    line("opened", &wall_time(it.opened_at, snapshot), text);
     if let Some(confirmed) = it.confirmed_at {
-        line("confirmed", &at(confirmed));
+        line("confirmed", &wall_time(confirmed, snapshot), text);
     }
     if let Some(closed) = it.closed_at {
-        line("closed", &at(closed));
+        line("closed", &wall_time(closed, snapshot), text);
     }
-    line("node", &escaped(&snapshot.label.node));
-    line("key", &escaped(it.key.as_str()));
+    line("node", &escaped(&snapshot.label.node), text);
+    line("key", &escaped(it.key.as_str()), text);
+}
+
+fn line(name: &str, what: &str, text: &mut String) {
+    _ = writeln!(text, "  {name:10} {what}");
+}
+
+fn wall_time(at: Timestamp, snapshot: &AgentSnapshot) -> String {
+    format!("{} ({} ago)", Rfc3339(snapshot.label.wall_ns(at)), span(snapshot.now.since(at)))
 }
 
 /// Wraps sentences, indented by two columns.
@@ -108,7 +115,7 @@ fn wrap(said: &str, text: &mut String) {
     text.push('\n');
 }
 
-/// What led to it, and what it led to.
+/// Writes what led to the finding, and what it led to.
 fn incident(it: &Finding, incidents: &Incidents<'_>, text: &mut String) {
     let Some(place) = incidents.place(&it.key).filter(|it| it.is_effect() || !it.effects.is_empty()) else {
         return;
@@ -132,10 +139,10 @@ fn incident(it: &Finding, incidents: &Incidents<'_>, text: &mut String) {
     }
     // What it led to, what that led to, and so on, each once.
     let mut effects = place.effects.clone();
-    let mut told_effects = BTreeSet::new();
+    let mut seen_effects = BTreeSet::new();
     let mut how = "led to";
     while !effects.is_empty() {
-        effects.retain(|it| told_effects.insert(&it.key));
+        effects.retain(|it| seen_effects.insert(&it.key));
         effects.iter().take(SHOWN).for_each(|effect| related(how, effect, None, &mut lines));
         unnamed(effects.len(), &mut lines);
         effects =
@@ -145,7 +152,7 @@ fn incident(it: &Finding, incidents: &Incidents<'_>, text: &mut String) {
     _ = write!(text, "\nIncident {}\n{lines}", short_key(&place.root.key));
 }
 
-/// A finding that led to another one, or came of it.
+/// Writes a finding that led to another one, or came of it.
 fn related(how: &str, other: &Finding, why: Option<&str>, lines: &mut String) {
     let is_over = if other.stage == Stage::Closed { " (closed)" } else { "" };
     _ = writeln!(lines, "  {how} {}{is_over}", short_key(&other.key));
@@ -155,7 +162,7 @@ fn related(how: &str, other: &Finding, why: Option<&str>, lines: &mut String) {
     }
 }
 
-/// How many of so many are not named.
+/// Writes how many of `count` findings are not named.
 fn unnamed(count: usize, lines: &mut String) {
     if count > SHOWN {
         _ = writeln!(lines, "      and {} more", count - SHOWN);
@@ -170,7 +177,7 @@ fn timeline(evidence: &[Change], it: &Finding, snapshot: &AgentSnapshot, text: &
                 "none is kept: it was found in records alone, or many findings have closed since\n"
             }
             Stage::Candidate | Stage::Confirmed => {
-                "none was told of its sandboxes: it was found in records alone\n"
+                "no event of its sandboxes is known: it was found in records alone\n"
             }
         };
         return;
@@ -185,10 +192,13 @@ fn timeline(evidence: &[Change], it: &Finding, snapshot: &AgentSnapshot, text: &
     let width = rows.iter().map(|(offset, _)| offset.chars().count()).max().unwrap_or(0);
     let names = rows.iter().map(|(_, it)| it.what.into_str().len()).max().unwrap_or(0);
     for (offset, it) in rows {
-        let whose = it.context.sandbox.as_ref().filter(|_| several).map(|id| format!("{}  ", id.short()));
+        let whose = match &it.context.sandbox {
+            Some(id) if several => format!("{}  ", id.short()),
+            Some(_) | None => String::new(),
+        };
         let line = format!(
             "  {offset:>width$}  {}{:names$}  {}",
-            whose.unwrap_or_default(),
+            whose,
             it.what.into_str(),
             cut(&brief(&detail(it)), DETAIL_WIDTH)
         );
@@ -201,7 +211,7 @@ fn offset(at: Timestamp, first: Timestamp) -> String {
     if at == first { "+0".to_owned() } else { format!("+{}", span(at.since(first))) }
 }
 
-/// Each call of a plugin, with all its arguments, as it was known when the finding was last told.
+/// Writes each call of a plugin, with all its arguments, as it was known when the finding was last reported.
 fn calls(evidence: &[Change], it: &Finding, text: &mut String) {
     let Some(first) = evidence.first() else { return };
     let mut lines = String::new();
@@ -214,9 +224,9 @@ fn calls(evidence: &[Change], it: &Finding, text: &mut String) {
                 _ = writeln!(lines, "  {said}\n      ended at {at}: {how}, after {}", span(*duration));
             }
             ChangeKind::CniStarted { call } if !is_finished(call, evidence) => {
-                let told_at = it.closed_at.or(it.confirmed_at).unwrap_or(it.opened_at);
-                let until = offset(told_at.max(change.at), first.at);
-                // A hole before it, or in what another sandbox did, has no end of it.
+                let reported_at = it.closed_at.or(it.confirmed_at).unwrap_or(it.opened_at);
+                let until = offset(reported_at.max(change.at), first.at);
+                // Events left out before the call began, or of another sandbox, cannot have its end.
                 let may_be_left_out = of_sandbox(it, place).any(|later| later.event.left_out > 0);
                 let how = if may_be_left_out {
                     "its end is not among the events that are kept".to_owned()
@@ -234,7 +244,7 @@ fn calls(evidence: &[Change], it: &Finding, text: &mut String) {
     }
 }
 
-/// The evidence from this place on that is about the same sandbox.
+/// Returns the evidence from this place on that is about the same sandbox.
 fn of_sandbox(it: &Finding, place: usize) -> impl Iterator<Item = &Evidence> {
     let all = it.evidence.get(place..).unwrap_or_default();
     all.iter().filter(|later| later.sandbox == all[0].sandbox)
@@ -279,14 +289,16 @@ fn named(process: &Process) -> String {
     format!("{}[{}], child of {}", escaped(&process.comm), process.key.pid, process.parent.pid)
 }
 
-/// The processes that killed parts of the sandboxes. The end of a container's first process is an event of both, and a line here.
+/// Writes which processes killed parts of the sandboxes. The end of a container's first process is an event
+/// of the process and of the container, but one line here.
 fn killer(evidence: &[Change], text: &mut String) {
-    let (mut lines, mut told) = (String::new(), BTreeSet::new());
+    let mut lines = String::new();
+    let mut seen = BTreeSet::new();
     for change in evidence {
         if let ChangeKind::ProcessExit { process, end } | ChangeKind::ContainerExited { process, end, .. } =
             &change.what
             && (end.killer.is_some() || end.oom)
-            && told.insert(process.key)
+            && seen.insert(process.key)
         {
             let why = if end.oom { " (out of memory)" } else { "" };
             let name = escaped(&process.comm).into_owned();
@@ -312,7 +324,7 @@ fn versions(it: &Finding, text: &mut String) {
     }
 }
 
-/// Programs of which a later version does not have this problem.
+/// Writes the programs of which a later version does not have this problem.
 fn fixed_in(it: &Finding, text: &mut String) {
     for (number, it) in fix::fixes(it).enumerate() {
         if number == 0 {
@@ -481,7 +493,7 @@ mod tests {
         ] {
             assert!(said.contains(part), "no {part:?} in\n{said}");
         }
-        // What began behind the hole has no end in it.
+        // A call that began after the hole cannot have its end in it.
         finding.evidence[last].event.left_out = 0;
         finding.evidence[0].event.left_out = 12;
         let said = text(&finding, &Incidents::of([&finding]), &snapshot());

@@ -10,7 +10,7 @@ use crate::{
 
 /// The needed part of `/v1/doctor`.
 #[derive(Deserialize)]
-struct Told {
+struct Answer {
     version: String,
     agent: Agent,
 }
@@ -23,7 +23,7 @@ struct Agent {
     /// An older agent does not have this member.
     #[serde(default)]
     degraded: Vec<String>,
-    /// Nor this one.
+    /// It does not have this one either.
     netns: Option<netns::Namespaces>,
 }
 
@@ -32,26 +32,26 @@ const NAME: &str = "agent";
 pub(super) fn checks(args: &AgentArgs) -> Vec<Check> {
     match args.ask(DOCTOR) {
         Ok(None) => vec![Check::full(NAME, "none answers")],
-        Ok(Some(bytes)) => told(&bytes),
+        Ok(Some(bytes)) => answered(&bytes),
         Err(error) => {
             vec![Check::degraded(NAME, format!("{error:#}"), "see that it works, and ask as root")]
         }
     }
 }
 
-fn told(bytes: &[u8]) -> Vec<Check> {
-    let told: Told = match serde_json::from_slice(bytes) {
-        Ok(told) => told,
+fn answered(bytes: &[u8]) -> Vec<Check> {
+    let answer: Answer = match serde_json::from_slice(bytes) {
+        Ok(answer) => answer,
         Err(error) => {
             let found = format!("the answer is not that of this version of sandprobe: {error}");
             return vec![Check::degraded(NAME, found, "use the sandprobe of the version that runs")];
         }
     };
-    let netns = told.agent.netns.as_ref().and_then(netns::check);
-    [of_agent(&told)].into_iter().chain(netns).collect()
+    let netns = answer.agent.netns.as_ref().and_then(netns::check);
+    [of_agent(&answer)].into_iter().chain(netns).collect()
 }
 
-fn of_agent(Told { version, agent }: &Told) -> Check {
+fn of_agent(Answer { version, agent }: &Answer) -> Check {
     let found = format!("version {version} runs as pid {} since {}", agent.pid, agent.since);
     let mut found = match &*agent.reasons {
         [] => format!("{found}, and is ready"),
@@ -78,7 +78,7 @@ mod tests {
                 r#"{{"version":"0.1.0","more":1,"agent":{{"pid":7,"since":"then","reasons":[{reasons}],"x":1}}}}"#
             )
         };
-        let told = |bytes: &[u8]| super::told(bytes).remove(0);
+        let told = |bytes: &[u8]| super::answered(bytes).remove(0);
         let ready = told(answer("").as_bytes());
         assert_eq!(
             (ready.grade, &*ready.found),

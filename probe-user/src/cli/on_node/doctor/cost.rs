@@ -1,5 +1,5 @@
-//! The cost of the syscall tracepoints. If any `syscalls:*` tracepoint is in use, the kernel takes the slow path into
-//! and out of every system call of every task.
+//! The cost of the syscall tracepoints. If any `syscalls:*` tracepoint is in use, the kernel takes the slow
+//! path into and out of every system call of every task.
 
 use std::{
     hint,
@@ -13,19 +13,19 @@ use crate::{model::fact::Mechanism, sink::doctor::Check, source::live::attach::H
 const CALLS: u32 = 20_000;
 const ROUNDS: u32 = 5;
 
-/// The time of the cheapest system call: the best of a few rounds, because other programs run too.
+/// Measures the time of the cheapest system call: the best of a few rounds, because other programs run too.
 pub(super) fn of_a_system_call() -> Duration {
-    let round = || {
+    let rounds = (0..ROUNDS).map(|_| {
         let start = Instant::now();
         for _ in 0..CALLS {
             hint::black_box(unistd::getppid());
         }
         start.elapsed() / CALLS
-    };
-    (0..ROUNDS).map(|_| round()).min().unwrap_or_default()
+    });
+    rounds.min().unwrap_or_default()
 }
 
-/// The check, if such a tracepoint is in use. It must be called while it is.
+/// Returns the check, if such a tracepoint is in use. Must be called while it is.
 pub(super) fn check(reports: &[HookReport], before: Duration) -> Option<Check> {
     let syscalls = reports.iter().any(|report| report.mechanism == Some(Mechanism::Tracepoint));
     syscalls.then(|| of(before, of_a_system_call()))

@@ -11,15 +11,15 @@ pub(super) struct Namespaces {
     limit: Option<u64>,
 }
 
-/// Beyond this part of the limit, in percent, a person is to look. The alert has the same.
-const NEAR: u64 = 80;
+/// Above this part of the limit, in percent, a person should look. The alert has the same threshold.
+const NEAR_PERCENT: u64 = 80;
 
-/// None: the limit is not known.
+/// Returns `None` if the limit is not known.
 pub(super) fn check(it: &Namespaces) -> Option<Check> {
     const NAME: &str = "network namespaces";
     let limit = it.limit?;
     let found = format!("{} of the {limit} that each user may make", it.count);
-    if it.count.saturating_mul(100) <= limit.saturating_mul(NEAR) {
+    if it.count.saturating_mul(100) <= limit.saturating_mul(NEAR_PERCENT) {
         return Some(Check::full(NAME, found));
     }
     let advice = "see whether they are left over (sandprobe findings --kind orphan_netns), or raise user.max_net_namespaces";

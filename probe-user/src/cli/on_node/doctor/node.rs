@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// The missing requirements on any kernel. `CAP_SYS_RESOURCE` is not among them: few kernels need it, and the hooks
-/// report that themselves.
+/// Returns the missing requirements on any kernel. `CAP_SYS_RESOURCE` is not among them: few kernels need it,
+/// and the hooks report that themselves.
 pub(super) fn lacks(here: Privileges) -> BTreeSet<Lack> {
     let mut lacks = BTreeSet::new();
     if !here.may_load() {
@@ -46,8 +46,8 @@ pub(super) fn privilege(here: Privileges) -> Check {
         return Check::degraded(NAME, found, cure);
     }
     if !here.holds(Capability::CAP_SYS_RESOURCE) {
-        // Before 5.11 maps count as locked memory, whose limit is low without this capability. Whether it is enough
-        // shows when the hooks are loaded.
+        // Before 5.11 maps count as locked memory, whose limit is low without this capability. Whether it is
+        // enough shows when the hooks are loaded.
         return Check::full(NAME, "the capabilities that hooks need are held, except CAP_SYS_RESOURCE")
             .advised("kernels before 5.11 may refuse to load without it");
     }
@@ -70,7 +70,7 @@ pub(super) fn lockdown() -> Check {
     locked(&fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default())
 }
 
-/// `none [integrity] confidentiality`
+/// Parses `none [integrity] confidentiality`.
 fn locked(text: &str) -> Check {
     let mode = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| mode);
     match mode {
@@ -98,7 +98,7 @@ fn ftrace_enabled(text: Option<&str>) -> Check {
     }
 }
 
-/// `lacks`: what the hooks need and do not have.
+/// `lacks` is what the hooks need and do not have.
 pub(super) fn tracefs(lacks: &BTreeSet<Lack>) -> Check {
     let at = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     match at.iter().find(|dir| Path::new(dir).join("events").is_dir()) {
@@ -112,7 +112,8 @@ pub(super) fn tracefs(lacks: &BTreeSet<Lack>) -> Check {
     }
 }
 
-/// Whether hooks stay in the kernel while no agent runs. `unusable`: why the folder for that cannot be used.
+/// Checks whether hooks stay in the kernel while no agent runs. `unusable` is why the folder for that cannot
+/// be used.
 pub(super) fn restart(unusable: Option<&PinError>, pinning: &Pinning) -> Check {
     const NAME: &str = "restart";
     const MISSED: &str = "what happens while no agent runs is not seen";
@@ -134,7 +135,7 @@ pub(super) fn restart(unusable: Option<&PinError>, pinning: &Pinning) -> Check {
     }
 }
 
-/// The rights that `run` gives up once it is attached. Giving up fewer does not reduce what is seen.
+/// Checks which rights `run` gives up once it is attached. Giving up fewer does not reduce what is seen.
 pub(super) fn confinement(confined: Result<Confined, ConfineError>) -> Check {
     match confined {
         Err(error) => Check::cannot("confinement", error.to_string()),
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(own_pid_namespace("pid:[4026531836]").grade, Grade::Full);
         let other = own_pid_namespace("pid:[4026532190]");
         assert_eq!(other.grade, Grade::Degraded);
-        // The guide shows what is said there.
+        // The guide shows what doctor says there.
         let guide = include_str!("../../../../../docs/guides/kind.md");
         let advice = other.advice.expect("an advice");
         for line in [other.found, advice] {

@@ -63,7 +63,7 @@ fn examine(bytes: &[u8]) -> Result<String, String> {
     Ok(format!("{programs} programs as planned, maps, license, BTF; {} KiB", bytes.len() >> 10))
 }
 
-/// The kernel offers its GPL-only helpers to programs with such a license.
+/// The kernel offers its GPL-only helpers only to programs with such a license.
 fn license(file: &File<'_>) -> Result<(), String> {
     let section = file.section_by_name("license").ok_or("it has no license section")?;
     let data = section.data().map_err(|error| format!("its license section cannot be read: {error}"))?;
@@ -76,14 +76,14 @@ fn license(file: &File<'_>) -> Result<(), String> {
     }
 }
 
-/// Each defined symbol, with its section.
+/// Returns each defined symbol, with its section.
 fn sections<'a>(file: &'a File<'_>) -> BTreeSet<(&'a str, String)> {
-    let named = |symbol: object::Symbol<'a, 'a>| {
+    let defined = file.symbols().filter_map(|symbol| {
         let SymbolSection::Section(index) = symbol.section() else { return None };
         let section = file.section_by_index(index).ok()?;
         Some((symbol.name().ok()?, section.name().ok()?.to_owned()))
-    };
-    file.symbols().filter_map(named).collect()
+    });
+    defined.collect()
 }
 
 fn planned() -> impl Iterator<Item = (Mechanism, &'static Program)> {
@@ -93,8 +93,8 @@ fn planned() -> impl Iterator<Item = (Mechanism, &'static Program)> {
         .flat_map(|one| one.programs.iter().map(move |program| (one.mechanism, program)))
 }
 
-/// The section that aya expects for a program. The section of a program whose target is given at load time has no
-/// target.
+/// Returns the section that aya expects for a program. The section of a program whose target is given at load
+/// time has no target.
 fn expected(mechanism: Mechanism, program: &Program) -> String {
     let target = program.target;
     match mechanism {

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Whether the hooks fire that the self-test can trigger.
+/// Checks whether the hooks fire that the self-test can trigger.
 pub(in crate::cli) fn check(hooks: &Hooks) -> Check {
     let attached = format!("attached in {}", span(hooks.took));
     let untested = hooks.test.outcomes.iter().find_map(|(signal, outcome)| match outcome {

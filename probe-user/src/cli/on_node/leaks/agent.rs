@@ -1,4 +1,4 @@
-//! What the agent of this node tells of each CNI plugin, with or without a store.
+//! What the agent of this node knows about each CNI plugin, with or without a store.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::{cli::table::aligned, model::finding::Stage};
 
 /// The needed part of `/v1/pools`.
 #[derive(Deserialize)]
-struct Told {
+struct PoolsAnswer {
     /// An older agent does not have this member.
     #[serde(default)]
     balance: Vec<Balance>,
@@ -29,27 +29,27 @@ struct Balance {
 
 /// The needed part of `/v1/findings`.
 #[derive(Deserialize)]
-struct ToldFindings {
-    findings: Vec<ToldFinding>,
+struct FindingsAnswer {
+    findings: Vec<ListedFinding>,
 }
 
 #[derive(Deserialize)]
-struct ToldFinding {
+struct ListedFinding {
     key: String,
     stage: String,
 }
 
-/// The keys of the confirmed findings.
+/// Returns the keys of the confirmed findings.
 pub(super) fn confirmed(bytes: &[u8]) -> serde_json::Result<BTreeSet<String>> {
-    let ToldFindings { findings } = serde_json::from_slice(bytes)?;
+    let FindingsAnswer { findings } = serde_json::from_slice(bytes)?;
     let confirmed = findings.into_iter().filter(|it| it.stage == Stage::Confirmed.into_str());
     Ok(confirmed.map(|it| it.key).collect())
 }
 
-/// A table of the plugins; empty if the agent tells of none.
+/// Returns a table of the plugins; empty if the agent knows of none.
 pub(super) fn balance(bytes: &[u8]) -> serde_json::Result<String> {
-    let Told { balance } = serde_json::from_slice(bytes)?;
-    let row = |it: &Balance| {
+    let PoolsAnswer { balance } = serde_json::from_slice(bytes)?;
+    let rows = balance.iter().map(|it| {
         [
             it.plugin.clone(),
             it.network.clone().unwrap_or_else(|| "?".to_owned()),
@@ -61,10 +61,10 @@ pub(super) fn balance(bytes: &[u8]) -> serde_json::Result<String> {
             it.unreleased.to_string(),
             it.unknown.to_string(),
         ]
-    };
+    });
     let headings =
         ["PLUGIN", "NETWORK", "ADDED", "RELEASED", "BLINDLY", "LIVE", "ENDED", "UNRELEASED", "UNKNOWN"];
-    let rows: Vec<_> = balance.iter().map(row).collect();
+    let rows: Vec<_> = rows.collect();
     Ok(if rows.is_empty() { String::new() } else { format!("\n{}", aligned(headings, &rows)) })
 }
 

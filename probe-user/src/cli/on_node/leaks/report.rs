@@ -10,7 +10,7 @@ use crate::{
     cli::{finding::list::summary, table::aligned},
     model::{
         change::Finding,
-        fact::{Network, Pool, Reservation, StoreKind, StoreRead},
+        fact::{Pool, StoreKind, StoreRead},
         finding::{Kind, Stage},
         id::ContainerId,
         time::Timestamp,
@@ -23,23 +23,23 @@ use crate::{
     words::release::{self, functions, restart_ipamd},
 };
 
-/// A leaked address, with what its finding says of it.
+/// A leaked address, with what its finding says about it.
 struct Leak<'a> {
     finding: &'a Finding,
     address: IpAddr,
     network: Option<&'a str>,
     cause: &'static str,
-    /// None: the store does not say whose it is.
+    /// `None`: the store does not say whose it is.
     sandbox: Option<&'a ContainerId>,
     stores: Vec<(StoreKind, &'a str)>,
     /// In place of its file is a link, a directory or a FIFO, which no command frees.
-    is_no_file: bool,
+    is_not_a_file: bool,
 }
 
-/// Of so many addresses each gets its command in the text; of more only the script has them all.
+/// Up to this number, each address gets its command in the text; beyond it, only the script has all commands.
 const COMMANDS: usize = 20;
 
-/// Without any store nothing is said of addresses: the reason was printed already.
+/// Without any store nothing is said about addresses: the reason was printed already.
 pub(super) fn text(result: &ScanResult, leaked: &[&Finding], is_sure: bool) -> String {
     let leaked = &leaks(result, leaked);
     let mut text = String::new();
@@ -68,68 +68,82 @@ pub(super) fn namespaces(count: usize, limit: Option<u64>) -> String {
     }
 }
 
-/// A row for each range of each store's network, and one for what is in none. What is not known is a question mark, as all
-/// that only a whole reading of the store tells.
+/// Returns a table with a row for each range of each store's network, and one for what is in no range. A
+/// question mark stands for what is not known, such as all that only a complete reading of the store shows.
 fn networks(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
     let mut rows = Vec::new();
     for store in &result.stores {
         let lost = lost(store, leaked);
-        let given = || store.reservations.iter().map(|it| it.address);
-        let network = store.store.network.as_deref();
-        let pools = pools(result, network);
-        let mut row = |pool: String, size: Option<u64>, is_in: &dyn Fn(&IpAddr) -> bool| {
-            let (given, leaked) = (given().filter(is_in).count(), lost.iter().filter(|it| is_in(it)).count());
-            if given == 0 && size.is_none() && !pools.is_empty() {
-                return;
-            }
-            let count = |n: usize| store.complete.then(|| u64::try_from(n).unwrap_or(u64::MAX));
-            let free = size.zip(count(given)).map(|(size, given)| size.saturating_sub(given));
-            let number = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
-            rows.push([
-                network.unwrap_or("?").to_owned(),
-                pool,
-                number(size),
-                number(count(given.saturating_sub(leaked))),
-                number(count(leaked)),
-                number(free),
-                format!("{} {}", store.store.kind.into_str(), store.store.path),
-            ]);
-        };
+        let pools = pools(result, store.store.network.as_deref());
         for pool in pools {
-            row(pool.subnet.to_string(), Some(pool.size), &|address| is_in(*address, pool));
+            let given = store.reservations.iter().filter(|it| is_in(it.address, pool)).count();
+            let leaked = lost.iter().filter(|it| is_in(**it, pool)).count();
+            rows.push(network(store, pool.subnet.to_string(), Some(pool.size), given, leaked));
         }
-        row("?".to_owned(), None, &|address| !pools.iter().any(|pool| is_in(*address, pool)));
+        let given = store.reservations.iter().filter(|it| !is_in_any(it.address, pools)).count();
+        let leaked = lost.iter().filter(|it| !is_in_any(**it, pools)).count();
+        if given > 0 || pools.is_empty() {
+            rows.push(network(store, "?".to_owned(), None, given, leaked));
+        }
     }
     aligned(["NETWORK", "RANGE", "SIZE", "USED", "LEAKED", "FREE", "STORE"], &rows)
 }
 
-/// The addresses of a store that leaked: of a sandbox with a confirmed leak all that the store counts for it. There may be
-/// more of them than the findings tell.
+fn network(store: &StoreRead, pool: String, size: Option<u64>, given: usize, leaked: usize) -> [String; 7] {
+    let given = u64::try_from(given).unwrap_or(u64::MAX);
+    let leaked = u64::try_from(leaked).unwrap_or(u64::MAX);
+    let [used, leaked, free] = if store.complete {
+        [Some(given.saturating_sub(leaked)), Some(leaked), size.map(|size| size.saturating_sub(given))]
+    } else {
+        [None; 3]
+    };
+    [
+        store.store.network.as_deref().unwrap_or("?").to_owned(),
+        pool,
+        number(size),
+        number(used),
+        number(leaked),
+        number(free),
+        format!("{} {}", store.store.kind.into_str(), store.store.path),
+    ]
+}
+
+fn number(n: Option<u64>) -> String {
+    n.map_or_else(|| "?".to_owned(), |n| n.to_string())
+}
+
+/// Returns the addresses of a store that leaked: all that the store counts for a sandbox with a confirmed
+/// leak. There may be more of them than the findings show.
 fn lost(store: &StoreRead, leaked: &[Leak<'_>]) -> BTreeSet<IpAddr> {
-    let of_store =
-        |it: &&Leak<'_>| it.is_confirmed() && it.stores.iter().any(|(_, path)| *path == store.store.path);
-    let told = || leaked.iter().filter(of_store);
-    let ended: BTreeSet<&ContainerId> = told().filter_map(|it| it.sandbox).collect();
-    let is_of_ended =
-        |it: &&Reservation| it.holder.as_ref().is_some_and(|holder| ended.contains(&holder.container));
-    let all = store.reservations.iter().filter(is_of_ended).map(|it| it.address);
-    told().map(|it| it.address).chain(all).collect()
+    let confirmed = leaked
+        .iter()
+        .filter(|it| it.is_confirmed() && it.stores.iter().any(|(_, path)| *path == store.store.path));
+    let ended: BTreeSet<&ContainerId> = confirmed.clone().filter_map(|it| it.sandbox).collect();
+    let of_ended = store
+        .reservations
+        .iter()
+        .filter(|it| it.holder.as_ref().is_some_and(|holder| ended.contains(&holder.container)));
+    confirmed.map(|it| it.address).chain(of_ended.map(|it| it.address)).collect()
 }
 
 fn pools<'a>(result: &'a ScanResult, network: Option<&str>) -> &'a [Pool] {
-    let named = |it: &&Network| Some(it.name.as_str()) == network;
-    result.networks.iter().find(named).map_or(&[], |it| &it.pools)
+    let network = result.networks.iter().find(|it| Some(it.name.as_str()) == network);
+    network.map_or(&[], |it| &it.pools)
+}
+
+fn is_in_any(address: IpAddr, pools: &[Pool]) -> bool {
+    pools.iter().any(|pool| is_in(address, pool))
 }
 
 fn is_in(address: IpAddr, pool: &Pool) -> bool {
     address.is_ipv4() == pool.first.is_ipv4() && (pool.first..=pool.last).contains(&address)
 }
 
-/// The addresses of these findings.
+/// Returns the addresses of these findings.
 fn leaks<'a>(result: &ScanResult, findings: &[&'a Finding]) -> Vec<Leak<'a>> {
     let mut leaks: Vec<Leak<'_>> = findings.iter().flat_map(|it| Leak::of(it)).collect();
     for it in leaks.iter_mut().filter(|it| it.sandbox.is_none()) {
-        it.is_no_file = it.stores.iter().any(|(_, path)| result.is_no_file(path, it.address));
+        it.is_not_a_file = it.stores.iter().any(|(_, path)| result.is_not_a_file(path, it.address));
     }
     leaks
 }
@@ -144,19 +158,19 @@ impl<'a> Leak<'a> {
                 cause: it.cause.into_str(),
                 sandbox: finding.sandboxes.first(),
                 stores: it.stores.iter().map(|store| (store.kind, store.path.as_str())).collect(),
-                is_no_file: false,
+                is_not_a_file: false,
             }],
             Kind::OwnerlessReservation(it) => {
-                let leak = |address: &IpAddr| Self {
+                let leaks = it.first.iter().map(|address| Self {
                     finding,
                     address: *address,
                     network: it.network.as_deref(),
                     cause: finding.kind.into_str(),
                     sandbox: None,
                     stores: vec![(it.kind, it.path.as_str())],
-                    is_no_file: false,
-                };
-                it.first.iter().map(leak).collect()
+                    is_not_a_file: false,
+                });
+                leaks.collect()
             }
             _ => Vec::new(),
         }
@@ -168,7 +182,7 @@ impl<'a> Leak<'a> {
 }
 
 fn addresses(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
-    let row = |it: &Leak<'_>| {
+    let rows = leaked.iter().map(|it| {
         let stores: Vec<_> = it.stores.iter().map(|(_, path)| *path).collect();
         [
             it.finding.stage.into_str().to_owned(),
@@ -180,8 +194,8 @@ fn addresses(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
             since(it.finding.since, result),
             stores.join(","),
         ]
-    };
-    let rows: Vec<_> = leaked.iter().map(row).collect();
+    });
+    let rows: Vec<_> = rows.collect();
     aligned(["STAGE", "NETWORK", "ADDRESS", "CAUSE", "POD", "SANDBOX", "SINCE", "RECORDED IN"], &rows)
 }
 
@@ -193,7 +207,7 @@ fn since(at: Timestamp, result: &ScanResult) -> String {
 }
 
 fn other(result: &ScanResult, others: &[&Finding]) -> String {
-    let row = |it: &&Finding| {
+    let rows = others.iter().map(|it| {
         [
             it.stage.into_str().to_owned(),
             it.kind.into_str().to_owned(),
@@ -202,12 +216,12 @@ fn other(result: &ScanResult, others: &[&Finding]) -> String {
             summary(it),
             short_key(&it.key),
         ]
-    };
-    let rows: Vec<_> = others.iter().map(row).collect();
+    });
+    let rows: Vec<_> = rows.collect();
     aligned(["STAGE", "KIND", "POD", "SINCE", "SUMMARY", "KEY"], &rows)
 }
 
-/// The commands for each store, as they stand in the script.
+/// Returns the commands for each store, as they are in the script.
 fn commands(leaked: &[Leak<'_>]) -> String {
     let stores = by_store(leaked);
     if stores.is_empty() {
@@ -250,7 +264,7 @@ fn lines(stores: &ByStore<'_>) -> Vec<String> {
     let host_local = stores.iter().filter(|((kind, _), _)| *kind == StoreKind::HostLocal);
     let mut host_local = host_local.flat_map(|(_, leaks)| leaks);
     let of_sandbox = host_local.clone().find(|it| it.sandbox.is_some());
-    let is_ownerless = host_local.any(|it| it.sandbox.is_none() && !it.is_no_file);
+    let is_ownerless = host_local.any(|it| it.sandbox.is_none() && !it.is_not_a_file);
     if of_sandbox.is_some() || is_ownerless {
         lines.extend(functions(of_sandbox.map(|it| &*it.finding.runtimes), is_ownerless));
     }
@@ -259,7 +273,7 @@ fn lines(stores: &ByStore<'_>) -> Vec<String> {
         match kind {
             StoreKind::HostLocal => lines.extend(leaks.iter().map(|it| match it.sandbox {
                 Some(sandbox) => release::release(path, it.address, sandbox),
-                None if it.is_no_file => format!(
+                None if it.is_not_a_file => format!(
                     "# {} stays: a link, a directory or a FIFO has its name. Find out what made it, and remove it by hand",
                     it.address
                 ),

@@ -1,5 +1,5 @@
-//! The scan: reads the node, lets the engine judge, and reads the records again before a verdict, so that operations
-//! in progress have ended by then.
+//! The scan: reads the node, lets the engine judge, and reads the records again before a verdict, so that
+//! operations in progress have ended by then.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,21 +45,21 @@ pub(super) struct ScanResult {
     pub(super) stores: Vec<StoreRead>,
     pub(super) networks: Vec<Network>,
     pub(super) caveats: Vec<String>,
-    /// How many network namespaces the kernel has. None: the files are not those of the running kernel.
+    /// How many network namespaces the kernel has. `None`: the files are not those of the running kernel.
     pub(super) netns: Option<usize>,
     runtimes: usize,
-    /// The incomplete lists among those that a verdict needs.
+    /// The incomplete lists, among the lists that a verdict needs.
     partial: BTreeSet<List>,
     skipped: Skipped,
 }
 
-/// What the runtimes' list has, in a message.
+/// What the runtimes' list contains, for a message.
 const RECORDS: &str = "a runtime's records of sandboxes";
 /// The file with the id of the boot.
 const BOOT_ID: &str = "sys/kernel/random/boot_id";
 
 impl LeakScan<'_> {
-    pub(super) fn look(self) -> anyhow::Result<ScanResult> {
+    pub(super) fn run(self) -> anyhow::Result<ScanResult> {
         let frozen = self.root != Path::new("/") && !is_of_this_boot(self.root);
         let root = HostRoot::open(self.root)?;
         warn_of_absent(self.stores, &root);
@@ -112,16 +112,18 @@ impl LeakScan<'_> {
     }
 }
 
-/// The findings of a look, and those that are still so and that the agent has confirmed: their grace is over, whatever this
-/// look can know of it.
+/// Returns the findings of a scan, with those that still hold and that the agent has confirmed: their grace
+/// is over, whatever this scan can know about it.
 fn with_confirmed(
     mut findings: Vec<Finding>,
     at_once: Vec<Finding>,
     confirmed: &BTreeSet<String>,
 ) -> Vec<Finding> {
-    let is_confirmed = |it: &Finding| it.stage == Stage::Confirmed;
-    for it in at_once.into_iter().filter(|it| is_confirmed(it) && confirmed.contains(it.key.as_str())) {
-        if !findings.iter().any(|known| known.key == it.key && is_confirmed(known)) {
+    for it in at_once {
+        if it.stage != Stage::Confirmed || !confirmed.contains(it.key.as_str()) {
+            continue;
+        }
+        if !findings.iter().any(|known| known.key == it.key && known.stage == Stage::Confirmed) {
             findings.retain(|known| known.key != it.key);
             findings.push(it);
         }
@@ -192,7 +194,7 @@ impl ScanResult {
         self.findings.iter().find_map(blind_spot).map(|spot| self.unseen(spot))
     }
 
-    /// The message that the engine cannot see something on which verdicts on leaks rest.
+    /// Returns the message that the engine cannot see something on which verdicts on leaks rest.
     fn unseen(&self, spot: &BlindSpot) -> String {
         let Blind::Runtime { place: Some(place) } = &spot.spot else {
             return format!("could not look everywhere: {}", spot.summary());
@@ -212,19 +214,20 @@ impl ScanResult {
     }
 
     /// Whether a link, a directory or a FIFO has the name of this address in the store.
-    pub(super) fn is_no_file(&self, store: &str, address: IpAddr) -> bool {
+    pub(super) fn is_not_a_file(&self, store: &str, address: IpAddr) -> bool {
         let path = Path::new(store).join(address.to_string());
         self.skipped.named.get(&path) == Some(&ReadError::NotPlain)
     }
 
-    /// Whether what could not be read is a network's configuration, which says where stores are, and no store itself.
+    /// Whether what could not be read is a network's configuration, which says where stores are, and not a
+    /// store itself.
     fn is_of_network(&self) -> bool {
         let mut stores = self.stores.iter().map(|it| &*it.store.path).chain([HOST_LOCAL]);
         let first = self.skipped.partial.get(&List::Ipam);
         first.is_some_and(|(path, _)| !stores.any(|store| path.starts_with(store)))
     }
 
-    /// The message that this list is incomplete: what, where, what to do.
+    /// Returns the message that this list is incomplete: what, where, what to do.
     fn unread(&self, list: List, what: &str) -> String {
         let Some((path, why)) = self.skipped.partial.get(&list) else {
             return format!("could not look everywhere: {what} cannot be read");
@@ -245,7 +248,7 @@ impl ScanResult {
     }
 }
 
-/// The message that something cannot be read: what, where, why, what to do.
+/// Returns the message that something cannot be read: what, where, why, what to do.
 fn unread(what: &str, path: &Path, why: &ReadError, todo: &str) -> String {
     format!("could not look everywhere: {what} cannot be read: {}: {why}{todo}", path.display())
 }
@@ -254,7 +257,7 @@ fn todo(why: &ReadError) -> &'static str {
     if matches!(why, ReadError::Unreadable(_)) { "; run as root" } else { "" }
 }
 
-/// What the finding says that sandprobe cannot see, if leaks may be missed for it.
+/// Returns what the finding says that sandprobe cannot see, if leaks may be missed because of it.
 fn blind_spot(finding: &Finding) -> Option<&BlindSpot> {
     let Kind::BlindSpot(spot) = &finding.kind else { return None };
     let is_of_leaks = finding.stage == Stage::Confirmed && spot.weaker.contains(&FindingKind::LeakedAddress);
@@ -263,8 +266,11 @@ fn blind_spot(finding: &Finding) -> Option<&BlindSpot> {
 
 /// Whether the files below `root` are those of the running kernel.
 fn is_of_this_boot(root: &Path) -> bool {
-    let boot = |proc: &Path| fs::read(proc.join(BOOT_ID)).ok();
-    boot(Path::new("/proc")).is_some_and(|own| boot(&root.join("proc")) == Some(own))
+    boot_id(Path::new("/proc")).is_some_and(|own| boot_id(&root.join("proc")) == Some(own))
+}
+
+fn boot_id(proc: &Path) -> Option<Vec<u8>> {
+    fs::read(proc.join(BOOT_ID)).ok()
 }
 
 #[cfg(test)]
@@ -291,7 +297,8 @@ mod tests {
         }
     }
 
-    /// The agent has confirmed `a`, which is too young for this look, `b`, which is a candidate, and `d`, which is no more.
+    /// The agent has confirmed `a`, which is too young for this scan, `b`, which is a candidate, and `d`,
+    /// which no longer exists.
     #[test]
     fn what_the_agent_has_confirmed_is_leaked_if_it_is_still_so() {
         let confirmed: BTreeSet<String> = ["a/1", "b/1", "d/1"].map(str::to_owned).into();

@@ -1,4 +1,4 @@
-//! Puts a run together, stage by stage: hooks, session, outlets, server, sources, state files. Then the loop runs.
+//! Puts a run together: hooks, session, outlets, server, sources, state files. Then the loop runs.
 //!
 //! A thread that needs a capability starts before [`Assembly::run`] confines the main thread.
 
@@ -24,7 +24,7 @@ use super::{
     banner,
     kubernetes::Target,
     log::LogArgs,
-    opened::{Opened, Start, tell},
+    opened::{Opened, Start, print_stderr},
     otlp,
     portions::{self, Unseen},
     serve, signals,
@@ -107,7 +107,7 @@ pub(super) struct Assembly<'a> {
 
 /// The signals that a run listens for.
 struct Signals {
-    /// Completes when the run is to end.
+    /// Completes when the run must end.
     end: std::pin::Pin<Box<dyn Future<Output = ()>>>,
     /// SIGHUP, where it does not end the run.
     hangup: Option<Signal>,
@@ -121,7 +121,7 @@ struct Shared {
     stop: CancellationToken,
     /// How many of the node's files could not be read.
     unreadable: Arc<AtomicU64>,
-    /// How the reading of the node's files goes on.
+    /// How far the reading of the node's files has come.
     reading: Arc<ReadProgress>,
     state_writes: StateWrites,
 }
@@ -138,7 +138,7 @@ impl<'a> Assembly<'a> {
     pub(super) async fn new(start: &'a Start<'a>, opened: Opened, probe: Probe) -> anyhow::Result<Self> {
         let (end, hangup) = signals::to_end(start.outlives_terminal)?;
         let signals = Signals { end: Box::pin(end), hangup };
-        // A file that may not grow further is an error of its write, and ends nothing.
+        // A write beyond the limit of a file's size then fails, and does not end the process.
         drop(signals::hear(SignalKind::from_raw(libc::SIGXFSZ))?);
         let hooks = Hooks::prove(probe, &start.probe.host.host_root, &opened.place.hierarchy).await?;
         let unpinned = opened.pins.as_ref().and_then(|pins| pins.as_ref().err());
@@ -161,27 +161,27 @@ impl<'a> Assembly<'a> {
             netlink: hooks.netlink.is_some(),
             kubernetes: opened.kubernetes.as_ref().map(Target::remote).unwrap_or_default(),
         };
-        let can_read_counters = || hooks.drain.probe().totals().is_ok();
-        let confinement = Confinement::begin(start.probe.confine, needs, can_read_counters)?;
+        let confinement =
+            Confinement::begin(start.probe.confine, needs, || hooks.drain.probe().totals().is_ok())?;
         report.checks.push(doctor::of_confined(confinement.confined()));
         if let Some(said) = said {
-            tell(&said);
-            tell(&format!("confined: {}\n", confinement.confined()));
-            tell(&opened.served_at());
+            print_stderr(&said);
+            print_stderr(&format!("confined: {}\n", confinement.confined()));
+            print_stderr(&opened.served_at());
             if let Some(log) = start.log {
-                tell(&format!("events go to {}\n", escaped(&log.name())));
+                print_stderr(&format!("events go to {}\n", escaped(&log.name())));
             }
             if let Some(target) = &opened.kubernetes {
-                tell(&target.said());
+                print_stderr(&target.said());
             }
             if let Some(otlp) = &opened.otlp {
-                tell(&otlp.said());
+                print_stderr(&otlp.said());
             }
         }
         Ok(Self { start, opened, hooks, report, confinement, signals, shared: Shared::new() })
     }
 
-    /// Starts every thread, then works until it is told to end.
+    /// Starts every thread, then works until the end is requested.
     pub(super) async fn run(mut self) -> anyhow::Result<Ended> {
         let mut session = self.session();
         let recording = self.recording(&mut session)?;
@@ -193,10 +193,10 @@ impl<'a> Assembly<'a> {
         let noted = checkpoint.as_ref().and_then(Checkpoint::told_before);
         let resumed = self.resume(&mut session, last.unwrap_or(Last::None), noted, &earlier)?;
         if let Some(checkpoint) = &mut checkpoint {
-            // The file that begins now leaves out the events before it. Its time is that of the state, since what the rings
-            // have is read later.
+            // The file that begins now leaves out the events before it. Its time is that of the state, since
+            // what the rings have is read later.
             checkpoint::settles(&mut session);
-            tell_rest(&mut session, &mut stream).await?;
+            write_rest(&mut session, &mut stream).await?;
             checkpoint.begin(clock::now(), &mut session);
         }
         let mut outlets = Outlets::new(stream, recording, checkpoint, held);
@@ -228,15 +228,19 @@ impl<'a> Assembly<'a> {
         let mut agent =
             Agent { session, timer, batches, stopper, routes, outlets, findings_file, history, otlp, served };
         if !earlier.is_empty() {
-            // What they have left is safe before they end.
+            // What these hooks have left is written before they end.
             agent.outlets.settle(&mut agent.session, GRACE).await?;
-            earlier.into_iter().for_each(remove);
+            for replaced in earlier {
+                if let Err(error) = replaced.remove() {
+                    warn!(%error, "hooks of an earlier agent run on; sandprobe detach removes them once this agent has ended");
+                }
+            }
         }
         let drained = read_rings(drain, feed, stop);
         // Every thread that needs more than the loop has started.
         confinement.enter(Role::Agent)?;
         let ended = work(agent, signals.end, drained).await;
-        // Until here nobody else may have the folder.
+        // Until here no other agent may have the folder.
         drop(opened.pins);
         Ok(ended)
     }
@@ -249,28 +253,28 @@ impl<'a> Assembly<'a> {
             session.limit(rate);
         }
         if let Some(metrics) = self.metrics() {
-            // They count also what is told before the server can start.
+            // The metrics also count what is reported before the server can start.
             session.add_sink(Box::new(metrics.clone()));
         }
         session
     }
 
-    /// The metrics, until the server has them.
+    /// Returns the metrics, until the server has them.
     fn metrics(&self) -> Option<&Metrics> {
         self.opened.server.as_ref().map(|(_, metrics)| metrics)
     }
 
-    /// The recording, which begins before the first call.
+    /// Starts the recording, which begins before the first call.
     fn recording(&mut self, session: &mut Session) -> anyhow::Result<Option<Record>> {
         let Some(file) = self.opened.file.take() else { return Ok(None) };
         session.record(&self.opened.header)?;
-        let start = || WriteQueue::spawn(record::ROOM, "recording", file);
-        let outlet = self.confinement.start(Role::Writer, start)?.context(THREAD)?;
+        let outlet =
+            started(&self.confinement, Role::Writer, || WriteQueue::spawn(record::ROOM, "recording", file))?;
         Ok(Some(Record::new(outlet, self.start.ends_with_recording)))
     }
 
-    /// Takes the state that the last agent kept, and tells what of it is lost.
-    /// `noted`: up to which event the last agent may have told, where no hooks show it.
+    /// Takes over the state that the last agent kept, and reports what of it is lost. `noted` is the number
+    /// of the last event that the last agent may have reported, where no hooks show it.
     fn resume(
         &self,
         session: &mut Session,
@@ -291,8 +295,8 @@ impl<'a> Assembly<'a> {
         Ok(last.take_over(session, &left, clock::now())?)
     }
 
-    /// Tells the engine what the hooks have seen until now, how each signal is seen, which boot this is, and what was known of
-    /// it before. Gives the boots before this one.
+    /// Tells the engine what the hooks have seen until now, how each signal is seen, which boot this is, and
+    /// what was known about it before. Returns the boots before this one.
     async fn begin(
         &mut self,
         session: &mut Session,
@@ -306,41 +310,43 @@ impl<'a> Assembly<'a> {
             let fact = Fact::AgentArrived;
             session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
         }
-        let before = session.engine().rings_read().filter(|_| last.is_some());
+        let before = if last.is_some() { session.engine().rings_read() } else { None };
         let is_whole = before.is_some_and(|before| drain.goes_on_from(&before, earlier));
-        // Hooks that were left before the last agent, which had others: it has told what it saw itself.
-        let told_by_others = last.filter(|_| before.is_some_and(|before| !drain.follows(&before, earlier)));
-        let is_told = |seen: &Observation| {
-            seen.origin == Origin::Kernel && told_by_others.is_some_and(|until| seen.at <= until)
-        };
+        // Hooks may be left from before the last agent, which had others and reported itself what it saw.
+        let follows = before.is_none_or(|before| drain.follows(&before, earlier));
+        let reported_until = if follows { None } else { last };
         if last.is_some() && !drain.is_pinned() {
-            // No agent can go on from here in the rings that the last one read.
+            // No agent can go on from here in the rings that the last agent read.
             let fact = Fact::RingsRead(drain.begins());
             session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
         }
         let is_partial = drain.is_partly_left(earlier);
         let hooks_since = drain.sees_since(before, earlier);
         let mut portions = drain.begin(before, earlier);
-        portions.iter_mut().for_each(|batch| batch.retain(|seen| !is_told(seen)));
+        if let Some(until) = reported_until {
+            for batch in &mut portions {
+                batch.retain(|seen| seen.origin != Origin::Kernel || seen.at > until);
+            }
+        }
         let unseen = Unseen {
-            // A state that is lost was told, and with it that time.
-            away_since: last.filter(|_| !is_whole && lost_since.is_none()),
+            // The loss of a state was reported, and with it that time.
+            away_since: if is_whole || lost_since.is_some() { None } else { last },
             hooks_since,
             is_partial,
             unheard: last.is_some() && self.hooks.netlink.is_some(),
         };
-        let write = |session: &mut Session| outlets.write(session, clock::now());
-        let unseen_until = portions::take(session, portions, unseen, write)?;
+        let unseen_until =
+            portions::take(session, portions, unseen, |session| outlets.write(session, clock::now()))?;
         let at = clock::now();
         if let Some(since) = last {
             let unheard_since = if is_whole { Some(since) } else { unseen_until };
             let fact = Fact::AgentBegan { unheard_since };
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
-        // All that had to be told first is told. To read the boot takes a while, and the rings need their room.
+        // What had to come first is reported. Reading the boot takes a while, and the rings need their room.
         outlets.store(session, GRACE).await?;
         self.metrics().into_iter().for_each(|metrics| metrics.timed(clock::now()));
-        // What the last agent has heard of runtimes says nothing of now. Those that are found again answer anew.
+        // What the last agent heard from runtimes is out of date. Those that are found again answer anew.
         let answer = if self.opened.follows_runtimes { Answer::Gone } else { Answer::GivenUp };
         let followed: Vec<String> = session.engine().followed().map(str::to_owned).collect();
         for socket in followed {
@@ -352,14 +358,17 @@ impl<'a> Assembly<'a> {
             let fact = Fact::Attached(report.fact());
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
-        let (header, root) = (&self.opened.header, &self.opened.place.root);
-        // It reads the node's journals.
-        let (past, labels) = (self.start.past, &self.opened.labels);
-        let looked = self.confinement.start(Role::Files, || boot::look(header, root, past, labels))?;
-        let (past, Beginning { earlier, boot }) = looked.context(THREAD)?;
+        let Opened { header, place, labels, .. } = &self.opened;
+        let past = self.start.past;
+        // This reads the node's journals.
+        let (past, Beginning { earlier, boot }) = started(&self.confinement, Role::Files, || {
+            boot::read_with_timeout(header, &place.root, past, labels)
+        })?;
         past.problems.iter().for_each(|problem| say(problem));
         // The last agent may have been killed before it came here.
-        if let Some(earlier) = earlier.filter(|_| session.recovery().boot.is_none()) {
+        if session.recovery().boot.is_none()
+            && let Some(earlier) = earlier
+        {
             session.call(Call::Restore(Box::new(CheckpointEntry::Recovery(Box::new(earlier)))))?;
         }
         let fact = Fact::BootRead(Box::new(boot));
@@ -367,25 +376,25 @@ impl<'a> Assembly<'a> {
         Ok(past.history)
     }
 
-    /// The file with the engine's state, if there is a state directory, and the state that the last agent kept there.
+    /// Opens the file with the engine's state, if there is a state directory, and reads the state that the
+    /// last agent kept there.
     fn checkpoint(&self) -> anyhow::Result<Option<(Checkpoint, Last)>> {
         let Some(dir) = self.start.state_dir else { return Ok(None) };
-        let (header, writes) = (&self.opened.header, self.shared.state_writes.clone());
-        let open = || resume::open(dir, header, writes);
-        Ok(Some(self.confinement.start(Role::Store, open)?.context(THREAD)?))
+        let header = &self.opened.header;
+        let writes = self.shared.state_writes.clone();
+        Ok(Some(started(&self.confinement, Role::Store, || resume::open(dir, header, writes))?))
     }
 
-    /// The log file or standard output, written by a thread.
+    /// Opens the log file or standard output, which a thread writes.
     fn stream(&mut self) -> anyhow::Result<Stream> {
         let page = self.hooks.drain.page().clone();
-        let told = move |seq| page.tell(seq);
         if let (Some(args), Some(file)) = (self.start.log, self.opened.log.take()) {
-            let start = || {
-                // With the rights that it has from here on.
+            return self.confinement.start(Role::Log, || {
+                // With the rights that the thread has from here on.
                 args.check(&file)?;
-                Stream::spawn(file, Destination::log_file(args.name()), told).context(THREAD)
-            };
-            return self.confinement.start(Role::Log, start)?;
+                Stream::spawn(file, Destination::log_file(args.name()), move |seq| page.tell(seq))
+                    .context(THREAD)
+            })?;
         }
         // A copy of the descriptor, which goes around the line buffer of the standard library.
         let stdout = io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
@@ -395,23 +404,23 @@ impl<'a> Assembly<'a> {
             (true, true) => Terminal::Outlived,
         };
         let destination = Destination::standard_output(terminal);
-        let start = || Stream::spawn(File::from(stdout), destination, told);
-        self.confinement.start(Role::Writer, start)?.context(THREAD)
+        started(&self.confinement, Role::Writer, || {
+            Stream::spawn(File::from(stdout), destination, move |seq| page.tell(seq))
+        })
     }
 
-    /// What sends to a receiver. It is given every change from here on, also those that the last agent had not told.
+    /// Starts what sends to a receiver. It gets every change from here on, including those that the last
+    /// agent had not reported.
     fn otlp(&mut self, session: &mut Session) -> anyhow::Result<Option<Otlp>> {
         let Some(otlp::Opened { export, sources }) = self.opened.otlp.take() else { return Ok(None) };
         // The files may be readable only with the rights of the thread that reads the node's files.
-        let follow = || export.credentials.follow(&export.target, &sources);
-        self.confinement.start(Role::Files, follow)?.context(THREAD)?;
-        let start = || Otlp::start(export, clock::now());
-        let (otlp, notes) = self.confinement.start(Role::Export, start)?.context(THREAD)?;
+        started(&self.confinement, Role::Files, || export.credentials.follow(&export.target, &sources))?;
+        let (otlp, notes) = started(&self.confinement, Role::Export, || Otlp::start(export, clock::now()))?;
         session.add_sink(Box::new(notes));
         Ok(Some(otlp))
     }
 
-    /// The server, whose clients are given every change from here on.
+    /// Starts the server, whose clients get every change from here on.
     fn server(
         &mut self,
         session: &mut Session,
@@ -436,12 +445,13 @@ impl<'a> Assembly<'a> {
         };
         let figures = StatsCollector::new(&self.hooks.reports, &self.hooks.drain, parts);
         let report = mem::take(&mut self.report);
-        let (header, confinement) = (&self.opened.header, &self.confinement);
+        let header = &self.opened.header;
+        let confinement = &self.confinement;
         let (mut served, client, judge) =
             serve::start((listeners, metrics), session, header, past, report, figures, confinement)?;
         if let Some((target, stats)) = target {
             let state = self.start.state_dir.map(|dir| (dir, state_writes.clone()));
-            served.ends(target.start(header, state, &client, judge, stats, confinement)?);
+            served.attach_reporter(target.start(header, state, &client, judge, stats, confinement)?);
         }
         Ok(served)
     }
@@ -451,29 +461,27 @@ impl<'a> Assembly<'a> {
         let stop = &self.shared.stop;
         if self.start.probe.confine == Mode::Full {
             let refused = signals::hear(SignalKind::from_raw(refusal::SIGNAL))?;
-            tokio::spawn(refusals(refused, stop.clone()));
+            tokio::spawn(signals::refusals(refused, stop.clone()));
         }
         if let Some(hangup) = self.signals.hangup.take() {
-            let reload = move || bell.iter().for_each(Bell::ring);
-            tokio::spawn(signals::hangups(hangup, reload, stop.clone()));
+            tokio::spawn(signals::hangups(hangup, move || bell.iter().for_each(Bell::ring), stop.clone()));
         }
         Ok(())
     }
 
-    /// The files of the state directory, if there is one.
+    /// Opens the files of the state directory, if there is one.
     fn state_files(&self) -> anyhow::Result<(Option<FindingsFile>, Option<BootHistoryWriter>)> {
         let Some(dir) = self.start.state_dir else { return Ok((None, None)) };
-        let (header, writes) = (&self.opened.header, &self.shared.state_writes);
+        let header = &self.opened.header;
+        let writes = &self.shared.state_writes;
         if self.start.banner {
             tokio::spawn(kept(dir.to_owned(), writes.clone()));
         }
         let boots = self.opened.boots;
-        let open = || {
+        let (findings, boots) = started(&self.confinement, Role::Store, || {
             let findings = FindingsFile::open(dir, header, process::id(), writes.clone())?;
-            let boots = BootHistoryWriter::open(dir, header, boots, writes.clone())?;
-            Ok::<_, io::Error>((findings, boots))
-        };
-        let (findings, boots) = self.confinement.start(Role::Store, open)?.context(THREAD)?;
+            Ok((findings, BootHistoryWriter::open(dir, header, boots, writes.clone())?))
+        })?;
         Ok((Some(findings), Some(boots)))
     }
 }
@@ -482,7 +490,9 @@ impl Shared {
     fn new() -> Self {
         let (feed, batches) = feed();
         let (stopper, stop) = stop();
-        let (unreadable, reading, state_writes) = (Arc::default(), Arc::default(), StateWrites::default());
+        let unreadable = Arc::default();
+        let reading = Arc::default();
+        let state_writes = StateWrites::default();
         Self { feed, batches, stopper, stop, unreadable, reading, state_writes }
     }
 }
@@ -495,7 +505,7 @@ struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// Starts the sources that answer questions. Netlink is there only where hooks cannot see what it sees.
+    /// Starts the sources that answer questions. Netlink is used only where hooks cannot see what it sees.
     fn routes(
         &self,
         netlink: Option<Netlink>,
@@ -505,25 +515,35 @@ impl Sources<'_> {
         let mut routes = Routes::default();
         if let Some(netlink) = netlink {
             let (asker, questions) = questions();
-            let start = || netlink.start(self.feed.clone(), questions, self.stop.clone());
-            self.confinement.start(Role::Netlink, start)?.context(THREAD)?;
+            started(self.confinement, Role::Netlink, || {
+                netlink.start(self.feed.clone(), questions, self.stop.clone())
+            })?;
             routes.netlink = Some(asker);
         }
         let (asker, asked) = questions();
-        let start = || files.start(self.feed.clone(), asked, self.stop.clone());
-        self.confinement.start(Role::Files, start)?.context(THREAD)?;
+        started(self.confinement, Role::Files, || files.start(self.feed.clone(), asked, self.stop.clone()))?;
         routes.files = Some(asker);
         if let Some((found, root)) = runtimes {
             let (asker, questions) = questions();
-            let start = || follow::start(root, found, self.feed.clone(), questions, self.stop.clone());
-            self.confinement.start(Role::Files, start)?.context(THREAD)?;
+            started(self.confinement, Role::Files, || {
+                follow::start(root, found, self.feed.clone(), questions, self.stop.clone())
+            })?;
             routes.runtimes = Some(asker);
         }
         Ok(routes)
     }
 }
 
-/// Reads the rings until told to stop, or until they cannot be read. Then it gives the totals.
+/// Runs `start` on a thread in this role.
+fn started<T: Send>(
+    confinement: &Confinement,
+    role: Role,
+    start: impl FnOnce() -> io::Result<T> + Send,
+) -> anyhow::Result<T> {
+    confinement.start(role, start)?.context(THREAD)
+}
+
+/// Reads the rings until asked to stop, or until they cannot be read. Then it returns the totals.
 fn read_rings(drain: RingReader, feed: BatchSender, stop: CancellationToken) -> oneshot::Receiver<Totals> {
     let (draining, drained) = oneshot::channel();
     tokio::spawn(async move {
@@ -533,22 +553,16 @@ fn read_rings(drain: RingReader, feed: BatchSender, stop: CancellationToken) -> 
     drained
 }
 
-/// Tells what the last agent had not told.
-async fn tell_rest(session: &mut Session, stream: &mut Stream) -> io::Result<()> {
-    let (mut lines, seq) = (mem::take(session.output()), session.last_seq());
+/// Writes the events that the last agent had not reported.
+async fn write_rest(session: &mut Session, stream: &mut Stream) -> io::Result<()> {
+    let mut lines = mem::take(session.output());
+    let seq = session.last_seq();
     stream.offer(&mut lines, seq, |count| session.missed(count))?;
     stream.idle(GRACE).await;
     Ok(())
 }
 
-/// Ends hooks that were replaced.
-fn remove(earlier: Earlier) {
-    if let Err(error) = earlier.remove() {
-        warn!(%error, "hooks of an earlier agent run on; sandprobe detach removes them once this agent has ended");
-    }
-}
-
-/// Runs the loop until it is told to end, or until the rings cannot be read any more.
+/// Runs the loop until the end is requested, or until the rings cannot be read any more.
 async fn work(agent: Agent, end: impl Future<Output = ()>, mut drained: oneshot::Receiver<Totals>) -> Ended {
     let mut blind = None;
     let (session, result) = agent
@@ -569,18 +583,7 @@ async fn work(agent: Agent, end: impl Future<Output = ()>, mut drained: oneshot:
 /// Says where findings are kept, after the first write. If that failed, the log has the reason.
 async fn kept(dir: PathBuf, writes: StateWrites) {
     if writes.has_begun(StateFile::Findings).await {
-        tell(&banner::kept(&dir));
-    }
-}
-
-/// Logs the system calls that were refused to a thread.
-async fn refusals(mut refused: Signal, mut stop: CancellationToken) {
-    loop {
-        refusal::tell();
-        tokio::select! {
-            () = stop.requested() => return,
-            _ = refused.recv() => {}
-        }
+        print_stderr(&banner::kept(&dir));
     }
 }
 

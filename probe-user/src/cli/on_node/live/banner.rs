@@ -1,4 +1,5 @@
-//! What `run` prints on standard error around the stream: which hook sees which signal, and at the end the totals.
+//! What `run` prints on standard error around the stream: which hook sees which signal, and at the end the
+//! totals.
 
 use std::{path::Path, sync::atomic::Ordering, time::Duration};
 
@@ -19,7 +20,7 @@ use crate::{
     },
 };
 
-/// A line for each signal, and one for each better way that did not work.
+/// Returns a line for each signal, and one for each better way that did not work.
 pub(super) fn start(header: &Header, hooks: &Hooks, hierarchy: &Hierarchy) -> String {
     let hierarchy = match hierarchy.id {
         0 => "the v2 hierarchy".to_owned(),
@@ -102,7 +103,7 @@ pub(super) fn end(session: &Session, totals: &Totals, ran: Duration) -> String {
     }
     match totals.netns_untracked() {
         0 => {}
-        n => text += &format!("  network namespaces whose end no hook could be told of: {n}\n"),
+        n => text += &format!("  network namespaces whose end no hook could report: {n}\n"),
     }
     match totals.not_kept() {
         0 => {}

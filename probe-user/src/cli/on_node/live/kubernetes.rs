@@ -1,4 +1,4 @@
-//! The flags of what goes to the API server of the cluster, and how that is reached.
+//! The flags for what goes to the API server of the cluster, and how the server is reached.
 
 use std::{
     path::{self, Path, PathBuf},
@@ -33,11 +33,11 @@ const SYSTEM: [&str; 4] = ["/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/usr
 const THREAD: &str = "cannot start a thread";
 
 /// The longest name of an object, bytes.
-const LONGEST: usize = 253;
+const MAX_NAME_BYTES: usize = 253;
 
 #[derive(Debug, Args)]
 pub(super) struct KubernetesArgs {
-    /// Tell the cluster of findings: an Event for each incident, on its pods and on the node
+    /// Report findings to the cluster: an Event for each incident, on its pods and on the node
     #[arg(long)]
     kubernetes_events: bool,
 
@@ -45,7 +45,8 @@ pub(super) struct KubernetesArgs {
     #[arg(long)]
     kubernetes_condition: bool,
 
-    /// Where no pod's service account says how to reach the API server: a kubeconfig with a token or a client certificate
+    /// Where no pod's service account says how to reach the API server: a kubeconfig with a token or a client
+    /// certificate
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
@@ -60,7 +61,7 @@ pub(super) struct Target {
 }
 
 impl KubernetesArgs {
-    /// If anything is to be told.
+    /// Returns where to report, if anything is to be reported.
     pub(super) fn open(&self, node: &str) -> anyhow::Result<Option<Target>> {
         let Self { kubernetes_events: events, kubernetes_condition: condition, ref kubeconfig } = *self;
         if !events && !condition {
@@ -71,7 +72,7 @@ impl KubernetesArgs {
         }
         if !is_name(node) {
             bail!(
-                "{node:?} is no name of a node's object, which is of at most {LONGEST} small letters, digits, \"-\" \
+                "{node:?} is not a valid name of a Node object, which has at most {MAX_NAME_BYTES} lowercase letters, digits, \"-\" \
                  and \".\": give the right one with --node NAME"
             );
         }
@@ -94,30 +95,33 @@ impl KubernetesArgs {
 
 /// Whether a node's object may have this name: a subdomain of RFC 1123.
 fn is_name(node: &str) -> bool {
-    let is_label = |label: &str| {
-        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        label.bytes().all(is_inner) && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
-    };
-    node.len() <= LONGEST && node.split('.').all(is_label)
+    node.len() <= MAX_NAME_BYTES && node.split('.').all(is_label)
+}
+
+fn is_label(label: &str) -> bool {
+    !label.is_empty()
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+        && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 fn no_pod(why: &InClusterError) -> anyhow::Error {
     let why = match why {
-        InClusterError::ReadEnvironmentVariable(_) => "this is no pod of a cluster".to_owned(),
+        InClusterError::ReadEnvironmentVariable(_) => "this is not a pod of a cluster".to_owned(),
         why => format!("the pod's service account cannot be used: {why}"),
     };
     anyhow!("cannot reach the API server: {why}; give --kubeconfig FILE, or leave --kubernetes-… out")
 }
 
-/// The port of the API server.
+/// Returns the port of the API server.
 fn port(Config { cluster_url, .. }: &Config) -> anyhow::Result<u16> {
     let usual = if cluster_url.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
     let port = cluster_url.authority().and_then(|authority| url::port(authority, usual));
-    port.with_context(|| format!("cannot ask the API server: {cluster_url} has no port that there could be"))
+    port.with_context(|| format!("cannot ask the API server: {cluster_url} has no valid port"))
 }
 
-/// Refuses to send a token or a password over the network without TLS. kubectl leaves them out there, without which this agent would
-/// be nobody.
+/// Refuses to send a token or a password over the network without TLS. kubectl leaves them out in that case,
+/// but without them this agent would be nobody.
 fn keep_secret(Config { cluster_url, auth_info, .. }: &Config) -> anyhow::Result<()> {
     let is_encrypted = cluster_url.scheme() == Some(&Scheme::HTTPS);
     let has_secret = auth_info.token.is_some() || auth_info.password.is_some();
@@ -132,7 +136,8 @@ fn keep_secret(Config { cluster_url, auth_info, .. }: &Config) -> anyhow::Result
 
 async fn outside(file: &Path) -> anyhow::Result<Config> {
     let read = async {
-        // Files that it names are beside it, and are looked for from wherever a thread is.
+        // It is read by its absolute path, because the paths in it are relative to its directory, whatever a
+        // thread's own is.
         given::read(file)?;
         let kubeconfig = Kubeconfig::read_from(path::absolute(file)?)?;
         for path in files(&kubeconfig) {
@@ -140,19 +145,19 @@ async fn outside(file: &Path) -> anyhow::Result<Config> {
         }
         let authority = authority(&kubeconfig);
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        // It is read again when it changes, as in a pod.
+        // The authority is read again when it changes, as in a pod.
         config.root_cert_file = authority;
-        // The environment's proxy is for others.
+        // The environment's proxy is meant for other programs.
         config.proxy_url = None;
         if config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some() {
-            bail!("its user is known by a program that is to be started, which a confined agent cannot");
+            bail!("its user authenticates with a program, which a confined agent cannot start");
         }
         Ok(config)
     };
     read.await.with_context(|| format!("cannot use the kubeconfig {}", file.display()))
 }
 
-/// The files with certificates that a kubeconfig names. The library reads them whole.
+/// Returns the files with certificates that a kubeconfig names. The library reads them whole.
 fn files(kubeconfig: &Kubeconfig) -> impl Iterator<Item = &String> {
     let clusters =
         kubeconfig.clusters.iter().filter_map(|it| it.cluster.as_ref()?.certificate_authority.as_ref());
@@ -161,18 +166,19 @@ fn files(kubeconfig: &Kubeconfig) -> impl Iterator<Item = &String> {
     clusters.chain(own.flatten())
 }
 
-/// The file with the authority of the API server, if that is no part of the kubeconfig.
+/// Returns the file with the authority of the API server, if the kubeconfig does not contain it.
 fn authority(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     let current = kubeconfig.current_context.as_ref()?;
     let context = kubeconfig.contexts.iter().find(|it| it.name == *current)?.context.as_ref()?;
     let cluster = kubeconfig.clusters.iter().find(|it| it.name == context.cluster)?.cluster.as_ref()?;
-    let file =
-        cluster.certificate_authority.as_ref().filter(|_| cluster.certificate_authority_data.is_none())?;
-    Some(PathBuf::from(file))
+    if cluster.certificate_authority_data.is_some() {
+        return None;
+    }
+    cluster.certificate_authority.as_ref().map(PathBuf::from)
 }
 
 impl Target {
-    /// What the thread needs that asks the API server.
+    /// Returns what the thread that asks the API server needs.
     pub(super) fn remote(&self) -> Remote {
         let Config { auth_info, root_cert, root_cert_file, .. } = &self.config;
         let named = [&auth_info.client_certificate, &auth_info.client_key];
@@ -180,17 +186,17 @@ impl Target {
         let files = named.into_iter().flatten().map(Path::new).chain(token).chain(root_cert_file.as_deref());
         let own = files.filter_map(Path::parent);
         let has_authority = root_cert.is_some() || root_cert_file.is_some();
-        let of_system = SYSTEM.iter().filter(|_| !has_authority).map(Path::new);
-        let dirs = own.chain(of_system).map(Path::to_owned).collect();
+        let of_system: &[&str] = if has_authority { &[] } else { &SYSTEM };
+        let dirs = own.chain(of_system.iter().map(Path::new)).map(Path::to_owned).collect();
         Remote { port: self.port, dirs }
     }
 
-    /// The line that says what goes where.
+    /// Returns the line that says what goes where.
     pub(super) fn said(&self) -> String {
         let events = self.events.then_some("Events of findings");
         let condition = self.condition.then(|| format!("the node's condition {CONDITION}"));
-        let told: Vec<_> = events.map(str::to_owned).into_iter().chain(condition).collect();
-        format!("{} go to {}\n", told.join(" and "), self.config.cluster_url)
+        let sent: Vec<_> = events.map(str::to_owned).into_iter().chain(condition).collect();
+        format!("{} go to {}\n", sent.join(" and "), self.config.cluster_url)
     }
 
     pub(super) fn start(
@@ -203,12 +209,17 @@ impl Target {
         confinement: &Confinement,
     ) -> anyhow::Result<Reporter> {
         let Self { config, port: _, token_file, events, condition } = self;
-        let open = |(dir, writes)| confinement.start(Role::Store, || Store::open(dir, header, writes));
-        let store = state.filter(|_| events).map(open).transpose()?;
-        let store = store.transpose().context(THREAD)?;
+        let store = match state {
+            Some((dir, writes)) if events => {
+                let opened = confinement.start(Role::Store, || Store::open(dir, header, writes))?;
+                Some(opened.context(THREAD)?)
+            }
+            Some(_) | None => None,
+        };
         let settings = Settings { config, token_file, node: header.node.clone(), events, condition, store };
-        let start = || Reporter::start(settings, client, judge, stats);
-        confinement.start(Role::Kubernetes, start)?.context(THREAD)
+        confinement
+            .start(Role::Kubernetes, || Reporter::start(settings, client, judge, stats))?
+            .context(THREAD)
     }
 }
 

@@ -16,11 +16,12 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(super) struct LogArgs {
-    /// Write the events to this file, always as JSON lines, and not to standard output; in a directory of its own
+    /// Write the events to this file, always as JSON lines, and not to standard output; in a directory of its
+    /// own
     #[arg(long, value_name = "FILE", value_parser = made())]
     log_file: Option<PathBuf>,
 
-    /// The size at which the log file is renamed to FILE.1 and begun anew (512KiB, 10MiB, 1GiB)
+    /// The size at which the log file is renamed to FILE.1 and a new one begins (512KiB, 10MiB, 1GiB)
     #[arg(long, value_name = "SIZE", default_value = "10MiB", requires = "log_file", value_parser = size)]
     log_size: u64,
 
@@ -30,7 +31,7 @@ pub(super) struct LogArgs {
 }
 
 impl LogArgs {
-    /// If there is a log file.
+    /// Returns the flags if there is a log file.
     pub(super) fn file(&self) -> Option<&Self> {
         self.log_file.as_ref().map(|_| self)
     }
@@ -52,23 +53,27 @@ impl LogArgs {
     }
 
     pub(super) fn open(&self, state_dir: Option<&Path>) -> anyhow::Result<LogFile> {
-        let opened = || {
-            let dir = fs::canonicalize(self.dir()).with_context(|| format!("{}", self.dir().display()))?;
-            let is_state_dir = state_dir.is_some_and(|it| fs::canonicalize(it).is_ok_and(|it| it == dir));
-            ensure!(
-                dir != Path::new("/") && !is_state_dir,
-                "it must be in a directory of its own, not in {}",
-                dir.display()
-            );
-            Ok(LogFile::open(self.path(), Rotation { size: self.log_size, keep: self.log_keep })?)
+        self.try_open(state_dir).with_context(|| self.refused())
+    }
+
+    fn try_open(&self, state_dir: Option<&Path>) -> anyhow::Result<LogFile> {
+        let dir = fs::canonicalize(self.dir()).with_context(|| format!("{}", self.dir().display()))?;
+        let is_state_dir = match state_dir {
+            Some(state_dir) => fs::canonicalize(state_dir).is_ok_and(|it| it == dir),
+            None => false,
         };
-        opened().with_context(|| self.refused())
+        ensure!(
+            dir != Path::new("/") && !is_state_dir,
+            "it must be in a directory of its own, not in {}",
+            dir.display()
+        );
+        Ok(LogFile::open(self.path(), Rotation { size: self.log_size, keep: self.log_keep })?)
     }
 
     /// Whether the calling thread can begin the file anew.
     pub(super) fn check(&self, file: &LogFile) -> anyhow::Result<()> {
-        let refused = || format!("{}: {} must belong to root", self.refused(), self.dir().display());
-        file.try_rights().with_context(refused)
+        file.try_rights()
+            .with_context(|| format!("{}: {} must belong to root", self.refused(), self.dir().display()))
     }
 
     fn refused(&self) -> String {

@@ -1,13 +1,13 @@
-//! Checks the limit of open files. With too few files the agent could neither attach hooks nor answer requests, and
-//! each failure would have another message.
+//! Checks the limit of open files. With too few files the agent could neither attach hooks nor answer
+//! requests, and each failure would have another message.
 
 use anyhow::anyhow;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Enough to attach hooks, to read the node's files, and to serve some clients.
-const LEAST: u64 = 128;
-/// Also enough for the most clients that are served at one time.
-const ENOUGH: u64 = 1024;
+const MIN_FILES: u64 = 128;
+/// Also enough for the most clients that are served at the same time.
+const WANTED_FILES: u64 = 1024;
 
 /// Raises the limit if that is needed and permitted.
 pub(super) fn allow() -> anyhow::Result<()> {
@@ -20,10 +20,10 @@ pub(super) fn allow() -> anyhow::Result<()> {
 }
 
 fn wanted(soft: u64, hard: u64) -> anyhow::Result<u64> {
-    let limit = soft.max(hard.min(ENOUGH));
-    if limit < LEAST {
+    let limit = soft.max(hard.min(WANTED_FILES));
+    if limit < MIN_FILES {
         return Err(anyhow!(
-            "{limit} open files are too few for sandprobe, which takes {LEAST} and better {ENOUGH}: raise the limit \
+            "{limit} open files are too few for sandprobe, which needs {MIN_FILES}, better {WANTED_FILES}: raise the limit \
              (ulimit -n; LimitNOFILE= of a systemd unit)"
         ));
     }

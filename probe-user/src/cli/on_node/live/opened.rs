@@ -59,7 +59,8 @@ pub(super) struct Start<'a> {
     pub(super) banner: bool,
     /// Whether the run ends when the recording does.
     pub(super) ends_with_recording: bool,
-    /// Whether the run continues when its terminal is closed. SIGHUP then only makes the server read its files again.
+    /// Whether the run continues when its terminal is closed. SIGHUP then only makes the server read its
+    /// files again.
     pub(super) outlives_terminal: bool,
 }
 
@@ -82,7 +83,8 @@ pub(super) struct Opened {
     pub(super) follows_runtimes: bool,
     pub(super) server: Option<(Listeners, Metrics)>,
     pub(super) kubernetes: Option<Target>,
-    /// Where hooks outlive the run; an error is the reason why they cannot. The folder is locked as long as this lives.
+    /// Where hooks outlive the run; an error is the reason why they cannot. The folder is locked as long as
+    /// this lives.
     pub(super) pins: Option<Result<Pins, PinError>>,
 }
 
@@ -144,19 +146,19 @@ impl Start<'_> {
 }
 
 impl Opened {
-    /// The message with the addresses of the API.
+    /// Returns the message with the addresses of the API.
     pub(super) fn served_at(&self) -> String {
         self.server.as_ref().map_or_else(String::new, |(listeners, _)| serve::said(listeners))
     }
 }
 
-/// Only the owner may read the file, because arguments of processes may hold secrets.
+/// Creates the file so that only its owner may read it, because arguments of processes may hold secrets.
 fn create(path: &Path) -> anyhow::Result<File> {
     let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
     file.with_context(|| format!("cannot create {}", path.display()))
 }
 
 /// Prints to standard error, so that standard output has only the stream.
-pub(super) fn tell(text: &str) {
+pub(super) fn print_stderr(text: &str) {
     Stderr.write_all(text.as_bytes()).ok();
 }

@@ -19,18 +19,20 @@ use crate::{
     source::{host::HostRoot, machine_id},
 };
 
-/// The variables that are no flags: of the first a list of processes would show the secrets.
+/// Variables that are not flags: a list of processes would show the secrets of the first one.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 
 #[derive(Debug, Args)]
 pub(super) struct OtlpArgs {
-    /// Send starts, teardowns and boots as traces, and findings as log records, to this receiver of OTLP; "none" for nowhere
+    /// Send starts, teardowns and boots as traces, and findings as log records, to this receiver of OTLP;
+    /// "none" for nowhere
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = receiver)]
     otlp: Option<Receiver>,
 
     /// The protocol of the receiver: grpc or http/protobuf [default: grpc on port 4317, else http/protobuf]
-    // It is parsed where there is a receiver: the variable may be there for other programs, which support more.
+    // It is parsed only if there is a receiver: the variable may be meant for other programs, which support
+    // more.
     #[arg(long, value_name = "PROTOCOL", env = "OTEL_EXPORTER_OTLP_PROTOCOL")]
     otlp_protocol: Option<String>,
 
@@ -101,13 +103,15 @@ impl OtlpArgs {
         }
     }
 
-    /// Each is there once.
+    /// Returns each signal once.
     fn signals(&self, config: &Config) -> anyhow::Result<Vec<Signal>> {
-        let parse = |signal: &String| {
-            Signal::parse(signal).map_err(|why| anyhow!("configuration: otlp_signals: {why}"))
-        };
         let chosen = match &self.otlp_signals[..] {
-            [] => config.otlp_signals.iter().map(parse).collect::<anyhow::Result<_>>()?,
+            [] => {
+                let configured = config.otlp_signals.iter().map(|signal| {
+                    Signal::parse(signal).map_err(|why| anyhow!("configuration: otlp_signals: {why}"))
+                });
+                configured.collect::<anyhow::Result<_>>()?
+            }
             typed => typed.to_vec(),
         };
         let all = Signal::ALL.into_iter();
@@ -116,7 +120,7 @@ impl OtlpArgs {
 }
 
 impl Opened {
-    /// The message with the receiver.
+    /// Returns the message with the receiver.
     pub(super) fn said(&self) -> String {
         let signals: Vec<&str> = self.export.signals.iter().map(|signal| signal.as_str()).collect();
         format!("{} go to {}\n", signals.join(" and "), self.export.target)
@@ -131,10 +135,10 @@ fn parse<T>(
     text.map(parse).transpose().map_err(|why| anyhow!("configuration: {key}: {why}"))
 }
 
-/// The value of an environment variable; empty without one.
+/// Returns the value of an environment variable; empty without one.
 fn variable<T: Default>(name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> anyhow::Result<T> {
     let Some(text) = env::var_os(name) else { return Ok(T::default()) };
-    let text = text.to_str().ok_or_else(|| anyhow!("{name} is no text"))?;
+    let text = text.to_str().ok_or_else(|| anyhow!("{name} is not UTF-8 text"))?;
     parse(text).map_err(|why| anyhow!("{name}: {why}"))
 }
 
@@ -223,7 +227,7 @@ mod tests {
             ("--otlp http://a", "otlp_signals = ['x']", "configuration: otlp_signals: \"x\""),
             ("--otlp https://a --otlp-ca /nowhere", "", "cannot read a certificate authority in /nowhere"),
             ("--otlp http://a --otlp-header-file /nowhere", "", "cannot read the headers in /nowhere"),
-            (&with_headers, "", "line 1: it is no \"name: value\""),
+            (&with_headers, "", "line 1: it is not \"name: value\""),
         ] {
             let error = open(dir.path(), arguments, config).expect_err("a mistake");
             let error = format!("{error:#}");

@@ -1,4 +1,4 @@
-//! Gives the engine what the last agent left in the rings, a portion at a time.
+//! Passes to the engine what the last agent left in the rings, a portion at a time.
 
 use anyhow::Result;
 
@@ -13,32 +13,35 @@ use crate::{
     source::clock,
 };
 
-/// What was not seen of the time between the last agent and this one.
+/// What nobody saw between the last agent and this one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unseen {
-    /// Nobody saw some of the time from then on. That is told before the portions: with them time passes, and what was open by then
-    /// may have ended.
+    /// Nobody saw some of the time from then on. That is reported before the portions: time passes with them,
+    /// and what was open by then may have ended.
     pub(super) away_since: Option<Timestamp>,
-    /// Since when the hooks saw everything whose records are in the portions. While they were attached, some saw what others did not.
+    /// The time from which on the hooks saw everything whose records are in the portions. While they were
+    /// being attached, some saw what others did not.
     pub(super) hooks_since: Timestamp,
     /// Some of the hooks saw nothing until now, and the portions are from the others.
     pub(super) is_partial: bool,
-    /// Nobody heard netlink for some of the time, and [`Fact::AgentBegan`] tells that behind the portions.
+    /// Nobody heard netlink for some of the time, and [`Fact::AgentBegan`] reports that after the portions.
     pub(super) unheard: bool,
 }
 
 impl Unseen {
-    /// A file that is written before all is told knows of an agent only since that wrote it. The next agent would find a file that
-    /// seems whole, or tell a time that begins too late.
+    /// Whether files may be written before everything is reported. Such a file knows of an agent only from
+    /// the time at which it was written: the next agent would find a file that seems whole, or report a time
+    /// that begins too late.
     fn allows_files(self) -> bool {
         !self.unheard && (self.away_since.is_none() || !self.is_partial)
     }
 }
 
-/// Makes a call of each observation. That nobody saw some of the time is told with the time of the first record from which on the
-/// hooks have all: so only records from before that are late. `write` is called between two portions, if that is allowed: an agent
-/// that is killed before it has taken all of them has taken a part for good. Gives the time up to which it told that nobody saw what
-/// happened, if hooks saw what happened from then on.
+/// Makes a call of each observation. Reports that nobody saw some of the time at the time of the first record
+/// from which on the hooks have everything, so that only records from before that are late. Calls `write`
+/// between two portions, if that is allowed: an agent that is killed before it has taken all of them has
+/// taken a part for good. Returns the time up to which it reported that nobody saw what happened, if hooks
+/// saw what happened from then on.
 pub(super) fn take(
     session: &mut Session,
     portions: Vec<Vec<Observation>>,
@@ -47,10 +50,12 @@ pub(super) fn take(
 ) -> Result<Option<Timestamp>> {
     let records = portions.iter().flatten().filter(|seen| seen.origin != Origin::Agent);
     let first = records.map(|seen| seen.at).min();
-    let seen_again = |since| first.map_or_else(clock::now, |first| first.max(since).max(unseen.hooks_since));
-    let until = unseen.away_since.map(seen_again);
+    let until = unseen.away_since.map(|since| match first {
+        Some(first) => first.max(since).max(unseen.hooks_since),
+        None => clock::now(),
+    });
     if let (Some(since), Some(until)) = (unseen.away_since, until) {
-        // What waits for its order is of the time before the gap.
+        // What still waits for its order happened before the gap.
         let at = first.map_or(since, |first| first.min(since));
         session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact: Fact::Watermark }))?;
         away(session, since, until)?;
@@ -66,10 +71,10 @@ pub(super) fn take(
     if let (Some(since), Some(first), true) = (unseen.away_since, first, unseen.is_partial) {
         away(session, first.max(since), clock::now())?;
     }
-    Ok(until.filter(|_| !unseen.is_partial))
+    Ok(if unseen.is_partial { None } else { until })
 }
 
-/// Tells that nobody saw what happened from `since` until `at`.
+/// Reports that nobody saw what happened from `since` until `at`.
 fn away(session: &mut Session, since: Timestamp, at: Timestamp) -> Result<()> {
     let fact = Fact::AgentAway { since };
     Ok(session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?)
@@ -92,7 +97,8 @@ mod tests {
         source::clock,
     };
 
-    /// The kinds of the events that were told at each write and at the end, after so many portions. Each has a new namespace.
+    /// Returns the kinds of the events that were reported at each write and at the end, after this many
+    /// portions. Each portion has a new namespace.
     fn told(portions: u32, unseen: Unseen) -> Vec<Vec<String>> {
         let mut session = Session::new(&header("b"), Filter::default(), Box::new(Jsonl));
         let at = clock::now();
@@ -130,7 +136,8 @@ mod tests {
         assert_eq!(told(2, Unseen::default()), [vec![], vec![made, made]]);
     }
 
-    /// What the other hooks saw meanwhile is told in its order, and nothing is written before all is told.
+    /// What the other hooks saw meanwhile is reported in its order, and nothing is written before everything
+    /// is reported.
     #[test]
     fn a_time_that_some_hooks_did_not_see_is_a_gap_behind_what_the_others_saw() {
         let unseen = Unseen { away_since: Some(clock::now()), is_partial: true, ..Unseen::default() };
@@ -138,7 +145,7 @@ mod tests {
         assert_eq!(told(0, unseen), [["gap"]]);
     }
 
-    /// That of netlink is told behind them by the caller.
+    /// The caller reports the netlink gap afterwards.
     #[test]
     fn nothing_is_written_while_a_time_without_netlink_is_to_be_told() {
         let made = "netns.created";
@@ -168,7 +175,7 @@ mod tests {
         assert!(matches!(late[..], [line] if line.contains("\"inode\":1,")), "{text}");
     }
 
-    /// The ADD may have ended in the time that nobody saw. What hooks saw after that is told as ever.
+    /// The ADD may have ended in the time that nobody saw. What hooks saw after that is reported as usual.
     #[test]
     fn a_call_that_was_open_when_a_gap_began_is_not_judged_behind_it() {
         let mut session = Session::new(&header("b"), Filter::default(), Box::new(Jsonl));

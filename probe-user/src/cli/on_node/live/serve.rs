@@ -43,11 +43,13 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// The address of metrics, the API and the page over HTTP; "none" for no address [default: 127.0.0.1:9477]
+    /// The address of metrics, the API and the page over HTTP; "none" for no address [default:
+    /// 127.0.0.1:9477]
     #[arg(long, value_name = "ADDRESS:PORT", env = "SANDPROBE_LISTEN", value_parser = listen)]
     listen: Option<Listen>,
 
-    /// The Unix socket for other commands on this node; "none" for no socket [default: /run/sandprobe/sandprobe.sock]
+    /// The Unix socket for other commands on this node; "none" for no socket [default:
+    /// /run/sandprobe/sandprobe.sock]
     #[arg(long, value_name = "PATH", env = SOCKET_VARIABLE)]
     socket: Option<PathBuf>,
 
@@ -63,7 +65,8 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
 
-    /// A file with the token that clients must send (Authorization: Bearer TOKEN); /healthz and /readyz need none
+    /// A file with the token that clients must send (Authorization: Bearer TOKEN); /healthz and /readyz need
+    /// none
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
@@ -75,8 +78,8 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "LABELS", env = "SANDPROBE_METRIC_LABELS", value_delimiter = ',', value_parser = PodLabel::parse)]
     metric_labels: Vec<PodLabel>,
 
-    /// Have the kernel measure the runs and run time of eBPF programs; costs tens of nanoseconds for each run of any
-    /// program
+    /// Have the kernel measure the runs and run time of eBPF programs; costs tens of nanoseconds for each run
+    /// of any program
     #[arg(long)]
     pub(super) bpf_stats: bool,
 }
@@ -89,7 +92,8 @@ fn listen(text: &str) -> Result<Listen, String> {
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9477);
 
 impl ServeArgs {
-    /// An address that was given and cannot be used is an error. A default one is skipped, or opened later.
+    /// Opens the listeners. An address that was given and cannot be used is an error. A default one is
+    /// skipped, or opened later.
     pub(super) fn open(&self, config: &Config) -> anyhow::Result<(Listeners, Metrics)> {
         let tls = self.tls(config)?;
         let token_file = pick(&self.token_file, &config.token_file);
@@ -135,10 +139,10 @@ impl ServeArgs {
         if !self.metric_labels.is_empty() {
             return Ok(self.metric_labels.clone());
         }
-        let parse = |label: &String| {
+        let labels = config.metric_labels.iter().map(|label| {
             PodLabel::parse(label).map_err(|why| anyhow!("configuration: metric_labels: {why}"))
-        };
-        config.metric_labels.iter().map(parse).collect()
+        });
+        labels.collect()
     }
 
     fn tls(&self, config: &Config) -> anyhow::Result<Option<(Paths, Tls)>> {
@@ -159,7 +163,7 @@ impl ServeArgs {
     }
 }
 
-/// A flag wins over the file.
+/// Returns the flag's path, or else the configuration file's.
 fn pick<'a>(typed: &'a Option<PathBuf>, configured: &'a Option<PathBuf>) -> Option<&'a Path> {
     typed.as_deref().or(configured.as_deref())
 }
@@ -174,7 +178,7 @@ fn token(path: &Path) -> anyhow::Result<Token> {
     Token::new(&text).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 
-/// What another process has is opened later.
+/// Returns what was opened. If another process has it, prepares to open it later.
 fn or_later<T, S>(
     opened: Result<T, ListenError>,
     prepare: impl FnOnce() -> io::Result<S>,
@@ -195,15 +199,15 @@ fn or_later<T, S>(
     None
 }
 
-/// The URL for a browser; empty if there is none.
+/// Returns the line with the URL for a browser; empty if there is none.
 pub(super) fn said(doors: &Listeners) -> String {
     let address = doors.network.as_ref().and_then(|network| network.local_addr().ok());
     let scheme = if doors.tls.is_some() { "https" } else { "http" };
     address.map_or_else(String::new, |address| format!("page, metrics and API: {scheme}://{address}/\n"))
 }
 
-/// Starts the server, whose clients receive every change from now on; the metrics are given them already. Also gives the way
-/// to ask the agent's loop, and who gives the verdict on the node.
+/// Starts the server, whose clients receive every change from now on; the metrics receive them already. Also
+/// returns the way to ask the agent's loop, and what gives the verdict on the node.
 pub(super) fn start(
     (mut doors, metrics): (Listeners, Metrics),
     session: &mut Session,
@@ -228,17 +232,17 @@ pub(super) fn start(
     };
     if !confinement.removes(Role::Server) {
         doors.socket.iter_mut().for_each(Socket::leave);
-        // It could rename no file either.
+        // It could not rename a file either.
         doors.shut.socket = None;
     }
-    // The files may be readable only with the rights of the thread that reads the node's files, and not with the
-    // server's.
+    // The files may be readable only with the rights of the thread that reads the node's files, and not with
+    // the server's.
     let reload = mem::take(&mut doors.reload);
     confinement.start(Role::Files, || reload.start())?.context("cannot start a thread")?;
     let (client, requests) = loop_queue::queue();
     let started = confinement.start(Role::Server, || Server::start(doors, config, &client))?;
     let (server, judge) = started.context("cannot start the server")?;
-    Ok((Served::by(server, requests, figures, metrics), client, judge))
+    Ok((Served::new(server, requests, figures, metrics), client, judge))
 }
 
 #[cfg(test)]
@@ -285,7 +289,7 @@ mod tests {
         assert!(why("--tls-cert x --listen none", "").contains("both --tls-cert and --tls-key"));
         assert!(why("--tls-client-ca x --listen none", "").contains("both --tls-cert and --tls-key"));
         assert!(why("--token-file /nowhere --listen none", "").contains("cannot read the token in /nowhere"));
-        assert!(why("--listen here", "").contains("is no ADDRESS:PORT"));
+        assert!(why("--listen here", "").contains("is not ADDRESS:PORT"));
         assert!(why("--listen none --metric-labels namespace,node", "").contains("no label of a pod"));
         assert!(why("--listen none", "metric_labels = ['node']").contains("no label of a pod"));
     }

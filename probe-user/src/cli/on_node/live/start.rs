@@ -8,7 +8,7 @@ use tokio::runtime;
 use super::{
     assemble::{Assembly, Ended},
     banner, open_files,
-    opened::{Start, tell},
+    opened::{Start, print_stderr},
 };
 use crate::{
     agent::AgentError,
@@ -36,9 +36,9 @@ impl Start<'_> {
         let ended = runtime.block_on(async { Assembly::new(self, opened, probe).await?.run().await });
         let Ended { session, totals, result } = ended?;
         // Reports system calls that were refused at the very end.
-        refusal::tell();
+        refusal::log_new();
         if self.banner {
-            tell(&banner::end(&session, &totals, clock::now().since(start)));
+            print_stderr(&banner::end(&session, &totals, clock::now().since(start)));
         }
         self.ended(result)
     }
@@ -52,7 +52,8 @@ impl Start<'_> {
                     say(
                         "nobody reads standard output any more, so the run has ended; redirect it to /dev/null to keep it running",
                     );
-                    // A socket is the journal's. Its end is a failure, after which a supervisor starts the agent again.
+                    // A socket belongs to the journal. Its end is a failure, after which a supervisor starts
+                    // the agent again.
                     Ok(if output::is_socket(io::stdout()) { ExitStatus::Incomplete } else { ExitStatus::Ok })
                 }
                 Reader::There | Reader::Gone => Ok(ExitStatus::Ok),

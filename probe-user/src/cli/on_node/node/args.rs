@@ -37,8 +37,8 @@ pub(in crate::cli) struct ConfigArgs {
     #[arg(long, value_name = "FILE", env = "SANDPROBE_CONFIG")]
     config: Option<PathBuf>,
 
-    /// A directory in which an IPAM plugin keeps a file for each address in use, named by the address and with the
-    /// container's id in it; may be repeated, or several separated by commas
+    /// A directory in which an IPAM plugin keeps a file for each address in use, named by the address and
+    /// with the container's id in it; may be repeated, or several separated by commas
     #[arg(
         long = "ipam-store",
         value_name = "DIR[:NETWORK]",
@@ -47,11 +47,13 @@ pub(in crate::cli) struct ConfigArgs {
     )]
     ipam_stores: Vec<String>,
 
-    /// How long an address may stay reserved after its sandbox, while runtime and kubelet are up [default: 2m]
+    /// How long an address may stay reserved after its sandbox, while runtime and kubelet are up [default:
+    /// 2m]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     leak_grace: Option<Duration>,
 
-    /// How long the kernel may take to tear down a network namespace before that counts as stuck [default: 1m]
+    /// How long the kernel may take to tear down a network namespace before that counts as stuck [default:
+    /// 1m]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     stuck_after: Option<Duration>,
 
@@ -91,8 +93,8 @@ impl ConfigArgs {
     }
 }
 
-/// Warns of each IPAM store that does not exist. A wrong path is no error: a plugin makes its directory when it first needs
-/// it. A store that exists and cannot be read is reported by its reader.
+/// Warns about each IPAM store that does not exist. A wrong path is not an error: a plugin makes its
+/// directory when it first needs it. A store that exists and cannot be read is reported by its reader.
 pub(in crate::cli) fn warn_of_absent(stores: &[Declared], root: &HostRoot) {
     for store in stores.iter().filter(|store| store.is_absent(root)) {
         say(&format!("IPAM store {} is not there: it counts as empty until it is", store.dir().display()));

@@ -28,12 +28,12 @@ pub(in crate::cli) struct Beginning {
     pub(in crate::cli) boot: BootRead,
 }
 
-/// How long to wait for the history, and then for the node's journals: the agent serves nobody before.
+/// How long to wait for the history, and then for the node's journals: the agent serves nobody until then.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Reads the history in the directory `past`, and the facts about this boot. Each read has a thread of its own. If it
-/// hangs, the agent starts without its result.
-pub(in crate::cli) fn look(
+/// Reads the history in the directory `past`, and the facts about this boot. Each read has a thread of its
+/// own. If it hangs, the agent starts without its result.
+pub(in crate::cli) fn read_with_timeout(
     header: &Header,
     root: &HostRoot,
     past: Option<&Path>,
@@ -41,28 +41,29 @@ pub(in crate::cli) fn look(
 ) -> io::Result<(SavedHistory, Beginning)> {
     let reader = Arc::new(Reader::new(Arc::default()));
     let root = root.watched(Arc::clone(&reader)).map_err(io::Error::other)?;
-    let (past_says, past_said) = mpsc::channel();
-    let (before_says, before_said) = mpsc::channel();
-    let (own, dir) = (header.clone(), past.map(Path::to_owned));
+    let (past_sender, past_receiver) = mpsc::channel();
+    let (before_sender, before_receiver) = mpsc::channel();
+    let own = header.clone();
+    let dir = past.map(Path::to_owned);
     thread::Builder::new().name("past".to_owned()).spawn(move || {
         let past = dir.as_deref().map(history::read).unwrap_or_default();
-        past_says.send(past.clone()).ok();
-        before_says.send(before(&own, &root, &past)).ok();
+        past_sender.send(past.clone()).ok();
+        before_sender.send(before(&own, &root, &past)).ok();
     })?;
     let seconds = PATIENCE.as_secs();
-    let Ok(past) = past_said.recv_timeout(PATIENCE) else {
+    let Ok(past) = past_receiver.recv_timeout(PATIENCE) else {
         warn!(dir = ?past, seconds, "reading the history of boots hangs: going on without it and without the journal");
         return Ok((
             SavedHistory::default(),
-            told(header, &SavedHistory::default(), PreviousBoot::default(), labels),
+            beginning(header, &SavedHistory::default(), PreviousBoot::default(), labels),
         ));
     };
-    let before = before_said.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+    let before = before_receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
         let path = reader.at().map(|(path, _)| path);
         warn!(?path, seconds, "reading how the last boot ended hangs: going on with what is kept of it");
         past.before(&header.boot_id)
     });
-    let beginning = told(header, &past, before, labels);
+    let beginning = beginning(header, &past, before, labels);
     Ok((past, beginning))
 }
 
@@ -73,10 +74,10 @@ pub(in crate::cli) fn read(
     past: &SavedHistory,
     labels: &BTreeMap<String, String>,
 ) -> BootRead {
-    told(header, past, before(header, root, past), labels).boot
+    beginning(header, past, before(header, root, past), labels).boot
 }
 
-/// How the boot before this one ended, from the history and the node's journals.
+/// Returns how the boot before this one ended, from the history and the node's journals.
 fn before(header: &Header, root: &HostRoot, past: &SavedHistory) -> PreviousBoot {
     let known = past.history.of(&header.boot_id).and_then(|record| record.recovery.boot.as_ref());
     let before = known.map(|it| it.before.clone()).unwrap_or_else(|| {
@@ -86,14 +87,14 @@ fn before(header: &Header, root: &HostRoot, past: &SavedHistory) -> PreviousBoot
     before.or_ordered(|| boot::ordered(root, header.boot_wall_ns))
 }
 
-fn told(
+fn beginning(
     header: &Header,
     past: &SavedHistory,
     before: PreviousBoot,
     given: &BTreeMap<String, String>,
 ) -> Beginning {
     let earlier = past.history.of(&header.boot_id).map(|record| record.recovery.clone());
-    // What an earlier agent of this boot was told of it stays true.
+    // The labels that an earlier agent of this boot was given still count.
     let known = earlier.as_ref().and_then(|earlier| earlier.boot.as_ref());
     let mut labels = known.map(|boot| boot.labels.clone()).unwrap_or_default();
     labels.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));

@@ -70,17 +70,16 @@ fn open_netlink(reports: &mut [HookReport], host_root: &Path) -> Option<Netlink>
     let opened = Netlink::open(host_root.to_owned());
     let refused = opened.as_ref().err();
     let missed = refused.map(|error| (format!("{error}: {}", root_cause(error)), error.lack()));
-    reports
-        .iter_mut()
-        .filter(|report| report.needs_netlink())
-        .for_each(|report| tell(report, missed.as_ref()));
-    let is_its = |report: &&HookReport| report.mechanism == Some(Mechanism::Netlink);
-    let signals = reports.iter().filter(is_its).map(HookReport::fact).collect();
+    for report in reports.iter_mut().filter(|report| report.needs_netlink()) {
+        note_netlink(report, missed.as_ref());
+    }
+    let by_netlink = reports.iter().filter(|report| report.mechanism == Some(Mechanism::Netlink));
+    let signals = by_netlink.map(HookReport::fact).collect();
     opened.ok().map(|netlink| netlink.seeing(signals))
 }
 
 /// Notes in a signal's report that netlink is used, or why it is not.
-fn tell(report: &mut HookReport, missed: Option<&(String, Option<Lack>)>) {
+fn note_netlink(report: &mut HookReport, missed: Option<&(String, Option<Lack>)>) {
     if let Some((why, lack)) = missed {
         if report.is_limited() {
             report.note = LIMITED;
@@ -103,7 +102,7 @@ fn root_cause(error: &dyn Error) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{BY_NETLINK, HookReport, LIMITED, Lack, tell};
+    use super::{BY_NETLINK, HookReport, LIMITED, Lack, note_netlink};
     use crate::{
         model::fact::{Mechanism, Signal},
         source::live::plan::Need,
@@ -143,14 +142,14 @@ mod tests {
     #[test]
     fn a_hook_with_too_little_room_stays_and_says_what_it_misses() {
         let mut limited = report(Signal::NetnsDropped, Some(Mechanism::RawTracepoint));
-        tell(&mut limited, None);
+        note_netlink(&mut limited, None);
         assert_eq!((limited.mechanism, limited.note), (Some(Mechanism::RawTracepoint), ""));
-        tell(&mut limited, Some(&("refused".to_owned(), Some(Lack::Netlink))));
+        note_netlink(&mut limited, Some(&("refused".to_owned(), Some(Lack::Netlink))));
         assert_eq!((limited.mechanism, limited.note), (Some(Mechanism::RawTracepoint), LIMITED));
         assert_eq!(limited.missed, [(Mechanism::Netlink, "refused".to_owned())]);
         assert_eq!(limited.lacks, BTreeSet::from([Lack::Netlink]));
         let mut unseen = report(Signal::AddressV4, None);
-        tell(&mut unseen, None);
+        note_netlink(&mut unseen, None);
         assert_eq!((unseen.mechanism, unseen.note), (Some(Mechanism::Netlink), BY_NETLINK));
     }
 }

@@ -15,17 +15,17 @@ use crate::{
 /// The name of a node that has none.
 const NAMELESS: &str = "unknown";
 
-/// A node's name, which stands in every event: a word that can be printed.
+/// Parses a node's name, which is in every event: a printable word.
 pub(in crate::cli) fn node_name(text: &str) -> Result<String, String> {
-    match is_word(text, NAME) {
-        true => Ok(text.to_owned()),
-        false => {
-            Err(format!("no name of a node: give 1 to {NAME} printable ASCII characters without spaces"))
-        }
+    if is_word(text, NAME) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("not a valid node name: give 1 to {NAME} printable ASCII characters without spaces"))
     }
 }
 
-/// The first of these names, each with where it is from, that can be a node's. What cannot is warned of.
+/// Returns the first of these names that can be a node's. Each has its origin, for the warning about a name
+/// that cannot.
 fn first_name(
     names: impl IntoIterator<Item = (&'static str, Option<String>)>,
     warn: impl Fn(&str),
@@ -42,28 +42,29 @@ fn first_name(
 
 /// `node` is the name that was typed, if any.
 pub(in crate::cli) fn header(node: Option<String>, settings: Settings) -> Header {
-    let told = |name: &str| {
-        let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
-        text.trim().to_owned()
-    };
     // A DaemonSet's pod gets it from the downward API.
     let variable = env::var_os("NODE_NAME").filter(|name| !name.is_empty());
     let host = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
     let names = [
         ("--node", node),
         ("NODE_NAME", variable.map(|name| name.to_string_lossy().into_owned())),
-        // The kubelet makes the same of the host's name.
+        // The kubelet changes the host's name in the same way.
         ("the host's name", Some(String::from_utf8_lossy(&host).trim().to_lowercase())),
     ];
     let node = first_name(names, say);
     Header {
         made_by: env!("CARGO_PKG_VERSION").to_owned(),
         node,
-        boot_id: told("random/boot_id"),
-        kernel: told("osrelease"),
+        boot_id: kernel_value("random/boot_id"),
+        kernel: kernel_value("osrelease"),
         boot_wall_ns: clock::boot_wall_ns(),
         settings,
     }
+}
+
+fn kernel_value(name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    text.trim().to_owned()
 }
 
 #[cfg(test)]
@@ -98,12 +99,12 @@ mod tests {
         assert_eq!(
             told,
             [
-                "NODE_NAME is \"a b\", no name of a node: give 1 to 253 printable ASCII characters without spaces; set NODE_NAME to \
-              another"
+                "NODE_NAME is \"a b\", not a valid node name: give 1 to 253 printable ASCII characters without spaces; set \
+                 NODE_NAME to another"
             ]
         );
         let (name, told) = of(None, "");
         assert_eq!((&*name, told.len()), (NAMELESS, 1), "{told:?}");
-        assert!(told.iter().all(|line| line.starts_with("the host's name is \"\", no name")), "{told:?}");
+        assert!(told.iter().all(|line| line.starts_with("the host's name is \"\", not a valid")), "{told:?}");
     }
 }

@@ -11,7 +11,7 @@ use crate::source::{
 };
 
 /// A runtime makes or removes the cgroups of a container within this time.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(in crate::cli) struct Place {
     pub(in crate::cli) root: HostRoot,
@@ -25,7 +25,7 @@ impl Place {
             "cannot read the node's cgroup mounts in /proc/1 (does --host-root hold the node's /proc?)",
         )?;
         let hierarchy = layout
-            .choose(|hierarchy| has_container(&root, hierarchy), || thread::sleep(BETWEEN_LOOKS))
+            .choose(|hierarchy| has_container(&root, hierarchy), || thread::sleep(RETRY_INTERVAL))
             .context("no cgroup hierarchy is mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")?
             .clone();
         Ok(Self { root, layout, hierarchy })

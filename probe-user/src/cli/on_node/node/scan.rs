@@ -26,13 +26,17 @@ pub(in crate::cli) fn scan(engine: &mut Engine, node: Node<'_>) -> Skipped {
     skipped
 }
 
-/// Whether nothing is missing of what the node's files tell. What could not be read is said, and what that may do.
+/// Whether nothing is missing of what the node's files show. Reports what could not be read, and what that
+/// may do.
 pub(in crate::cli) fn is_whole(skipped: &Skipped, so: &str) -> bool {
     let is_whole = skipped.missed.is_none();
     if let Some((path, why)) = skipped.missed.as_deref().or(skipped.first.as_deref()) {
-        let (count, path) = (skipped.count, path.display());
         let so = if is_whole { "and what is in them is left out".to_owned() } else { format!("so {so}") };
-        say(&format!("{count} of the node's files could not be read, {so}; the first: {path}: {why}"));
+        say(&format!(
+            "{} of the node's files could not be read, {so}; the first: {}: {why}",
+            skipped.count,
+            path.display()
+        ));
     }
     is_whole
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Column, Row, Table, Tone, cell, numbers, words};
+use super::{Cell, Column, Row, Table, Tone, cell, numbers, words};
 use crate::cli::top::{
     model::{Data, Pool},
     query::{Pane, Query},
@@ -22,23 +22,24 @@ const COLUMNS: &[Column] = &[
 
 /// The width of the bar.
 const BAR: usize = 8;
-/// From here on a pool is short of addresses.
-const SHORT: u64 = 80;
-const NEARLY_NONE: u64 = 95;
+/// From this percentage on, a pool is short of addresses.
+const SHORT_PERCENT: u64 = 80;
+const NEARLY_FULL_PERCENT: u64 = 95;
 
 pub(super) fn table(data: &Data, query: &Query) -> Table {
     let mut pools: Vec<&Pool> = data.addresses.pools.iter().collect();
-    let name = |it: &Pool| (it.network.clone(), it.subnet.clone());
     match query.order(Pane::Addresses) {
-        "network" => pools.sort_by_cached_key(|it| name(it)),
-        _ => pools.sort_by_cached_key(|it| (Reverse(it.percent()), Reverse(it.leaked), name(it))),
+        "network" => pools.sort_by_cached_key(|it| (it.network.clone(), it.subnet.clone())),
+        _ => pools.sort_by_cached_key(|it| {
+            (Reverse(it.percent()), Reverse(it.leaked), it.network.clone(), it.subnet.clone())
+        }),
     }
     let rows = pools.iter().map(|it| row(it)).filter(|row| row.matches(query)).collect();
     let empty = "no pool of addresses is known".to_owned();
     Table { count: pools.len().to_string(), columns: COLUMNS, rows, empty }
 }
 
-/// By which a pool is found again.
+/// Identifies a pool after a refresh.
 pub(in crate::cli::top) fn id(it: &Pool) -> String {
     format!("{} {}", it.network, it.subnet)
 }
@@ -46,18 +47,17 @@ pub(in crate::cli::top) fn id(it: &Pool) -> String {
 fn row(it: &Pool) -> Row {
     let percent = it.percent();
     let taken = match percent {
-        NEARLY_NONE.. => Tone::Bad,
-        SHORT.. => Tone::Warning,
+        NEARLY_FULL_PERCENT.. => Tone::Bad,
+        SHORT_PERCENT.. => Tone::Warning,
         _ => Tone::Good,
     };
-    let unless_none = |n: u64, tone| cell(n.to_string(), if n == 0 { Tone::Faint } else { tone });
     let cells = [
         cell(&it.network, Tone::Plain),
         cell(&it.subnet, Tone::Plain),
-        unless_none(it.in_use, Tone::Plain),
-        unless_none(it.pending_cleanup, Tone::Plain),
-        unless_none(it.leak_candidate, Tone::Warning),
-        unless_none(it.leaked, Tone::Bad),
+        count(it.in_use, Tone::Plain),
+        count(it.pending_cleanup, Tone::Plain),
+        count(it.leak_candidate, Tone::Warning),
+        count(it.leaked, Tone::Bad),
         cell(it.free.to_string(), Tone::Plain),
         cell(format!("{percent}%"), taken),
         cell(bar(it), taken),
@@ -69,7 +69,11 @@ fn row(it: &Pool) -> Row {
     Row::new(id(it), cells, said)
 }
 
-/// Of what is taken at all, at least one mark stands there.
+fn count(n: u64, tone: Tone) -> Cell {
+    cell(n.to_string(), if n == 0 { Tone::Faint } else { tone })
+}
+
+/// Draws how much is taken. If any address is taken, there is at least one mark.
 fn bar(it: &Pool) -> String {
     let percent = usize::try_from(it.percent()).unwrap_or(100);
     let full = (percent * BAR / 100).max(usize::from(it.taken() > 0));

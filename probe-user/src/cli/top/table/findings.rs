@@ -37,30 +37,27 @@ pub(super) fn table(data: &Data, query: &Query) -> Table {
     let incidents = Incidents::of(&snapshot.findings);
     let mut all: Vec<Incident<'_>> = incidents.all();
     sort_incidents(&mut all);
-    let is_open = |it: &Finding| it.stage != Stage::Closed;
-    let keeps = |it: &Finding| (query.closed || is_open(it)) && matches(it, query);
     let mut rows: Vec<(&Finding, Row)> = Vec::new();
     match query.order(Pane::Findings) {
         "severity" => {
-            for it in all.iter().flat_map(|incident| listed(incident, keeps)) {
+            for it in all.iter().flat_map(|incident| listed(incident, |it| keeps(it, query))) {
                 rows.push((it.member.finding, row_of(&it, data)));
             }
         }
-        // In any other order an effect does not stand below its cause.
+        // In any other order an effect is not below its cause.
         order => {
             let members = all.iter().flat_map(|incident| &incident.members);
-            for member in members.filter(|it| keeps(it.finding)) {
+            for member in members.filter(|it| keeps(it.finding, query)) {
                 rows.push((member.finding, row_of(&Listed::alone(member), data)));
             }
             if order == "newest" {
                 rows.sort_by_key(|(it, _)| (Reverse(it.since), &it.key));
             } else {
-                let pod = |it: &Finding| it.pod.as_ref().map(pod).unwrap_or_default();
-                rows.sort_by_cached_key(|(it, _)| (pod(it), &it.key));
+                rows.sort_by_cached_key(|(it, _)| (it.pod.as_ref().map(pod).unwrap_or_default(), &it.key));
             }
         }
     }
-    let open = snapshot.findings.iter().filter(|it| is_open(it)).count();
+    let open = snapshot.findings.iter().filter(|it| it.stage != Stage::Closed).count();
     let closed = snapshot.findings.len() - open;
     Table {
         count: if query.closed { format!("{open}, {closed} closed") } else { open.to_string() },
@@ -70,7 +67,7 @@ pub(super) fn table(data: &Data, query: &Query) -> Table {
     }
 }
 
-/// That nothing was found says something only if everything is seen, and was seen.
+/// Returns the text for no findings: it says that nothing is wrong only if everything is seen, and was seen.
 fn nothing(data: &Data) -> String {
     let Doctor { agent, signals, .. } = &data.doctor;
     let unseen: Vec<&str> =
@@ -90,9 +87,13 @@ fn nothing(data: &Data) -> String {
     escaped(&format!("nothing was found, but not all can be seen: {}", why.join(", "))).into_owned()
 }
 
+fn keeps(it: &Finding, query: &Query) -> bool {
+    (query.closed || it.stage != Stage::Closed) && matches(it, query)
+}
+
 fn matches(it: &Finding, query: &Query) -> bool {
     if query.filter.is_empty() {
-        // Nothing has to be put into words.
+        // No text has to be made.
         return true;
     }
     let pod = it.pod.as_ref().map(pod).unwrap_or_default();
@@ -120,7 +121,7 @@ fn row_of(listed: &Listed<'_, '_>, data: &Data) -> Row {
     Row::new(it.key.as_str(), cells, said)
 }
 
-/// A question mark behind what may yet come right by itself.
+/// Returns the severity, with a question mark if it may yet come right by itself.
 fn severity_of(it: &Finding, severity: &str) -> Cell {
     match (it.stage, it.severity) {
         (Stage::Closed, _) => cell("closed", Tone::Faint),

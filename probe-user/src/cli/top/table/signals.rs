@@ -19,7 +19,7 @@ pub(super) fn table(data: &Data, query: &Query) -> Table {
     let mut signals: Vec<&Signal> = data.doctor.signals.iter().collect();
     match query.order(Pane::Signals) {
         "name" => signals.sort_by_key(|it| &it.signal),
-        // Those of one grade stay in the agent's order: of a pod's life.
+        // Signals of one grade stay in the agent's order, which is that of a pod's life.
         _ => signals.sort_by_key(|it| (it.mechanism.is_some(), Reverse(it.grade))),
     }
     let full = signals.iter().filter(|it| it.grade == Grade::Full).count();
@@ -31,7 +31,7 @@ pub(super) fn table(data: &Data, query: &Query) -> Table {
     Table { count, columns: COLUMNS, rows, empty: "the agent names no signal".to_owned() }
 }
 
-/// How well it is seen, in words.
+/// Returns how well the signal is seen, in words.
 pub(in crate::cli::top) fn seen(it: &Signal) -> (&'static str, Tone) {
     match (&it.mechanism, it.grade) {
         (None, _) => ("not seen", Tone::Bad),

@@ -1,4 +1,5 @@
-//! The starts of pods: first those that go on, each with its present phase, then the others with their slowest phase.
+//! The starts of pods: first those that go on, each with its present phase, then the others with their
+//! slowest phase.
 
 use std::{cmp::Reverse, time::Duration};
 
@@ -45,14 +46,17 @@ pub(super) fn table(data: &Data, query: &Query) -> Table {
     let goes_on = all.iter().filter(|it| it.goes_on).count();
     let count = format!("{goes_on} now, {} past", all.len() - goes_on);
     all.retain(|it| it.row.matches(query));
-    let pod = |it: &Sorted| it.row.cells.first().map(|cell| cell.text.clone());
     match query.order(Pane::Starts) {
-        "newest" => all.sort_by_cached_key(|it| (Reverse(it.goes_on), Reverse(it.begin), pod(it))),
-        "pod" => all.sort_by_cached_key(|it| (pod(it), Reverse(it.begin))),
-        _ => all.sort_by_cached_key(|it| (Reverse(it.goes_on), Reverse(it.took), pod(it))),
+        "newest" => all.sort_by_cached_key(|it| (Reverse(it.goes_on), Reverse(it.begin), pod_of(it))),
+        "pod" => all.sort_by_cached_key(|it| (pod_of(it), Reverse(it.begin))),
+        _ => all.sort_by_cached_key(|it| (Reverse(it.goes_on), Reverse(it.took), pod_of(it))),
     }
     let rows = all.into_iter().map(|it| it.row).collect();
     Table { count, columns: COLUMNS, rows, empty: "no start was seen since the agent began".to_owned() }
+}
+
+fn pod_of(it: &Sorted) -> Option<String> {
+    it.row.cells.first().map(|cell| cell.text.clone())
 }
 
 fn of_start(start: &Start, data: &Data) -> Sorted {
@@ -61,14 +65,15 @@ fn of_start(start: &Start, data: &Data) -> Sorted {
     if !start.missing.is_empty() {
         why.push(format!("without {}", start.missing.join(", ")));
     }
-    why.extend(marks(start).into_iter().filter(|_| !start.waits).map(str::to_owned));
+    if !start.waits {
+        why.extend(marks(start).into_iter().map(str::to_owned));
+    }
     let name = pod(&start.pod);
-    let (ended, tone) = match start.waits {
-        true => ("now".to_owned(), Tone::Live),
-        false => (
-            age(data.now().since(start.end)),
-            if start.without_pulls() > SLOW { Tone::Warning } else { Tone::Plain },
-        ),
+    let (ended, tone) = if start.waits {
+        ("now".to_owned(), Tone::Live)
+    } else {
+        let tone = if start.without_pulls() > SLOW { Tone::Warning } else { Tone::Plain };
+        (age(data.now().since(start.end)), tone)
     };
     let said = match (start.waits, phase) {
         (true, Some(phase)) => {
@@ -97,7 +102,8 @@ fn of_start(start: &Start, data: &Data) -> Sorted {
 /// A pod without a sandbox has no start yet.
 fn of_waiting(it: &Pod, since: Timestamp, data: &Data) -> Option<Sorted> {
     const WHY: &str = "it has no sandbox yet";
-    let (name_of, took) = (pod(&it.name), data.now().since(since));
+    let name_of = pod(&it.name);
+    let took = data.now().since(since);
     let uid = it.name.uid.as_ref()?;
     let cells =
         [name_of.clone(), "now".to_owned(), span(took), name(&Kind::Prepare), span(took), WHY.to_owned()];

@@ -1,4 +1,4 @@
-//! The answers of an agent on a node with so many pods, document by document.
+//! The answers of an agent on a node with this many pods, document by document.
 
 use serde_json::{Value, json};
 
@@ -7,9 +7,9 @@ pub(crate) const NOW: u64 = 45_296 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 const BOOT_WALL: u64 = 1_795_564_800 * SECOND;
-/// What a pod can be called by who wants to harm.
+/// A name that somebody with bad intentions can give a pod.
 const HOSTILE: &str = "evil\u{1b}[2J\u{202e}\n";
-/// The leaked addresses of a node with many pods, beside that of a small one.
+/// The leaked addresses of a node with many pods, in addition to the leaked address of a small one.
 const MANY_LEAKS: u64 = 40;
 
 /// Each path with the answer's status and body.
@@ -184,7 +184,7 @@ fn id(number: u64) -> String {
     format!("{number:012x}").repeat(5) + "cafe"
 }
 
-/// Phases one behind the other, each with its length in milliseconds.
+/// Phases one after the other, each with its length in milliseconds.
 fn phases(begin: u64, lengths: &[(Value, u64)]) -> (Vec<Value>, u64) {
     let mut end = begin;
     let phases = lengths.iter().map(|(kind, ms)| {

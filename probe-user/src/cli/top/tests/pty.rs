@@ -1,4 +1,4 @@
-//! A program in a terminal of its own, and what stands on its screen.
+//! A program in a terminal of its own, and what is on its screen.
 
 use std::{
     fs::File,
@@ -38,10 +38,10 @@ pub(crate) struct Pty {
     terminal: File,
     output: Receiver<Vec<u8>>,
     parser: vt100::Parser,
-    /// All that came.
+    /// All output so far.
     pub(crate) bytes: Vec<u8>,
     before: Termios,
-    /// The other thread is to close the terminal.
+    /// The other thread must close the terminal.
     hangs_up: Arc<AtomicBool>,
 }
 
@@ -95,7 +95,7 @@ impl Pty {
         self.parser.screen_mut().set_size(cells(lines), cells(columns));
     }
 
-    /// Waits until the screen is so; gives its text.
+    /// Waits until the screen matches; returns its text.
     #[track_caller]
     pub(crate) fn until(&mut self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) -> String {
         let end = Instant::now() + PATIENCE;
@@ -116,7 +116,7 @@ impl Pty {
         self.until(text, |screen| screen.contents().contains(text))
     }
 
-    /// Changes the settings behind the program's back, as a shell does that got the terminal back.
+    /// Changes the settings without the program, as a shell does that got the terminal back.
     pub(crate) fn set_as_before(&self) {
         tcsetattr(&self.terminal, SetArg::TCSANOW, &self.before).expect("a terminal");
     }
@@ -125,7 +125,7 @@ impl Pty {
         tcgetattr(&self.terminal).expect("its settings") == self.before
     }
 
-    /// Waits for the end; gives the exit code.
+    /// Waits for the end; returns the exit code.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> Option<i32> {
         let end = Instant::now() + PATIENCE;
@@ -154,7 +154,7 @@ impl Pty {
         code
     }
 
-    /// The terminal is gone, as when ssh is cut off. The program must write something for it.
+    /// Takes the terminal away, as when ssh is cut off. The program must write something to notice it.
     #[track_caller]
     pub(crate) fn hang_up(self) -> Option<i32> {
         let Self { mut child, keys, terminal, hangs_up, .. } = self;
@@ -176,7 +176,7 @@ fn cells(number: u16) -> NonZero<u16> {
     NonZero::new(number).expect("a size")
 }
 
-/// Both sides of a new terminal. No other program that is started meanwhile gets one of them.
+/// Opens both sides of a new terminal. No other program that is started meanwhile inherits one of them.
 fn open() -> io::Result<(File, File)> {
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let keys = posix_openpt(flags)?;

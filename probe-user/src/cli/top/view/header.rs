@@ -28,7 +28,7 @@ pub(super) fn draw(view: &View<'_>, ui: &Ui, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The node and its agent; on the right the time of the data.
+/// Returns the node and its agent, and on the right the time of the data.
 fn name<'a>(view: &View<'_>, ui: &Ui, area: Rect) -> Line<'a> {
     let theme = view.theme;
     let Some(data) = view.data else { return Line::styled("sandprobe top", theme.heading()) };
@@ -63,7 +63,7 @@ fn uptime(data: &Data) -> std::time::Duration {
     std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// The verdict; if the agent does not answer, that is more.
+/// Returns the verdict, or that the agent does not answer, which matters more.
 fn verdict<'a>(view: &View<'_>, area: Rect) -> Line<'a> {
     let theme = view.theme;
     let (word, style, said) = match (&view.connection, view.data) {
@@ -93,7 +93,7 @@ fn verdict_of(view: &View<'_>, data: &Data) -> (&'static str, Style) {
     }
 }
 
-/// The verdict's reason, and what the agent says of itself.
+/// Returns the verdict's reason, and what the agent says about itself.
 fn verdict_words(data: &Data) -> String {
     let verdict = data.verdict.message.as_ref().or(data.verdict.error.as_ref());
     let agent = &data.doctor.agent;
@@ -107,7 +107,8 @@ fn numbers<'a>(view: &View<'_>) -> Line<'a> {
     let theme = view.theme;
     let Some(data) = view.data else { return Line::default() };
     let agent = &data.doctor.agent;
-    let (lost, late) = (agent.lost(), data.rates.is_some_and(|rates| rates.lost > 0));
+    let lost = agent.lost();
+    let late = data.rates.is_some_and(|rates| rates.lost > 0);
     let tone = if late {
         Tone::Bad
     } else if lost > 0 {
@@ -135,7 +136,7 @@ fn numbers<'a>(view: &View<'_>) -> Line<'a> {
     ])
 }
 
-/// `300 (297 ready)`.
+/// Returns the number of pods, as `300 (297 ready)`.
 fn pods(data: &Data) -> String {
     let pods = &data.state.pods;
     let ready = pods.iter().filter(|pod| pod.state == "ready").count();

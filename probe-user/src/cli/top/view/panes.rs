@@ -12,9 +12,9 @@ use crate::{
     sink::text::cut,
 };
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: usize = 1;
-/// The characters at the end of a pod's name that tell it from its replicas.
+/// The characters at the end of a pod's name that distinguish it from its replicas.
 const TAIL: usize = 5;
 
 pub(super) fn draw(theme: Theme, ui: &Ui, pane: Pane, table: &Table, area: Rect, buffer: &mut Buffer) {
@@ -41,7 +41,7 @@ pub(super) fn draw(theme: Theme, ui: &Ui, pane: Pane, table: &Table, area: Rect,
     }
 }
 
-/// Which rows are shown: `1-4 of 8`; empty if all are.
+/// Returns which rows are shown, as `1-4 of 8`; empty if all are.
 fn range(top: usize, height: usize, count: usize) -> String {
     if count <= height {
         String::new()
@@ -50,8 +50,8 @@ fn range(top: usize, height: usize, count: usize) -> String {
     }
 }
 
-/// The pane's number, name and count; behind it the titles of those columns for which that leaves room; on the right which
-/// rows are shown.
+/// Returns the pane's number, name and count; then the titles of those columns for which that leaves room; on
+/// the right which rows are shown.
 fn heading(pane: Pane, table: &Table, widths: &[usize], range: &str, width: usize) -> String {
     let room = if range.is_empty() { width } else { width.saturating_sub(range.len() + GAP) };
     let mut heading = format!("{} {} {}", pane.place() + 1, pane.title(), table.count);
@@ -96,7 +96,7 @@ fn cells(
     }
 }
 
-/// The name with its begin and its end.
+/// Returns the name with its beginning and its end.
 fn cut_within(name: &str, width: usize) -> String {
     let length = name.chars().count();
     if length <= width {
@@ -106,19 +106,18 @@ fn cut_within(name: &str, width: usize) -> String {
     cut(name, width - tail.chars().count()) + &tail
 }
 
-/// The width of each column: what its cells need, as far as there is room. The last column has the rest, and is not shown
-/// if that is less than it needs.
+/// Returns the width of each column: what its cells need, as far as there is room. The last column has the
+/// rest, and is not shown if that is less than it needs.
 fn widths(table: &Table, screen: usize) -> Vec<usize> {
     let Some((last, first)) = table.columns.split_last() else { return Vec::new() };
-    let need = |(place, column): (usize, &Column)| {
+    let needs = first.iter().enumerate().map(|(place, column)| {
         let cells = table.rows.iter().filter_map(|row| row.cells.get(place));
         let widest = cells.map(|cell| cell.text.chars().count()).max().unwrap_or_default();
         widest.max(column.title.len()).clamp(column.least, column.most)
-    };
-    let mut widths: Vec<usize> = first.iter().enumerate().map(need).collect();
-    let used = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len();
-    // The one that has most beyond its least gives up a column, and so on.
-    while used(&widths) + last.least > screen {
+    });
+    let mut widths: Vec<usize> = needs.collect();
+    // The column that has most beyond its least width gives up one, and so on.
+    while total(&widths) + last.least > screen {
         let spare = widths.iter().zip(first).map(|(width, column)| match column.kind {
             ColumnKind::Numbers => 0,
             ColumnKind::Words | ColumnKind::Names => width - column.least,
@@ -128,9 +127,13 @@ fn widths(table: &Table, screen: usize) -> Vec<usize> {
             _ => break,
         }
     }
-    let rest = screen.saturating_sub(used(&widths));
+    let rest = screen.saturating_sub(total(&widths));
     widths.push(if rest < last.least { 0 } else { rest.min(last.most) });
     widths
+}
+
+fn total(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len()
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Theme {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// The agent does not answer.
+    /// The style while the agent does not answer.
     pub(super) fn alarm(self) -> Style {
         self.of(Tone::Bad).add_modifier(Modifier::REVERSED)
     }

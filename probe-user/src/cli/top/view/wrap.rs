@@ -5,7 +5,7 @@ use ratatui::text::Span;
 /// How much further a broken line is indented.
 const HANG: usize = 2;
 
-/// The parts of a line, each no wider than `width`. It is broken at spaces where it has some.
+/// Returns the parts of a line, each no wider than `width`. It is broken at spaces where it has some.
 pub(super) fn wrapped(line: &str, width: usize) -> Vec<String> {
     if columns(line) <= width || width == 0 {
         return vec![line.to_owned()];
@@ -22,12 +22,13 @@ pub(super) fn wrapped(line: &str, width: usize) -> Vec<String> {
             parts.push(part.trim_end().to_owned());
             part = " ".repeat(hang);
         }
-        // Spaces at a break are no indent.
+        // Spaces at a break do not indent the next part.
         if word == " " && !parts.is_empty() && part.trim_start_matches(' ').is_empty() {
             continue;
         }
         for c in word.chars() {
-            // Only a word that is wider than the screen gets here beyond it; the space behind a word is cut off.
+            // Only a word that is wider than the screen gets beyond it here; the space after a word is cut
+            // off.
             if columns(&part) + columns(c.encode_utf8(&mut [0; 4])) > width && c != ' ' {
                 parts.push(std::mem::replace(&mut part, " ".repeat(hang)));
             }
@@ -38,7 +39,7 @@ pub(super) fn wrapped(line: &str, width: usize) -> Vec<String> {
     parts
 }
 
-/// How many columns of the terminal it takes.
+/// Returns how many columns of the terminal the text takes.
 fn columns(text: &str) -> usize {
     Span::raw(text).width()
 }

@@ -15,16 +15,16 @@ use crate::{
 /// The boots of one group (docs/boot.md).
 #[derive(Serialize)]
 pub(super) struct GroupLine<'a> {
-    /// By what groups are made.
+    /// What the boots are grouped by.
     by: String,
-    /// What the boots have in common; absent: they do not have it.
+    /// What the boots have in common; absent: the boots where it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     average: Mean,
-    /// The mean less that of the first group.
+    /// The mean minus the mean of the first group.
     #[serde(skip_serializing_if = "Option::is_none")]
     difference: Option<DifferenceLine>,
-    /// What it is called.
+    /// The name of the row.
     title: &'a str,
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{model::recovery::LessNetwork, sink::recovery};
 
-/// A pod that is back, and the interfaces that it had before the restart and has not now.
+/// A pod that is back, and the interfaces that it had before the restart and no longer has.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BootLessNetwork")]
 pub(super) struct LessNetworkLine<'a> {

@@ -1,4 +1,4 @@
-//! The numbers of a boot and of the mean: the columns and the periods of the study.
+//! The numbers of a boot and of the mean: the columns and the periods of the report.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -52,7 +52,7 @@ impl Periods {
     }
 }
 
-/// The members that are given and are not exact.
+/// The members that have a value that is not exact.
 pub(super) fn inexact(
     column_names: [&'static str; COLUMNS],
     inexact: Inexact,
@@ -61,6 +61,6 @@ pub(super) fn inexact(
 ) -> Vec<&'static str> {
     let of_columns = column_names.into_iter().zip(inexact.columns).zip(columns);
     let of_periods = PERIOD_NAMES.into_iter().zip(inexact.periods).zip(periods);
-    let told = of_columns.chain(of_periods).filter(|((_, is_inexact), ns)| *is_inexact && ns.is_some());
-    told.map(|((name, _), _)| name).collect()
+    let all = of_columns.chain(of_periods);
+    all.filter(|((_, is_inexact), ns)| *is_inexact && ns.is_some()).map(|((name, _), _)| name).collect()
 }

@@ -1,4 +1,4 @@
-//! Restarts of a runtime or of the kubelet alone, and the numbers of those of each program (docs/boot.md).
+//! Restarts of a runtime or of the kubelet alone, and their statistics by program (docs/boot.md).
 
 use std::collections::BTreeMap;
 
@@ -40,22 +40,22 @@ pub struct RestartLine<'a> {
     node: &'a str,
     boot_id: &'a str,
     daemon: Daemon,
-    /// The name of its program.
+    /// The name of the daemon's program.
     program: &'a str,
     /// The program that ended and the one that runs since, each with its version.
     was: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     is: Option<&'a str>,
-    /// When the process that ended had begun, of boot time. This tells a restart from others.
+    /// When the process that ended had begun, since boot. It identifies the restart.
     ran_since_boot_ns: Decimal<u64>,
-    /// When it began: from there the rest counts.
+    /// When the restart began. The other times count from here.
     #[serde(skip_serializing_if = "Option::is_none")]
     wall_ns: Option<Decimal<i64>>,
     boot_ns: Decimal<u64>,
     /// How the process ended. Absent: its end was not seen, and times count from the start of the new one.
     #[serde(skip_serializing_if = "Option::is_none")]
     end: Option<EndLine<'a>>,
-    /// How many processes began and ended again, and how the last of them did.
+    /// How many processes began and ended again, and how the last of them ended.
     #[serde(skip_serializing_if = "is_zero")]
     again: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,31 +64,31 @@ pub struct RestartLine<'a> {
     periods: Periods,
     #[serde(skip_serializing_if = "Option::is_none")]
     whole_ns: Option<Decimal<i64>>,
-    /// The columns and periods that are not known by an event's own time.
+    /// The columns and periods whose times are not those of events.
     inexact: Vec<&'static str>,
-    /// Why it is over; absent: it goes on.
+    /// Why the restart is over; absent: it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     close: Option<RestartClose>,
-    /// When it was found to be over, of boot time.
+    /// When the restart was found to be over, since boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     closed_boot_ns: Option<Decimal<u64>>,
-    /// The pod that is the first in `columns`.
+    /// The pod of `columns.first_pod_ns`.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_pod: Option<String>,
-    /// The pods that waited, in the order in which they began to.
+    /// The pods that waited, in the order in which they began to wait.
     pods: Vec<HeldLine>,
-    /// At least so many more, for which there was no room.
+    /// At least this many more pods waited, for which there was no room.
     #[serde(skip_serializing_if = "is_zero")]
     pods_left_out: u32,
     calls: Calls,
     /// Pods that had more interfaces before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     less_network: Vec<LessNetworkLine<'a>>,
-    /// What it is called: when it began.
+    /// The name of the restart: when it began.
     title: String,
-    /// What makes it less than whole, in words for people.
+    /// Why the restart is not whole, in words for people.
     marks: Vec<&'static str>,
-    /// What is to be known of it beside its numbers, a sentence each, in words for people.
+    /// Notes beside the numbers, a sentence each, in words for people.
     notes: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ pub struct RestartLine<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RestartEnd")]
 struct EndLine<'a> {
-    /// Of boot time.
+    /// Time since boot.
     boot_ns: Decimal<u64>,
     /// The exit code, or 128 and the number of the signal that ended it.
     code: u32,
@@ -105,9 +105,9 @@ struct EndLine<'a> {
     /// Who sent that signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     killer: Option<SenderLine<'a>>,
-    /// It was chosen by the OOM killer.
+    /// The OOM killer chose the process.
     oom: bool,
-    /// The last signal that it was told to end with, which it may have caught, and by whom.
+    /// The last terminating signal that was sent to the process, which it may have caught, and its sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     told_signal: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,29 +138,30 @@ struct RestartColumns {
 #[schemars(rename = "RestartPod")]
 struct HeldLine {
     pod: String,
-    /// It got another sandbox, with nothing wrong in the one before.
+    /// The pod got another sandbox, although nothing was wrong with the old one.
     replaced: bool,
-    /// Of boot time.
+    /// When the pod began to wait, since boot.
     since_boot_ns: Decimal<u64>,
-    /// Until the next container of it started; absent: none has.
+    /// Time until the pod's next container started; absent: none has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     waited_ns: Option<Decimal<u128>>,
 }
 
-/// The restarts of one program together; each number among those that have it.
+/// The restarts of one program together. Each number is computed from the restarts that have it.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RestartStatistics")]
 pub struct RestartStatisticsLine<'a> {
     program: &'a str,
-    /// So many restarts count, of so many.
+    /// The number of restarts that count.
     restarts: usize,
+    /// The number of all restarts.
     all: usize,
-    /// So many older ones are not kept.
+    /// The number of older restarts, which are not kept.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: u64,
     average: RestartNumbers,
     ranks: Vec<RestartRank>,
-    /// What does not count, in words for people.
+    /// Which restarts do not count, in words for people.
     notes: Vec<String>,
 }
 
@@ -171,7 +172,7 @@ struct RestartNumbers {
     #[serde(skip_serializing_if = "Option::is_none")]
     whole_ns: Option<Decimal<i64>>,
     inexact: Vec<&'static str>,
-    /// What it is called.
+    /// The name of the row.
     title: String,
 }
 
@@ -257,7 +258,7 @@ impl HeldLine {
 }
 
 impl<'a> RestartStatisticsLine<'a> {
-    /// `left_out`: how many more there were of each program.
+    /// Returns a line for each program. `left_out`: how many more restarts each program had.
     pub(super) fn all(restarts: &[Placed<'a>], left_out: &BTreeMap<&'a str, u64>) -> Vec<Self> {
         let all: Vec<&'a Restart> = restarts.iter().map(|it| it.restart).collect();
         let mut all = statistics(all.into_iter());

@@ -1,4 +1,4 @@
-//! The numbers of several boots together that are no mean: the least, the median, the ninth in ten, the most.
+//! The percentiles over several boots: the minimum, p50, p90 and the maximum.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -22,13 +22,13 @@ use crate::{
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BootStatistics")]
 pub struct Statistics<'a> {
-    /// So many boots count.
+    /// The number of boots that count.
     boots: usize,
     ranks: Vec<RankLine>,
     left_out: Vec<LeftOut<'a>>,
-    /// Of all boots that have one.
+    /// The targets of all boots that have one.
     targets: TargetCounts,
-    /// Of how many boots this is, and of which not, in words for people.
+    /// How many boots count, and which do not, in words for people.
     notes: Vec<String>,
 }
 
@@ -38,11 +38,11 @@ pub struct Statistics<'a> {
 struct TargetCounts {
     met: usize,
     missed: usize,
-    /// Of those that are not complete, and those whose order is not known.
+    /// Boots that are not complete, and boots whose order is not known.
     not_known: usize,
 }
 
-/// Nearest rank; each number among the boots that have it.
+/// A percentile by nearest rank. Each number is computed from the boots that have it.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BootRank")]
 struct RankLine {
@@ -52,17 +52,17 @@ struct RankLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     whole_ns: Option<Decimal<i64>>,
     inexact: Vec<&'static str>,
-    /// What it is called.
+    /// The name of the row.
     title: &'static str,
 }
 
-/// A boot that does not count, or not with its last pod.
+/// A boot that does not count, or whose last pod does not count.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BootLeftOut")]
 struct LeftOut<'a> {
     boot_id: &'a str,
     why: Counted,
-    /// The boot's title, with why.
+    /// The boot's title and the reason.
     title: String,
 }
 
@@ -103,7 +103,7 @@ impl<'a> LeftOut<'a> {
         Self {
             boot_id: boot.map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
             why: it.counted,
-            title: format!("{}: {}", summary::name(it.recovery, it.study), summary::why(it.counted)),
+            title: format!("{}: {}", summary::name(it.recovery, it.report), summary::why(it.counted)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `docs/findings.md` has every kind and member that is written and no other, and every kind has a page.
+//! `docs/findings.md` has exactly the kinds and members that are written, and every kind has a page.
 
 use std::{collections::BTreeSet, fs, net::IpAddr, path::Path, time::Duration};
 
@@ -42,7 +42,7 @@ fn netns() -> NetnsKey {
     NetnsKey::new(4_026_532_177, 41)
 }
 
-/// One of each kind, with everything that can be known.
+/// A finding of each kind, with everything that can be known.
 pub(in crate::sink::jsonl) fn all() -> Vec<Kind> {
     let name = || "podnet".to_owned();
     let plugin = || "bridge".to_owned();
@@ -214,14 +214,14 @@ pub(in crate::sink::jsonl) fn written(kind: Kind) -> Value {
     serde_json::to_value(Finding::of(&finding, &label)).expect("JSON")
 }
 
-/// The rows of a section's tables, as they stand.
+/// The rows of a section's tables, as text.
 fn rows(heading: &str) -> impl Iterator<Item = &'static str> {
     let (_, section) = INDEX.split_once(heading).expect("the section is there");
     let section = section.split("\n## ").next().unwrap_or(section);
     section.lines().filter(|line| line.starts_with("| `") || line.starts_with("| [`"))
 }
 
-/// What stands in backquotes.
+/// The texts in backquotes.
 fn quoted(text: &str) -> BTreeSet<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }

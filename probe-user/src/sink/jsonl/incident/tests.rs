@@ -1,4 +1,4 @@
-//! `docs/incidents.md` has every member of an incident and of a finding's place in it, and no other.
+//! `docs/incidents.md` has exactly the members of an incident and of a finding's place in it.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn findings() -> Vec<Finding> {
     ]
 }
 
-/// The names of all members, those of an object within `name` as `name.member`.
+/// Collects the names of all members. A member of the object `name` is `name.member`.
 fn members(of: &Value, before: &str, names: &mut BTreeSet<String>) {
     for (name, value) in of.as_object().into_iter().flatten() {
         let name = format!("{before}{name}");
@@ -98,7 +98,7 @@ fn the_documentation_has_every_member_and_no_other() {
     for incident in incidents.all() {
         let incident = Incident::of(&incident, &label).expect("it has findings");
         let mut value = serde_json::to_value(&incident).expect("JSON");
-        // It is written as in a finding.
+        // The pod is written as in a finding.
         value["pod"] = Value::Null;
         members(&value, "", &mut written);
     }

@@ -1,4 +1,4 @@
-//! What is written matches its schema, and the schema leaves nothing open.
+//! The output matches its schema, and the schema leaves nothing open.
 
 use std::{fs::File, io::BufReader, path::Path};
 
@@ -68,7 +68,7 @@ fn a_start_matches_with_all_its_members() {
     matches(&of::<Line<'_>>(), &serde_json::to_value(Line::of(&start, &label)).expect("JSON"));
 }
 
-/// What the engine tells of real runs.
+/// Checks the engine's events of recorded runs.
 #[test]
 fn every_event_of_the_recordings_matches() {
     let schema = of_events();

@@ -1,10 +1,10 @@
-//! Which Events stand after which findings.
+//! The Events that are open after given findings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::{Deed, Ledger, ON_NODE, ON_POD, Object, Plan, Step};
+use super::{EventAction, Ledger, ON_NODE, ON_POD, Object, Plan, Step};
 use crate::{
     model::{
         change::Finding,
@@ -40,11 +40,11 @@ fn killed(name: &str, pod: Option<&str>) -> Finding {
     finding(it.into(), name, pod)
 }
 
-/// It begins the incident of the sandbox that [`killed`] has.
+/// A finding that begins the incident of the sandbox of [`killed`].
 fn duplicate(name: &str, pod: Option<&str>) -> Finding {
     let it = DuplicateSandbox { form: Duplicate::AfterCompletion, count: 1 };
     let it = finding(it.into(), name, pod);
-    // The pod's own sandbox, then the one that was made after it was done.
+    // The pod's own sandbox, then the one that was made after the pod had completed.
     let sandboxes =
         [ContainerId::parse("0").expect("an id")].into_iter().chain(it.sandboxes.clone()).collect();
     Finding { since: Timestamp(1_500), sandboxes, ..it }
@@ -54,7 +54,7 @@ fn closed(finding: &Finding, at: Timestamp) -> Finding {
     Finding { stage: Stage::Closed, closed_at: Some(at), ..finding.clone() }
 }
 
-/// What the API server has, by object and key: whether it warns, and how often the finding came.
+/// The Events on the API server, by object and key: whether each is a Warning, and its count.
 #[derive(Debug, Default)]
 struct Cluster {
     ledger: Ledger,
@@ -66,7 +66,7 @@ impl Cluster {
         self.ledger.plan(findings)
     }
 
-    /// Does every step. Gives how many were withheld.
+    /// Does every step. Returns how many Events were withheld.
     fn tell(&mut self, findings: &[Finding]) -> usize {
         let Plan { steps, withheld } = self.plan(findings);
         steps.into_iter().for_each(|step| self.take(step));
@@ -76,15 +76,15 @@ impl Cluster {
     fn take(&mut self, step: Step) {
         let (object, key) = step.subject.clone();
         let event = self.events.entry((object, key.to_string()));
-        let count = match step.deed {
-            Deed::Begin => event.insert_entry((true, 1)).get().1,
-            Deed::Again { count } => event.insert_entry((true, count + 1)).get().1,
-            Deed::End => event.and_modify(|it| it.0 = false).or_insert((false, 0)).1,
+        let count = match step.action {
+            EventAction::Begin => event.insert_entry((true, 1)).get().1,
+            EventAction::Again { count } => event.insert_entry((true, count + 1)).get().1,
+            EventAction::End => event.and_modify(|it| it.0 = false).or_insert((false, 0)).1,
         };
         self.ledger.done(step, Some(count));
     }
 
-    /// The Events that warn.
+    /// The Events that are Warnings.
     fn standing(&self) -> Vec<String> {
         let warn = self.events.iter().filter(|(_, (warns, _))| *warns);
         warn.map(|((object, key), (_, count))| format!("{} {key} x{count}", name(object))).collect()
@@ -118,7 +118,7 @@ fn an_incident_has_one_event_on_each_object_about_its_first_finding() {
     assert_eq!(cluster.standing(), [""; 0]);
 }
 
-/// A cause that is found later changes nothing of what was told.
+/// A cause that is found later does not change the reported Events.
 #[test]
 fn an_incident_whose_cause_is_found_later_is_not_told_again() {
     let mut cluster = Cluster::default();
@@ -157,7 +157,7 @@ fn a_finding_that_comes_back_is_counted() {
     cluster.tell(&[closed(&first, Timestamp(4_000))]);
     cluster.tell(&[second]);
     assert_eq!(cluster.standing(), ["node teardown_out_of_order/a1 x2"]);
-    // It ended and came back between two looks.
+    // The finding ended and came back between two plans.
     cluster.tell(&[third]);
     assert_eq!(cluster.standing(), ["node teardown_out_of_order/a1 x3"]);
 }
@@ -189,14 +189,14 @@ fn what_ended_while_no_agent_ran_is_ended_by_the_next_one() {
     let over = closed(&ends, Timestamp(3_000));
     let plan = cluster.plan(&[goes_on.clone(), over.clone()]);
     let steps: Vec<_> =
-        plan.steps.iter().map(|it| (name(&it.subject.0), it.subject.1.as_str(), it.deed)).collect();
+        plan.steps.iter().map(|it| (name(&it.subject.0), it.subject.1.as_str(), it.action)).collect();
     let key = "teardown_out_of_order/a2";
-    assert_eq!(steps, [("node", key, Deed::End), ("web", key, Deed::End)]);
+    assert_eq!(steps, [("node", key, EventAction::End), ("web", key, EventAction::End)]);
     cluster.tell(&[goes_on.clone(), over.clone()]);
     assert_eq!(cluster.plan(&[goes_on, over]), Plan::default());
 }
 
-/// It closed before it was told, it was withheld, or the last agent told nothing.
+/// The finding closed before it was reported, or was withheld, or the last agent reported nothing.
 #[test]
 fn what_was_not_told_is_not_ended() {
     let mut cluster = Cluster::default();
@@ -209,8 +209,8 @@ fn what_was_not_told_is_not_ended() {
     assert_eq!(cluster.plan(&over).steps.len(), ON_NODE);
 }
 
-/// A namespace in which nothing can be written does not keep other things from being told, and what is done is not tried
-/// again.
+/// A namespace in which nothing can be written does not hold up other Events, and a step that is done is not
+/// tried again.
 #[test]
 fn what_fails_is_tried_after_the_others() {
     let mut cluster = Cluster::default();
@@ -226,7 +226,7 @@ fn what_fails_is_tried_after_the_others() {
     assert_eq!(before.len(), 4, "{before:?}");
     let mut steps = plan.steps.into_iter();
     let done = steps.next().expect("the end of what is over");
-    assert_eq!(done.deed, Deed::End);
+    assert_eq!(done.action, EventAction::End);
     cluster.take(done);
     cluster.ledger.failed(steps.next().expect("a step"));
     let after = order(&cluster.plan(&all));
@@ -240,12 +240,12 @@ fn the_event_of_a_finding_that_is_kept_no_more_ends() {
     cluster.tell(&[]);
     assert_eq!(cluster.standing(), [""; 0]);
     assert_eq!(cluster.plan(&[]), Plan::default());
-    assert!(cluster.ledger.told.is_empty(), "nothing is kept of it");
+    assert!(cluster.ledger.reported.is_empty(), "nothing is kept of it");
 }
 
 proptest! {
-    /// Whatever comes and goes, and however many steps fail: once all are done, each incident with something to tell has one
-    /// Event on the node, and nothing else has.
+    /// Whatever comes and goes, and however many steps fail: once all are done, exactly the incidents that
+    /// should be reported have one Event on the node.
     #[test]
     fn each_open_incident_has_one_event_on_the_node(
         looks in prop::collection::vec(prop::collection::vec((0..4_usize, any::<bool>(), any::<bool>()), 0..8), 1..8),

@@ -1,4 +1,5 @@
-//! The families of what is sent to other machines: to the API server of the cluster, and to a receiver of OTLP.
+//! The families about data that is sent to other machines: to the API server of the cluster, and to an OTLP
+//! receiver.
 
 use super::{Family, counter, gauge};
 

@@ -1,4 +1,4 @@
-//! What a scrape shows of the restarts of daemons.
+//! The restarts of daemons in a scrape.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use crate::model::recovery::{
     Daemon, DaemonEnd, HeldPod, Kind, Pod, Recovery, Restart, RestartClose, Restarts, TimedSource,
 };
 
-/// The runtime was stopped once and restarted, and the gauges have its last restart; the kubelet has not started again.
+/// The runtime was stopped once and restarted, and the gauges have its last restart; the kubelet has not
+/// started again.
 #[test]
 fn restarts_of_daemons_are_counted_and_the_last_one_is_timed() {
     let ended = |at: u64| DaemonEnd { at: Timestamp(at * S), end: End::default(), told: None };

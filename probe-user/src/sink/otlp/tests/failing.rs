@@ -1,4 +1,5 @@
-//! What the log says of a receiver that cannot be reached or is none: what is wrong, and what to do.
+//! The log about a receiver that cannot be reached, or a server that is not one: what is wrong, and what to
+//! do.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -87,7 +88,7 @@ fn a_certificate_that_is_not_trusted_is_told() {
         let at = plain.address().to_string();
         let failed = fail(target("https", &at, spoken), &trusting(), Signal::Traces);
         assert!(matches!(failed.reason, Reason::Tls), "{failed}");
-        // It speaks TLS, and is spoken to without.
+        // The receiver speaks TLS, and the agent does not.
         let at = receiver.address().to_string();
         let failed = fail(target("http", &at, spoken), &Sources::default(), Signal::Traces);
         check(&failed, Reason::Protocol, "no OTLP is spoken there");
@@ -148,7 +149,7 @@ fn a_receiver_that_refuses_is_told_with_what_to_do() {
     }
 }
 
-/// A proxy may have no receiver behind it for a while, or cut an answer.
+/// A proxy may have no backend for a while, or cut an answer.
 #[test]
 fn what_a_proxy_does_is_tried_again() {
     for (answer, reason, told) in [
@@ -164,13 +165,13 @@ fn what_a_proxy_does_is_tried_again() {
     }
 }
 
-/// Any server refuses; only a receiver takes a request.
+/// Any server can refuse a request; only a receiver accepts one.
 #[test]
 fn a_connection_is_lost_only_to_one_that_has_taken_a_request() {
     for (first, reason) in [(Answer::Take, Reason::Lost), (Answer::Status(500, Vec::new()), Reason::Protocol)]
     {
         let receiver = Receiver::start(Spoken::Http, None).expect("a port");
-        // A connection that was kept is made again once.
+        // If a kept connection is lost, it is made again once.
         receiver.received().answers.extend([first, Answer::Close, Answer::Close]);
         let route = route(to(&receiver, Spoken::Http), &Sources::default(), quick());
         let mut client = Client::new(route.target, Signal::Traces, route.credentials);

@@ -1,4 +1,4 @@
-//! The traces and records of recorded runs say what the events and `explain pod` say.
+//! The traces and records of recorded runs agree with the events and with `explain pod`.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs::File, io::BufReader, sync::mpsc};
 
@@ -23,7 +23,7 @@ use crate::{
     sink::{Label, Sink, filter::Filter, jsonl::Jsonl, phase as wording},
 };
 
-/// What was sent, and what it is to say.
+/// The spans and records that were sent, and what they should say.
 pub(super) struct Sent {
     pub(super) spans: Vec<Span>,
     pub(super) records: Vec<LogRecord>,
@@ -42,7 +42,7 @@ impl Sink for Told {
     }
 }
 
-/// The calls of a recording, and its session before the first.
+/// Opens a recording: its session before the first call, and all calls.
 pub(in crate::sink::otlp) fn open(name: &str) -> (Session, Vec<Call>) {
     let path = format!("{}/../tests/data/recordings/{name}", env!("CARGO_MANIFEST_DIR"));
     let mut reader = Reader::open(BufReader::new(File::open(path).expect(name))).expect("a recording");
@@ -54,7 +54,7 @@ pub(in crate::sink::otlp) fn open(name: &str) -> (Session, Vec<Call>) {
     (session, calls)
 }
 
-/// Replays a recording, and takes what would be sent.
+/// Replays a recording, and returns what would be sent.
 pub(super) fn replay(name: &str) -> Sent {
     let (mut session, calls) = open(name);
     let pace = Pace::default();
@@ -264,7 +264,7 @@ fn a_boot_is_a_trace_whose_periods_are_the_columns() {
     assert!(back > 0 && root.events.iter().any(|event| event.name == "kernel start"));
 }
 
-/// Also: another agent that tells the same gives the same ids.
+/// Another agent that sends the traces again also gives them the same ids.
 #[test]
 fn the_recorded_traces_are_as_they_were() {
     let sent = replay("demo.jsonl");

@@ -1,4 +1,5 @@
-//! What is sent arrives once and whole, over each protocol; what cannot be sent is bounded and counted.
+//! Spans and records arrive once and whole, over each protocol; those that cannot be sent are bounded and
+//! counted.
 
 use std::{
     thread,
@@ -32,7 +33,7 @@ use crate::{
 };
 
 const BOTH: [Spoken; 2] = [Spoken::Grpc, Spoken::Http];
-/// More than anything here takes.
+/// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -65,7 +66,7 @@ impl Sending {
         self.queue.figures.read()
     }
 
-    /// Waits until all that was given is sent or dropped.
+    /// Waits until everything is sent or dropped.
     fn end(self) -> Snapshot {
         self.queue.close();
         block_on(self.exporter.ended());
@@ -81,7 +82,7 @@ fn all(counted: &[(&'static str, u64)]) -> u64 {
     counted.iter().map(|(_, count)| count).sum()
 }
 
-/// A trace of the recording, as often as is asked.
+/// Repeats a trace of the recording without end.
 fn items() -> impl Iterator<Item = Item> {
     let sent = recorded::replay("demo.jsonl");
     let of = sent.spans.first().expect("a span").trace_id.clone();
@@ -102,7 +103,7 @@ pub(super) fn acceptor() -> TlsAcceptor {
     TlsAcceptor::from(std::sync::Arc::new(config))
 }
 
-/// Replays a recording as the agent's loop does; gives what the loop has sent by the end.
+/// Replays a recording as the agent's loop does; returns what has been sent by the end.
 fn run(mut otlp: Otlp, notes: super::Notes) -> Vec<Snapshot> {
     let (mut session, calls) = recorded::open("demo.jsonl");
     session.add_sink(Box::new(notes));
@@ -169,7 +170,7 @@ fn while_nothing_listens_memory_is_bounded_and_the_newest_arrive_later() {
         let now = sending.now();
         let full = count(&now.dropped, "queue_full");
         assert!(full > 0 && now.exported == 0, "{now:?}");
-        // What waits, what is tried, and what was dropped.
+        // The entries that wait, that are being sent, and that were dropped add up.
         assert!(given - full - now.waiting <= 200, "{given}: {now:?}");
         let receiver = Receiver::start_at(spoken, None, address).expect("the port is free");
         until(|| sending.now().waiting == 0 && sending.now().exported > 0);
@@ -261,7 +262,7 @@ fn what_is_refused_for_good_is_dropped_and_counted_and_the_rest_goes_on() {
     }
 }
 
-/// Without a wait between them, all that waits would be dropped at once.
+/// Without a wait between the requests, everything in the queue would be dropped at once.
 #[test]
 fn one_that_refuses_everything_for_a_while_costs_little() {
     for (spoken, code) in [(Spoken::Http, 401), (Spoken::Http, 404), (Spoken::Grpc, 12)] {
@@ -328,7 +329,7 @@ fn patience_ends_and_so_does_the_agent() {
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
-/// A connection that was idle is closed by the receiver; the next request needs another one and no failure is counted.
+/// The receiver closes an idle connection. The next request needs a new one, and no failure is counted.
 #[test]
 fn an_idle_connection_that_ended_is_no_failure() {
     for spoken in BOTH {
@@ -342,7 +343,8 @@ fn an_idle_connection_that_ended_is_no_failure() {
         let second = Receiver::start_at(spoken, None, address).expect("the port is free");
         sending.queue.push(item.clone());
         until(|| sending.now().exported == 2 * item.entries);
-        // It is no other server now: a connection that ends in the middle of a request is lost.
+        // The server is known to be a receiver now, so a connection that ends in the middle of a request is
+        // lost.
         second.received().answers.push_back(Answer::Close);
         sending.queue.push(item.clone());
         until(|| sending.now().exported == 3 * item.entries);

@@ -1,4 +1,4 @@
-//! Every runbook and page of findings is served, and each link in them leads somewhere.
+//! Every runbook and page of findings is served, and each link in them leads to a page.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

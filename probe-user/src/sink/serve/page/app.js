@@ -1,4 +1,4 @@
-// The page: views of what the agent knows, read anew when an event says that they may have changed.
+// The page: views of the agent's state, read again when an event says that they may have changed.
 
 import { Boots } from "./boots.js";
 import { el } from "./dom.js";
@@ -14,7 +14,7 @@ import { ago, count, setClock } from "./words.js";
 const $ = (id) => document.getElementById(id);
 const main = $("main");
 
-// What is shown, by its name in the address.
+// The sections, by their names in the address.
 const sections = new Map();
 const section = (name, title) => {
   const heading = el("h2", { tabindex: -1 }, title);
@@ -45,18 +45,18 @@ let shown = null;
 
 // Reading views.
 
-/** So many pods are told by name. */
+/** How many pods are named. */
 const NAMED = 3;
-/** The stream is there. */
+/** The stream is connected. */
 let isLive = false;
 
-/** What takes long is read less often. */
+/** A view that takes long to read is read less often. */
 const PATIENCE = 10;
 const LONGEST_MS = 15_000;
 const plans = new Map(Object.values(views).filter((view) => view.path)
   .map((view) => [view, { isStale: true, isBusy: false, timer: null, next: 0, failures: 0, wasRead: false }]));
 
-/** What is wrong and what cannot be seen is known at all times; the rest, where it is looked at. */
+/** Findings and the agent's health are always read; the other views only while they are shown. */
 const isWanted = (view, plan) => !document.hidden && (view === findings || view === health || views[shown] === view || !plan.wasRead);
 
 const refresh = (view) => {
@@ -97,7 +97,7 @@ const read = async (view, plan) => {
 
 const all = () => [...plans.keys()].forEach(stale);
 
-/** What depends on more than one view. */
+/** Shows what depends on more than one view. */
 const tell = () => {
   for (const [name_, view] of Object.entries(views)) {
     const n = plans.get(view)?.wasRead ? view.badge() : null;
@@ -108,7 +108,7 @@ const tell = () => {
   if (health.told) findings.setHealth(health.basis(pods.badge(), pools.badge(), doubts()));
 };
 
-/** Why it is not known whether nothing is wrong, a sentence each. */
+/** Returns why it is not certain that nothing is wrong, a sentence each. */
 const doubts = () => {
   const unread = [...plans].filter(([, plan]) => !plan.wasRead || plan.failures > 0).map(([view]) => view.title);
   const waiting = pods.waiting();
@@ -125,10 +125,10 @@ const name = (node) => {
   document.title = `sandprobe: ${$("node").textContent}`;
 };
 
-// What is told of the page's own state.
+// Notices about the page's own state.
 
 const notices = new Map();
-/** One of a kind; it stays until it is put away. */
+/** Shows a notice, one of each kind; it stays until it is closed. */
 const notice = (kind, text) => {
   notices.get(kind)?.remove();
   const close = el("button", { type: "button", "aria-label": `put away: ${text}` }, "Put away");
@@ -143,7 +143,7 @@ const link = (state, text) => {
   if ($("link-text").textContent !== text) $("link-text").textContent = text;
 };
 
-// New findings are said, many at once as one, and none before the page has read what was there.
+// New findings are announced, many at once as one, and none before the page has read the existing ones.
 const NEWS_MS = 3_000;
 let fresh = [];
 let saying = null;
@@ -175,7 +175,7 @@ const start = () => follow({
     if (isLive) {
       link("live", "live");
       lostAt = null;
-      // What changed while nobody listened is told, but for what the page had read before.
+      // Read all views again, because they may have changed while the stream was lost.
       all();
       return;
     }
@@ -192,7 +192,7 @@ const start = () => follow({
   },
 });
 
-// Where one is.
+// The address.
 
 const route = (isFirst) => {
   const [, view = "", ...rest] = decode(location.hash);
@@ -217,7 +217,7 @@ const decode = (hash) => hash.split("/").map((it) => {
   try { return decodeURIComponent(it); } catch { return it; }
 });
 
-// Being asked for a token.
+// Asking for a token.
 
 onAsked((why) => new Promise((resolve) => {
   $("ask").hidden = false;
@@ -232,7 +232,7 @@ onAsked((why) => new Promise((resolve) => {
   }, { once: true });
 }));
 
-// The keyboard, and time passing.
+// The keyboard and the clock.
 
 $("skip").addEventListener("click", (event) => {
   event.preventDefault();

@@ -1,4 +1,4 @@
-// What each restart of the node cost, as `sandprobe boot` tells it.
+// What each restart of the node cost, as `sandprobe boot` shows it.
 
 import { about, el, svg, table } from "./dom.js";
 import { axis, bar, roundUp } from "./waterfall.js";

@@ -1,13 +1,13 @@
-// Elements, and text in them.
+// Makes elements and the text in them.
 //
-// Invariant: text from the node becomes a text node or an attribute's value, never markup; only `el` and `svg` make
-// elements, and their names are this program's own.
+// Invariant: text from the node becomes a text node or an attribute's value, never markup. Only `el` and
+// `svg` make elements, and the names of elements are this program's own.
 
-// Control characters, and those that change the direction of writing or are not seen (Unicode TR 36).
+// Control characters, and characters that change the direction of text or are invisible (Unicode TR 36).
 const ACTS = /[\p{Cc}\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/gu;
 const SHORT = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
-/** Text with all that would act upon what shows it written as an escape, as the commands do. */
+/** Escapes all characters that would act on the display, as the commands do. */
 export const safe = (text) =>
   String(text).replace(ACTS, (c) => SHORT[c] ?? `\\u{${c.codePointAt(0).toString(16)}}`);
 
@@ -28,7 +28,7 @@ export const el = (name, attributes, ...children) => fill(document.createElement
 export const svg = (name, attributes, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
-/** Names and words, as `<dl>`; those without a word are left out. */
+/** Names and words as a `<dl>`; names without a word are left out. */
 export const about = (pairs) =>
   el("dl", { class: "about" }, pairs.filter(([, word]) => word !== null && word !== undefined && word !== "")
     .map(([name, word]) => el("div", null, el("dt", null, name), el("dd", null, word))));
@@ -40,15 +40,15 @@ export const table = (headings, rows, attributes) =>
     el("tbody", null, rows.map((cells) => el("tr", null, cells.map((cell, n) =>
       (n === 0 ? el("th", { scope: "row" }, cell) : el("td", null, cell))))))));
 
-/** So long may a script hold up who types or scrolls. */
+/** How long a script may hold up typing and scrolling, in milliseconds. */
 const SLICE_MS = 8;
 
-/** Rows of a list by their keys: what is unchanged stays, and much is done a slice at a time. */
+/** The rows of a list by their keys. Unchanged rows stay, and many rows are drawn a slice at a time. */
 export class List {
   #rows = new Map();
   #turn = 0;
 
-  /** `make(item, old)` gives a row's element; `key` what it is known by. */
+  /** `make(item, old)` returns a row's element; `key` returns the row's key. */
   constructor(parent, key, make) {
     Object.assign(this, { parent, key, make });
   }
@@ -57,7 +57,7 @@ export class List {
     return this.#rows.get(key)?.node;
   }
 
-  /** `beside`: what else a row shows depends on. True once all is shown, and false where newer items came between. */
+  /** `beside`: other state that rows depend on. Returns true once all is shown, false if newer items came. */
   async show(items, beside = "") {
     const turn = ++this.#turn;
     const keys = new Set(items.map(this.key));

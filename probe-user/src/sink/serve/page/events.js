@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { clock, podName, wall } from "./words.js";
 
 const KEPT = 300;
-/** So often is the list drawn at most. */
+/** The shortest time between two drawings of the list, in milliseconds. */
 const EVERY_MS = 250;
 
 export class Events {

@@ -1,14 +1,14 @@
-// The stream of events: goes on where it was after each break, and says what became of it.
+// The stream of events. It goes on at its last position after each break, and reports its state.
 
 import { isAsking, lines } from "./server.js";
 
-/** The agent says that it lives every 15 s. */
+/** A stream that is silent for this long is lost, because the agent sends a sign of life every 15 s. */
 const SILENCE_MS = 40_000;
 const PAUSES_MS = [500, 1_000, 2_000, 4_000, 8_000, 15_000];
 
 /**
- * `event(event)` for each; `state(name, pause)`: `live`, or `lost` with when it is tried again; `missed(count)`;
- * `restarted()`, and then nobody knows how many.
+ * Calls `event(event)` for each event; `state(name, pause)` with `live`, or with `lost` and the time to the
+ * next try; `missed(count)`; and `restarted()`, after which the number of missed events is unknown.
  */
 export const follow = async ({ event, state, missed, restarted }) => {
   let instance = null;

@@ -1,5 +1,5 @@
-// What is wrong: the worst first, what one cause led to below it, each with its evidence; and where nothing is, what
-// that is based on.
+// The findings: the worst first, effects below their cause, each with its evidence. If there are none, what
+// that statement is based on.
 
 import { List, about, el, table } from "./dom.js";
 import { get } from "./server.js";
@@ -14,7 +14,7 @@ export const href = (key) => `#/findings/${encodeURIComponent(key)}`;
 
 const kindOf = (key) => key.split("/", 1)[0];
 
-/** The items with those of one incident together, each effect below its cause, `depth` steps from the first. */
+/** Groups the items by incident, each effect below its cause, `depth` steps from the first finding. */
 const grouped = (items, all) => {
   const known = new Map(all.map((it) => [it.key, it]));
   const shown = new Set(items.map((it) => it.key));
@@ -31,14 +31,14 @@ const grouped = (items, all) => {
   }
   const walk = (it, depth) => {
     const rows = (below.get(it.key) ?? []).sort(order).map((effect) => walk(effect, depth + 1));
-    // The place of an incident is that of its worst finding.
+    // An incident is sorted by its worst finding.
     const worst = rows.reduce((before, row) => (order(row.worst, before) < 0 ? row.worst : before), it);
     return { worst, rows: [{ ...it, depth }, ...rows.flatMap((row) => row.rows)] };
   };
   return (below.get(null) ?? []).map((it) => walk(it, 0)).sort((a, b) => order(a.worst, b.worst)).flatMap((it) => it.rows);
 };
 
-/** What led to it, in a few words. */
+/** The cause, in a few words. */
 const because = (it) => {
   if (it.caused_by) {
     const more = it.caused_by.length - 1;
@@ -47,7 +47,7 @@ const because = (it) => {
   return it.incident && it.incident !== it.key ? `of the incident ${kindOf(it.incident)}` : null;
 };
 
-/** What a filter looks at. */
+/** The text that a filter searches. */
 const words = (it) => `${it.kind} ${it.severity} ${it.stage} ${podName(it.pod)} ${it.summary} ${it.key}`.toLowerCase();
 
 export class Findings {
@@ -57,10 +57,10 @@ export class Findings {
   #all = [];
   #health = null;
   #filter = "";
-  /** What is open, and when it was read, by key. */
+  /** The findings whose details are open, as they were last read, by key. */
   #opened = new Map();
   #wanted = null;
-  /** Whether what is open is known at all. */
+  /** Whether the findings were read at all. */
   #wasRead = false;
 
   constructor(section) {
@@ -86,7 +86,7 @@ export class Findings {
     await this.#draw();
     for (const it of this.#all) {
       const known = this.#opened.get(it.key);
-      // Evidence is added to what is open; what is not is read when it is.
+      // Evidence is added to open details; closed ones are read when they are opened.
       if (known && known !== JSON.stringify(it)) this.#read(it.key);
     }
     if (this.#wanted) this.open(this.#wanted);
@@ -161,7 +161,7 @@ export class Findings {
     return row;
   }
 
-  /** Shows this one; one that is not known yet, when it is. */
+  /** Shows this finding, or waits for it if it is not known yet. */
   open(key) {
     const row = this.rows.row(key) ?? this.pastRows.row(key);
     this.#wanted = row ? null : key;
@@ -198,7 +198,7 @@ export class Findings {
         await navigator.clipboard.writeText(script);
         copy.textContent = "Copied";
       } catch {
-        // Only pages that came by TLS or from this machine may: the text is there to be marked.
+        // Only pages over TLS or from this machine may use the clipboard, so the text is selected instead.
         getSelection().selectAllChildren(copy.nextElementSibling);
         copy.textContent = "Marked";
       }

@@ -1,4 +1,4 @@
-// What the agent can see, and how it does itself.
+// What the agent can see, and its own state.
 
 import { about, el, table } from "./dom.js";
 import { ago, count, span, wall } from "./words.js";
@@ -6,7 +6,7 @@ import { ago, count, span, wall } from "./words.js";
 const GRADES = { full: "full", degraded: "degraded", cannot: "not seen" };
 const bytes = (text) => (text === undefined ? null : `${(Number(text) / 1_048_576).toFixed(1)} MiB`);
 
-/** What of it is not as it should be, the worst first, a sentence each. */
+/** The agent's problems, the worst first, a sentence each. */
 const problems = ({ agent, signals, checks }) => {
   const lost = Object.entries(agent.losses).map(([what, n]) => `${n} in ${what.replaceAll("_", " ")}`);
   const degraded = signals.filter((it) => it.grade === "degraded").map((it) => it.signal);
@@ -22,7 +22,7 @@ const problems = ({ agent, signals, checks }) => {
 export class Health {
   path = "v1/doctor";
   gap = 2_000;
-  /** What changes in it is told by no event: it is asked for now and then. */
+  /** No event reports a change of this view, so it is read from time to time, in milliseconds. */
   every = 30_000;
   title = "Agent";
   told = null;
@@ -38,7 +38,7 @@ export class Health {
 
   badge = () => null;
 
-  /** What "nothing is wrong" stands on, and what speaks against it: `against` has that of the other views. */
+  /** What "nothing is wrong" is based on, and the doubts about it; `against` has those of the other views. */
   basis(pods, pools, against) {
     const { agent, checks, signals } = this.told;
     const seen = signals.filter((it) => it.mechanism && it.grade !== "cannot");

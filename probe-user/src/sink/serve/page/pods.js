@@ -46,7 +46,7 @@ export class Pods {
 
   badge = () => this.#pods.length;
 
-  /** Those that are not up yet, by name: they may be stuck. */
+  /** The names of the pods that are not up yet and may be stuck. */
   waiting = () => this.#pods.filter((pod) => pod.state === "created").map(podName);
 
   async show({ pods, phases, legend: meanings }) {

@@ -1,4 +1,4 @@
-// The ranges of addresses, what leaked of them, and what became of the attachments of each plugin.
+// The pools of addresses, their leaks, and the state of each plugin's attachments.
 
 import { el, svg, table } from "./dom.js";
 import { href } from "./findings.js";
@@ -9,7 +9,7 @@ const FATES = [["added", "added"], ["released", "released"], ["released_without_
   ["live", "live"], ["ended", "ended, DEL to come"], ["unreleased", "never released"], ["unknown", "unknown"]];
 const words = (pool) => `${pool.network} ${pool.subnet}`.toLowerCase();
 const wordsOf = ({ plugin, network }) => `${plugin} ${network ?? ""}`.toLowerCase();
-/** One address; of many the first and how many more there are. */
+/** One address, or the first of many and how many more there are. */
 const leaked = ({ address, count }) => (count > 1 ? `${address} and ${count - 1} more` : address);
 const percent = (part, whole) => `${(whole ? (100 * part) / whole : 0).toFixed(2)}%`;
 
@@ -22,7 +22,7 @@ export class Pools {
   #filter = "";
   #said = null;
 
-  /** `leaks(network)` gives the findings of what leaked of it. */
+  /** `leaks(network)` returns the findings about leaks of the network. */
   constructor(section, leaks) {
     this.leaks = leaks;
     this.list = el("div", { class: "pools" });
@@ -45,7 +45,7 @@ export class Pools {
     this.#draw();
   }
 
-  /** What leaked is another view's. */
+  /** Draws again when the leaks change, which are in another view. */
   redraw() {
     this.#draw();
   }

@@ -1,13 +1,13 @@
-// What is asked of the agent: documents, and the stream of events as lines.
+// Requests to the agent: documents, and the stream of events as lines.
 //
-// The token, where one is needed, is in this module's memory alone. It goes in a header, which an EventSource cannot
-// send: so the stream is read as lines.
+// The token, if one is needed, is only in this module's memory. It is sent in a header, which an EventSource
+// cannot do, so the stream is read as lines.
 
 let token = null;
 let askForToken = async () => { throw new Error("no token"); };
 let asking = null;
 
-/** `ask(why)` gives a token. */
+/** `ask(why)` returns a token. */
 export const onAsked = (ask) => { askForToken = ask; };
 
 export class Refused extends Error {
@@ -17,10 +17,10 @@ export class Refused extends Error {
   }
 }
 
-/** Whether somebody is being asked: that takes as long as it takes. */
+/** Whether the user is being asked for a token, which may take any time. */
 export const isAsking = () => asking !== null;
 
-/** `signal()` gives what ends a try. */
+/** `signal()` returns the AbortSignal of a try. */
 const request = async (path, signal) => {
   for (;;) {
     const used = token;
@@ -31,7 +31,7 @@ const request = async (path, signal) => {
       const told = await answer.json().catch(() => ({}));
       throw new Refused(answer.status, told.error ?? `${path} was answered with ${answer.status}`);
     }
-    // Of many that are refused at once, one asks.
+    // If many requests are refused at once, only one of them asks.
     if (used === token) {
       asking ??= askForToken(used === null ? "" : "That is not the token.").finally(() => { asking = null; });
       token = await asking;
@@ -39,10 +39,10 @@ const request = async (path, signal) => {
   }
 };
 
-/** A document; it is given up after a while, as the server does. */
+/** Reads a document, with a timeout like the server's. */
 export const get = async (path) => (await request(path, () => AbortSignal.timeout(15_000))).json();
 
-/** Each line of the stream as an object, until it ends. */
+/** Yields each line of the stream as an object, until the stream ends. */
 export async function* lines(path, signal) {
   const answer = await request(path, () => signal);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -5,11 +5,11 @@ import { short, span } from "./words.js";
 
 const CLASSES = { prepare: "pr", retry: "re", netns: "ns", cni: "cn", between: "be", pause: "pa", image: "im",
   runtime: "ru", cgroup: "cg", post_start: "in", init: "in", listening: "li" };
-/** So much of the scale has what took any time at all, or it would not be seen. */
+/** A bar is at least this fraction (1/500) of the scale wide, so that it is visible. */
 const LEAST = 500;
 const ROUND_MINUTES = [1, 2, 4, 8, 20, 40, 60, 120, 240, 480, 1_200, 2_400];
 
-/** The next round time, in nanoseconds, of which a quarter is round too. */
+/** The next round time, in nanoseconds, whose quarters are round too. */
 export const roundUp = (ns) => {
   if (ns > 60e9) {
     const minutes = ROUND_MINUTES.find((it) => it * 60e9 >= ns);
@@ -41,7 +41,7 @@ const phaseBar = (it, begin, scale) =>
 export const line = (start, scale) =>
   svg("svg", { "aria-hidden": "true" }, start.phases.map((it) => phaseBar(it, Number(start.begin_ns), scale)));
 
-/** A line each, with what is known of it. */
+/** A line for each phase, with its notes. */
 export const fall = (start) => {
   const begin = Number(start.begin_ns);
   const beyond = (start.listening ?? []).map((it) => ({ phase: "listening", ...it }));
@@ -64,7 +64,7 @@ export const fall = (start) => {
     el("tbody", null, rows)));
 };
 
-/** What each color means, as the agent tells it. */
+/** The meaning of each color, from the agent. */
 export const legend = (meanings) =>
   el("ul", { class: "legend", "aria-label": "colors" }, meanings.map(({ phase, text }) => el("li", null,
     svg("svg", { "aria-hidden": "true" }, svg("rect", { class: CLASSES[phase] ?? "pr", width: "100%", height: "100%" })), text)));

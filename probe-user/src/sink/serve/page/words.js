@@ -1,8 +1,8 @@
-// Times, names and counts as text. What an event, a phase or a boot says comes from the agent.
+// Times, names and counts as text. The text of an event, a phase or a boot comes from the agent.
 
 const UNITS = [[86_400, "d", 3_600, "h"], [3_600, "h", 60, "m"], [60, "m", 1, "s"]];
 
-/** Nanoseconds, as a number or a decimal string, in the unit that suits them. */
+/** Formats nanoseconds, given as a number or a decimal string, in a suitable unit. */
 export const span = (ns) => {
   const micros = Math.floor(Number(ns) / 1_000);
   if (micros < 1_000) return `${micros} µs`;
@@ -31,9 +31,9 @@ export const ago = (at) => {
   return `${Math.floor(seconds / 86_400)} d ago`;
 };
 
-/** `2026-11-21 09:49:27.156 UTC`. */
+/** Formats a time like `2026-11-21 09:49:27.156 UTC`. */
 export const wall = (at) => `${String(at).slice(0, 23).replace("T", " ").replace(/Z$/, "")} UTC`;
-/** `09:49:27.156243`. */
+/** Formats a time like `09:49:27.156243`. */
 export const clock = (at) => String(at).slice(11, 26).replace(/Z$/, "");
 
 export const podName = (pod) => {
@@ -42,12 +42,12 @@ export const podName = (pod) => {
   return pod.uid ?? (pod.namespace ? `${pod.namespace}/?` : "-");
 };
 
-/** Ids of 64 digits, cut to what people know them by. */
+/** Shortens long hexadecimal ids to the form that people know. */
 export const brief = (text) => String(text ?? "").replace(/[0-9a-f]{40,}/gi, (id) => `${id.slice(0, 12)}…`);
 const short = (id) => String(id ?? "?").slice(0, 12);
 const count = (n, noun) => `${n} ${noun}${Number(n) === 1 ? "" : "s"}`;
 export { count, short };
 
-/** The first of the longest. */
+/** The first of the longest phases. */
 export const slowest = (phases) =>
   phases.reduce((most, it) => (most && Number(most.duration_ns) >= Number(it.duration_ns) ? most : it), null);

@@ -1,4 +1,4 @@
-//! What is wrong with an agent that is ready.
+//! The troubles of an agent that is ready.
 
 use std::{io, path::Path};
 
@@ -6,7 +6,7 @@ use super::{Bench, block_on};
 use crate::sink::state_writes::StateFile;
 
 #[test]
-fn who_cannot_keep_what_it_finds_is_ready_and_says_so() {
+fn an_agent_that_cannot_write_its_state_is_ready_and_degraded() {
     block_on(async {
         let bench = Bench::new();
         let write = |done| bench.app.config.state_writes.note(StateFile::Findings, Path::new("/s"), done);

@@ -20,7 +20,7 @@ use crate::sink::serve::{
 };
 
 #[test]
-fn who_takes_nothing_of_an_answer_is_left() {
+fn a_client_that_reads_nothing_is_disconnected() {
     block_on(async {
         let mut bench = Bench::new();
         bench.limits.stall = Duration::from_millis(50);
@@ -35,7 +35,7 @@ fn who_takes_nothing_of_an_answer_is_left() {
 
 /// Findings that fill a response of some megabytes, and clients that request it and read nothing.
 #[test]
-fn answers_that_nobody_takes_have_only_so_much_room() {
+fn unread_responses_have_a_budget() {
     block_on(async {
         let bench = Bench::with_many_findings();
         let large = bench.get("/v1/findings?state=all").await;
@@ -73,7 +73,7 @@ fn answers_that_nobody_takes_have_only_so_much_room() {
 
 /// Reading a byte now and then must not keep a response alive.
 #[test]
-fn who_takes_a_byte_now_and_then_is_left() {
+fn a_client_that_reads_a_byte_now_and_then_is_disconnected() {
     block_on(async {
         let mut bench = Bench::new();
         bench.limits.stall = Duration::from_millis(200);
@@ -93,7 +93,7 @@ fn who_takes_a_byte_now_and_then_is_left() {
 
 /// A client that sends nothing, or a part of a handshake, keeps its seat only for the time of a handshake.
 #[test]
-fn who_does_not_shake_hands_is_left_and_is_one_of_so_many() {
+fn clients_without_a_handshake_are_limited_and_disconnected() {
     const MOST: usize = 8;
     block_on(async {
         let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Who may ask for the verdict, and that asking changes nothing.
+//! Access to the verdict; a request does not change it.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Handshakes in memory. The certificates beside this file are for these tests only, and are valid for a hundred
-//! years.
+//! Handshakes in memory. The certificates beside this file are for these tests only, and are valid for a
+//! hundred years.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -9,14 +9,14 @@ const SEQUENCE: u8 = 0x30;
 /// The tag of the version, which certificates of the first version do not have.
 const VERSION: u8 = 0xa0;
 
-/// Seconds since the epoch; `None` if the form is unknown.
+/// When the certificate expires, seconds since the epoch; `None` if the form is unknown.
 pub(super) fn expires(certificate: &[u8]) -> Option<i64> {
     let (certificate, _) = take(certificate, SEQUENCE)?;
     let (mut body, _) = take(certificate, SEQUENCE)?;
     if let Some((_version, rest)) = take(body, VERSION) {
         body = rest;
     }
-    // The serial number, the algorithm of the signature, and the issuer.
+    // Skip the serial number, the signature algorithm, and the issuer.
     for tag in [INTEGER, SEQUENCE, SEQUENCE] {
         body = take(body, tag)?.1;
     }
@@ -31,7 +31,7 @@ fn take(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, mut rest) = rest.split_first()?;
     let mut length = usize::from(*first);
     if length >= 0x80 {
-        // The number of bytes that hold the length.
+        // The low bits give the number of bytes of the length.
         let (digits, behind) = rest.split_at_checked(length - 0x80)?;
         length = digits
             .iter()
@@ -42,16 +42,19 @@ fn take(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// Parses `YYMMDDHHMMSSZ`, also with a four-digit year; returns the bytes after it, too. The end of the year 9999,
-/// which means that a certificate does not expire, is beyond the calendar.
+/// Parses `YYMMDDHHMMSSZ`, also with a four-digit year, and returns the bytes after it, too. The end of the
+/// year 9999, which means that a certificate does not expire, is beyond the calendar.
 fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (digits, rest, century) = match take(bytes, UTC_TIME) {
         Some((digits, rest)) => (digits, rest, if digits.first()? < &b'5' { "20" } else { "19" }),
         None => take(bytes, GENERALIZED_TIME).map(|(digits, rest)| (digits, rest, ""))?,
     };
     let text = format!("{century}{}", str::from_utf8(digits).ok().filter(|text| text.is_ascii())?);
-    let (year, month, day) = (text.get(..4)?, text.get(4..6)?, text.get(6..8)?);
-    let (hour, minute, second) = (text.get(8..10)?, text.get(10..12)?, text.get(12..)?);
+    let (date, time) = text.split_at_checked(8)?;
+    let (year, day) = date.split_at(4);
+    let (month, day) = day.split_at(2);
+    let (hour, minute) = time.split_at_checked(2)?;
+    let (minute, second) = minute.split_at_checked(2)?;
     let at: Timestamp = format!("{year}-{month}-{day}T{hour}:{minute}:{second}").parse().ok()?;
     // `SSZ`, without fractions and without another zone.
     (second.len() == 3 && second.ends_with('Z')).then_some((at.as_second(), rest))

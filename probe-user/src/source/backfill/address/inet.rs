@@ -13,7 +13,7 @@ pub(super) struct Route {
     direct: bool,
 }
 
-/// The namespace's own addresses: each is a line `|-- ADDRESS` with `/32 host LOCAL` below it.
+/// Returns the namespace's own addresses: each is a line `|-- ADDRESS` with `/32 host LOCAL` below it.
 pub(super) fn local(fib_trie: &[u8]) -> impl Iterator<Item = Ipv4Addr> {
     let mut last = None;
     lines(fib_trie).filter_map(move |line| {
@@ -26,9 +26,9 @@ pub(super) fn local(fib_trie: &[u8]) -> impl Iterator<Item = Ipv4Addr> {
     })
 }
 
-/// Parses `IFACE DESTINATION GATEWAY FLAGS REFCNT USE METRIC MASK …`. The addresses are in the kernel's byte order.
+/// Parses `IFACE DESTINATION GATEWAY FLAGS REFCNT USE METRIC MASK …`. The addresses are in the kernel's byte
+/// order.
 pub(super) fn routes(route: &[u8]) -> Vec<Route> {
-    let number = |text: &str| Some(u32::from_be_bytes(u32::from_str_radix(text, 16).ok()?.to_ne_bytes()));
     lines(route)
         .filter_map(|line| {
             let mut fields = line.split_ascii_whitespace();
@@ -41,15 +41,21 @@ pub(super) fn routes(route: &[u8]) -> Vec<Route> {
         .collect()
 }
 
-/// The interface that has an address, and the length of the prefix.
+/// Parses a hexadecimal number in the kernel's byte order.
+fn number(text: &str) -> Option<u32> {
+    Some(u32::from_be_bytes(u32::from_str_radix(text, 16).ok()?.to_ne_bytes()))
+}
+
+/// Returns the interface that has an address, and the length of the prefix.
 pub(super) fn place(address: Ipv4Addr, routes: &[Route]) -> (String, u8) {
     if address.is_loopback() {
         // The routes of loopback addresses are in no table that `/proc` shows.
         return ("lo".to_owned(), 8);
     }
-    let around =
-        |route: &&Route| route.direct && route.mask != 0 && address.to_bits() & route.mask == route.network;
-    if let Some(route) = routes.iter().filter(around).max_by_key(|route| route.mask) {
+    let around = routes
+        .iter()
+        .filter(|route| route.direct && route.mask != 0 && address.to_bits() & route.mask == route.network);
+    if let Some(route) = around.max_by_key(|route| route.mask) {
         let prefix = u8::try_from(route.mask.leading_ones()).unwrap_or(32);
         return (route.ifname.clone(), prefix);
     }
@@ -60,7 +66,7 @@ pub(super) fn place(address: Ipv4Addr, routes: &[Route]) -> (String, u8) {
     (if only { first.to_owned() } else { String::new() }, 32)
 }
 
-/// The index of each interface, from the lines `INDEX <tab> NAME : COUNT QUERIER`.
+/// Returns the index of each interface, from the lines `INDEX <tab> NAME : COUNT QUERIER`.
 pub(super) fn indexes(igmp: &[u8]) -> BTreeMap<String, u32> {
     lines(igmp)
         .filter_map(|line| {

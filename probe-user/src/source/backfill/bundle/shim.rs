@@ -1,7 +1,7 @@
 //! Finds the folders of bundles from the runtimes' helper processes.
 //!
-//! The working directory of a containerd shim is the bundle of its sandbox. conmon gets its bundle as an argument. So
-//! the folder is found without the runtime's configuration.
+//! The working directory of a containerd shim is the bundle of its sandbox. conmon gets its bundle as an
+//! argument. So the folder is found without the runtime's configuration.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The bundle folders of all helpers that run now.
+/// Returns the bundle folders of all helpers that run now.
 pub(super) fn folders(root: &HostRoot) -> BTreeSet<Bundles> {
     daemon::processes(root).filter_map(|(comm, process)| bundles(&comm, &process).ok()?).collect()
 }
@@ -29,18 +29,18 @@ fn bundles(comm: &[u8], process: &Folder) -> Result<Option<Bundles>, ReadError> 
     let found = match form {
         Some(Form::Shim) => of_shim(&process.link("cwd")?),
         Some(Form::Conmon) => of_conmon(&proc::arguments(&process.head("cmdline", 4096)?)),
-        // Its bundle is in iSulad's root, which is looked at anyway.
+        // Its bundle is in iSulad's root, which is searched anyway.
         Some(Form::Oci | Form::IsuladShim) | None => return Ok(None),
     };
     Ok(if daemon::is_of_node(process)? { found } else { None })
 }
 
-/// `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID`
+/// Parses `STATE/io.containerd.runtime.v2.task/NAMESPACE/ID`.
 fn of_shim(cwd: &str) -> Option<Bundles> {
     Some(Bundles::Task(folder_of(Path::new(cwd))?))
 }
 
-/// `-b ROOT/overlay-containers/ID/userdata`
+/// Parses `-b ROOT/overlay-containers/ID/userdata`.
 fn of_conmon(arguments: &[String]) -> Option<Bundles> {
     let bundle = Path::new(proc::option(arguments, &["-b", "--bundle"])?);
     if bundle.file_name()? != "userdata" {
@@ -49,7 +49,7 @@ fn of_conmon(arguments: &[String]) -> Option<Bundles> {
     Some(Bundles::Storage(folder_of(bundle.parent()?)?))
 }
 
-/// The parent folder of a bundle that is named by its container's id.
+/// Returns the parent folder of a bundle that is named by its container's id.
 fn folder_of(bundle: &Path) -> Option<PathBuf> {
     ContainerId::parse(bundle.file_name()?.to_str()?)?;
     let folder = bundle.parent()?;

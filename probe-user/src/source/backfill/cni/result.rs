@@ -43,7 +43,7 @@ impl Outcome {
     }
 }
 
-/// `10.88.0.3/16`
+/// Parses `10.88.0.3/16`.
 fn subnet(text: &str) -> Option<Subnet> {
     let (address, prefix) = text.split_once('/')?;
     Some(Subnet { address: address.parse().ok()?, prefix: prefix.parse().ok()? })

@@ -13,38 +13,48 @@ use crate::{model::fact::RuntimeKind, source::host::ReadError};
 
 pub(super) fn find(process: &Process<'_>) -> Daemon {
     let read = configuration(process);
-    let (said, unread) = read.map_or_else(|unread| (None, Some(unread)), |said| (Some(said), None));
-    let at = |keys: &[&str]| Some(process.absolute(settings::text(said.as_ref()?, keys)?));
-    let usual = |paths: &[&str]| paths.first().filter(|_| said.is_some()).map(PathBuf::from);
+    let (config, unread) = read.map_or_else(|unread| (None, Some(unread)), |config| (Some(config), None));
     let root = CONTAINERD
         .database
         .and_then(|database| opened::folder_of(process.folder, database))
         .or_else(|| process.option(&["--root", "-root"]))
-        .or_else(|| at(&["root"]))
-        .or_else(|| usual(CONTAINERD.roots));
+        .or_else(|| path(process, config.as_ref(), &["root"]))
+        .or_else(|| usual(config.as_ref(), CONTAINERD.roots));
     let socket = process
         .option(&["--address", "-address", "-a"])
-        .or_else(|| at(&["plugins", "io.containerd.server.v1.grpc", "address"]))
-        .or_else(|| at(&["grpc", "address"]))
-        .or_else(|| usual(CONTAINERD.sockets));
-    let networks = said.as_ref().and_then(networks).map(|path| process.absolute(path));
+        .or_else(|| path(process, config.as_ref(), &["plugins", "io.containerd.server.v1.grpc", "address"]))
+        .or_else(|| path(process, config.as_ref(), &["grpc", "address"]))
+        .or_else(|| usual(config.as_ref(), CONTAINERD.sockets));
+    let networks = config.as_ref().and_then(networks).map(|path| process.absolute(path));
     Daemon { root, networks, socket, unread, ..Daemon::new(Kind::Runtime(RuntimeKind::Containerd)) }
 }
 
-/// The configuration with all files that it imports. It is empty if the default file does not exist.
+/// Returns the path that the configuration has for these keys.
+fn path(process: &Process<'_>, config: Option<&Table>, keys: &[&str]) -> Option<PathBuf> {
+    Some(process.absolute(settings::text(config?, keys)?))
+}
+
+/// Returns the default path, if the configuration could be read.
+fn usual(config: Option<&Table>, paths: &[&str]) -> Option<PathBuf> {
+    config?;
+    paths.first().map(PathBuf::from)
+}
+
+/// Reads the configuration with all files that it imports. It is empty if the default file does not exist.
 fn configuration(process: &Process<'_>) -> Result<Table, UnreadSetting> {
     let named = process.option(&["--config", "-config", "-c"]);
     let usual = CONTAINERD.configuration.first().map(Path::new);
     let Some(path) = named.as_deref().or(usual) else { return Ok(Table::default()) };
     match imports::table(process.files(), path)? {
         None if named.is_some() => Err(UnreadSetting { path: path.to_owned(), why: ReadError::Absent }),
-        said => Ok(said.unwrap_or_default()),
+        config => Ok(config.unwrap_or_default()),
     }
 }
 
-/// The key of configurations of version 2, and that of version 3, in which another plugin has it.
-fn networks(said: &Table) -> Option<&str> {
-    CRI_PLUGINS.iter().find_map(|plugin| settings::text(said, &["plugins", plugin, "cni", "conf_dir"]))
+/// Returns the folder of network configurations. In version 3 of the configuration the key belongs to another
+/// plugin than in version 2.
+fn networks(config: &Table) -> Option<&str> {
+    CRI_PLUGINS.iter().find_map(|plugin| settings::text(config, &["plugins", plugin, "cni", "conf_dir"]))
 }
 
 #[cfg(test)]

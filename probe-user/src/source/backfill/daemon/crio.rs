@@ -1,6 +1,6 @@
-//! CRI-O: its storage directory is given by (strongest first) its options, its environment, the files of its drop-in
-//! folder (the last one wins), its configuration, and the configuration of containers/storage, which it shares with
-//! podman.
+//! CRI-O: its storage directory is given by (strongest first) its options, its environment, the files of its
+//! drop-in folder (the last one wins), its configuration, and the configuration of containers/storage, which
+//! it shares with podman.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ use crate::{
 
 /// The configuration of containers/storage. The first file that exists is used.
 const STORAGE: [&str; 2] = ["/etc/containers/storage.conf", "/usr/share/containers/storage.conf"];
-/// Drop-in folders that are deeper than this are skipped.
-const DEEPEST: u32 = 4;
+/// Deeper drop-in folders are skipped.
+const MAX_DEPTH: u32 = 4;
 
 /// One path, and the keys that may set it.
 struct Setting<'a> {
@@ -60,23 +60,25 @@ struct Settings {
 }
 
 pub(super) fn find(process: &Process<'_>) -> Daemon {
-    let read = said(process);
+    let read = settings_of(process);
     let (said, unread) = read.map_or_else(|unread| (None, Some(unread)), |said| (Some(said), None));
-    let find = |setting: &Setting<'_>| {
-        let direct = process.option(setting.options).or_else(|| process.variable(setting.variable));
-        direct.or_else(|| Some(process.absolute(said.as_ref()?.find(setting)?)))
-    };
     Daemon {
-        root: find(&ROOT_SETTING),
-        run_root: find(&RUN_ROOT_SETTING),
+        root: path(process, said.as_ref(), &ROOT_SETTING),
+        run_root: path(process, said.as_ref(), &RUN_ROOT_SETTING),
         networks: said
             .as_ref()
             .and_then(|said| said.own(&["crio", "network", "network_dir"]))
             .map(PathBuf::from),
-        socket: find(&SOCKET_SETTING),
+        socket: path(process, said.as_ref(), &SOCKET_SETTING),
         unread,
         ..Daemon::new(Kind::Runtime(RuntimeKind::Crio))
     }
+}
+
+/// Returns the path that a setting has.
+fn path(process: &Process<'_>, said: Option<&Settings>, setting: &Setting<'_>) -> Option<PathBuf> {
+    let direct = process.option(setting.options).or_else(|| process.variable(setting.variable));
+    direct.or_else(|| Some(process.absolute(said?.find(setting)?)))
 }
 
 impl Settings {
@@ -91,7 +93,7 @@ impl Settings {
     }
 }
 
-fn said(process: &Process<'_>) -> Result<Settings, UnreadSetting> {
+fn settings_of(process: &Process<'_>) -> Result<Settings, UnreadSetting> {
     let files = process.files();
     let named = process.option(&["--config", "-c"]).or_else(|| process.variable("CONTAINER_CONFIG"));
     let mut own = Vec::new();
@@ -105,7 +107,7 @@ fn said(process: &Process<'_>) -> Result<Settings, UnreadSetting> {
     let folder = folder.or_else(|| process.variable("CONTAINER_CONFIG_DIR"));
     let mut drop_ins = Vec::new();
     if let Some(folder) = folder.or_else(|| CRIO.drop_ins.first().map(PathBuf::from)) {
-        match files.folder(&folder).and_then(|folder| walk(&folder, DEEPEST, &mut drop_ins)) {
+        match files.folder(&folder).and_then(|folder| walk(&folder, MAX_DEPTH, &mut drop_ins)) {
             Ok(()) | Err(ReadError::Absent) => {}
             Err(why) => return Err(UnreadSetting { path: folder, why }),
         }
@@ -125,7 +127,7 @@ fn said(process: &Process<'_>) -> Result<Settings, UnreadSetting> {
     Ok(Settings { own, storage })
 }
 
-/// All files below a folder, sorted by name.
+/// Collects all files below a folder, sorted by name.
 fn walk(folder: &Folder, deeper: u32, found: &mut Vec<PathBuf>) -> Result<(), ReadError> {
     for entry in folder.entries()?.entries {
         if !entry.directory {

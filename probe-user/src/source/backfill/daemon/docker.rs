@@ -1,5 +1,5 @@
-//! Docker: the database of its networks is in its root directory. An option or the configuration may name another
-//! root.
+//! Docker: the database of its networks is in its root directory. An option or the configuration may name
+//! another root.
 
 use std::path::{Path, PathBuf};
 
@@ -20,15 +20,13 @@ struct Configuration {
 
 pub(super) fn find(process: &Process<'_>) -> Daemon {
     let read = configuration(process);
-    let (said, unread) = read.map_or_else(|unread| (None, Some(unread)), |said| (Some(said), None));
-    let at = || Some(process.absolute(said.as_ref()?.root.as_deref().filter(|root| !root.is_empty())?));
-    let usual = || DOCKER.roots.first().filter(|_| said.is_some()).map(PathBuf::from);
+    let (config, unread) = read.map_or_else(|unread| (None, Some(unread)), |config| (Some(config), None));
     let root = DOCKER
         .database
         .and_then(|database| opened::folder_of(process.folder, database))
         .or_else(|| process.option(&["--data-root", "--graph", "-g"]))
-        .or_else(at)
-        .or_else(usual);
+        .or_else(|| Some(process.absolute(config.as_ref()?.root.as_deref().filter(|root| !root.is_empty())?)))
+        .or_else(|| if config.is_some() { DOCKER.roots.first().map(PathBuf::from) } else { None });
     Daemon { root, unread, ..Daemon::new(Kind::Runtime(RuntimeKind::Docker)) }
 }
 

@@ -1,7 +1,9 @@
-//! Reads containerd's configuration with all its imports: the files that `imports` names, or matches if the entry has
-//! a `*`, relative to the folder of the importing file, and their imports in turn. A later file wins, table by table.
+//! Reads containerd's configuration with all its imports: the files that `imports` names, or matches if the
+//! entry has a `*`, relative to the folder of the importing file, and their imports in turn. A later file
+//! wins, table by table.
 //!
-//! **Invariant:** each file is read once, and at most [`MOST`] files are read, even if they import each other.
+//! **Invariant:** each file is read once, and at most [`MAX_FILES`] files are read, even if they import each
+//! other.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -14,9 +16,9 @@ use super::settings::{self, UnreadSetting};
 use crate::source::host::{HostRoot, ReadError};
 
 /// More files than any real configuration has.
-const MOST: usize = 64;
+const MAX_FILES: usize = 64;
 
-/// The configuration that begins in the file `first`; `None` if that does not exist.
+/// Returns the configuration that begins in the file `first`; `None` if that does not exist.
 pub(super) fn table(files: &HostRoot, first: &Path) -> Result<Option<Table>, UnreadSetting> {
     let first = clean(first);
     let Some(mut said) = settings::table(files, &first)? else { return Ok(None) };
@@ -26,8 +28,8 @@ pub(super) fn table(files: &HostRoot, first: &Path) -> Result<Option<Table>, Unr
         if !read.insert(path.clone()) {
             continue;
         }
-        if read.len() > MOST {
-            return Err(UnreadSetting { path, why: ReadError::TooMany(MOST) });
+        if read.len() > MAX_FILES {
+            return Err(UnreadSetting { path, why: ReadError::TooMany(MAX_FILES) });
         }
         // containerd does not start if a file that is imported by name is missing.
         let more = settings::table(files, &path)?;
@@ -38,7 +40,7 @@ pub(super) fn table(files: &HostRoot, first: &Path) -> Result<Option<Table>, Unr
     Ok(Some(said))
 }
 
-/// The files that a configuration imports, in its order.
+/// Returns the files that a configuration imports, in its order.
 fn imported(files: &HostRoot, by: &Path, said: &Table) -> Result<Vec<PathBuf>, UnreadSetting> {
     let named = said.get("imports").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let folder = by.parent().unwrap_or(Path::new("/"));
@@ -49,30 +51,29 @@ fn imported(files: &HostRoot, by: &Path, said: &Table) -> Result<Vec<PathBuf>, U
         } else {
             found.push(path.clone());
         }
-        if found.len() > MOST {
-            return Err(UnreadSetting { path, why: ReadError::TooMany(MOST) });
+        if found.len() > MAX_FILES {
+            return Err(UnreadSetting { path, why: ReadError::TooMany(MAX_FILES) });
         }
     }
     Ok(found)
 }
 
-/// The files that match a pattern, sorted by name. No match is no failure.
+/// Returns the files that match a pattern, sorted by name. It is not an error if none matches.
 fn matching(files: &HostRoot, pattern: &Path) -> Result<Vec<PathBuf>, UnreadSetting> {
-    let failed = |why| UnreadSetting { path: pattern.to_owned(), why };
     let mut found = vec![PathBuf::from("/")];
     for part in pattern.components() {
         let Component::Normal(part) = part else { continue };
-        let part = part.to_str().ok_or(failed(ReadError::Malformed))?;
-        let steps = steps(part).ok_or(failed(ReadError::Malformed))?;
+        let part = part.to_str().ok_or_else(|| unread(pattern, ReadError::Malformed))?;
+        let steps = steps(part).ok_or_else(|| unread(pattern, ReadError::Malformed))?;
         let mut next = Vec::new();
         for folder in found {
             match names(files, &folder, part, &steps) {
                 Ok(names) => next.extend(names.into_iter().map(|name| folder.join(name))),
                 Err(ReadError::Absent | ReadError::NotPlain) => {}
-                Err(why) => return Err(failed(why)),
+                Err(why) => return Err(unread(pattern, why)),
             }
-            if next.len() > MOST {
-                return Err(failed(ReadError::TooMany(MOST)));
+            if next.len() > MAX_FILES {
+                return Err(unread(pattern, ReadError::TooMany(MAX_FILES)));
             }
         }
         found = next;
@@ -80,7 +81,11 @@ fn matching(files: &HostRoot, pattern: &Path) -> Result<Vec<PathBuf>, UnreadSett
     Ok(found)
 }
 
-/// The entries of a folder that match one part of a pattern.
+fn unread(pattern: &Path, why: ReadError) -> UnreadSetting {
+    UnreadSetting { path: pattern.to_owned(), why }
+}
+
+/// Returns the entries of a folder that match one part of a pattern.
 fn names(files: &HostRoot, folder: &Path, part: &str, steps: &[Step]) -> Result<Vec<String>, ReadError> {
     let folder = files.folder(folder)?;
     if !part.contains(['*', '?', '[', '\\']) {
@@ -124,7 +129,7 @@ fn steps(pattern: &str) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// One end of a range.
+/// Parses one end of a range.
 fn member(chars: &mut impl Iterator<Item = char>) -> Option<char> {
     match chars.next()? {
         '\\' => chars.next(),
@@ -133,9 +138,10 @@ fn member(chars: &mut impl Iterator<Item = char>) -> Option<char> {
     }
 }
 
-/// Whether the whole name matches. Only the latest `*` is retried, so the time is bounded.
+/// Returns whether the whole name matches. Only the latest `*` is retried, so the time is bounded.
 fn fits(steps: &[Step], name: &[char]) -> bool {
-    let (mut step, mut at) = (0, 0);
+    let mut step = 0;
+    let mut at = 0;
     let mut again: Option<(usize, usize)> = None;
     loop {
         match (steps.get(step), name.get(at)) {
@@ -201,7 +207,7 @@ mod tests {
     use tempfile::TempDir;
     use toml::Table;
 
-    use super::{HostRoot, MOST, ReadError, clean, fits, steps, table};
+    use super::{HostRoot, MAX_FILES, ReadError, clean, fits, steps, table};
     use crate::source::backfill::daemon::settings::text;
 
     const MAIN: &str = "/etc/containerd/config.toml";
@@ -261,10 +267,14 @@ mod tests {
         }
         assert_eq!(of("'gone.toml'"), Err(("/etc/containerd/gone.toml".to_owned(), ReadError::Absent)));
         assert_eq!(of("'*['"), Err(("/etc/containerd/*[".to_owned(), ReadError::Malformed)));
-        let many: Vec<(String, &str)> = (0..=MOST).map(|n| (format!("/etc/containerd/d/{n}"), "")).collect();
+        let many: Vec<(String, &str)> =
+            (0..=MAX_FILES).map(|n| (format!("/etc/containerd/d/{n}"), "")).collect();
         let mut files: Vec<(&str, &str)> = many.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         files.push((MAIN, "imports = ['d/*']"));
-        assert_eq!(read(&node(&files)), Err(("/etc/containerd/d/*".to_owned(), ReadError::TooMany(MOST))));
+        assert_eq!(
+            read(&node(&files)),
+            Err(("/etc/containerd/d/*".to_owned(), ReadError::TooMany(MAX_FILES)))
+        );
         assert_eq!(read(&node(&[])), Ok(None));
     }
 

@@ -1,4 +1,5 @@
-//! iSulad: an option or the configuration may name another root, another socket, and another folder of networks.
+//! iSulad: an option or the configuration may name another root, another socket, and another folder of
+//! networks.
 
 use std::path::{Path, PathBuf};
 
@@ -18,26 +19,29 @@ struct Configuration {
 }
 
 pub(super) fn find(process: &Process<'_>) -> Daemon {
-    let (said, unread) = match configuration(process) {
-        Ok(said) => (said, None),
+    let (config, unread) = match configuration(process) {
+        Ok(config) => (config, None),
         Err(unread) => (Configuration::default(), Some(unread)),
     };
-    let given = |value: &Option<String>| {
-        value.as_deref().filter(|path| !path.is_empty()).map(|path| process.absolute(path))
-    };
-    let usual = || ISULAD.roots.first().filter(|_| unread.is_none()).map(PathBuf::from);
-    let root = process.option(&["--graph", "-g"]).or_else(|| given(&said.graph)).or_else(usual);
-    let hosts = process.arguments.iter().chain(&said.hosts);
+    let root = process
+        .option(&["--graph", "-g"])
+        .or_else(|| path(process, config.graph.as_deref()))
+        .or_else(|| if unread.is_none() { ISULAD.roots.first().map(PathBuf::from) } else { None });
+    let hosts = process.arguments.iter().chain(&config.hosts);
     let socket = hosts.filter_map(|host| host.strip_prefix("unix://")).map(PathBuf::from).next();
-    let usual = || ISULAD.sockets.first().map(PathBuf::from);
-    let networks = process.option(&["--cni-conf-dir"]).or_else(|| given(&said.networks));
+    let networks = process.option(&["--cni-conf-dir"]).or_else(|| path(process, config.networks.as_deref()));
     Daemon {
         root,
         networks,
-        socket: socket.or_else(usual),
+        socket: socket.or_else(|| ISULAD.sockets.first().map(PathBuf::from)),
         unread,
         ..Daemon::new(Kind::Runtime(RuntimeKind::Isulad))
     }
+}
+
+/// Makes the value of a setting an absolute path. An empty text counts as unset.
+fn path(process: &Process<'_>, value: Option<&str>) -> Option<PathBuf> {
+    value.filter(|path| !path.is_empty()).map(|path| process.absolute(path))
 }
 
 fn configuration(process: &Process<'_>) -> Result<Configuration, settings::UnreadSetting> {

@@ -1,5 +1,5 @@
-//! Keeps the daemons that were found from one reading to the next. To look at every process of the node each time would
-//! cost more than the rest of a reading.
+//! Keeps the daemons that were found from one reading to the next. Searching every process of the node each
+//! time would cost more than the rest of a reading.
 
 use std::{collections::HashMap, mem, time::Duration};
 
@@ -9,10 +9,10 @@ use crate::{
     source::host::{Entry, Folder, HostRoot, ReadError},
 };
 
-/// How often every process is looked at: an old one may have executed a daemon's program.
-const EVERY: Duration = Duration::from_secs(60);
-/// A process that was first seen less than this ago is looked at in each reading. It may be about to execute a daemon's
-/// program, and a new daemon may not have opened all of its files yet.
+/// How often every process is examined: an old one may have executed a daemon's program.
+const FULL_SEARCH: Duration = Duration::from_secs(60);
+/// A process that was first seen less than this ago is examined in each reading. It may be about to execute a
+/// daemon's program, and a new daemon may not have opened all of its files yet.
 const YOUNG: Duration = Duration::from_secs(10);
 
 /// What is known of the node's processes.
@@ -20,7 +20,7 @@ const YOUNG: Duration = Duration::from_secs(10);
 pub(in crate::source::backfill) struct Known {
     processes: HashMap<u32, Process>,
     daemons: HashMap<u32, Daemon>,
-    /// When every process was last looked at.
+    /// When every process was last examined.
     all: Option<Timestamp>,
 }
 
@@ -29,15 +29,15 @@ struct Process {
     /// The inode of its folder in `/proc`. A later process with the same pid has another one.
     inode: u64,
     first: Timestamp,
-    /// It was looked at when it was no longer young.
+    /// It was examined when it was no longer young.
     is_settled: bool,
 }
 
 impl Known {
-    /// The daemons that run at the time `now`, in the order of their folders' names.
-    pub(in crate::source::backfill) fn look(&mut self, root: &HostRoot, now: Timestamp) -> Vec<Daemon> {
+    /// Returns the daemons that run at the time `now`, in the order of their folders' names.
+    pub(in crate::source::backfill) fn find(&mut self, root: &HostRoot, now: Timestamp) -> Vec<Daemon> {
         let before = mem::take(self);
-        let is_due = before.all.is_none_or(|all| now >= all + EVERY);
+        let is_due = before.all.is_none_or(|all| now >= all + FULL_SEARCH);
         self.all = if is_due { Some(now) } else { before.all };
         let Ok((entries, proc)) = root.folder("/proc").and_then(|proc| Ok((proc.entries()?, proc))) else {
             return Vec::new();
@@ -50,14 +50,14 @@ impl Known {
             let kept = before.daemons.get(&pid);
             // A part of its configuration may be readable by now.
             let is_known = process.is_settled && !is_due && kept.is_none_or(|kept| kept.unread.is_none());
-            let looked = match kept {
+            let daemon = match kept {
                 Some(kept) if is_known => reopen(kept, &proc, &entry),
                 None if is_known => Ok(None),
-                Some(_) | None => look_at(root, &proc, &entry),
+                Some(_) | None => daemon_of(root, &proc, &entry),
             };
-            let is_settled = looked.is_ok() && now >= process.first + YOUNG;
+            let is_settled = daemon.is_ok() && now >= process.first + YOUNG;
             self.processes.insert(pid, Process { is_settled, ..process });
-            if let Ok(Some(daemon)) = looked {
+            if let Ok(Some(daemon)) = daemon {
                 self.daemons.insert(pid, daemon.with(None));
                 found.push(daemon);
             }
@@ -66,14 +66,14 @@ impl Known {
     }
 }
 
-/// The daemon that the process is, if it is one.
-fn look_at(root: &HostRoot, proc: &Folder, entry: &Entry) -> Result<Option<Daemon>, ReadError> {
+/// Returns the daemon that the process is, if it is one.
+fn daemon_of(root: &HostRoot, proc: &Folder, entry: &Entry) -> Result<Option<Daemon>, ReadError> {
     let process = proc.folder(&entry.name)?;
     let comm = process.head("comm", 64)?;
     daemon(root, comm.trim_ascii_end(), &process)
 }
 
-/// A daemon that is known, with its files as it sees them now. They are not kept open: that would keep file systems in
+/// Opens a known daemon's files as it sees them now. They are not kept open: that would keep file systems in
 /// use.
 fn reopen(kept: &Daemon, proc: &Folder, entry: &Entry) -> Result<Option<Daemon>, ReadError> {
     Ok(Some(kept.with(HostRoot::of_process(&proc.folder(&entry.name)?).ok())))
@@ -89,11 +89,11 @@ mod tests {
         time::Duration,
     };
 
-    use super::{EVERY, HostRoot, Known, Timestamp, YOUNG};
+    use super::{FULL_SEARCH, HostRoot, Known, Timestamp, YOUNG};
 
     const BEGUN: Timestamp = Timestamp(1_000_000_000_000);
 
-    /// A process of the node, as `/proc` shows it.
+    /// Makes a process of the node, as `/proc` shows it.
     fn make(node: &Path, pid: &str, comm: &str, root: &str) {
         let folder = node.join("proc").join(pid);
         fs::create_dir_all(folder.join("ns")).expect("directories");
@@ -103,7 +103,7 @@ mod tests {
         turn_into(node, pid, comm, root);
     }
 
-    /// The process executes another program.
+    /// Makes the process execute another program.
     fn turn_into(node: &Path, pid: &str, comm: &str, root: &str) {
         let folder = node.join("proc").join(pid);
         fs::write(folder.join("comm"), format!("{comm}\n")).expect("a file");
@@ -118,7 +118,7 @@ mod tests {
         let host = HostRoot::open(node.path()).expect("the root");
         let mut known = Known::default();
         let mut roots = |after: Duration| -> Vec<PathBuf> {
-            known.look(&host, BEGUN + after).into_iter().filter_map(|daemon| daemon.root).collect()
+            known.find(&host, BEGUN + after).into_iter().filter_map(|daemon| daemon.root).collect()
         };
         let short = Duration::from_secs(1);
         assert_eq!(roots(Duration::ZERO), [Path::new("/a")]);
@@ -140,10 +140,10 @@ mod tests {
         // The pid is another process's now.
         make(node.path(), "30", "kubelet", "/f");
         assert_eq!(roots(YOUNG + 4 * short), [Path::new("/b"), Path::new("/f")]);
-        assert_eq!(roots(EVERY - short), [Path::new("/b"), Path::new("/f")]);
-        assert_eq!(roots(EVERY), [Path::new("/d"), Path::new("/c"), Path::new("/f")]);
+        assert_eq!(roots(FULL_SEARCH - short), [Path::new("/b"), Path::new("/f")]);
+        assert_eq!(roots(FULL_SEARCH), [Path::new("/d"), Path::new("/c"), Path::new("/f")]);
         fs::remove_dir_all(node.path().join("proc")).expect("removed");
-        assert_eq!(roots(EVERY + short), Vec::<PathBuf>::new());
+        assert_eq!(roots(FULL_SEARCH + short), Vec::<PathBuf>::new());
     }
 
     /// A configuration that could not be read may be readable soon.
@@ -157,7 +157,7 @@ mod tests {
         let host = HostRoot::open(node.path()).expect("the root");
         let mut known = Known::default();
         let mut root =
-            |after: Duration| known.look(&host, BEGUN + after).pop().and_then(|daemon| daemon.root);
+            |after: Duration| known.find(&host, BEGUN + after).pop().and_then(|daemon| daemon.root);
         assert_eq!([root(Duration::ZERO), root(YOUNG), root(2 * YOUNG)], [None, None, None]);
         fs::write(&configuration, "root = '/r'").expect("a file");
         assert_eq!(root(3 * YOUNG).as_deref(), Some(Path::new("/r")));

@@ -1,5 +1,5 @@
-//! Finds a daemon's paths from the files that it has open: its database shows the root, its listening socket where to
-//! send requests. Both are right even if the configuration has changed since the start.
+//! Finds a daemon's paths from the files that it has open: its database shows the root, and its listening
+//! socket shows where to send requests. Both are right even if the configuration has changed since the start.
 
 use std::{
     collections::BTreeSet,
@@ -11,11 +11,11 @@ use crate::source::host::{FILE, Folder, lines};
 /// `__SO_ACCEPTCON` of linux/net.h: the socket listens.
 const LISTENS: u32 = 1 << 16;
 /// containerd serves ttrpc too, at the same path with this suffix.
-const SECOND: &str = ".ttrpc";
+const TTRPC_SUFFIX: &str = ".ttrpc";
 /// The runtimes' socket for NRI plugins.
-const PLUGINS: &str = "nri.sock";
+const NRI_SOCKET: &str = "nri.sock";
 
-/// The folder below which the process has the file `below` open.
+/// Returns the folder below which the process has the file `below` open.
 pub(super) fn folder_of(process: &Folder, below: &str) -> Option<PathBuf> {
     links(process).find_map(|link| {
         let folder = link.strip_suffix(below)?.strip_suffix('/')?;
@@ -23,7 +23,7 @@ pub(super) fn folder_of(process: &Folder, below: &str) -> Option<PathBuf> {
     })
 }
 
-/// The socket for requests, if there is only one candidate.
+/// Returns the socket for requests, if there is only one candidate.
 pub(super) fn socket(process: &Folder) -> Option<PathBuf> {
     let own: BTreeSet<u64> = links(process).filter_map(|link| inode(&link)).collect();
     let sockets = process.folder("net").ok()?.read("unix", FILE).ok()?;
@@ -33,7 +33,7 @@ pub(super) fn socket(process: &Folder) -> Option<PathBuf> {
     chosen(&paths).map(Into::into)
 }
 
-/// The targets of its file descriptors.
+/// Returns the targets of its file descriptors.
 fn links(process: &Folder) -> impl Iterator<Item = String> {
     let opened = process.folder("fd").and_then(|folder| Ok((folder.entries()?, folder))).ok();
     opened.into_iter().flat_map(|(found, folder)| {
@@ -41,12 +41,13 @@ fn links(process: &Folder) -> impl Iterator<Item = String> {
     })
 }
 
-/// `socket:[INODE]`
+/// Parses `socket:[INODE]`.
 fn inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// A line of `/proc/PID/net/unix` (proc_net_unix(5)): number, references, protocol, flags, type, state, inode, path.
+/// Parses a line of `/proc/PID/net/unix` (proc_net_unix(5)): number, references, protocol, flags, type,
+/// state, inode, path.
 fn listener(line: &str) -> Option<(u64, String)> {
     let mut fields = line.split_ascii_whitespace();
     let flags = u32::from_str_radix(fields.nth(3)?, 16).ok()?;
@@ -56,12 +57,12 @@ fn listener(line: &str) -> Option<(u64, String)> {
 }
 
 fn chosen(paths: &BTreeSet<String>) -> Option<&str> {
-    let serves_both = |path: &&String| paths.contains(&format!("{path}{SECOND}"));
-    let is_other = |path: &str| path.ends_with(SECOND) || Path::new(path).ends_with(PLUGINS);
-    if let Some(path) = paths.iter().find(serves_both) {
+    // containerd's socket, which has one for ttrpc beside it.
+    if let Some(path) = paths.iter().find(|path| paths.contains(&format!("{path}{TTRPC_SUFFIX}"))) {
         return Some(path);
     }
-    let mut rest = paths.iter().filter(|path| !is_other(path));
+    let mut rest =
+        paths.iter().filter(|path| !path.ends_with(TTRPC_SUFFIX) && !Path::new(path).ends_with(NRI_SOCKET));
     let only = rest.next()?;
     rest.next().is_none().then_some(only.as_str())
 }

@@ -10,7 +10,7 @@ use toml::Table;
 use crate::source::host::{HostRoot, ReadError};
 
 /// The longest configuration that is read, bytes.
-const LONGEST: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 
 /// A configuration file that could not be read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,13 +21,14 @@ pub(in crate::source::backfill) struct UnreadSetting {
 
 /// Reads a whole file, and follows links.
 pub(super) fn read(files: &HostRoot, path: &Path) -> Result<Vec<u8>, UnreadSetting> {
-    let read = || {
-        let mut bytes = Vec::new();
-        let room = u64::try_from(LONGEST + 1).unwrap_or(u64::MAX);
-        files.plain(path)?.take(room).read_to_end(&mut bytes)?;
-        if bytes.len() > LONGEST { Err(ReadError::TooLarge(LONGEST)) } else { Ok(bytes) }
-    };
-    read().map_err(|why| UnreadSetting { path: path.to_owned(), why })
+    bounded(files, path).map_err(|why| UnreadSetting { path: path.to_owned(), why })
+}
+
+fn bounded(files: &HostRoot, path: &Path) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = Vec::new();
+    let room = u64::try_from(MAX_BYTES + 1).unwrap_or(u64::MAX);
+    files.plain(path)?.take(room).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_BYTES { Err(ReadError::TooLarge(MAX_BYTES)) } else { Ok(bytes) }
 }
 
 /// Parses a configuration file; `None` if it does not exist.
@@ -40,7 +41,7 @@ pub(super) fn table(files: &HostRoot, path: &Path) -> Result<Option<Table>, Unre
     parsed.map(Some).ok_or_else(|| UnreadSetting { path: path.to_owned(), why: ReadError::Malformed })
 }
 
-/// The text at the end of these keys. An empty text counts as unset.
+/// Returns the text at the end of these keys. An empty text counts as unset.
 pub(super) fn text<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a str> {
     let (last, before) = keys.split_last()?;
     let inner = before.iter().try_fold(table, |table, key| table.get(*key)?.as_table())?;

@@ -1,5 +1,5 @@
-//! Parses a network's configuration (CNI specification, section 1): a list of plugins, or a single plugin in older
-//! files.
+//! Parses a network's configuration (CNI specification, section 1): a list of plugins, or a single plugin in
+//! older files.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Configured, FLANNEL, HOST_LOCAL, pool};
 use crate::model::fact::{Network, Pool};
 
-/// A list or a plugin. Its members show which of the two it is.
+/// A list or a plugin. The members show which of the two it is.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Conf {
@@ -45,7 +45,7 @@ struct Ranges {
     old: pool::Range,
 }
 
-/// The network and the networks within it; `None` if this is not a configuration.
+/// Returns the network and the networks within it; `None` if this is not a configuration.
 pub(super) fn parse(bytes: &[u8]) -> Option<Vec<Configured>> {
     let conf: Conf = serde_json::from_slice(bytes).ok()?;
     let mut found = Vec::new();
@@ -83,16 +83,17 @@ fn flat<'a>(conf: &'a Conf, plugins: &mut Vec<&'a Conf>) {
     conf.plugins.iter().chain(conf.delegate.as_deref()).for_each(|inner| flat(inner, plugins));
 }
 
-/// The type of the plugin that this one calls for the same network.
+/// Returns the type of the plugin that this one calls for the same network.
 fn delegate(plugin: &Conf) -> Option<&str> {
     let said = plugin.delegate.as_ref().and_then(|delegate| delegate.kind.as_deref());
     said.or_else(|| (plugin.kind.as_deref() == Some(FLANNEL)).then_some("bridge"))
 }
 
-/// The type of a plugin, and that of its delegate if the configuration does not say it.
+/// Returns the type of a plugin, and the type of its delegate if the configuration does not name it.
 fn kinds(plugin: &Conf) -> impl Iterator<Item = &str> {
-    let is_said = plugin.delegate.as_ref().is_some_and(|delegate| delegate.kind.is_some());
-    plugin.kind.as_deref().into_iter().chain(delegate(plugin).filter(|_| !is_said))
+    let is_named = plugin.delegate.as_ref().is_some_and(|delegate| delegate.kind.is_some());
+    let implied = if is_named { None } else { delegate(plugin) };
+    plugin.kind.as_deref().into_iter().chain(implied)
 }
 
 fn pools(ipam: &Ipam) -> Vec<Pool> {
@@ -113,7 +114,7 @@ mod tests {
             let pools: Vec<_> =
                 network.pools.iter().map(|pool| format!("{}={}", pool.subnet, pool.size)).collect();
             let ipam = network.ipam.as_deref().unwrap_or("-");
-            // In brackets those that another plugin calls.
+            // Plugins that another plugin calls are in parentheses.
             let plugin = |name: &String| match network.delegates.contains(name) {
                 true => format!("({name})"),
                 false => name.clone(),

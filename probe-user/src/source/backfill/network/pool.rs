@@ -24,7 +24,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// `None` if host-local would refuse the range.
+    /// Returns the addresses of the range; `None` if host-local would refuse it.
     pub(super) fn pool(&self) -> Option<Pool> {
         let subnet = subnet(self.subnet.as_deref()?)?;
         let base = number(subnet.address);
@@ -37,22 +37,25 @@ impl Range {
         }
         // For IPv4 the last address is the broadcast address; IPv6 has none.
         let end = base + all - u128::from(subnet.address.is_ipv4());
-        let inside = |address: IpAddr| {
-            let at = number(address);
-            (address.is_ipv4() == subnet.address.is_ipv4() && at > base && at <= end).then_some(at)
-        };
-        let first = self.range_start.map_or(Some(base + 1), inside)?;
-        let last = self.range_end.map_or(Some(end), inside).filter(|last| *last >= first)?;
+        let first = self.range_start.map_or(base + 1, number);
+        let last = self.range_end.map_or(end, number);
+        let v4 = subnet.address.is_ipv4();
+        let is_other_family =
+            [self.range_start, self.range_end].iter().flatten().any(|it| it.is_ipv4() != v4);
+        if is_other_family || first <= base || last < first || end < last {
+            return None;
+        }
         // The gateway's address is never assigned, whether it is in use or not.
         let gateway = self.gateway.map_or(base + 1, number);
         let size = last - first + 1 - u128::from((first..=last).contains(&gateway));
-        let address = |at| address(at, subnet.address.is_ipv4());
-        let (first, last) = (address(first)?, address(last)?);
+        let first = address(first, v4)?;
+        let last = address(last, v4)?;
         Some(Pool { subnet, first, last, size: u64::try_from(size).unwrap_or(u64::MAX) })
     }
 }
 
-/// flanneld writes the node's own subnet to a file, and flannel passes it to host-local.
+/// Adds the pools of flannel's networks. flanneld writes the node's own subnet to a file, and flannel passes
+/// it to host-local.
 pub(super) fn flannel(node: Node<'_>, list: &mut Listing<'_>, networks: &mut [Configured]) {
     const SUBNETS: &str = "/run/flannel/subnet.env";
     let Some(file) = list.take(SUBNETS, node.root.read(SUBNETS)) else { return };
@@ -67,15 +70,19 @@ pub(super) fn flannel(node: Node<'_>, list: &mut Listing<'_>, networks: &mut [Co
 
 /// Parses `FLANNEL_SUBNET=10.42.0.1/24`: the node's subnet, with the address of the bridge.
 fn subnets(file: &[u8]) -> Vec<Pool> {
-    let of = |line: &str| {
-        let (name, value) = line.split_once('=')?;
-        let own = subnet(value).filter(|_| matches!(name, "FLANNEL_SUBNET" | "FLANNEL_IPV6_SUBNET"))?;
-        let below = u32::from(width(own.address)).checked_sub(u32::from(own.prefix)).filter(|n| *n >= 2)?;
-        let base = address(number(own.address) & !(u128::MAX >> (128 - below)), own.address.is_ipv4())?;
-        let subnet = Some(format!("{base}/{}", own.prefix));
-        Range { subnet, ..Range::default() }.pool()
-    };
-    lines(file).filter_map(|line| of(line.trim())).collect()
+    lines(file).filter_map(|line| flannel_pool(line.trim())).collect()
+}
+
+fn flannel_pool(line: &str) -> Option<Pool> {
+    let (name, value) = line.split_once('=')?;
+    if !matches!(name, "FLANNEL_SUBNET" | "FLANNEL_IPV6_SUBNET") {
+        return None;
+    }
+    let own = subnet(value)?;
+    let below = u32::from(width(own.address)).checked_sub(u32::from(own.prefix)).filter(|n| *n >= 2)?;
+    let base = address(number(own.address) & !(u128::MAX >> (128 - below)), own.address.is_ipv4())?;
+    let subnet = Some(format!("{base}/{}", own.prefix));
+    Range { subnet, ..Range::default() }.pool()
 }
 
 fn subnet(text: &str) -> Option<Subnet> {

@@ -1,5 +1,5 @@
-//! containerd's records: a directory for each sandbox, `ROOT/io.containerd.grpc.v1.cri/sandboxes/ID`, in every
-//! version since 1.1. It is made with the sandbox's container, and `RemovePodSandbox` removes it.
+//! containerd's records: a directory for each sandbox, `ROOT/io.containerd.grpc.v1.cri/sandboxes/ID`, in
+//! every version since 1.1. It is made with the sandbox's container, and `RemovePodSandbox` removes it.
 
 use std::path::Path;
 
@@ -16,7 +16,8 @@ use crate::{
 
 const SANDBOXES: &str = "sandboxes";
 
-/// `only`: containerd runs, and the kubelet can use no other runtime on this node.
+/// Reads containerd's records. `only`: containerd runs, and the kubelet can use no other runtime on this
+/// node.
 pub(super) fn read(host: &HostRoot, root: &Path, only: bool) -> Records {
     let [plugin, _] = CRI_PLUGINS;
     let plugin = root.join(plugin);

@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// The most sandboxes that are taken.
-const MOST: usize = 1 << 14;
+/// Further sandboxes are left out.
+const MAX_SANDBOXES: usize = 1 << 14;
 
 /// The runtime that answers at a socket.
 #[derive(Clone, Copy, Debug)]
@@ -44,22 +44,23 @@ pub(super) fn sockets(daemons: &[Daemon]) -> BTreeMap<PathBuf, Asked<'_>> {
 }
 
 impl Asked<'_> {
-    /// `all` are the sockets that are asked.
+    /// Asks one socket. `all` are the sockets that are asked.
     pub(super) fn read(self, node: &HostRoot, socket: PathBuf, all: &BTreeMap<PathBuf, Self>) -> Records {
         let files = self.daemon.map_or(node, |daemon| daemon.files(node));
         let read = sandboxes(files, &socket);
         if read != Err(ReadError::NotPlain) {
             return Records::new(socket, self.kind, read);
         }
-        let behind = files.behind_links(&socket).map(|(folder, name)| straight(&folder.path().join(name)));
-        match behind {
-            // Where no daemon says that this is its socket, none answers here: a container engine makes a directory for a mount
-            // of what does not exist.
+        let resolved =
+            files.behind_links(&socket).map(|(folder, name)| normalized(&folder.path().join(name)));
+        match resolved {
+            // If no daemon names this as its socket, no runtime answers here: a container engine makes a
+            // directory when it mounts a path that does not exist.
             Ok(path) if path == socket && self.daemon.is_none() => {
                 Records::new(socket, self.kind, Err(ReadError::Absent))
             }
             Ok(path) if path == socket => Records::new(socket, self.kind, read),
-            // It is asked by its own path.
+            // That socket is asked by its own path.
             Ok(path) if all.contains_key(&path) => Records::new(socket, self.kind, Err(ReadError::Absent)),
             Ok(path) => match sandboxes(files, &path) {
                 Err(ReadError::NotPlain) if self.daemon.is_none() => {
@@ -72,19 +73,19 @@ impl Asked<'_> {
     }
 }
 
-/// The path without `..`, as the usual paths are spelled: `/var/run` is a link to `/run`.
-fn straight(path: &Path) -> PathBuf {
-    let mut straight = PathBuf::new();
+/// Returns the path without `..`, spelled as the usual paths are: `/var/run` is a link to `/run`.
+fn normalized(path: &Path) -> PathBuf {
+    let mut normalized = PathBuf::new();
     for part in path.components() {
         match part {
-            Component::ParentDir => drop(straight.pop()),
+            Component::ParentDir => drop(normalized.pop()),
             Component::CurDir => {}
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => straight.push(part),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => normalized.push(part),
         }
     }
-    match straight.strip_prefix("/var/run") {
+    match normalized.strip_prefix("/var/run") {
         Ok(rest) => Path::new("/run").join(rest),
-        Err(_) => straight,
+        Err(_) => normalized,
     }
 }
 
@@ -97,8 +98,8 @@ fn sandboxes(host: &HostRoot, socket: &Path) -> Result<(Vec<RuntimeSandbox>, boo
         ListError::Unreachable(why) => ReadError::Unreadable(why),
         ListError::Unanswered => ReadError::Unanswered,
     })?;
-    let complete = answer.len() <= MOST;
-    Ok((answer.into_iter().take(MOST).filter_map(sandbox).collect(), complete))
+    let complete = answer.len() <= MAX_SANDBOXES;
+    Ok((answer.into_iter().take(MAX_SANDBOXES).filter_map(sandbox).collect(), complete))
 }
 
 fn sandbox(Sandbox { id, metadata, .. }: Sandbox) -> Option<RuntimeSandbox> {
@@ -119,8 +120,8 @@ mod tests {
 
     use super::{HostRoot, ReadError, sockets};
 
-    /// A tool that knows only containerd's usual path was given a link there, a pod mounts CRI-O's socket, which made a directory
-    /// of it, and a link leads to a runtime that is gone.
+    /// There is a link at containerd's usual path for a tool that knows only this path. A pod mounts CRI-O's
+    /// socket, so a directory was made there. Another link leads to a runtime that is gone.
     #[test]
     fn a_usual_path_that_is_no_socket_is_no_runtime() {
         let root = tempfile::tempdir().expect("a folder");
@@ -143,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Its records may be a sandbox's, so what it says counts: here, that it does not answer.
+    /// The runtime may have sandboxes, so its answer counts: here, that it does not answer.
     #[test]
     fn a_link_to_a_socket_that_is_not_asked_otherwise_is_followed() {
         let root = tempfile::tempdir().expect("a folder");

@@ -1,7 +1,7 @@
 //! Docker's own record of each container. dockershim and cri-dockerd label those that are sandboxes.
 //!
-//! A record that cannot be read may be a sandbox's. It is told by its id. The list stays complete: the other records,
-//! and the absence of others, still count.
+//! A record that cannot be read may be a sandbox's. It is reported by its id. The list stays complete: the
+//! other records, and the absence of others, still count.
 
 use std::path::Path;
 
@@ -19,8 +19,8 @@ use crate::{
 
 /// The file in each container's folder.
 const RECORD: &str = "config.v2.json";
-/// The most containers that are read.
-const MOST: usize = 1 << 14;
+/// Further containers are left out.
+const MAX_CONTAINERS: usize = 1 << 14;
 
 pub(super) fn read(
     host: &HostRoot,
@@ -50,9 +50,9 @@ fn sandboxes(
 ) -> Result<Read, ReadError> {
     let folder = host.folder(place)?;
     let entries = folder.entries()?;
-    let complete = entries.left_out == 0 && entries.entries.len() <= MOST;
+    let complete = entries.left_out == 0 && entries.entries.len() <= MAX_CONTAINERS;
     let mut found = Read { complete, ..Read::default() };
-    for entry in entries.entries.iter().take(MOST) {
+    for entry in entries.entries.iter().take(MAX_CONTAINERS) {
         let Some(id) = ContainerId::parse(&entry.name) else { continue };
         let read = folder.folder(&entry.name).and_then(|folder| {
             memo.of(&folder).read(RECORD, FILE, |bytes, _| Some(sandbox(docker::parse(bytes, &id)?)))

@@ -1,7 +1,7 @@
-//! iSulad's sandboxes, by the bundles that it keeps for all containers until they are removed: `ROOT/engines/RUNTIME/ID`.
-//! Their annotations are those of containerd's CRI plugin.
+//! iSulad's sandboxes, found by the bundles that it keeps for all containers until they are removed:
+//! `ROOT/engines/RUNTIME/ID`. The bundles have the annotations of containerd's CRI plugin.
 //!
-//! A bundle that cannot be read may be a sandbox's. It is told by its id, as with Docker.
+//! A bundle that cannot be read may be a sandbox's. It is reported by its id, as with Docker.
 
 use std::path::{Path, PathBuf};
 
@@ -17,14 +17,14 @@ use crate::{
     source::host::{FILE, HostRoot, ReadError, memo::Memo},
 };
 
-/// The folder in its root that has one for each of its OCI runtimes.
+/// The folder in iSulad's root. It has a folder for each OCI runtime.
 pub(in crate::source::backfill) const ENGINES: &str = "engines";
 /// The file in each bundle.
 const CONFIG: &str = "config.json";
-/// The most containers that are read.
-const MOST: usize = 1 << 14;
+/// Further containers are left out.
+const MAX_CONTAINERS: usize = 1 << 14;
 
-/// The folders with the bundles of one OCI runtime each.
+/// Returns the folders that hold the bundles, one for each OCI runtime.
 pub(in crate::source::backfill) fn engines<'a>(
     host: &HostRoot,
     roots: impl Iterator<Item = &'a Path>,
@@ -64,8 +64,8 @@ fn sandboxes(
     for engine in engines(host, [root].into_iter()) {
         let folder = host.folder(&engine)?;
         let entries = folder.entries()?;
-        complete &= entries.left_out == 0 && entries.entries.len() <= MOST;
-        for entry in entries.entries.iter().take(MOST) {
+        complete &= entries.left_out == 0 && entries.entries.len() <= MAX_CONTAINERS;
+        for entry in entries.entries.iter().take(MAX_CONTAINERS) {
             let Some(id) = ContainerId::parse(&entry.name) else { continue };
             let read = folder.folder(&entry.name).and_then(|bundle| {
                 memo.of(&bundle).read(CONFIG, FILE, |bytes, _| Some(sandbox(spec::parse(bytes, &id)?)))

@@ -1,9 +1,9 @@
-//! CRI-O's records, in the storage that it shares with podman. Files list all containers, and CRI-O adds the pod of
-//! each. A sandbox is listed whether or not it has a process of its own.
+//! CRI-O's records, in the storage that it shares with podman. Files list all containers, and CRI-O adds the
+//! pod of each. A sandbox is listed whether or not it has a process of its own.
 //!
-//! CRI-O's own containers are volatile. They are listed in a file of their own, which is made with the first of them
-//! (`containers/storage`, `containers.go`). In a transient storage that file is below the run root, so that a reboot
-//! removes it.
+//! CRI-O's own containers are volatile. They are listed in a file of their own, which is made with the first
+//! of them (`containers/storage`, `containers.go`). In a transient storage that file is below the run root,
+//! so that a reboot removes it.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ use crate::{
 const DRIVER: &str = "-containers";
 const NAMES: [&str; 2] = ["containers.json", "volatile-containers.json"];
 /// The longest file that is read, bytes. It has about a kilobyte for each container.
-const LONGEST: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 #[derive(Debug, Deserialize)]
 struct Container {
@@ -46,8 +46,8 @@ struct Metadata {
     namespace: Option<String>,
 }
 
-/// Reads all files. If a runtime that `runs` keeps its containers here, a driver's folder without files means that
-/// there are no containers.
+/// Reads all files. If a runtime that `runs` keeps its containers here, a driver's folder without files means
+/// that there are no containers.
 pub(super) fn read(
     host: &HostRoot,
     root: &Path,
@@ -60,7 +60,7 @@ pub(super) fn read(
     };
     let files = folders.iter().flat_map(|folder| NAMES.map(|name| (folder, name)));
     let found: Vec<_> = files
-        .filter_map(|(folder, name)| match memo.of(folder).read(name, LONGEST, |bytes, _| parse(bytes)) {
+        .filter_map(|(folder, name)| match memo.of(folder).read(name, MAX_BYTES, |bytes, _| parse(bytes)) {
             Err(ReadError::Absent) => None,
             sandboxes => Some(records(&folder.path().join(name), sandboxes)),
         })
@@ -72,7 +72,7 @@ pub(super) fn read(
     }
 }
 
-/// The folders of the storage drivers. Usually there is one.
+/// Returns the folders of the storage drivers. Usually there is one.
 pub(in crate::source::backfill) fn drivers(host: &HostRoot, root: &Path) -> Result<Vec<Folder>, ReadError> {
     let folder = host.folder(root)?;
     let entries = folder.entries()?.entries;
@@ -85,7 +85,7 @@ fn records(place: &Path, sandboxes: Result<Vec<RuntimeSandbox>, ReadError>) -> R
     Records::new(place.to_owned(), Some(RuntimeKind::Crio), sandboxes)
 }
 
-/// An empty file has no containers, as for containers/storage itself.
+/// Parses a file. An empty file has no containers, as for containers/storage itself.
 fn parse(bytes: &[u8]) -> Option<Vec<RuntimeSandbox>> {
     if bytes.is_empty() {
         return Some(Vec::new());

@@ -25,7 +25,7 @@ const MIGRATED: (&str, &str) = ("_migrated-from-cri", "unknown");
 
 pub(super) struct AwsIpamd;
 
-/// What a checkpoint says.
+/// The contents of a checkpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Read {
     network: Option<String>,
@@ -35,7 +35,7 @@ pub(super) struct Read {
 }
 
 impl Kind for AwsIpamd {
-    fn tell(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
+    fn report(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
         for folder in FOLDERS {
             let at = list.now();
             let path = format!("{folder}/{NAME}");
@@ -45,7 +45,7 @@ impl Kind for AwsIpamd {
                     .of(&folder)
                     .read(NAME, FILE, |bytes, _| Some(Read::of(parse(bytes)?, given.node)))
             });
-            // This is not a node of AWS, or it was booted since.
+            // This is not a node of AWS, or it was rebooted since.
             if matches!(read, Err(ReadError::Absent)) {
                 continue;
             }
@@ -92,7 +92,7 @@ struct Allocation {
 }
 
 impl Allocation {
-    /// `None` if the allocation has no valid address.
+    /// Returns the reservation; `None` if the allocation has no valid address.
     fn reservation(&self, node: Node<'_>) -> Option<Reservation> {
         let address: IpAddr = self.ipv4.parse().or_else(|_none| self.ipv6.parse()).ok()?;
         let ifname = if self.if_name == MIGRATED.1 { "" } else { &self.if_name };
@@ -109,7 +109,7 @@ fn parse(bytes: &[u8]) -> Option<Checkpoint> {
     serde_json::from_slice(bytes).ok().filter(|it: &Checkpoint| it.version == VERSION)
 }
 
-/// The network of all allocations, if they have only one.
+/// Returns the network of all allocations, if they have only one.
 fn network(allocations: &[Allocation]) -> Option<String> {
     let mut names = allocations.iter().map(|it| &it.network_name).filter(|name| *name != MIGRATED.0);
     let first = names.next()?;

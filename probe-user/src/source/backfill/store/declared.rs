@@ -1,6 +1,6 @@
-//! Reads the stores that the agent's configuration names, of any plugin that keeps a directory with one file for each
-//! address in use. The file is named by the address. Its first word is the container's id, and its second (if any)
-//! the interface.
+//! Reads the stores that the agent's configuration names, of any plugin that keeps a directory with one file
+//! for each address in use. The file is named after the address. Its first word is the container's id, and
+//! its second (if any) the interface.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::{
     source::host::{HostRoot, ReadError},
 };
 
-/// One such directory.
+/// One directory that the configuration names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     dir: PathBuf,
@@ -21,7 +21,7 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// `None` if the path is not absolute.
+    /// Makes a store; `None` if the path is not absolute.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, network: Option<String>) -> Option<Self> {
         let dir = dir.into();
@@ -33,7 +33,7 @@ impl Declared {
         &self.dir
     }
 
-    /// Whether nothing is at the path. A store that exists but cannot be read is not absent.
+    /// Returns whether nothing is at the path. A store that exists but cannot be read is not absent.
     #[must_use]
     pub(crate) fn is_absent(&self, root: &HostRoot) -> bool {
         matches!(root.folder(&self.dir), Err(ReadError::Absent))
@@ -43,13 +43,13 @@ impl Declared {
 pub(super) struct Stores;
 
 impl Kind for Stores {
-    fn tell(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
+    fn report(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
         let Given { node, daemons, networks: _ } = given;
         for Declared { dir, network } in node.stores {
             let path = dir.display().to_string();
             let store = Store { kind: StoreKind::Declared, path, network: network.clone() };
             let folder = daemon::folder(node.root, daemons, dir);
-            directory::tell(node, list, store, folder, &mut memory.declared, parse);
+            directory::report(node, list, store, folder, &mut memory.declared, parse);
         }
     }
 }

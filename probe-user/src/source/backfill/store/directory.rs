@@ -14,21 +14,22 @@ use crate::{
     },
 };
 
-/// Bytes read of a file. An id and an interface's name are a tenth of it.
-const RESERVATION: usize = 4096;
+/// How much of a file is read, bytes. An id and an interface's name are a tenth of it.
+const MAX_BYTES: usize = 4096;
 
-/// What a file in the store says.
+/// The contents of one file of the store.
 #[derive(Clone, Debug)]
 pub(super) struct Reserved {
     /// `None` if the file does not name one.
     holder: Option<Holder>,
     since: Timestamp,
-    /// It names no holder, and says something in words.
+    /// The file names no holder, and holds words that a person wrote.
     in_words: bool,
 }
 
-/// Tells the contents of `folder`; `parse` reads the holder from a file. A folder that does not exist is empty.
-pub(super) fn tell(
+/// Reports the contents of `folder`; `parse` reads the holder from a file. A folder that does not exist is
+/// empty.
+pub(super) fn report(
     node: Node<'_>,
     list: &mut Listing<'_>,
     store: Store,
@@ -51,7 +52,7 @@ pub(super) fn tell(
                     }
                 }
             }
-            // No address is written so.
+            // Such a name is not an address.
             for name in not_utf8 {
                 list.set_aside(folder.path().join(name), ReadError::NotUtf8);
             }
@@ -69,7 +70,8 @@ pub(super) fn tell(
     list.found(at, Fact::StoreRead(StoreRead { store, reservations, complete }));
 }
 
-/// The reservation of one file, if it is one. The error is why its content is not known.
+/// Reads the reservation of one file; `None` if the file is not a reservation. The error says why its content
+/// is unknown.
 fn one(
     node: Node<'_>,
     list: &mut Listing<'_>,
@@ -79,7 +81,8 @@ fn one(
     parse: fn(&[u8]) -> Option<Holder>,
 ) -> Result<Option<Reservation>, ReadError> {
     let name = &*entry.name;
-    // Files that are not addresses: locks, temporary files, and the position of the search for a free address.
+    // Files that are not addresses: locks, temporary files, and the position of the search for a free
+    // address.
     if name == "lock" || name.starts_with('.') || name.starts_with("last_reserved_ip") {
         return Ok(None);
     }
@@ -88,12 +91,12 @@ fn one(
         list.set_aside(path, ReadError::Malformed);
         return Ok(None);
     };
-    let read = files.read(name, RESERVATION, |bytes, written| {
+    let read = files.read(name, MAX_BYTES, |bytes, written| {
         let holder = parse(bytes);
         let in_words = holder.is_none() && has_words(bytes);
         Some(Reserved { holder, since: node.boot_time(written), in_words })
     });
-    // The address is told even if its file names nobody: it is in use.
+    // The address is reported even if its file names no holder: it is in use.
     Ok(match read {
         // The address was released since the folder was read.
         Err(ReadError::Absent) => None,
@@ -114,7 +117,7 @@ fn one(
     })
 }
 
-/// Whether a person wrote this: it is text, and not what is left of an id.
+/// Returns whether a person wrote this: it is text, and not a part of an id.
 fn has_words(bytes: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(bytes) else { return false };
     let is_text = text.chars().all(|letter| letter.is_whitespace() || !letter.is_control());
@@ -136,7 +139,7 @@ mod tests {
         unistd::{Uid, setfsuid},
     };
 
-    use super::{Fact, Listing, Memo, Node, ReadError, Store, StoreRead, Timestamp, has_words, tell};
+    use super::{Fact, Listing, Memo, Node, ReadError, Store, StoreRead, Timestamp, has_words, report};
     use crate::{
         model::fact::{List, StoreKind},
         source::{
@@ -145,7 +148,7 @@ mod tests {
         },
     };
 
-    /// What is told of the store that is this folder; no file names a holder.
+    /// Reports this folder as a store; no file names a holder.
     fn read(root: &Path) -> (StoreRead, Skipped) {
         let host = HostRoot::open(root).expect("the root");
         let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
@@ -153,7 +156,7 @@ mod tests {
         let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
         let mut list = Listing::begin(List::Ipam, node);
         let store = Store { kind: StoreKind::HostLocal, path: "/".to_owned(), network: None };
-        tell(node, &mut list, store, host.folder("/"), &mut Memo::default(), |_| None);
+        report(node, &mut list, store, host.folder("/"), &mut Memo::default(), |_| None);
         let (told, skipped) = list.end();
         let read = told.into_iter().find_map(|it| match it.fact {
             Fact::StoreRead(read) => Some(read),
@@ -181,7 +184,7 @@ mod tests {
             fs::write(root.path().join(name), "").expect("a file");
         }
         fs::set_permissions(root.path().join("10.88.0.3"), Permissions::from_mode(0o0)).expect("a mode");
-        // The tests may run as root, which may read everything. This is of the thread alone.
+        // The tests may run as root, which may read everything. setfsuid changes only this thread.
         let as_nobody = || {
             setfsuid(Uid::from_raw(65534));
             read(root.path())

@@ -1,5 +1,5 @@
-//! Reads host-local's store: one folder for each network, with one file for each address in use, named by the
-//! address.
+//! Reads host-local's store: one folder for each network, with one file for each address in use, named after
+//! the address.
 //!
 //! The store survives a reboot, unless a network's `dataDir` is in memory.
 
@@ -19,8 +19,8 @@ use crate::{
 pub(super) struct HostLocal;
 
 impl Kind for HostLocal {
-    /// Tells the stores in the usual place, then those that networks keep elsewhere.
-    fn tell(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
+    /// Reports the stores in the usual place, then those that networks keep elsewhere.
+    fn report(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
         let Given { node, daemons, networks } = given;
         let memo = &mut memory.host_local;
         let at = list.now();
@@ -29,9 +29,9 @@ impl Kind for HostLocal {
             Ok((entries, folder)) => {
                 for entry in &entries.entries {
                     let store = store(HOST_LOCAL.as_ref(), &entry.name);
-                    directory::tell(node, list, store, folder.folder(&entry.name), memo, parse);
+                    directory::report(node, list, store, folder.folder(&entry.name), memo, parse);
                 }
-                // No network has such a name: it comes from a configuration in JSON, which is UTF-8.
+                // A network's name comes from a configuration in JSON, which is UTF-8.
                 for name in entries.not_utf8 {
                     list.set_aside(Path::new(HOST_LOCAL).join(name), ReadError::NotUtf8);
                 }
@@ -53,7 +53,7 @@ impl Kind for HostLocal {
             };
             let store = store(data_dir, &network.name);
             let folder = daemon::folder(node.root, daemons, &data_dir.join(&network.name));
-            directory::tell(node, list, store, folder, memo, parse);
+            directory::report(node, list, store, folder, memo, parse);
         }
     }
 }
@@ -63,11 +63,13 @@ fn store(data_dir: &Path, network: &str) -> Store {
     Store { kind: StoreKind::HostLocal, path, network: Some(network.to_owned()) }
 }
 
-/// Parses `ID\r\nIFNAME`. Files of older versions have no interface. One that ends within the id is cut off, and names nobody.
+/// Parses `ID\r\nIFNAME`. Files of older versions have no interface. A file that ends within the id is cut
+/// off, and names no holder.
 fn parse(bytes: &[u8]) -> Option<Holder> {
     let text = str::from_utf8(bytes).ok()?;
     let mut lines = text.lines().map(str::trim);
-    let (id, ifname) = (lines.next()?, lines.next());
+    let id = lines.next()?;
+    let ifname = lines.next();
     let is_of_runtime = id.bytes().all(|byte| byte.is_ascii_hexdigit());
     holder(id, ifname.unwrap_or_default())
         .filter(|it| ifname.is_some() || !is_of_runtime || it.container.is_full())

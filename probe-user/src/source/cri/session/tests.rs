@@ -1,4 +1,4 @@
-//! Follows a runtime that does what a test tells it.
+//! Follows a fake runtime that each test controls.
 
 mod fake;
 
@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use self::fake::Fake;
-use super::{EVENTS, Session, has_own_events};
+use super::{MAX_EVENTS, Session, has_own_events};
 use crate::{
     model::fact::{Answer, Believed, EventStream, Fact, RuntimeEventKind, RuntimeLink, RuntimeStatus},
     source::{
@@ -83,7 +83,7 @@ fn states(status: &RuntimeStatus) -> Vec<(&str, Believed, Option<i32>)> {
 #[tokio::test]
 async fn lists_events_and_exit_codes_are_told_and_a_restart_tells_all_again() {
     let mut followed = Followed::new();
-    // Nothing is told of a socket at which nobody has answered yet.
+    // A socket at which no runtime has answered yet is not reported.
     let nobody = timeout(Duration::from_millis(200), followed.batches.recv()).await;
     assert!(nobody.is_err(), "{nobody:?}");
     let fake = Fake::start(&followed.socket, "containerd", "v2.1.4");
@@ -120,7 +120,7 @@ async fn a_runtime_that_hangs_is_asked_again_on_the_same_connection() {
     followed.status().await;
     fake.hangs(true);
     followed.ask();
-    // Each time that it does not answer is told, and since when it does not.
+    // Each unanswered question is reported, with the time of the first one.
     let told = [followed.next().await, followed.next().await];
     for fact in &told {
         let Fact::RuntimeLink(link) = fact else { panic!("{fact:?}") };
@@ -176,7 +176,7 @@ async fn a_runtime_without_events_is_read_by_its_list_alone() {
     }
 }
 
-/// Nobody takes what the session tells. The stream is read all the same, and is known to be cut.
+/// The session's reports are not received. The stream is read nevertheless, and is known to be cut off.
 #[tokio::test]
 async fn an_endless_stream_is_read_on_and_its_rest_counts_as_missed() {
     let mut followed = Followed::new();
@@ -184,7 +184,7 @@ async fn an_endless_stream_is_read_on_and_its_rest_counts_as_missed() {
     followed.until((Answer::Answers, EventStream::Open)).await;
     followed.status().await;
     fake.opened().await;
-    for number in 0..3 * EVENTS {
+    for number in 0..3 * MAX_EVENTS {
         fake.tells(&format!("c{number}"), 1);
         if number % 64 == 0 {
             tokio::task::yield_now().await;
@@ -200,7 +200,7 @@ async fn an_endless_stream_is_read_on_and_its_rest_counts_as_missed() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(told < 3 * EVENTS, "{told}");
+    assert!(told < 3 * MAX_EVENTS, "{told}");
     followed.until((Answer::Answers, EventStream::Open)).await;
 }
 

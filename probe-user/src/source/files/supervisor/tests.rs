@@ -1,4 +1,4 @@
-//! Readers that hang, as at a process that is stuck in the kernel while it holds its memory map.
+//! Tests with readers that hang, as at a process that is stuck in the kernel while it holds its memory map.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use crate::{
     },
     source::{
         channel::{self, Batch, CancellationSource, QuestionSender},
-        files::queue::MOST,
+        files::queue::MAX_WAITING,
         host::{skipped::Skipped, watch::Reader},
         records_first::{Teller, records_first},
     },
@@ -58,7 +58,7 @@ struct Node {
     searches: Searches,
 }
 
-/// Each search of the logs: when it began and ended, and for how many phases it was.
+/// Each search of the logs: when it began and ended, and how many phases it served.
 type Searches = Arc<Mutex<Vec<(Instant, Instant, usize)>>>;
 
 /// How long a search takes.
@@ -235,7 +235,7 @@ fn a_file_that_hangs_is_told_of_and_the_rest_goes_on_without_it() {
     });
 }
 
-/// Neither the reader nor its supervisor runs for longer than a file may take.
+/// Neither the reader nor its supervisor runs, for longer than a file may take.
 #[test]
 fn a_reader_that_did_not_run_hangs_at_no_file() {
     const PATH: &str = "/proc/7/cmdline";
@@ -244,7 +244,7 @@ fn a_reader_that_did_not_run_hangs_at_no_file() {
         let mut work = Work::start(Node { all: vec![PATH], hanging: hanging.clone(), ..Node::default() });
         tokio::time::sleep(LIMITS.hung / 5).await;
         std::thread::sleep(LIMITS.hung * 4);
-        // The supervisor looks before the reader has come further.
+        // The supervisor checks before the reader has made progress.
         tokio::time::sleep(LIMITS.hung / 5).await;
         hanging.release(PATH);
         work.until(ended(List::Processes, true)).await;
@@ -252,7 +252,7 @@ fn a_reader_that_did_not_run_hangs_at_no_file() {
     });
 }
 
-/// The number of threads and of questions is bounded, and stopping waits for no reader that hangs.
+/// The number of threads and of questions is bounded, and stopping does not wait for a reader that hangs.
 #[test]
 fn only_so_many_readers_are_left_and_only_so_many_questions_wait() {
     const ALL: [&str; 3] = ["/var/a", "/var/b", "/var/c"];
@@ -262,8 +262,8 @@ fn only_so_many_readers_are_left_and_only_so_many_questions_wait() {
         for path in ALL {
             work.until(hangs(path, true)).await;
         }
-        // The third reader cannot be abandoned, so it is waited for.
-        for n in 0..MOST + 100 {
+        // The third reader cannot be abandoned, so the supervisor waits for it.
+        for n in 0..MAX_WAITING + 100 {
             let id = ContainerId::parse(&format!("c{n}")).expect("an id");
             work.asker.ask(Question::Container { id });
         }

@@ -1,4 +1,4 @@
-//! What is remembered of files, and when they are read again.
+//! Tests when files are remembered, and when they are read again.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{MOST, Memo, QUIET_NS, ReadError};
+use super::{MAX_FILES, Memo, QUIET_NS, ReadError};
 use crate::source::host::HostRoot;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -20,7 +20,7 @@ fn wall_ns(time: SystemTime) -> i64 {
     i64::try_from(since.as_nanos()).expect("a time before 2262")
 }
 
-/// A folder of a node, and what is remembered of its files.
+/// A folder of a node, and its memo.
 struct Read {
     root: TempDir,
     memo: Memo<String>,
@@ -38,12 +38,12 @@ impl Read {
         fs::write(self.root.path().join("d").join(name), text).expect("a file");
     }
 
-    /// Begins a reading so late that every file is old.
+    /// Begins a reading that is late enough for every file to be old.
     fn later(&mut self) {
         self.memo.begin(wall_ns(SystemTime::now() + HOUR));
     }
 
-    /// What a file says, and whether it was opened for that. A file that begins with `{` is torn.
+    /// Reads a file. Returns its content, and whether it was opened. A file that begins with `{` is torn.
     fn read(&mut self, name: &str) -> (Result<String, ReadError>, bool) {
         let root = self.root.path().to_path_buf();
         self.read_in(&root, name)
@@ -77,12 +77,12 @@ fn a_file_is_opened_once_until_it_changes() {
         it.later();
         assert_eq!(it.read("a"), (Ok("one".to_owned()), false));
     }
-    // It is written in place, with the same size.
+    // The file is written in place, with the same size.
     tick();
     it.write("a", "two");
     it.later();
     assert_eq!(it.read("a"), (Ok("two".to_owned()), true));
-    // The modification time is that of before; the change time cannot be.
+    // The modification time is set back to the old one; the change time cannot be set.
     let file = fs::File::open(it.root.path().join("d/a")).expect("the file");
     let written = file.metadata().and_then(|about| about.modified()).expect("its time");
     tick();
@@ -168,7 +168,7 @@ fn a_file_that_cannot_be_read_is_tried_each_time() {
     assert_eq!(it.read("long"), (Ok("short".to_owned()), true));
 }
 
-/// A file system may be mounted over the folder, or the folder may be another one by now.
+/// A file system may be mounted over the folder, or the folder may have been replaced.
 #[test]
 fn another_file_at_the_same_path_is_opened() {
     let mut it = Read::new();
@@ -213,13 +213,13 @@ fn no_more_files_are_remembered_than_there_is_room_for() {
     let mut it = Read::new();
     it.write("0", "x");
     let folder = it.root.path().join("d");
-    for n in 1..=MOST {
+    for n in 1..=MAX_FILES {
         fs::hard_link(folder.join("0"), folder.join(n.to_string())).expect("a link");
     }
     it.later();
-    let opened = (0..=MOST).filter(|n| it.read(&n.to_string()).1).count();
-    assert_eq!((opened, it.memo.count), (MOST + 1, MOST));
+    let opened = (0..=MAX_FILES).filter(|n| it.read(&n.to_string()).1).count();
+    assert_eq!((opened, it.memo.count), (MAX_FILES + 1, MAX_FILES));
     it.later();
-    let opened = (0..=MOST).filter(|n| it.read(&n.to_string()).1).count();
-    assert_eq!((opened, it.memo.count), (1, MOST));
+    let opened = (0..=MAX_FILES).filter(|n| it.read(&n.to_string()).1).count();
+    assert_eq!((opened, it.memo.count), (1, MAX_FILES));
 }

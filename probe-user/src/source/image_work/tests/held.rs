@@ -1,4 +1,4 @@
-//! A node whose kubelet logged that it held requests back.
+//! Tests with a node whose kubelet logged that it held requests back.
 
 use std::{collections::BTreeSet, fs};
 
@@ -19,7 +19,7 @@ use crate::{
 const SANDBOX: &str = "9ffacbee";
 const UID: &str = "11111111-2222-3333-4444-555555555555";
 
-/// The sandbox came 10 s to 40 s after the boot.
+/// Finds the held requests of a sandbox that came 10 s to 40 s after the boot.
 fn held(node: &Node, boot_ns: i64) -> Vec<HeldRequests> {
     let sandbox = ContainerId::parse(SANDBOX).expect("an id");
     let it = AskedSandbox { sandbox, namespace: Some("shop".to_owned()), from: at(10), until: at(40) };
@@ -28,7 +28,7 @@ fn held(node: &Node, boot_ns: i64) -> Vec<HeldRequests> {
     find(&root, &search, boot_ns, Vec::new).held
 }
 
-/// Has the kubelet send the messages of the journal that containerd sent.
+/// Makes the kubelet the sender of the journal's messages from containerd.
 fn are_kubelets(node: &Node) {
     const HEAD: usize = 72;
     let path = node.path("var/log/journal/5d1cb95b000040008000000000000001/system.journal");
@@ -46,14 +46,14 @@ fn only_the_kubelets_own_words_in_the_journal_count() {
     let node = Node::new(&[]);
     let token = "Throttling request took 5s, request: GET:https://a/api/v1/namespaces/shop/secrets/c";
     let first = journal(&node, &[token]);
-    // The message is of the 20th second.
+    // The message is from the 20th second.
     let boot_ns = i64::try_from(first - 20_000_000).expect("a time") * 1000;
     assert_eq!(held(&node, boot_ns), [], "some other program said so");
     are_kubelets(&node);
     let found = held(&node, boot_ns);
     let [HeldRequests { held, .. }] = &found[..] else { panic!("{found:?}") };
     assert_eq!(held[..], [span(15, 20)]);
-    // The search goes further back than to the time in which the sandbox came.
+    // The search begins before the time in which the sandbox came.
     assert_eq!(self::held(&node, boot_ns + 15_000_000_000), []);
 }
 
@@ -61,7 +61,8 @@ fn throttled(delay: &str, object: &str) -> String {
     format!("Throttling request took {delay}, request: GET:https://a/api/v1/namespaces/{object}")
 }
 
-/// The journal of a kubelet that said so, and the time at boot with which that was in the 20th second.
+/// Writes the journal of a kubelet with these messages. Returns the time at boot that puts them in the 20th
+/// second.
 fn said_by_kubelet(node: &Node, messages: &[&str]) -> i64 {
     let first = journal(node, messages);
     are_kubelets(node);
@@ -80,12 +81,12 @@ fn a_pod_waits_for_its_own_requests_and_for_those_that_were_there_before_it() {
     let found = held(&node, boot_ns);
     let [HeldRequests { sandbox, held }] = &found[..] else { panic!("{found:?}") };
     let seconds = |at: Timestamp| at.0 / 1_000_000_000;
-    // journald got all of them at the same time.
+    // journald received all of them at the same time.
     let held: BTreeSet<_> = held.iter().map(|it| (seconds(it.began), seconds(it.ended))).collect();
     assert_eq!((sandbox.as_str(), held), (SANDBOX, BTreeSet::from([(8, 20), (15, 20)])));
 }
 
-/// Any user can write to syslog in any program's name.
+/// Any user can write to syslog under any program's name.
 #[test]
 fn what_syslog_says_of_a_kubelet_holds_nothing_up() {
     let node = Node::new(&[]);

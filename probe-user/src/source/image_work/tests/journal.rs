@@ -1,4 +1,4 @@
-//! A node with a journal.
+//! Tests with a node that has a journal.
 
 use std::fs;
 
@@ -12,7 +12,8 @@ use crate::{
     },
 };
 
-/// A journal of which as many messages are replaced by these, and when the first of them was logged, µs since 1970.
+/// Writes a journal in which `messages` replace the first messages. Returns when the first was logged, µs
+/// since 1970.
 pub(super) fn journal(node: &Node, messages: &[&str]) -> u64 {
     let mut file = include_bytes!("../../../../tests/data/journal/compact.journal").to_vec();
     for (place, message) in messages.iter().enumerate() {
@@ -36,7 +37,7 @@ pub(super) fn journal(node: &Node, messages: &[&str]) -> u64 {
     first.expect("the first message")
 }
 
-/// What is found in a node whose boot was so that the journal's messages are of the 20th second.
+/// Searches a node whose boot time puts the journal's messages in the 20th second.
 pub(super) fn find_in(node: &Node, messages: &[&str]) -> Vec<ImageWork> {
     let boot = journal(node, messages) - 20_000_000;
     let root = HostRoot::open(node.0.path()).expect("the root");
@@ -74,7 +75,7 @@ fn a_runtime_may_log_to_a_file_and_its_kubelet_to_the_journal() {
         line(began + ended, "msg=\"PullImage \\\"a/b\\\" returns image reference \\\"c\\\"\""),
     ];
     fs::write(node.path("var/lib/rancher/k3s/agent/containerd/containerd.log"), log.concat()).expect("a log");
-    // syslog has the kubelet's words again, and any user can write them there.
+    // syslog has the kubelet's lines again, and any user can write such lines there.
     let copy =
         line(began - 999_000, "").replace("time=", "").replace('"', "").replace("level=info", &refused);
     fs::write(node.path("var/log/syslog"), copy).expect("a log");

@@ -1,4 +1,4 @@
-//! Two runtimes on one node.
+//! Tests with two runtimes on one node.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::model::fact::{ImageWork, Pull};
 const CREATE: &str = "msg=\"CreateContainer within sandbox \\\"aa\\\" for";
 const MAIN: &str = "&ContainerMetadata{Name:main,Attempt:0,}";
 
-/// What CRI-O pulls is not what containerd's container waited for, nor the same image.
+/// containerd's container did not wait for CRI-O's pulls, not even of the same image.
 #[test]
 fn a_container_waits_only_for_its_own_runtime() {
     let id = "name=/runtime.v1.ImageService/PullImage";
@@ -35,7 +35,7 @@ fn a_container_waits_only_for_its_own_runtime() {
     assert_eq!((&work.other_pulls[..], &work.other_creates[..]), (&[span(12, 14)][..], &[][..]));
 }
 
-/// Debian's containerd begins, for Docker, while k3s' own one pulls.
+/// Debian's containerd, for Docker, starts while k3s' own containerd pulls.
 #[test]
 fn a_containerd_of_the_node_and_that_of_k3s_are_two() {
     let node = Node::new(&[]);
@@ -56,7 +56,7 @@ fn a_containerd_of_the_node_and_that_of_k3s_are_two() {
     let found = find_in(&node, &[began]);
     let [ImageWork { pulls, .. }] = &found[..] else { panic!("{found:?}") };
     assert_eq!(pulls[..], [Pull { span: span(22, 24), failed: false, fetched: None }]);
-    // The one begins while the other pulls.
+    // One starts while the other pulls.
     let log = [
         line(0, "msg=x"),
         line(0, &format!("{pull}\"")),

@@ -1,8 +1,8 @@
-//! What hooks know of network namespaces and of open CNI calls goes over to the hooks that replace them. These would not see
-//! the end of a namespace that is about to end, because nothing happens any more in it that makes it known; nor the end of
-//! a call that another plugin made.
+//! Copies what hooks know of network namespaces and of open CNI calls to the hooks that replace them.
+//! Otherwise the new hooks would not see the end of a namespace that is about to end, because nothing happens
+//! in it any more that makes it known; nor the end of a call that another plugin made.
 //!
-//! The hooks that are replaced run on meanwhile, and tell what happens in this time.
+//! Meanwhile the old hooks still run, and report what happens.
 
 use std::{os::fd::AsFd as _, sync::atomic::Ordering};
 
@@ -26,7 +26,8 @@ use crate::source::live::pin::Folder;
 #[repr(transparent)]
 struct Value<T>(T);
 
-// SAFETY: it is `repr(C)`, without padding, and any bytes are one (zerocopy's `IntoBytes` and `FromBytes`).
+// SAFETY: the type is `repr(C)`, without padding, and any bytes are a valid value (zerocopy's `IntoBytes` and
+// `FromBytes`).
 unsafe impl Pod for Value<Known> {}
 // SAFETY: as above.
 unsafe impl Pod for Value<Slot> {}
@@ -37,11 +38,11 @@ unsafe impl Pod for Value<TaskKey> {}
 // SAFETY: as above.
 unsafe impl Pod for Value<u8> {}
 
-/// `BPF_NOEXIST`: what the new hooks have seen themselves is newer.
+/// `BPF_NOEXIST`: entries that the new hooks made themselves are newer.
 const IF_UNKNOWN: u64 = 1;
 
-/// Gives to the hooks `to` what the pinned ones know. `room`: how many slots the hooks use. Returns how many namespaces found
-/// none.
+/// Copies to the hooks `to` what the pinned ones know. `room`: how many slots the hooks use. Returns the
+/// number of namespaces for which there was no slot.
 pub(super) fn hand_over(from: &Folder, to: &mut Ebpf, room: u32) -> u64 {
     let untracked = known(from, to).and_then(|()| tracked(from, to, room)).unwrap_or_else(|error| {
         debug!(%error, "what earlier hooks know of namespaces cannot be handed over");
@@ -63,7 +64,7 @@ fn known(from: &Folder, to: &mut Ebpf) -> Result<(), MapError> {
     let Some(map) = to.map_mut("NETNS") else { return Ok(()) };
     let mut own = HashMap::<_, u32, Value<Known>>::try_from(map)?;
     for (inode, known) in entries(&earlier, table::NETNS) {
-        // It is there already, or the table is full.
+        // The entry exists already, or the table is full.
         own.insert(inode, known, IF_UNKNOWN).ok();
     }
     Ok(())
@@ -71,7 +72,8 @@ fn known(from: &Folder, to: &mut Ebpf) -> Result<(), MapError> {
 
 fn tracked(from: &Folder, to: &mut Ebpf, room: u32) -> Result<u64, MapError> {
     let earlier = open::<u64, NetnsKey>(from, "TRACKED")?;
-    let (mut nets, mut tracked) = (None, None);
+    let mut nets = None;
+    let mut tracked = None;
     for (name, map) in to.maps_mut() {
         match name {
             "NETS" => nets = Some(map),
@@ -85,10 +87,10 @@ fn tracked(from: &Folder, to: &mut Ebpf, room: u32) -> Result<u64, MapError> {
     Ok(track(all, room, &mut own))
 }
 
-/// What the hooks know of the namespaces at which they look. They use it meanwhile.
+/// The new hooks' tables of tracked namespaces. The hooks use them meanwhile.
 trait Tables {
     fn is_tracked(&self, net: u64) -> bool;
-    /// The namespace in a slot, 0 if it is free.
+    /// Returns the namespace in a slot, 0 if the slot is free.
     fn net(&self, at: u32) -> Result<u64, MapError>;
     /// Tracks a namespace in a slot.
     fn track(&mut self, at: u32, slot: Slot) -> Result<(), MapError>;
@@ -108,7 +110,7 @@ impl Tables for Own<'_> {
         self.slots.get(&at, 0).map(|Value(slot)| slot.net)
     }
 
-    /// The slot comes last: from then on the hooks see the end, and remove both.
+    /// Writes the slot last: from then on the hooks see the namespace's end, and remove both.
     fn track(&mut self, at: u32, slot: Slot) -> Result<(), MapError> {
         self.tracked.insert(slot.net, Value(slot.key), IF_UNKNOWN)?;
         let placed = self.slots.set(at, Value(slot), 0);
@@ -119,24 +121,25 @@ impl Tables for Own<'_> {
     }
 }
 
-/// Tracks the namespaces that have a slot. One that was tracked without would never get one. Returns how many there is no room
-/// for: the hooks track these once there is, and a process in them forks or ends.
+/// Tracks the namespaces that get a slot. A namespace that was tracked without a slot would never get one.
+/// Returns the number of namespaces without a slot: the hooks track them when there is room, and a process in
+/// them forks or ends.
 fn track(left: impl Iterator<Item = Slot>, room: u32, own: &mut impl Tables) -> u64 {
     let mut untracked = 0;
     for slot in left {
         if own.is_tracked(slot.net) {
             continue;
         }
-        let at = |i: u32| Slot::first(slot.net).wrapping_add(i) & room.wrapping_sub(1);
-        // If all slots are taken, all of them would be looked at for each further one.
-        let mut places = (0..room).filter(|_| untracked == 0).map(at);
-        let found = places.find_map(|at| {
+        // If all slots are taken, none is tried: all of them would be read for each further namespace.
+        let tries = if untracked == 0 { room } else { 0 };
+        let found = (0..tries).find_map(|i| {
+            let at = Slot::first(slot.net).wrapping_add(i) & room.wrapping_sub(1);
             let net = own.net(at).ok()?;
             (net == 0 || net == slot.net).then_some((at, net == 0))
         });
         let is_tracked = match found {
             Some((at, true)) => own.track(at, slot).is_ok() || own.is_tracked(slot.net),
-            // The hooks have just taken it.
+            // The hooks have just tracked it.
             Some((_, false)) => true,
             None => false,
         };
@@ -145,7 +148,8 @@ fn track(left: impl Iterator<Item = Slot>, room: u32, own: &mut impl Tables) -> 
     untracked
 }
 
-/// The processes of open calls. The count of a ring is never below the entries of its table, so it changes first.
+/// Copies the processes of open calls. The count of a ring is never below the entries of its table, so it
+/// changes first.
 fn calls(from: &Folder, to: &mut Ebpf, ring: Ring, name: &str, most: u32) -> Result<(), MapError> {
     let earlier = open::<Value<TaskKey>, u8>(from, name)?;
     let Some(Map::Array(counts)) = to.map("CNI_OPEN") else { return Ok(()) };
@@ -157,7 +161,7 @@ fn calls(from: &Folder, to: &mut Ebpf, ring: Ring, name: &str, most: u32) -> Res
     for (task, one) in entries(&earlier, most) {
         count.fetch_add(1, Ordering::SeqCst);
         let is_known = own.insert(task, one, IF_UNKNOWN).is_err();
-        // Only the earlier hooks saw an end meanwhile.
+        // If the call has ended meanwhile, only the earlier hooks saw it.
         if is_known || (earlier.get(&task, 0).is_err() && own.remove(&task).is_ok()) {
             count.fetch_sub(1, Ordering::SeqCst);
         }
@@ -172,7 +176,8 @@ where
     HashMap::try_from(Map::LruHashMap(MapData::from_pin(from.map(name))?))
 }
 
-/// The entries of a table that changes meanwhile: the kernel begins anew behind an entry that has gone.
+/// Returns the entries of a table that changes meanwhile: if an entry was removed, the kernel starts again at
+/// the beginning.
 fn entries<K: Pod, V: Pod>(table: &HashMap<MapData, K, V>, most: u32) -> impl Iterator<Item = (K, V)> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     table.iter().take(most.saturating_mul(2)).filter_map(Result::ok)
@@ -205,7 +210,8 @@ mod tests {
         }
     }
 
-    /// The hooks look for it first in the slot of this `number`, as far as there are so many.
+    /// Returns a namespace that the hooks search first in the slot of this `number`, modulo the number of
+    /// slots.
     fn net(number: u64) -> u64 {
         0xffff_8880_0000_0000 | number << 6
     }

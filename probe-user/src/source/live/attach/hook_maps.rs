@@ -32,14 +32,15 @@ const REPORT_NAME: &str = "REPORT";
 #[repr(transparent)]
 struct PodTally(Tally);
 
-// SAFETY: `Tally` is `repr(C)` and made of `u64` alone (zerocopy has it `FromBytes`): any bytes are one.
+// SAFETY: `Tally` is `repr(C)` and made of `u64` alone (zerocopy has it `FromBytes`): any bytes are a valid
+// value.
 unsafe impl aya::Pod for PodTally {}
 
 pub(crate) struct HookMaps {
-    /// The kernel's id of the lifecycle ring, which names the hooks.
+    /// The kernel's id of the lifecycle ring, which identifies the hooks.
     pub(crate) hooks: u32,
     pub(crate) page: ReaderPage,
-    /// When an agent last read, before this one: it says so every five minutes.
+    /// When the last agent read, which is recorded every five minutes.
     pub(crate) read_at: Timestamp,
     pub(crate) rings: Option<Rings>,
     tally: PerCpuArray<MapData, PodTally>,
@@ -47,7 +48,7 @@ pub(crate) struct HookMaps {
 }
 
 impl HookMaps {
-    /// Those of an object that was just loaded.
+    /// Takes the maps of an object that was just loaded.
     pub(super) fn take(ebpf: &mut Ebpf) -> Result<Self, Error> {
         Self::with(|name| match ebpf.take_map(name) {
             Some(Map::RingBuf(map) | Map::PerCpuArray(map) | Map::Array(map)) => Ok(map),
@@ -55,56 +56,57 @@ impl HookMaps {
         })
     }
 
-    /// Those that another agent has pinned.
+    /// Opens the maps that another agent has pinned.
     pub(super) fn open(folder: &Folder) -> Result<Self, Error> {
         Self::with(|name| MapData::from_pin(folder.map(name)).map_err(|source| Error::Map { name, source }))
     }
 
     fn with(mut find: impl FnMut(&'static str) -> Result<MapData, Error>) -> Result<Self, Error> {
-        let refused = |name| move |source| Error::Map { name, source };
         let (lifecycle, hooks) = ring(LIFECYCLE, &find(LIFECYCLE)?)?;
         let (bulk, _) = ring(BULK, &find(BULK)?)?;
-        let tally = PerCpuArray::try_from(Map::PerCpuArray(find(TALLY)?)).map_err(refused(TALLY))?;
-        let report = Array::try_from(Map::Array(find(REPORT_NAME)?)).map_err(refused(REPORT_NAME))?;
+        let tally = PerCpuArray::try_from(Map::PerCpuArray(find(TALLY)?));
+        let tally = tally.map_err(|source| Error::Map { name: TALLY, source })?;
+        let report = Array::try_from(Map::Array(find(REPORT_NAME)?));
+        let report = report.map_err(|source| Error::Map { name: REPORT_NAME, source })?;
         let page = ReaderPage::new(find(READER)?.fd().as_fd())
             .map_err(|source| Error::Ring { name: READER, source })?;
         let read_at = clock::now().saturating_sub(page.unread_for());
         Ok(Self { hooks, page, read_at, rings: Some(Rings { lifecycle, bulk }), tally, report })
     }
 
-    /// How far the rings were read before.
+    /// Returns how far the rings were read before.
     pub(crate) fn begins(&self) -> RingsRead {
-        let at = |ring: Option<&RingMap>| RingRead { position: ring.map_or(0, RingMap::position), lost: 0 };
-        let rings = self.rings.as_ref();
+        let [lifecycle, bulk] =
+            self.rings.as_ref().map_or([0; 2], |rings| [rings.lifecycle.position(), rings.bulk.position()]);
         RingsRead {
             hooks: self.hooks,
             since: self.page.since(),
-            lifecycle: at(rings.map(|rings| &rings.lifecycle)),
-            bulk: at(rings.map(|rings| &rings.bulk)),
+            lifecycle: RingRead { position: lifecycle, lost: 0 },
+            bulk: RingRead { position: bulk, lost: 0 },
             ..RingsRead::default()
         }
     }
 
-    /// The counters of each CPU.
+    /// Returns the counters of each CPU.
     pub(crate) fn tally(&self) -> Result<Vec<Tally>, Error> {
         let values = self.tally.get(&0, 0).map_err(|source| Error::Map { name: TALLY, source })?;
         Ok(values.iter().map(|value| value.0).collect())
     }
 
-    /// What the agent that loaded the hooks left as its report.
+    /// Reads the report of the agent that loaded the hooks.
     pub(super) fn report(&self) -> Result<Vec<u8>, Error> {
         let whole = self.report.get(&0, 0).map_err(|source| Error::Map { name: REPORT_NAME, source })?;
         Ok(whole.into_iter().take_while(|byte| *byte != 0).collect())
     }
 }
 
-/// The page of the reader, before the maps are taken.
+/// Returns the page of the reader, before the maps are taken.
 pub(super) fn page(ebpf: &Ebpf) -> Result<ReaderPage, Error> {
     let Some(Map::Array(map)) = ebpf.map(READER) else { return Err(Error::Foreign(READER)) };
     ReaderPage::new(map.fd().as_fd()).map_err(|source| Error::Ring { name: READER, source })
 }
 
-/// Leaves a report to the next agent, before the maps are taken. One that is too long is not left.
+/// Leaves a report to the next agent, before the maps are taken. A report that is too long is not left.
 pub(super) fn leave_report(ebpf: &mut Ebpf, text: &[u8]) -> Result<(), Error> {
     let mut whole = [0; REPORT];
     if let Some(begin) = whole.get_mut(..text.len()) {

@@ -1,5 +1,5 @@
-//! Tries each hook's mechanisms, the best first. Hooks are tried at the same time, because the kernel takes most of a start
-//! to verify programs, and verifies several at once.
+//! Tries each hook's mechanisms, the best first. Hooks are tried in parallel, because most of a start is the
+//! kernel's verification of programs, and the kernel verifies several at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,8 +18,8 @@ use crate::source::live::plan::{HOOKS, Hook, Program, Try};
 /// The links that can be pinned, by program.
 pub(super) type Links = BTreeMap<&'static str, FdLink>;
 
-/// Attaches each hook by the first mechanism that works. `btf` is `None` if aya cannot read it. If `takes_links`, gives the
-/// links that can be pinned; the others stay with their programs.
+/// Attaches each hook by the first mechanism that works. `btf` is `None` if aya cannot read it. If
+/// `takes_links`, returns the links that can be pinned; the others stay with their programs.
 pub(super) fn climb_all(
     ebpf: &mut Ebpf,
     btf: Option<&Btf>,
@@ -38,7 +38,7 @@ pub(super) fn climb_all(
     let links = Mutex::new(Links::new());
     let climb = || {
         loop {
-            // The lock is free again while the ladder is climbed.
+            // The lock is not held while the ladder is climbed.
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((place, mut ladder)) = next else { return };
             let report = ladder.climb();
@@ -48,8 +48,8 @@ pub(super) fn climb_all(
     };
     let others = thread::available_parallelism().map_or(0, |all| all.get() - 1);
     thread::scope(|scope| {
-        for _ in 0..others.min(MOST) {
-            // Without it the others take longer.
+        for _ in 0..others.min(MAX_THREADS) {
+            // If a thread cannot be started, the others take longer.
             thread::Builder::new().name("loader".to_owned()).spawn_scoped(scope, climb).ok();
         }
         climb();
@@ -58,8 +58,8 @@ pub(super) fn climb_all(
     (reports.into_values().collect(), links.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// At most this many threads beside the main one. The program that takes longest takes a fifth of the time of all.
-const MOST: usize = 3;
+/// The most threads beside the main one. The program that takes longest takes a fifth of the time of all.
+const MAX_THREADS: usize = 3;
 
 /// A hook, and its programs by name.
 struct Ladder<'a> {
@@ -97,7 +97,8 @@ impl Ladder<'_> {
                 Err(why) => {
                     report.missed.push((one.mechanism, why.text));
                     report.may_improve |= why.may_pass;
-                    // Only the best mechanism that could be had counts: with it the others would not be used.
+                    // Only the best mechanism that could be enabled counts: the others would then not be
+                    // used.
                     if report.lacks.is_empty() {
                         report.lacks = why.lacks;
                     }
@@ -121,14 +122,13 @@ impl Ladder<'_> {
     }
 
     fn attach_one(&mut self, program: &Program) -> Result<(), Why> {
-        let said = |text: &str| Why::from(text.to_owned());
-        let btf = self.btf.ok_or_else(|| said("the kernel's BTF is of a form that aya does not know"));
+        let btf = self.btf.ok_or_else(|| Why::from("the kernel's BTF is of a form that aya does not know"));
         let target = program.target;
-        let no_program = || said("the eBPF object has no such program");
-        let loaded = &mut **self.programs.get_mut(program.name).ok_or_else(no_program)?;
+        let loaded = self.programs.get_mut(program.name);
+        let loaded = &mut **loaded.ok_or_else(|| Why::from("the eBPF object has no such program"))?;
         let is_perf_event = matches!(loaded, Loaded::TracePoint(_) | Loaded::KProbe(_));
         let takes = self.takes_links;
-        // A link that cannot be pinned is lost when it is taken, so its program is attached once more.
+        // A link that cannot be pinned is lost when it is taken, so its program is attached again.
         let attached = match loaded {
             Loaded::RawTracePoint(own) => own.load().and_then(|()| {
                 let id = own.attach(target)?;
@@ -153,7 +153,8 @@ impl Ladder<'_> {
                 }
             }),
             Loaded::TracePoint(own) => {
-                let (category, name) = target.split_once(':').ok_or_else(|| said("it has no category"))?;
+                let (category, name) =
+                    target.split_once(':').ok_or_else(|| Why::from("it has no category"))?;
                 own.load().and_then(|()| {
                     let id = own.attach(category, name)?;
                     if !takes {
@@ -165,7 +166,7 @@ impl Ladder<'_> {
                     }
                 })
             }
-            _ => return Err(said("the eBPF object has it as another kind of program")),
+            _ => return Err(Why::from("the eBPF object has it as another kind of program")),
         };
         let link = attached.map_err(|error| self.support.refused(&error, is_perf_event))?;
         if let Some(link) = link {

@@ -1,5 +1,5 @@
-//! How much of the kernel's memory the maps of one set of hooks take, by the number of CPUs that the machine can have, as
-//! `docs/commands.md` says it.
+//! Checks `docs/commands.md`: how much kernel memory the maps of one set of hooks take, by the number of CPUs
+//! that the machine can have.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ const PERCPU_ARRAY: u32 = 6;
 const LRU_HASH: u32 = 9;
 const RING: u32 = 27;
 
-/// `struct htab_elem` without key and value, and `struct bucket`, of a kernel of 64 bits.
+/// The size of `struct htab_elem` without key and value, and of `struct bucket`, on a 64-bit kernel.
 const ELEMENT: u64 = 48;
 const BUCKET: u64 = 16;
 
-/// Keys and values begin at a multiple of eight.
+/// Rounds a size up: keys and values begin at a multiple of eight.
 fn padded(size: u32) -> u64 {
     u64::from(size).next_multiple_of(8)
 }
 
-/// What the kernel sets aside for a map when it makes it (`map_mem_usage`), but for a few pages of its own. The rings are
-/// left out: what loads the hooks says how large these are.
+/// Returns the memory that the kernel allocates for a map when it makes it (`map_mem_usage`), except for a
+/// few pages of its own. The rings are left out: their size is an option of the load.
 fn bytes(map: &Map, cpus: u32) -> u64 {
     match map.map_type() {
         LRU_HASH => {

@@ -1,4 +1,4 @@
-//! Pins the hooks of this agent, and takes over those of the agent before.
+//! Pins the hooks of this agent, and takes over those of the last agent.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,25 +34,25 @@ use crate::{
     },
 };
 
-/// The maps of a set that the next agent reads. The tables are pinned too: hooks that replace these open some of them
-/// (`hand_over`), and `bpftool` shows all.
+/// The maps of a set that the next agent reads. The tables are pinned too: some are handed over to the hooks
+/// that replace these (`hand_over`), and `bpftool` shows all.
 const MAPS: [&str; 5] = ["LIFECYCLE", "BULK", "TALLY", "READER", "REPORT"];
 
-/// What is left with hooks in the kernel: how each signal is seen, and by whom.
+/// The report that is left with the hooks in the kernel: how each signal is received, and for which node.
 #[derive(Serialize, Deserialize)]
 struct Left {
     attached: Vec<Attached>,
-    /// A better mechanism could be had if somebody allowed it.
+    /// A better mechanism would work if it were allowed.
     can_improve: bool,
-    /// Of the node whose agent has left them. Versions before this one left none.
+    /// The node whose agent left the hooks. Older versions did not record it.
     node: Option<Owner>,
     /// Network namespaces for which there was no room when these hooks replaced others.
     #[serde(default)]
     not_handed_over: u64,
 }
 
-/// A node as the agents know it that share a folder. How its first process reaches the network says nothing more: an agent
-/// that may not look has the network of its own pod.
+/// Identifies a node among agents that share a folder. The network namespace of the node's first process is
+/// not used: an agent that may not read it uses its own pod's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
     root_cgroup: u64,
@@ -65,19 +65,19 @@ impl From<NodeId> for Owner {
     }
 }
 
-/// What is to become of hooks that this agent does not take over.
+/// What happens to hooks that this agent does not take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// They are this node's: what they have left is read, then they are removed.
+    /// They are this node's: their records are read, then they are removed.
     Read,
-    /// They are another node's, whose next agent takes them over.
+    /// They are another node's; its next agent takes them over.
     Stay,
-    /// They were another node's, and do nothing any more.
+    /// They were another node's, and no longer do anything.
     Go,
 }
 
 impl Fate {
-    /// `unread`: for so long no agent has read what they leave.
+    /// Returns the fate of hooks. `unread`: how long no agent has read their records.
     fn of(left_by: Option<Owner>, own: Owner, unread: Duration, patience: Duration) -> Self {
         match left_by {
             Some(owner) if owner != own && unread <= patience => Self::Stay,
@@ -96,7 +96,7 @@ impl Fate {
 pub(super) struct TakenOver {
     pub(super) maps: HookMaps,
     pub(super) programs: Vec<(&'static str, OwnedFd)>,
-    /// The hooks stay attached as long as these live, even if somebody removes the pins.
+    /// The hooks stay attached as long as these live, even if the pins are removed.
     pub(super) links: Vec<PinnedLink>,
     /// The programs that are attached only as long as these live.
     pub(super) attached_again: Vec<Program>,
@@ -106,7 +106,8 @@ pub(super) struct TakenOver {
     pub(super) not_handed_over: u64,
 }
 
-/// Equal for hooks that do the same: the same programs with the same settings, on the same node.
+/// Returns a hash that is equal for hooks that do the same: the same programs with the same settings, on the
+/// same node.
 pub(super) fn identity(options: &Options<'_>, node: NodeId) -> u64 {
     let Options {
         root: _,
@@ -127,8 +128,8 @@ pub(super) fn identity(options: &Options<'_>, node: NodeId) -> u64 {
     hasher.finish()
 }
 
-/// Pins the loaded hooks. `links` are those that the kernel lets us pin. They are given back: a hook stays attached as long
-/// as its link is pinned or open.
+/// Pins the loaded hooks. `links` are the links that the kernel can pin. Returns them: a hook stays attached
+/// as long as its link is pinned or open.
 pub(super) fn pin(
     pins: &Pins,
     identity: u64,
@@ -137,7 +138,6 @@ pub(super) fn pin(
     (node, not_handed_over): (NodeId, u64),
     links: BTreeMap<&'static str, FdLink>,
 ) -> Result<Vec<PinnedLink>, PinError> {
-    let refused = |what: &str, why: String| PinError::Refused { what: what.to_owned(), why };
     let hooks = match ebpf.map("LIFECYCLE") {
         Some(Map::RingBuf(ring)) => {
             ring.info().map_err(|error| refused("the rings", error.to_string()))?.id()
@@ -164,6 +164,10 @@ pub(super) fn pin(
     })
 }
 
+fn refused(what: &str, why: String) -> PinError {
+    PinError::Refused { what: what.to_owned(), why }
+}
+
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
@@ -172,7 +176,7 @@ fn root_cause(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-/// The report as it is left to the next agent.
+/// Serializes the report for the next agent.
 fn report(reports: &[HookReport], node: NodeId, not_handed_over: u64) -> Vec<u8> {
     let attached = reports.iter().map(HookReport::fact).collect();
     let can_improve = reports.iter().any(|report| report.may_improve || !report.lacks.is_empty());
@@ -180,8 +184,8 @@ fn report(reports: &[HookReport], node: NodeId, not_handed_over: u64) -> Vec<u8>
     serde_json::to_vec(&left).unwrap_or_default()
 }
 
-/// Takes hooks over. `None` if new ones should be loaded: these have done nothing for a while, a required one of them is
-/// missing, or better mechanisms may be allowed by now.
+/// Takes hooks over. `None` if new hooks should be loaded: these have done nothing for a while, a required
+/// hook is missing, or better mechanisms may be allowed now.
 pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<TakenOver>, Error> {
     let folder = set.folder();
     let maps = HookMaps::open(&folder)?;
@@ -193,8 +197,10 @@ pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<Ta
         return Ok(None);
     }
     let mut reports = Vec::new();
-    let (mut programs, mut links) = (Vec::new(), Vec::new());
-    let (mut detached, mut attached_again) = (Vec::new(), Vec::new());
+    let mut programs = Vec::new();
+    let mut links = Vec::new();
+    let mut detached = Vec::new();
+    let mut attached_again = Vec::new();
     for hook in HOOKS {
         let Some(attached) = left.attached.iter().find(|attached| attached.signal == hook.signal) else {
             return Ok(None);
@@ -204,14 +210,17 @@ pub(super) fn take_over(set: &PinnedSet, patience: Duration) -> Result<Option<Ta
             return Ok(None);
         }
         for program in by.map_or(&[][..], |one| one.programs) {
-            let refused = |source| Error::TakenOver { program: program.name, source };
             let opened = run::open(&folder.program(program.name));
-            let opened = opened.map_err(|error| refused(error.into()))?;
+            let opened =
+                opened.map_err(|error| Error::TakenOver { program: program.name, source: error.into() })?;
             match PinnedLink::from_pin(folder.link(program.name)) {
                 Ok(link) => links.push(link),
                 Err(_) => {
                     let path = folder.program(program.name);
-                    attached_again.push(attach(&path, attached.mechanism, program.target).map_err(refused)?);
+                    let attached = attach(&path, attached.mechanism, program.target);
+                    let attached =
+                        attached.map_err(|source| Error::TakenOver { program: program.name, source })?;
+                    attached_again.push(attached);
                     detached.push(program.name);
                 }
             }
@@ -266,7 +275,7 @@ mod tests {
 
     const NODE: NodeId = NodeId { root_cgroup: 1, pid_ns: 2, netns: 3 };
 
-    /// Two nodes of kind have all else in common.
+    /// Two kind nodes have everything else in common.
     #[test]
     fn hooks_of_another_node_do_not_do_the_same() {
         let place = tempfile::tempdir().expect("a folder");
@@ -289,12 +298,12 @@ mod tests {
         for (left_by, unread, fate) in [
             (Some(NODE), 1, Fate::Read),
             (Some(NODE), 61, Fate::Read),
-            // An agent that may not look at the first process has another network each time.
+            // An agent that may not read the first process finds another network namespace each time.
             (Some(NodeId { netns: 9, ..NODE }), 1, Fate::Read),
             (Some(NodeId { pid_ns: 9, ..NODE }), 60, Fate::Stay),
             (Some(NodeId { root_cgroup: 9, ..NODE }), 60, Fate::Stay),
             (Some(NodeId { pid_ns: 9, ..NODE }), 61, Fate::Go),
-            // Of a version that told nothing of its node.
+            // A version that did not record its node left these.
             (None, 1, Fate::Read),
         ] {
             let unread = Duration::from_secs(unread);

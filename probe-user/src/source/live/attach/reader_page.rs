@@ -1,4 +1,5 @@
-//! The page that the agent shares with its hooks, and leaves to the next agent: when it last read, and what it has told.
+//! The page that the agent shares with its hooks, and leaves to the next agent: when it last read, and what
+//! it has reported.
 
 use std::{
     io,
@@ -21,39 +22,39 @@ use crate::model::time::Timestamp;
 pub(crate) struct ReaderPage(Arc<Mapping>);
 
 impl ReaderPage {
-    /// `READER` is mapped: its value is at the beginning of a page.
+    /// Maps `READER`. Its value is at the beginning of a page.
     pub(super) fn new(map: BorrowedFd<'_>) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         Ok(Self(Arc::new(Mapping::new(map, page_size() as usize, 0, access)?)))
     }
 
-    /// An agent reads now.
+    /// Records that an agent reads now.
     pub(crate) fn reads(&self) {
         self.word(offset_of!(Reader, read_at)).store(monotonic(), Ordering::Relaxed);
     }
 
-    /// How long ago an agent last read. A suspend of the node does not count.
+    /// Returns how long ago an agent last read. A suspend of the node does not count.
     pub(super) fn unread_for(&self) -> Duration {
         let read_at = self.word(offset_of!(Reader, read_at)).load(Ordering::Relaxed);
         Duration::from_nanos(monotonic().saturating_sub(read_at))
     }
 
-    /// Since when the hooks do nothing if no agent has read for [`PATIENCE`]; else the time until which they would not.
+    /// Returns when the hooks stopped, if no agent has read for [`PATIENCE`]; otherwise when they would stop.
     pub(crate) fn silent_since(&self, now: Timestamp) -> Timestamp {
         now.saturating_sub(self.unread_for()) + PATIENCE
     }
 
-    /// All events up to this number were told.
+    /// Records that all events up to this number were reported.
     pub(crate) fn tell(&self, seq: u64) {
         self.word(offset_of!(Reader, told)).store(seq, Ordering::Release);
     }
 
-    /// The number of the last event that was told; 0 if none was.
+    /// Returns the number of the last event that was reported; 0 if none was.
     pub(crate) fn told(&self) -> u64 {
         self.word(offset_of!(Reader, told)).load(Ordering::Acquire)
     }
 
-    /// The hooks tell what happened from now on.
+    /// Records that the hooks report what happens from now on.
     pub(crate) fn begin(&self, since: Timestamp) {
         self.word(offset_of!(Reader, since)).store(since.0, Ordering::Relaxed);
     }
@@ -67,7 +68,7 @@ impl ReaderPage {
     }
 }
 
-/// The hooks' `bpf_ktime_get_ns`.
+/// Returns the hooks' `bpf_ktime_get_ns`.
 fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)

@@ -6,16 +6,22 @@ use aya::programs::ProgramError;
 
 use crate::source::lack::Lack;
 
-/// The longest line that is taken from a verifier's log.
-const LINE: usize = 160;
+/// A longer line of a verifier's log is cut off, bytes.
+const MAX_LINE_BYTES: usize = 160;
 
-/// Why something does not work here, and which requirements somebody could meet.
+/// Why something does not work here, and which requirements could be met.
 #[derive(Debug)]
 pub(super) struct Why {
     pub(super) text: String,
     pub(super) lacks: BTreeSet<Lack>,
-    /// It may be over at the next try: a setting that is easily changed, or a want of memory.
+    /// The reason may have passed at the next try: a setting that is easily changed, or a lack of memory.
     pub(super) may_pass: bool,
+}
+
+impl From<&str> for Why {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
 }
 
 impl From<String> for Why {
@@ -24,7 +30,7 @@ impl From<String> for Why {
     }
 }
 
-/// Whether the same call may succeed at another time.
+/// Returns whether the same call may succeed later.
 pub(super) fn may_pass(error: &ProgramError) -> bool {
     let error = match error {
         ProgramError::LoadError { io_error, .. } => io_error,
@@ -58,7 +64,8 @@ pub(super) fn reason(error: &ProgramError) -> String {
     }
 }
 
-/// `ENOTSUPP` (524) is internal to the kernel; the C library has no text for it.
+/// Returns the text for an error. `ENOTSUPP` (524) is internal to the kernel; the C library has no text for
+/// it.
 fn errno(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(524) => "not supported by this kernel".to_owned(),
@@ -66,13 +73,13 @@ fn errno(error: &io::Error) -> String {
     }
 }
 
-/// The last line of the verifier's log before its statistics.
+/// Returns the last line of the verifier's log before its statistics.
 fn verdict(log: &str) -> Option<&str> {
     let line = log.lines().map(str::trim).rfind(|line| {
         !line.is_empty()
             && !["processed ", "verification time", "stack depth"].iter().any(|start| line.starts_with(start))
     })?;
-    Some(line.get(..LINE).unwrap_or(line))
+    Some(line.get(..MAX_LINE_BYTES).unwrap_or(line))
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! A ring buffer of the kernel, mapped to be read.
 //!
-//! The kernel offers a ring's data twice, one after the other, so that a record which goes on at the beginning can be read
-//! in one piece. All of a mapping counts as memory of this process, so the data is mapped once here, and such a record is
-//! put together in a buffer.
+//! The kernel can map a ring's data twice, one after the other, so that a record which wraps around can be
+//! read in one piece. All of a mapping counts as memory of this process, so the data is mapped once here, and
+//! such a record is copied to a buffer.
 //!
-//! A record's room is given back when the record is dropped, or, once [`RingMap::hold`] was called, when whoever holds the
-//! room says so. Then what the reader had when it died is still in the ring, for the next reader.
+//! A record's room is freed when the record is dropped, or, after [`RingMap::hold`] was called, when the
+//! holder frees it. Then the records that a reader had when it died are still in the ring, for the next
+//! reader.
 //!
-//! **Invariant:** what the mapping says is checked before it is used: a wrong length ends the reading, and reads nothing
-//! outside of the ring.
+//! **Invariant:** values in the mapping are checked before they are used: a wrong length ends the reading,
+//! and nothing outside of the ring is read.
 
 use std::{
     io, iter, mem,
@@ -36,33 +37,33 @@ pub struct RingMap {
     size: usize,
     /// The position up to which records were read. Positions only grow, and are taken modulo the size.
     read: usize,
-    /// A position was told to the kernel since the ring was last seen empty.
-    is_told: bool,
-    /// The room of records that were read is given back by a [`HeldRoom`].
+    /// The read position has moved since the ring was last seen empty.
+    has_moved: bool,
+    /// A [`HeldRoom`] frees the room of records that were read.
     is_held: bool,
-    /// A record that goes on at the beginning of the ring.
+    /// A record that wraps around.
     joined: Vec<u8>,
 }
 
 /// A record. Its room in the ring is free again when this is dropped, unless the room is held.
 pub struct Record<'a> {
     bytes: &'a [u8],
-    /// Where the position of the reader is kept; `None` if the room is held.
+    /// The reader's position in the mapping; `None` if the room is held.
     consumer: Option<&'a AtomicUsize>,
     /// The position after this record.
     after: usize,
 }
 
-/// Gives the room of records back that were read.
+/// Frees the room of records that were read.
 pub(crate) struct HeldRoom(Arc<Mapping>);
 
 impl HeldRoom {
-    /// The room of all records before this position is free again. The ring must be read once more after this: the kernel
-    /// did not wake its reader for what came before. Room that was given back stays free.
+    /// Frees the room of all records before this position. The ring must be read once more after this: the
+    /// kernel did not wake the reader for earlier records. Room that was freed stays free.
     pub(crate) fn give_back(&self, position: u64) {
         if let Ok(position) = usize::try_from(position) {
             self.0.position().fetch_max(position, Ordering::AcqRel);
-            // Either the reader, who reads after this, sees a new record, or the kernel sees this position.
+            // Either the reader, which reads after this, sees a new record, or the kernel sees this position.
             atomic::fence(Ordering::SeqCst);
         }
     }
@@ -72,15 +73,16 @@ impl HeldRoom {
 const BUSY: u32 = 1 << 31;
 /// `BPF_RINGBUF_DISCARD_BIT`: the record was given up.
 const DISCARDED: u32 = 1 << 30;
-/// The size of a record's header, of which the first word is the length and the bits above.
+/// The size of a record's header. Its first word has the length and the bits above.
 const HEADER: usize = 8;
 /// Records begin at a multiple of this.
 const ALIGN: usize = 8;
 
 impl RingMap {
-    /// `size` is that of the data in bytes.
+    /// Maps a ring. `size` is the size of the data in bytes.
     pub(super) fn new(fd: BorrowedFd<'_>, size: u32) -> io::Result<Self> {
-        let (page, size) = (page_size() as usize, size as usize);
+        let page = page_size() as usize;
+        let size = size as usize;
         if !size.is_power_of_two() || size % page != 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has {size} bytes")));
         }
@@ -89,56 +91,68 @@ impl RingMap {
         let consumer = Arc::new(consumer);
         let data = Mapping::new(fd.as_fd(), page + size, page, libc::PROT_READ)?;
         let read = consumer.position().load(Ordering::Acquire);
-        Ok(Self { fd, consumer, data, page, size, read, is_told: false, is_held: false, joined: Vec::new() })
+        Ok(Self {
+            fd,
+            consumer,
+            data,
+            page,
+            size,
+            read,
+            has_moved: false,
+            is_held: false,
+            joined: Vec::new(),
+        })
     }
 
-    /// From now on the room of records that were read is given back only by what this returns.
+    /// Holds the room of records that are read from now on. Only the returned value frees it.
     pub(crate) fn hold(&mut self) -> HeldRoom {
         self.is_held = true;
         HeldRoom(Arc::clone(&self.consumer))
     }
 
-    /// The position after the last record that was read, in bytes since the ring was made.
+    /// Returns the position after the last record that was read, in bytes since the ring was made.
     #[must_use]
     pub(crate) fn position(&self) -> u64 {
         self.read as u64
     }
 
-    /// Whether room of records that were read is held. The kernel wakes nobody for new records then, except
-    /// for urgent ones.
+    /// Returns whether room of records that were read is held. The kernel then wakes the reader only for
+    /// urgent new records.
     pub(crate) fn holds_room(&self) -> bool {
         self.is_held && self.consumer.position().load(Ordering::Acquire) != self.read
     }
 
-    /// The oldest record. `None` if there is none, or if it is still being written: then the descriptor becomes readable
-    /// once it is complete.
+    /// Returns the oldest record. `None` if there is none, or if it is still being written: then the
+    /// descriptor becomes readable once it is complete.
     #[expect(clippy::should_implement_trait, reason = "a record borrows the ring")]
     pub fn next(&mut self) -> Option<Record<'_>> {
         let len = self.next_len()?;
-        let (at, after) = (self.offset(self.read, HEADER), after(self.read, len));
+        let at = self.offset(self.read, HEADER);
+        let after = after(self.read, len);
         let in_one_piece = at + len <= self.size;
         if !in_one_piece {
-            let (end, beginning) = (self.size - at, len - (self.size - at));
+            let end = self.size - at;
+            let beginning = len - end;
             self.joined.clear();
             self.joined.extend_from_slice(self.data.bytes(self.page + at, end));
             self.joined.extend_from_slice(self.data.bytes(self.page, beginning));
         }
         self.read = after;
-        self.is_told = true;
+        self.has_moved = true;
         let bytes = if in_one_piece { self.data.bytes(self.page + at, len) } else { &self.joined };
         let consumer = (!self.is_held).then(|| self.consumer.position());
         Some(Record { bytes, consumer, after })
     }
 
-    /// The length of the oldest record, if it is complete. Records that were given up before it are skipped.
+    /// Returns the length of the oldest record, if it is complete. Skips discarded records before it.
     fn next_len(&mut self) -> Option<usize> {
         loop {
             let Some(header) = self.header_at(self.read).filter(|header| header & BUSY == 0) else {
-                if !mem::take(&mut self.is_told) {
+                if !mem::take(&mut self.has_moved) {
                     return None;
                 }
-                // The kernel wakes a reader that has read everything before. After this fence either the reader sees the
-                // new record, or the kernel sees the reader's new position.
+                // The kernel wakes a reader that has read everything earlier. After this fence either the
+                // reader sees the new record, or the kernel sees the reader's new position.
                 atomic::fence(Ordering::SeqCst);
                 continue;
             };
@@ -150,21 +164,22 @@ impl RingMap {
                 return Some(len);
             }
             self.read = after(self.read, len);
-            self.is_told = true;
+            self.has_moved = true;
             if !self.is_held {
                 self.consumer.position().store(self.read, Ordering::Release);
             }
         }
     }
 
-    /// The word at this byte of each record that is complete and not read yet, up to one that is still being written. `byte` is
-    /// even, so that no word goes on at the beginning of the ring.
+    /// Returns the word at this byte of each record that is complete and not read yet, up to one that is
+    /// still being written. `byte` is even, so that no word wraps around.
     pub(crate) fn words(&self, byte: usize) -> impl Iterator<Item = u16> {
         let mut at = self.read;
         iter::from_fn(move || {
             loop {
                 let header = self.header_at(at).filter(|header| header & BUSY == 0)?;
-                let (len, word) = ((header & !DISCARDED) as usize, self.offset(at, HEADER + byte));
+                let len = (header & !DISCARDED) as usize;
+                let word = self.offset(at, HEADER + byte);
                 if len > self.size - HEADER {
                     return None;
                 }
@@ -177,25 +192,25 @@ impl RingMap {
         })
     }
 
-    /// The first word of the record at this position; `None` if there is no record.
+    /// Returns the first word of the record at this position; `None` if there is no record.
     fn header_at(&self, position: usize) -> Option<u32> {
         if self.data.position().load(Ordering::Acquire) == position {
             return None;
         }
         let word = self.data.bytes(self.page + self.offset(position, 0), size_of::<u32>()).as_ptr();
-        // SAFETY: the word is within the mapping. It is aligned, because records begin at a multiple of 8. The kernel
-        // writes it atomically.
+        // SAFETY: the word is within the mapping. It is aligned, because records begin at a multiple of 8.
+        // The kernel writes it atomically.
         let word = unsafe { AtomicU32::from_ptr(word.cast_mut().cast()) };
         Some(word.load(Ordering::Acquire))
     }
 
-    /// Where this byte of the record at this position is in the data.
+    /// Returns where this byte of the record at this position is in the data.
     fn offset(&self, position: usize, byte: usize) -> usize {
         position.wrapping_add(byte) & (self.size - 1)
     }
 }
 
-/// The position after the record of this length at this position.
+/// Returns the position after the record of this length at this position.
 fn after(position: usize, len: usize) -> usize {
     position.wrapping_add((HEADER + len).next_multiple_of(ALIGN))
 }
@@ -222,7 +237,7 @@ impl Drop for Record<'_> {
     }
 }
 
-/// A part of a map in this process's memory. That of a ring begins with a position.
+/// A part of a map in this process's memory. A ring's mapping begins with a position.
 pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
@@ -252,27 +267,27 @@ impl Mapping {
     }
 
     fn position(&self) -> &AtomicUsize {
-        // SAFETY: a mapping has at least one page and begins at a page. Both sides write the position atomically. The
-        // reader writes only that of the mapping to which it may write.
+        // SAFETY: a mapping has at least one page and begins at a page. Both sides write the position
+        // atomically. The reader writes only the position in its own writable mapping.
         unsafe { AtomicUsize::from_ptr(self.start.as_ptr().cast()) }
     }
 
-    /// A word of the mapping's first page.
+    /// Returns a word of the mapping's first page.
     pub(super) fn word(&self, offset: usize) -> &AtomicU64 {
         let is_within = offset.is_multiple_of(size_of::<u64>()) && offset < page_size() as usize;
         assert!(is_within, "not a word of the first page");
-        // SAFETY: a mapping has at least one page and begins at a page, and the word is aligned. Both sides write words at
-        // once.
+        // SAFETY: a mapping has at least one page and begins at a page, and the word is aligned. Both sides
+        // write words atomically.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) }
     }
 
-    /// A part of the mapping; empty if there is no such part.
+    /// Returns a part of the mapping; empty if there is no such part.
     fn bytes(&self, at: usize, len: usize) -> &[u8] {
         if at.checked_add(len).is_none_or(|end| end > self.len) {
             return &[];
         }
-        // SAFETY: it is within the mapping. The kernel writes to a complete record only after the reader's position has
-        // passed it, and that is told when the record is dropped.
+        // SAFETY: it is within the mapping. The kernel writes to a complete record only after the reader's
+        // position has passed it, and the position moves when the record is dropped.
         unsafe { slice::from_raw_parts(self.start.as_ptr().add(at), len) }
     }
 }
@@ -307,7 +322,7 @@ mod tests {
             (Self { file, page, size, at: 0 }, ring)
         }
 
-        /// Writes at a place of the data, which has no end.
+        /// Writes at a position of the data, modulo its size.
         fn put(&self, at: u64, bytes: &[u8]) {
             for (at, byte) in (at..).zip(bytes) {
                 let place = 2 * self.page + at % self.size;
@@ -325,7 +340,7 @@ mod tests {
             begin
         }
 
-        /// The position that the reader has told.
+        /// Returns the position that the reader has written.
         fn told(&self) -> u64 {
             let mut position = [0; 8];
             self.file.read_exact_at(&mut position, 0).expect("within the file");
@@ -354,7 +369,7 @@ mod tests {
         assert_eq!(next(&mut ring), None);
     }
 
-    /// The next reader finds what was read and not given back.
+    /// The next reader finds records that were read and whose room was not freed.
     #[test]
     fn room_that_is_held_is_given_back_only_by_its_holder() {
         let (mut writer, mut ring) = Writer::new();
@@ -369,7 +384,7 @@ mod tests {
         held.give_back(after_one);
         assert_eq!(writer.told(), after_one);
         assert!(ring.holds_room());
-        // Else the kernel would take the ring for full.
+        // Otherwise the kernel would take the ring for full.
         held.give_back(0);
         assert_eq!(writer.told(), after_one);
         let mut later = RingMap::new(ring.as_fd(), page_size()).expect("a ring");
@@ -404,7 +419,7 @@ mod tests {
     fn words_of_records_are_seen_before_they_are_read() {
         let (mut writer, mut ring) = Writer::new();
         let words = |ring: &RingMap| ring.words(2).map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
-        // Often enough that one of them goes on at the beginning.
+        // This is often enough that one of them wraps around.
         for _ in 0..300 {
             writer.write(b"..a1....", 0);
             writer.write(b"..b2", DISCARDED);

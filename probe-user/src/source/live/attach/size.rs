@@ -1,5 +1,5 @@
-//! How many instructions each program of the object has, with the functions that it calls. Only the source and the compiler
-//! decide that number, so the test notices a program that grows on any machine.
+//! Checks how many instructions each program of the object has, with the functions that it calls. The number
+//! depends only on the source and the compiler, so the test finds a program that grows on any machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::source::live::plan::HOOKS;
 
-/// The numbers when somebody last changed them on purpose.
+/// The numbers when they were last changed on purpose.
 const HELD: [(&str, usize); 28] = [
     ("cgroup_attach", 1273),
     ("cgroup_emptied", 1152),
@@ -40,12 +40,13 @@ const HELD: [(&str, usize); 28] = [
     ("oom", 1396),
     ("signal", 1887),
 ];
-/// Another version of the linker's LLVM makes a difference of 3 percent at most, or of a few instructions.
+/// Returns the allowed difference: another version of the linker's LLVM changes at most 3 percent, or a few
+/// instructions.
 const fn margin(held: usize) -> usize {
     held * 3 / 100 + 4
 }
 
-/// A function and all that it calls, each counted once.
+/// Counts the instructions of a function and of all that it calls, each once.
 fn instructions(functions: &Functions, start: Start) -> usize {
     let mut reached = BTreeSet::new();
     let mut waiting = vec![start];
@@ -69,11 +70,11 @@ fn each_program_has_as_many_instructions_as_is_written_down() {
         })
         .collect();
     let held = BTreeMap::from(HELD);
-    let is_held = |(name, count): (&&str, &usize)| {
-        held.get(name).is_some_and(|held| count.abs_diff(*held) <= margin(*held))
-    };
     assert!(
-        counted.len() == held.len() && counted.iter().all(is_held),
+        counted.len() == held.len()
+            && counted.iter().all(|(name, count)| {
+                held.get(name).is_some_and(|held| count.abs_diff(*held) <= margin(*held))
+            }),
         "the programs have other sizes than HELD says; if that is meant, write down {counted:?}"
     );
 }

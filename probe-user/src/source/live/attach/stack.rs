@@ -1,6 +1,6 @@
-//! Checks the stack use of the object's programs as the verifier of Linux 5.10 to 6.12 does: it adds up the frames of
-//! each chain of calls. Newer kernels check each function alone. So a program that uses more stack would load on a
-//! new kernel and on no older one.
+//! Checks the stack use of the object's programs as the verifier of Linux 5.10 to 6.12 does: it adds up the
+//! frames of each chain of calls. Newer kernels check each function alone. So a program that uses more stack
+//! would load only on a new kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,9 +43,15 @@ pub(super) struct Function {
     pub(super) calls: BTreeSet<Start>,
 }
 
+impl Function {
+    fn frame(&self) -> u32 {
+        self.stack.max(1).next_multiple_of(ROUND)
+    }
+}
+
 pub(super) type Functions = BTreeMap<Start, Function>;
 
-/// All functions of an object.
+/// Returns all functions of an object.
 pub(super) fn functions(bytes: &[u8]) -> Result<Functions, String> {
     let file = File::parse(bytes).map_err(|error| format!("not an object file: {error}"))?;
     let mut functions = Functions::new();
@@ -71,9 +77,9 @@ fn function(
     start: u64,
     size: u64,
 ) -> Result<Function, String> {
-    let text = |error: object::Error| error.to_string();
-    let section = file.section_by_index(index).map_err(text)?;
-    let code = section.data_range(start, size).map_err(text)?.ok_or("its code is not in its section")?;
+    let section = file.section_by_index(index).map_err(|error| error.to_string())?;
+    let code = section.data_range(start, size).map_err(|error| error.to_string())?;
+    let code = code.ok_or("its code is not in its section")?;
     let targets: BTreeMap<u64, RelocationTarget> =
         section.relocations().map(|(at, relocation)| (at, relocation.target())).collect();
     let mut stack = 0;
@@ -130,15 +136,16 @@ struct Instruction {
 
 impl Instruction {
     fn of([code, registers, o0, o1, i0, i1, i2, i3]: [u8; INSTRUCTION]) -> Self {
-        let (low, high) = (usize::from(registers & 15), usize::from(registers >> 4));
+        let low = usize::from(registers & 15);
+        let high = usize::from(registers >> 4);
         let (target, source) = if cfg!(target_endian = "little") { (low, high) } else { (high, low) };
         let offset = i16::from_ne_bytes([o0, o1]);
         Self { code, target, source, offset, immediate: i32::from_ne_bytes([i0, i1, i2, i3]) }
     }
 }
 
-/// The function that a call leads to. Its number counts instructions after the call, or, for a relocated call, after
-/// the symbol, which is a section or a function.
+/// Returns the function that a call leads to. Its number counts instructions after the call, or, for a
+/// relocated call, after the symbol, which is a section or a function.
 fn callee(
     file: &File<'_>,
     relocated: Option<&RelocationTarget>,
@@ -161,7 +168,8 @@ fn callee(
         .ok_or_else(|| format!("it calls {start} bytes from {from}"))
 }
 
-/// The chain of calls from `start` with the largest stack, and its size; an error if the kernel would refuse a chain.
+/// Returns the chain of calls from `start` with the largest stack, and its size; an error if the kernel would
+/// refuse a chain.
 fn deepest(functions: &Functions, start: Start) -> Result<(u32, String), String> {
     let mut chain = Vec::new();
     let mut most = (0, String::new());
@@ -178,10 +186,9 @@ fn descend<'a>(
     let function = &functions[&start];
     let again = chain.iter().any(|caller| std::ptr::eq(*caller, function));
     chain.push(function);
-    let frame = |function: &Function| function.stack.max(1).next_multiple_of(ROUND);
-    let sum = chain.iter().map(|function| frame(function)).sum();
+    let sum = chain.iter().map(|function| function.frame()).sum();
     let named: Vec<_> =
-        chain.iter().map(|function| format!("{} ({})", function.name, frame(function))).collect();
+        chain.iter().map(|function| format!("{} ({})", function.name, function.frame())).collect();
     let named = format!("{} = {sum} bytes of stack", named.join(" + "));
     if again {
         return Err(format!("{named}: it calls itself"));
@@ -206,7 +213,8 @@ fn descend<'a>(
 fn every_chain_of_calls_fits_the_stack_of_older_kernels() {
     let functions = functions(OBJECT).expect("the built-in object");
     let programs = HOOKS.iter().flat_map(|hook| hook.tries).flat_map(|one| one.programs);
-    let (mut n, mut called) = (0, BTreeSet::new());
+    let mut n = 0;
+    let mut called = BTreeSet::new();
     for program in programs {
         let found = functions.iter().find(|(_, function)| function.name == program.name);
         let (start, function) = found.unwrap_or_else(|| panic!("no program {}", program.name));
@@ -217,7 +225,7 @@ fn every_chain_of_calls_fits_the_stack_of_older_kernels() {
         called.extend(&function.calls);
     }
     assert!(n > 0, "there is a program");
-    // An analysis that finds neither calls nor frames would find no fault either.
+    // An analysis that finds neither calls nor frames would not find an error either.
     let called: BTreeSet<_> = called.iter().map(|start| functions[start].name.as_str()).collect();
     assert!(called.contains("container") && called.contains("cni_send"), "{called:?}");
     let of = |name| functions.values().find(|function| function.name == name).map(|function| function.stack);

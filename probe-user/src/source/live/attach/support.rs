@@ -1,4 +1,5 @@
-//! Checks what this kernel and this process can do before anything is loaded, so that a reason can be given in words.
+//! Checks what this kernel and this process can do before anything is loaded, so that a reason can be given
+//! in words.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,10 +28,10 @@ use crate::{
 };
 
 pub(super) struct Support<'a> {
-    /// How many arguments each function has to which a program can be attached. Functions that this kernel lacks are not
-    /// in it.
+    /// The number of arguments of each function to which a program can be attached. Functions that this
+    /// kernel lacks are left out.
     arguments: BTreeMap<&'static str, usize>,
-    /// Whether the tracepoint of an OOM kill passes the task. `None`: the BTF does not say.
+    /// Whether the tracepoint of an OOM kill passes the task. `None` if the BTF does not show it.
     passes_victim: Option<bool>,
     offsets: &'a Offsets,
     /// The symbol of the work function that tears network namespaces down.
@@ -51,6 +52,14 @@ pub(super) const CLEANUP_NET: &str = "cleanup_net";
 /// Where tracefs is mounted; before Linux 4.1, the second.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
+fn sysctl(name: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok().map(|text| text.trim().to_owned())
+}
+
+fn is_in_tracefs(name: &str) -> bool {
+    TRACEFS.iter().any(|dir| Path::new(dir).join(name).exists())
+}
+
 impl<'a> Support<'a> {
     pub(super) fn probe(
         btf: &Btf,
@@ -59,10 +68,6 @@ impl<'a> Support<'a> {
         refused: &'a [Mechanism],
     ) -> Self {
         let arguments = targets().filter_map(|target| Some((target, btf.function(target)?))).collect();
-        let sysctl = |name: &str| {
-            fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok().map(|text| text.trim().to_owned())
-        };
-        let in_tracefs = |name: &str| TRACEFS.iter().any(|dir| Path::new(dir).join(name).exists());
         Self {
             arguments,
             passes_victim: btf.tracepoint_passes_pointer("mark_victim", 0),
@@ -72,14 +77,14 @@ impl<'a> Support<'a> {
             here: Privileges::find(),
             ftrace_off: sysctl("ftrace_enabled").as_deref() == Some("0"),
             kprobes: Path::new("/sys/bus/event_source/devices/kprobe").exists()
-                || in_tracefs("kprobe_events"),
-            tracefs: in_tracefs("events"),
+                || is_in_tracefs("kprobe_events"),
+            tracefs: is_in_tracefs("events"),
             kptr_restrict: sysctl("kptr_restrict"),
             perf_event_paranoid: sysctl("perf_event_paranoid"),
         }
     }
 
-    /// Why a mechanism cannot work, as far as that is known without trying it.
+    /// Checks whether a mechanism can work, as far as that is known without trying it.
     pub(super) fn check(&self, hook: &Hook, one: &Try) -> Result<(), Why> {
         let signal = hook.signal;
         if self.refused.contains(&one.mechanism) {
@@ -123,7 +128,7 @@ impl<'a> Support<'a> {
         }
     }
 
-    /// Without ftrace both kinds attach and never fire, on Linux 6.1 for instance.
+    /// Checks that ftrace is on. Without it both kinds attach and never fire, on Linux 6.1 for instance.
     fn ftrace_is_on(&self) -> Result<(), Why> {
         if self.ftrace_off {
             let text =
@@ -134,22 +139,22 @@ impl<'a> Support<'a> {
         }
     }
 
-    /// Why the kernel refused to attach a program.
+    /// Returns why the kernel refused to attach a program.
     pub(super) fn refused(&self, error: &ProgramError, is_perf_event: bool) -> Why {
         let paranoid = self.perf_event_paranoid.as_deref().and_then(|text| text.parse().ok());
         Why { may_pass: may_pass(error), ..why(error, is_perf_event, paranoid) }
     }
 
-    /// A struct member that only this hook's programs read, and that this kernel does not have.
+    /// Returns a struct member that only this hook's programs read, and that this kernel does not have.
     fn lacks(&self, hook: &Hook) -> Option<&'static Member> {
-        let is_absent = |member: &&Member| self.offsets.named(member.name) == Some(ABSENT);
         let mut members = Offsets::MEMBERS.iter().filter(|member| hook.members.contains(&member.name));
-        members.find(is_absent)
+        members.find(|member| self.offsets.named(member.name) == Some(ABSENT))
     }
 }
 
-/// Why the kernel refused to attach a program; `paranoid` is `kernel.perf_event_paranoid`. A kprobe and a tracepoint
-/// that is not raw are perf events. Each is made by a system call of its own, for which aya has several names.
+/// Returns why the kernel refused to attach a program; `paranoid` is `kernel.perf_event_paranoid`. A kprobe
+/// and a tracepoint that is not raw are perf events. Each is made by a system call of its own, for which aya
+/// has several names.
 fn why(error: &ProgramError, is_perf_event: bool, paranoid: Option<i32>) -> Why {
     let text = reason(error);
     let ProgramError::SyscallError(call) = error else { return text.into() };
@@ -159,15 +164,15 @@ fn why(error: &ProgramError, is_perf_event: bool, paranoid: Option<i32>) -> Why 
     let forbids = match (paranoid, call.io_error.raw_os_error()) {
         // Levels above 2 exist on distribution kernels only; upstream, CAP_PERFMON is enough.
         (Some(level), _) if level > 2 => format!("kernel.perf_event_paranoid is {level}"),
-        // The kernel itself allows it to processes that may load programs. Runtimes' seccomp profiles refuse with
-        // EPERM.
+        // The kernel itself allows it to processes that may load programs. Runtimes' seccomp profiles refuse
+        // with EPERM.
         (_, Some(libc::EPERM)) => "the seccomp profile of the container forbids it".to_owned(),
         (_, _) => return text.into(),
     };
     Why { lacks: BTreeSet::from([Lack::PerfEvents]), ..format!("{text}: {forbids}").into() }
 }
 
-/// Whether this process may load programs that read kernel memory.
+/// Checks whether this process may load programs that read kernel memory.
 pub(super) fn permitted() -> Result<(), Error> {
     let here = Privileges::find();
     if !here.may_load() {
@@ -181,7 +186,7 @@ pub(super) fn permitted() -> Result<(), Error> {
     if lockdown.contains("[confidentiality]") { Err(Error::Lockdown) } else { Ok(()) }
 }
 
-/// The size of a memory page, which is the smallest size of a ring.
+/// Returns the size of a memory page, which is the smallest size of a ring.
 pub(super) fn page_size() -> u32 {
     // SAFETY: `sysconf` only returns a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

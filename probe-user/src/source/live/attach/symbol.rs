@@ -1,8 +1,8 @@
 //! The address of a kernel function, or why it is hidden.
 //!
 //! `/proc/kallsyms` shows zeros to processes that may not know addresses (`kallsyms_show_value`). With
-//! `kernel.kptr_restrict` at 2 that is every process. Below 2 it is every process without `CAP_SYSLOG`, unless
-//! profiling is open to all.
+//! `kernel.kptr_restrict` at 2 that is every process. Below 2 it is every process without `CAP_SYSLOG`,
+//! unless profiling is open to all.
 
 use std::{
     collections::BTreeSet,
@@ -41,7 +41,7 @@ impl Symbol {
         })
     }
 
-    /// 0 if the address is unknown.
+    /// Returns the address; 0 if it is unknown.
     pub(super) fn address(&self) -> u64 {
         match self {
             Self::At(address) => *address,
@@ -49,7 +49,7 @@ impl Symbol {
         }
     }
 
-    /// Why the address is unknown; `restrict` is `kernel.kptr_restrict`.
+    /// Returns why the address is unknown; `restrict` is `kernel.kptr_restrict`.
     pub(super) fn why_not(&self, name: &str, here: Privileges, restrict: Option<&str>) -> Option<Why> {
         let (text, lack) = match self {
             Self::At(_) => return None,
@@ -72,8 +72,8 @@ impl Symbol {
     }
 }
 
-/// Parses `ffffffff81e523c0 t cleanup_net`; the name of a module may follow. The file has several megabytes, so it is read
-/// line by line, and only as far as the symbol.
+/// Parses `ffffffff81e523c0 t cleanup_net`; the name of a module may follow. The file has several megabytes,
+/// so it is read line by line, and only as far as the symbol.
 fn address_of(mut symbols: impl BufRead, name: &[u8]) -> io::Result<Option<u64>> {
     let mut line = Vec::new();
     loop {

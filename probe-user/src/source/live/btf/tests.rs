@@ -105,7 +105,7 @@ fn functions_enums_and_tracepoints_are_found() {
     assert_eq!(btf.tracepoint_passes_pointer("mark", 2), None);
 }
 
-/// aya gives the kernel the id of the function that a program is attached to.
+/// aya passes to the kernel the id of the function that a program is attached to.
 #[test]
 fn functions_alone_keep_their_ids_and_can_be_read_by_aya() {
     let id = |btf: &Btf, name| btf.find(kind::FUNC, name);

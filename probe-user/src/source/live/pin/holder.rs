@@ -1,4 +1,4 @@
-//! Which process holds a lock.
+//! Finds the process that holds a lock.
 
 use std::{
     fmt,
@@ -22,22 +22,17 @@ const LOCKS: &str = "/proc/locks";
 pub struct Holder(Option<u32>);
 
 impl Holder {
-    /// The holder of the `flock(2)` lock on this file.
+    /// Finds the holder of the `flock(2)` lock on this file.
     pub(super) fn of(file: &File) -> Self {
-        let found = || {
-            let metadata = file.metadata().ok()?;
-            let device = metadata.dev();
-            let id = format!("{:02x}:{:02x}:{}", major(device), minor(device), metadata.ino());
-            holder(&fs::read_to_string(LOCKS).ok()?, &id)
-        };
-        Self(found())
+        Self(pid(file))
     }
 
-    pub(super) fn is_seen(self) -> bool {
-        self.0.is_some()
+    /// Returns whether this may be the same process as `other`. A process that cannot be seen may be.
+    pub(super) fn may_be(self, other: Self) -> bool {
+        self == other || self.0.is_none()
     }
 
-    /// Tells it to end, as `systemctl stop` does.
+    /// Asks the process to end, as `systemctl stop` does.
     pub(super) fn end(self) -> Result<(), String> {
         let pid = self.0.ok_or("it cannot be seen from here")?;
         let comm = fs::read_to_string(format!("/proc/{pid}/comm")).map_err(|error| error.to_string())?;
@@ -51,24 +46,40 @@ impl Holder {
 }
 
 impl Holder {
-    /// Whether it is ending and lets go of the lock in a moment. One that cannot be seen may be.
+    /// Returns whether the process is ending and will release the lock in a moment. A process that cannot be
+    /// seen may be.
     pub(super) fn may_be_ending(self) -> bool {
-        let status = |pid| fs::read_to_string(format!("/proc/{pid}/status"));
-        self.0.is_none_or(|pid| status(pid).map_or(true, |status| is_ending(&status)))
+        let Some(pid) = self.0 else { return true };
+        match fs::read_to_string(format!("/proc/{pid}/status")) {
+            Ok(status) => is_ending(&status),
+            Err(_) => true,
+        }
     }
 }
 
-/// Whether it was killed, gives back its memory, or waits only for its parent, by `/proc/PID/status`.
+fn pid(file: &File) -> Option<u32> {
+    let metadata = file.metadata().ok()?;
+    let device = metadata.dev();
+    let id = format!("{:02x}:{:02x}:{}", major(device), minor(device), metadata.ino());
+    holder(&fs::read_to_string(LOCKS).ok()?, &id)
+}
+
+/// Returns whether a process was killed, frees its memory, or waits only for its parent, by
+/// `/proc/PID/status`.
 fn is_ending(status: &str) -> bool {
-    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let kill = 1 << (libc::SIGKILL - 1);
-    let is_killed = |name| {
-        value(name).and_then(|set| u64::from_str_radix(set, 16).ok()).is_some_and(|set| set & kill != 0)
-    };
-    value("State:").is_none_or(|state| state.starts_with(['Z', 'X']))
-        || value("VmSize:").is_none()
-        || is_killed("SigPnd:")
-        || is_killed("ShdPnd:")
+    value(status, "State:").is_none_or(|state| state.starts_with(['Z', 'X']))
+        || value(status, "VmSize:").is_none()
+        || ["SigPnd:", "ShdPnd:"].into_iter().any(|name| has_kill(value(status, name)))
+}
+
+fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// Returns whether a set of signals has `SIGKILL`.
+fn has_kill(set: Option<&str>) -> bool {
+    let set = set.and_then(|set| u64::from_str_radix(set, 16).ok());
+    set.is_some_and(|set| set & (1 << (libc::SIGKILL - 1)) != 0)
 }
 
 impl fmt::Display for Holder {
@@ -77,11 +88,14 @@ impl fmt::Display for Holder {
     }
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 708 00:1b:12345 0 EOF`. A line that begins with `->` behind its number is of a process that waits.
+/// Parses `1: FLOCK  ADVISORY  WRITE 708 00:1b:12345 0 EOF`. A line with `->` after its number is for a
+/// process that waits.
 fn holder(locks: &str, id: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(1);
-        let (kind, pid, file) = (words.next()?, words.nth(2)?, words.next()?);
+        let kind = words.next()?;
+        let pid = words.nth(2)?;
+        let file = words.next()?;
         (kind == "FLOCK" && file == id).then(|| pid.parse().ok())?.filter(|pid| *pid > 0)
     })
 }

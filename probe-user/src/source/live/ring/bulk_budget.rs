@@ -1,9 +1,9 @@
-//! What containers can put on the bulk ring without end has a budget of bytes, since the agent writes down what it reads. What
-//! comes above it is left out, and told as records that found no room. An agent that did not run for a while may take all that
-//! waits in the ring.
+//! Limits the bytes of records that containers can put on the bulk ring without end, because the agent writes
+//! what it reads to disk. Records above the budget are left out, and reported as records that found no room.
+//! An agent that did not run for a while may take everything that waits in the ring.
 //!
-//! **Invariant:** the position that is told stays before what was left out until that is told too: an agent that is killed
-//! meanwhile loses nothing in silence.
+//! **Invariant:** the reported position stays before the records that were left out until they are reported
+//! too: an agent that is killed meanwhile loses nothing silently.
 
 use std::{mem, time::Duration};
 
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 
 use super::{BULK_BYTES, poll::Taken};
 
-/// How many bytes of records are taken in each second, as long as more come: some 2,000 records.
-const BYTES: usize = 512 << 10;
-/// How many are taken at once: as many as the ring holds.
-const AT_ONCE: usize = BULK_BYTES as usize;
+/// How many bytes of records are taken in each second while more come: some 2,000 records.
+const BYTES_PER_SECOND: usize = 512 << 10;
+/// How many bytes are taken at once: as many as the ring holds.
+const BURST_BYTES: usize = BULK_BYTES as usize;
 
 #[derive(Debug)]
 pub(super) struct BulkBudget {
@@ -49,17 +49,17 @@ impl BulkBudget {
             return None;
         }
         self.begun += Duration::from_secs(seconds);
-        let regained = usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(BYTES);
+        let regained = usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_SECOND);
         self.spent = self.spent.saturating_sub(regained);
         self.end()
     }
 
-    /// Nothing more will be read. Returns how many records were left out.
+    /// Ends the budget: nothing more will be read. Returns how many records were left out.
     pub(super) fn end(&mut self) -> Option<u64> {
         self.left_out.take().map(|left_out| left_out.count)
     }
 
-    /// Whether the record is taken.
+    /// Returns whether the record is taken.
     pub(super) fn takes(&mut self, record: &Taken) -> bool {
         if record.ring == Ring::Lifecycle {
             return true;
@@ -69,7 +69,7 @@ impl BulkBudget {
             return true;
         }
         let spent = self.spent.saturating_add(record.bytes.len());
-        if spent <= AT_ONCE {
+        if spent <= BURST_BYTES {
             self.spent = spent;
             return true;
         }
@@ -77,14 +77,14 @@ impl BulkBudget {
         false
     }
 
-    /// Up to where the bulk ring counts as read, if it was read to this position.
+    /// Returns the position up to which the bulk ring counts as read, if it was read to `read`.
     pub(super) fn position(&self, read: u64) -> u64 {
         self.left_out.as_ref().map_or(read, |left_out| left_out.after)
     }
 }
 
-/// Programs in containers but the first one of each cost nothing, nor do their ends: this ring has them only if somebody
-/// asked for all programs.
+/// Returns whether a record costs nothing. Programs in containers except the first of each are free, and so
+/// are their ends: this ring has them only if all programs were asked for.
 fn is_free(bytes: &[u8]) -> bool {
     match Event::parse(bytes) {
         Ok(Event::Exec(exec, _)) => exec.class & class::CONTAINER_TOP == 0,
@@ -104,7 +104,7 @@ mod tests {
     use tokio::time::Instant;
     use zerocopy::IntoBytes as _;
 
-    use super::{AT_ONCE, BYTES, BulkBudget, Taken};
+    use super::{BURST_BYTES, BYTES_PER_SECOND, BulkBudget, Taken};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -115,7 +115,7 @@ mod tests {
         Taken { bytes: exit.as_bytes().to_vec().into(), ring, after }
     }
 
-    /// As many records as there is room for, and the rest of `count`.
+    /// Offers `count` records; returns how many were taken.
     fn take(budget: &mut BulkBudget, ring: Ring, class: u32, count: u64) -> u64 {
         let taken = (1..=count).filter(|number| budget.takes(&record(ring, class, *number)));
         taken.count() as u64
@@ -125,7 +125,7 @@ mod tests {
     fn what_comes_above_the_budget_is_left_out_and_counted() {
         let begin = Instant::now();
         let mut budget = BulkBudget::new(begin);
-        let room = (AT_ONCE / size_of::<Exit>()) as u64;
+        let room = (BURST_BYTES / size_of::<Exit>()) as u64;
         assert_eq!(take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, room + 7), room);
         assert_eq!((budget.renew(begin), budget.position(room + 7)), (None, room), "it is not told yet");
         assert_eq!(take(&mut budget, Ring::Lifecycle, class::CONTAINER_TOP, 3), 3, "it has no budget");
@@ -137,8 +137,8 @@ mod tests {
         );
         assert_eq!(budget.renew(begin + SECOND), Some(10));
         assert_eq!(budget.position(room + 20), room + 20);
-        // What was left of the room counts too.
-        let regained = (BYTES / size_of::<Exit>()) as u64;
+        // The rest of the room counts too.
+        let regained = (BYTES_PER_SECOND / size_of::<Exit>()) as u64;
         let taken = take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, room);
         assert!((regained..=regained + 1).contains(&taken), "{taken} in a new second");
         assert_eq!(budget.end(), Some(room - taken));
@@ -154,13 +154,13 @@ mod tests {
         }
     }
 
-    /// The agent looks when it likes, and no part of a second is lost by that.
+    /// The agent may renew the budget at any time, and no part of a second is lost.
     #[test]
     fn each_second_gives_its_room() {
         let begin = Instant::now();
         let mut budget = BulkBudget::new(begin);
-        let regained = (BYTES / size_of::<Exit>()) as u64;
-        take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, (AT_ONCE / size_of::<Exit>()) as u64);
+        let regained = (BYTES_PER_SECOND / size_of::<Exit>()) as u64;
+        take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, (BURST_BYTES / size_of::<Exit>()) as u64);
         for late in [SECOND * 19 / 10, SECOND * 2, SECOND * 39 / 10] {
             budget.renew(begin + late);
             let taken = take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, regained);
@@ -173,7 +173,7 @@ mod tests {
     fn what_waits_for_an_agent_that_did_not_run_is_taken_whole() {
         let begin = Instant::now();
         let mut budget = BulkBudget::new(begin);
-        let waits = (AT_ONCE / size_of::<Exit>()) as u64;
+        let waits = (BURST_BYTES / size_of::<Exit>()) as u64;
         take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, 1000);
         assert_eq!(budget.renew(begin + SECOND * 10), None);
         assert_eq!(take(&mut budget, Ring::Bulk, class::CONTAINER_TOP, waits), waits);

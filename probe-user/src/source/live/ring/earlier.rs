@@ -1,5 +1,5 @@
-//! What hooks have left that this agent's own hooks replace. Both run for a moment: the earlier ones tell what happened
-//! before the change, and the new ones what happened after it.
+//! Reads what was left by hooks that this agent's own hooks replace. Both run for a moment: the earlier hooks
+//! report what happened before the change, and the new ones what happened after it.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -22,20 +22,20 @@ use crate::{
 /// Two hooks stamp one event within this time of each other.
 const TWINS: Duration = Duration::from_millis(1);
 
-/// The hooks that the last agent read, if they are others than this agent's `own`. Further ones were left by agents that died
-/// before they had read anything.
+/// Returns the hooks that the last agent read, if they are not this agent's `own`. Other hooks were left by
+/// agents that died before they had read anything.
 pub(super) fn followed(
     before: Option<RingsRead>,
     own: RingsRead,
     earlier: &mut [Earlier],
 ) -> Option<&mut HookMaps> {
-    let all = || earlier.iter().filter_map(|one| one.maps.as_ref()).map(HookMaps::begins);
-    let hooks = choose(before, own, all())?;
+    let left = earlier.iter().filter_map(|one| one.maps.as_ref()).map(HookMaps::begins);
+    let hooks = choose(before, own, left)?;
     earlier.iter_mut().filter_map(|one| one.maps.as_mut()).find(|maps| maps.hooks == hooks)
 }
 
-/// Which of the hooks that are `left` to follow instead of this agent's `own`. If no agent kept how far it had read, those
-/// that are here for the longest saw all that the others did.
+/// Chooses which of the `left` hooks to read before this agent's `own`. If no agent saved how far it had
+/// read, the oldest hooks saw everything that the others saw.
 fn choose(
     before: Option<RingsRead>,
     own: RingsRead,
@@ -49,17 +49,17 @@ fn choose(
     .map(|begin| begin.hooks)
 }
 
-/// What one set of hooks has left, and what of it was told before.
+/// One set of earlier hooks, and how much of its records was reported before.
 pub(super) struct Left<'a> {
     pub(super) hooks: &'a mut HookMaps,
-    pub(super) told: RingsRead,
+    pub(super) reported: RingsRead,
 }
 
 impl Left<'_> {
-    /// Adds the records that were not told, of the time until `change` and a moment longer; and what was lost.
+    /// Adds the records that were not reported, up to a moment after `change`; and what was lost.
     pub(super) fn drain(&mut self, change: Timestamp, now: Timestamp, batch: &mut Batch) {
         for record in read_all(self.hooks) {
-            if record.after <= position(&self.told, record.ring) {
+            if record.after <= position(&self.reported, record.ring) {
                 continue;
             }
             match decode(&record.bytes) {
@@ -74,16 +74,18 @@ impl Left<'_> {
         match self.hooks.tally() {
             Ok(tally) => {
                 let totals = Totals::new(tally, BTreeMap::new());
-                tell_losses(&totals, &mut self.told, self.hooks.page.silent_since(now), now, batch);
+                let silent = self.hooks.page.silent_since(now);
+                report_losses(&totals, &mut self.reported, silent, now, batch);
             }
             Err(error) => debug!(%error, "counters of earlier hooks unreadable"),
         }
     }
 }
 
-/// All records that are complete. They stay in the rings: this agent may die before it has kept what they lead to.
+/// Reads all complete records. They stay in the rings: this agent may die before it has saved their results.
 fn read_all(hooks: &mut HookMaps) -> Vec<Taken> {
-    let (mut buffer, mut records) = (RecordBuffer::default(), Vec::new());
+    let mut buffer = RecordBuffer::default();
+    let mut records = Vec::new();
     if let Some(Rings { lifecycle, bulk }) = &mut hooks.rings {
         drop((lifecycle.hold(), bulk.hold()));
         while !poll_batch(lifecycle, bulk, &mut buffer, &mut records).both() {}
@@ -91,53 +93,57 @@ fn read_all(hooks: &mut HookMaps) -> Vec<Taken> {
     records
 }
 
-/// Adds what was lost since it was told before. If the lifecycle ring was full, nothing is known of the time after the
-/// last record in it; nor if the hooks did nothing since `silent`, because nobody read.
-pub(super) fn tell_losses(
+/// Adds the losses since the last report. If the lifecycle ring was full, the time after the last record in
+/// it is unknown; and so is the time since `silent`, if the hooks stopped because no agent read.
+pub(super) fn report_losses(
     totals: &Totals,
-    told: &mut RingsRead,
+    reported: &mut RingsRead,
     silent: Timestamp,
     now: Timestamp,
     batch: &mut Batch,
 ) {
-    let unread = mem::replace(&mut told.unread, totals.unread()) < totals.unread();
-    let losses = totals.tell_losses(told);
+    let unread = mem::replace(&mut reported.unread, totals.unread()) < totals.unread();
+    let losses = totals.tell_losses(reported);
     let is_full = losses.iter().any(|(what, _)| *what == Loss::LifecycleRing);
     let last = batch.iter().filter(|seen| seen.origin == Origin::Kernel).map(|seen| seen.at).max();
     batch.extend(losses.into_iter().map(|(what, count)| lost(now, what, count)));
-    let blind = [last.filter(|_| is_full), unread.then_some(silent)];
+    let last = if is_full { last } else { None };
+    let blind = [last, unread.then_some(silent)];
     if let Some(since) = blind.into_iter().flatten().min() {
         batch.push(away(now, since));
     }
 }
 
-/// Joins the records of earlier hooks with those of new ones. Each event is told once: an event at the time of the change
-/// that was stamped before it by one hook and after it by the other is told as the first one says.
+/// Joins the records of earlier hooks with those of new ones. Each event is reported once: if one hook
+/// stamped an event before the change and the other after it, the former's record is used.
 pub(super) fn join(earlier: Batch, new: Batch, change: Timestamp) -> Batch {
-    let is_near = |seen: &&Observation| seen.at.0.abs_diff(change.0) < nanoseconds(TWINS);
-    let is_of_hook = |seen: &Observation| seen.origin != Origin::Agent;
-    let (before, behind): (Batch, Batch) =
-        earlier.into_iter().partition(|seen| !is_of_hook(seen) || seen.at < change);
-    let (early, own): (Batch, Batch) = new.into_iter().partition(|seen| is_of_hook(seen) && seen.at < change);
-    // Few are so near, of thousands.
-    let early: Vec<&Observation> = early.iter().filter(is_near).collect();
-    let near: Vec<&Observation> = before.iter().filter(is_near).collect();
-    let has_twin = |seen: &Observation, others: &[&Observation]| {
-        is_near(&seen)
-            && others
-                .iter()
-                .any(|other| seen.fact == other.fact && seen.at.0.abs_diff(other.at.0) < nanoseconds(TWINS))
-    };
-    let behind: Batch = behind.into_iter().filter(|seen| has_twin(seen, &early)).collect();
-    let own: Batch = own.into_iter().filter(|seen| !has_twin(seen, &near)).collect();
-    [before, behind, own].concat()
+    let (before, late): (Batch, Batch) =
+        earlier.into_iter().partition(|seen| seen.origin == Origin::Agent || seen.at < change);
+    let (early, own): (Batch, Batch) =
+        new.into_iter().partition(|seen| seen.origin != Origin::Agent && seen.at < change);
+    // Only few of thousands are this near.
+    let early: Vec<&Observation> = early.iter().filter(|seen| are_near(seen.at, change)).collect();
+    let near: Vec<&Observation> = before.iter().filter(|seen| are_near(seen.at, change)).collect();
+    let late: Batch = late.into_iter().filter(|seen| has_twin(seen, &early, change)).collect();
+    let own: Batch = own.into_iter().filter(|seen| !has_twin(seen, &near, change)).collect();
+    [before, late, own].concat()
+}
+
+fn are_near(one: Timestamp, other: Timestamp) -> bool {
+    one.0.abs_diff(other.0) < nanoseconds(TWINS)
+}
+
+/// Returns whether the other hook has recorded the same event around the change.
+fn has_twin(seen: &Observation, others: &[&Observation], change: Timestamp) -> bool {
+    are_near(seen.at, change)
+        && others.iter().any(|other| seen.fact == other.fact && are_near(seen.at, other.at))
 }
 
 fn nanoseconds(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The position in a ring before which all was read.
+/// Returns the position in a ring up to which it was read.
 pub(super) fn position(read: &RingsRead, ring: Ring) -> u64 {
     match ring {
         Ring::Lifecycle => read.lifecycle.position,
@@ -161,7 +167,7 @@ mod tests {
         tally::{Ring, Tally},
     };
 
-    use super::{Batch, Loss, RingsRead, choose, join, tell_losses};
+    use super::{Batch, Loss, RingsRead, choose, join, report_losses};
     use crate::{
         model::{
             fact::{Fact, Observation, Origin},
@@ -185,11 +191,12 @@ mod tests {
     #[test]
     fn without_a_kept_position_the_oldest_hooks_are_followed() {
         let left = || [begin(8, 20), begin(9, 30)].into_iter();
-        // This agent's own are new, or those of a first agent that died before it had kept anything.
+        // This agent's own hooks are new, or were left by a first agent that died before it had saved
+        // anything.
         assert_eq!(choose(None, begin(10, 40), left()), Some(8));
         assert_eq!(choose(None, begin(7, 10), left()), None);
         assert_eq!(choose(None, begin(10, 40), [].into_iter()), None);
-        // Whoever kept a position read one of them.
+        // An agent that saved a position read one of them.
         assert_eq!(choose(Some(begin(9, 30)), begin(10, 40), left()), Some(9));
         assert_eq!(choose(Some(begin(7, 10)), begin(7, 10), left()), None);
         assert_eq!(choose(Some(begin(6, 5)), begin(7, 10), left()), None);
@@ -198,7 +205,8 @@ mod tests {
     #[test]
     fn each_event_around_the_change_is_told_once() {
         let (just, much) = (CHANGE - 100, CHANGE - 5_000_000);
-        // Both see 2 to 4. The earlier hooks alone see 1, which was before, and the new ones alone 5.
+        // Both sets of hooks see 2 to 4. Only the earlier hooks see 1, which was before, and only the new
+        // ones see 5.
         let earlier = vec![freed(much, 1), freed(just, 2), freed(just, 3), freed(CHANGE + 50, 4)];
         let new =
             vec![freed(just + 1, 2), freed(CHANGE + 20, 3), freed(CHANGE - 1, 4), freed(CHANGE + 60, 5)];
@@ -220,7 +228,7 @@ mod tests {
         tally.unread = unread;
         let totals = Totals::new(vec![tally], BTreeMap::new());
         let mut batch = vec![freed(7, 1)];
-        tell_losses(&totals, told, Timestamp(9), Timestamp(20), &mut batch);
+        report_losses(&totals, told, Timestamp(9), Timestamp(20), &mut batch);
         batch.split_off(1)
     }
 

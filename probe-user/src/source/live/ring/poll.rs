@@ -17,12 +17,13 @@ pub(in super::super) struct Taken {
     pub after: u64,
 }
 
-/// Gives records one at a time, the oldest first.
+/// A ring that returns records one at a time, the oldest first.
 pub(super) trait Records {
-    /// `None` if there is no record, or if the oldest is still being written; a wakeup follows then.
+    /// Returns the next record; `None` if there is none, or if the oldest is still being written: then a
+    /// wakeup follows.
     fn next(&mut self) -> Option<impl Deref<Target = [u8]>>;
 
-    /// The position after the last record that was given.
+    /// Returns the position after the last record that was returned.
     fn position(&self) -> u64;
 }
 
@@ -37,10 +38,10 @@ impl Records for RingMap {
 }
 
 /// The most records of the lifecycle ring in one poll: more than arrive during a poll.
-const LIFECYCLE: usize = 2048;
+const MAX_LIFECYCLE: usize = 2048;
 
 /// The most records of the bulk ring before the lifecycle ring is read again.
-const BULK: usize = 256;
+const MAX_BULK: usize = 256;
 
 /// Which rings a poll has read to their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,14 +56,16 @@ impl Emptied {
     }
 }
 
-/// How long the bulk ring may hold the watermark back. Containers that fill it faster than it is read would hold back all that
-/// the lifecycle ring tells; what is read of it later is told late instead.
+/// How long the bulk ring may hold the watermark back. Containers that fill it faster than it is read would
+/// hold back everything that the lifecycle ring reports; instead, later records of the bulk ring are reported
+/// late.
 const BULK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The longest time between two polls that counts. In a longer one this program mostly did not run, and read nothing.
+/// The longest time between two polls that counts. If it was longer, this program mostly did not run, and
+/// read nothing.
 const BETWEEN_POLLS: Duration = Duration::from_millis(100);
 
-/// For how long the bulk ring was not read to its end.
+/// How long the bulk ring was not read to its end.
 #[derive(Debug, Default)]
 pub(super) struct BulkPatience {
     behind: Duration,
@@ -71,7 +74,7 @@ pub(super) struct BulkPatience {
 }
 
 impl BulkPatience {
-    /// Whether the watermark may move to the time before a poll that ended so at `now`.
+    /// Returns whether the watermark may move to the time before a poll that ended like this at `now`.
     pub(super) fn lets_pass(&mut self, emptied: Emptied, now: Instant) -> bool {
         if emptied.bulk {
             *self = Self::default();
@@ -90,8 +93,8 @@ pub(super) fn poll_batch(
     copies: &mut RecordBuffer,
     out: &mut Vec<Taken>,
 ) -> Emptied {
-    let lifecycle = take((Ring::Lifecycle, lifecycle), LIFECYCLE, copies, out);
-    let bulk = take((Ring::Bulk, bulk), BULK, copies, out);
+    let lifecycle = take((Ring::Lifecycle, lifecycle), MAX_LIFECYCLE, copies, out);
+    let bulk = take((Ring::Bulk, bulk), MAX_BULK, copies, out);
     Emptied { lifecycle, bulk }
 }
 
@@ -115,7 +118,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::{
-        BETWEEN_POLLS, BULK, BULK_PATIENCE, BulkPatience, Emptied, LIFECYCLE, RecordBuffer, Records,
+        BETWEEN_POLLS, BULK_PATIENCE, BulkPatience, Emptied, MAX_BULK, MAX_LIFECYCLE, RecordBuffer, Records,
         poll_batch,
     };
 
@@ -135,11 +138,11 @@ mod tests {
 
     #[test]
     fn the_lifecycle_ring_waits_for_a_part_of_the_bulk_ring_at_most() {
-        let (mut lifecycle, mut bulk) = (ring(2, 1), ring(3 * BULK, 2));
+        let (mut lifecycle, mut bulk) = (ring(2, 1), ring(3 * MAX_BULK, 2));
         let (mut copies, mut out) = (RecordBuffer::default(), Vec::new());
         let emptied = poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out);
         assert_eq!(emptied, Emptied { lifecycle: true, bulk: false });
-        assert_eq!(out.len(), 2 + BULK);
+        assert_eq!(out.len(), 2 + MAX_BULK);
         lifecycle.push_back(vec![3]);
         out.clear();
         assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out).both());
@@ -148,12 +151,12 @@ mod tests {
 
     #[test]
     fn a_turn_is_bounded_and_says_when_there_is_nothing_left() {
-        let (mut lifecycle, mut bulk) = (ring(LIFECYCLE + 1, 1), ring(0, 2));
+        let (mut lifecycle, mut bulk) = (ring(MAX_LIFECYCLE + 1, 1), ring(0, 2));
         let (mut copies, mut out) = (RecordBuffer::default(), Vec::new());
         assert!(!poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out).both());
-        assert_eq!(out.len(), LIFECYCLE);
+        assert_eq!(out.len(), MAX_LIFECYCLE);
         assert!(poll_batch(&mut lifecycle, &mut bulk, &mut copies, &mut out).both());
-        assert_eq!(out.len(), LIFECYCLE + 1);
+        assert_eq!(out.len(), MAX_LIFECYCLE + 1);
     }
 
     #[test]

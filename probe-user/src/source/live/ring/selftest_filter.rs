@@ -21,39 +21,40 @@ struct Netns {
     /// The key in the hooks' records, once its creation was reported.
     key: Option<NetnsKey>,
     dropped: bool,
-    /// Its inode is free again, or another namespace's.
+    /// Its inode is free again, or belongs to another namespace.
     over: bool,
 }
 
 impl SelfTestFilter {
-    /// The self-test made the namespace with `inode` after `since`.
+    /// Adds the self-test's namespace, which was made with `inode` after `since`.
     pub(in super::super) fn add_netns(&mut self, inode: u32, since: Timestamp) {
         self.netns = Some(Netns { inode, since, key: None, dropped: false, over: false });
     }
 
-    /// The self-test made a cgroup. Its inode is its id; ids are not reused.
+    /// Adds the self-test's cgroup. Its inode is its id; ids are not reused.
     pub(in super::super) fn add_cgroup(&mut self, id: u64) {
         self.cgroup = Some(id);
     }
 
-    /// Whether the observation is about the self-test's own namespace or cgroup.
+    /// Returns whether the observation is about the self-test's own namespace or cgroup.
     pub(in super::super) fn is(&mut self, seen: &Observation) -> bool {
         self.signal(seen).is_some()
     }
 
-    /// The signal that an observation proves, if it is about the self-test's own namespace or cgroup.
+    /// Returns the signal that an observation proves, if it is about the self-test's own namespace or cgroup.
     pub(in super::super) fn signal(&mut self, seen: &Observation) -> Option<Signal> {
-        let of_cgroup = |id: u64, signal| (self.cgroup == Some(id)).then_some(signal);
-        match &seen.fact {
-            Fact::NetnsCreated { netns, .. } => self.netns.as_mut()?.created(*netns, seen.at),
-            Fact::NetnsDropped { netns, .. } => self.netns.as_mut()?.dropped(*netns, seen.at),
-            Fact::NetnsFreed { netns } => self.netns.as_mut()?.freed(*netns, seen.at),
-            Fact::CgroupCreated { cgroup, .. } => of_cgroup(cgroup.key.id, Signal::CgroupCreated),
-            Fact::CgroupRemoved { cgroup, .. } => of_cgroup(cgroup.key.id, Signal::CgroupRemoved),
-            Fact::CgroupReleased { cgroup } => of_cgroup(cgroup.key.id, Signal::CgroupReleased),
-            Fact::CgroupEmptied { cgroup } => of_cgroup(cgroup.key.id, Signal::CgroupEmptied),
-            _ => None,
-        }
+        let signal = match &seen.fact {
+            Fact::NetnsCreated { netns, .. } => return self.netns.as_mut()?.created(*netns, seen.at),
+            Fact::NetnsDropped { netns, .. } => return self.netns.as_mut()?.dropped(*netns, seen.at),
+            Fact::NetnsFreed { netns } => return self.netns.as_mut()?.freed(*netns, seen.at),
+            Fact::CgroupCreated { cgroup, .. } => (cgroup, Signal::CgroupCreated),
+            Fact::CgroupRemoved { cgroup, .. } => (cgroup, Signal::CgroupRemoved),
+            Fact::CgroupReleased { cgroup } => (cgroup, Signal::CgroupReleased),
+            Fact::CgroupEmptied { cgroup } => (cgroup, Signal::CgroupEmptied),
+            _ => return None,
+        };
+        let (cgroup, signal) = signal;
+        (self.cgroup == Some(cgroup.key.id)).then_some(signal)
     }
 }
 
@@ -62,14 +63,15 @@ impl Netns {
         if netns.inode != self.inode || at < self.since {
             return None;
         }
-        // The second creation with this inode is another namespace's.
+        // The second creation with this inode is of another namespace.
         if self.key.is_some() {
             self.over = true;
             return None;
         }
         self.key = Some(netns);
-        // What ended before was the namespace that had the inode until then.
-        (self.dropped, self.over) = (false, false);
+        // An earlier end was of the namespace that had the inode until then.
+        self.dropped = false;
+        self.over = false;
         Some(Signal::NetnsCreated)
     }
 
@@ -89,7 +91,7 @@ impl Netns {
         Some(Signal::NetnsFreed)
     }
 
-    /// Some hooks do not know the cookie.
+    /// Returns whether this is the self-test's namespace. Some hooks do not know the cookie.
     fn is(&self, netns: NetnsKey, at: Timestamp) -> bool {
         let cookie = self.key.map_or(0, |key| key.cookie);
         netns.inode == self.inode
@@ -156,7 +158,7 @@ mod tests {
         assert!(!own.is(&dropped(12, 1)));
     }
 
-    /// Hooks that were taken over may have told of it while no agent ran.
+    /// Hooks that were taken over may have reported it while no agent ran.
     #[test]
     fn the_end_of_an_earlier_namespace_is_not_taken_for_its_own() {
         let mut own = own();
@@ -164,7 +166,7 @@ mod tests {
         assert!(own.is(&created(11, 2)) && own.is(&dropped(12, 2)) && own.is(&freed(13)));
     }
 
-    /// The kernel frees an inode, and tells the end of its namespace only later.
+    /// The kernel frees an inode before it reports the end of the namespace.
     #[test]
     fn the_late_end_of_the_namespace_before_is_not_its_own() {
         for before in [vec![freed(11)], vec![dropped(11, 1), freed(12)]] {

@@ -9,39 +9,43 @@ pub(super) struct WatermarkTimer {
     slack: Duration,
     /// The time of the newest record.
     newest: Timestamp,
-    /// The watermark that was told last, and when.
-    told: Timestamp,
-    told_at: Timestamp,
+    /// The last watermark, and when it was returned.
+    last: Timestamp,
+    last_at: Timestamp,
 }
 
-/// The shortest time between two watermarks while records come without a pause. Each one is a call into the engine.
+/// The shortest time between two watermarks while records come without a pause. Each one is a call into the
+/// engine.
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// How long after the earliest possible time to wait before moving it past the last record.
+/// How long after the earliest possible time the watermark moves past the last record.
 const BEHIND: Duration = Duration::from_millis(1);
 
 impl WatermarkTimer {
     pub(super) fn new(slack: Duration) -> Self {
-        Self { slack, newest: Timestamp::ZERO, told: Timestamp::ZERO, told_at: Timestamp::ZERO }
+        Self { slack, newest: Timestamp::ZERO, last: Timestamp::ZERO, last_at: Timestamp::ZERO }
     }
 
-    /// A record with the time `at` was read at `now`. A time in the future is wrong and is not waited for.
+    /// Records that a record with the time `at` was read at `now`. A time in the future is wrong and is not
+    /// waited for.
     pub(super) fn saw(&mut self, at: Timestamp, now: Timestamp) {
         self.newest = self.newest.max(at.min(now));
     }
 
-    /// The rings were empty in a poll that began at `now`. Gives the new watermark, if it moves.
+    /// Returns the new watermark, if it moves. The rings were empty in a poll that began at `now`.
     pub(super) fn advance(&mut self, now: Timestamp) -> Option<Timestamp> {
-        if now.since(self.told_at) < PERIOD {
+        if now.since(self.last_at) < PERIOD {
             return None;
         }
-        (self.told, self.told_at) = (now.saturating_sub(self.slack), now);
-        Some(self.told)
+        self.last = now.saturating_sub(self.slack);
+        self.last_at = now;
+        Some(self.last)
     }
 
-    /// How long after `now` to move it even if no more records come; `None` if it is past all records.
+    /// Returns how long after `now` to move it even if no more records come; `None` if it is past all
+    /// records.
     pub(super) fn due(&self, now: Timestamp) -> Option<Duration> {
-        (self.newest > self.told).then(|| (self.newest + self.slack + BEHIND).since(now).max(BEHIND))
+        (self.newest > self.last).then(|| (self.newest + self.slack + BEHIND).since(now).max(BEHIND))
     }
 }
 
@@ -74,7 +78,7 @@ mod tests {
     fn it_moves_seldom_while_records_come_but_never_leaves_one_behind() {
         let mut mark = mark();
         assert!(mark.advance(ms(100)).is_some());
-        // A record that was long on its way: it is older than the watermark could be now, and still has to be passed.
+        // This record took long: it is older than the watermark could be now, and still has to be passed.
         mark.saw(ms(96), ms(101));
         assert_eq!(mark.advance(ms(101)), None);
         let due = mark.due(ms(101)).expect("a record is ahead of what was told");

@@ -10,8 +10,8 @@ use std::{
 use nix::sched::{CloneFlags, unshare};
 use tokio::sync::oneshot;
 
-/// Makes a network namespace and lets it end; gives its inode. A thread of its own does it and ends with the
-/// namespace. The other threads of this process stay in theirs.
+/// Makes a network namespace and lets it end; returns its inode. A separate thread does this and ends with
+/// the namespace. The other threads of this process stay in their namespace.
 pub(super) async fn netns() -> io::Result<u32> {
     let (sender, made) = oneshot::channel();
     thread::Builder::new().name("self-test".to_owned()).spawn(move || {
@@ -27,7 +27,7 @@ fn in_new_netns() -> io::Result<u32> {
     u32::try_from(inode).map_err(io::Error::other)
 }
 
-/// Makes a cgroup directory in `hierarchy` and removes it; gives its id.
+/// Makes a cgroup directory in `hierarchy` and removes it; returns its id.
 pub(super) fn cgroup(hierarchy: &Path) -> io::Result<u64> {
     let directory = Directory::make(hierarchy.join(format!("sandprobe-selftest-{}", std::process::id())))?;
     let id = fs::metadata(&directory.0)?.ino();
@@ -41,7 +41,7 @@ struct Directory(PathBuf);
 impl Directory {
     fn make(path: PathBuf) -> io::Result<Self> {
         match fs::create_dir(&path) {
-            // A directory that a killed process with this pid left behind.
+            // A killed process with this pid left the directory.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_dir(&path)?;
                 fs::create_dir(&path)?;
@@ -58,7 +58,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // This fails if the directory is removed already.
+        // This fails if the directory was already removed.
         fs::remove_dir(&self.0).ok();
     }
 }

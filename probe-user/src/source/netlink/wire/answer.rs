@@ -1,7 +1,7 @@
 //! Parses the kernel's replies and notifications.
 //!
-//! A general parser gives up on a whole message for one bad attribute, such as an interface's name that is not UTF-8,
-//! and a container names its interfaces as it likes. So the messages are parsed by hand.
+//! A general parser gives up on a whole message for one bad attribute, such as an interface's name that is
+//! not UTF-8, and a container can choose any name for an interface. So the messages are parsed by hand.
 //!
 //! **Invariant:** any bytes give messages or an error, never a panic.
 
@@ -20,9 +20,9 @@ use crate::model::id::Subnet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Message {
     pub(in super::super) sequence: u32,
-    /// It is part of a dump, and an end follows.
+    /// The message is part of a dump, and an end follows.
     pub(in super::super) multi: bool,
-    /// The table changed during the dump: some rows may be missing or told twice.
+    /// The table changed during the dump: some rows may be missing or come twice.
     pub(in super::super) interrupted: bool,
     pub(in super::super) body: Body,
 }
@@ -70,7 +70,7 @@ const IFLA_IFNAME: u16 = 3;
 /// The bits of an attribute's type that are its number.
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
-/// The messages of a datagram, up to the first that is cut off.
+/// Returns the messages of a datagram, up to the first that is cut off.
 pub(in super::super) fn messages(
     datagram: &[u8],
 ) -> impl Iterator<Item = Result<Message, Malformed>> + use<'_> {
@@ -79,11 +79,11 @@ pub(in super::super) fn messages(
         if rest.is_empty() {
             return None;
         }
-        let (message, behind) = match split(rest) {
-            Ok((header, body, behind)) => (read(&header, body), behind),
+        let (message, after) = match split(rest) {
+            Ok((header, body, after)) => (read(&header, body), after),
             Err(cut) => (Err(cut), &[][..]),
         };
-        rest = behind;
+        rest = after;
         Some(message)
     })
 }
@@ -93,8 +93,8 @@ fn split(bytes: &[u8]) -> Result<(Header, &[u8], &[u8]), Malformed> {
     let cut = Malformed { kind: header.kind };
     let len = usize::try_from(header.len).map_err(|_huge| cut)?;
     let body = bytes.get(size_of::<Header>()..len).ok_or(cut)?;
-    let behind = bytes.get(len.next_multiple_of(ALIGN)..).unwrap_or_default();
-    Ok((header, body, behind))
+    let after = bytes.get(len.next_multiple_of(ALIGN)..).unwrap_or_default();
+    Ok((header, body, after))
 }
 
 fn read(header: &Header, body: &[u8]) -> Result<Message, Malformed> {
@@ -110,11 +110,10 @@ fn read(header: &Header, body: &[u8]) -> Result<Message, Malformed> {
         RTM_NEWLINK => Body::Link { name: link_name(body).ok_or(cut)? },
         _ => Body::Other,
     };
-    let has = |flag| header.flags & flag != 0;
     Ok(Message {
         sequence: header.sequence,
-        multi: has(NLM_F_MULTI),
-        interrupted: has(NLM_F_DUMP_INTR),
+        multi: header.flags & NLM_F_MULTI != 0,
+        interrupted: header.flags & NLM_F_DUMP_INTR != 0,
         body,
     })
 }
@@ -138,14 +137,16 @@ fn link_name(body: &[u8]) -> Option<String> {
 
 fn address(body: &[u8]) -> Option<Address> {
     let (header, rest) = AddressHeader::read_from_prefix(body).ok()?;
-    let (mut local, mut other, mut label) = (None, None, None);
+    let mut local = None;
+    let mut other = None;
+    let mut label = None;
     let mut flags = u32::from(header.flags);
     for (kind, value) in attributes(rest) {
         match kind {
             IFA_LOCAL => local = ip(value),
             IFA_ADDRESS => other = ip(value),
             IFA_LABEL => label = Some(text(value)),
-            // The header has room for the first eight flags only.
+            // The header has room only for the first eight flags.
             IFA_FLAGS => flags = u32::read_from_prefix(value).ok()?.0,
             _ => {}
         }
@@ -164,7 +165,7 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(until_nul(value)).into_owned()
 }
 
-/// The attributes as (type, value), up to the first that is cut off.
+/// Returns the attributes as (type, value), up to the first that is cut off.
 fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     const HEADER: usize = 4;
     let mut rest = bytes;

@@ -14,8 +14,8 @@ pub(in super::super) struct Request {
     body: Vec<u8>,
 }
 
-/// Addresses are requested family by family: a request for all families is answered by some of them without regard to
-/// the namespace that it names.
+/// Addresses are requested family by family: a request for all families is answered by some of them without
+/// regard to the namespace that it names.
 pub(in super::super) const FAMILIES: [u8; 2] = [AF_INET, AF_INET6];
 
 /// An attribute whose value is a number, as in all requests here.
@@ -45,12 +45,12 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
 impl Request {
-    /// Whether `nsid` is in use. The reply is the id or `ENOENT`.
+    /// Asks whether `nsid` is in use. The reply is the id or `ENOENT`.
     pub(in super::super) fn is_named(nsid: Nsid) -> Self {
         Self::new(RTM_GETNSID, 0, &GENERAL, &[Attribute::id(NETNSA_NSID, nsid)])
     }
 
-    /// The id of the namespace of the descriptor `fd`. The reply is the id or `Nsid::NONE`.
+    /// Asks for the id of the namespace of the descriptor `fd`. The reply is the id or `Nsid::NONE`.
     pub(in super::super) fn nsid_of(fd: u32) -> Self {
         Self::new(RTM_GETNSID, 0, &GENERAL, &[Attribute::new(NETNSA_FD, fd)])
     }
@@ -61,32 +61,32 @@ impl Request {
         Self::new(RTM_NEWNSID, NLM_F_ACK, &GENERAL, &attributes)
     }
 
-    /// Like `name`, for no namespace: the kernel checks the caller's rights and then refuses with `EINVAL`.
+    /// Asks to name no namespace: the kernel checks the caller's rights and then refuses with `EINVAL`.
     pub(in super::super) fn name_nothing() -> Self {
         Self::new(RTM_NEWNSID, NLM_F_ACK, &GENERAL, &[])
     }
 
-    /// The ids in use.
+    /// Asks for the ids in use.
     pub(in super::super) fn nsids() -> Self {
         Self::new(RTM_GETNSID, NLM_F_DUMP, &GENERAL, &[])
     }
 
-    /// The addresses of one of `FAMILIES` in another namespace. The kernel honours the namespace only on a socket
-    /// with strict checking, and lists our own addresses otherwise.
+    /// Asks for the addresses of one of `FAMILIES` in another namespace. The kernel honours the namespace
+    /// only on a socket with strict checking, and lists our own addresses otherwise.
     pub(in super::super) fn addresses(family: u8, nsid: Nsid) -> Self {
         let header = AddressHeader { family, prefix: 0, flags: 0, scope: 0, index: 0 };
         let attributes = [Attribute::id(IFA_TARGET_NETNSID, nsid)];
         Self::new(RTM_GETADDR, NLM_F_DUMP, header.as_bytes(), &attributes)
     }
 
-    /// An interface of another namespace.
+    /// Asks for an interface of another namespace.
     pub(in super::super) fn link(nsid: Nsid, index: u32) -> Self {
         let header = LinkHeader { family: 0, pad: 0, kind: 0, index, flags: 0, change: 0 };
         let mask = Attribute::new(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
         Self::new(RTM_GETLINK, 0, header.as_bytes(), &[Attribute::id(IFLA_TARGET_NETNSID, nsid), mask])
     }
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     pub(in super::super) fn numbered(&self, sequence: u32) -> Vec<u8> {
         let len = size_of::<Header>() + self.body.len();
         // All requests have a few dozen bytes.
@@ -121,7 +121,7 @@ mod tests {
         bytes.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().expect("whole words"))).collect()
     }
 
-    /// Two numbers of 16 bits side by side.
+    /// Joins two 16-bit numbers.
     fn pair(first: u16, second: u16) -> u32 {
         let bytes = [first.to_ne_bytes(), second.to_ne_bytes()].concat();
         u32::from_ne_bytes(bytes.try_into().expect("four bytes"))

@@ -14,13 +14,13 @@ const DATA: u8 = 1;
 const XZ: u8 = 1;
 const LZ4: u8 = 2;
 const ZSTD: u8 = 4;
-/// The bytes before the value: a header, a hash, five offsets and counts; eight more in a COMPACT file.
+/// The bytes before the value: a header, a hash, five offsets and counts; a COMPACT file has eight more.
 const HEAD: usize = 64;
 const COMPACT_HEAD: usize = 72;
 /// The most bytes of a compressed field that are read. journald splits a service's lines at 48 KiB.
-const FIELD: u64 = 128 << 10;
+const MAX_FIELD_BYTES: u64 = 128 << 10;
 /// The zstd window at journald's compression level.
-const WINDOW: u64 = 8 << 20;
+const MAX_WINDOW_BYTES: u64 = 8 << 20;
 
 const MESSAGE: &[u8] = b"MESSAGE=";
 const BOOT_ID: &[u8] = b"_BOOT_ID=";
@@ -47,14 +47,14 @@ pub(super) fn read(object: &Object, is_compact: bool) -> Result<Datum, ReadError
     }
 }
 
-/// The boot's id in a value of that field. The value is too short to be compressed.
+/// Returns the boot's id in a value of the field for it. The value is too short to be compressed.
 pub(super) fn boot_id(object: &Object, is_compact: bool) -> Result<String, ReadError> {
-    if object.kind != DATA {
+    if object.kind != DATA || object.flags & (XZ | LZ4 | ZSTD) != 0 {
         return Err(ReadError::Malformed);
     }
     let head = if is_compact { COMPACT_HEAD } else { HEAD };
     let stored = object.bytes.get(head..).ok_or(ReadError::Malformed)?;
-    let id = stored.strip_prefix(BOOT_ID).filter(|_| object.flags & (XZ | LZ4 | ZSTD) == 0);
+    let id = stored.strip_prefix(BOOT_ID);
     let id = id.filter(|id| id.len() == 32 && id.iter().all(u8::is_ascii_hexdigit));
     id.map(|id| String::from_utf8_lossy(id).into_owned()).ok_or(ReadError::Malformed)
 }
@@ -67,18 +67,18 @@ fn datum(field: &[u8]) -> Datum {
 }
 
 fn zstd(stored: &[u8]) -> Result<Vec<u8>, ReadError> {
-    let decoder = StreamingDecoder::new_with_max_window_size(stored, WINDOW);
+    let decoder = StreamingDecoder::new_with_max_window_size(stored, MAX_WINDOW_BYTES);
     let decoder = decoder.map_err(|_not_zstd| ReadError::Malformed)?;
     let mut field = Vec::new();
-    // Nothing that is searched for is beyond the bound.
-    decoder.take(FIELD).read_to_end(&mut field).map_err(|_not_zstd| ReadError::Malformed)?;
+    // The wanted text is never beyond the bound.
+    decoder.take(MAX_FIELD_BYTES).read_to_end(&mut field).map_err(|_not_zstd| ReadError::Malformed)?;
     Ok(field)
 }
 
 /// Decompresses a block that follows its decompressed size.
 fn lz4(stored: &[u8]) -> Result<Vec<u8>, ReadError> {
     let (size, block) = stored.split_first_chunk().ok_or(ReadError::Malformed)?;
-    let size = Some(u64::from_le_bytes(*size)).filter(|size| *size <= FIELD);
+    let size = Some(u64::from_le_bytes(*size)).filter(|size| *size <= MAX_FIELD_BYTES);
     let size = size.and_then(|size| usize::try_from(size).ok()).ok_or(ReadError::Malformed)?;
     let mut field = vec![0; size];
     let written =

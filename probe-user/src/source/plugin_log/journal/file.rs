@@ -1,7 +1,8 @@
 //! Reads one journal file: from its header through the arrays of entries to the messages.
 //!
-//! Numbers are little-endian, and objects begin at multiples of 8. The entries' offsets are in arrays, each of which
-//! links to the next. The last array has room for further entries. The offsets in a COMPACT file are half as wide.
+//! Numbers are little-endian, and objects begin at multiples of 8. The entries' offsets are in arrays, each
+//! of which links to the next. The last array has room for further entries. The offsets in a COMPACT file are
+//! half as wide.
 
 use std::{cell::Cell, collections::BTreeMap, fs::File, os::unix::fs::FileExt as _};
 
@@ -28,19 +29,20 @@ const COMPACT: u32 = 16;
 const KNOWN: u32 = COMPRESSED_XZ | COMPRESSED_LZ4 | KEYED_HASH | COMPRESSED_ZSTD | COMPACT;
 
 const ENTRY_ARRAY: u8 = 6;
-/// The most arrays that are read. Each array is twice as long as the one before.
-const ARRAYS: usize = 64;
-/// The most entries of a file that are read, the newest first. journald's files end at 128 MB, some 200,000 entries.
-const ENTRIES: usize = 1 << 19;
-/// The search ends after this many entries in a row that are older than the window. A clock that was set back leaves
-/// few entries out of order, because journald then begins another file.
-const OLDER: u32 = 256;
+/// The most arrays that are read. Each array is twice as long as the previous one.
+const MAX_ARRAYS: usize = 64;
+/// The most entries of a file that are read, the newest first. journald's files end at 128 MB, some 200,000
+/// entries.
+const MAX_ENTRIES: usize = 1 << 19;
+/// The search ends after this many entries in a row that are older than the window. A clock that was set back
+/// leaves few entries out of order, because journald then begins another file.
+const MAX_OLDER: u32 = 256;
 /// The most objects that are read of one file.
-const OBJECTS: u32 = 1 << 20;
+const MAX_OBJECTS: u32 = 1 << 20;
 /// The bytes of an object that are read first. Few objects are larger.
-const PIECE: usize = 1024;
+const FIRST_READ_BYTES: usize = 1024;
 /// The largest object that is read, bytes.
-const OBJECT: usize = 64 << 10;
+const MAX_OBJECT_BYTES: usize = 64 << 10;
 
 pub(super) struct Journal {
     file: File,
@@ -64,41 +66,42 @@ impl Journal {
         if !header.starts_with(SIGNATURE) || incompatible & !KNOWN != 0 {
             return Err(ReadError::Malformed);
         }
-        let long = |at: usize| long(&header, at).ok_or(ReadError::Malformed);
         Ok(Self {
             file,
             is_compact: incompatible & COMPACT != 0,
-            header_size: long(88)?,
-            entries: long(152)?,
-            fields: long(120)?,
-            arrays: long(176)?,
-            head: long(184)?,
-            tail: long(192)?,
-            left: Cell::new(OBJECTS),
+            header_size: number(&header, 88)?,
+            entries: number(&header, 152)?,
+            fields: number(&header, 120)?,
+            arrays: number(&header, 176)?,
+            head: number(&header, 184)?,
+            tail: number(&header, 192)?,
+            left: Cell::new(MAX_OBJECTS),
         })
     }
 
-    /// Whether the file's time range overlaps the window.
+    /// Returns whether the file's time range overlaps the window.
     pub(super) fn may_have(&self, window: Window) -> bool {
         self.entries > 0 && self.head <= window.until && window.from <= self.tail
     }
 
-    /// Gives each message of the window that such a program of the node logged, the newest first.
+    /// Reports each message of the window that such a program of the node logged, the newest first.
     pub(super) fn messages(
         &self,
         window: Window,
         sender: Sender,
-        mut tell: impl FnMut(Line<'_>),
+        mut report: impl FnMut(Line<'_>),
     ) -> Result<(), ReadError> {
         // Entries share most of their fields.
         let mut known = BTreeMap::new();
         let mut skipped = Ok(());
         let mut older = 0;
         for at in self.entries()?.into_iter().rev() {
-            if older > OLDER {
+            if older > MAX_OLDER {
                 break;
             }
-            let read = self.object(at, OBJECT).and_then(|entry| entry::read(&entry, self.is_compact, window));
+            let read = self
+                .object(at, MAX_OBJECT_BYTES)
+                .and_then(|entry| entry::read(&entry, self.is_compact, window));
             // A broken entry does not hide the others.
             let (time, fields) = match read {
                 Ok((time, Some(fields))) => (time, fields),
@@ -112,7 +115,8 @@ impl Journal {
                     continue;
                 }
             };
-            let (mut message, mut signs) = (None, Signs::default());
+            let mut message = None;
+            let mut signs = Signs::default();
             for field in fields {
                 match self.field(field, &mut known) {
                     Ok(Datum::Message(text)) => message = Some(text),
@@ -121,20 +125,22 @@ impl Journal {
                     Err(why) => skipped = Err(why),
                 }
             }
-            if let Some(message) = message.filter(|_| signs.are_of(sender)) {
-                let is_kubelets = signs.is_kubelets;
-                tell(Line { place: Place::Journal, at: time, text: &message, is_kubelets });
+            if signs.are_of(sender)
+                && let Some(message) = message
+            {
+                let is_from_kubelet = signs.is_from_kubelet;
+                report(Line { place: Place::Journal, at: time, text: &message, is_from_kubelet });
             }
         }
         skipped
     }
 
-    /// The offsets of the entries, in the order of writing.
+    /// Returns the offsets of the entries, in the order of writing.
     fn entries(&self) -> Result<Vec<u64>, ReadError> {
         let mut found = Vec::new();
         let mut left = usize::try_from(self.entries).unwrap_or(usize::MAX);
         let mut at = self.arrays;
-        for _ in 0..ARRAYS {
+        for _ in 0..MAX_ARRAYS {
             if at == 0 || left == 0 {
                 break;
             }
@@ -146,13 +152,13 @@ impl Journal {
             let before = found.len();
             found.extend(entry::offsets(items, self.width()).take(left).take_while(|offset| *offset != 0));
             left -= found.len() - before;
-            found.drain(..found.len().saturating_sub(ENTRIES));
+            found.drain(..found.len().saturating_sub(MAX_ENTRIES));
             at = long(&array.bytes, 16).ok_or(ReadError::Malformed)?;
         }
         Ok(found)
     }
 
-    /// The bytes of an offset in an array.
+    /// Returns the size of an offset in an array, bytes.
     fn width(&self) -> usize {
         if self.is_compact { 4 } else { 8 }
     }
@@ -161,9 +167,9 @@ impl Journal {
         if let Some(datum) = known.get(&at) {
             return Ok(datum.clone());
         }
-        let datum = match self.object(at, OBJECT) {
+        let datum = match self.object(at, MAX_OBJECT_BYTES) {
             Ok(object) => data::read(&object, self.is_compact)?,
-            // Perhaps a core dump; never a plugin's message.
+            // This may be a core dump; it is never a plugin's message.
             Err(ReadError::TooLarge(_)) => Datum::Other,
             Err(why) => return Err(why),
         };
@@ -175,18 +181,18 @@ impl Journal {
 
     /// Reads the object at an offset, if it has at most `limit` bytes.
     pub(super) fn object(&self, at: u64, limit: usize) -> Result<Object, ReadError> {
-        let left = self.left.get().checked_sub(1).ok_or(ReadError::TooMany(ENTRIES))?;
+        let left = self.left.get().checked_sub(1).ok_or(ReadError::TooMany(MAX_ENTRIES))?;
         self.left.set(left);
         if at < self.header_size || !at.is_multiple_of(8) {
             return Err(ReadError::Malformed);
         }
-        let mut piece = [0; PIECE];
+        let mut piece = [0; FIRST_READ_BYTES];
         let read = self.file.read_at(&mut piece, at)?;
         let size = long(&piece[..read], 8).and_then(|size| usize::try_from(size).ok());
         let size = size.filter(|size| *size >= 16).ok_or(ReadError::Malformed)?;
-        // The largest array that is needed.
-        if size > limit.min(16 * ENTRIES) {
-            return Err(ReadError::TooLarge(limit.min(16 * ENTRIES)));
+        // This is the size of the largest array that is needed.
+        if size > limit.min(16 * MAX_ENTRIES) {
+            return Err(ReadError::TooLarge(limit.min(16 * MAX_ENTRIES)));
         }
         let mut bytes = piece[..read.min(size)].to_vec();
         if bytes.len() < size {
@@ -200,4 +206,9 @@ impl Journal {
         }
         Ok(Object { kind: bytes[0], flags: bytes[1], bytes })
     }
+}
+
+/// Reads a number of the header.
+fn number(header: &[u8; HEADER], at: usize) -> Result<u64, ReadError> {
+    long(header, at).ok_or(ReadError::Malformed)
 }

@@ -7,7 +7,7 @@ pub(super) struct Object {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The 64-bit number at this offset.
+/// Returns the 64-bit number at this offset.
 pub(super) fn long(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
 }

@@ -1,11 +1,12 @@
-//! Who sent an entry, by what journald got from the kernel. Any user can choose the text of an entry, its identifier and the
-//! name of the process; none can choose the user, the executable and the cgroup.
+//! Determines which program sent an entry, by the fields that journald got from the kernel. Any user can
+//! choose the text of an entry, its identifier and the name of the process, but not the user, the executable
+//! and the cgroup.
 
 use probe_common::runtime::{self, KUBELET};
 
 use crate::{engine::world::path::may_be_of_node, source::backfill};
 
-/// Programs of the node whose entries are looked for.
+/// Programs of the node whose entries are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// A runtime or a kubelet.
@@ -13,48 +14,49 @@ pub(crate) enum Sender {
     Logind,
 }
 
-/// What a field tells of the sender.
+/// What a field shows about the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     Root,
-    /// Its unit or its executable is that of such a program.
+    /// Its unit or its executable belongs to such a program.
     Program(Sender),
-    /// Its name is that of a kubelet that is a process by itself.
+    /// It has the name of a kubelet that is a process of its own.
     Kubelet,
-    /// It is in a container or in a user's session, or it passes on what a container wrote, as Docker's log driver does.
+    /// It is in a container or in a user's session, or it forwards a container's output, as Docker's log
+    /// driver does.
     Foreign,
 }
 
-/// What all fields of an entry tell.
+/// What all fields of an entry show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Signs {
-    is_roots: bool,
+    is_root: bool,
     program: Option<Sender>,
     is_foreign: bool,
-    pub(super) is_kubelets: bool,
+    pub(super) is_from_kubelet: bool,
 }
 
 const LOGIND: &str = "systemd-logind";
-/// What the kernel adds to the path of an executable that was replaced, as by an update.
+/// The kernel adds this to the path of an executable that was replaced, as by an update.
 const DELETED: &str = " (deleted)";
 
 impl Signs {
     pub(super) fn add(&mut self, sign: Sign) {
         match sign {
-            Sign::Root => self.is_roots = true,
+            Sign::Root => self.is_root = true,
             Sign::Program(sender) => self.program = Some(sender),
-            Sign::Kubelet => self.is_kubelets = true,
+            Sign::Kubelet => self.is_from_kubelet = true,
             Sign::Foreign => self.is_foreign = true,
         }
     }
 
-    /// Whether such a program of the node sent the entry.
+    /// Returns whether such a program of the node sent the entry.
     pub(super) fn are_of(self, sender: Sender) -> bool {
-        self.is_roots && !self.is_foreign && self.program == Some(sender)
+        self.is_root && !self.is_foreign && self.program == Some(sender)
     }
 }
 
-/// What the field tells of the sender. None: nothing.
+/// Returns what a field shows about the sender, if anything.
 pub(super) fn sign(field: &[u8]) -> Option<Sign> {
     let (name, value) = std::str::from_utf8(field).ok()?.split_once('=')?;
     match name {
@@ -80,7 +82,7 @@ fn is_daemons_unit(name: &str) -> bool {
     units.any(|unit| *unit == name)
 }
 
-/// Whether a file of this name is a runtime's program, or one that has a kubelet in it.
+/// Returns whether a file of this name is a runtime's program, or a program that contains a kubelet.
 fn is_daemon(name: &str) -> bool {
     let supervisors = runtime::of_distributions(|row| row.supervisors).copied();
     runtime::servers().chain(runtime::kubelets()).chain(supervisors).any(|program| program == name)
@@ -90,7 +92,7 @@ fn is_daemon(name: &str) -> bool {
 mod tests {
     use super::{Sender, Sign, Signs, sign};
 
-    /// Whose the entry with these fields is.
+    /// Returns which program sent an entry with these fields.
     fn sender(fields: &[&str]) -> Option<Sender> {
         let mut signs = Signs::default();
         fields.iter().filter_map(|field| sign(field.as_bytes())).for_each(|it| signs.add(it));
@@ -133,7 +135,8 @@ mod tests {
         assert_eq!(sender(&logind), Some(Sender::Logind));
     }
 
-    /// A user can run a setuid program by a link with any name, from a session or from cron, and can choose the identifier.
+    /// A user can run a setuid program by a link with any name, from a session or from cron, and can choose
+    /// the identifier.
     #[test]
     fn what_a_user_can_choose_counts_for_nothing() {
         for fields in [

@@ -32,7 +32,7 @@ use crate::source::cri::message::{
     Container, Containers, Event, Sandboxes, Status, StatusRequest, StatusResponse, Version,
 };
 
-/// What `GetContainerEvents` does.
+/// How `GetContainerEvents` behaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stream {
     Lasts,
@@ -112,7 +112,7 @@ impl Fake {
         self.state.streams.lock().expect("no panic").0 = stream;
     }
 
-    /// Tells an event to all streams.
+    /// Sends an event to all streams.
     pub(super) fn tells(&self, id: &str, kind: i32) {
         let frame = || Frame::data(framed(&Event { id: id.to_owned(), kind }));
         for stream in self.state.streams.lock().expect("no panic").1.iter().filter(|it| !it.is_closed()) {
@@ -215,7 +215,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", status.into());
     if status != 0 {
-        // It is no base64.
+        // It is not base64.
         trailers.insert("grpc-status-details-bin", HeaderValue::from_static("!"));
     }
     sends.send(Frame::trailers(trailers)).ok();

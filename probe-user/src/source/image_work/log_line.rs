@@ -1,15 +1,16 @@
-//! What a line of a runtime's or a kubelet's log says of the work for a container.
+//! Parses the lines of a runtime's or a kubelet's log about the work for a container.
 //!
-//! The words are those of containerd (`instrumentedService.PullImage`, `CreateContainer`), of CRI-O (`server/image_pull.go`,
-//! `server/container_create.go`) and of the kubelet (`PullImage from image service failed`, and `SyncError` of the action
-//! `StartContainer`). They stand in the message, whatever is around it: logrus' text or JSON, klog, syslog.
+//! The lines are written by containerd (`instrumentedService.PullImage`, `CreateContainer`), by CRI-O
+//! (`server/image_pull.go`, `server/container_create.go`) and by the kubelet (`PullImage from image service
+//! failed`, and `SyncError` of the action `StartContainer`). Only the message is parsed, whatever is around
+//! it: logrus' text or JSON, klog, syslog.
 
 use probe_common::runtime::Kind;
 
 /// A step of the work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Said {
-    /// The runtime began, so nothing that it had under way before goes on.
+pub(super) enum Step {
+    /// The runtime started, so all its earlier work has ended.
     RuntimeBegan {
         by: Kind,
     },
@@ -18,19 +19,21 @@ pub(super) enum Said {
         key: String,
         image: String,
     },
-    /// containerd has the image, and says the digest of its manifest just before it says that the pull is over.
+    /// containerd has the image. It logs the digest of the manifest just before it logs that the pull is
+    /// over.
     Pulled {
         image: String,
         manifest: String,
     },
-    /// `image` is empty where the line does not name it.
+    /// `image` is empty if the line does not name it.
     PullEnded {
         by: Kind,
         key: String,
         image: String,
         failed: bool,
     },
-    /// `of`: what CRI-O calls the container, `NAMESPACE/POD/NAME`; containerd's key says which one it is.
+    /// `of`: CRI-O's name of the container, `NAMESPACE/POD/NAME`. For containerd the key identifies the
+    /// container.
     CreateBegan {
         by: Kind,
         key: String,
@@ -41,7 +44,7 @@ pub(super) enum Said {
         key: String,
         container: String,
     },
-    /// The kubelet was told by the runtime that a pull failed.
+    /// The runtime reported to the kubelet that a pull failed.
     PullFailed {
         image: String,
     },
@@ -62,100 +65,112 @@ pub(super) enum Why {
     CreateFailed,
 }
 
-/// The longest name that is taken: more is no image's, pod's or request's.
-const LONGEST: usize = 1024;
-/// The errors with which the kubelet gives up a pull. In the pauses between two pulls it says `ImagePullBackOff`.
+/// A longer name is ignored: no image, pod or request has it.
+const MAX_NAME_BYTES: usize = 1024;
+/// The errors with which the kubelet gives up a pull. In the pauses between two pulls it reports
+/// `ImagePullBackOff`.
 const PULL_ERRORS: [&str; 3] = ["ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"];
 
-impl Said {
-    /// Whether it is of the work for pods, and of a runtime's. Another runtime than theirs begins too.
+impl Step {
+    /// Returns whether this is a step of a runtime's work for pods. The start of a runtime is not: other
+    /// runtimes start too.
     pub(super) fn is_runtimes_work(&self) -> bool {
         !matches!(self, Self::RuntimeBegan { .. } | Self::PullFailed { .. } | Self::NotStarted { .. })
     }
 }
 
-/// A line of the kubelet may tell of several containers.
-pub(super) fn read(line: &str) -> Vec<Said> {
+/// Parses a line. A line of the kubelet may be about several containers.
+pub(super) fn read(line: &str) -> Vec<Step> {
     match containerd(line).or_else(|| crio(line)).or_else(|| pull_failed(line)) {
         Some(said) => vec![said],
         None => not_started(line).unwrap_or_default(),
     }
 }
 
-fn containerd(line: &str) -> Option<Said> {
+fn containerd(line: &str) -> Option<Step> {
     let by = Kind::Containerd;
     if line.contains("\"starting containerd\"") {
-        return Some(Said::RuntimeBegan { by });
+        return Some(Step::RuntimeBegan { by });
     }
     if let Some((image, rest)) = after(line, "PullImage ").and_then(quoted) {
-        let (key, image) = (image.to_owned(), image.to_owned());
+        let key = image.to_owned();
+        let image = image.to_owned();
         return if rest.starts_with(" returns image reference ") {
-            Some(Said::PullEnded { by, key, image, failed: false })
+            Some(Step::PullEnded { by, key, image, failed: false })
         } else if rest.starts_with(" failed") {
-            Some(Said::PullEnded { by, key, image, failed: true })
+            Some(Step::PullEnded { by, key, image, failed: true })
         } else if rest.starts_with(" with snapshotter ") {
-            // It is logged at the level `debug`, after the beginning.
+            // This is logged at the level `debug`, after the line about the begin.
             None
         } else {
-            Some(Said::PullBegan { by, key, image })
+            Some(Step::PullBegan { by, key, image })
         };
     }
     if let Some((image, rest)) = after(line, "Pulled image ").and_then(quoted) {
         let (digest, _) = after(rest, "repo digest ").and_then(quoted)?;
         let (_, manifest) = digest.split_once('@')?;
-        return Some(Said::Pulled { image: image.to_owned(), manifest: manifest.to_owned() });
+        return Some(Step::Pulled { image: image.to_owned(), manifest: manifest.to_owned() });
     }
     let (sandbox, rest) = after(line, "CreateContainer within sandbox ").and_then(quoted)?;
     let (name, rest) = match after(rest, "ContainerMetadata{Name:") {
         Some(rest) => rest.split_once(',')?,
-        // From 2.2 on it is protobuf's text, which leaves out the attempt 0, and has one blank or two between members.
+        // From 2.2 on this is protobuf's text, which leaves out the attempt 0, and has one or two blanks
+        // between members.
         None => quoted(after(rest, " name:")?)?,
     };
     let attempt = ["Attempt:", "attempt:"].iter().find_map(|member| rest.trim_start().strip_prefix(member));
     let attempt =
         attempt.map_or("0", |rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or(rest));
     let key = format!("{sandbox} {name} {attempt}");
-    if key.len() > LONGEST {
+    if key.len() > MAX_NAME_BYTES {
         return None;
     }
     match after(rest, " returns container id ") {
         Some(rest) => {
             let (container, _) = quoted(rest)?;
-            Some(Said::CreateEnded { by, key, container: container.to_owned() })
+            Some(Step::CreateEnded { by, key, container: container.to_owned() })
         }
-        None if rest.contains(" failed") => Some(Said::CreateEnded { by, key, container: String::new() }),
-        None => Some(Said::CreateBegan { by, key, of: String::new() }),
+        None if rest.contains(" failed") => Some(Step::CreateEnded { by, key, container: String::new() }),
+        None => Some(Step::CreateBegan { by, key, of: String::new() }),
     }
 }
 
-fn crio(line: &str) -> Option<Said> {
+fn crio(line: &str) -> Option<Step> {
     let by = Kind::Crio;
-    let id = || after(line, " id=").map(|rest| word(rest).to_owned());
-    let subject = |words| after(line, words).map(word).filter(|it| !it.is_empty());
     if line.contains("Starting CRI-O, version") {
-        return Some(Said::RuntimeBegan { by });
+        return Some(Step::RuntimeBegan { by });
     }
-    if let Some(image) = subject("Pulling image: ") {
-        return Some(Said::PullBegan { by, key: id()?, image: image.to_owned() });
+    if let Some(image) = subject(line, "Pulling image: ") {
+        return Some(Step::PullBegan { by, key: request(line)?, image: image.to_owned() });
     }
-    if subject("Pulled image: ").is_some() {
-        return Some(Said::PullEnded { by, key: id()?, image: String::new(), failed: false });
+    if subject(line, "Pulled image: ").is_some() {
+        return Some(Step::PullEnded { by, key: request(line)?, image: String::new(), failed: false });
     }
-    if let Some(of) = subject("Creating container: ") {
-        return Some(Said::CreateBegan { by, key: id()?, of: of.to_owned() });
+    if let Some(of) = subject(line, "Creating container: ") {
+        return Some(Step::CreateBegan { by, key: request(line)?, of: of.to_owned() });
     }
-    let container = subject("Created container ")?.strip_suffix(':')?.to_owned();
-    Some(Said::CreateEnded { by, key: id()?, container })
+    let container = subject(line, "Created container ")?.strip_suffix(':')?.to_owned();
+    Some(Step::CreateEnded { by, key: request(line)?, container })
 }
 
-fn pull_failed(line: &str) -> Option<Said> {
+/// Returns the id of CRI-O's request.
+fn request(line: &str) -> Option<String> {
+    after(line, " id=").map(|rest| word(rest).to_owned())
+}
+
+/// Returns the word after these words.
+fn subject<'a>(line: &'a str, words: &str) -> Option<&'a str> {
+    after(line, words).map(word).filter(|it| !it.is_empty())
+}
+
+fn pull_failed(line: &str) -> Option<Step> {
     let rest = after(line, "PullImage from image service failed")?;
     let (image, _) = quoted(rest.rsplit_once(" image=")?.1)?;
-    Some(Said::PullFailed { image: image.to_owned() })
+    Some(Step::PullFailed { image: image.to_owned() })
 }
 
-/// What the kubelet says of each container of a pod that it could not start.
-fn not_started(line: &str) -> Option<Vec<Said>> {
+/// Parses the kubelet's line about the containers of a pod that it could not start.
+fn not_started(line: &str) -> Option<Vec<Step>> {
     let (errors, pod) = line.rsplit_once(" pod=")?;
     let (pod, _) = quoted(pod)?;
     let each = errors.split("StartContainer").skip(1).filter_map(|error| {
@@ -167,7 +182,7 @@ fn not_started(line: &str) -> Option<Vec<Said>> {
             _ if message.contains("pull QPS exceeded") => Why::Refused,
             _ => Why::PullFailed,
         };
-        Some(Said::NotStarted { pod: pod.to_owned(), container: container.to_owned(), why })
+        Some(Step::NotStarted { pod: pod.to_owned(), container: container.to_owned(), why })
     });
     Some(each.collect())
 }
@@ -176,17 +191,18 @@ fn after<'a>(line: &'a str, words: &str) -> Option<&'a str> {
     line.split_once(words).map(|(_, rest)| rest)
 }
 
-/// The text in quotes at the beginning, however often the line quoted it, and what follows the quotes.
+/// Splits off the quoted text at the beginning, however often it was quoted. Returns it and the rest after
+/// the quotes.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let rest = text.trim_start_matches('\\').strip_prefix('"')?;
     let end = rest.find(['\\', '"'])?;
-    (0 < end && end <= LONGEST).then(|| (&rest[..end], rest[end..].trim_start_matches(['\\', '"'])))
+    (0 < end && end <= MAX_NAME_BYTES).then(|| (&rest[..end], rest[end..].trim_start_matches(['\\', '"'])))
 }
 
-/// Up to a blank or the end of a string.
+/// Returns the text up to a blank or the end of a string.
 fn word(text: &str) -> &str {
     let end = text.find([' ', '"', '\\']).unwrap_or(text.len());
-    &text[..end.min(text.floor_char_boundary(LONGEST))]
+    &text[..end.min(text.floor_char_boundary(MAX_NAME_BYTES))]
 }
 
 #[cfg(test)]
@@ -194,7 +210,7 @@ mod tests {
     use probe_common::runtime::Kind;
     use proptest::prelude::*;
 
-    use super::{Said, Why, read};
+    use super::{Step, Why, read};
 
     fn text(value: &str) -> String {
         value.to_owned()
@@ -205,7 +221,7 @@ mod tests {
         let by = Kind::Containerd;
         let key = || text("docker.io/library/busybox:1");
         let image = key;
-        let began = [Said::PullBegan { by, key: key(), image: image() }];
+        let began = [Step::PullBegan { by, key: key(), image: image() }];
         for line in [
             r#"time="2026-11-21T08:15:03.1Z" level=info msg="PullImage \"docker.io/library/busybox:1\"""#,
             r#"{"level":"info","msg":"PullImage \"docker.io/library/busybox:1\"","time":"2026-11-21T08:15:03.1Z"}"#,
@@ -216,7 +232,7 @@ mod tests {
         let pulled = format!(
             r#"level=info msg="Pulled image \"docker.io/library/busybox:1\" with image id \"sha256:cd\", repo tag \"docker.io/library/busybox:1\", repo digest \"docker.io/library/busybox@{digest}\", size \"2166802\" in 1.5s""#
         );
-        assert_eq!(read(&pulled), [Said::Pulled { image: image(), manifest: digest }]);
+        assert_eq!(read(&pulled), [Step::Pulled { image: image(), manifest: digest }]);
         for (line, failed) in [
             (
                 r#"msg="PullImage \"docker.io/library/busybox:1\" returns image reference \"sha256:cd\"""#,
@@ -228,7 +244,7 @@ mod tests {
             ),
             (r#"{"error":"no","msg":"PullImage \"docker.io/library/busybox:1\" failed"}"#, true),
         ] {
-            assert_eq!(read(line), [Said::PullEnded { by, key: key(), image: image(), failed }], "{line}");
+            assert_eq!(read(line), [Step::PullEnded { by, key: key(), image: image(), failed }], "{line}");
         }
     }
 
@@ -246,9 +262,9 @@ mod tests {
             let line = |words: &str, end: &str| {
                 format!(r#"msg="CreateContainer within sandbox \"aa11\" for {words}{metadata}{end}"#)
             };
-            let began = Said::CreateBegan { by, key: key(), of: String::new() };
+            let began = Step::CreateBegan { by, key: key(), of: String::new() };
             assert_eq!(read(&line("container ", "\"")), [began], "{metadata}");
-            let ended = |container| [Said::CreateEnded { by, key: key(), container: text(container) }];
+            let ended = |container| [Step::CreateEnded { by, key: key(), container: text(container) }];
             let line = |end| line("", end);
             assert_eq!(read(&line(r#" returns container id \"bb22\"""#)), ended("bb22"), "{metadata}");
             assert_eq!(read(&line(r#" failed" error="attempt:3""#)), ended(""), "{metadata}");
@@ -267,19 +283,19 @@ mod tests {
         for (words, said) in [
             (
                 "Pulling image: quay.io/a/b:1",
-                Said::PullBegan { by, key: key(), image: text("quay.io/a/b:1") },
+                Step::PullBegan { by, key: key(), image: text("quay.io/a/b:1") },
             ),
             (
                 "Pulled image: quay.io/a/b@sha256:ab",
-                Said::PullEnded { by, key: key(), image: String::new(), failed: false },
+                Step::PullEnded { by, key: key(), image: String::new(), failed: false },
             ),
             (
                 "Creating container: default/web-0/main",
-                Said::CreateBegan { by, key: key(), of: text("default/web-0/main") },
+                Step::CreateBegan { by, key: key(), of: text("default/web-0/main") },
             ),
             (
                 "Created container bb22: default/web-0/main",
-                Said::CreateEnded { by, key: key(), container: text("bb22") },
+                Step::CreateEnded { by, key: key(), container: text("bb22") },
             ),
         ] {
             assert_eq!(read(&line(words, "RuntimeService/X")), [said], "{words}");
@@ -294,11 +310,11 @@ mod tests {
             (Kind::Containerd, r#"{"level":"info","msg":"starting containerd","version":"2.1.4"}"#),
             (Kind::Crio, r#"level=info msg="Starting CRI-O, version: 1.33.2, git: ab(clean)""#),
         ] {
-            assert_eq!(read(line), [Said::RuntimeBegan { by }], "{line}");
+            assert_eq!(read(line), [Step::RuntimeBegan { by }], "{line}");
         }
     }
 
-    /// The kubelet's line of these errors.
+    /// Returns the kubelet's line of these errors.
     fn sync(errors: &str) -> String {
         let pod = r#"pod="default/web-0" podUID="u""#;
         format!(
@@ -306,8 +322,8 @@ mod tests {
         )
     }
 
-    fn not_started(container: &str, why: Why) -> Said {
-        Said::NotStarted { pod: text("default/web-0"), container: text(container), why }
+    fn not_started(container: &str, why: Why) -> Step {
+        Step::NotStarted { pod: text("default/web-0"), container: text(container), why }
     }
 
     #[test]
@@ -330,7 +346,7 @@ mod tests {
     #[test]
     fn the_kubelet_says_that_the_runtime_could_not_pull() {
         let line = r#"E1125 09:29:07.1 1234 log.go:32] "PullImage from image service failed" err="rpc error: code = Unknown desc = reading manifest image=\"x\"" image="quay.io/bad:1""#;
-        assert_eq!(read(line), [Said::PullFailed { image: text("quay.io/bad:1") }]);
+        assert_eq!(read(line), [Step::PullFailed { image: text("quay.io/bad:1") }]);
     }
 
     #[test]
