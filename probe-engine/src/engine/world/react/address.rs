@@ -10,7 +10,7 @@ use crate::{
     model::{change::ChangeKind, fact},
 };
 
-/// A hook or netlink reports a new address.
+/// Adds an address that a hook or netlink reports.
 pub(crate) fn added(world: &mut World, ctx: EventContext, it: fact::Address) {
     prove_by_plugin(world, ctx, &it);
     let Some(life) = netns::seen(world, ctx, it.netns) else { return };
@@ -30,8 +30,8 @@ fn tell_added(world: &mut World, ctx: EventContext, life: u64, it: &fact::Addres
     world.report(ctx, subject, wait, what);
 }
 
-/// A listing found an address. If hooks saw the making of the namespace, it was added since then. If they saw
-/// an ADD in it begin or end, that ADD most likely added it.
+/// Adds an address that a listing found. If hooks saw the making of the namespace, it was added since then.
+/// If they saw an ADD in it begin or end, that ADD most likely added it.
 pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Address) {
     let Some(life) = netns::seen(world, ctx, it.netns) else { return };
     lease::by_kernel(world, ctx, life, &it);
@@ -46,7 +46,7 @@ pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Address) {
     }
 }
 
-/// An address was removed, perhaps while the namespace is being torn down.
+/// Removes an address, perhaps while the namespace is being torn down.
 pub(crate) fn removed(world: &mut World, ctx: EventContext, it: &fact::Address) {
     let holder = world
         .netns
@@ -69,16 +69,15 @@ fn is_same(kept: &Address, it: &fact::Address) -> bool {
     kept.address == it.address && kept.ifname == it.ifname
 }
 
-/// The namespace of an address that was never reported. Only a namespace that existed before the agent can
-/// have one.
+/// Returns the namespace of an address that was never reported. Only a namespace that existed before the
+/// agent can have one.
 fn holder_from_before(world: &mut World, ctx: EventContext, it: &fact::Address) -> Option<u64> {
     let last = world.netns.lives(it.netns.inode).next_back().map(|row| row.life);
     let life = last.or_else(|| netns::seen(world, ctx, it.netns))?;
     world.netns.get(life).filter(|row| row.created_at.is_none() && row.is_live()).map(|row| row.life)
 }
 
-/// If a plugin adds an address in a namespace other than the node's, that namespace belongs to the sandbox
-/// for which the plugin works.
+/// Gives a namespace to the sandbox for which a plugin adds an address in it, unless it is the node's own.
 ///
 /// A call from inside a container proves nothing. It gives a guess if the runtime itself has a call open for
 /// the same sandbox and the same namespace, and if no container made the namespace.

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// The runtime called a plugin with ADD or DEL.
+/// Notes that the runtime called a plugin with ADD or DEL.
 pub(crate) fn called(world: &mut World, ctx: EventContext, call: &Call) {
     if !call.top || operation(call).is_none() {
         return;
@@ -40,7 +40,7 @@ pub(crate) fn called(world: &mut World, ctx: EventContext, call: &Call) {
     }
 }
 
-/// A plugin that the runtime called has ended.
+/// Notes that a plugin that the runtime called has ended.
 pub(crate) fn answered(world: &mut World, ctx: EventContext, call: &Call, end: Option<&End>) {
     if !call.top {
         return;
@@ -77,7 +77,7 @@ pub(crate) fn answered(world: &mut World, ctx: EventContext, call: &Call, end: O
     reading::soon(world, ctx.at);
 }
 
-/// A runtime's record names the pod of a sandbox.
+/// Names the pod of a sandbox's attachments, as a runtime's record has it.
 pub(crate) fn named(world: &mut World, id: &ContainerId, pod: &PodName) {
     if world.attachments.of(id).all(|row| row.names(pod)) {
         return;
@@ -89,9 +89,9 @@ pub(crate) fn named(world: &mut World, id: &ContainerId, pod: &PodName) {
     }
 }
 
-/// How a call changes an attachment. CHECK, GC and calls about the plugin itself do not.
+/// Returns how a call changes an attachment. CHECK, GC and calls about the plugin itself change none.
 ///
-/// A call that was found in a listing does not either: no hook sees the end of a program that began before
+/// Neither does a call that was found in a listing: no hook sees the end of a program that began before
 /// the hook was attached.
 fn operation(call: &Call) -> Option<CniCommand> {
     let command = match call.call.command.as_str() {

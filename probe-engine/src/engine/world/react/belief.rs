@@ -29,7 +29,7 @@ use crate::{
 
 const ASKED: usize = 16;
 
-/// A runtime can be asked from now on, or cannot be asked any more.
+/// Notes that a runtime can be asked from now on, or cannot be asked any more.
 pub(crate) fn linked(world: &mut World, ctx: EventContext, it: RuntimeLink) {
     if it.answer == Answer::Answers {
         restart::runtime_works(world, TimedSource { at: ctx.at, source: Source::Cri }, at_socket(&it.socket));
@@ -43,7 +43,7 @@ pub(crate) fn linked(world: &mut World, ctx: EventContext, it: RuntimeLink) {
     world.timers.arm_earlier(timer::Name::Statuses, ctx.at + GRACE);
 }
 
-/// A runtime's list was read.
+/// Takes in a runtime's list.
 pub(crate) fn stated(world: &mut World, ctx: EventContext, it: RuntimeStatus) {
     let RuntimeStatus { socket, whole, came, gone } = it;
     if world.beliefs.read(ctx.at, &socket).is_none() {
@@ -108,7 +108,7 @@ fn join(world: &mut World, ctx: EventContext, it: &Stated) {
     }
 }
 
-/// A container's own program begins.
+/// Notes that a container's own program begins.
 pub(crate) fn kernel_started(world: &mut World, at: Timestamp, id: &ContainerId) {
     let is_unsure = world.lists.is_gapped(List::Processes);
     if let Some(row) = believed(world, at, id).filter(|row| row.started_at.is_none()) {
@@ -118,7 +118,7 @@ pub(crate) fn kernel_started(world: &mut World, at: Timestamp, id: &ContainerId)
     }
 }
 
-/// A container's own program has ended. `code`: its exit code, if a hook saw the end.
+/// Notes that a container's own program has ended. `code`: its exit code, if a hook saw the end.
 pub(crate) fn kernel_ended(world: &mut World, at: Timestamp, id: &ContainerId, code: Option<u32>) {
     let name = world.containers.get(id).and_then(|row| row.name.clone());
     if let Some(row) = believed(world, at, id).filter(|row| row.ended.is_none()) {
@@ -129,7 +129,7 @@ pub(crate) fn kernel_ended(world: &mut World, at: Timestamp, id: &ContainerId, c
     }
 }
 
-/// The row of a container that the kernel shows, if a runtime may have it.
+/// Returns the row of a container that the kernel shows, if a runtime may have it.
 fn believed<'a>(world: &'a mut World, at: Timestamp, id: &ContainerId) -> Option<&'a mut Belief> {
     if world.beliefs.is_idle() {
         return None;

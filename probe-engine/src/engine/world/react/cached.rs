@@ -14,8 +14,7 @@ use crate::{
     },
 };
 
-/// A file of libcni's cache cannot be read. The attachment of that file keeps its cached result. Other
-/// attachments do not change.
+/// Keeps the cached result of a file of libcni's cache that cannot be read. Other attachments do not change.
 pub(crate) fn unread(world: &mut World, ctx: EventContext, path: String) {
     let name = path.rsplit('/').next().unwrap_or(&path);
     let is_it = |row: &&Attachment| row.cached_at.is_some() && row.is_cached_as(name);
@@ -34,13 +33,13 @@ pub(crate) fn unread(world: &mut World, ctx: EventContext, path: String) {
     world.records.unread(ctx.at, path);
 }
 
-/// The listing of libcni's cache that has begun has only what changed.
+/// Notes that the listing of libcni's cache that has begun has only what changed.
 pub(crate) fn unchanged(world: &mut World, ctx: EventContext) {
     world.records.cache_read_at = world.records.cache_read_at.max(ctx.at);
     world.lists.is_cache_unchanged = true;
 }
 
-/// A result that was in libcni's cache is no longer in it.
+/// Removes a result that is no longer in libcni's cache.
 pub(crate) fn gone(world: &mut World, ctx: EventContext, container: ContainerId, ifname: String) {
     world.schedule_reap(ctx.at);
     if let Some(row) = world.attachments.rows.get_mut(&(container, ifname)) {
@@ -65,7 +64,7 @@ pub(crate) fn not_listed(world: &mut World, begun: Timestamp, is_unchanged: bool
     });
 }
 
-/// A file of libcni's cache was read.
+/// Takes in a file of libcni's cache.
 pub(crate) fn found(world: &mut World, ctx: EventContext, it: CacheFound) {
     attachment_cached(world, ctx, &it);
     let args = Args::of(it.args.iter().map(|(key, value)| (key.as_str(), value.as_str())));
@@ -86,7 +85,7 @@ pub(crate) fn found(world: &mut World, ctx: EventContext, it: CacheFound) {
     world.sandboxes.vouch(&it.container, Voucher::Cni, ctx.at);
 }
 
-/// A result in libcni's cache names an attachment and the addresses that its ADD gave.
+/// Takes in the attachment that a result in libcni's cache names, and the addresses that its ADD gave.
 fn attachment_cached(world: &mut World, ctx: EventContext, it: &CacheFound) {
     let id = it.container.clone();
     let pod = Args::of(it.args.iter().map(|(key, value)| (key.as_str(), value.as_str()))).pod;

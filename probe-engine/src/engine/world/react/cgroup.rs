@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// A cgroup directory was made.
+/// Adds a cgroup directory that was made.
 pub(crate) fn created(world: &mut World, ctx: EventContext, it: fact::Cgroup, by: &Task) {
     if world.cgroups.get(&it.key).is_some_and(|row| row.created_at.is_some() || !row.is_live()) {
         return;
@@ -32,7 +32,7 @@ pub(crate) fn created(world: &mut World, ctx: EventContext, it: fact::Cgroup, by
     world.report(ctx, subject, wait, ChangeKind::CgroupCreated { by: process_of(by) });
 }
 
-/// A cgroup directory was removed.
+/// Ends a cgroup whose directory was removed.
 pub(crate) fn removed(world: &mut World, ctx: EventContext, it: fact::Cgroup, by: &Task) {
     let key = it.key;
     if world.cgroups.leave_crowd(key) {
@@ -53,8 +53,8 @@ pub(crate) fn removed(world: &mut World, ctx: EventContext, it: fact::Cgroup, by
     gone(world, ctx, key);
 }
 
-/// The kernel has freed the cgroup's object. Nothing can refer to the cgroup any more, so the row can be
-/// forgotten.
+/// Ends a cgroup whose object the kernel has freed. Nothing can refer to the cgroup any more, so the row can
+/// be forgotten.
 pub(crate) fn released(world: &mut World, ctx: EventContext, it: fact::Cgroup) {
     let key = it.key;
     if world.cgroups.leave_crowd(key) {
@@ -71,7 +71,7 @@ pub(crate) fn released(world: &mut World, ctx: EventContext, it: fact::Cgroup) {
     }
 }
 
-/// A process moved into the cgroup.
+/// Moves a process into the cgroup.
 pub(crate) fn entered(world: &mut World, ctx: EventContext, it: fact::Cgroup, member: TaskKey) {
     let key = it.key;
     let known = world.cgroups.contains_key(&key);
@@ -89,7 +89,7 @@ pub(crate) fn entered(world: &mut World, ctx: EventContext, it: fact::Cgroup, me
     }
 }
 
-/// The last process left the cgroup and all cgroups below it.
+/// Notes that the last process left the cgroup and all cgroups below it.
 pub(crate) fn emptied(world: &mut World, ctx: EventContext, it: fact::Cgroup) {
     let key = it.key;
     let Some(row) = world.cgroups.row(it) else { return };
@@ -111,7 +111,7 @@ pub(crate) fn emptied(world: &mut World, ctx: EventContext, it: fact::Cgroup) {
     }
 }
 
-/// A listing found the cgroup.
+/// Adds a cgroup that a listing found.
 pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Cgroup, populated: bool) {
     let key = it.key;
     let Some(row) = world.cgroups.row(it) else { return };
@@ -125,7 +125,7 @@ pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Cgroup, popu
     shows(world, ctx, key);
 }
 
-/// The listing of a process names its cgroup, perhaps before the listing of cgroups does.
+/// Adds the cgroup that the listing of a process names, perhaps before the listing of cgroups has it.
 pub(crate) fn named(world: &mut World, ctx: EventContext, key: CgroupKey, path: &str) {
     if key != CgroupKey::default() && !path.is_empty() && !world.cgroups.contains_key(&key) {
         let it = fact::Cgroup { key, path: path.to_owned(), level: 0, nested: false };
@@ -133,7 +133,7 @@ pub(crate) fn named(world: &mut World, ctx: EventContext, key: CgroupKey, path: 
     }
 }
 
-/// A cgroup exists, so the pod and the container in its path exist.
+/// Adds the pod and the container in the path of a cgroup that exists.
 fn shows(world: &mut World, ctx: EventContext, key: CgroupKey) {
     let Some(row) = world.cgroups.get(&key).filter(|row| !row.nested) else { return };
     let uid = row.pod.clone();
@@ -151,7 +151,7 @@ fn shows(world: &mut World, ctx: EventContext, key: CgroupKey) {
     }
 }
 
-/// A pod's own cgroup, or a cgroup in it, was made.
+/// Notes that a pod's own cgroup, or a cgroup in it, was made.
 fn pod_made(world: &mut World, ctx: EventContext, key: CgroupKey) {
     let Some(row) = world.cgroups.get(&key) else { return };
     let is_pod = row.is_pod();
@@ -164,7 +164,7 @@ fn pod_made(world: &mut World, ctx: EventContext, key: CgroupKey) {
     }
 }
 
-/// A cgroup was removed. Its container or pod may be gone with it.
+/// Ends the container or the pod whose cgroup was removed, if nothing else shows it.
 pub(crate) fn gone(world: &mut World, ctx: EventContext, key: CgroupKey) {
     let Some(row) = world.cgroups.get(&key) else { return };
     let own = world.cgroups.own_container(key);

@@ -22,8 +22,8 @@ use crate::{
 /// A runtime makes a sandbox's namespace right before it calls the first plugin.
 const JUST_MADE: Duration = Duration::from_secs(10);
 
-/// A CNI call named this path as the network namespace of a sandbox. `caller`: the process that called the
-/// plugin.
+/// Claims the namespace at the path that a CNI call named for a sandbox. `caller`: the process that called
+/// the plugin.
 pub(crate) fn at_call(
     world: &mut World,
     ctx: EventContext,
@@ -66,7 +66,7 @@ pub(crate) fn by_path(world: &mut World, ctx: EventContext, sandbox: &ContainerI
     true
 }
 
-/// A namespace was found with these mounts. A sandbox may wait for the namespace at one of these paths.
+/// Claims a namespace with these mounts for the sandbox that waits at one of these paths, if there is one.
 pub(crate) fn by_mounts(world: &mut World, ctx: EventContext, life: u64) {
     let Some(row) = world.netns.get(life) else { return };
     let paths = row.mounts.iter().map(|mount| table::sandbox::Group::NetnsPath(plain(mount).into_owned()));
@@ -131,7 +131,7 @@ pub(crate) fn claim(world: &mut World, ctx: EventContext, life: u64, sandbox: &C
     watch::claimed(world, ctx.at, life);
 }
 
-/// A namespace turned out to be this sandbox's.
+/// Notes which namespace turned out to be a sandbox's.
 fn sandbox_has_netns(world: &mut World, at: Timestamp, id: &ContainerId, life: u64) {
     let is_live = world.netns.get(life).is_some_and(|row| row.is_live());
     if !world.sandboxes.get(id).is_some_and(|row| {
@@ -145,7 +145,7 @@ fn sandbox_has_netns(world: &mut World, at: Timestamp, id: &ContainerId, life: u
     }
 }
 
-/// The sandbox of a namespace, or the time of its making, became known.
+/// Notes when a sandbox's namespace was made.
 pub(crate) fn sandbox_netns_created(world: &mut World, life: u64) {
     let Some(netns) = world.netns.get(life) else { return };
     let Some(id) = &netns.sandbox else { return };

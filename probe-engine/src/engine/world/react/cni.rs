@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// A plugin that was running when the agent started. The call's start is the start of its process. No event
-/// is sent for it.
+/// Begins the call of a plugin that was running when the agent started. The call's start is the start of its
+/// process. No event is sent for it.
 pub(crate) fn found(
     world: &mut World,
     ctx: EventContext,
@@ -46,7 +46,7 @@ pub(crate) fn found(
     begin(world, ctx, call, false);
 }
 
-/// A plugin begins. `reported`: a hook reports it, so it makes an event.
+/// Begins a call. `reported`: a hook reports it, so it makes an event.
 pub(crate) fn begin(world: &mut World, ctx: EventContext, call: Call, reported: bool) {
     // A listing can show a plugin before the record of its start is read. What the hook reports is worth
     // more.
@@ -90,7 +90,7 @@ pub(crate) fn begin(world: &mut World, ctx: EventContext, call: Call, reported: 
     world.calls.insert(call.call.process.key, call);
 }
 
-/// The runtime calls ADD for a sandbox. With most runtimes this is the first sign of the sandbox.
+/// Notes that the runtime calls ADD for a sandbox. With most runtimes this is the first sign of the sandbox.
 fn network_added(world: &mut World, ctx: EventContext, call: &Call) {
     let Some(id) = &call.container else { return };
     let pod = pod::lives(world, ctx, &call.pod, NameSource::CniArgs);
@@ -105,7 +105,7 @@ fn network_added(world: &mut World, ctx: EventContext, call: &Call) {
     }
 }
 
-/// A plugin's process has ended. `end` is missing if no hook saw its exit.
+/// Ends a call, since the plugin's process has ended. `end` is missing if no hook saw its exit.
 pub(crate) fn finished(world: &mut World, ctx: EventContext, mut call: Call, end: Option<End>) {
     call.cut_off_at = call.cut_off_at.or_else(|| lookup::call::given_up_at(world, &call, end.as_ref()));
     let succeeded = end.as_ref().is_some_and(|end| end.code == 0);
@@ -141,7 +141,7 @@ pub(crate) fn finished(world: &mut World, ctx: EventContext, mut call: Call, end
     }
 }
 
-/// A process has ended. The calls that it made and that still run are cut off.
+/// Cuts off the calls of a process that has ended.
 pub(crate) fn caller_ended(world: &mut World, at: Timestamp, caller: TaskKey) {
     for call in world.calls.values_mut().filter(|call| call.caller == caller) {
         call.cut_off_at.get_or_insert(at);

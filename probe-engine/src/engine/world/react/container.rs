@@ -36,8 +36,8 @@ use crate::{
 /// A hook begins at most this long after the start of the container's own program.
 const HOOKED: Duration = Duration::from_secs(1);
 
-/// Its maker, what holds it, or its first process shows that the container's programs are no processes of the
-/// node.
+/// Notes that the container's programs are no processes of the node, as its maker, what holds it, or its
+/// first process shows.
 pub(crate) fn programs_hidden(world: &mut World, id: &ContainerId) {
     if world.containers.get(id).is_some_and(|row| !row.hides_programs)
         && let Some(row) = world.containers.rows.get_mut(id)
@@ -47,7 +47,7 @@ pub(crate) fn programs_hidden(world: &mut World, id: &ContainerId) {
     world.sandboxes.hide_programs(id);
 }
 
-/// A program began in a container's own cgroup.
+/// Notes that a program began in a container's own cgroup.
 pub(crate) fn ran(world: &mut World, ctx: EventContext, id: &ContainerId, task: &Task, bits: u32) {
     if bits & (class::CONTAINER_TOP | class::PAUSE) == 0 {
         return;
@@ -71,7 +71,8 @@ pub(crate) fn ran(world: &mut World, ctx: EventContext, id: &ContainerId, task: 
     started(world, ctx, id, process_of(task), bits);
 }
 
-/// A program began in a container that runs already, and it is no child of the container's own program.
+/// Notes that a program began in a container that runs already, and is no child of the container's own
+/// program.
 fn executed_into(world: &mut World, ctx: EventContext, id: &ContainerId, process: TaskKey) {
     let Some(row) = world.containers.rows.get_mut(id) else { return };
     if let State::Running { process: main, since, listed: false } = row.state
@@ -94,7 +95,7 @@ fn hook_exited(world: &mut World, ctx: EventContext, id: &ContainerId, process: 
     }
 }
 
-/// A process was found in a container's own cgroup.
+/// Notes that a process was found in a container's own cgroup.
 pub(crate) fn found(
     world: &mut World,
     ctx: EventContext,
@@ -137,7 +138,7 @@ fn started(world: &mut World, ctx: EventContext, id: &ContainerId, process: Proc
     start::phase_turns(world, world.containers.get(id).and_then(|row| row.pod));
 }
 
-/// A process in the container ended.
+/// Notes that a process in the container ended.
 pub(crate) fn exited(
     world: &mut World,
     ctx: EventContext,
@@ -180,7 +181,7 @@ pub(crate) fn exited(
     }
 }
 
-/// The runtime sent SIGKILL to a process in a container.
+/// Notes that the runtime sent SIGKILL to a process in a container.
 pub(crate) fn killed(world: &mut World, ctx: EventContext, process: TaskKey) {
     let cgroup = world.processes.get(process).map(|row| row.cgroup);
     let Some(id) = cgroup.and_then(|key| world.cgroups.own_container(key)) else { return };
@@ -194,14 +195,14 @@ pub(crate) fn killed(world: &mut World, ctx: EventContext, process: TaskKey) {
     }
 }
 
-/// The container's process is gone, and no hook saw its end.
+/// Ends a container whose process is gone without a record of its end.
 pub(crate) fn vanished(world: &mut World, ctx: EventContext, id: &ContainerId, process: TaskKey) {
     if world.containers.get(id).is_some_and(|row| row.process() == Some(process)) {
         over(world, ctx, id, StopReason::NotListed);
     }
 }
 
-/// The container's cgroup became empty.
+/// Stops a sandbox whose cgroup became empty.
 pub(crate) fn emptied(world: &mut World, ctx: EventContext, id: &ContainerId) {
     let is_sandbox = world.containers.get(id).is_some_and(|row| row.role == Some(Role::Sandbox));
     if is_sandbox && !lookup::sandbox::hides_programs(world, id) {
@@ -209,7 +210,7 @@ pub(crate) fn emptied(world: &mut World, ctx: EventContext, id: &ContainerId) {
     }
 }
 
-/// The container's own cgroup was removed.
+/// Ends a container whose own cgroup was removed.
 pub(crate) fn cgroup_gone(world: &mut World, ctx: EventContext, id: &ContainerId) {
     world.sandboxes.withdraw(id, Voucher::Cgroupfs);
     over(world, ctx, id, StopReason::Emptied);
@@ -233,7 +234,7 @@ fn over(world: &mut World, ctx: EventContext, id: &ContainerId, why: StopReason)
     }
 }
 
-/// A process listens on a socket.
+/// Notes the first socket on which a container listens, and the kubelet's ports.
 pub(crate) fn listened(world: &mut World, ctx: EventContext, it: &Listened) {
     let is_kubelets = is_kubelet(&it.task.comm) && KUBELET_PORTS.contains(&it.socket.port);
     if it.container.id == 0 && is_kubelets {

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// A program with `CNI_COMMAND` in its environment was executed.
+/// Takes in the exec of a program with `CNI_COMMAND` in its environment.
 pub(crate) fn cni_called(world: &mut World, ctx: EventContext, it: CniCalled) {
     let key = it.task.key;
     if world.processes.get(key).is_some_and(|known| known.executed_at == Some(ctx.at)) {
@@ -63,7 +63,7 @@ pub(crate) fn cni_called(world: &mut World, ctx: EventContext, it: CniCalled) {
     }
 }
 
-/// A program was executed.
+/// Takes in the exec of a program.
 pub(crate) fn executed(world: &mut World, ctx: EventContext, it: Executed) {
     let key = it.task.key;
     if world.processes.get(key).is_some_and(|known| known.executed_at == Some(ctx.at)) {
@@ -161,7 +161,7 @@ fn began(world: &mut World, ctx: EventContext, task: &Task, program: Program) {
     world.processes.insert(row);
 }
 
-/// A listing found a process.
+/// Takes in a process that a listing found.
 pub(crate) fn found(world: &mut World, ctx: EventContext, it: ProcessFound) {
     let key = it.task.key;
     let known = world.processes.get(key);

@@ -20,7 +20,7 @@ use crate::{
 /// cost memory.
 const SIGNALS: usize = 8;
 
-/// The row of a process of which only a task is known.
+/// Returns the row of a process of which only a task is known.
 pub(crate) fn unseen(task: &Task) -> Process {
     Process {
         key: task.key,
@@ -32,7 +32,7 @@ pub(crate) fn unseen(task: &Task) -> Process {
     }
 }
 
-/// A process ended.
+/// Ends a process.
 pub(crate) fn exited(world: &mut World, ctx: EventContext, it: &Exited) {
     let key = it.task.key;
     supersede(world, ctx, key);
@@ -90,7 +90,7 @@ pub(crate) fn exited(world: &mut World, ctx: EventContext, it: &Exited) {
     }
 }
 
-/// A fatal signal was sent, or the OOM killer chose a process.
+/// Notes a fatal signal, or a choice of the OOM killer.
 pub(crate) fn signaled(world: &mut World, ctx: EventContext, it: Signaled, oom: bool) {
     let target = world.processes.target_of(ctx, &it);
     let ended = world.processes.get(target).filter(|known| known.state != State::Running);
@@ -133,7 +133,7 @@ pub(crate) fn supersede(world: &mut World, ctx: EventContext, key: TaskKey) {
     }
 }
 
-/// A process is gone, and no hook saw its end.
+/// Ends a process that is gone without a record of its end.
 pub(crate) fn vanished(world: &mut World, ctx: EventContext, key: TaskKey) {
     let Some(row) = world.processes.get(key) else { return };
     let Some(ended) = row.state.step(ctx.at) else { return };

@@ -21,13 +21,13 @@ pub(crate) const OF_NETLINK: [List; 2] = [List::Netns, List::Addresses];
 /// Verdicts that ask for a listing within this time share one.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// What netlink reports of a namespace may have been missed.
+/// Asks for a listing, because netlink's reports of a namespace may have been missed.
 pub(crate) fn netlink_missed(world: &mut World, at: Timestamp) {
     world.lists.out_of_date(at, &OF_NETLINK);
     check(world, at);
 }
 
-/// Any record of this time may be missing.
+/// Puts everything in doubt, because any record of this time may be missing.
 pub(crate) fn anything_lost(world: &mut World, since: Timestamp, at: Timestamp) {
     rows_gapped(world, since);
     for list in List::ALL {
@@ -38,7 +38,7 @@ pub(crate) fn anything_lost(world: &mut World, since: Timestamp, at: Timestamp) 
     }
 }
 
-/// A verdict depends on the result of a new listing.
+/// Asks for a listing on which a verdict depends.
 pub(crate) fn check(world: &mut World, at: Timestamp) {
     let soonest = world.lists.relisted_at.map_or(at, |last| last + BETWEEN_CHECKS);
     world.timers.arm_earlier(timer::Name::Relist, (at + GATHER).max(soonest));
@@ -50,7 +50,7 @@ pub(crate) fn relist(world: &mut World, now: Timestamp) {
     relist_begun(world, now);
 }
 
-/// The node is being listed. It is listed again when that can remove marks.
+/// Notes that the node is being listed. It is listed again when that can remove marks.
 pub(crate) fn relist_begun(world: &mut World, now: Timestamp) {
     world.lists.relisted_at = Some(now);
     let marked = HEALING.iter().filter_map(|list| world.lists.gaps.get(&(Doubt::Marked, *list)));
@@ -59,7 +59,7 @@ pub(crate) fn relist_begun(world: &mut World, now: Timestamp) {
     }
 }
 
-/// Records were lost: what exists now may have changed unseen since then.
+/// Marks everything that exists now: it may have changed unseen.
 fn rows_gapped(world: &mut World, since: Timestamp) {
     world.attachments.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
     world.sandboxes.mark_gapped(since);

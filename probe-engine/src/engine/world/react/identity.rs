@@ -31,7 +31,7 @@ use crate::{
 /// and when its program runs.
 const ASKS: u32 = 3;
 
-/// Evidence shows that a container or sandbox of this id exists.
+/// Adds a container or sandbox that evidence shows to exist.
 pub(crate) fn container_seen(
     world: &mut World,
     ctx: EventContext,
@@ -107,7 +107,7 @@ pub(crate) fn ask_role(world: &mut World, id: &ContainerId) {
     }
 }
 
-/// Another agent is there, which was not asked for any role yet.
+/// Asks a new agent for the roles that the last one was asked for.
 pub(crate) fn ask_roles_again(world: &mut World) {
     let mut lost = Vec::new();
     world.containers.rows.update(|id, row| {
@@ -121,7 +121,7 @@ pub(crate) fn ask_roles_again(world: &mut World) {
     lost.iter().for_each(|id| ask_role(world, id));
 }
 
-/// A runtime, shim or monitor is about to make or hold the container.
+/// Adds a container that a runtime, shim or monitor is about to make or hold.
 pub(crate) fn made(world: &mut World, ctx: EventContext, made: Made) {
     let Made { id, pod, name } = made;
     container_seen(world, ctx, &id, None, None);
@@ -132,7 +132,7 @@ pub(crate) fn made(world: &mut World, ctx: EventContext, made: Made) {
     }
 }
 
-/// A source names the container's role.
+/// Takes in a source's answer about a container.
 pub(crate) fn container_found(world: &mut World, ctx: EventContext, it: ContainerFound) {
     if let Some(row) = world.containers.rows.get_mut(&it.id) {
         row.question.is_open = false;
@@ -144,7 +144,7 @@ pub(crate) fn container_found(world: &mut World, ctx: EventContext, it: Containe
     answered(world, ctx, &id);
 }
 
-/// No source knows the container.
+/// Notes that no source knows the container.
 pub(crate) fn container_unknown(world: &mut World, ctx: EventContext, id: &ContainerId) {
     if let Some(row) = world.containers.rows.get_mut(id) {
         row.question.is_open = false;
@@ -153,7 +153,7 @@ pub(crate) fn container_unknown(world: &mut World, ctx: EventContext, id: &Conta
     answered(world, ctx, id);
 }
 
-/// A sandbox that is over may have waited for this answer.
+/// Completes the start of a sandbox that is over and may have waited for this answer.
 fn answered(world: &mut World, ctx: EventContext, id: &ContainerId) {
     let sandbox = world.containers.get(id).and_then(|row| row.sandbox.clone());
     if let Some(sandbox) =
@@ -163,9 +163,10 @@ fn answered(world: &mut World, ctx: EventContext, id: &ContainerId) {
     }
 }
 
-/// A container has ended before anybody could read what it is, so no later answer will say it. If its pod
-/// had just one sandbox when its program began, it was a container of that sandbox: a sandbox is known as one
-/// before its own program begins, by its CNI calls, its namespace or the name of that program.
+/// Infers the role of a container that ended before anybody could read what it is, so no later answer will
+/// say it. If its pod had just one sandbox when its program began, it was a container of that sandbox: a
+/// sandbox is known as one before its own program begins, by its CNI calls, its namespace or the name of
+/// that program.
 pub(crate) fn infer_role(world: &mut World, id: &ContainerId) {
     let Some(row) = world.containers.get(id) else { return };
     let State::Exited { at } = row.state else { return };
@@ -226,7 +227,7 @@ pub(crate) fn learn(world: &mut World, ctx: EventContext, hint: &Hint) {
     }
 }
 
-/// The container's role became known.
+/// Applies a container's role that became known.
 pub(crate) fn has_role(world: &mut World, ctx: EventContext, id: &ContainerId, role: Role) {
     if world.containers.get(id).is_none_or(|row| row.role.is_some()) {
         return;
@@ -261,7 +262,7 @@ pub(crate) fn has_role(world: &mut World, ctx: EventContext, id: &ContainerId, r
     }
 }
 
-/// A container proves that its sandbox exists.
+/// Adds the sandbox of a container, which proves that it exists.
 fn sandbox_of(world: &mut World, ctx: EventContext, id: &ContainerId) {
     let Some(row) = world.containers.get(id) else { return };
     let sandbox = row.sandbox.clone();
@@ -292,7 +293,7 @@ pub(crate) fn hinted(world: &mut World, ctx: EventContext, hint: Hint) {
     }
 }
 
-/// Evidence shows that this sandbox exists.
+/// Adds a sandbox that evidence shows to exist.
 pub(crate) fn sandbox_seen(world: &mut World, ctx: EventContext, id: &ContainerId, pod: Option<u64>) {
     if let Some(row) = world.sandboxes.get_mut(id) {
         row.pod = row.pod.or(pod);

@@ -28,7 +28,8 @@ const TEMPORARY: u32 = 1;
 /// `RT_SCOPE_UNIVERSE`.
 const GLOBAL: u8 = 0;
 
-/// An address appeared in a sandbox's namespace. It is a lease if a plugin works on that interface now.
+/// Adds an address that appeared in a sandbox's namespace, if a plugin works on that interface now: then it
+/// is a lease.
 pub(crate) fn by_kernel(world: &mut World, ctx: EventContext, life: u64, it: &fact::Address) {
     let is_temporary = it.address.address.is_ipv6() && it.flags & TEMPORARY != 0;
     if it.scope != GLOBAL || is_temporary || it.address.address.is_loopback() {
@@ -43,7 +44,7 @@ pub(crate) fn by_kernel(world: &mut World, ctx: EventContext, life: u64, it: &fa
     }
 }
 
-/// An address is gone from a namespace. `address: None` means all addresses.
+/// Notes that an address is gone from a namespace. `address: None` means all addresses.
 pub(crate) fn left_kernel(world: &mut World, life: u64, address: Option<IpAddr>) {
     let Some(id) = world.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
     let all = world.attachments.rows.range_mut((id.clone(), String::new())..);
@@ -56,8 +57,8 @@ pub(crate) fn left_kernel(world: &mut World, life: u64, address: Option<IpAddr>)
     }
 }
 
-/// A store was read, and before that at `read_before`. Every address that it names is given. An address that
-/// it no longer names is not given any more, if the reading covers that address.
+/// Takes in a reading of a store, which was read before at `read_before`. Every address that it names is
+/// given. An address that it no longer names is not given any more, if the reading covers that address.
 pub(crate) fn in_store(world: &mut World, ctx: EventContext, read: &StoreRead, read_before: Timestamp) {
     let named = leases_named(world, ctx, read);
     let path = &read.store.path;
@@ -88,7 +89,7 @@ pub(crate) fn in_store(world: &mut World, ctx: EventContext, read: &StoreRead, r
     });
 }
 
-/// Every address that a reading of a store names is given.
+/// Adds every address that a reading of a store names.
 pub(crate) fn came(world: &mut World, ctx: EventContext, read: &StoreRead) {
     leases_named(world, ctx, read);
 }
@@ -123,8 +124,8 @@ fn leases_named(world: &mut World, ctx: EventContext, read: &StoreRead) -> Named
     named
 }
 
-/// The interface of a reservation in a store that keeps no interface names: the one that has the address, or
-/// the only one.
+/// Returns the interface of a reservation in a store that keeps no interface names: the one that has the
+/// address, or the only one.
 fn interface_of(world: &World, holder: &fact::Holder, address: IpAddr) -> String {
     if !holder.ifname.is_empty() {
         return holder.ifname.clone();

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// A listing ended.
+/// Ends a listing.
 pub(crate) fn ended(world: &mut World, ctx: EventContext, list: List, complete: bool) {
     let Some(begun) = world.lists.begun.remove(&list) else { return };
     if list == List::Runtimes {
@@ -102,7 +102,8 @@ fn is_listable(world: &World, row: &table::process::Process) -> bool {
         || world.calls.get(&row.key).is_some_and(|call| !call.call.delegated)
 }
 
-/// An end that a hook reports is left to it, unless the record may be lost.
+/// Drops the namespaces that a listing does not have. An end that a hook reports is left to it, unless the
+/// record may be lost.
 fn netns_not_listed(world: &mut World, ctx: EventContext, begun: Timestamp) {
     let gone: Vec<_> = world
         .netns

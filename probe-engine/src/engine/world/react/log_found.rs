@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The log was searched.
+/// Keeps when the kubelet held requests back, as its log shows.
 pub(crate) fn held_requests(world: &mut World, it: HeldRequests) {
     world.sandboxes.waited(&it.sandbox, it.held.clone());
     world.starts.divide(&it.sandbox, |phase| {
@@ -25,7 +25,7 @@ pub(crate) fn held_requests(world: &mut World, it: HeldRequests) {
     });
 }
 
-/// A pull is under way if it lasted until the question.
+/// Notes that a pull is under way if it lasted until the question.
 fn pulls_found(world: &mut World, asked_at: Timestamp, it: &ImageWork) {
     let is_under_way = it.other_pulls.iter().any(|pull| pull.ended >= asked_at);
     // The kubelet says that it does not wait for a pull.
@@ -34,7 +34,7 @@ fn pulls_found(world: &mut World, asked_at: Timestamp, it: &ImageWork) {
     }
 }
 
-/// The logs were searched.
+/// Keeps what the logs say about the time before a container's first sign.
 pub(crate) fn image_work(world: &mut World, it: &ImageWork) {
     if let Some(row) = world.sandboxes.recall(&it.container) {
         if let Some(asked_at) = row.work.pulls_asked_at {

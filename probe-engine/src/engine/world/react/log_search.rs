@@ -34,20 +34,19 @@ const AGAIN: Duration = Duration::from_secs(3 * 60);
 /// A wait of more than this is a problem, whatever is pulled.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// When the first sign of this container was, if that was seen.
+/// Returns when the first sign of this container was, if that was seen.
 pub(crate) fn first_sign(row: &Sandbox, id: &ContainerId) -> Option<Timestamp> {
     row.containers().iter().find(|ran| ran.id == *id && !ran.listed).map(|ran| ran.first_at)
 }
 
-/// The latest time up to `at` after which an `image` phase can begin: the sandbox was up, or a container
-/// began or ended.
+/// Returns the latest time up to `at` after which an `image` phase can begin: the sandbox was up, or a
+/// container began or ended.
 pub(crate) fn idle_since(row: &Sandbox, at: Timestamp) -> Option<Timestamp> {
     let ran = row.containers().iter().flat_map(|ran| [Some(ran.started_at), ran.ended.map(|end| end.at)]);
     ran.chain([row.up_since]).flatten().filter(|before| *before <= at).max()
 }
 
-/// The first container of a start began. If its sandbox was long in coming, the kubelet's log is searched for
-/// the reason.
+/// Asks for the kubelet's log if the sandbox of a start's first container was long in coming.
 pub(crate) fn ask_held_requests(world: &mut World, sandbox: &ContainerId, now: Timestamp) {
     let row = world.sandboxes.recall(sandbox).filter(|row| row.work.started_at.is_none());
     if row.is_none_or(|row| row.containers().len() != 1 || !phase::may_be_late(world, row, LONG)) {
@@ -61,7 +60,7 @@ pub(crate) fn ask_held_requests(world: &mut World, sandbox: &ContainerId, now: T
     }
 }
 
-/// A container of a start began. If its first sign was long in coming, the logs are searched for the reason.
+/// Asks for the logs if the first sign of a start's container was long in coming.
 pub(crate) fn ask_image_work(world: &mut World, sandbox: &ContainerId, id: &ContainerId) {
     let Some(row) = world.sandboxes.recall(sandbox).filter(|row| row.work.started_at.is_none()) else {
         return;
@@ -71,7 +70,7 @@ pub(crate) fn ask_image_work(world: &mut World, sandbox: &ContainerId, id: &Cont
     world.ask(Question::ImageWork { container: id.clone(), from, until });
 }
 
-/// A sandbox waits for a container from now on.
+/// Arms the timer for a sandbox that waits for a container from now on.
 pub(crate) fn await_pulls(world: &mut World, at: Timestamp) {
     world.timers.arm_earlier(timer::Name::Pulls, at + WAITED);
 }

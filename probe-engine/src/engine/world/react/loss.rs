@@ -35,7 +35,7 @@ const BETWEEN_RELISTS: Duration = Duration::from_secs(5);
 /// The lists that can be out of date when only records of the bulk ring are lost.
 const OF_CONTAINERS: [List; 4] = [List::Processes, List::Netns, List::Addresses, List::Cgroups];
 
-/// Records were lost.
+/// Notes that records were lost.
 pub(crate) fn lost(world: &mut World, ctx: EventContext, what: Loss, count: u64) {
     let lost = world.counts.lost.entry(what).or_default();
     *lost = lost.saturating_add(count);
@@ -64,8 +64,8 @@ pub(crate) fn lost(world: &mut World, ctx: EventContext, what: Loss, count: u64)
     }
 }
 
-/// What happened from `since` until now is not known, and how much of it is missing is not known either: no
-/// agent saw it, or what that one kept is lost. A new agent lists the node without being asked.
+/// Notes that nothing is known of the time from `since` until now, not even how much is missing: no agent
+/// saw it, or what that one kept is lost. A new agent lists the node without being asked.
 pub(crate) fn unknown_since(world: &mut World, ctx: EventContext, what: Loss, since: Timestamp) {
     let lasted = Some(ctx.at.since(since));
     let gap = ChangeKind::Gap { what, count: 0, lasted };
@@ -75,8 +75,8 @@ pub(crate) fn unknown_since(world: &mut World, ctx: EventContext, what: Loss, si
     gap::relist_begun(world, ctx.at);
 }
 
-/// No agent heard netlink from `since` until now, and hooks saw the rest. A new agent lists the node without
-/// being asked.
+/// Notes that no agent heard netlink from `since` until now, while hooks saw the rest. A new agent lists the
+/// node without being asked.
 pub(crate) fn netlink_unheard(world: &mut World, ctx: EventContext, since: Timestamp) {
     let lasted = Some(ctx.at.since(since));
     let gap = ChangeKind::Gap { what: Loss::NetlinkSocket, count: 0, lasted };
@@ -86,9 +86,9 @@ pub(crate) fn netlink_unheard(world: &mut World, ctx: EventContext, since: Times
     gap::relist_begun(world, ctx.at);
 }
 
-/// The records that a loss at this place can concern. The bulk ring has the activity of containers: programs,
-/// nested cgroups, calls that only look like CNI calls, and the records of a container that exceeds its share
-/// of the lifecycle ring. A loss elsewhere can be of any record.
+/// Returns the records that a loss at this place can concern. The bulk ring has the activity of containers:
+/// programs, nested cgroups, calls that only look like CNI calls, and the records of a container that
+/// exceeds its share of the lifecycle ring. A loss elsewhere can be of any record.
 fn concern(what: Loss) -> Concern {
     match what {
         Loss::LifecycleRing

@@ -58,7 +58,7 @@ pub(crate) fn ask_last(world: &mut World, now: Timestamp) {
     }
 }
 
-/// Another agent is there. Asks it for the messages that the last one was asked for and did not find.
+/// Asks a new agent for the messages that the last one was asked for and did not find.
 pub(crate) fn ask_again(world: &mut World, now: Timestamp) {
     let mut all = Vec::new();
     for (key, row) in world.attachments.iter() {

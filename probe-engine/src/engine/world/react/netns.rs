@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// A namespace was made.
+/// Adds a namespace that was made.
 pub(crate) fn created(world: &mut World, ctx: EventContext, key: NetnsKey, by: Task, end_unseen: bool) {
     let mut known = None;
     for row in world.netns.lives(key.inode).filter(|row| same(row.key, key)) {
@@ -60,7 +60,7 @@ pub(crate) fn created(world: &mut World, ctx: EventContext, key: NetnsKey, by: T
     watch::soon(world, ctx.at, life);
 }
 
-/// The last reference to a namespace was dropped: by a hook, or as netlink reports it.
+/// Drops a namespace whose last reference is gone, by a hook or as netlink reports it.
 pub(crate) fn dropped(world: &mut World, ctx: EventContext, key: NetnsKey, by: &Task) {
     let found = world.netns.live_at(key, ctx.at);
     if ctx.origin == Origin::Netlink {
@@ -76,7 +76,7 @@ pub(crate) fn dropped(world: &mut World, ctx: EventContext, key: NetnsKey, by: &
     }
 }
 
-/// Netlink reports that a namespace has ended, perhaps long after a hook's record of the end. Netlink reports
+/// Ends a namespace as netlink reports it, perhaps long after a hook's record of the end. Netlink reports
 /// only namespaces that it was asked to watch. If the world no longer knows the namespace, it ended before,
 /// and its number may be in use again.
 fn unnamed(world: &mut World, ctx: EventContext, found: Option<u64>) {
@@ -94,8 +94,8 @@ fn unnamed(world: &mut World, ctx: EventContext, found: Option<u64>) {
     }
 }
 
-/// Everything that a dropped namespace changes, in order: its row, its leases, the event, the events of its
-/// addresses, and its sandbox.
+/// Changes everything that a dropped namespace changes, in order: its row, its leases, the event, the events
+/// of its addresses, and its sandbox.
 pub(crate) fn drop_life(world: &mut World, ctx: EventContext, life: u64, by: Option<Process>) {
     // A namespace loses its id in the agent's own namespace before its addresses are removed.
     let by_netlink =
@@ -120,7 +120,7 @@ pub(crate) fn drop_life(world: &mut World, ctx: EventContext, life: u64, by: Opt
     }
 }
 
-/// A namespace has ended, which nobody saw.
+/// Ends a namespace whose end nobody saw.
 fn infer_end(world: &mut World, ctx: EventContext, life: u64) {
     drop_life(world, ctx, life, None);
     if free_life(world, ctx, life).is_some() {
@@ -128,7 +128,7 @@ fn infer_end(world: &mut World, ctx: EventContext, life: u64) {
     }
 }
 
-/// A namespace object was freed. Only that of a known network namespace counts.
+/// Frees a namespace, since its object was freed. Only that of a known network namespace counts.
 pub(crate) fn freed(world: &mut World, ctx: EventContext, key: NetnsKey) {
     let mut freed = None;
     for row in world.netns.lives(key.inode).filter(|row| same(row.key, key)) {
@@ -154,7 +154,7 @@ pub(crate) fn freed(world: &mut World, ctx: EventContext, key: NetnsKey) {
     }
 }
 
-/// The teardown has ended: the inode number is free, and the namespace has no addresses.
+/// Ends the teardown: the inode number is free, and the namespace has no addresses.
 fn free_life(world: &mut World, ctx: EventContext, life: u64) -> Option<Subject> {
     let row = world.netns.rows.get_mut(&life)?;
     row.state = row.state.step(Step::Free, ctx.at)?;
@@ -165,7 +165,7 @@ fn free_life(world: &mut World, ctx: EventContext, life: u64) -> Option<Subject>
     Some(subject)
 }
 
-/// A listing found a namespace, and the files to which it is bound.
+/// Takes in a namespace that a listing found, and the files to which it is bound.
 pub(crate) fn found(world: &mut World, ctx: EventContext, key: NetnsKey, mounts: Vec<String>, vacant: bool) {
     // Records were lost, and the number is that of a namespace at other files: the one that had it has ended.
     let other = world
@@ -195,8 +195,8 @@ pub(crate) fn found(world: &mut World, ctx: EventContext, key: NetnsKey, mounts:
     claim::by_mounts(world, ctx, life);
 }
 
-/// The living namespace that a listing or an address shows. A new life begins if none was known. None: the
-/// namespace is known to be over.
+/// Returns the living namespace that a listing or an address shows. A new life begins if none was known.
+/// None: the namespace is known to be over.
 pub(crate) fn seen(world: &mut World, ctx: EventContext, key: NetnsKey) -> Option<u64> {
     let live = world.netns.lives(key.inode).rev().find(|row| same(row.key, key) && row.is_live());
     if let Some(life) = live.map(|row| row.life) {
@@ -219,8 +219,9 @@ pub(crate) fn seen(world: &mut World, ctx: EventContext, key: NetnsKey) -> Optio
     Some(life)
 }
 
-/// A complete listing that began at `begun` does not have these namespaces of sandboxes that are over, and a
-/// hook would have reported their ends: something else keeps them. No sandbox and no pod lives by that.
+/// Notes the namespaces of sandboxes that are over which a complete listing, begun at `begun`, does not
+/// have, and whose end a hook would have reported: something else keeps them. No sandbox and no pod lives by
+/// that.
 pub(crate) fn outlive(world: &mut World, ctx: EventContext, begun: Timestamp) {
     let all: Vec<u64> = world
         .netns
@@ -249,7 +250,8 @@ pub(crate) fn outlive(world: &mut World, ctx: EventContext, begun: Timestamp) {
     }
 }
 
-/// Records of the bulk ring were lost. Ends of namespaces that containers made may be among them.
+/// Marks the namespaces that containers made: records of the bulk ring were lost, and their ends may be
+/// among them.
 pub(crate) fn inner_gapped(world: &mut World) {
     let cgroups = &world.cgroups;
     world.netns.rows.update(|_, row| {

@@ -30,7 +30,7 @@ const ASKS: u32 = 2;
 
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
-/// A source names the pod with this UID.
+/// Takes in the name of the pod with this UID.
 pub(crate) fn found(
     world: &mut World,
     ctx: EventContext,
@@ -46,7 +46,7 @@ pub(crate) fn found(
     world.schedule_reap(ctx.at);
 }
 
-/// Evidence shows that this pod exists, and names it.
+/// Adds a pod that evidence shows to exist, and its name.
 pub(crate) fn lives(world: &mut World, ctx: EventContext, name: &PodName, source: NameSource) -> Option<u64> {
     if name.uid.is_none() && (name.name.is_none() || name.namespace.is_none()) {
         return None;

@@ -17,7 +17,7 @@ const PLUGIN_AGAIN: Duration = Duration::from_secs(10 * 60);
 /// The versions of at most this many executables are remembered.
 pub(crate) const PROGRAMS: usize = 256;
 
-/// A runtime or a kubelet started, and the recovery is to name it. Asks for its version.
+/// Asks for the version of a runtime or kubelet that started, and that the recovery is to name.
 pub(crate) fn ask_version_of(world: &mut World, daemon: TaskKey) {
     let path = world.processes.get(daemon).map(|row| row.program.filename.clone());
     if let Some(path) =
@@ -27,8 +27,8 @@ pub(crate) fn ask_version_of(world: &mut World, daemon: TaskKey) {
     }
 }
 
-/// A plugin has set up a sandbox's network, so that the start is to name its version. It may be replaced
-/// while the node runs, so its version is asked for again now and then.
+/// Asks for the version of a plugin that has set up a sandbox's network, since the start is to name it. It
+/// may be replaced while the node runs, so its version is asked for again now and then.
 pub(crate) fn ask_plugin_version(world: &mut World, at: Timestamp, path: &str) {
     // Records that were touched have all leaks judged again.
     let asked = &world.records.plugins_asked;
@@ -42,8 +42,8 @@ pub(crate) fn ask_plugin_version(world: &mut World, at: Timestamp, path: &str) {
     }
 }
 
-/// Another agent is there. Asks it for the versions that the last one was asked for and did not find out:
-/// those of daemons, and of plugins that set up a sandbox's network.
+/// Asks a new agent for the versions that the last one was asked for and did not find out: those of daemons,
+/// and of plugins that set up a sandbox's network.
 pub(crate) fn ask_again(world: &mut World) {
     let daemons = lookup::daemons::runtimes(world)
         .chain(lookup::daemons::kubelets(world))
@@ -58,8 +58,7 @@ pub(crate) fn ask_again(world: &mut World) {
     }
 }
 
-/// A finding opens. Asks for the versions of its programs, so that they are known when the finding is
-/// confirmed.
+/// Asks for the versions of a finding's programs when it opens, so that they are known when it is confirmed.
 pub(crate) fn ask_programs(world: &mut World, what: &ChangeKind) {
     let (ChangeKind::FindingOpened(finding) | ChangeKind::FindingConfirmed(finding)) = what else {
         return;

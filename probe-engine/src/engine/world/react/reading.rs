@@ -25,7 +25,7 @@ const MUCH: usize = 8192;
 /// The times above are multiplied by at most this.
 const RAREST: usize = 5;
 
-/// Something changed that the records will show, so they are read again soon.
+/// Reads the records again soon, because something changed that they will show.
 pub(crate) fn soon(world: &mut World, at: Timestamp) {
     let soonest = world.records.asked_at.map_or(at, |asked| asked + BETWEEN * factor(world));
     world.timers.arm_earlier(timer::Name::Records, (at + SETTLE).max(soonest));
@@ -46,7 +46,7 @@ pub(crate) fn poll(world: &mut World, now: Timestamp, waiting: &Waiting) {
     }
 }
 
-/// The factor by which the records are read less often, because there are many.
+/// Returns the factor by which the records are read less often, because there are many.
 fn factor(world: &World) -> u32 {
     let times = (1 + world.attachments.len() / MUCH).min(RAREST);
     u32::try_from(times).unwrap_or(1)

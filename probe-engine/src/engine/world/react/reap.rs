@@ -98,7 +98,7 @@ fn reap_processes(world: &mut World, old: Timestamp) {
     }
 }
 
-/// A runtime that is to end may wait for its calls first: what it gave up then is no failure of theirs.
+/// Forgets old signals.
 fn reap_signals(world: &mut World, now: Timestamp, old: Timestamp) {
     let running = world.processes.daemons().map(|row| row.key);
     let may_wait: BTreeSet<TaskKey> = running.chain(lookup::call::callers(world)).collect();

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// An IPAM store was read.
+/// Takes in a reading of an IPAM store.
 pub(crate) fn store_read(world: &mut World, ctx: EventContext, read: StoreRead) {
     // A store can have tens of thousands of records. If the reading is the same as before, none is applied
     // again.
@@ -69,7 +69,7 @@ pub(crate) fn store_changed(world: &mut World, ctx: EventContext, it: StoreChang
     recovery::leases_dated(world, ctx, &it.came);
 }
 
-/// A runtime's records were read.
+/// Takes in a reading of a runtime's records.
 pub(crate) fn runtime_read(world: &mut World, ctx: EventContext, read: RuntimeRead) {
     for it in &read.sandboxes {
         if let Some(pod) = &it.pod {
@@ -129,7 +129,7 @@ fn note_absence(world: &mut World, at: Timestamp, changed: Option<BTreeSet<Conta
     });
 }
 
-/// The networks' configuration was read.
+/// Takes in a reading of the networks' configuration.
 pub(crate) fn networks_read(world: &mut World, ctx: EventContext, read: NetworksRead) {
     let is_configured = !read.networks.is_empty() || !read.complete && read.undecodable.is_empty();
     if is_configured {
@@ -145,7 +145,7 @@ pub(crate) fn networks_read(world: &mut World, ctx: EventContext, read: Networks
     world.records.networks = Some((ctx.at, read));
 }
 
-/// An executable's version was read.
+/// Takes in the version of an executable.
 pub(crate) fn program_found(world: &mut World, ctx: EventContext, it: ProgramFound) {
     if world.records.programs.len() < PROGRAMS || world.records.programs.contains_key(&it.path) {
         world.records.programs.insert(it.path, it.version);
@@ -165,7 +165,7 @@ pub(crate) fn stores_not_listed(world: &mut World, ctx: EventContext, begun: Tim
     }
 }
 
-/// All runtimes' records were read. Removes the runtimes that a complete listing no longer has.
+/// Removes the runtimes that a complete listing no longer has, and stops abandoned sandboxes.
 pub(crate) fn runtimes_not_listed(world: &mut World, ctx: EventContext, begun: Timestamp) {
     world.records.drop_runtimes(ctx.at, begun);
     stop_abandoned(world, ctx);

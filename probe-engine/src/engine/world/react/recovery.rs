@@ -45,7 +45,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// A further order within this time is a part of the same restart.
 const ONE_ORDER: Duration = Duration::from_secs(10 * 60);
 
-/// The facts about this boot were read.
+/// Takes in the facts about this boot.
 pub(crate) fn boot_read(world: &mut World, ctx: EventContext, boot: BootRead) {
     world.boot.recovery.boot = Some(boot);
     world.boot.recovery.watched_since.get_or_insert(ctx.at);
@@ -57,14 +57,14 @@ pub(crate) fn boot_read(world: &mut World, ctx: EventContext, boot: BootRead) {
     }
 }
 
-/// The facts changed: the recovery is looked at soon.
+/// Has the recovery looked at soon, since the facts changed.
 fn noted(world: &mut World, at: Timestamp) {
     world.boot.by_rules();
     world.boot.recovery.revision = world.boot.recovery.revision.wrapping_add(1);
     world.timers.arm_earlier(timer::Name::Recovery, at + SETTLE);
 }
 
-/// A process was added to the table and has run since `mark`. Notes it if it is init, a runtime or the
+/// Notes a process that was added to the table and has run since `mark`, if it is init, a runtime or the
 /// kubelet.
 pub(crate) fn started_at(world: &mut World, task: &Task, class: u32, mark: TimedSource) {
     let is_contained = class & class::IN_CONTAINER != 0 || world.cgroups.is_in_container(task.cgroup);
@@ -113,7 +113,8 @@ pub(crate) fn only_orders(world: &mut World, ctx: EventContext, it: &Executed) -
     only
 }
 
-/// A program outside of containers may order the restart or cancel the order. Returns whether it does.
+/// Notes a program outside of containers that orders the restart or cancels the order. Returns whether it
+/// does.
 fn may_order(world: &mut World, ctx: EventContext, it: &Executed) -> bool {
     let Some(said) = order::read(&it.filename, &it.argv) else { return false };
     if it.class & class::IN_CONTAINER != 0 || world.cgroups.is_in_container(it.task.cgroup) {
@@ -144,13 +145,13 @@ fn name_daemons(world: &mut World) {
     learn_program(&mut world.boot.recovery.kubelet_program, kubelet, closed);
 }
 
-/// `closed`: the recovery is over, so only the version of the known program may still become known.
+/// Learns the name and version of a daemon.
 fn learn_program(known: &mut Option<String>, found: Option<String>, closed: bool) {
     let found = found.filter(|found| !closed || is_version_of(found, known.as_deref()));
     *known = found.or(known.take());
 }
 
-/// A program's version was found out.
+/// Names the daemons again, since a program's version was found out.
 pub(crate) fn version_found(world: &mut World, at: Timestamp) {
     let before = programs_of(&world.boot.recovery);
     name_daemons(world);
@@ -189,7 +190,7 @@ fn take_back_order(world: &mut World, now: Timestamp) {
     }
 }
 
-/// Something happened to a container.
+/// Has the recovery and the open restarts looked at soon, since something happened to a container.
 pub(crate) fn pod_may_be_back(world: &mut World, at: Timestamp) {
     if !lookup::recovery::is_recovered(world, at) {
         world.timers.arm_earlier(timer::Name::Recovery, at + SETTLE);
@@ -205,7 +206,7 @@ fn programs_of(it: &Recovery) -> Programs {
     (it.runtime_program.clone(), it.kubelet_program.clone())
 }
 
-/// The parts that make a new revision when they change.
+/// Returns the parts that make a new revision when they change.
 fn state_of(it: &Recovery) -> (Vec<RecoveredPod>, bool, u32, Programs) {
     (it.pods.clone(), it.closed, it.pods_left_out, programs_of(it))
 }
@@ -236,7 +237,7 @@ pub(crate) fn assess(world: &mut World, now: Timestamp) {
     }
 }
 
-/// The kubelet begins to listen at one of its ports.
+/// Notes that the kubelet listens at one of its ports.
 pub(crate) fn kubelet_listens(world: &mut World, at: Timestamp, port: u16) {
     let is_over = lookup::recovery::is_recovered(world, at);
     let ports = &mut world.boot.recovery.kubelet_listens;
@@ -248,7 +249,7 @@ pub(crate) fn kubelet_listens(world: &mut World, at: Timestamp, port: u16) {
     }
 }
 
-/// The networks' configurations were read, one of which was written in this boot.
+/// Notes when the networks' configuration was written in this boot.
 pub(crate) fn network_configured(world: &mut World, at: Timestamp, written: Option<Timestamp>) {
     // A clock that was wrong at first dates a file into the future.
     let Some(written) = written.filter(|it| *it <= at && !lookup::recovery::is_recovered(world, at)) else {
@@ -262,7 +263,7 @@ pub(crate) fn network_configured(world: &mut World, at: Timestamp, written: Opti
     }
 }
 
-/// The runtime calls ADD.
+/// Notes that the runtime calls ADD.
 pub(crate) fn network_trying(world: &mut World, call: &Call) {
     let Some(sandbox) = call.container.clone() else { return };
     if is_loopback(call) || !lookup::recovery::is_try(world, &sandbox, call) {
@@ -275,7 +276,7 @@ pub(crate) fn network_trying(world: &mut World, call: &Call) {
     }
 }
 
-/// An ADD that the runtime called has ended.
+/// Notes that an ADD that the runtime called has ended.
 pub(crate) fn network_tried(world: &mut World, at: Timestamp, call: &Call, succeeded: bool) {
     let Some(id) = &call.container else { return };
     world.boot.network_not_trying(id, call.at);
@@ -307,8 +308,8 @@ pub(crate) fn network_tried(world: &mut World, at: Timestamp, call: &Call, succe
     noted(world, at);
 }
 
-/// The oldest address in a store gives the time of the network's first success, if that was before the agent
-/// started.
+/// Notes the oldest address in a store. It gives the time of the network's first success, if that was before
+/// the agent started.
 pub(crate) fn leases_dated(world: &mut World, ctx: EventContext, reservations: &[Reservation]) {
     let dates = reservations.iter().map(|it| it.since).filter(|at| *at > Timestamp::ZERO);
     let oldest = dates.chain(world.boot.recovery.leased_since).min();
@@ -323,7 +324,7 @@ fn is_version_of(found: &str, known: Option<&str>) -> bool {
     known.is_some_and(|known| found.strip_prefix(known).is_some_and(|rest| rest.starts_with(' ')))
 }
 
-/// The loopback's ADD connects nothing, and never fails.
+/// Whether the call is for the loopback, whose ADD connects nothing and never fails.
 fn is_loopback(call: &Call) -> bool {
     call.call.ifname.as_deref() == Some("lo")
 }

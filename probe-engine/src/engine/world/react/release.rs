@@ -112,7 +112,7 @@ fn is_verified(world: &World, row: &Attachment) -> bool {
         || is_stored(world, row)
 }
 
-/// The plugin that gave the address, if it succeeded with DEL only without a namespace.
+/// Returns the plugin that gave the address, if it succeeded with DEL only without a namespace.
 fn released_without_netns(row: &Attachment) -> Option<&Plugin> {
     let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0)?;
     let is_unverified =

@@ -50,7 +50,7 @@ pub(crate) const KEPT: usize = 32;
 /// At most this many pods are noted.
 pub(crate) const HELD: usize = 64;
 
-/// A process of a runtime or a kubelet of this node runs.
+/// Notes that a process of a runtime or a kubelet of this node runs.
 pub(crate) fn daemon_runs(world: &mut World, key: TaskKey, comm: &str, mark: TimedSource) {
     let open = &world.boot.recovery.restarts.open;
     let Some(place) = open.iter().position(|it| it.comm == comm) else { return };
@@ -62,7 +62,8 @@ pub(crate) fn daemon_runs(world: &mut World, key: TaskKey, comm: &str, mark: Tim
     }
 }
 
-/// A process with the name of a daemon has ended. `ended`: none if nobody saw how.
+/// Begins or ends a restart, since a process with the name of a daemon has ended. `ended`: none if nobody
+/// saw how.
 pub(crate) fn daemon_ended(world: &mut World, row: &Process, at: Timestamp, ended: Option<DaemonEnd>) {
     if lookup::process::is_contained(world, row) && !lookup::daemons::is_contained_kubelet(world, row) {
         return;
@@ -114,7 +115,7 @@ fn begin_restart(world: &mut World, row: &Process, at: Timestamp, ended: Option<
     restart_changed(world, at);
 }
 
-/// The process that had begun ended too, or was another program with the same name.
+/// Notes that the process that had begun ended too, or was another program with the same name.
 fn ends_again(world: &mut World, place: usize, row: &Process, at: Timestamp, ended: Option<DaemonEnd>) {
     let lived = at.since(Timestamp(row.key.start));
     // It was asked for its version, for example: it ended by itself and with success.
@@ -133,7 +134,7 @@ fn ends_again(world: &mut World, place: usize, row: &Process, at: Timestamp, end
     restart_changed(world, at);
 }
 
-/// Another process of the program may have begun before the end of this one was known.
+/// Finds another process of the program that may have begun before the end of this one was known.
 fn adopt_successor(world: &mut World, place: usize, ended: TaskKey) {
     let Some(restart) = world.boot.recovery.restarts.open.get(place) else { return };
     let others = lookup::daemons::named(world, |comm| comm == restart.comm).filter(|row| row.key != ended);
@@ -162,7 +163,7 @@ fn takes_over(world: &mut World, place: usize, key: TaskKey, mark: TimedSource) 
     restart_changed(world, mark.at);
 }
 
-/// The OOM killer chose a daemon that has ended. The kernel reports that later.
+/// Notes that the OOM killer chose a daemon that has ended. The kernel reports that later.
 pub(crate) fn daemon_oom_killed(world: &mut World, key: TaskKey) {
     let ended_at = world.processes.get(key).and_then(|row| match row.state {
         State::Running => None,
@@ -175,7 +176,7 @@ pub(crate) fn daemon_oom_killed(world: &mut World, key: TaskKey) {
     }
 }
 
-/// The kubelet listens at one of its ports.
+/// Notes that the kubelet listens at one of its ports.
 pub(crate) fn listens(world: &mut World, at: Timestamp, key: TaskKey, port: u16) {
     let open = world.boot.recovery.restarts.open.iter_mut();
     let Some(restart) = open.into_iter().find(|it| it.process == Some(key)) else { return };
@@ -186,8 +187,7 @@ pub(crate) fn listens(world: &mut World, at: Timestamp, key: TaskKey, port: u16)
     }
 }
 
-/// Something shows that a runtime does its work: it answered, or a program was run for a container. `by`:
-/// which one.
+/// Notes that a runtime does its work: it answered, or a program was run for a container. `by`: which one.
 pub(crate) fn runtime_works(world: &mut World, mark: TimedSource, by: Option<&'static Runtime>) {
     let mut is_news = false;
     for it in world.boot.recovery.restarts.open.iter_mut().filter(|it| {
@@ -204,7 +204,7 @@ pub(crate) fn runtime_works(world: &mut World, mark: TimedSource, by: Option<&'s
     }
 }
 
-/// A plugin has ended that the runtime called.
+/// Notes that a plugin has ended that the runtime called.
 pub(crate) fn called(world: &mut World, at: Timestamp, call: &Call, end: Option<&End>) {
     if !world.boot.is_restarting() || !is_counted(call) {
         return;
@@ -226,7 +226,7 @@ pub(crate) fn called(world: &mut World, at: Timestamp, call: &Call, end: Option<
     }
 }
 
-/// Something happened that may be a part of an open restart: it is looked at soon.
+/// Has the open restarts looked at soon, since something happened that may be a part of one.
 pub(crate) fn look_at_restarts(world: &mut World, at: Timestamp) {
     world.timers.arm_earlier(timer::Name::Restarts, at + SETTLE);
 }
@@ -334,7 +334,7 @@ fn is_after(restart: &Restart, mark: TimedSource) -> bool {
     }
 }
 
-/// Why a restart is over; else when to look again.
+/// Returns why a restart is over; else when to look again.
 fn closes(restart: &Restart, now: Timestamp) -> Result<RestartClose, Timestamp> {
     let Some(started) = restart.started else {
         let due = restart.noticed_at + WINDOW;

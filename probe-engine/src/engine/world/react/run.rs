@@ -19,7 +19,7 @@ use crate::{
 /// At most this many containers of one sandbox are remembered. If there are more, the first are forgotten.
 const CONTAINERS: usize = 64;
 
-/// The sandbox of a container: the one that the runtime names, or the only live one of its pod.
+/// Returns the sandbox of a container: the one that the runtime names, or the only live one of its pod.
 pub(crate) fn sandbox_for(world: &mut World, id: &ContainerId) -> Option<ContainerId> {
     let row = world.containers.get(id)?;
     if let Some(sandbox) = &row.sandbox {
@@ -35,7 +35,7 @@ pub(crate) fn sandbox_for(world: &mut World, id: &ContainerId) -> Option<Contain
     Some(only)
 }
 
-/// A container started. Its sandbox may become known only later.
+/// Adds the run of a container that started. Its sandbox may become known only later.
 pub(crate) fn began(world: &mut World, id: &ContainerId) {
     let Some(began) = world.containers.get(id).and_then(|row| row.run.began) else { return };
     recovery::pod_may_be_back(world, began.at);
@@ -80,7 +80,7 @@ pub(crate) fn began(world: &mut World, id: &ContainerId) {
     start::turns(world, &sandbox);
 }
 
-/// A container first listens on a socket.
+/// Notes that a container first listens on a socket.
 pub(crate) fn listens(world: &mut World, id: &ContainerId, listening: Listening) {
     recovery::pod_may_be_back(world, listening.at);
     let Some(sandbox) = sandbox_for(world, id) else { return };
@@ -92,7 +92,8 @@ pub(crate) fn listens(world: &mut World, id: &ContainerId, listening: Listening)
     }
 }
 
-/// A program was executed into a container right after the container's start, or that program has ended.
+/// Notes that a program was executed into a container right after the container's start, or that that
+/// program has ended.
 pub(crate) fn hooked(world: &mut World, id: &ContainerId, hook: Hook) {
     let Some(sandbox) = sandbox_for(world, id) else { return };
     if let Some(ran) = world.sandboxes.recall_mut(&sandbox).and_then(|row| row.work.run_of(id)) {
@@ -100,7 +101,7 @@ pub(crate) fn hooked(world: &mut World, id: &ContainerId, hook: Hook) {
     }
 }
 
-/// A container's own program has ended.
+/// Ends the run of a container whose own program has ended.
 pub(crate) fn ended(world: &mut World, at: Timestamp, id: &ContainerId, code: Option<u32>) {
     recovery::pod_may_be_back(world, at);
     let Some(sandbox) = sandbox_for(world, id) else { return };

@@ -26,8 +26,9 @@ use crate::{
 /// Records that a listing overtook come within this time.
 const OVERTAKEN: Duration = Duration::from_millis(500);
 
-/// The runtime calls DEL for a sandbox of which nothing but its record was known: it was made before the
-/// agent started, or it failed before its network was made. It is over, and has a row from now on.
+/// Adds a sandbox for which the runtime calls DEL and of which nothing but its record was known: it was made
+/// before the agent started, or it failed before its network was made. It is over, and has a row from now
+/// on.
 pub(crate) fn recalled(world: &mut World, ctx: EventContext, id: &ContainerId) {
     if world.sandboxes.recall(id).is_some() || !world.records.is_on_record(id) {
         return;
@@ -40,7 +41,7 @@ pub(crate) fn recalled(world: &mut World, ctx: EventContext, id: &ContainerId) {
     row.reported.pod = pod;
 }
 
-/// The program of a container, or the pause process of a sandbox, runs.
+/// Notes that the program of a container, or the pause process of a sandbox, runs.
 pub(crate) fn is_up(world: &mut World, ctx: EventContext, id: &ContainerId) {
     let Some(row) = world.containers.get(id) else { return };
     let Some(role) = row.role else { return };
@@ -100,7 +101,7 @@ pub(crate) fn may_be_ready(world: &mut World, ctx: EventContext, id: &ContainerI
     }
 }
 
-/// A sandbox has its network.
+/// Notes whether a sandbox that has its network has a loopback attachment.
 fn note_loopback(world: &mut World, at: Timestamp, id: &ContainerId) {
     let seen: Vec<&Attachment> = world.attachments.of(id).filter(|it| it.was_seen()).collect();
     let has_no_loopback = !seen.is_empty() && !seen.iter().any(|it| it.is_loopback());
@@ -155,7 +156,7 @@ pub(crate) fn stop(world: &mut World, ctx: EventContext, id: &ContainerId, why: 
     }
 }
 
-/// The sandbox's runtime ended while it was making the sandbox, and no runtime knows the sandbox.
+/// Stops a sandbox whose runtime ended while it was making the sandbox, and that no runtime knows.
 pub(crate) fn abandoned(world: &mut World, ctx: EventContext, id: &ContainerId) {
     if let Some(row) = world.sandboxes.get_mut(id) {
         row.ending.is_abandoned = true;
@@ -163,8 +164,8 @@ pub(crate) fn abandoned(world: &mut World, ctx: EventContext, id: &ContainerId) 
     stop(world, ctx, id, StopReason::RuntimeEnded);
 }
 
-/// A listing found only the cgroup that the sandbox left behind. The sandbox was ready once, since a runtime
-/// makes the cgroup after the network.
+/// Stops a sandbox of which a listing found only the cgroup that it left behind. The sandbox was ready once,
+/// since a runtime makes the cgroup after the network.
 pub(crate) fn left_over(world: &mut World, ctx: EventContext, id: &ContainerId) {
     if let Some(pod) = world.sandboxes.get(id).and_then(|row| row.pod) {
         world.pods.left(pod, ctx.at);
@@ -172,7 +173,7 @@ pub(crate) fn left_over(world: &mut World, ctx: EventContext, id: &ContainerId) 
     stop(world, ctx, id, StopReason::NotListed);
 }
 
-/// The sandbox's namespace ended. `by`: the process that dropped its last reference.
+/// Stops a sandbox whose namespace ended. `by`: the process that dropped its last reference.
 pub(crate) fn lost_netns(world: &mut World, ctx: EventContext, id: &ContainerId, by: Option<Process>) {
     if let Some(row) = world.sandboxes.recall_mut(id) {
         row.ending.netns_goes(ctx.at, by);
@@ -186,7 +187,8 @@ pub(crate) fn lost_netns(world: &mut World, ctx: EventContext, id: &ContainerId,
     }
 }
 
-/// The pod's own cgroup is gone. A sandbox of the pod that only records show cannot live any more.
+/// Stops the sandboxes of a pod that only records show, since the pod's own cgroup is gone. They cannot live
+/// any more.
 pub(crate) fn stop_unvouched(world: &mut World, ctx: EventContext, pod: u64) {
     let of_pod = world.sandboxes.group(Group::Pod(pod));
     let over: Vec<ContainerId> = of_pod
@@ -198,7 +200,7 @@ pub(crate) fn stop_unvouched(world: &mut World, ctx: EventContext, pod: u64) {
     }
 }
 
-/// A runtime's program was run to end the sandbox.
+/// Notes that a runtime's program was run to end the sandbox.
 pub(crate) fn stopping(world: &mut World, ctx: EventContext, id: &ContainerId) {
     if let Some(row) = world.sandboxes.recall_mut(id) {
         row.ending.stopping(ctx.at);
@@ -222,7 +224,7 @@ fn note_last_started(world: &mut World, ctx: EventContext, id: &ContainerId) {
     }
 }
 
-/// The pause process ended.
+/// Notes how the pause process ended.
 pub(crate) fn died(world: &mut World, ctx: EventContext, id: &ContainerId, end: &End) {
     let by_runtime = end.killer.as_ref().is_some_and(|killer| lookup::process::is_of_runtime(world, killer));
     if let Some(row) = world.sandboxes.recall_mut(id)

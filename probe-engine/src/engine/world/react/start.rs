@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// A phase may have ended. If the pod is starting, its cgroup is read.
+/// Has the cgroup of a starting pod read, since a phase may have ended.
 pub(crate) fn phase_turns(world: &mut World, pod: Option<u64>) {
     if let Some(pod) = pod.filter(|pod| world.pods.get(pod).is_some_and(|row| !row.start.is_complete)) {
         ask_pressure(world, pod);
@@ -42,7 +42,7 @@ pub(crate) fn ask_pressure(world: &mut World, pod: u64) {
     world.ask(question);
 }
 
-/// The counters of a pod's cgroup were read.
+/// Takes in the counters of a pod's cgroup.
 pub(crate) fn pressure_read(world: &mut World, ctx: EventContext, it: PressureRead) {
     let pod = world.cgroups.get(&it.cgroup).and_then(|row| world.pods.by_uid(row.pod.as_ref()?));
     let Some(pod) = pod else { return };
@@ -55,7 +55,8 @@ pub(crate) fn pressure_read(world: &mut World, ctx: EventContext, it: PressureRe
     listening.iter().for_each(|id| listens(world, id));
 }
 
-/// A container of the sandbox began or ended, so the start may be complete after a while.
+/// Arms the timer for a start that may be complete after a while, since a container of the sandbox began or
+/// ended.
 pub(crate) fn turns(world: &mut World, id: &ContainerId) {
     let due = world.sandboxes.recall(id).filter(|row| row.work.started_at.is_none());
     if let Some(due) = due.and_then(|row| phase::settles_at(world, row)) {
@@ -63,7 +64,7 @@ pub(crate) fn turns(world: &mut World, id: &ContainerId) {
     }
 }
 
-/// The kubelet's record names the containers that the pod will have.
+/// Takes in the containers that the pod will have, as the kubelet's record names them.
 pub(crate) fn containers_expected(world: &mut World, uid: &PodUid, names: Vec<String>) {
     let Some(pod) = world.pods.by_uid(uid) else { return };
     world.pods.expect(pod, names);
@@ -89,7 +90,7 @@ pub(crate) fn ask_expected(world: &mut World, sandbox: &ContainerId) {
     }
 }
 
-/// Another agent is there. Asks it about the starts that go on, unless the last one was answered.
+/// Asks a new agent about the starts that go on, unless the last one was answered.
 pub(crate) fn ask_again(world: &mut World, now: Timestamp) {
     let open =
         world.sandboxes.all_of(table::sandbox::Group::Starting).filter(|row| !row.containers().is_empty());
@@ -120,8 +121,8 @@ pub(crate) fn due(world: &mut World, now: Timestamp) {
     }
 }
 
-/// The sandbox is over, so no further container can come. One that has come may still be without an answer to
-/// what it is.
+/// Completes the start of a sandbox that is over, since no further container can come. One that has come may
+/// still be without an answer to what it is.
 pub(crate) fn over(world: &mut World, ctx: EventContext, id: &ContainerId) {
     let Some(row) = world
         .sandboxes
@@ -149,7 +150,7 @@ fn started_in(world: &mut World, ctx: EventContext, id: &ContainerId) {
     world.report(ctx, subject, Wait::Name, ChangeKind::PodStarted(Box::new(start)));
 }
 
-/// A container listens. If its start was reported as complete, the start's row now shows it.
+/// Shows a container's socket in the start's row, if the start was reported as complete.
 pub(crate) fn listens(world: &mut World, id: &ContainerId) {
     if world.starts.of(id).is_some() {
         let listening =
@@ -158,7 +159,7 @@ pub(crate) fn listens(world: &mut World, id: &ContainerId) {
     }
 }
 
-/// A container came that belongs to a start which counted as complete.
+/// Continues a start that counted as complete, since a container came that belongs to it.
 pub(crate) fn goes_on(world: &mut World, id: &ContainerId) {
     world.sandboxes.start_revised(id);
     world.starts.forget(id);

@@ -35,7 +35,7 @@ use crate::{
 /// At most this many waiting namespaces are watched in a second.
 const WAITING: usize = 32;
 
-/// A source reports how it sees a signal.
+/// Notes how a source sees a signal.
 pub(crate) fn attached(world: &mut World, it: Attached) {
     let before = world.coverage.needs_netlink();
     if it.signal == Signal::Listening {
@@ -47,7 +47,7 @@ pub(crate) fn attached(world: &mut World, it: Attached) {
     }
 }
 
-/// A namespace became known. Its watch is asked for now, or waits.
+/// Asks for the watch of a namespace that became known, now or later.
 pub(crate) fn soon(world: &mut World, at: Timestamp, life: u64) {
     let Some(row) = world.netns.get(life).filter(|row| lookup::netns::is_wanted(world)(row)) else { return };
     let is_known = row.found_at.is_some() || !world.cgroups.is_in_container(row.creator.cgroup);
@@ -59,7 +59,7 @@ pub(crate) fn soon(world: &mut World, at: Timestamp, life: u64) {
     }
 }
 
-/// A namespace turned out to belong to a sandbox, so its first watch need not wait.
+/// Asks for the watch of a namespace that turned out to belong to a sandbox, so it need not wait.
 pub(crate) fn claimed(world: &mut World, at: Timestamp, life: u64) {
     if world.netns.get(life).is_some_and(|row| {
         lookup::netns::is_wanted(world)(row) && row.watch_failed.is_none_or(|failed| failed.is_due(at))
@@ -75,7 +75,7 @@ fn all(world: &mut World) {
     }
 }
 
-/// Another agent is there, whose netlink socket watches nothing yet.
+/// Asks for all watches again: a new agent's netlink socket watches nothing yet.
 pub(crate) fn again(world: &mut World, at: Timestamp) {
     world.netns.rows.update(|_, row| {
         let was_watched = mem::take(&mut row.watched);
@@ -85,14 +85,14 @@ pub(crate) fn again(world: &mut World, at: Timestamp) {
     rest(world, at);
 }
 
-/// The namespaces that are not watched yet are watched a moment later.
+/// Arms the timer for the namespaces that are not watched yet.
 pub(crate) fn rest(world: &mut World, at: Timestamp) {
     if lookup::netns::unwatched(world).next().is_some() {
         world.timers.arm_earlier(timer::Name::Watch, at + SETTLED);
     }
 }
 
-/// Netlink does not watch a namespace that it was asked to watch.
+/// Notes that netlink does not watch a namespace that it was asked to watch.
 pub(crate) fn unwatched(world: &mut World, at: Timestamp, key: NetnsKey) {
     let Some(life) = world.netns.live_at(key, at) else { return };
     let Some(row) = world.netns.rows.get_mut(&life) else { return };
@@ -130,8 +130,8 @@ fn watch(world: &mut World, life: u64) {
     world.ask(question);
 }
 
-/// When netlink is asked to watch a namespace that had to wait, or that it could not watch. None: it is not
-/// asked again.
+/// Returns when netlink is asked to watch a namespace that had to wait, or that it could not watch. None: it
+/// is not asked again.
 fn due(row: &Netns) -> Option<Timestamp> {
     let began = row.created_at.or(row.found_at).unwrap_or(Timestamp::ZERO);
     row.watch_failed.map_or(Some(began + SETTLED), Failed::again_at)

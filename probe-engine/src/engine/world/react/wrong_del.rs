@@ -73,7 +73,7 @@ pub(crate) fn note(world: &mut World, ctx: EventContext, call: &Call, id: &Conta
     world.attachments.row(ctx.at, id, ifname).wrong_del.get_or_insert_with(|| Box::new(wrong));
 }
 
-/// The network namespace of a process became known that a DEL named.
+/// Takes in the network namespace of a process that a DEL named.
 pub(crate) fn process_netns_found(world: &mut World, ctx: EventContext, process: TaskKey, inode: u32) {
     let waiting: Vec<(ContainerId, String)> = world
         .attachments
@@ -124,7 +124,7 @@ fn wrong_netns(
     true
 }
 
-/// Whose namespace is at this path.
+/// Returns whose namespace is at this path.
 fn owner_of(world: &World, path: &str, id: &ContainerId) -> Owner {
     if let Some(pid) = process_of(path) {
         let process = world.processes.by_pid(pid);
@@ -171,7 +171,7 @@ fn was_killed(runs: &Runs) -> bool {
     is_failed && runs.code.is_some_and(|code| code >= SIGNALLED)
 }
 
-/// The addresses that these attachments were given.
+/// Returns the addresses that these attachments were given.
 fn addresses<'a>(rows: impl Iterator<Item = &'a Attachment>) -> Vec<IpAddr> {
     rows.flat_map(|row| &row.leases).map(|lease| lease.address).take(ADDRESSES).collect()
 }
