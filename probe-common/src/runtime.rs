@@ -443,10 +443,4 @@ impl Helper {
             None => HELPERS.iter().any(|row| row.hiders.contains(&file)),
         }
     }
-
-    /// Whether a process of this name stays with a container.
-    #[must_use]
-    pub fn is_monitor(comm: &str) -> bool {
-        HELPERS.iter().any(|row| row.stays && comm.starts_with(row.name))
-    }
 }

@@ -11,7 +11,8 @@ use tests::{
 use super::{findings, until_confirmed, wait_for_candidates, watch};
 use crate::LIMIT;
 
-/// Runs a pod to its completion and stops its sandbox, which stays on record. Its cgroup is removed, its logs are not.
+/// Runs a pod to its completion, stops its sandbox and removes its cgroup. The sandbox stays on record, and so
+/// do the pod's logs.
 fn completed(kubelet: &mut Kubelet, pod: &Pod) -> Result<String> {
     kubelet.prepare(pod)?;
     let sandbox = kubelet.run_sandbox(pod, 0)?;
@@ -52,14 +53,14 @@ fn records_of_deleted_pods_are_found_until_they_are_removed() -> Result<()> {
     ensure!(found.len() == 1, "{found:#?}");
     for (key, it) in &found {
         ensure!(key.starts_with("phantom_sandbox/left_on_record/"), "{key}");
-        // The last state has nothing left on record, so the sandboxes are those of the confirmation.
+        // A closed finding has no sandboxes left.
         let confirmed = received
             .events
             .iter()
             .find(|event| event["event"] == "finding.confirmed" && event["finding"]["key"] == it["key"]);
-        let told = confirmed.map(|event| event["finding"].clone()).unwrap_or_default();
-        ensure!(told["sandboxes"] == serde_json::json!([left]), "{told:#}");
-        ensure!(told["severity"] == "info" && told["detail"]["left_on_record"] == 1, "{told:#}");
+        let reported = confirmed.map(|event| event["finding"].clone()).unwrap_or_default();
+        ensure!(reported["sandboxes"] == serde_json::json!([left]), "{reported:#}");
+        ensure!(reported["severity"] == "info" && reported["detail"]["left_on_record"] == 1, "{reported:#}");
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The most events in the ring: a quarter of an hour of a busy node.
-const COUNT: usize = 8192;
+const COUNT: usize = 4096;
 const BYTES: usize = 2 << 20;
 /// The memory of an event besides its line, in bytes.
 const BESIDE: usize = 200;

@@ -24,7 +24,7 @@ pub(crate) const OTLP_EXPORTED: Family = counter(
 pub(crate) const OTLP_DROPPED: Family = counter(
     "sandprobe_otlp_dropped_total",
     &["signal", "reason"],
-    "Spans and log records that did not reach the receiver of --otlp: newer ones needed their room (queue_full), it was not to      be reached for 10 minutes (expired), it refused the request (refused) or these alone (rejected), the trace was longer      than a receiver takes (too_large), or sandprobe ended (ended).",
+    "Spans and log records that did not reach the receiver of --otlp: newer ones needed their room (queue_full), it was not to be reached for 10 minutes (expired), it refused the request (refused) or these alone (rejected), the trace was longer than a receiver takes (too_large), or sandprobe ended (ended).",
 );
 pub(crate) const OTLP_FAILED: Family = counter(
     "sandprobe_otlp_requests_failed_total",
