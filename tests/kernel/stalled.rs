@@ -1,5 +1,5 @@
-//! An agent that does not run for a while, in the middle of calls that a runtime makes one after the other. Each of them is
-//! well within the limit, and the agent is stopped for longer than that.
+//! An agent that does not run for a while, in the middle of calls that a runtime makes one after the other.
+//! Each call ends well within the limit, and the agent is stopped for longer than that.
 
 use std::{
     process::Stdio,
@@ -22,25 +22,26 @@ use crate::{
 
 /// How long a call may take.
 const LIMIT: u32 = 3;
-/// How long each takes.
+/// How long each call takes.
 const CALL: u32 = 1;
 /// How long the agent is stopped.
 const STOPPED: u32 = 5;
 /// Calls at a time.
 const LANES: usize = 6;
 
-/// The unit of these times.
+/// Returns the unit of these times.
 fn unit() -> Duration {
     // An emulated machine may need seconds to start a program.
     Duration::from_secs(if machine::is_emulated() { 10 } else { 1 })
 }
 
-/// How often the agent is stopped. All lanes are within a call each time, so once is enough where it takes a minute.
+/// Returns how often the agent is stopped. Each time, all lanes are within a call, so once is enough where it
+/// takes a minute.
 fn stops() -> u32 {
     if machine::is_emulated() { 1 } else { 6 }
 }
 
-/// An agent that is stopped. It goes on when this is dropped.
+/// An agent that is stopped. It continues when this is dropped.
 struct Stop(Pid);
 
 impl Stop {
@@ -53,7 +54,7 @@ impl Stop {
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        // It may have ended, with the test.
+        // The agent may have ended with the test.
         kill(self.0, Signal::SIGCONT).ok();
     }
 }
@@ -89,7 +90,7 @@ fn an_agent_that_is_stopped_finds_nothing_wrong_with_healthy_calls() -> Result<(
 fn stop_again_and_again(pid: u32) -> Result<()> {
     let stops = stops();
     for number in 0..stops {
-        // Another moment of the calls each time.
+        // Each stop is at another moment of the calls.
         thread::sleep(unit() * CALL + unit() * CALL * number / stops);
         let stop = Stop::of(pid)?;
         thread::sleep(unit() * STOPPED);
@@ -99,7 +100,7 @@ fn stop_again_and_again(pid: u32) -> Result<()> {
     Ok(())
 }
 
-/// Has plugins called one after the other, each for as long as a call takes.
+/// Runs plugins one after the other, each for the time that a call takes.
 fn calls(is_over: &AtomicBool) -> Result<()> {
     let runtime = Runtime::start()?;
     while !is_over.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Ordinary pods, beside agents that are stopped, throttled and restarted. Nothing is wrong with the pods, so no agent
-//! may report a finding of severity warning or above.
+//! Ordinary pods, and agents that are stopped, throttled and restarted. Nothing is wrong with the pods, so no
+//! agent may report a finding of severity warning or above.
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +26,7 @@ use tests::{
 
 use crate::{LIMIT, verdict};
 
-/// How many pods there are, and for how long they come and go.
+/// The number of pods, and for how long they come and go.
 struct Load {
     /// Services, which run until a drain.
     services: usize,
@@ -111,9 +111,9 @@ fn ordinary_pods_make_no_finding_whatever_stops_the_agent() -> Result<()> {
     })
 }
 
-/// Lets the pods live, and disturbs the agents until all pods are gone and told.
+/// Lets the pods live, and disturbs the agents until the end of each pod is reported.
 fn disturbed(node: &Node, place: &mut Place, load: &Load) -> Result<()> {
-    // What the first agent finds is a node without pods.
+    // The first agent starts on a node without pods.
     place.run(load.arguments)?.attached()?;
     let next = AtomicUsize::new(0);
     let is_over = AtomicBool::new(false);
@@ -158,7 +158,7 @@ fn disturbed(node: &Node, place: &mut Place, load: &Load) -> Result<()> {
         let is_over = uids.iter().all(|uid| gone.contains(uid.as_str())) || skipped::is_told(&events);
         Ok(is_over.then_some(()))
     });
-    // Every problem would be a candidate by then.
+    // After this wait every problem would be a candidate.
     verdict::wait_for_candidates();
     let status = last.end(End::Stopped)?;
     ensure!(status.success(), "the last agent ended with {status}");
@@ -188,7 +188,7 @@ fn one_agent(place: &mut Place, round: usize, load: &Load) -> Result<()> {
     Ok(())
 }
 
-/// Lets the agent run a twentieth of the time, as a small CPU limit does.
+/// Lets the agent run for a twentieth of the time, as a small CPU limit does.
 fn throttle(run: &Run, time: Duration) -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -204,7 +204,7 @@ fn signal(run: &Run, signal: Signal) -> Result<()> {
     Ok(kill(Pid::from_raw(i32::try_from(run.child.id())?), signal)?)
 }
 
-/// Lets one pod after the other live, of all kinds but services. Gives the pods' UIDs.
+/// Lets one pod after the other live, of all kinds except services. Returns the pods' UIDs.
 fn others(
     kubelet: &mut Kubelet,
     next: &AtomicUsize,
@@ -252,7 +252,7 @@ fn live(kubelet: &mut Kubelet, pod: &Pod, life: Life, pace: Duration) -> Result<
     end(kubelet, pod, &sandbox)
 }
 
-/// Runs a container to its end, which has this exit code.
+/// Runs a container to its end, and expects this exit code.
 fn exits(
     kubelet: &mut Kubelet,
     pod: &Pod,
@@ -267,7 +267,7 @@ fn exits(
     Ok(())
 }
 
-/// Starts services, and drains them from time to time: all are stopped, and others start. Gives their UIDs.
+/// Starts services, and drains them from time to time: all are stopped, and others start. Returns their UIDs.
 fn services(
     kubelet: &mut Kubelet,
     next: &AtomicUsize,
@@ -306,7 +306,7 @@ fn end(kubelet: &mut Kubelet, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
     kubelet.remove_logs(pod)
 }
 
-/// The findings that were ever of severity warning or above.
+/// Returns the findings that were ever of severity warning or above.
 fn findings(events: &[Value]) -> Vec<&Value> {
     let mut found = Vec::new();
     for event in events {

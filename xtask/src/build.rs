@@ -7,14 +7,14 @@ use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The largest size of a release. The client of the API server has 4.2 MB of it, the writer of Parquet 1 MB.
-const MOST_BYTES: u64 = 22_400_000;
+/// The largest size of a release. The client of the API server takes 4.2 MB, the writer of Parquet 1 MB.
+const MAX_BYTES: u64 = 22_400_000;
 
-/// Flags of rustc for a release, beside its profile.
+/// Returns the flags of rustc for a release, in addition to its profile.
 pub(crate) fn release_flags() -> Vec<String> {
     let script = workspace::root().join("xtask/src/build/no-unwind-tables.ld");
     vec![
-        // Packs the addresses that are adapted at the start (`DT_RELR`): 1.2 MB less.
+        // Packs the relocations that are applied at the start (`DT_RELR`): 1.2 MB less.
         "-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned(),
         // 2.3 MB less.
         format!("-Clink-arg=-Wl,-T,{}", script.display()),
@@ -41,7 +41,7 @@ pub(crate) enum Profile {
 }
 
 impl Profile {
-    /// The name in Cargo.toml.
+    /// Returns the name in Cargo.toml.
     const fn name(self) -> &'static str {
         match self {
             Self::Release => "release",
@@ -49,7 +49,7 @@ impl Profile {
         }
     }
 
-    /// The folder of the built agent, below the target folder.
+    /// Returns the folder of the built agent, below the target folder.
     const fn folder(self) -> &'static str {
         match self {
             Self::Release => "dist",
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The place of the built agent.
+/// Returns the path of the built agent.
 pub(crate) fn agent_path(profile: Profile) -> PathBuf {
     workspace::target_dir().join(profile.folder()).join("sandprobe")
 }
@@ -77,11 +77,11 @@ pub(crate) fn agent(profile: Profile) -> Result<PathBuf> {
     agent_for(profile, None)
 }
 
-/// Refuses a release that is larger than [`MOST_BYTES`].
+/// Refuses a release that is larger than [`MAX_BYTES`].
 pub(crate) fn check_size(released: &Path) -> Result<()> {
     let bytes =
         fs::metadata(released).with_context(|| format!("cannot look at {}", released.display()))?.len();
-    ensure!(bytes < MOST_BYTES, "{} has {bytes} bytes, and may have {MOST_BYTES}", released.display());
+    ensure!(bytes < MAX_BYTES, "{} has {bytes} bytes, and may have {MAX_BYTES}", released.display());
     Ok(())
 }
 
@@ -100,7 +100,7 @@ fn agent_for(profile: Profile, target: Option<&str>) -> Result<PathBuf> {
 
     let path = agent_path(profile);
     fs::create_dir_all(workspace::target_dir().join(profile.folder()))?;
-    // A new file in the old one's place, whole at once: the old one may be running.
+    // Replaces the file atomically, because the old one may be running.
     let fresh = path.with_extension("new");
     fs::copy(&built.path, &fresh).with_context(|| format!("cannot copy {}", built.path.display()))?;
     fs::rename(&fresh, &path).with_context(|| format!("cannot write {}", path.display()))?;

@@ -1,6 +1,6 @@
 //! Builds the programs of the tests crate and the agent into the folder that VMs have in PATH, too.
 //!
-//! All are static, so that one build works on this machine and in every VM.
+//! All of them are static, so that one build works on this machine and in every VM.
 
 use crate::arch::Arch;
 use crate::build::{self, Profile};
@@ -19,8 +19,8 @@ const IMAGE: &str = "sandprobe-image.tar";
 /// The agent as a Debian package, for the test that installs it.
 const PACKAGE: &str = "sandprobe.deb";
 
-/// Builds the agent and the programs that the tests, the demo and VMs start. For another architecture the agent is always
-/// the one of a release.
+/// Builds the agent and the programs that the tests, the demo and VMs start. For another architecture the
+/// agent is always the one of a release.
 pub(crate) fn build(arch: Arch, profile: Profile) -> Result<()> {
     let agent = if arch.is_ours() { build::agent(profile)? } else { dist::program(arch)? };
     vm::add(arch, "sandprobe", &agent)?;
@@ -43,22 +43,23 @@ pub(crate) fn compile_tests(arch: Arch) -> Result<()> {
     building::executables("the tests", &mut tests(arch)?).map(drop)
 }
 
-/// The command that runs one of these programs as root on this machine, with the others in its PATH.
+/// Returns the command that runs one of these programs as root on this machine, with the others in its PATH.
 pub(crate) fn as_root(name: &str, variables: &[(&str, String)]) -> Result<Command> {
     beside_the_others(vm::bin(Arch::ours()?)?.join(name), variables)
 }
 
-/// The same for a [`script`] of them.
+/// Returns the command that runs a [`script`] of these programs in the same way.
 pub(crate) fn script_as_root(script: &str, variables: &[(&str, String)]) -> Result<Command> {
     let mut command = beside_the_others("sh", variables)?;
     command.args(["-c", script]);
     Ok(command)
 }
 
-/// Shell commands that run test programs with these arguments, one test at a time. Each runs, even if the one before failed.
+/// Returns a shell script that runs test programs with their arguments, one test at a time. Each program
+/// runs, even if the one before it failed.
 pub(crate) fn script(programs: &[impl Display]) -> String {
-    let run = |program| format!("{program} --test-threads=1 || failed=1; ");
-    format!("{}exit ${{failed:-0}}", programs.iter().map(run).collect::<String>())
+    let runs = programs.iter().map(|program| format!("{program} --test-threads=1 || failed=1; "));
+    format!("{}exit ${{failed:-0}}", runs.collect::<String>())
 }
 
 fn beside_the_others(program: impl AsRef<OsStr>, variables: &[(&str, String)]) -> Result<Command> {

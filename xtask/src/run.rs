@@ -18,13 +18,13 @@ pub(crate) struct Args {
     args: Vec<OsString>,
 }
 
-/// Everything is built as the user; only the agent itself runs as root.
+/// Builds the agent as the user, and runs only the agent itself as root.
 pub(crate) fn run(args: &Args) -> Result<()> {
     setup::ensure(Level::Build)?;
     let agent = build::agent(Profile::Quick)?;
     root::authorize()?;
     let mut command = mounts::agent()?;
     command.arg(&agent).arg("run").args((!args.pin).then_some("--no-pin")).args(&args.args);
-    // In our place: the terminal's signals reach it and its exit status is ours.
+    // It replaces this process: the terminal's signals reach it, and its exit status is ours.
     Err(command.exec()).context("cannot start sandprobe")
 }

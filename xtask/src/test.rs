@@ -25,14 +25,14 @@ use std::time::Duration;
 
 /// If it is set, the tests do their long runs.
 const SOAK_VARIABLE: &str = "SANDPROBE_SOAK";
-/// Of one step.
+/// The time limit of one step in a long run.
 const SOAK_LIMIT: Duration = Duration::from_secs(16 * 60 * 60);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     depth: Depth,
-    /// End what is not done after so long, as failed
+    /// End what is not done after this many minutes, as failed
     #[arg(long, value_name = "N")]
     minutes: Option<u64>,
 }
@@ -78,9 +78,9 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
             }
         });
     }
-    // Most of the agent's build keeps one processor busy, and what these tiers wait for keeps none.
+    // Most of the agent's build keeps one processor busy, and these tiers mostly wait.
     thread::scope(|scope| {
-        // The tier before it has set up what a build needs.
+        // The fast tier has already set up what a build needs.
         if !depth.fast && !depth.soak {
             scope.spawn(|| build_early(depth.profile()));
         }
@@ -103,7 +103,7 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
                 });
             }
         });
-        // Without the programs there is nothing to run, and that has been counted.
+        // Without the programs there is nothing to run; their failure has been counted.
         if built.is_some() {
             report.tier("machines", |tier| machines(tier, depth));
         }
@@ -111,7 +111,7 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
     Ok(closed(&report))
 }
 
-/// The tiers that need no agent as a program.
+/// Runs the tiers that do not start the agent.
 fn beside_the_build(report: &mut Report, depth: &Depth) {
     if !depth.soak {
         report.tier("browser", |tier| {
@@ -132,11 +132,11 @@ fn beside_the_build(report: &mut Report, depth: &Depth) {
     });
 }
 
-/// This machine's kernel, and those of the VMs.
+/// Tests this machine's kernel, and the kernels of the VMs.
 fn machines(tier: &mut Tier, depth: &Depth) {
     let is_root = native::is_root(tier);
     if depth.soak {
-        // Nothing is beside it.
+        // Nothing runs at the same time.
         if is_root && let Some(step) = tier.attempt("this machine's tests", native::soak) {
             tier.run(step);
         }
@@ -151,19 +151,19 @@ fn machines(tier: &mut Tier, depth: &Depth) {
     machine::tier(tier, depth.pods(), here);
 }
 
-/// Builds the agent. A failure is told by the tier that needs it, which builds what is not built.
+/// Builds the agent. The tier that needs it builds it again if this fails, and reports the failure.
 fn build_early(profile: Profile) {
-    let _told_later = build::agent(profile);
+    let _reported_later = build::agent(profile);
 }
 
-/// Builds the agent for the machines. The tests are compiled beside it, for the same reason; a failure of theirs is told
-/// by the step that follows.
+/// Builds the agent for the machines. The tests are compiled at the same time, since most of the agent's
+/// build keeps one processor busy; the next step reports their failure.
 fn build_all(profile: Profile) -> Result<()> {
     let arch = Arch::ours()?;
     cross::ensure(arch)?;
     thread::scope(|scope| {
         scope.spawn(|| {
-            let _told_later = program::compile_tests(arch);
+            let _reported_later = program::compile_tests(arch);
         });
         program::build(arch, profile)
     })
@@ -174,7 +174,7 @@ fn closed(report: &Report) -> ExitCode {
 }
 
 impl Depth {
-    /// What is tested on the way to a release is the release.
+    /// Returns the release's profile for the tests that a release must pass.
     fn profile(&self) -> Profile {
         if self.full || self.matrix || self.soak { Profile::Release } else { Profile::Quick }
     }

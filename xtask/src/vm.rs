@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// The packages for making and running VMs, whatever their architecture.
+/// The packages for making and running VMs of any architecture.
 const NEEDS: &[Need] = &[
     Need::any(&["mmdebstrap"], "mmdebstrap"),
     Need::any(&["mke2fs"], "e2fsprogs"),
@@ -46,7 +46,7 @@ const NEEDS: &[Need] = &[
     Need::any(&["setpriv"], "util-linux"),
 ];
 
-/// The exit status of `timeout`, for the same reason.
+/// The exit status if time was up, as in `timeout`.
 const TIMED_OUT: u8 = 124;
 /// The exit status if a VM ended without one.
 const DIED: u8 = 125;
@@ -66,7 +66,8 @@ pub(crate) fn ensure(arch: Arch) -> Result<()> {
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The machine's architecture, instead of this machine's own: emulated, with programs that are built across
+    /// The machine's architecture, instead of this machine's own: emulated, with programs that are built
+    /// across
     #[arg(long, value_enum)]
     arch: Option<Arch>,
     /// 5.10, 6.1, 6.12, 7.2 (the newest 7 there is), several with commas between, or all
@@ -126,7 +127,8 @@ struct Request {
 }
 
 impl Request {
-    /// Without systemd, on cgroup v2, with a disk that is thrown away. The caller sets the timeout.
+    /// Returns a request without systemd, on cgroup v2, with a disk that is thrown away. The caller sets the
+    /// timeout.
     fn new(arch: Arch, kernel: Kernel, runtime: Runtime) -> Self {
         Self {
             arch,
@@ -143,8 +145,8 @@ impl Request {
         }
     }
 
-    /// Runs it to its end and passes its output on as it comes. What the VM is made of is made first, if it is not
-    /// there, and out of the time allowed.
+    /// Runs the command to its end and passes its output on as it comes. Missing parts of the VM are made
+    /// first, which does not count towards the timeout.
     fn run(&self, output: &mut dyn FnMut(&[u8])) -> Result<Outcome> {
         let parts = Parts::get(self.arch, self.kernel)?;
         if self.saved {
@@ -175,25 +177,25 @@ impl Request {
 
 /// How a command in a VM ended.
 struct Outcome {
-    /// The command's own; 124 when time was up, 125 when the VM ended without one.
+    /// The command's own; 124 if time was up, 125 if the VM ended without one.
     status: u8,
     /// Why the status is not the command's, with the end of the console.
     trouble: Option<String>,
     elapsed: Duration,
-    /// The kernel, as `uname -r` has it.
+    /// The kernel, as `uname -r` prints it.
     release: String,
     /// KVM or emulation.
     by: &'static str,
 }
 
-/// The folder that every VM of an architecture has first in its PATH.
+/// Returns the folder that every VM of an architecture has first in its PATH.
 pub(crate) fn bin(arch: Arch) -> Result<PathBuf> {
     let bin = store::root().join(store::name(arch, "bin"));
     fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
     Ok(bin)
 }
 
-/// Puts a static program there atomically, because VMs may be running.
+/// Puts a static program into [`bin`] atomically, because VMs may be running.
 pub(crate) fn add(arch: Arch, name: &str, program: &Path) -> Result<()> {
     let to = bin(arch)?.join(name);
     let part = to.with_extension("part");
@@ -217,7 +219,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     }
     let mut worst = 0;
     for &kernel in &args.kernel.0 {
-        // Each runs, whatever became of the one before.
+        // Each kernel runs, even if the one before it failed.
         let status = one(arch, kernel, &args).unwrap_or_else(|error| {
             say(format_args!("{kernel}: {error:#}"));
             DIED
@@ -241,7 +243,7 @@ fn one(arch: Arch, kernel: Kernel, args: &Args) -> Result<u8> {
     };
     let outcome = request.run(&mut |bytes| {
         let mut stdout = std::io::stdout().lock();
-        // Who reads us may have gone; the command's status still counts.
+        // Our reader may have gone; the command's status still counts.
         let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
     })?;
     if let Some(trouble) = &outcome.trouble {
@@ -258,7 +260,8 @@ fn one(arch: Arch, kernel: Kernel, args: &Args) -> Result<u8> {
     Ok(outcome.status)
 }
 
-/// As with ssh, but arguments stay separate: only a single argument is a line of shell.
+/// Returns the command as a line of shell. As with ssh, a single argument is such a line; several stay
+/// separate.
 fn script(command: &[String]) -> String {
     match command {
         [line] => line.clone(),
@@ -271,7 +274,7 @@ fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Messages for the user. The guest's output has standard output for itself.
+/// Prints a message for the user to standard error: only the guest's output goes to standard output.
 fn say(words: fmt::Arguments<'_>) {
     eprintln!("vm: {words}");
 }
@@ -311,7 +314,7 @@ mod tests {
         assert!(arch(&["--arch", "riscv64", "--", "true"]).is_err());
     }
 
-    /// It would need the packages' scripts to have run.
+    /// For systemd, the packages' scripts would have to have run.
     #[test]
     fn another_architecture_has_no_systemd() {
         let [other] = Arch::value_variants().iter().filter(|arch| !arch.is_ours()).collect::<Vec<_>>()[..]

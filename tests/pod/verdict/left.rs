@@ -11,8 +11,8 @@ use tests::{
 use super::{findings, until_confirmed, wait_for_candidates, watch};
 use crate::LIMIT;
 
-/// Runs a pod to its completion, stops its sandbox and removes its cgroup. The sandbox stays on record, and so
-/// do the pod's logs.
+/// Runs a pod to its completion, stops its sandbox and removes its cgroup. The sandbox stays on record, and
+/// so do the pod's logs.
 fn completed(kubelet: &mut Kubelet, pod: &Pod) -> Result<String> {
     kubelet.prepare(pod)?;
     let sandbox = kubelet.run_sandbox(pod, 0)?;
@@ -25,7 +25,8 @@ fn completed(kubelet: &mut Kubelet, pod: &Pod) -> Result<String> {
     Ok(sandbox.id)
 }
 
-/// The logs of a completed pod stay as long as the API server has the pod. Its sandbox is on record rightly.
+/// The logs of a completed pod stay as long as the API server has the pod. Until then its sandbox may be on
+/// record.
 #[test]
 fn records_of_deleted_pods_are_found_until_they_are_removed() -> Result<()> {
     let _kubelet = super::Kubelet::start()?;

@@ -1,4 +1,4 @@
-//! Tests of the pages in a real browser; they need no root.
+//! Tests of the pages in a real browser; they do not need root.
 
 use super::report::Tier;
 use crate::workspace;

@@ -15,14 +15,14 @@ pub(super) fn tier(tier: &mut Tier) {
         cargo("clippy --workspace --exclude probe-ebpf --all-targets --all-features -- -D warnings"),
         LIMIT,
     );
-    // Apart: features of its dependencies would unify with those of the host's build.
+    // A step of its own: features of its dependencies would unify with those of the host's build.
     tier.check("lints of the eBPF programs", ebpf_clippy(), LIMIT);
     tier.check(
         "replay alone, without the agent",
         cargo("check --package probe-user --no-default-features"),
         LIMIT,
     );
-    // A workspace of its own, which nothing here builds.
+    // The fuzzers are a workspace of their own, which no step here builds.
     tier.check(
         "lock of the fuzzers",
         cargo("update --workspace --locked --manifest-path tests/fuzz/Cargo.toml"),
@@ -37,14 +37,14 @@ pub(super) fn tier(tier: &mut Tier) {
     // The bench is one crate that takes minutes, on one processor.
     thread::scope(|scope| {
         scope.spawn(bench::build_early);
-        // Apart: what they deserialize takes a while to build, and helm renders it.
+        // A step of its own: the types that they deserialize take long to build, and they need helm.
         if let Some(tools) = tier.attempt("helm", helm::ensure) {
             let mut deploy = cargo("test --package tests --features deploy --test deploy");
             deploy.env(helm::VARIABLE, tools);
             tier.tests("chart and manifests", deploy, LIMIT, 1);
         }
     });
-    // Counted by valgrind, so that other work on the machine makes no difference.
+    // Valgrind counts instructions, so that other work on the machine makes no difference.
     tier.attempt("instructions of the engine", bench::check);
 }
 

@@ -1,4 +1,4 @@
-//! The questions over many nodes, on the engines that people ask them of; they need no root.
+//! Tests of the questions over many nodes, on the engines that people use; they do not need root.
 
 use super::report::Tier;
 use crate::{engines, workspace};
@@ -12,7 +12,7 @@ pub(super) fn tier(tier: &mut Tier, soak: bool) {
     let mut command = workspace::cargo();
     command.args(LINE.split(' ')).env(engines::VARIABLE, engines);
     if soak {
-        // It prints the times.
+        // The test prints how long each question takes.
         command.args(["--", "--nocapture"]).env(super::SOAK_VARIABLE, "1");
     }
     tier.tests("questions over many nodes", command, if soak { super::SOAK_LIMIT } else { LIMIT }, 1);

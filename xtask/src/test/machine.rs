@@ -1,4 +1,5 @@
-//! The privileged tests in virtual machines, with one kernel each, and beside them those on this machine's own.
+//! The privileged tests in virtual machines, with one kernel each, and at the same time the privileged tests
+//! on this machine's own kernel.
 
 use super::report::Tier;
 use super::step::Step;
@@ -16,11 +17,11 @@ use std::{env, fmt, thread};
 /// The kernels that run pods, and their containerd.
 #[derive(Clone, Copy)]
 pub(super) enum Pods {
-    /// The hooks alone, on the newest kernel: it has what this machine's own may lack.
+    /// No pods, only the hooks, on the newest kernel: it has features that this machine's own may lack.
     None,
     Pairs,
     Matrix,
-    /// Of the matrix that machine alone.
+    /// Only the matrix's machine of aarch64.
     Aarch64,
 }
 
@@ -37,9 +38,9 @@ struct Machine {
 /// How a VM starts, and what it runs then.
 #[derive(Clone)]
 enum Boots {
-    /// From one that was saved with its containerd running.
+    /// From a saved VM in which containerd runs.
     Saved(Vec<&'static str>),
-    /// From nothing, as often as its command reboots it.
+    /// With a boot, and another one each time that its command reboots it.
     Fresh(&'static [Boot]),
 }
 
@@ -47,57 +48,58 @@ enum Boots {
 #[derive(Clone)]
 struct Run {
     machine: Machine,
-    /// What tells it from the machine's others.
+    /// Different for each run of a machine.
     name: &'static str,
     boots: Boots,
-    /// For the VM itself.
+    /// The time limit of the VM.
     limit: Duration,
-    /// It holds times against each other that another VM beside it would change.
+    /// It compares times, which another VM at the same time would change.
     is_timed: bool,
 }
 
-/// Each kernel with a containerd of its time, and one of them with systemd. The longest comes first, so that the
-/// lanes end at about the same time.
+/// Each kernel with a containerd of its time, and one of them with systemd. The longest comes first, so that
+/// the lanes end at about the same time.
 const PAIRS: [Machine; 4] = [
     Machine::new(Kernel::V7, Runtime::Containerd2_1, Init::Quick),
     Machine::new(Kernel::V6_12, Runtime::Containerd2_1, Init::Quick),
     Machine::new(Kernel::V6_1, Runtime::Containerd1_7, Init::Systemd),
     Machine::new(Kernel::V5_10, Runtime::Containerd1_6, Init::Quick),
 ];
-/// The oldest and the newest kernel. What they agree on is not asked again of each kernel between them.
+/// The newest and the oldest kernel. What both of them pass is not tested on the kernels between them.
 const ENDS: [Machine; 2] = [PAIRS[0], PAIRS[3]];
-/// The other architecture that the agent is built for, always emulated: the kernel that all of [`ONCE`] runs on. It
-/// needs no machine of its own where this one is of that architecture.
+/// The machine [`ONCE`] of the other architecture that the agent is built for. It is always emulated, and
+/// left out where this machine is of that architecture itself.
 const AARCH64: Machine = ONCE.of(Arch::Aarch64);
-/// Each hook, and what it reports. A new test runs here until it is named as one that no kernel changes. `failing_disk::` runs
-/// on this machine alone: it needs drivers of disks that no VM has.
+/// Each hook, and what it reports. A new test runs here until it is named as one whose result is the same on
+/// each kernel. `failing_disk::` runs only on this machine: it needs drivers of disks that no VM has.
 const HOOKS: &str = "kernel --skip agent:: --skip confine:: --skip cost:: --skip failing_disk:: --skip flood:: --skip forge:: \
                      --skip log_file:: --skip netlink:: --skip otlp:: --skip pinned:: --skip serve:: --skip storm:: \
                      --skip uninstall::";
 const OF_ENDS: &str = "kernel netlink:: pinned:: storm:: uninstall::";
-/// What this machine shows alike, and much faster: in VMs only in the full matrix.
+/// Tests that have the same result on this machine, and are much faster there: in VMs only in the full
+/// matrix.
 const OUTPUTS: &[&str] = &["kernel serve::"];
 const REST: &[&str] =
     &["kernel agent:: confine:: cost:: flood:: forge:: log_file:: otlp::", "pod harness:: many::"];
 const PODS: &str = "pod release:: watch::";
 /// The deployed agent, on the kernels with the fewest and with the most features.
 const DEPLOYED: &[&str] = &["pod deployed::"];
-/// The Prometheus of these tests is a program of this machine's architecture.
+/// Without the tests of Prometheus, which is a program of this machine's architecture.
 const DEPLOYED_ACROSS: &[&str] = &["pod deployed:: --skip prometheus_alerts"];
 const DEPLOYED_ON: [Machine; 3] = [PAIRS[3], PAIRS[1], AARCH64];
-/// They start from a saved state of their own.
+/// These tests start from a saved state of their own.
 const VERDICTS: &[&str] = &["pod verdict::a_sandbox"];
 const VERDICT_OF_NOTHING: &[&str] = &["pod verdict::with_host_local"];
 /// Tests for which one kernel and one runtime are enough, and the reboots.
 const ONCE: Machine = PAIRS[1];
 /// Agents that are killed and replaced.
 const ALONE: &[&str] = &["pod succession::"];
-/// Rings that are full, what runtimes believe, and pods that give no reason for a finding.
+/// Full rings, what runtimes believe, and pods without a problem.
 const LOSSES: &[&str] = &["pod full_ring:: belief:: verdict::losses", "pod verdict::healthy listening::"];
 /// Tests that need systemd as the init.
 const UNIT: &[&str] = &["pod unit::"];
 const PHASES: &[&str] = &["pod phase::phases_are"];
-/// Every story alone. These tests check the harness, and run on this machine too.
+/// Each story by itself. These tests check the harness, and run on this machine too.
 const STORIES: &[&str] = &["pod story::"];
 /// Pods that run while the node shuts down: the programs of each boot.
 const REBOOTS: &[Boot] = &[
@@ -131,14 +133,14 @@ const LIMIT: Duration = Duration::from_secs(12 * 60);
 /// The time of eight boots, five of which start all pods of a node.
 const LIMIT_OF_RECOVERY: Duration = Duration::from_secs(25 * 60);
 const MARGIN: Duration = Duration::from_secs(60);
-/// Each has a disk and 1.5 GiB of memory.
-const MOST_LANES: usize = 4;
+/// Each VM has a disk and 1.5 GiB of memory.
+const MAX_LANES: usize = 4;
 
-/// The programs of one boot of several, and how it ends if it is not the last.
+/// The programs of one of several boots, and how the boot ends if it is not the last.
 #[derive(Clone, Copy)]
 struct Boot {
     programs: &'static [&'static str],
-    /// A program of the VM.
+    /// The program of the VM that ends the boot.
     end: &'static str,
 }
 
@@ -147,7 +149,7 @@ impl Boot {
         Self { programs, end: "vm-reboot" }
     }
 
-    /// By a loss of power.
+    /// Ends the boot by a loss of power.
     const fn cut(self) -> Self {
         Self { end: "vm-cut", ..self }
     }
@@ -164,6 +166,15 @@ impl Machine {
 }
 
 impl Run {
+    fn saved(machine: Machine, name: &'static str, programs: &[&'static str]) -> Self {
+        let boots = Boots::Saved(programs.to_vec());
+        Self { machine, name, boots, limit: LIMIT, is_timed: false }
+    }
+
+    const fn fresh(machine: Machine, name: &'static str, boots: &'static [Boot]) -> Self {
+        Self { machine, name, boots: Boots::Fresh(boots), limit: LIMIT, is_timed: false }
+    }
+
     fn step(self, xtask: &Path) -> Step {
         let Self { machine, name, boots, limit, .. } = self;
         let (kind, script, runners) = match boots {
@@ -191,15 +202,19 @@ impl fmt::Display for Machine {
     }
 }
 
-/// `here` are this machine's own tests, which take long and seldom keep its processors busy: they run beside VMs.
+/// Runs the tests in VMs, and `here` at the same time: this machine's own tests, which take long and rarely
+/// keep its processors busy.
 pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
     let mut machines = match pods {
         Pods::None => vec![PAIRS[0]],
         Pods::Pairs => PAIRS.to_vec(),
         Pods::Matrix => {
-            let all = |kernel| Runtime::ALL.map(|runtime| Machine::new(kernel, runtime, Init::Quick));
-            let with_systemd = PAIRS.into_iter().filter(|machine| machine.init == Init::Systemd);
-            Kernel::ALL.into_iter().flat_map(all).chain(with_systemd).collect()
+            let mut machines = Vec::new();
+            for kernel in Kernel::ALL {
+                machines.extend(Runtime::ALL.map(|runtime| Machine::new(kernel, runtime, Init::Quick)));
+            }
+            machines.extend(PAIRS.into_iter().filter(|machine| machine.init == Init::Systemd));
+            machines
         }
         Pods::Aarch64 => Vec::new(),
     };
@@ -216,28 +231,28 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
             return;
         }
     };
-    // Made apart from the tests, whose time is limited.
-    let warm = |&machine: &Machine| Step {
+    // The VMs are made in steps of their own, because the time of the tests is limited.
+    let warm_ups = machines.iter().map(|&machine| Step {
         name: format!("{machine}: the VM"),
         command: command(&xtask, machine, "--saved", LIMIT, "uname -a"),
         limit: MAKING,
         runners: 0,
         is_serial: false,
-    };
-    let made = tier.lanes(machines.iter().map(warm).collect(), lanes());
+    });
+    let made = tier.lanes(warm_ups.collect(), lanes());
     let machines = machines.into_iter().zip(made).filter_map(|(machine, made)| made.then_some(machine));
     let (timed, mut others): (Vec<_>, Vec<_>) =
         machines.flat_map(|machine| runs(machine, pods)).partition(|run| run.is_timed);
-    // What takes longest is not to be the last, with a lane beside it empty.
+    // If the longest run came last, the other lanes would be empty meanwhile.
     others.sort_by_key(|run| Reverse(run.limit));
-    // This machine's own tests wait most of the time, so they have a lane beside those of the VMs.
+    // This machine's own tests wait most of the time, so they have a lane in addition to those of the VMs.
     let lanes_of_all = lanes() + usize::from(here.is_some());
     let steps = here.into_iter().chain(others.into_iter().map(|run| run.step(&xtask)));
     tier.lanes(steps.collect(), lanes_of_all);
     tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
 }
 
-/// Whether what its VMs run is built. A failure is counted.
+/// Builds the programs for VMs of this architecture, and counts a failure. Returns whether they are built.
 fn has_programs(tier: &mut Tier, arch: Arch) -> bool {
     let setup = tier.attempt(&format!("{arch}: setup"), || vm::ensure(arch));
     let built = setup
@@ -249,74 +264,73 @@ fn has_programs(tier: &mut Tier, arch: Arch) -> bool {
         .is_some()
 }
 
-/// How many VMs run at a time: each needs a core of its own.
+/// Returns how many VMs run at a time: each needs a core of its own.
 fn lanes() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get).min(MOST_LANES)
+    thread::available_parallelism().map_or(1, NonZero::get).min(MAX_LANES)
 }
 
-/// The programs of one machine.
+/// Returns what runs on one machine.
 fn runs(machine: Machine, pods: Pods) -> Vec<Run> {
-    let saved = |name, programs: &[&'static str]| {
-        let boots = Boots::Saved(programs.to_vec());
-        Run { machine, name, boots, limit: LIMIT, is_timed: false }
-    };
-    let fresh = |name, boots| Run { boots: Boots::Fresh(boots), ..saved(name, &[]) };
     let is_end = ENDS.contains(&machine);
     let mut first = if is_end { vec![HOOKS, OF_ENDS] } else { vec![HOOKS] };
     let is_matrix = match pods {
-        Pods::None => return vec![saved("", &first)],
+        Pods::None => return vec![Run::saved(machine, "", &first)],
         Pods::Pairs => false,
         Pods::Matrix | Pods::Aarch64 => true,
     };
     first.push(PODS);
-    let mut runs = vec![saved("", &first)];
+    let mut runs = vec![Run::saved(machine, "", &first)];
     if machine == DEPLOYED_ON[0] || (is_matrix && DEPLOYED_ON.contains(&machine)) {
-        runs.push(saved(": deployed", if machine == AARCH64 { DEPLOYED_ACROSS } else { DEPLOYED }));
+        let deployed = if machine == AARCH64 { DEPLOYED_ACROSS } else { DEPLOYED };
+        runs.push(Run::saved(machine, ": deployed", deployed));
     }
     if is_end || is_matrix {
-        runs.push(saved(": verdicts", VERDICTS));
+        runs.push(Run::saved(machine, ": verdicts", VERDICTS));
     }
     if machine == ONCE || is_matrix {
-        runs.push(saved(": alone", ALONE));
+        runs.push(Run::saved(machine, ": alone", ALONE));
     }
     if is_matrix {
         if !is_end {
-            runs.push(saved(": of ends", &[OF_ENDS]));
+            runs.push(Run::saved(machine, ": of ends", &[OF_ENDS]));
         }
-        runs.push(saved(": outputs", OUTPUTS));
-        runs.push(saved(": rest", REST));
-        runs.push(saved(": losses", LOSSES));
-        runs.push(saved(": no verdict", VERDICT_OF_NOTHING));
+        runs.push(Run::saved(machine, ": outputs", OUTPUTS));
+        runs.push(Run::saved(machine, ": rest", REST));
+        runs.push(Run::saved(machine, ": losses", LOSSES));
+        runs.push(Run::saved(machine, ": no verdict", VERDICT_OF_NOTHING));
         if machine == ONCE {
-            runs.push(fresh(": reboots", REBOOTS));
-            runs.push(saved(": stories", STORIES));
-            runs.push(Run { is_timed: true, ..saved(": phases", PHASES) });
+            runs.push(Run::fresh(machine, ": reboots", REBOOTS));
+            runs.push(Run::saved(machine, ": stories", STORIES));
+            runs.push(Run { is_timed: true, ..Run::saved(machine, ": phases", PHASES) });
         }
     }
     if machine.init == Init::Systemd {
-        runs.push(saved(": unit", UNIT));
+        runs.push(Run::saved(machine, ": unit", UNIT));
     }
     if machine == RECOVERY.0 {
-        runs.push(Run { limit: LIMIT_OF_RECOVERY, ..fresh(": recovery", RECOVERY.1) });
+        runs.push(Run { limit: LIMIT_OF_RECOVERY, ..Run::fresh(machine, ": recovery", RECOVERY.1) });
     }
     runs
 }
 
-/// What is run of each program, on any machine.
+/// Returns each program with the words that choose its tests, for all machines.
 #[cfg(test)]
 pub(super) fn lines() -> Vec<&'static str> {
     let machines = PAIRS.into_iter().chain([AARCH64]);
     let all =
         [Pods::Pairs, Pods::Matrix].map(|pods| machines.clone().flat_map(move |machine| runs(machine, pods)));
-    let of_run = |run: Run| match run.boots {
-        Boots::Saved(programs) => programs,
-        Boots::Fresh(boots) => boots.iter().flat_map(|boot| boot.programs).copied().collect(),
-    };
-    all.into_iter().flatten().flat_map(of_run).collect()
+    let mut lines = Vec::new();
+    for run in all.into_iter().flatten() {
+        match run.boots {
+            Boots::Saved(programs) => lines.extend(programs),
+            Boots::Fresh(boots) => lines.extend(boots.iter().flat_map(|boot| boot.programs)),
+        }
+    }
+    lines
 }
 
-/// A script for each boot, which ends all boots but the last. The closing lines of the programs show the failures of
-/// a boot.
+/// Returns a script that has a case for each boot and ends all boots but the last. The closing lines of the
+/// programs show the failures of a boot.
 fn script_of_boots(boots: &[Boot]) -> String {
     let cases = boots.iter().zip(1..).map(|(Boot { programs, end }, boot)| {
         let script = script(programs);
@@ -326,7 +340,7 @@ fn script_of_boots(boots: &[Boot]) -> String {
     format!("case $BOOT in {}esac", cases.collect::<String>())
 }
 
-/// Our own verb: a command that hangs in it is ended like any other.
+/// Returns a command that starts `xtask vm` as a program: if it hangs, it is ended like any other.
 fn command(xtask: &Path, machine: Machine, kind: &str, limit: Duration, script: &str) -> Command {
     let Machine { arch, kernel, runtime, init } = machine;
     let mut command = Command::new(xtask);
@@ -341,7 +355,7 @@ fn command(xtask: &Path, machine: Machine, kind: &str, limit: Duration, script: 
 mod tests {
     use super::*;
 
-    /// All of its kernel's, but for what one machine is enough for.
+    /// All tests of the same kernel, except those for which one machine is enough.
     #[test]
     fn aarch64_runs_the_same_tests() {
         let of = |machine| runs(machine, Pods::Matrix).into_iter().map(|run| run.name).collect::<Vec<_>>();

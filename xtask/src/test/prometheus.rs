@@ -1,4 +1,4 @@
-//! Tests of the files for Prometheus and Grafana; they need no root.
+//! Tests of the files for Prometheus and Grafana; they do not need root.
 
 use super::report::Tier;
 use crate::workspace;

@@ -1,4 +1,5 @@
-//! The results of the tiers: test cases from the closing lines of the test programs, and failures of all other steps.
+//! The results of the tiers: test cases from the closing lines of the test programs, and failures of all
+//! other steps.
 
 use super::step::{self, Came, Said, Step};
 use crate::watch::Output;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The results so far.
 pub(super) struct Report {
     tiers: Vec<Tier>,
-    /// When all of it must be over.
+    /// When all tiers must have ended.
     deadline: Option<Instant>,
 }
 
@@ -22,10 +23,10 @@ pub(super) struct Tier {
     took: Duration,
     /// The steps that took a minute or more, for whoever has to make a run shorter.
     long: Vec<String>,
-    /// The tests of steps that run one at a time, with their step and their time.
+    /// The tests that run one at a time, with their step and their time.
     tests: Vec<TimedTest>,
     tally: Tally,
-    /// What was said of each failure, for the end.
+    /// What was printed about each failure, to be repeated at the end.
     failures: Vec<String>,
     deadline: Option<Instant>,
 }
@@ -36,8 +37,8 @@ struct TimedTest {
     took: Duration,
 }
 
-/// This many of the slowest tests are shown.
-const SLOWEST: usize = 20;
+/// The slowest tests that are shown.
+const MAX_SLOWEST: usize = 20;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Tally {
@@ -68,8 +69,8 @@ impl Report {
         self.tiers.push(tier);
     }
 
-    /// Prints again what was said of failures, then every tier with its time and its long steps and, at the very end, the whole; true when
-    /// nothing failed.
+    /// Repeats what was printed about failures, then prints every tier with its time and its long steps, and
+    /// the total as the last line. Returns whether nothing failed and something passed.
     pub(super) fn close(&self) -> bool {
         for line in self.tiers.iter().flat_map(|tier| &tier.failures) {
             println!("{line}");
@@ -91,7 +92,7 @@ impl Report {
     fn show_slowest(&self) {
         let mut tests: Vec<&TimedTest> = self.tiers.iter().flat_map(|tier| &tier.tests).collect();
         tests.sort_by_key(|test| Reverse(test.took));
-        tests.truncate(SLOWEST);
+        tests.truncate(MAX_SLOWEST);
         if !tests.is_empty() {
             println!("\nslowest tests of those that run one at a time:");
         }
@@ -102,17 +103,17 @@ impl Report {
 }
 
 impl Tier {
-    /// A check that has no test cases: it fails or it does not.
+    /// Runs a check that has no test cases: it fails or it does not.
     pub(super) fn check(&mut self, name: &str, command: Command, limit: Duration) -> bool {
         self.step(name, command, limit, 0)
     }
 
-    /// A run of test programs: it must print the closing lines of at least so many.
+    /// Runs test programs. At least `runners` of them must print their closing line.
     pub(super) fn tests(&mut self, name: &str, command: Command, limit: Duration, runners: usize) -> bool {
         self.step(name, command, limit, runners)
     }
 
-    /// What is no command.
+    /// Does work that is not a command. Returns its result, or counts its failure.
     pub(super) fn attempt<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Option<T> {
         println!("-- {name}");
         let begun = Instant::now();
@@ -131,7 +132,7 @@ impl Tier {
         self.run(Step { name: name.to_owned(), command, limit, runners, is_serial: false })
     }
 
-    /// Runs it and shows its lines as they come. True when nothing of it failed.
+    /// Runs a step and shows its lines as they come. Returns whether nothing in it failed.
     pub(super) fn run(&mut self, mut step: Step) -> bool {
         println!("-- {}", step.name);
         let came = step.run(self.deadline, Output::Standard, |line| println!("{line}"));
@@ -139,7 +140,8 @@ impl Tier {
         self.count(&step.name, &came)
     }
 
-    /// Runs all of them, so many at a time; for each, in their order, whether nothing of it failed.
+    /// Runs all steps, `lanes` at a time. Returns for each step, in their order, whether nothing in it
+    /// failed.
     pub(super) fn lanes(&mut self, steps: Vec<Step>, lanes: usize) -> Vec<bool> {
         let mut good = vec![false; steps.len()];
         step::side_by_side(steps, lanes, self.deadline, |said| match said {
@@ -181,7 +183,7 @@ impl Tier {
         came.is_good()
     }
 
-    /// Counts a failure that no test case stands for.
+    /// Counts a failure that is not one of a test case.
     pub(super) fn fail(&mut self, name: &str, why: &str) -> bool {
         let line = format!("-- {name} failed: {why}");
         println!("{line}");
@@ -241,7 +243,7 @@ mod tests {
             tier.check("bad check", shell("exit 1"), limit);
             tier.tests("good", shell("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'"), limit, 1);
             tier.tests("silent", shell("true"), limit, 1);
-            // Counted by its own closing line, and not again for its status.
+            // It is counted by its own closing line, and not again for its status.
             tier.tests(
                 "bad",
                 shell("echo 'test result: FAILED. 0 passed; 3 failed; 0 ignored'; exit 101"),
@@ -251,12 +253,12 @@ mod tests {
             tier.attempt("broken", || anyhow::Result::<()>::Err(anyhow::anyhow!("no")));
         });
         assert_eq!(report.tiers[0].tally, Tally { passed: 2, failed: 6 });
-        // Each is told again at the end.
+        // Each is repeated at the end.
         for name in ["bad check", "silent", "bad", "broken"] {
-            let tells = |line: &String| {
+            let reports = |line: &String| {
                 line.contains(&format!("-- {name} failed:")) || line.ends_with(&format!("failed in {name}"))
             };
-            assert!(report.tiers[0].failures.iter().any(tells), "{name}");
+            assert!(report.tiers[0].failures.iter().any(reports), "{name}");
         }
         assert!(!report.close());
     }

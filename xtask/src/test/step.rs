@@ -1,8 +1,8 @@
 //! A step of a tier: a command, its result, and several steps in parallel.
 //!
-//! cargo-nextest is not used: it runs the tests of one cargo build, and most steps here are something else: a build,
-//! a lint, a VM, a test program as root. It also starts a process for each test, so that tests with a shared fixture
-//! would set it up again.
+//! cargo-nextest is not used: it runs the tests of one cargo build, and most steps here are something else: a
+//! build, a lint, a VM, a test program as root. It also starts a process for each test, so that tests with a
+//! shared fixture would set it up again.
 
 use super::report::Tally;
 use crate::watch::{self, Output};
@@ -24,11 +24,11 @@ pub(super) struct Step {
 
 /// The result of a step.
 pub(super) struct Came {
-    /// From the closing lines.
+    /// The sum of the closing lines.
     pub(super) tally: Tally,
-    /// What libtest said of the cases that failed.
+    /// What libtest printed about the cases that failed.
     pub(super) failures: Vec<String>,
-    /// A failure that no test case stands for.
+    /// A failure that is not one of a test case.
     pub(super) trouble: Option<String>,
     pub(super) took: Duration,
     /// The time of each test, if one runs at a time.
@@ -41,14 +41,14 @@ impl Came {
     }
 }
 
-/// Prints the output of each parallel step as a whole, at its end.
+/// An event of a parallel step. Its output comes as a whole, at its end.
 pub(super) enum Said {
     Begun(String),
     Ended { at: usize, name: String, lines: Vec<String>, came: Came },
 }
 
 impl Step {
-    /// Runs it to its end, or to the deadline of all if that comes first.
+    /// Runs the step to its end, or to the deadline of all steps if that comes first.
     pub(super) fn run(
         &mut self,
         deadline: Option<Instant>,
@@ -58,7 +58,9 @@ impl Step {
         let begun = Instant::now();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let limit = left.map_or(self.limit, |left| left.min(self.limit));
-        let (mut seen, mut tally, mut failures) = (0, Tally::default(), Failures::default());
+        let mut seen = 0;
+        let mut tally = Tally::default();
+        let mut failures = Failures::default();
         if limit.is_zero() {
             let trouble = Some("no time was left for it".to_owned());
             return Came {
@@ -98,7 +100,7 @@ pub(super) fn side_by_side(
     steps: Vec<Step>,
     lanes: usize,
     deadline: Option<Instant>,
-    mut tell: impl FnMut(Said),
+    mut report: impl FnMut(Said),
 ) {
     let waiting = Mutex::new(steps.into_iter().enumerate());
     let (said, hear) = mpsc::channel();
@@ -107,8 +109,7 @@ pub(super) fn side_by_side(
             let said = said.clone();
             let waiting = &waiting;
             scope.spawn(move || {
-                let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-                while let Some((at, mut step)) = next() {
+                while let Some((at, mut step)) = take_next(waiting) {
                     let _gone = said.send(Said::Begun(step.name.clone()));
                     let mut lines = Vec::new();
                     let came = step.run(deadline, Output::Both, |line| lines.push(line.to_owned()));
@@ -117,28 +118,33 @@ pub(super) fn side_by_side(
             });
         }
         drop(said);
-        hear.into_iter().for_each(&mut tell);
+        hear.into_iter().for_each(&mut report);
     });
 }
 
-/// libtest's report about failed cases, from its heading to the closing line: of each case its name and the first lines
-/// that it printed. All of it stands where it was printed; this is for the end of the run, of which a CI service may show
-/// little more.
+/// Takes the next item. The lock is released before it is used.
+fn take_next<T>(waiting: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner).next()
+}
+
+/// libtest's report about failed cases, from its heading to the closing line: the name of each case, and the
+/// first lines that it printed. It is repeated at the end of the run, since a CI service may show little more
+/// than that.
 #[derive(Default)]
 struct Failures {
     lines: Vec<String>,
     is_within: bool,
-    /// Of the case that is being told.
-    told: usize,
+    /// The lines that were read about the current case.
+    case_lines: usize,
 }
 
 impl Failures {
-    /// Of one case.
-    const MOST_LINES: usize = 12;
-    /// Of one line, in bytes.
-    const LONGEST: usize = 400;
-    /// Of one step.
-    const MOST: usize = 100;
+    /// The kept lines of one case.
+    const MAX_CASE_LINES: usize = 12;
+    /// The kept bytes of one line.
+    const MAX_LINE_BYTES: usize = 400;
+    /// The kept lines of one step.
+    const MAX_LINES: usize = 100;
 
     fn read(&mut self, line: &str) {
         let line = line.trim_end();
@@ -153,13 +159,13 @@ impl Failures {
 
     fn keep(&mut self, line: &str) {
         if line.starts_with("---- ") {
-            self.told = 0;
+            self.case_lines = 0;
         }
-        self.told += 1;
-        if self.told > Self::MOST_LINES || self.lines.len() >= Self::MOST {
+        self.case_lines += 1;
+        if self.case_lines > Self::MAX_CASE_LINES || self.lines.len() >= Self::MAX_LINES {
             return;
         }
-        let end = line.floor_char_boundary(Self::LONGEST);
+        let end = line.floor_char_boundary(Self::MAX_LINE_BYTES);
         let (start, rest) = line.split_at(end);
         self.lines.push(if rest.is_empty() { start.to_owned() } else { format!("{start}…") });
     }
@@ -183,15 +189,16 @@ impl TestTimer {
     }
 }
 
-/// The name in libtest's line `test pod::life ... ok`. What the test printed may stand before the result.
+/// Returns the name in libtest's line `test pod::life ... ok`. What the test printed may come before the
+/// result.
 fn ended_test(line: &str) -> Option<&str> {
     let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let last = result.split_whitespace().next_back();
     matches!(last, Some("ok" | "FAILED")).then_some(name)
 }
 
-/// Parses libtest's `test result: ok. 3 passed; 0 failed; 0 ignored; …`. An ignored test counts as failed, because it
-/// should have run.
+/// Parses libtest's `test result: ok. 3 passed; 0 failed; 0 ignored; …`. An ignored test counts as failed,
+/// because it should have run.
 fn closing_line(line: &str) -> Option<Tally> {
     let counts = line.trim().strip_prefix("test result: ")?.split_once(". ")?.1;
     let mut tally = Tally::default();
@@ -213,14 +220,14 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn the_end_of_a_test_is_told_by_its_line() {
+    fn a_line_of_libtest_ends_a_test() {
         assert_eq!(ended_test("test pod::life ... ok"), Some("pod::life"));
         assert_eq!(ended_test("test pod::life ... 12 pods FAILED"), Some("pod::life"));
         assert_eq!(ended_test("test pod::life ... 12 pods"), None);
         assert_eq!(ended_test("test result: ok. 1 passed; 0 failed"), None);
     }
 
-    /// The time of a test is that until its line.
+    /// The time of a test ends with its line.
     #[test]
     fn tests_that_run_one_at_a_time_are_timed() {
         let begun = Instant::now();
@@ -262,16 +269,16 @@ mod tests {
 
     /// A case may print a whole stream.
     #[test]
-    fn of_a_long_report_the_start_is_kept() {
+    fn the_start_of_a_long_report_is_kept() {
         let mut failures = Failures::default();
         failures.read("failures:");
         for case in ["a", "b"] {
             failures.read(&format!("---- {case} stdout ----"));
             (0..1000).for_each(|_| failures.read(&"é".repeat(1000)));
         }
-        assert_eq!(failures.lines.len(), 2 * Failures::MOST_LINES);
+        assert_eq!(failures.lines.len(), 2 * Failures::MAX_CASE_LINES);
         assert!(failures.lines.contains(&"---- b stdout ----".to_owned()));
-        assert!(failures.lines.iter().all(|line| line.len() <= Failures::LONGEST + "…".len()));
+        assert!(failures.lines.iter().all(|line| line.len() <= Failures::MAX_LINE_BYTES + "…".len()));
     }
 
     /// The first waits for the second, which ends only if both run at the same time.

@@ -1,5 +1,6 @@
-//! Whether KVM works here. An open /dev/kvm is not enough: under some hypervisors a guest's kernel then faults or is
-//! very slow. So a real kernel is booted with it, once for each host kernel and QEMU.
+//! Finds out whether KVM works here. That /dev/kvm can be opened is not enough: under some hypervisors a
+//! guest's kernel then faults or is very slow. So a real kernel is booted with it, once for each host kernel
+//! and QEMU.
 
 use super::qemu::{self, Boot};
 use super::store::{self, Key};
@@ -11,8 +12,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// The seconds that a boot may take: a working KVM needs about one, emulation four.
-const ENOUGH: Duration = Duration::from_secs(8);
+/// The time limit of a boot: a working KVM needs about one second, emulation four.
+const BOOT_LIMIT: Duration = Duration::from_secs(8);
 /// The text that the initramfs prints.
 const RUNS: &str = "vm: the kernel runs";
 
@@ -32,9 +33,9 @@ impl Accel {
     }
 }
 
-/// The best of those that work here; `boot` tries one.
+/// Returns KVM if `boot` works with it here, otherwise emulation.
 pub(super) fn get(boot: &Boot<'_>) -> Result<Accel> {
-    // Of another architecture no hardware executes anything.
+    // This machine's processor cannot execute another architecture's instructions.
     if !boot.arch.is_ours() || File::options().read(true).write(true).open("/dev/kvm").is_err() {
         return Ok(Accel::Emulation);
     }
@@ -61,10 +62,10 @@ fn runs(boot: &Boot<'_>) -> Result<bool> {
         .spawn()
         .with_context(|| format!("cannot run {}", qemu::program(boot.arch)))?;
     let stdout = child.stdout.take().context("QEMU has no output")?;
-    let (tell, told) = mpsc::channel();
-    let reader = thread::spawn(move || tell.send(says_so(stdout)));
-    let runs = told.recv_timeout(ENOUGH).unwrap_or(false);
-    // It may have ended by itself; either way it is gone now, and with it the reader's pipe.
+    let (sender, receiver) = mpsc::channel();
+    let reader = thread::spawn(move || sender.send(says_so(stdout)));
+    let runs = receiver.recv_timeout(BOOT_LIMIT).unwrap_or(false);
+    // It may have ended by itself. In both cases the reader's pipe closes.
     let _ = child.kill();
     child.wait().context("cannot wait for QEMU")?;
     let _ = reader.join();

@@ -1,8 +1,8 @@
 //! Packages of any Debian release, without changes to this machine's own apt.
 //!
-//! Each release has a private apt below `target/vm/apt` for each architecture, with its own sources, lists and cache. Mirror, proxy and
-//! keys are this machine's. Nothing is pinned: the current packages of the release are used, and missing ones are
-//! named.
+//! Each release has a private apt below `target/vm/apt` for each architecture, with its own sources, lists
+//! and cache. Mirror, proxy and keys are this machine's. Nothing is pinned: the current packages of the
+//! release are used, and missing ones are named.
 
 use super::store;
 use crate::arch::Arch;
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 /// The settings of this machine's apt that are needed to reach a mirror.
 const CARRIED: [&str; 4] = ["Acquire::http", "Acquire::https", "Acquire::Retries", "Acquire::ForceIP"];
 
-/// A Debian release with a fresh index. Its folder is locked while this lives.
+/// A Debian release with a fresh index. Its folder is locked until this is dropped.
 pub(super) struct Release {
     name: &'static str,
     dir: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct Release {
 }
 
 impl Release {
-    /// Fetches the index: this is called only where something is about to be built.
+    /// Fetches the index. Called only before something is built.
     pub(super) fn open(arch: Arch, name: &'static str) -> Result<Self> {
         let all = store::root().join("apt");
         let folder = store::name(arch, name);
@@ -48,7 +48,7 @@ impl Release {
         Ok(release)
     }
 
-    /// A field of the newest version of a package, `None` where the release has no such package.
+    /// Returns a field of the newest version of a package; `None` if the release has no such package.
     pub(super) fn field(&self, package: &str, field: &str) -> Result<Option<String>> {
         let shown = self
             .apt("apt-cache")
@@ -62,7 +62,8 @@ impl Release {
         }))
     }
 
-    /// Fetches the newest version of each package and unpacks, into `into`, those files that `wanted` gives a path there.
+    /// Fetches the newest version of each package. Unpacks into `into` the files for which `wanted` returns a
+    /// path there.
     pub(super) fn unpack(
         &self,
         packages: &[&str],
@@ -101,7 +102,7 @@ impl Release {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))
     }
 
-    /// The lines that another tool needs to install from this release.
+    /// Returns the file with the lines that another tool needs to install from this release.
     pub(super) fn sources_file(&self) -> PathBuf {
         self.dir.join("etc/sources.list")
     }
@@ -127,9 +128,8 @@ fn unpack(deb: &Path, into: &Path, wanted: impl Fn(&str) -> Option<PathBuf>) -> 
         .context("cannot run dpkg-deb")?;
     let stream = child.stdout.take().context("dpkg-deb has no output")?;
     let mut archive = tar::Archive::new(stream);
-    let broken = || format!("cannot unpack {}", deb.display());
-    for file in archive.entries().with_context(broken)? {
-        let mut file = file.with_context(broken)?;
+    for file in archive.entries().with_context(|| format!("cannot unpack {}", deb.display()))? {
+        let mut file = file.with_context(|| format!("cannot unpack {}", deb.display()))?;
         let path = String::from_utf8_lossy(&file.path_bytes()).into_owned();
         if file.header().entry_type().is_dir() {
             continue;
@@ -149,14 +149,17 @@ fn sources(arch: Arch, release: &str, mirrors: &Mirrors) -> String {
     let arch = format!("arch={}", arch.short());
     let options = [&*arch, "check-valid-until=no"];
     let mut lines = mirrors::line(&mirrors.main, release, &options);
-    if let Some(security) = mirrors.security.as_ref().filter(|_| release != "sid") {
+    if release != "sid"
+        && let Some(security) = &mirrors.security
+    {
         lines += &mirrors::line(security, &format!("{release}-security"), &options);
     }
     lines
 }
 
 fn config(arch: Arch, dir: &Path, carried: &str) -> String {
-    let (dir, arch) = (dir.display(), arch.short());
+    let dir = dir.display();
+    let arch = arch.short();
     format!(
         r#"{carried}Dir "{dir}";
 Dir::Etc "etc";
@@ -185,7 +188,7 @@ fn carried() -> Result<String> {
     Ok(kept.map(|line| format!("{line}\n")).collect())
 }
 
-/// The line of apt's output that names the error.
+/// Returns the line of apt's output that names the error.
 fn complaint(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let error = text.lines().find_map(|line| line.strip_prefix("E: "));

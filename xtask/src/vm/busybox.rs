@@ -6,7 +6,7 @@ use crate::arch::Arch;
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
 
-/// The program, as a file on this machine.
+/// Returns the program, as a file on this machine.
 pub(super) fn get(arch: Arch) -> Result<PathBuf> {
     let key = Key::new().with("busybox 1");
     let dir = store::entry("busybox", &store::name(arch, "trixie"), &key, |dir| {

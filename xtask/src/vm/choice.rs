@@ -35,7 +35,7 @@ impl Kernel {
         }
     }
 
-    /// What a release of this series begins with. Sid moves on: there, whatever 7 is current.
+    /// Returns what a release of this series begins with. Sid moves on: there it is whatever 7 is current.
     pub(super) const fn prefix(self) -> &'static str {
         match self {
             Self::V5_10 => "5.10.",
@@ -90,7 +90,7 @@ pub(crate) enum Runtime {
 impl Runtime {
     pub(crate) const ALL: [Self; 3] = [Self::Containerd1_6, Self::Containerd1_7, Self::Containerd2_1];
 
-    /// Also the name of its folder below the guest's /opt.
+    /// Returns its name, which is also the name of its folder below the guest's /opt.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Containerd1_6 => "containerd-1.6",
@@ -107,7 +107,8 @@ impl Runtime {
         }
     }
 
-    /// What containerd's package version begins with. Sid moves on: there, whatever 2 is current.
+    /// Returns what containerd's package version begins with. Sid moves on: there it is whatever 2 is
+    /// current.
     pub(super) const fn prefix(self) -> &'static str {
         match self {
             Self::Containerd1_6 => "1.6.",
@@ -126,7 +127,7 @@ impl fmt::Display for Runtime {
 /// The init: the program that runs as PID 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Init {
-    /// A shell script: all mounted, nothing else started.
+    /// A shell script that mounts everything and starts nothing else.
     Quick,
     /// systemd, with nothing but the command's own unit: for the systemd cgroup driver.
     Systemd,
@@ -140,7 +141,7 @@ impl Init {
         }
     }
 
-    /// The cgroup driver that a node with this init has its runtime use.
+    /// Returns the cgroup driver of the runtime on a node with this init.
     pub(super) const fn driver(self) -> &'static str {
         match self {
             Self::Quick => "cgroupfs",
@@ -152,11 +153,11 @@ impl Init {
 /// How cgroups are mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Cgroup {
-    /// The one hierarchy.
+    /// The unified hierarchy.
     V2,
-    /// A hierarchy per controller.
+    /// One hierarchy for each controller.
     V1,
-    /// As v1, and an empty v2 hierarchy at `unified`.
+    /// Like v1, with an empty v2 hierarchy at `unified`.
     Hybrid,
 }
 

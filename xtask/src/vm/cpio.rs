@@ -35,7 +35,8 @@ impl Archive {
         self.bytes
     }
 
-    /// Thirteen numbers of eight hexadecimal digits, the name with a zero, the content; the last two padded to 4 bytes.
+    /// Adds thirteen numbers of eight hexadecimal digits, the name with a zero, and the content; the last two
+    /// are padded to 4 bytes.
     fn add(&mut self, path: &str, mode: u32, content: &[u8]) {
         self.inode += 1;
         let mut header = String::from("070701");
@@ -49,7 +50,7 @@ impl Archive {
             content.len(),
             0, // device, major
             0, // and minor
-            0, // device that this is, major
+            0, // device that the file is, major
             0, // and minor
             path.len() + 1,
             0, // checksum, which this format does not use

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Word(Word),
-    /// QEMU ended, and the guest had said nothing.
+    /// QEMU ended, and the guest had not sent a word.
     Ended,
     TimedOut,
 }
@@ -35,7 +35,7 @@ impl Guest {
         Ok(Self { child, port, chunks: read_all(output), words: Port::new(token), deadline })
     }
 
-    /// Passes output on until the guest says something, QEMU ends or time is up.
+    /// Passes output on until the guest sends a word, QEMU ends or time is up.
     pub(super) fn listen(&mut self, mut output: impl FnMut(&[u8])) -> Heard {
         let mut chunk = Vec::new();
         loop {
@@ -57,13 +57,13 @@ impl Guest {
         }
     }
 
-    /// Says a line to the guest.
+    /// Sends a line to the guest.
     pub(super) fn say(&mut self, line: &str) -> Result<()> {
         let port = self.port.as_mut().context("the guest's port is closed")?;
         writeln!(port, "{line}").and_then(|()| port.flush()).context("cannot write to the guest's port")
     }
 
-    /// Waits until QEMU ends by itself, so that what it writes is written.
+    /// Waits until QEMU ends by itself, so that all its writes are done. Returns false if time was up.
     pub(super) fn finish(mut self) -> bool {
         loop {
             match self.chunks.recv_timeout(self.left()) {
@@ -81,13 +81,13 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // It may be gone already, which is as well.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The reader ends when QEMU closes its end.
+/// Starts a thread that reads the output until QEMU closes it.
 fn read_all(mut output: ChildStdout) -> Receiver<Vec<u8>> {
     let (send, chunks) = mpsc::channel();
     thread::spawn(move || {

@@ -21,7 +21,7 @@ const APPLETS: &[&str] = &[
     "sh", "sleep", "test", "touch", "true", "wget",
 ];
 
-/// The archive, as a file on this machine.
+/// Returns the archive, as a file on this machine.
 pub(super) fn get(arch: Arch) -> Result<PathBuf> {
     let key =
         APPLETS.iter().fold(Key::new().with("image 1").with(PAUSE_SOURCE), |key, applet| key.with(applet));
@@ -145,7 +145,7 @@ fn append(tar: &mut tar::Builder<impl Write>, path: &str, mode: u32, bytes: &[u8
     tar.append_data(&mut header(tar::EntryType::Regular, mode, bytes.len()), path, bytes)
 }
 
-/// The same at every build: without time and owner.
+/// Returns a header without time and owner, so that every build makes the same archive.
 fn header(kind: tar::EntryType, mode: u32, size: usize) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);
@@ -178,7 +178,7 @@ mod tests {
         files
     }
 
-    /// What containerd checks on import: each name in the manifest is a file, and each layer has its digest.
+    /// containerd checks this on import: each name in the manifest is a file, and each layer has its digest.
     #[test]
     fn the_manifest_fits_the_files() {
         let entries = [Entry::program("bin/x", b"program"), Entry::link("bin/y".to_owned(), "x")];

@@ -16,8 +16,8 @@ const INIT: &str = include_str!("../../vm/initramfs.sh");
 /// The names of busybox in that script.
 const APPLETS: &[&str] =
     &["cp", "insmod", "ln", "mkdir", "mount", "poweroff", "rm", "sh", "sleep", "switch_root"];
-/// The modules for the disk, its file system, the host's folders and the port. Some kernels have some of them built
-/// in.
+/// The modules for the disk, its file system, the host's folders and the port. Some kernels have some of them
+/// built in.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4", "9p", "9pnet_virtio", "virtio_console"];
 /// The module that ext4 loads by name, if it is not built in.
 const OPTIONAL_MODULES: &[&str] = &["crc32c_generic"];
@@ -34,12 +34,12 @@ const FILES: &[(&str, u32, &str)] = &[
     ("etc/systemd/system/containerd.service", 0o644, include_str!("../../vm/containerd.service")),
     ("etc/systemd/system/session.service", 0o644, include_str!("../../vm/session.service")),
     ("etc/systemd/system/vm.target", 0o644, include_str!("../../vm/vm.target")),
-    // The same at every boot, or systemd would take each for the first one.
+    // It must not change from boot to boot, or systemd would take each boot for the first one.
     ("etc/machine-id", 0o444, "0123456789abcdef0123456789abcdef\n"),
     ("etc/hostname", 0o644, "vm\n"),
 ];
 
-/// The archive for this kernel, as a file on this machine.
+/// Returns the archive for this kernel, as a file on this machine.
 pub(super) fn get(arch: Arch, kernel: Kernel, files: &Files) -> Result<PathBuf> {
     let busybox = busybox::get(arch)?;
     let mut key = Key::new().with("initramfs 1").with(INIT).with_entry(&busybox);
@@ -88,7 +88,7 @@ fn archive(files: &Files, busybox: &Path) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// The uncompressed bytes of a module, because busybox's insmod cannot decompress.
+/// Returns the uncompressed bytes of a module, because busybox's insmod cannot decompress.
 fn module(path: &Path) -> Result<Vec<u8>> {
     let tool = match path.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => "xz",
@@ -103,7 +103,7 @@ fn module(path: &Path) -> Result<Vec<u8>> {
     Ok(out.stdout)
 }
 
-/// The paths of the modules to load, each after its dependencies.
+/// Returns the paths of the modules to load, each after its dependencies.
 fn load_order(dep: &str, builtin: &str) -> Result<Vec<String>> {
     let needs: BTreeMap<&str, Vec<&str>> = dep
         .lines()
@@ -111,12 +111,11 @@ fn load_order(dep: &str, builtin: &str) -> Result<Vec<String>> {
         .map(|(path, needed)| (path, needed.split_whitespace().collect()))
         .collect();
     let by_name: BTreeMap<String, &str> = needs.keys().map(|path| (module_name(path), *path)).collect();
-    let built_in = |name: &str| builtin.lines().any(|path| module_name(path) == name);
 
     let mut order: Vec<String> = Vec::new();
     for name in OPTIONAL_MODULES.iter().chain(MODULES) {
         let Some(path) = by_name.get(*name) else {
-            if MODULES.contains(name) && !built_in(name) {
+            if MODULES.contains(name) && !builtin.lines().any(|path| module_name(path) == *name) {
                 bail!("this kernel has no module {name}, without which no VM reaches its disk");
             }
             continue;
@@ -131,13 +130,13 @@ fn load_order(dep: &str, builtin: &str) -> Result<Vec<String>> {
     Ok(order)
 }
 
-/// The kernel's name of a module file: without folder and ending, with underscores.
+/// Returns the kernel's name of a module file: without folder and ending, with underscores.
 fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split(".ko").next().unwrap_or(file).replace('-', "_")
 }
 
-/// Every folder of these paths, parents first.
+/// Returns every folder of these paths, parents first.
 fn folders<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let all = paths.flat_map(|path| path.match_indices('/').map(|(end, _)| &path[..end]));
     let mut folders: Vec<&str> = all.collect();

@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folders and files of a module tree that are kept. The rest are drivers of hardware that no VM has. A change
-/// here makes every kernel anew.
+/// The folders and files of a module tree that are kept. The rest are drivers of hardware that no VM has. A
+/// change here makes every kernel anew.
 const KEPT: &[&str] = &[
     "modules.builtin",
     "modules.order",
@@ -49,12 +49,12 @@ const KEPT: &[&str] = &[
 pub(super) struct Files {
     pub(super) dir: PathBuf,
     pub(super) image: PathBuf,
-    /// What `uname -r` says in the VM.
+    /// What `uname -r` prints in the VM.
     pub(super) release: String,
 }
 
 impl Files {
-    /// Goes to the guest's /lib/modules.
+    /// Returns the folder that is the guest's /lib/modules.
     pub(super) fn all_modules(&self) -> PathBuf {
         self.dir.join("lib/modules")
     }
@@ -82,12 +82,12 @@ fn make(arch: Arch, kernel: Kernel, dir: &Path) -> Result<()> {
     debian.unpack(&packages, dir, wanted)?;
     let release = image.trim_start_matches("linux-image-");
     ensure!(dir.join("vmlinuz").is_file(), "the packages {} hold no kernel image", packages.join(" "));
-    // Debian's packages come without modules.dep: it is made where they are installed.
+    // Debian's packages have no modules.dep: it is made where they are installed.
     workspace::run(Command::new(tool("depmod")).arg("-b").arg(dir).arg(release))?;
     fs::write(dir.join("release"), release).context("cannot write the kernel's release")
 }
 
-/// The package to which the release's metapackage leads.
+/// Returns the package that the release's metapackage depends on.
 fn current(debian: &Release, arch: Arch, kernel: Kernel) -> Result<String> {
     let package = format!("linux-image-{}", arch.short());
     let depends = debian.field(&package, "Depends")?.unwrap_or_default();
@@ -101,12 +101,12 @@ fn current(debian: &Release, arch: Arch, kernel: Kernel) -> Result<String> {
     Ok(image.to_owned())
 }
 
-/// The image among the dependencies of a metapackage.
+/// Returns the image among the dependencies of a metapackage.
 fn image_of(depends: &str) -> Option<&str> {
     names(depends).find(|name| name.starts_with("linux-image-"))
 }
 
-/// The packages that have the image's files: itself, and since 7.x three of its dependencies.
+/// Returns the packages that have the image's files: itself, and since 7.x three of its dependencies.
 fn parts(image: &str, depends: &str) -> Vec<String> {
     let release = image.trim_start_matches("linux-image-");
     let apart = ["linux-base-", "linux-binary-", "linux-modules-"].map(|prefix| format!("{prefix}{release}"));
@@ -114,12 +114,13 @@ fn parts(image: &str, depends: &str) -> Vec<String> {
     std::iter::once(image.to_owned()).chain(apart).collect()
 }
 
-/// The first alternative of each dependency, without its version.
+/// Returns the first alternative of each dependency, without its version.
 fn names(depends: &str) -> impl Iterator<Item = &str> {
     depends.split(',').filter_map(|one| one.split_whitespace().next())
 }
 
-/// The place of a file of a kernel package. Some releases have `lib`, some `usr/lib`, and 7.x has no `boot`.
+/// Returns where a file of a kernel package is put. Some releases have `lib`, some `usr/lib`, and 7.x has no
+/// `boot`.
 fn wanted(path: &str) -> Option<PathBuf> {
     if path.starts_with("boot/vmlinuz-") {
         return Some("vmlinuz".into());

@@ -1,4 +1,5 @@
-//! QEMU's machine protocol (QMP), as far as saving and restoring a VM needs it: one line of JSON in each direction.
+//! QEMU's machine protocol (QMP), as far as it is needed to save and restore a VM: one line of JSON in each
+//! direction.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Sends a command and waits for its answer; events in between are not for us.
+    /// Sends a command and waits for its answer; skips events in between.
     pub(super) fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value> {
         let line = json!({ "execute": command, "arguments": arguments });
         writeln!(self.stream, "{line}").with_context(|| format!("cannot tell QEMU to {command}"))?;
@@ -51,7 +52,7 @@ impl Monitor {
         }
     }
 
-    /// Waits until a migration, either way, has ended well.
+    /// Waits until a migration, of either direction, has completed.
     pub(super) fn migrated(&mut self) -> Result<()> {
         loop {
             let message = self.receive()?;
@@ -74,7 +75,7 @@ impl Monitor {
     }
 }
 
-/// The new state, if the message has one.
+/// Returns the new state of a migration, if the message has one.
 fn migration(message: &Value) -> Option<&str> {
     (message["event"] == "MIGRATION").then(|| message["data"]["status"].as_str())?
 }
@@ -94,7 +95,7 @@ mod tests {
         assert_eq!(migration(&json!({ "return": {} })), None);
     }
 
-    /// An answer is found among events, and a refusal is told with QEMU's reason.
+    /// An answer is found among events, and a refusal is reported with QEMU's reason.
     #[test]
     fn answers_and_refusals() {
         let dir = std::env::temp_dir().join(format!("xtask-monitor-{}", std::process::id()));

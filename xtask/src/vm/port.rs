@@ -5,20 +5,20 @@
 /// A message about the current boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// Warm, and waiting to be saved.
+    /// The guest is warm and waits to be saved.
     Ready,
-    /// Wants to boot again.
+    /// The guest wants to boot again.
     Reboot,
-    /// Wants its power cut, and to boot again.
+    /// The guest wants to lose its power, and to boot again.
     Cut,
-    /// The command has ended so.
+    /// The command has ended with this status.
     Status(u8),
 }
 
 /// Splits the port's bytes, whatever the sizes of the reads.
 pub(super) struct Port {
     mark: Vec<u8>,
-    /// What may yet turn out to be a word.
+    /// Bytes that may be the beginning of a word.
     held: Vec<u8>,
 }
 
@@ -27,7 +27,8 @@ impl Port {
         Self { mark: format!("\n{token} ").into_bytes(), held: Vec::new() }
     }
 
-    /// The output among these bytes, and the first word if there is one. What follows a word is kept for the next call.
+    /// Returns the output among these bytes, and the first word if there is one. What follows a word is kept
+    /// for the next call.
     pub(super) fn take(&mut self, bytes: &[u8]) -> (Vec<u8>, Option<Word>) {
         self.held.extend(bytes);
         let Some(at) = self.held.windows(self.mark.len()).position(|window| window == self.mark) else {
@@ -45,12 +46,12 @@ impl Port {
         (output, word)
     }
 
-    /// What was held in the belief that it might be a word, when nothing more will come.
+    /// Returns the bytes that were held as a possible word. Called when nothing more will come.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// How many of the last bytes are the beginning of a mark.
+    /// Returns how many of the last bytes are the beginning of a mark.
     fn begun(&self) -> usize {
         let longest = self.mark.len().min(self.held.len());
         (1..=longest).rev().find(|n| self.held.ends_with(&self.mark[..*n])).unwrap_or(0)
@@ -70,7 +71,7 @@ fn read(word: &[u8]) -> Option<Word> {
 mod tests {
     use super::*;
 
-    /// Cut anywhere into two, the port reads the same.
+    /// The port reads the same wherever its bytes are cut into two.
     #[test]
     fn cuts_do_not_matter() {
         let all = b"one\ntwo\n\ntok 3\n";

@@ -1,5 +1,5 @@
-//! How QEMU is started. The machine is the same for every VM, so that a saved VM fits the one that it is restored
-//! into.
+//! How QEMU is started. The machine is the same for every VM, so that a saved VM fits the one that it is
+//! restored into.
 
 use super::accel::Accel;
 use crate::arch::Arch;
@@ -33,7 +33,7 @@ pub(super) struct Shares<'a> {
     pub(super) modules: &'a Path,
     pub(super) bin: &'a Path,
     pub(super) host: &'a Path,
-    /// This run's own folder: the command in, whatever it leaves out.
+    /// This run's own folder: it has the command, and keeps what the command leaves there.
     pub(super) run: &'a Path,
 }
 
@@ -45,12 +45,13 @@ pub(super) struct Machine<'a> {
     pub(super) shares: Shares<'a>,
     pub(super) console: &'a Path,
     pub(super) monitor: &'a Path,
-    /// Not to boot, but to wait for a saved VM.
+    /// Waits for a saved VM instead of booting.
     pub(super) incoming: bool,
 }
 
 impl Machine<'_> {
-    /// Its standard input and output are the guest's port; what QEMU itself says goes to `log`.
+    /// Returns the command that starts QEMU. Its standard input and output are the guest's port; QEMU's own
+    /// messages go to `log`.
     pub(super) fn command(&self, log: Stdio) -> Command {
         let mut command = command(self.boot.arch);
         command.args(self.args()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
@@ -65,7 +66,7 @@ impl Machine<'_> {
             Disk::Kept(path) => (path, ""),
             Disk::ThrownAway(path) => (path, ",snapshot=on"),
         };
-        // Nothing is lost to "unsafe" but on a crash of this machine.
+        // "unsafe" loses data only if this machine crashes.
         push(&mut args, "-drive", with_path("file=", disk) + ",format=raw,if=virtio,cache=unsafe" + then);
         push(&mut args, "-device", "virtio-serial-pci");
         push(&mut args, "-chardev", "stdio,id=port,signal=off");
@@ -97,14 +98,14 @@ pub(super) const fn program(arch: Arch) -> &'static str {
     }
 }
 
-/// QEMU, which ends when the thread that starts it does, in any case.
+/// Returns a command that starts QEMU, and kills it when the thread that started it ends.
 pub(super) fn command(arch: Arch) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", program(arch)]);
     command
 }
 
-/// The machine without devices: enough for a kernel to report that it runs.
+/// Returns the arguments for a machine without devices: enough for a kernel to report that it runs.
 pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
     let mut args: Vec<OsString> = Vec::new();
     for arg in ["-nodefaults", "-no-user-config", "-no-reboot"] {
@@ -114,7 +115,8 @@ pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
     let (machine, console, emulated) = match boot.arch {
         // QEMU 7.2 emulates cmpxchg16b such that guests crash in it under load.
         Arch::X86_64 => ("pc", "ttyS0", "max,-cx16"),
-        // Pointers are signed by a cipher that costs little to emulate. What a container never uses is left out.
+        // Pointers are signed by a cipher that costs little to emulate. Features that a container never uses
+        // are left out.
         Arch::Aarch64 => ("virt,gic-version=3", "ttyAMA0", "max,pauth-impdef=on,sve=off,sme=off"),
     };
     push(&mut args, "-machine", machine);
@@ -124,9 +126,9 @@ pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
             push(&mut args, "-cpu", "host");
         }
         Accel::Emulation => {
-            // One thread for both CPUs: with one each, about one in twenty guests (6.1, QEMU 7.2) hung with both in a
-            // soft lockup, it seems for an interrupt lost between them. It costs an eighth of the time, and leaves
-            // the machine a core.
+            // One thread for both CPUs: with one each, about one in twenty guests (6.1, QEMU 7.2) hung with
+            // both CPUs in a soft lockup, probably because an interrupt between them was lost. One thread
+            // costs an eighth of the time, and leaves the machine a core.
             push(&mut args, "-accel", "tcg,thread=single");
             push(&mut args, "-cpu", emulated);
         }
@@ -141,7 +143,7 @@ pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
     args
 }
 
-/// QEMU's version, with the distribution's build.
+/// Returns QEMU's version, with the distribution's build.
 pub(super) fn version(arch: Arch) -> Result<String> {
     let program = program(arch);
     let out =
@@ -154,12 +156,13 @@ fn push(args: &mut Vec<OsString>, name: &str, value: impl Into<OsString>) {
     args.push(value.into());
 }
 
-/// A comma ends a value in QEMU's option lists; a doubled comma is a literal one.
+/// Returns the option with the path in it. A comma ends a value in QEMU's option lists; a doubled comma is a
+/// literal one.
 fn with_path(before: &str, path: &Path) -> String {
     before.to_owned() + &path.to_string_lossy().replace(',', ",,")
 }
 
-/// The socket's path must be short (108 bytes at most), so it is checked here for a clear error.
+/// Refuses a path that is too long for a socket (fewer than 108 bytes are allowed) with a clear error.
 pub(super) fn check_socket(path: PathBuf) -> Result<PathBuf> {
     anyhow::ensure!(
         path.as_os_str().len() < 108,

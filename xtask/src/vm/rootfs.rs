@@ -1,7 +1,7 @@
 //! The disk of the VM: a small Debian with every container runtime side by side below /opt.
 //!
-//! Apart from the images, the disk has nothing of this repository: scripts and settings come with the initramfs, so
-//! that a change of one needs no new disk.
+//! Apart from the images, the disk has nothing of this repository: scripts and settings come with the
+//! initramfs, so that a change of one needs no new disk.
 
 use super::apt::Release;
 use super::choice::Runtime;
@@ -15,19 +15,19 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 const SUITE: &str = "trixie";
-/// The packages of tools that the node's runtime or our tests call, and busybox for the scripts. A change here makes
-/// a new disk.
+/// The packages of tools that the node's runtime or our tests call, and busybox for the scripts. A change
+/// here makes a new disk.
 const PACKAGES: &str = "busybox-static,iproute2,iptables,kmod,libseccomp2,mount,procps,systemd,util-linux";
 /// Files that a VM does not need; more than half of the packages' content.
 const LEFT_OUT: [&str; 3] = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*"];
-/// Stands for the packages' own scripts, where this machine cannot run them.
+/// Runs instead of the packages' own scripts, where this machine cannot run them.
 const UNCONFIGURED: &str = include_str!("../../vm/unconfigured.sh");
 /// The packages of each runtime; all three are from one release.
 const RUNTIME_PACKAGES: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
 /// A sparse file: 2 GiB, of which a third is used.
 const SIZE: u64 = 2 << 30;
 
-/// The disk image, as a file on this machine. Each VM writes to a layer of its own.
+/// Returns the disk image, as a file on this machine. Each VM writes to a layer of its own.
 pub(super) fn get(arch: Arch) -> Result<PathBuf> {
     let images = image::get(arch)?;
     let key = LEFT_OUT
@@ -45,7 +45,7 @@ pub(super) fn get(arch: Arch) -> Result<PathBuf> {
 
 fn make(arch: Arch, images: &Path, dir: &Path) -> Result<()> {
     let tree = dir.join("tree");
-    // A build that was interrupted left root's files.
+    // An interrupted build leaves files that root owns.
     remove_as_root(&tree)?;
     let added = dir.join("added");
     if added.exists() {
@@ -65,7 +65,7 @@ fn make(arch: Arch, images: &Path, dir: &Path) -> Result<()> {
     say(format_args!("installing Debian {SUITE} for the VM's disk"));
     bootstrap(arch, &tree, &archive)?;
     let disk = dir.join("root.img");
-    // Made here, so that it belongs to us and not to root.
+    // The file is made here, so that we own it and not root.
     File::create(&disk)
         .and_then(|file| file.set_len(SIZE))
         .with_context(|| format!("cannot make {}", disk.display()))?;
@@ -93,14 +93,14 @@ fn unpack(arch: Arch, runtime: Runtime, into: &Path) -> Result<()> {
     debian.unpack(&RUNTIME_PACKAGES, into, wanted)
 }
 
-/// Programs only: units and settings are the VM's own.
+/// Returns the path of a program; `None` for other files: units and settings are the VM's own.
 fn wanted(path: &str) -> Option<PathBuf> {
     let folders = ["usr/bin/", "usr/sbin/", "usr/lib/cni/"];
     let unused = ["usr/bin/containerd-stress", "usr/sbin/recvtty"];
     (folders.iter().any(|folder| path.starts_with(folder)) && !unused.contains(&path)).then(|| path.into())
 }
 
-/// Root owns all files in the archive, whoever owns them here.
+/// Packs the tree. Root owns all files in the archive, whoever owns them here.
 fn pack(tree: &Path, archive: &Path) -> std::io::Result<()> {
     let mut tar = tar::Builder::new(File::create(archive)?);
     tar.mode(tar::HeaderMode::Deterministic);
@@ -113,7 +113,7 @@ fn bootstrap(arch: Arch, tree: &Path, added: &Path) -> Result<()> {
     let log = tree.with_extension("log");
     let mut mmdebstrap = root::command("mmdebstrap");
     mmdebstrap.args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")));
-    // The hooks of the last stage that each of the two has.
+    // The hook of the last stage that each variant has.
     let hook = if arch.is_ours() {
         mmdebstrap.args(["--variant=essential", "--dpkgopt=force-unsafe-io"]);
         "--customize-hook"
@@ -123,7 +123,7 @@ fn bootstrap(arch: Arch, tree: &Path, added: &Path) -> Result<()> {
         "--extract-hook"
     };
     mmdebstrap.arg(format!("--include={PACKAGES}"));
-    // A real node has these two; our own scripts mount on the rest.
+    // A real node has these two folders; our own scripts mount on the others.
     mmdebstrap.arg(format!(r#"{hook}=mkdir -p "$1/etc/containerd" "$1/etc/cni/net.d""#));
     mmdebstrap.arg(format!(r#"{hook}=tar --extract --file={} --directory="$1""#, quote(added)));
     mmdebstrap.arg(SUITE).arg(tree).arg(debian.sources_file());
@@ -145,7 +145,7 @@ fn remove_as_root(tree: &Path) -> Result<()> {
     workspace::run(root::command("rm").args(["-rf", "--one-file-system"]).arg(tree))
 }
 
-/// A text for a hook, which a shell splits into words.
+/// Quotes a path for a hook, which a shell splits into words.
 fn quote(path: &Path) -> String {
     super::quote(&path.to_string_lossy())
 }

@@ -1,5 +1,5 @@
-//! A VM that is saved after a warm-up: booted, with containerd started and used once. Each run continues from there
-//! within seconds.
+//! A VM that is saved after a warm-up: booted, with containerd started and used once. Each run continues from
+//! there within seconds.
 
 use super::guest::Heard;
 use super::monitor::Monitor;
@@ -13,7 +13,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The time to boot, start containerd and run a pod; ten times the time of emulation on an idle machine.
+/// The time to boot, start containerd and run a pod: ten times what emulation takes on an idle machine.
 const TO_WARM: Duration = Duration::from_secs(400);
 /// The warm-up before saving. The first pod costs most: its code is translated and its files are read.
 const WARM: &str = "\
@@ -54,7 +54,7 @@ fn restore(folder: &Folder, saved: &Path, deadline: Instant) -> Result<()> {
     monitor.execute("cont", &json!({})).map(drop)
 }
 
-/// The folder of the saved VM, which is made if it does not exist.
+/// Returns the folder of the saved VM, which is made if it does not exist.
 pub(super) fn get(request: &Request, parts: &Parts) -> Result<PathBuf> {
     let name =
         format!("{}-{}-{}-{}", request.kernel, request.runtime, request.init.name(), request.cgroup.name());
@@ -93,8 +93,8 @@ fn save(request: &Request, parts: &Parts, dir: &Path) -> Result<()> {
     monitor.execute("migrate-set-parameters", &json!({ "max-bandwidth": 100_u64 << 30 }))?;
     monitor.execute("migrate", &json!({ "uri": to(&dir.join("state")) }))?;
     monitor.migrated()?;
-    // In about one of some hundred runs QEMU has ended by now. If the saved state is not whole, the VM that starts from
-    // it fails.
+    // In about one of some hundred runs QEMU has ended by now. If the saved state is not whole, the VM that
+    // starts from it fails.
     let _ = monitor.execute("quit", &json!({}));
     ensure!(guest.finish(), "QEMU does not end after the VM was saved");
     Ok(())
@@ -107,7 +107,7 @@ fn monitor(folder: &Folder, deadline: Instant) -> Result<Monitor> {
     Ok(monitor)
 }
 
-/// QEMU before 8.2 cannot read and write such files itself.
+/// Returns where QEMU reads a saved state. Before 8.2 it cannot read and write such files itself.
 fn from(state: &Path) -> String {
     format!("exec:cat {}", super::quote(&state.to_string_lossy()))
 }
@@ -116,7 +116,7 @@ fn to(state: &Path) -> String {
     format!("exec:cat > {}", super::quote(&state.to_string_lossy()))
 }
 
-/// The guest's clock stopped while it was saved, so it is set.
+/// Returns the time, to which the guest sets its clock: the clock stopped while the guest was saved.
 fn now() -> Result<String> {
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -41,38 +41,39 @@ impl Parts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Status(u8),
-    /// QEMU ended and the guest had not said why: a panic, most likely.
+    /// QEMU ended, and the guest had not reported why: most likely a panic.
     Died,
     TimedOut,
-    /// It wanted to boot again, and nobody had asked for that.
+    /// The command wanted to boot again, and the request does not allow that.
     Rebooted,
 }
 
 /// A folder for one run, removed with it.
 pub(super) struct Folder {
     path: PathBuf,
-    /// Between the guest and us: told in the file `environment`.
+    /// The word that begins each message from the guest, which reads it in the file `environment`.
     pub(super) token: String,
 }
 
 impl Folder {
-    /// Named for this process, so that what a killed one left is known and removed.
+    /// Makes a folder with the name of this process, so that the folders of killed processes are known and
+    /// removed.
     pub(super) fn new() -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let all = store::root().join("run");
         remove_dead(&all);
         let path = all.join(format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-        // For a guest that is given no folder of the host's, an empty one.
+        // `nothing` is for a guest that has no folder of the host.
         for folder in ["shared", "nothing"] {
             let folder = path.join(folder);
             fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
-        // Nothing but a random number that std gives away.
+        // The standard library has no other public source of random numbers.
         let token = format!("vm-{:016x}", RandomState::new().build_hasher().finish());
         Ok(Self { path, token })
     }
 
-    /// The guest's /vm/run.
+    /// Returns the folder that is the guest's /vm/run.
     pub(super) fn shared(&self) -> PathBuf {
         self.path.join("shared")
     }
@@ -93,27 +94,26 @@ impl Folder {
         self.path.join("qemu.log")
     }
 
-    /// A file that the guest reads.
+    /// Writes a file that the guest reads.
     pub(super) fn give(&self, name: &str, text: &str) -> Result<()> {
         let path = self.shared().join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The end of what the guest's kernel and QEMU said, for a run that ended without a status.
+    /// Returns the end of what the guest's kernel and QEMU printed, for a run that ended without a status.
     pub(super) fn last_words(&self) -> String {
-        let read = |path: PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-        tail(&(read(self.console()) + &read(self.log())), 40)
+        tail(&(read(&self.console()) + &read(&self.log())), 40)
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed now is when its process is known to be dead.
+        // If it cannot be removed now, a later process removes it.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// The parts of a start that a fresh VM and a saved one share.
+/// Starts a guest: the part that a fresh VM and a saved one have in common.
 pub(super) fn guest(
     request: &Request,
     parts: &Parts,
@@ -143,7 +143,7 @@ pub(super) fn guest(
     Guest::start(machine.command(Stdio::from(log)), &folder.token, deadline)
 }
 
-/// The options on the kernel command line that the guest's scripts read.
+/// Returns the options on the kernel command line that the guest's scripts read.
 pub(super) fn choices(request: &Request) -> String {
     let mut words = format!(
         "vm_init={} vm_runtime={} vm_cgroup={}",
@@ -168,7 +168,7 @@ pub(super) fn choices(request: &Request) -> String {
     words
 }
 
-/// What the guest is told besides the command; `boot` counts from 1.
+/// Returns the guest's file `environment`; `boot` counts from 1.
 pub(super) fn environment(folder: &Folder, boot: u32, kept: bool) -> String {
     format!("token={}\nboot={boot}\nkept={}\n", folder.token, if kept { "1" } else { "" })
 }
@@ -180,12 +180,12 @@ pub(super) fn run(
     deadline: Instant,
     output: &mut dyn FnMut(&[u8]),
 ) -> Result<End> {
-    // A reboot without a disk of one's own still needs one that outlives QEMU.
+    // A reboot needs a disk that outlives QEMU, even if the request has none.
     let scratch = folder.path.join("disk.img");
     let kept = request.disk.as_deref().or(request.reboot.then_some(scratch.as_path()));
     if let Some(disk) = kept.filter(|disk| !disk.exists()) {
         copy_disk(&parts.disk, disk)?;
-        // A power cut is no harm to a node's file system.
+        // A node's file system survives a power cut.
         add_journal(disk)?;
     }
     let disk = kept.map_or(Disk::ThrownAway(&parts.disk), Disk::Kept);
@@ -205,7 +205,7 @@ pub(super) fn run(
                     return Ok(End::TimedOut);
                 }
             }
-            // Whatever the guest had not written yet is lost with it.
+            // What the guest has not written yet is lost.
             Heard::Word(Word::Cut) if request.reboot => drop(guest),
             Heard::Word(Word::Reboot | Word::Cut) => return Ok(End::Rebooted),
             Heard::Word(Word::Ready) => bail!("the guest wants to be saved, and was not asked to"),
@@ -216,7 +216,7 @@ pub(super) fn run(
     Ok(End::Died)
 }
 
-/// A disk of its own; holes in the file stay holes.
+/// Copies a disk; holes in the file stay holes.
 pub(super) fn copy_disk(from: &Path, to: &Path) -> Result<()> {
     let part = to.with_extension("part");
     crate::workspace::run(
@@ -235,7 +235,7 @@ fn add_journal(disk: &Path) -> Result<()> {
     )
 }
 
-/// The folders of processes that have ended.
+/// Removes the folders of processes that have ended.
 fn remove_dead(all: &Path) {
     let Ok(found) = fs::read_dir(all) else { return };
     for folder in found.flatten() {
@@ -246,6 +246,11 @@ fn remove_dead(all: &Path) {
             let _ = fs::remove_dir_all(folder.path());
         }
     }
+}
+
+/// Returns what can be read of the file.
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
 fn tail(text: &str, lines: usize) -> String {

@@ -9,6 +9,7 @@ use crate::{root as superuser, workspace};
 use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A hash of all inputs of a result.
@@ -20,7 +21,7 @@ impl Key {
         Self(Sha256::new())
     }
 
-    /// Each input goes in with its length, so that no two lists of inputs read the same.
+    /// Adds an input with its length, so that two different lists of inputs never hash the same bytes.
     pub(super) fn with(mut self, input: impl AsRef<[u8]>) -> Self {
         let input = input.as_ref();
         self.0.update(input.len().to_le_bytes());
@@ -28,19 +29,19 @@ impl Key {
         self
     }
 
-    /// Something that this store made: its name stands for its content.
+    /// Adds a result of this store by its name, which has the hash of its inputs.
     pub(super) fn with_entry(self, path: &Path) -> Self {
         let name = path.strip_prefix(root()).unwrap_or(path);
         self.with(name.as_os_str().as_encoded_bytes())
     }
 
-    /// Twelve hexadecimal digits: enough for the few things that are ever kept here.
+    /// Returns twelve hexadecimal digits: enough for the few results that are kept here.
     fn digits(&self) -> String {
         self.0.clone().finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// The name of a result for this architecture: this machine's own is not named.
+/// Returns the name of a result for this architecture, which it names if it is not this machine's own.
 pub(super) fn name(arch: Arch, name: &str) -> String {
     if arch.is_ours() { name.to_owned() } else { format!("{name}-{arch}") }
 }
@@ -49,8 +50,8 @@ pub(super) fn root() -> PathBuf {
     workspace::target_dir().join("vm")
 }
 
-/// The folder `name-KEY` of this kind: the existing one, or a new one that `make` fills. Folders of the same name
-/// from other inputs are removed.
+/// Returns the folder `name-KEY` of this kind: the existing one, or a new one that `make` fills. Removes
+/// folders of the same name from other inputs.
 pub(super) fn entry(
     kind: &str,
     name: &str,
@@ -74,16 +75,17 @@ pub(super) fn entry(
     Ok(done)
 }
 
-/// Held until the file is dropped.
+/// Takes a lock, which is held until the file is dropped.
 pub(super) fn lock(dir: &Path, name: &str) -> Result<File> {
     let path = dir.join(format!(".{name}.lock"));
-    let open = || {
-        fs::create_dir_all(dir)?;
-        let file = File::create(&path)?;
-        file.lock()?;
-        Ok::<_, std::io::Error>(file)
-    };
-    open().with_context(|| format!("cannot lock {}", path.display()))
+    locked(dir, &path).with_context(|| format!("cannot lock {}", path.display()))
+}
+
+fn locked(dir: &Path, path: &Path) -> io::Result<File> {
+    fs::create_dir_all(dir)?;
+    let file = File::create(path)?;
+    file.lock()?;
+    Ok(file)
 }
 
 fn remove_others(kind: &Path, name: &str) -> Result<()> {
@@ -91,7 +93,7 @@ fn remove_others(kind: &Path, name: &str) -> Result<()> {
         let found = found?;
         if is_of(name, &found.file_name().to_string_lossy()) {
             let path = found.path();
-            // Where making it was interrupted, some of it may be root's.
+            // If making it was interrupted, root may own some of it.
             if fs::remove_dir_all(&path).is_err() {
                 workspace::run(superuser::command("rm").args(["-rf", "--one-file-system"]).arg(&path))?;
             }
@@ -100,7 +102,7 @@ fn remove_others(kind: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether the folder is one of `name`, whatever its key: "5.10-0123456789ab", or "5.10-part".
+/// Reports whether the folder is one of `name`, with any key: "5.10-0123456789ab", or "5.10-part".
 fn is_of(name: &str, folder: &str) -> bool {
     let Some(rest) = folder.strip_prefix(name).and_then(|rest| rest.strip_prefix('-')) else { return false };
     rest == "part" || (rest.len() == 12 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
