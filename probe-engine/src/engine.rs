@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Time has passed: deadlines up to `now` fall due.
+    /// Notes that time has passed: deadlines up to `now` fall due.
     pub fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         self.catch_up();
@@ -137,13 +137,13 @@ impl Engine {
         self.flush();
     }
 
-    /// The time of the last call of `advance`.
+    /// Returns the time of the last call of `advance`.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// When `advance` has something to do, if nothing else happens.
+    /// Returns when `advance` has something to do, if nothing else happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
         let held = self.world.outbox.deadline(self.settings.hold);
@@ -151,7 +151,7 @@ impl Engine {
         held.into_iter().chain(self.world.timers.next()).chain(self.timeline.deadline()).chain(verdict).min()
     }
 
-    /// Up to when it judges if it advances to `now`: facts of later times may still come.
+    /// Returns the time up to which it judges if it advances to `now`: facts of later times may still come.
     #[must_use]
     pub fn settled(&self, now: Timestamp) -> Timestamp {
         self.timeline.settled(self.now.max(now))
@@ -167,76 +167,76 @@ impl Engine {
         &self.settings
     }
 
-    /// The pods that are here now, with what belongs to them.
+    /// Returns the pods that are here now, with what belongs to them.
     #[must_use]
     pub fn pods(&self) -> Vec<PodView> {
         view::pods(&self.world, self.now)
     }
 
-    /// The starts of pods: those that were complete, also of pods that are gone, and what has begun of the
+    /// Returns the starts of pods: the complete ones, also of pods that are gone, and what has begun of the
     /// others.
     #[must_use]
     pub fn starts(&self) -> Vec<Start> {
         view::all_starts(&self.world, self.now)
     }
 
-    /// Starts of pods whose sandbox lives, and the latest `others` of the other starts.
+    /// Returns the starts of pods whose sandbox lives, and the latest `others` of the other starts.
     #[must_use]
     pub fn late_starts(&self, others: usize) -> Vec<Start> {
         view::late_starts(&self.world, others, self.now)
     }
 
-    /// How long each phase of a start takes on this node, by the latest starts that were seen whole.
+    /// Returns how long each phase of a start takes on this node, by the latest starts that were seen whole.
     #[must_use]
     pub fn shares(&self) -> Vec<Share> {
         share::shares(self.world.starts.rows.iter())
     }
 
-    /// Changes whenever a start completes.
+    /// Returns a number that changes whenever a start completes.
     #[must_use]
     pub fn starts_revision(&self) -> u64 {
         self.world.starts.revision
     }
 
-    /// The number of network namespaces that netlink should watch and was not asked to watch yet, because
-    /// there were too many at once.
+    /// Returns the number of network namespaces that netlink should watch and was not asked to watch yet,
+    /// because there were too many at once.
     #[must_use]
     pub fn unwatched(&self) -> usize {
         lookup::netns::unwatched(&self.world).count()
     }
 
-    /// When each runtime and kubelet that runs started, by the name of its program.
+    /// Returns when each running runtime and kubelet started, by the name of its program.
     #[must_use]
     pub fn daemons_since(&self) -> BTreeMap<&str, Timestamp> {
         lookup::daemons::since(&self.world)
     }
 
-    /// The pools of the node's networks, as far as their stores and the kernel show them.
+    /// Returns the pools of the node's networks, as far as their stores and the kernel show them.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolView> {
         self.finding_tracker.pools(&self.world, &self.settings.limits)
     }
 
-    /// What became of the attachments of each plugin and network.
+    /// Returns what became of the attachments of each plugin and network.
     #[must_use]
     pub fn balance(&self) -> Vec<BalanceView> {
         lookup::balance::views(&self.world, self.now, self.settings.limits.leak_grace)
     }
 
-    /// How many network namespaces the kernel has besides the node's own, as far as is known.
+    /// Returns how many network namespaces the kernel has besides the node's own, as far as is known.
     #[must_use]
     pub fn netns_in_kernel(&self) -> usize {
         let host = self.world.node.host_netns;
         self.world.netns.values().filter(|row| row.is_in_kernel() && row.key.inode != host).count()
     }
 
-    /// The leaks that are reported as one finding of many.
+    /// Returns the leaks that are reported as one finding of many.
     #[must_use]
     pub fn many(&self) -> Vec<ManyView> {
         self.finding_tracker.many(&self.world, &self.settings.limits)
     }
 
-    /// The open findings, and those that closed a while ago, by key.
+    /// Returns the open findings, and those that closed a while ago, by key.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.finding_tracker.iter()
     }
@@ -246,35 +246,35 @@ impl Engine {
         self.finding_tracker.get(key)
     }
 
-    /// The events that were reported about this sandbox, as far as they are kept.
+    /// Returns the events that were reported about this sandbox, as far as they are kept.
     #[must_use]
     pub fn told_of(&self, sandbox: &ContainerId) -> Option<ToldView<'_>> {
         view::told_of(&self.world, sandbox)
     }
 
-    /// The sockets of the runtimes that are followed over CRI.
+    /// Returns the sockets of the runtimes that are followed over CRI.
     pub fn followed(&self) -> impl Iterator<Item = &str> {
         self.world.beliefs.runtimes().map(|row| row.socket.as_str())
     }
 
-    /// How long runtimes recently took to report what the kernel had seen.
+    /// Returns how long runtimes recently took to report what the kernel had seen.
     pub fn lags(&self) -> impl Iterator<Item = &Lag> {
         self.world.beliefs.lags()
     }
 
-    /// Files of the node at which reading hangs, and since when.
+    /// Returns the files of the node at which reading hangs, and since when.
     #[must_use]
     pub fn hanging(&self) -> Vec<(String, Timestamp)> {
         self.world.coverage.hanging.iter().map(|(path, since)| (path.clone(), *since)).collect()
     }
 
-    /// What is known of the node's recovery in this boot.
+    /// Returns what is known of the node's recovery in this boot.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         &self.world.boot.recovery
     }
 
-    /// The pods of which something runs now. They are to be back after a restart.
+    /// Returns the pods of which something runs now. They are to be back after a restart.
     #[must_use]
     pub fn running_pods(&self) -> recovery::RunningPods {
         lookup::recovery::running_pods(&self.world, self.now)
@@ -286,14 +286,15 @@ impl Engine {
         detect::survey(&self.world, &self.settings.limits, now, cleaners)
     }
 
-    /// Like `survey`, without the grace in which the runtime and the kubelet may clean up.
+    /// Returns the same as [`survey`](Self::survey), without the grace in which the runtime and the kubelet
+    /// may clean up.
     #[must_use]
     pub fn survey_at_once(&self, now: Timestamp, cleaners: Daemons) -> Vec<Finding> {
         let limits = Limits { leak_grace: Duration::ZERO, ..self.settings.limits };
         detect::survey(&self.world, &limits, now, cleaners)
     }
 
-    /// Numbers that change whenever a finding changes.
+    /// Returns numbers that change whenever a finding changes.
     #[must_use]
     pub fn findings_revision(&self) -> Revision {
         self.finding_tracker.revision()
@@ -309,7 +310,7 @@ impl Engine {
         self.finding_tracker.differences(&self.world, limits, now)
     }
 
-    /// How far the hooks' rings were read, if a source has reported it.
+    /// Returns how far the hooks' rings were read, if a source has reported it.
     #[must_use]
     pub fn rings_read(&self) -> Option<RingsRead> {
         self.rings_read
@@ -320,13 +321,13 @@ impl Engine {
         &self.world.counts
     }
 
-    /// About how many entries [`Self::dump`] has.
+    /// Returns about how many entries [`Self::dump`] has.
     #[must_use]
     pub fn size(&self) -> usize {
         self.world.size() + self.finding_tracker.iter().count()
     }
 
-    /// The number of the last event, of this engine or of the one from which it goes on.
+    /// Returns the number of the last event, of this engine or of the one that it continues.
     #[must_use]
     pub fn last_seq(&self) -> u64 {
         self.world.outbox.next_seq.saturating_sub(1)
@@ -337,15 +338,15 @@ impl Engine {
         self.world.outbox.next_seq = self.world.outbox.next_seq.max(seq);
     }
 
-    /// Goes on with other settings.
+    /// Continues with other settings.
     pub fn adopt(&mut self, settings: Settings) {
         self.world.boot.adopt(settings.boot.clone());
         self.settings = settings;
     }
 
-    /// Everything that is believed and everything that waits. A fresh engine with the same settings that
-    /// takes it back by `restore`, in this order, goes on as this one would. What `poll` can give is to be
-    /// taken before.
+    /// Returns everything that is believed and everything that waits. A fresh engine with the same settings
+    /// that takes it back by `restore`, in this order, continues as this one would. What `poll` can give must
+    /// be taken before.
     #[must_use]
     pub fn dump(&self) -> Vec<CheckpointEntry> {
         // Each member by name, so that a new one cannot be forgotten.
@@ -369,7 +370,7 @@ impl Engine {
             watches: world.netns.watches,
             messages_asked: world.attachments.messages_asked(),
         };
-        // With enough room at once: a vector that grows holds its old rows beside the new ones.
+        // Reserves enough room at once: a vector that grows holds its old rows beside the new ones.
         let mut rows = Vec::with_capacity(self.size() * 9 / 8 + 64);
         rows.push(CheckpointEntry::Engine(Box::new(state)));
         world.dump(&mut rows);
@@ -408,7 +409,7 @@ impl Engine {
         }
     }
 
-    /// A change of the world may change a verdict.
+    /// Schedules a judgement if the world changed, since that may change a verdict.
     fn collect(&mut self) {
         if let Some(at) = self.world.changed_at.take() {
             self.finding_tracker.arm_earlier(at);

@@ -187,7 +187,7 @@ impl Agent {
         }
     }
 
-    /// Tells the engine that the node was suspended, before it learns what the time is now.
+    /// Reports a suspend of the node to the engine, before it learns what the time is now.
     fn wake(&mut self, asleep: &mut Duration) -> Result<(), AgentError> {
         let slept = clock::asleep().saturating_sub(*asleep);
         if slept < SLEPT {
@@ -290,7 +290,7 @@ impl Agent {
     }
 }
 
-/// This boot for the history of boots.
+/// Returns this boot for the history of boots.
 fn current_boot(session: &Session) -> CurrentBoot<'_> {
     CurrentBoot {
         recovery: session.recovery(),

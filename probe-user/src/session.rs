@@ -1,5 +1,5 @@
-//! One engine and its sinks. Every call, live or replayed, goes through a session, so that the same calls give the
-//! same bytes.
+//! One engine and its sinks. Every call, live or replayed, goes through a session, so that the same calls
+//! give the same bytes.
 //!
 //! **Invariant:** a session does no I/O and reads no clock. The caller writes the bytes.
 
@@ -22,7 +22,7 @@ use crate::{
     sink::{Format, Label, Sink, filter::Filter, lines::Lines, rate::Rate, summary::Summary},
 };
 
-/// How many starts of removed pods are kept for other commands.
+/// The number of starts of removed pods that are kept for other commands.
 const STARTS: usize = 64;
 
 pub struct Session {
@@ -35,7 +35,7 @@ pub struct Session {
     /// The lists of the node that are complete.
     listed: BTreeSet<List>,
     recording: Option<Writer>,
-    /// The calls since the engine's state was last kept.
+    /// The calls since the engine's state was last written.
     journal: Option<Writer>,
     questions: Vec<Question>,
     /// The number of the last event.
@@ -69,12 +69,13 @@ impl Session {
         self.lines.limit(rate);
     }
 
-    /// Says in the stream how many events the rate has left out, once there would be room for one, or at the end.
+    /// Writes into the stream how many events the rate has left out, once there would be room for one, or at
+    /// the end.
     pub(crate) fn say_left_out(&mut self, now: Timestamp, is_end: bool) {
         self.lines.say_left_out(now, is_end, &self.label);
     }
 
-    /// The counter of events that were left out.
+    /// Returns the counter of events that were left out.
     pub(crate) fn left_out(&self) -> Arc<AtomicU64> {
         self.lines.left_out()
     }
@@ -122,7 +123,8 @@ impl Session {
         recorded
     }
 
-    /// Makes a call of an earlier agent again. It has told the events up to the number `told`, so they are dropped.
+    /// Makes a call of an earlier agent again. That agent has reported the events up to the number `told`, so
+    /// they are dropped.
     pub(crate) fn resume(&mut self, call: Call, told: u64) {
         self.see_clock(&call);
         self.engine.call(call);
@@ -137,22 +139,25 @@ impl Session {
         }
     }
 
-    /// Gives no later event a number up to `told`. It is no call: whoever writes down what this engine is does so after it.
+    /// Gives every later event a number above `told`. This is not a call, so whoever dumps the engine does it
+    /// afterwards.
     pub(crate) fn number_after(&mut self, told: u64) {
         self.engine.number_from(told.saturating_add(1));
         self.last_seq = self.last_seq.max(told);
     }
 
-    /// Begins without what earlier agents knew, after the last event that they told. That is a call, so that a recording and the
-    /// state's file have it.
+    /// Begins without what earlier agents knew, after the last event that they reported. That is a call, so
+    /// that a recording and the state's file have it.
     pub(crate) fn begin_after(&mut self, told: u64) -> Result<(), WriteError> {
         self.number_after(told);
-        let is_own = |entry: &CheckpointEntry| matches!(entry, CheckpointEntry::Engine(_));
-        let own = self.engine.dump().into_iter().find(is_own);
-        own.map_or(Ok(()), |own| self.call(Call::Restore(Box::new(own))))
+        let own = self.engine.dump().into_iter().find(|entry| matches!(entry, CheckpointEntry::Engine(_)));
+        match own {
+            Some(own) => self.call(Call::Restore(Box::new(own))),
+            None => Ok(()),
+        }
     }
 
-    /// The number of the last event.
+    /// Returns the number of the last event.
     #[must_use]
     pub(crate) fn last_seq(&self) -> u64 {
         self.last_seq
@@ -165,7 +170,8 @@ impl Session {
         self.last_seq = 0;
     }
 
-    /// Goes on with these settings after the calls of an earlier agent. A recording begins with what those calls led to.
+    /// Continues with these settings after the calls of an earlier agent. A recording begins with what those
+    /// calls led to.
     pub(crate) fn adopt(&mut self, settings: Settings) -> Result<(), WriteError> {
         self.engine.adopt(settings);
         if let Some(recording) = &mut self.recording {
@@ -181,18 +187,18 @@ impl Session {
         self.journal = journal;
     }
 
-    /// The calls in the journal, as lines. The caller empties them.
+    /// Returns the calls in the journal, as lines. The caller empties them.
     pub(crate) fn journal(&mut self) -> Option<&mut Vec<u8>> {
         self.journal.as_mut().map(Writer::bytes)
     }
 
-    /// When the engine wants to be called with the time.
+    /// Returns when the engine wants to be called with the time.
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.engine.deadline()
     }
 
-    /// How long the engine may hold a change back.
+    /// Returns how long the engine may hold a change back.
     #[must_use]
     pub(crate) fn hold(&self) -> Duration {
         self.engine.settings().hold
@@ -211,23 +217,23 @@ impl Session {
         self.label.boot_wall_ns = boot_wall_ns;
     }
 
-    /// The latest wall time of the boot.
+    /// Returns the latest wall time of the boot.
     #[must_use]
     pub fn boot_wall_ns(&self) -> i64 {
         self.label.boot_wall_ns
     }
 
-    /// The lines of the stream. The caller empties them.
+    /// Returns the lines of the stream. The caller empties them.
     pub fn output(&mut self) -> &mut Vec<u8> {
         self.lines.bytes()
     }
 
-    /// The line that says how many changes are missing in the stream before the next one.
+    /// Returns the line that says how many changes are missing in the stream before the next one.
     pub(crate) fn missed(&mut self, count: u64) -> Vec<u8> {
         self.lines.missed(count, &self.label)
     }
 
-    /// Bytes for the recording's file, if there is one. The caller empties it.
+    /// Returns bytes for the recording's file, if there is one. The caller empties them.
     pub fn recorded(&mut self) -> Option<&mut Vec<u8>> {
         self.recording.as_mut().map(Writer::bytes)
     }
@@ -237,17 +243,17 @@ impl Session {
         self.recording = None;
     }
 
-    /// The recording's last bytes; no call may follow.
+    /// Returns the recording's last bytes; no call may follow.
     pub fn end_recording(&mut self) -> Result<Vec<u8>, WriteError> {
         self.recording.take().map_or_else(|| Ok(Vec::new()), Writer::end)
     }
 
-    /// The engine's questions. A replay ignores them, because the recording has the answers.
+    /// Returns the engine's questions. A replay ignores them, because the recording has the answers.
     pub(crate) fn questions(&mut self) -> impl Iterator<Item = Question> + '_ {
         self.questions.drain(..)
     }
 
-    /// The findings, open and closed, and how the pods started.
+    /// Returns the findings, open and closed, and how the pods started.
     #[must_use]
     pub fn known(&self) -> Snapshot<'_> {
         Snapshot {
@@ -257,7 +263,7 @@ impl Session {
         }
     }
 
-    /// Changes whenever any of that does.
+    /// Returns a number that changes whenever any of [`known`](Self::known) does.
     #[must_use]
     pub(crate) fn revision(&self) -> Revision {
         let findings = self.engine.findings_revision();
@@ -265,7 +271,7 @@ impl Session {
         Revision { meaning: findings.meaning.wrapping_add(self.engine.starts_revision()), ..findings }
     }
 
-    /// Read access to the engine.
+    /// Gives read access to the engine.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -282,13 +288,13 @@ impl Session {
         List::ALL.iter().all(|list| self.listed.contains(list))
     }
 
-    /// The node's recovery.
+    /// Returns the node's recovery.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         self.engine.recovery()
     }
 
-    /// The pods that have running processes.
+    /// Returns the pods that have running processes.
     #[must_use]
     pub(crate) fn running_pods(&self) -> RunningPods {
         self.engine.running_pods()

@@ -18,7 +18,7 @@ use crate::model::{
     time::Timestamp,
 };
 
-/// At most this many records wait. Then the oldest takes effect without the watermark.
+/// At most this many records wait. If there are more, the oldest takes effect without the watermark.
 const CAPACITY: usize = 65_536;
 
 /// Space for this many records is kept while none waits.
@@ -55,9 +55,9 @@ pub(crate) struct Timeline {
 pub(crate) enum Placed {
     /// It waits for the watermark.
     Kept,
-    /// It waits, and with it more than may.
+    /// It waits, and now more records wait than may.
     Full,
-    /// It is the same record once more.
+    /// It is a duplicate of a record that waits.
     Duplicate,
     /// It is to be applied now; `late` if later things have been applied already.
     Now { seen: Observation, late: bool },
@@ -95,18 +95,18 @@ impl Timeline {
         }
     }
 
-    /// Nothing earlier than `at` can come any more.
+    /// Notes that nothing earlier than `at` can come any more.
     pub(crate) fn pass(&mut self, at: Timestamp) {
         self.watermark = self.watermark.max(at);
     }
 
-    /// Up to when nothing is awaited any more that happened earlier.
+    /// Returns the time before which nothing is awaited any more.
     #[must_use]
     pub(crate) fn settled(&self, now: Timestamp) -> Timestamp {
         self.watermark.max(now.saturating_sub(PATIENCE)).min(now)
     }
 
-    /// When a time is settled, if no watermark passes it before.
+    /// Returns when a time is settled, if no watermark passes it before.
     #[must_use]
     pub(crate) fn settles(&self, at: Timestamp) -> Timestamp {
         if at <= self.watermark { at } else { at + PATIENCE }
@@ -117,7 +117,7 @@ impl Timeline {
         self.watermark
     }
 
-    /// The next record that is due by `now`: the watermark has passed it, or too many wait, or it is a
+    /// Takes the next record that is due by `now`: the watermark has passed it, or too many wait, or it is a
     /// notification that has waited long enough.
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Observation> {
         let first = self.first()?;
@@ -134,7 +134,7 @@ impl Timeline {
         }
         let seen = self.remove(place)?;
         if !self.notifications.remove(&place) {
-            // What comes behind a record that had to go is late, as behind any other that was applied.
+            // What comes after a record that had to leave is late, as after any other that was applied.
             self.watermark = self.watermark.max(seen.at);
         }
         Some(seen)
@@ -171,7 +171,7 @@ impl Timeline {
         }
     }
 
-    /// The records from one place to another, those that came in their order first.
+    /// Returns the records from one place to another, first the ones that came in order.
     fn between(&self, from: Place, to: Place) -> impl Iterator<Item = (Place, &Observation)> {
         let begin = self.line.partition_point(|(place, _)| *place < from);
         let end = to;
@@ -199,7 +199,7 @@ impl Timeline {
         Some(Observation { at: place.0, ..self.remove(found)? })
     }
 
-    /// When a notification has waited long enough.
+    /// Returns when a notification has waited long enough.
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.notifications.first().map(|(at, _)| *at + PATIENCE)
@@ -209,7 +209,7 @@ impl Timeline {
         self.deadline().is_some_and(|deadline| deadline <= now)
     }
 
-    /// The records that wait, in their order.
+    /// Returns the records that wait, in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Observation> {
         let all: BTreeMap<Place, &Observation> =
             self.between(Place::default(), (Timestamp(u64::MAX), u64::MAX)).collect();
@@ -221,7 +221,7 @@ impl Timeline {
     }
 }
 
-/// What is known of the order in which things are said.
+/// What is known of the order in which a source reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     /// A ring, which the watermark covers.
@@ -243,7 +243,7 @@ fn source(seen: &Observation) -> Source {
     if happened(&seen.fact) { source } else { Source::Listing }
 }
 
-/// Whether the fact is an event, not a state that a listing found.
+/// Returns whether the fact is an event, not a state that a listing found.
 fn happened(fact: &Fact) -> bool {
     match fact {
         Fact::Executed(_)

@@ -202,8 +202,8 @@ pub(super) struct EventContext {
 }
 
 impl EventContext {
-    /// Returns the context of an earlier time, with this source. An event with that time is late: later events
-    /// were sent already.
+    /// Returns the context of an earlier time, with this source. An event with that time is late: later
+    /// events were sent already.
     fn back_at(self, at: Timestamp) -> Self {
         Self { at, late: self.late || at < self.at, ..self }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Outlets {
 }
 
 impl Outlets {
-    /// `rings` are the rings that keep their records until the state is written.
+    /// Creates the outlets. `rings` are the rings that keep their records until the state is written.
     pub(crate) fn new(
         stream: Stream,
         recording: Option<Record>,
@@ -97,7 +97,7 @@ impl Outlets {
         offered.map_err(|error| AgentError::Stream { to: self.stream.name().to_owned(), error })
     }
 
-    /// Whether the next agent goes on with what waits, in the state and in the rings.
+    /// Returns whether the next agent continues with what waits, in the state and in the rings.
     pub(super) fn has_successor(&self) -> bool {
         self.delivery.keeps_rings() && self.checkpoint.as_ref().is_some_and(Checkpoint::is_kept)
     }

@@ -63,23 +63,22 @@ pub(crate) fn next_change(world: &mut World, now: Timestamp, hold: Duration) -> 
 fn turn(world: &World, held: &Held, now: Timestamp, hold: Duration) -> Turn {
     let is_over = now >= world.outbox.is_over_at(held, hold) || world.outbox.is_over_full();
     let involved = lookup::context::involved(world, &held.subject);
-    let tell = || Turn::Tell(involved.context());
     match held.wait {
-        Wait::Nothing => tell(),
-        Wait::Name if involved.is_settled() => tell(),
+        Wait::Nothing => Turn::Tell(involved.context()),
+        Wait::Name if involved.is_settled() => Turn::Tell(involved.context()),
         Wait::Name if !is_over => Turn::Hold,
-        Wait::Name if hold.is_zero() => tell(),
+        Wait::Name if hold.is_zero() => Turn::Tell(involved.context()),
         Wait::Name if world.outbox.has_room_aside() && waits_aside(world, held, now) => Turn::PutAside,
-        Wait::Name => tell(),
+        Wait::Name => Turn::Tell(involved.context()),
         Wait::Role(wanted) => {
             let row = held.subject.container.as_ref().and_then(|id| world.containers.get(id));
             match row.and_then(|row| row.role) {
                 Some(role) if role != wanted => Turn::Drop,
-                Some(_) if is_over || involved.is_settled() => tell(),
+                Some(_) if is_over || involved.is_settled() => Turn::Tell(involved.context()),
                 Some(_) => Turn::Hold,
                 None if !is_over && row.is_some_and(|row| row.question.is_open) => Turn::Hold,
                 // Most ids that have a container's cgroup are containers, not sandboxes.
-                None if wanted == Role::Container => tell(),
+                None if wanted == Role::Container => Turn::Tell(involved.context()),
                 None => Turn::Drop,
             }
         }

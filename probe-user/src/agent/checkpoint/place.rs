@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    ENTRIES, FILE, Job,
+    FILE, Job, MAX_ENTRIES,
     syncer::{Syncer, Ticket},
 };
 use crate::{
@@ -25,19 +25,20 @@ use crate::{
     },
 };
 
-/// Locked while an agent lives. It has also up to which number events may have been told that no file of the state has: its bytes
-/// are written over, which needs no room on a full disk.
+/// Locked while an agent lives. The file also has the number up to which events may have been reported that
+/// no file of the state has. Its bytes are overwritten, which needs no room on a full disk.
 const LOCK: &str = ".engine.lock";
-/// How many agents in a row have begun to read the file, and ended before they had begun one of their own or lived for
-/// [`SURVIVED`].
+/// Has a byte for each agent in a row that began to read the file, and ended before it began one of its own
+/// or lived for [`SURVIVED`].
 pub(super) const TRIES: &str = ".engine.tries";
-/// An agent that lives for so long after it took the state over was not ended by it.
+/// An agent that lives for this long after it took over the state was not ended by it.
 pub(super) const SURVIVED: Duration = Duration::from_secs(60);
-/// How many more events may be told before the state is tried to be written again, at most 30 s later.
-const AHEAD: u64 = 1 << 20;
-/// How many bytes are gathered for one write.
-const PIECE: usize = 64 << 10;
-/// How often what was added is synced. The kernel takes every write, and only a sync tells that the disk lost one.
+/// Events that may still be reported before the agent tries to write the state again, at most 30 s later.
+const EVENTS_AHEAD: u64 = 1 << 20;
+/// Bytes that are gathered for one write.
+const CHUNK_BYTES: usize = 64 << 10;
+/// How often what was added is synced. The kernel takes every write, and only a sync shows that the disk lost
+/// one.
 const SYNC: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -46,10 +47,10 @@ pub(super) struct Place {
     /// The first line of each file.
     header: Header,
     lock: Option<File>,
-    /// The file to which calls are added. After a failure, why there is none until it begins anew.
+    /// The file to which calls are added; after a failure, why there is none until it begins anew.
     file: Result<Arc<File>, Failure>,
-    /// A file that begins with a later state. It takes the place of the other one when the disk has it; until then calls are added
-    /// to both.
+    /// A file that begins with a later state. It replaces the other one when it is on the disk; until then
+    /// calls are added to both.
     next: Option<(Arc<File>, Ticket)>,
     syncer: Syncer,
     /// The sync of the present file, if one goes on.
@@ -57,20 +58,21 @@ pub(super) struct Place {
     /// When a sync of the present file was last begun.
     synced_at: Instant,
     was_removed: bool,
-    /// The number of the last event that is told without waiting for the file; 0 if hooks show which was told.
+    /// The number of the last event that is reported without waiting for the file; 0 if hooks show which
+    /// events were reported.
     told: Arc<AtomicU64>,
-    /// Up to which number an agent of this boot may have told more than the file has.
+    /// The number up to which an agent of this boot may have reported more than the file has.
     told_before: Option<u64>,
-    /// The lock's file says so, or may.
+    /// Whether the lock's file has such a number, or may have one.
     is_marked: bool,
-    /// The time of the first file.
+    /// The time of the state in the first file.
     begun_at: Option<Timestamp>,
 }
 
-/// An error that is told again as long as it lasts.
+/// An error that is reported again as long as it lasts.
 #[derive(Debug)]
 enum Failure {
-    /// The kernel's, with its number: what to do is said by that.
+    /// An error of the kernel with its number, which decides the advice to the user.
     Os(i32),
     Other(io::ErrorKind, String),
 }
@@ -116,12 +118,13 @@ impl Place {
         })
     }
 
-    /// Where the number is kept of the last event that is told without waiting for the file.
+    /// Returns where the number of the last event is kept that is reported without waiting for the file.
     pub(super) fn told(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.told)
     }
 
-    /// Up to which number an agent of this boot may have told more than the file has, if it may.
+    /// Returns the number up to which an agent of this boot may have reported more than the file has, if it
+    /// may.
     pub(super) fn told_before(&self) -> Option<u64> {
         self.told_before
     }
@@ -138,33 +141,28 @@ impl Place {
     pub(super) fn lock(&mut self) -> io::Result<()> {
         let path = self.dir.join(LOCK);
         if self.lock.as_ref().is_some_and(|lock| !folder::is_there(lock, &path)) {
-            (self.lock, self.was_removed) = (None, true);
+            self.lock = None;
+            self.was_removed = true;
         }
         if self.lock.is_some() {
             return Ok(());
         }
-        // One that is there is enough on a disk that is read-only now: the state on it can be read.
-        let open = || match folder::own(File::options().write(true)).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
-                File::open(&path).map_err(|_not_there| error)
-            }
-            opened => opened.map_err(|error| blame(&path, error)),
-        };
-        let locked = folder::make(&self.dir).and_then(|()| open()).and_then(folder::lock);
+        let locked = folder::make(&self.dir).and_then(|()| open_lock(&path)).and_then(folder::lock);
         let lock = locked.map_err(|error| if self.was_removed { folder::removed(&error) } else { error })?;
         if lock.metadata()?.len() == 0 {
-            // Its room is taken as long as there is some.
+            // Takes its room while the disk has some.
             Mark::NONE.write(&lock, &self.header.boot_id).ok();
         } else {
             let Mark(told) = Mark::read(&fs::read(&path).unwrap_or_default(), &self.header.boot_id);
-            self.told_before = Some(told).filter(|told| *told > 0);
+            self.told_before = (told > 0).then_some(told);
             self.is_marked = told > 0;
         }
-        (self.lock, self.was_removed) = (Some(lock), false);
+        self.lock = Some(lock);
+        self.was_removed = false;
         Ok(())
     }
 
-    /// Notes up to which number events may have been told that no file of the state has.
+    /// Notes the number up to which events may have been reported that no file of the state has.
     fn mark(&mut self, mark: Mark) -> io::Result<()> {
         let Some(lock) = &self.lock else { return Ok(()) };
         self.is_marked = true;
@@ -174,7 +172,7 @@ impl Place {
     }
 
     pub(super) fn write(&mut self, job: Job) -> io::Result<()> {
-        // A file that begins anew shows itself whether the disk works.
+        // Beginning a file anew shows by itself whether the disk works.
         let is_new = matches!(&job, Job::Begin { before: None, .. });
         let synced = self.take_synced();
         let done = if is_new { Ok(()) } else { synced };
@@ -187,19 +185,20 @@ impl Place {
             Job::Remove(entries) => self.remove(entries),
         });
         done.map_err(|error| {
-            (self.file, self.sync) = (Err(Failure::of(&error)), None);
+            self.file = Err(Failure::of(&error));
+            self.sync = None;
             self.forget_next();
             let told = self.told.load(Ordering::Acquire);
             if told > 0 {
-                // Whether that fails as well makes no difference to what is told of the failure.
-                self.mark(Mark(told.saturating_add(AHEAD))).ok();
+                // The failure is reported in the same way if this fails as well.
+                self.mark(Mark(told.saturating_add(EVENTS_AHEAD))).ok();
             }
             named(&self.path(), error)
         })
     }
 
-    /// `before`: the calls that led from the present file to this state. Without them the present file says nothing of it, and the
-    /// new one has to be on the disk before anything else is.
+    /// `before` has the calls that led from the present file to this state. Without them the present file has
+    /// nothing of this state, and the new one must be on the disk before anything else is.
     fn begin(
         &mut self,
         entries: Vec<CheckpointEntry>,
@@ -213,7 +212,7 @@ impl Place {
         }
         let goes_on = self.file.is_ok() && before.is_some();
         if goes_on {
-            // A disk that hangs for so long holds this up, so that the files stay bounded.
+            // If the disk hangs for this long, that blocks this thread, so that the files stay bounded.
             self.await_next()?;
             self.add(&before.unwrap_or_default())?;
         } else {
@@ -270,7 +269,7 @@ impl Place {
         Ok(())
     }
 
-    /// One of neither file was of one that was given up.
+    /// Takes the result of one sync. A sync of neither file was for a file that was given up.
     fn synced(&mut self, ticket: Ticket, result: io::Result<()>) -> io::Result<()> {
         if self.sync == Some(ticket) {
             self.sync = None;
@@ -278,12 +277,15 @@ impl Place {
         }
         let Some((file, _)) = self.next.take_if(|(_, next)| *next == ticket) else { return Ok(()) };
         let path = self.path();
-        let rename = || fs::rename(self.new_path(), &path).map_err(|error| blame(&path, error));
-        if let Err(error) = result.and_then(|()| rename()) {
+        let renamed =
+            result.and_then(|()| fs::rename(self.new_path(), &path).map_err(|error| blame(&path, error)));
+        if let Err(error) = renamed {
             fs::remove_file(self.new_path()).ok();
             return Err(error);
         }
-        (self.file, self.sync, self.synced_at) = (Ok(file), None, Instant::now());
+        self.file = Ok(file);
+        self.sync = None;
+        self.synced_at = Instant::now();
         fs::remove_file(self.dir.join(TRIES)).ok();
         if self.is_marked { self.mark(Mark::NONE) } else { Ok(()) }
     }
@@ -302,25 +304,35 @@ impl Place {
         self.lock()?;
         fs::remove_file(self.path()).ok();
         Err(io::Error::other(format!(
-            "it has {entries} entries, and at most {ENTRIES} are kept; after a restart sandprobe knows only what it lists"
+            "it has {entries} entries, and at most {MAX_ENTRIES} are kept; after a restart sandprobe knows only what it lists"
         )))
     }
 }
 
-/// Up to which number events may have been told that no file of the state has.
+fn open_lock(path: &Path) -> io::Result<File> {
+    match folder::own(File::options().write(true)).open(path) {
+        // On a disk that is read-only now an existing lock is enough: the state on it can be read.
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            File::open(path).map_err(|_not_there| error)
+        }
+        opened => opened.map_err(|error| blame(path, error)),
+    }
+}
+
+/// The number up to which events may have been reported that no file of the state has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark(u64);
 
 impl Mark {
     const NONE: Self = Self(0);
 
-    /// It always has the same length, so that one is written over another.
+    /// Writes the mark, always with the same length, so that one overwrites another.
     fn write(self, mut to: &File, boot_id: &str) -> io::Result<()> {
         to.seek(SeekFrom::Start(0))?;
         to.write_all(format!("{boot_id:<36} {:020}\n", self.0).as_bytes())
     }
 
-    /// A number from another boot does not count.
+    /// Reads the mark. A number from another boot does not count.
     fn read(line: &[u8], boot_id: &str) -> Self {
         let line = String::from_utf8_lossy(line);
         let mark = line.split_once(' ').filter(|(boot, _)| *boot == boot_id);
@@ -328,7 +340,7 @@ impl Mark {
     }
 }
 
-/// Writes the state and the time of it: a file without that time is not whole.
+/// Writes the state and its time: a file without that time is not whole.
 fn write_state(
     path: &Path,
     header: &Header,
@@ -339,7 +351,7 @@ fn write_state(
     let mut lines = Writer::start(header).map_err(io::Error::other)?;
     for entry in entries {
         lines.write(&Call::Restore(Box::new(entry))).map_err(io::Error::other)?;
-        if lines.bytes().len() >= PIECE {
+        if lines.bytes().len() >= CHUNK_BYTES {
             file.write_all(lines.bytes())?;
             lines.bytes().clear();
         }

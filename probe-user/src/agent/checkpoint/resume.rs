@@ -35,28 +35,30 @@ use crate::{
     source::live::pin::{BETWEEN_TRIES, DYING},
 };
 
-/// The longest time that one read of the file may take. Then the agent starts without the rest.
+/// The longest time that one read of the file may take. After that the agent starts without the rest.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How far ahead of the time an agent may be that ends: it gives its engine the time up to which changes are held back.
+/// How far ahead of the present an ending agent's state may be: it gives its engine the time up to which
+/// changes are held back.
 const AHEAD_OF_NOW: Duration = Duration::from_secs(120);
-/// As many agents may try. A state that ends them all would be read for ever.
-pub(super) const MOST_TRIES: usize = 3;
-/// How many calls may wait between the thread that reads and the session.
-const AHEAD: usize = 256;
+/// The number of agents that may try. A state that ends each agent would otherwise be read forever.
+pub(super) const MAX_TRIES: usize = 3;
+/// Calls that may wait between the thread that reads and the session.
+const MAX_WAITING_CALLS: usize = 256;
 
-/// What there is of the state of the last agent.
+/// What exists of the last agent's state.
 pub(crate) enum Last {
     /// No agent of this boot has kept any, as far as the directory shows.
     None,
     Kept(Kept),
-    /// It cannot be read, or there was no answer whether there is one. It was written until then, as far as that is known.
+    /// It cannot be read, or the disk did not answer whether it exists. The value is when it was last
+    /// written, as far as that is known.
     Lost(Option<Timestamp>),
 }
 
 /// How far the state of the last agent was resumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resumed {
-    /// The time of the last call that was made again. `None`: there was none, and the session is as before.
+    /// The time of the last call that was made again; `None`: there was none, and the session is unchanged.
     pub(crate) last: Option<Timestamp>,
     /// Since when what the last agent kept is lost, if it is.
     pub(crate) lost_since: Option<Timestamp>,
@@ -68,59 +70,66 @@ pub(crate) struct Kept {
     /// When it was last written, as far as that is known.
     written_at: Option<Timestamp>,
     settings: Settings,
-    /// That of the last agent, which a later call may change. An event that is told again has the same time.
+    /// The last agent's value, which a later call may change. An event that is reported again has the same
+    /// time.
     boot_wall_ns: i64,
-    /// By the version alone: two builds of one count as the same.
+    /// Judged by the version alone: two builds of one version count as equal.
     is_of_this_version: bool,
     calls: Receiver<Result<Option<Call>, ReadError>>,
 }
 
-/// What hooks show of agents that they outlived. Without hooks, what such an agent noted when it could not write the file.
+/// What hooks show of agents that they outlived; without hooks, what such an agent noted when it could not
+/// write the file.
 pub(crate) struct LeftHooks<'a> {
-    /// Up to which event the agents have told that had read so far, or later; `None` where nothing shows it.
+    /// Returns the number of the last event that agents had reported when they had read this far, or later;
+    /// `None` where nothing shows it.
     pub(crate) told: &'a dyn Fn(Option<RingsRead>) -> Option<u64>,
-    /// The number of the last event that any of those agents told.
+    /// The number of the last event that any of those agents reported.
     pub(crate) last_told: Option<u64>,
     /// When one of them last read.
     pub(crate) read_at: Option<Timestamp>,
     /// Whether the rings still have all that came after this position.
     pub(crate) have_all_after: &'a dyn Fn(RingsRead) -> bool,
-    /// From where this agent reads.
+    /// The position from which this agent reads.
     pub(crate) begins: RingsRead,
-    /// Notes for the next agent up to which event was told.
+    /// Notes for the next agent the number of the last event that was reported.
     pub(crate) note_told: &'a dyn Fn(u64),
 }
 
-/// The last agent has told all events.
+/// The last agent has reported all events.
 const ALL: u64 = u64::MAX;
 
-/// Why there is no state to go on with.
+/// Why there is no state to continue with.
 enum Unread {
     /// No agent of this boot has kept any.
     Absent,
     /// The file cannot be read.
     Lost(Written),
-    /// So too, and for this reason it is of no use to any agent.
+    /// The file cannot be read, and for this reason it is of no use to any agent.
     Damaged(String, Written),
 }
 
-/// Opens the state directory and starts the thread that writes. Gives also what the last agent kept of this boot.
+/// Opens the state directory and starts the thread that writes. Also returns what the last agent kept of this
+/// boot.
 ///
-/// Must be called on a thread that may write to the directory. A disk that hangs holds up only a thread that it starts.
+/// Must be called on a thread that may write to the directory. A disk that hangs blocks only a thread that
+/// this function starts.
 pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Result<(Checkpoint, Last)> {
-    let mut place = Place::new(dir, header, told_sync(dir, writes.clone()))?;
-    let (path, of) = (place.path(), header.clone());
+    let mut place = Place::new(dir, header, reported_sync(dir, writes.clone()))?;
+    let path = place.path();
+    let own_header = header.clone();
     let (give, given) = mpsc::sync_channel(1);
     let (tell, found) = mpsc::sync_channel(1);
     thread::Builder::new().name("resume".to_owned()).spawn(move || {
-        let (path, locked) = (place.path(), await_lock(&mut place));
-        // A lock that nobody waits for any more is given back.
+        let path = place.path();
+        let locked = await_lock(&mut place);
+        // A lock that nobody waits for any more is released.
         if give.send(place).is_ok() {
-            read(&path, &of, locked, &tell);
+            read(&path, &own_header, locked, &tell);
         }
     })?;
     let place = given.recv_timeout(DYING + PATIENCE).ok();
-    let found = place.as_ref().and_then(|_| found.recv_timeout(PATIENCE).ok());
+    let found = if place.is_some() { found.recv_timeout(PATIENCE).ok() } else { None };
     let last = match found {
         Some(Ok(kept)) => Last::Kept(kept),
         Some(Err(Unread::Absent)) => Last::None,
@@ -131,19 +140,19 @@ pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Resu
         }
         None => {
             warn!(?path, "reading the engine's state hangs: going on without it");
-            // Nothing more is asked of it here: that may hang too.
+            // The disk is not used further here: that may hang too.
             Last::Lost(None)
         }
     };
     let place = match place {
         Some(place) => place,
-        None => Place::new(dir, header, told_sync(dir, writes.clone()))?,
+        None => Place::new(dir, header, reported_sync(dir, writes.clone()))?,
     };
     Ok((Checkpoint::start(place, writes)?, last))
 }
 
-/// Syncs a file, and lets `writes` know meanwhile, should that hang.
-fn told_sync(dir: &Path, writes: StateWrites) -> impl Fn(&File) -> io::Result<()> + Send + use<> {
+/// Returns a function that syncs a file, and informs `writes` meanwhile in case that hangs.
+fn reported_sync(dir: &Path, writes: StateWrites) -> impl Fn(&File) -> io::Result<()> + Send + use<> {
     let dir = dir.to_owned();
     move |file| {
         let _writing = writes.begin(StateFile::Checkpoint, &dir);
@@ -151,7 +160,7 @@ fn told_sync(dir: &Path, writes: StateWrites) -> impl Fn(&File) -> io::Result<()
     }
 }
 
-/// Locks the directory. An agent that is ending is waited for: a supervisor starts the next one at once.
+/// Locks the directory. Waits for an agent that is ending: a supervisor starts the next one at once.
 fn await_lock(place: &mut Place) -> io::Result<()> {
     let deadline = Instant::now() + DYING;
     loop {
@@ -165,7 +174,7 @@ fn await_lock(place: &mut Place) -> io::Result<()> {
     }
 }
 
-/// Tells what there is, and gives the calls of a state that can be read as they are taken.
+/// Reports what there is, and sends the calls of a readable state as they are taken.
 fn read(path: &Path, header: &Header, locked: io::Result<()>, tell: &SyncSender<Result<Kept, Unread>>) {
     let mut reader = match find(path, header, locked) {
         Ok(reader) => reader,
@@ -173,7 +182,7 @@ fn read(path: &Path, header: &Header, locked: io::Result<()>, tell: &SyncSender<
     };
     let Header { settings, boot_wall_ns, made_by, .. } = reader.header().clone();
     let is_of_this_version = made_by == header.made_by;
-    let (calls, given) = mpsc::sync_channel(AHEAD);
+    let (calls, given) = mpsc::sync_channel(MAX_WAITING_CALLS);
     let written_at = written::last_write(path, [boot_wall_ns, header.boot_wall_ns]);
     let path = path.to_owned();
     if tell
@@ -193,7 +202,6 @@ fn read(path: &Path, header: &Header, locked: io::Result<()>, tell: &SyncSender<
 
 /// Opens the state of this boot, if there is one that can be read.
 fn find(path: &Path, header: &Header, locked: io::Result<()>) -> Result<Reader<BufReader<File>>, Unread> {
-    let damaged = |why| Unread::Damaged(why, Written::of(path, header));
     // The first write reports an error. Without the lock another agent may be writing the file.
     match locked.and_then(|()| path.try_exists()) {
         Ok(true) => {}
@@ -207,7 +215,8 @@ fn find(path: &Path, header: &Header, locked: io::Result<()>) -> Result<Reader<B
         }
     }
     if !may_try(path) {
-        return Err(damaged("each of three agents ended within a minute after it took it over".to_owned()));
+        let why = "each of three agents ended within a minute after it took it over".to_owned();
+        return Err(Unread::Damaged(why, Written::of(path, header)));
     }
     let opened = match File::open(path) {
         Ok(file) => Reader::open(BufReader::new(file)),
@@ -216,28 +225,29 @@ fn find(path: &Path, header: &Header, locked: io::Result<()>) -> Result<Reader<B
     };
     match opened {
         Ok(reader) if reader.header().boot_id == header.boot_id => Ok(reader),
-        // What an agent knew of an earlier boot is over.
+        // What an agent knew of an earlier boot no longer holds.
         Ok(_) => Err(Unread::Absent),
-        Err(error) => Err(damaged(error.to_string())),
+        Err(error) => Err(Unread::Damaged(error.to_string(), Written::of(path, header))),
     }
 }
 
-/// Counts an agent that reads the file. False if too many have tried in vain.
+/// Counts an agent that reads the file. Returns false if too many have tried in vain.
 fn may_try(path: &Path) -> bool {
     let path = path.with_file_name(TRIES);
     let tries = fs::read(&path).map_or(0, |tries| tries.len());
-    if tries >= MOST_TRIES {
+    if tries >= MAX_TRIES {
         return false;
     }
-    // Without room for it nothing is counted.
+    // On a full disk nothing is counted.
     let file = folder::own(File::options().append(true)).open(path);
     file.and_then(|mut file| file.write_all(b".")).ok();
     true
 }
 
 impl Last {
-    /// Takes the state that there is, and tells since when what the last agent knew is lost, if it is. The first file that this
-    /// agent begins has that loss: whoever reads the file finds it whole, and would not know of it.
+    /// Takes over the state if there is one. Returns since when what the last agent knew is lost, if it is.
+    /// That loss is in the first file that this agent begins: whoever reads that file finds it whole, and
+    /// would otherwise not know of the loss.
     pub(crate) fn take_over(
         self,
         session: &mut Session,
@@ -252,9 +262,12 @@ impl Last {
             }
             Self::None => Resumed::default(),
         };
-        if let Some(last) = left.last_told.filter(|last| resumed.last.is_none() && *last > 0) {
+        if let Some(last) = left.last_told
+            && last > 0
+            && resumed.last.is_none()
+        {
             session.begin_after(last)?;
-            // An agent has told something, and nothing is there of what it knew.
+            // An agent has reported something, and nothing is there of what it knew.
             if resumed.lost_since.is_none() {
                 warn!(
                     "an agent of this boot has told events, and there is no state of it: going on without it"
@@ -262,9 +275,9 @@ impl Last {
             }
             resumed.lost_since.get_or_insert(left.read_at.map_or(now, |at| at.min(now)));
         }
-        let told = resumed.last.and_then(|_| (left.told)(session.engine().rings_read()));
+        let told = if resumed.last.is_some() { (left.told)(session.engine().rings_read()) } else { None };
         (left.note_told)(told.unwrap_or(session.last_seq()));
-        // A state without the position is one that goes on from nothing.
+        // A state without the position is one that began from nothing.
         let begins = resumed.last.is_none().then_some(Fact::RingsRead(left.begins));
         let lost = resumed.lost_since.map(|since| Fact::StateLost { since });
         for fact in begins.into_iter().chain(lost) {
@@ -273,7 +286,7 @@ impl Last {
         Ok(resumed)
     }
 
-    /// A file of an earlier boot has nothing of this one.
+    /// Returns what a file that cannot be read means. A file of an earlier boot has nothing of this one.
     fn lost(written: Written) -> Self {
         match written {
             Written::InThisBoot(at) => Self::Lost(at),
@@ -283,18 +296,20 @@ impl Last {
 }
 
 impl Kept {
-    /// Makes the calls of the last agent again, silently as far as it has told what they tell; all counts as told where no hooks
-    /// show it. A state that is not whole or of the future is lost. So is one to which not all calls were added that led to what
-    /// was told: nobody knows what that agent told then, and this one would tell it again with other numbers. The calls of another
-    /// version may lead to fewer events by themselves, so its state is kept if the rings have all that came after these calls.
-    /// No number is given twice.
+    /// Makes the calls of the last agent again. It is silent about events that the last agent has reported;
+    /// where no hooks show which those are, about all. A state is lost if it is not whole or is in the
+    /// future. It is also lost if calls are missing that led to events which were reported: nobody knows
+    /// those events, and this agent would report them again with other numbers. The calls of another version
+    /// may lead to fewer events by themselves, so its state is kept if the rings have everything that came
+    /// after these calls. No number is given twice.
     pub(crate) fn resume(
         self,
         session: &mut Session,
         left: &LeftHooks<'_>,
         now: Timestamp,
     ) -> Result<Resumed, WriteError> {
-        let (settings, boot_wall_ns) = (session.engine().settings().clone(), session.boot_wall_ns());
+        let settings = session.engine().settings().clone();
+        let boot_wall_ns = session.boot_wall_ns();
         session.renew(self.settings.clone());
         session.set_boot_wall_ns(self.boot_wall_ns);
         let mut reading = Reading::default();
@@ -322,17 +337,23 @@ impl Kept {
             end.get_or_insert_with(|| "it is cut off before the end of the state".to_owned());
         }
         if last.is_some_and(|last| last > now + AHEAD_OF_NOW) {
-            (last, end) = (None, Some("its time is in the future".to_owned()));
+            last = None;
+            end = Some("its time is in the future".to_owned());
         }
         let is_lost = end.is_some();
-        // Until one of those agents last read, nothing was lost with it.
-        let behind = last
-            .take_if(|_| is_behind(session, left) && (self.is_of_this_version || !is_followed(session, left)))
-            .map(|last| left.read_at.unwrap_or(last).max(last));
+        // Nothing was lost with the state before one of those agents last read.
+        let mut behind = None;
+        if let Some(at) = last
+            && is_behind(session, left)
+            && (self.is_of_this_version || !is_followed(session, left))
+        {
+            last = None;
+            behind = Some(left.read_at.unwrap_or(at).max(at));
+        }
         if let Some(why) = end {
             let what = if last.is_some() { "going on with what was before" } else { "going on without it" };
             if hangs {
-                // Nothing shows that it is damaged, and to set it aside may hang too.
+                // Nothing shows that the file is damaged, and setting it aside may hang too.
                 warn!("the engine's state in {} cannot be read: {why}; {what}", shown(&self.path));
             } else {
                 set_aside(&self.path, &why, what);
@@ -358,15 +379,16 @@ impl Kept {
     }
 }
 
-/// Whether an event was told that no call in the file led to. The session settles, as that of an agent does that goes on with a
-/// state, and tells what that tells before it begins a file of its own.
+/// Returns whether an event was reported that no call in the file led to. The session settles, as any agent's
+/// session does that continues with a state, and its agent reports what that gives before it begins a file of
+/// its own.
 fn is_behind(session: &mut Session, left: &LeftHooks<'_>) -> bool {
     let Some(told) = (left.told)(session.engine().rings_read()) else { return false };
     session.resume(Call::Advance(session.engine().now()), told);
     told > session.engine().last_seq()
 }
 
-/// Whether this agent reads on where the calls in the file end.
+/// Returns whether this agent continues reading where the calls in the file end.
 fn is_followed(session: &Session, left: &LeftHooks<'_>) -> bool {
     session.engine().rings_read().is_some_and(left.have_all_after)
 }
@@ -375,7 +397,7 @@ fn is_followed(session: &Session, left: &LeftHooks<'_>) -> bool {
 #[derive(Debug, Default)]
 struct Reading {
     last: Timestamp,
-    /// The state is followed by its time.
+    /// Whether the state is followed by its time.
     is_whole: bool,
 }
 
@@ -383,7 +405,10 @@ impl Reading {
     fn see(&mut self, call: &Call) {
         match call {
             Call::Observe(seen) => self.last = self.last.max(seen.at),
-            Call::Advance(at) => (self.last, self.is_whole) = (self.last.max(*at), true),
+            Call::Advance(at) => {
+                self.last = self.last.max(*at);
+                self.is_whole = true;
+            }
             Call::Restore(_) => {}
         }
     }
@@ -393,12 +418,13 @@ impl Reading {
     }
 }
 
-/// Keeps a file that cannot be used under a name of its own as well, for whoever looks for the reason. In its place it stays until
-/// the first file of this agent takes that: the next one finds it again if this one is killed before. So do the tries.
+/// Also keeps an unusable file under another name, for whoever looks for the reason. The original stays until
+/// the first file of this agent replaces it, so that the next agent finds it again if this one is killed
+/// before. The tries stay too.
 fn set_aside(path: &Path, why: &str, what: &str) {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
-    // To rename one of two names of a file to the other does nothing.
+    // Renaming one of two names of a file to the other does nothing.
     fs::remove_file(&aside).ok();
     let kept = match fs::hard_link(path, &aside).or_else(|_no_links_here| rename(path, Path::new(&aside))) {
         Ok(()) => format!("it is kept as {}", shown(Path::new(&aside))),
@@ -407,10 +433,10 @@ fn set_aside(path: &Path, why: &str, what: &str) {
     warn!("the engine's state in {} cannot be read: {why}; {kept}; {what}", shown(path));
 }
 
-/// For file systems on which a file has only one name.
+/// Renames the file, for file systems on which a file has only one name.
 fn rename(path: &Path, aside: &Path) -> io::Result<()> {
     fs::rename(path, aside)?;
-    // They were of this file.
+    // The tries belonged to this file.
     fs::remove_file(path.with_file_name(TRIES)).ok();
     Ok(())
 }

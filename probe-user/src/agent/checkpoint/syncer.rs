@@ -1,4 +1,4 @@
-//! Syncs files on a thread of its own: a disk that hangs in a sync holds up nobody who writes.
+//! Syncs files on a thread of its own: a disk that hangs in a sync blocks nobody who writes.
 //!
 //! **Invariant:** the files are synced one after the other, in the order in which they were given.
 
@@ -38,14 +38,14 @@ impl Syncer {
         Ok(Self { files, done, last: Ticket(0) })
     }
 
-    /// Begins to sync a file. The result comes with this number.
+    /// Begins to sync a file. The result comes with the returned number.
     pub(super) fn begin(&mut self, file: &Arc<File>) -> io::Result<Ticket> {
         self.last.0 += 1;
         self.files.send((self.last, Arc::clone(file))).map_err(|_ended| ended())?;
         Ok(self.last)
     }
 
-    /// A result that is there.
+    /// Returns a result if there is one.
     pub(super) fn poll(&mut self) -> Option<(Ticket, io::Result<()>)> {
         self.done.try_recv().ok()
     }

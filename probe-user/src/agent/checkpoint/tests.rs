@@ -9,7 +9,7 @@ use nix::{sys::stat::Mode, unistd::mkfifo};
 use tokio::runtime;
 
 use super::{
-    ADDED, Checkpoint, FILE, GATHER, RETRY, WAITING,
+    ADDED_BYTES, Checkpoint, FILE, GATHER, MAX_WAITING_BYTES, RETRY,
     place::TRIES,
     resume::{self, Kept, Last, LeftHooks},
 };
@@ -34,7 +34,7 @@ const SECOND: u64 = 1_000_000_000;
 /// When the next agent begins.
 const NOW: Timestamp = Timestamp(10_000 * SECOND);
 
-/// No hooks are left that would show how far the last agent had told.
+/// No hooks are left that would show how far the last agent had reported.
 fn no_hooks() -> LeftHooks<'static> {
     LeftHooks {
         told: &|_| None,
@@ -46,7 +46,7 @@ fn no_hooks() -> LeftHooks<'static> {
     }
 }
 
-/// Hooks are left that show this.
+/// Hooks are left that show up to which event was reported.
 fn told_until(told: &dyn Fn(Option<RingsRead>) -> Option<u64>) -> LeftHooks<'_> {
     LeftHooks { told, ..no_hooks() }
 }
@@ -106,7 +106,7 @@ fn kill(mut checkpoint: Checkpoint, session: &mut Session) {
     block_on(checkpoint.writer.finish(None));
 }
 
-/// What an agent leaves that sees `before` namespaces before it begins the file, and `after` that.
+/// Returns what an agent leaves that sees `before` namespaces before it begins the file, and `after` later.
 fn leave(dir: &Path, before: u32, after: u32) -> Session {
     let (mut checkpoint, _) = open(dir);
     let mut session = session();
@@ -139,11 +139,12 @@ fn calls_that_are_more_than_may_wait_are_added_if_the_thread_has_room() {
         std::thread::yield_now();
     }
     let hangs = |number: u64| {
-        let fact = Fact::FileHangs { path: "x".repeat(WAITING / 8), since: Timestamp(number), hangs: true };
+        let path = "x".repeat(MAX_WAITING_BYTES / 8);
+        let fact = Fact::FileHangs { path, since: Timestamp(number), hangs: true };
         Call::Observe(Observation { at: Timestamp(number), origin: Origin::Agent, fact })
     };
     call(&mut session, (1..=9).map(hangs));
-    assert!(session.journal().is_some_and(|calls| calls.len() > WAITING));
+    assert!(session.journal().is_some_and(|calls| calls.len() > MAX_WAITING_BYTES));
     assert!(checkpoint.update(Timestamp(1), &mut session, true).is_some());
     assert_eq!(session.journal().map(|calls| calls.len()), Some(0), "they are added");
     kill(checkpoint, &mut session);
@@ -171,7 +172,7 @@ fn the_next_agent_goes_on_with_the_state_and_repeats_no_event() {
     assert!(text.contains("\"inode\":1008") && text.lines().count() == 1, "{text}");
 }
 
-/// Two readings of the clocks are never quite the same, and the clock may have been set since the agent began.
+/// Two readings of the clocks are never equal, and the clock may have been set since the agent began.
 #[test]
 fn an_event_that_is_told_again_has_the_same_time() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -199,8 +200,8 @@ fn an_event_that_is_told_again_has_the_same_time() {
     kill(checkpoint, &mut after);
 }
 
-/// At the end the agent gives the engine a time in the future, so that it tells what it holds back. What it does then may wait
-/// for a slow disk or a silent receiver, while nobody reads the rings.
+/// At the end the agent gives the engine a time in the future, so that it reports what it holds back. What it
+/// does then may wait for a slow disk or a silent receiver, while nobody reads the rings.
 #[test]
 fn an_agent_that_ends_in_order_was_there_until_it_read_no_more() {
     for (seen_until, written_at) in [(9, 5), (5, 21)] {
@@ -262,7 +263,7 @@ fn a_damaged_file_is_set_aside_and_named() {
         for name in [FILE, "engine.jsonl.damaged"] {
             assert_eq!(fs::read(dir.path().join(name)).expect("a file"), bytes);
         }
-        // Else both names were of one file in the next turn as well.
+        // Otherwise both names would be of one file in the next turn as well.
         fs::remove_file(&path).expect("it is there");
         // Six calls follow the state. What is before the damaged one is believed.
         let calls = (damaged + 6).checked_sub(lines.len());
@@ -306,7 +307,7 @@ fn a_disk_that_hangs_does_not_let_calls_pile_up() {
     mkfifo(&dir.path().join(".engine.jsonl.new"), Mode::S_IRUSR | Mode::S_IWUSR).expect("a fifo");
     let (mut checkpoint, _) = open(dir.path());
     let mut session = session();
-    let path = "x".repeat(ADDED);
+    let path = "x".repeat(ADDED_BYTES);
     let mut most = 0;
     // It begins, takes what it may add, and should begin anew.
     for number in 1..=40 {
@@ -318,9 +319,9 @@ fn a_disk_that_hangs_does_not_let_calls_pile_up() {
         );
         most = session.journal().map_or(0, |calls| calls.len()).max(most);
     }
-    assert!(most > WAITING && most < WAITING + 2 * ADDED, "{most} bytes waited");
+    assert!(most > MAX_WAITING_BYTES && most < MAX_WAITING_BYTES + 2 * ADDED_BYTES, "{most} bytes waited");
     assert!(session.journal().is_none(), "calls are still kept");
-    // Without a reader the thread would hang for ever.
+    // Without a reader the thread would hang forever.
     let reader = fs::File::options().read(true).write(true).open(dir.path().join(".engine.jsonl.new"));
     drop(checkpoint);
     drop(reader);
@@ -430,7 +431,7 @@ fn calls_are_gathered_and_none_waits_longer() {
     kill(checkpoint, &mut session);
 }
 
-/// A state that ends each agent which reads it would keep all agents from working.
+/// A state that ends each agent that reads it would keep all agents from working.
 #[test]
 fn a_state_that_nobody_could_take_over_is_set_aside() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -467,7 +468,7 @@ fn await_writes(checkpoint: &Checkpoint) {
     }
 }
 
-/// What ends an agent after a minute, as a disk that is full does with some, is not the state.
+/// What ends an agent after a minute, as a full disk does with some, is not the state.
 #[test]
 fn only_agents_that_ended_within_a_minute_are_counted() {
     for (seconds, is_kept) in [(61, true), (59, false)] {
@@ -489,7 +490,7 @@ fn only_agents_that_ended_within_a_minute_are_counted() {
     }
 }
 
-/// No hooks are left, so only what the agent noted shows how far it has told.
+/// No hooks are left, so only what the agent noted shows how far it has reported.
 #[test]
 fn no_number_is_given_again_after_a_disk_that_was_full() {
     for is_full_to_the_end in [true, false] {
@@ -555,7 +556,7 @@ fn a_state_of_the_future_is_set_aside() {
     let before = session.engine().dump();
     let last = kept
         .and_then(|it| it.resume(&mut session, &no_hooks(), Timestamp(1)).expect("it is not recorded").last);
-    // A bit ahead is an agent's that told at its end what it held back.
+    // A state a bit ahead is of an agent that reported at its end what it held back.
     assert_eq!(last, Some(Timestamp(7 * SECOND)));
     block_on(checkpoint.writer.finish(None));
     drop(leave(dir.path(), 3, 400));
@@ -568,7 +569,7 @@ fn a_state_of_the_future_is_set_aside() {
     assert!(files(dir.path()).contains(&format!("{FILE}.damaged")), "{:?}", files(dir.path()));
 }
 
-/// The state is lost, and the hooks show how far the last agent had told.
+/// The state is lost, and the hooks show how far the last agent had reported.
 #[test]
 fn numbers_go_on_without_a_state() {
     let mut session = session();
@@ -581,7 +582,7 @@ fn numbers_go_on_without_a_state() {
     assert_eq!(String::from_utf8_lossy(again.output()), String::from_utf8_lossy(session.output()));
 }
 
-/// What the last agent had not told is told, with the numbers that it would have had.
+/// What the last agent had not reported is reported, with the numbers that it would have had.
 #[test]
 fn what_was_not_told_is_told_by_the_next_agent() {
     let dir = tempfile::tempdir().expect("a folder");

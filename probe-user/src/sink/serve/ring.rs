@@ -1,6 +1,6 @@
 //! The latest events, for clients that follow them. The server keeps only a position in the ring for each
-//! client, so a slow client costs nothing. A client whose next events have left the ring is told how many it
-//! missed.
+//! client, so a slow client costs nothing. If a client's next events have left the ring, it is informed how
+//! many it missed.
 
 use std::{
     collections::VecDeque,
@@ -23,10 +23,10 @@ use crate::{
 };
 
 /// The most events in the ring: a quarter of an hour of a busy node.
-const COUNT: usize = 4096;
-const BYTES: usize = 2 << 20;
+const MAX_EVENTS: usize = 4096;
+const MAX_BYTES: usize = 2 << 20;
 /// The memory of an event besides its line, in bytes.
-const BESIDE: usize = 200;
+const OVERHEAD_BYTES: usize = 200;
 
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -93,7 +93,7 @@ impl Event {
     }
 
     fn size(&self) -> usize {
-        self.line.len() + BESIDE
+        self.line.len() + OVERHEAD_BYTES
     }
 }
 
@@ -104,7 +104,8 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// A ring for what comes after the event with this number, which an agent before this one told.
+    /// Creates a ring for what comes after the event with this number, which an agent before this one
+    /// reported.
     pub(crate) fn behind(newest: u64) -> Self {
         Self {
             state: Mutex::new(RingState { newest, ..RingState::default() }),
@@ -112,7 +113,7 @@ impl Ring {
         }
     }
 
-    /// Changes when there is another event.
+    /// Returns a receiver that changes when there is another event.
     pub(super) fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
@@ -121,17 +122,17 @@ impl Ring {
         self.state().newest
     }
 
-    /// The memory of the events in bytes.
+    /// Returns the memory of the events in bytes.
     pub(crate) fn memory(&self) -> u64 {
         u64::try_from(self.state().bytes).unwrap_or(u64::MAX)
     }
 
-    /// When records about the lifecycle of pods were last lost.
+    /// Returns when records about the lifecycle of pods were last lost.
     pub(super) fn lost_at(&self) -> Option<Timestamp> {
         self.state().lost_at
     }
 
-    /// The events after `place` that `filter` keeps, up to about `bytes` bytes.
+    /// Returns the events after `place` that `filter` keeps, up to about `bytes` bytes.
     pub(super) fn after(&self, place: u64, filter: &Filter, bytes: usize) -> Next {
         let state = self.state();
         let oldest = state.events.front().map_or(state.newest + 1, |event| event.seq);
@@ -160,7 +161,7 @@ impl Ring {
         state.lost_at = lost_at.or(state.lost_at);
         state.bytes += event.size();
         state.events.push_back(Arc::new(event));
-        while state.events.len() > COUNT || state.bytes > BYTES {
+        while state.events.len() > MAX_EVENTS || state.bytes > MAX_BYTES {
             let Some(oldest) = state.events.pop_front() else { break };
             state.bytes -= oldest.size();
         }
@@ -184,8 +185,8 @@ impl Sink for Arc<Ring> {
     }
 }
 
-/// Whether the lost records can be about the lifecycle of pods. Containers can fill the bulk ring by starting
-/// programs, and runs that the kernel skips mostly concern nothing.
+/// Returns whether the lost records can be about the lifecycle of pods. Containers can fill the bulk ring by
+/// starting programs, and runs that the kernel skips mostly concern nothing.
 fn is_grave(what: Loss) -> bool {
     match what {
         Loss::LifecycleRing
@@ -200,7 +201,9 @@ fn is_grave(what: Loss) -> bool {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Arc, BYTES, COUNT, Change, ChangeKind, Filter, Label, Loss, Ring, Sink as _, Timestamp};
+    use super::{
+        Arc, Change, ChangeKind, Filter, Label, Loss, MAX_BYTES, MAX_EVENTS, Ring, Sink as _, Timestamp,
+    };
     use crate::model::{
         change::{Context, PodRef},
         fact::Origin,
@@ -236,7 +239,7 @@ pub(super) mod tests {
         assert_eq!((none.missed, none.events.len(), none.place), (0, 0, 10));
     }
 
-    /// The events before it are those of an agent before this one.
+    /// The events before it were reported by an earlier agent.
     #[test]
     fn who_follows_a_new_agent_misses_nothing() {
         let mut ring = Arc::new(Ring::behind(41));
@@ -248,7 +251,7 @@ pub(super) mod tests {
 
     #[test]
     fn who_comes_too_late_is_told_how_much_is_missing() {
-        let count = u64::try_from(COUNT).expect("few");
+        let count = u64::try_from(MAX_EVENTS).expect("few");
         let ring = ring(count + 7);
         let next = ring.after(3, &Filter::default(), 1);
         assert_eq!((next.missed, next.events.len(), next.place), (4, 1, 8));
@@ -272,7 +275,7 @@ pub(super) mod tests {
             ring.on_change(&change(seq, &long, ChangeKind::CgroupEmptied), &label());
         }
         let state = ring.state();
-        assert!(state.bytes <= BYTES && state.events.len() < 100, "{} bytes", state.bytes);
+        assert!(state.bytes <= MAX_BYTES && state.events.len() < 100, "{} bytes", state.bytes);
         assert_eq!(state.bytes, state.events.iter().map(|event| event.size()).sum::<usize>());
     }
 

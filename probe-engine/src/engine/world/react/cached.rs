@@ -17,13 +17,11 @@ use crate::{
 /// Keeps the cached result of a file of libcni's cache that cannot be read. Other attachments do not change.
 pub(crate) fn unread(world: &mut World, ctx: EventContext, path: String) {
     let name = path.rsplit('/').next().unwrap_or(&path);
-    let is_it = |row: &&Attachment| row.cached_at.is_some() && row.is_cached_as(name);
-    let key = |row: &Attachment| (row.container.clone(), row.ifname.clone());
     // Containers of pods have full ids, by which their attachments are found. Few attachments belong to other
     // containers.
     let keys: Vec<_> = match sandbox_of_cached(name) {
-        Some(id) => world.attachments.of(&id).filter(is_it).map(key).collect(),
-        None => world.attachments.values().filter(is_it).map(key).collect(),
+        Some(id) => world.attachments.of(&id).filter(|row| is_cached(row, name)).map(key).collect(),
+        None => world.attachments.values().filter(|row| is_cached(row, name)).map(key).collect(),
     };
     for key in keys {
         if let Some(row) = world.attachments.rows.get_mut(&key) {
@@ -31,6 +29,14 @@ pub(crate) fn unread(world: &mut World, ctx: EventContext, path: String) {
         }
     }
     world.records.unread(ctx.at, path);
+}
+
+fn is_cached(row: &Attachment, name: &str) -> bool {
+    row.cached_at.is_some() && row.is_cached_as(name)
+}
+
+fn key(row: &Attachment) -> (ContainerId, String) {
+    (row.container.clone(), row.ifname.clone())
 }
 
 /// Notes that the listing of libcni's cache that has begun has only what changed.

@@ -11,7 +11,7 @@ use std::{
 use super::{FILE, Failure, Job, Place, SYNC};
 use crate::{agent::checkpoint::tests::header, model::time::Timestamp, sink::file::number};
 
-/// A place on a disk whose syncs end when they are told to, with this result.
+/// Returns a place on a disk whose syncs end when the sender says so, with this result.
 fn place(dir: &Path) -> (Place, Sender<io::Result<()>>) {
     let (end, ends) = mpsc::channel();
     let sync = move |_: &fs::File| ends.recv().unwrap_or(Ok(()));
@@ -27,7 +27,7 @@ fn add(calls: &str) -> Job {
     Job::Add(calls.as_bytes().to_vec())
 }
 
-/// What follows the header.
+/// Returns the lines after the header.
 fn calls(dir: &Path) -> Vec<String> {
     let text = fs::read_to_string(dir.join(FILE)).expect("a file");
     text.lines().skip(1).map(str::to_owned).collect()
@@ -56,7 +56,7 @@ fn a_sync_that_hangs_holds_no_calls_up_and_loses_none() {
         thread::yield_now();
     }
     assert_eq!(calls(dir), ["{\"advance\":\"2\"}", "three"]);
-    // So it is with the sync of what was added.
+    // The sync of what was added does not block either.
     place.synced_at = Instant::now().checked_sub(SYNC).expect("the machine runs for longer");
     place.write(add("four\n")).expect("a disk");
     place.write(add("five\n")).expect("a disk");
@@ -70,7 +70,7 @@ fn a_sync_that_hangs_holds_no_calls_up_and_loses_none() {
         thread::yield_now();
     };
     assert_eq!((error.to_string(), number(&error)), (format!("{FILE}: {}", eio()), Some(libc::EIO)));
-    // What the disk lost is not gone on with.
+    // What the disk lost is not used further.
     end.send(Ok(())).expect("it listens");
     place.write(begin(3, Some("six\n"))).expect("a disk");
     assert_eq!((calls(dir), is_pending(dir)), (vec!["{\"advance\":\"3\"}".to_owned()], false));
@@ -134,7 +134,7 @@ fn no_more_than_one_file_waits_for_the_disk() {
     assert!(is_pending(dir));
 }
 
-/// Else the log would name it twice, once without what to do.
+/// Otherwise the log would name it twice, once without what to do.
 #[test]
 fn a_failure_is_the_same_when_it_is_told_again() {
     for error in

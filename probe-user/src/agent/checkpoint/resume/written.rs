@@ -1,4 +1,4 @@
-//! In which boot a state was written, and until when, where it cannot be read to its end.
+//! Finds in which boot a state was written, and until when, where it cannot be read to its end.
 
 use std::{
     fs::{self, File},
@@ -12,18 +12,18 @@ use serde_with::{DisplayFromStr, serde_as};
 
 use crate::{model::time::Timestamp, recording::Header};
 
-/// No first line is longer. It has the settings, and a few short texts.
-const LONGEST: u64 = 1 << 20;
+/// No first line is longer. It has the settings and a few short strings.
+const MAX_FIRST_LINE_BYTES: u64 = 1 << 20;
 
 /// When the file was last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     InEarlierBoot,
-    /// Then, as far as that is known.
+    /// At this time, as far as it is known.
     InThisBoot(Option<Timestamp>),
 }
 
-/// What is needed of the first line, also of one of a newer format.
+/// What is needed of the first line, also if it is of a newer format.
 #[serde_as]
 #[derive(Deserialize)]
 struct FirstLine {
@@ -33,8 +33,9 @@ struct FirstLine {
 }
 
 impl Written {
-    /// The first line names the boot. Only without it the time of the last write decides: a node whose clock was set in this boot
-    /// may have files of this boot that seem older than it.
+    /// Reads when the file was written. The first line names the boot. Only without that line the time of the
+    /// last write decides: if the clock of a node was set in this boot, files of this boot may seem older
+    /// than it.
     pub(super) fn of(path: &Path, header: &Header) -> Self {
         match first_line(path) {
             Some(first) if first.boot_id != header.boot_id => Self::InEarlierBoot,
@@ -48,8 +49,9 @@ impl Written {
     }
 }
 
-/// When a file of this boot was last written. The clock may have been set since it began, so when the boot began is given by the
-/// clock of then and by that of now. The last write was not before the earlier of both times.
+/// Returns when a file of this boot was last written. The clock may have been set since the file began, so
+/// the boot's begin is given by the clock of that time and by the present one. The last write was not before
+/// the earlier of both times.
 pub(super) fn last_write(path: &Path, boot_wall_ns: [i64; 2]) -> Option<Timestamp> {
     let wall = wall_of_last_write(path)?;
     boot_wall_ns.into_iter().filter_map(|boot| since(wall, boot)).min()
@@ -59,7 +61,7 @@ fn since(wall: i64, boot_wall_ns: i64) -> Option<Timestamp> {
     u64::try_from(wall.checked_sub(boot_wall_ns)?).ok().map(Timestamp)
 }
 
-/// In nanoseconds since the epoch.
+/// Returns nanoseconds since the epoch.
 fn wall_of_last_write(path: &Path) -> Option<i64> {
     let written = fs::metadata(path).and_then(|about| about.modified()).ok()?;
     i64::try_from(written.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()
@@ -68,7 +70,7 @@ fn wall_of_last_write(path: &Path) -> Option<i64> {
 fn first_line(path: &Path) -> Option<FirstLine> {
     let mut line = Vec::new();
     let file = File::open(path).ok()?;
-    BufReader::new(file).take(LONGEST).read_until(b'\n', &mut line).ok()?;
+    BufReader::new(file).take(MAX_FIRST_LINE_BYTES).read_until(b'\n', &mut line).ok()?;
     serde_json::from_slice(&line).ok()
 }
 
@@ -92,7 +94,7 @@ mod tests {
         Header { boot_wall_ns: i64::try_from(boot_wall * SECOND).expect("it fits"), ..header(boot) }
     }
 
-    /// What an agent finds whose boot, b, began at `boot_wall` by the present clock.
+    /// Returns what an agent finds whose boot, b, began at `boot_wall` by the present clock.
     fn found(text: &[u8], written_wall: u64, boot_wall: u64) -> Written {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("engine.jsonl");

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::sink::state_writes::StateWrites;
 
-/// Whatever the agent asks of the disk first.
+/// Whatever file the agent opens first.
 #[test]
 fn an_agent_starts_without_what_the_disk_does_not_give() {
     let hanging: Vec<_> = [".engine.lock", TRIES, FILE]
@@ -27,7 +27,7 @@ fn an_agent_starts_without_what_the_disk_does_not_give() {
             drop(leave(dir.path(), 2, 3));
             let path = dir.path().join(name);
             fs::remove_file(&path).ok();
-            // To open it takes as long as nobody else has.
+            // Opening it takes as long as nobody else has opened it.
             mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).expect("a fifo");
             let (tell, opened) = mpsc::channel();
             let of = dir.path().to_owned();

@@ -1,4 +1,4 @@
-//! A state that is lost is told with the time since when.
+//! A state that is lost is reported with the time since when.
 
 use std::{
     cell::Cell,
@@ -18,7 +18,7 @@ use crate::{
     agent::checkpoint::{
         self, Checkpoint,
         place::Place,
-        resume::{self, LeftHooks, MOST_TRIES, Resumed},
+        resume::{self, LeftHooks, MAX_TRIES, Resumed},
     },
     engine::Call,
     model::fact::{Fact, Observation, Origin, RingsRead},
@@ -67,7 +67,7 @@ fn a_state_that_cannot_be_read_is_lost_since_it_was_written() {
             fs::write(path, text.replacen("{\"restore", "{\"rest0re", 1)).expect("writable");
         }),
         ("three agents have tried", |path| {
-            fs::write(path.with_file_name(TRIES), [b'.'; MOST_TRIES]).expect("writable")
+            fs::write(path.with_file_name(TRIES), [b'.'; MAX_TRIES]).expect("writable")
         }),
     ];
     for (what, damage) in damages {
@@ -103,7 +103,7 @@ fn a_state_from_before_the_clock_was_set_is_lost_since_it_was_written() {
     fs::write(&path, format!("{}{{\"x\":\0}}\n", &text[..state])).expect("writable");
     let later = i64::try_from(WRITTEN.0 * 1000).expect("it fits");
     assert_eq!(found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW), LOST);
-    fs::write(dir.path().join(TRIES), [b'.'; MOST_TRIES]).expect("writable");
+    fs::write(dir.path().join(TRIES), [b'.'; MAX_TRIES]).expect("writable");
     assert_eq!(found(dir.path(), &Header { boot_wall_ns: later, ..of_boot() }, NOW), LOST);
 }
 
@@ -115,7 +115,7 @@ fn a_state_of_the_future_is_lost_until_now() {
     assert_eq!(found(dir.path(), &of_boot(), now), Resumed { lost_since: Some(now), ..Resumed::default() });
 }
 
-/// What was before the damage is gone on with.
+/// What was before the damage is kept.
 #[test]
 fn a_damaged_call_loses_what_is_behind_it() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -127,7 +127,7 @@ fn a_damaged_call_loses_what_is_behind_it() {
     fs::write(&path, damaged).expect("writable");
     let last = Some(Timestamp(4 * SECOND));
     // Each of these agents ends before it begins a file, perhaps because of what is before the damage.
-    for _ in 0..MOST_TRIES {
+    for _ in 0..MAX_TRIES {
         assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed { last, lost_since: last });
     }
     assert_eq!(found(dir.path(), &of_boot(), NOW), LOST);
@@ -198,7 +198,7 @@ fn a_state_that_another_agent_has_is_lost() {
     assert_eq!(found(dir.path(), &of_boot(), NOW), Resumed::default(), "there is nothing to lose");
 }
 
-/// A supervisor starts the next agent while the one before still ends.
+/// A supervisor starts the next agent while the one before is still ending.
 #[test]
 fn an_agent_that_still_ends_is_waited_for() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -283,7 +283,7 @@ fn a_state_that_only_hooks_show_to_be_lost_is_in_the_log() {
     assert!(lost_since == Some(WRITTEN) && !log.contains(missing), "{log}");
 }
 
-/// What is done, and what this thread logs of it.
+/// Runs this, and returns what this thread logs meanwhile.
 fn logged<T>(work: impl FnOnce() -> T) -> (T, String) {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let file = log.reopen().expect("it is there");
@@ -306,7 +306,7 @@ fn a_disk_that_hangs_in_a_sync_holds_no_event_up() {
     let mut checkpoint = Checkpoint::start(place, StateWrites::default()).expect("a thread");
     let mut session = session();
     let mut now = Timestamp(1);
-    // The file that begins secondly is never on the disk.
+    // The second file is never on the disk.
     for number in 1..40 {
         if let Some(file) = checkpoint.file.as_mut().filter(|_| number == 3) {
             file.limit = 0;
@@ -336,7 +336,7 @@ fn a_disk_that_hangs_in_a_sync_holds_no_event_up() {
 fn a_state_that_is_older_than_what_was_told_is_lost() {
     let last = Timestamp(5 * SECOND);
     let [earlier, later] = [2, 9].map(|second| Timestamp(second * SECOND));
-    // The file leads to five events. An agent that told fewer, or as many, goes on.
+    // The file leads to five events. An agent continues if the last one reported five or fewer.
     for (told, read_at, lost_since) in
         [(4, later, None), (5, later, None), (6, later, Some(later)), (6, earlier, Some(last))]
     {
@@ -362,8 +362,8 @@ fn a_state_that_is_older_than_what_was_told_is_lost() {
     }
 }
 
-/// This version may tell fewer events of the same calls, if the last agent was killed. If more was read than the calls have, what
-/// was told of it would come twice.
+/// This version may report fewer events for the same calls, if the last agent was killed. If more was read
+/// than the calls have, what was reported of that would come twice.
 #[test]
 fn a_state_of_another_version_is_kept_if_the_rings_have_the_rest() {
     for has_rest in [true, false] {
@@ -396,7 +396,7 @@ fn a_state_of_another_version_is_kept_if_the_rings_have_the_rest() {
     }
 }
 
-/// What is before the damage would tell again what was told behind it.
+/// What is before the damage would report again what was reported after it.
 #[test]
 fn what_is_before_the_damage_is_of_no_use_if_more_was_told() {
     for (told, is_kept) in [(4, true), (5, false)] {
@@ -422,7 +422,7 @@ fn what_is_before_the_damage_is_of_no_use_if_more_was_told() {
     }
 }
 
-/// What a new agent's engine finds when it settles is told before the agent has a file of its own.
+/// What a new agent's engine finds when it settles is reported before the agent has a file of its own.
 #[test]
 fn what_was_told_before_a_file_began_is_neither_told_again_nor_a_loss() {
     let dir = tempfile::tempdir().expect("a folder");

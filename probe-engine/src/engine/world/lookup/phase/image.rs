@@ -17,10 +17,10 @@ pub(crate) const HANDED_ON: Duration = Duration::from_millis(250);
 
 /// The parts of the time from `begin` to `end`.
 pub(crate) fn parts(work: &ImageWork, begin: Timestamp, end: Timestamp) -> Vec<Part> {
-    let is_within = |span: &Span| span.began < end && span.ended > begin;
-    let pull = work.pulls.iter().rfind(|it| !it.failed && is_within(&it.span) && it.span.ended <= end);
-    let created = work.created.filter(is_within);
-    let has_tried = work.pulls.iter().any(|it| it.failed && is_within(&it.span))
+    let pull =
+        work.pulls.iter().rfind(|it| !it.failed && overlaps(&it.span, begin, end) && it.span.ended <= end);
+    let created = work.created.filter(|span| overlaps(span, begin, end));
+    let has_tried = work.pulls.iter().any(|it| it.failed && overlaps(&it.span, begin, end))
         || work.refused.iter().any(|at| (begin..end).contains(at));
     if pull.is_none() && created.is_none() && !has_tried {
         return Vec::new();
@@ -43,6 +43,10 @@ pub(crate) fn parts(work: &ImageWork, begin: Timestamp, end: Timestamp) -> Vec<P
     }
     cut.until(end, PartKind::Unknown);
     cut.parts
+}
+
+fn overlaps(span: &Span, begin: Timestamp, end: Timestamp) -> bool {
+    span.began < end && span.ended > begin
 }
 
 /// The parts of a phase from `begin` to `end`, whose parts were found when its ends were thought to be

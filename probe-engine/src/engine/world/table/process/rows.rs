@@ -211,10 +211,11 @@ impl Table {
         if it.target.tid == it.sender.tid {
             return it.sender.key;
         }
-        let fits = |key: &TaskKey| key.pid == target.pid && key.start != 0 && key.start <= ctx.at.0;
         let running = self.by_pid(target.pid).filter(|row| row.state == State::Running);
-        let known = running.map(|row| row.key).filter(fits);
-        known.or_else(|| self.signals.keys().rev().copied().find(fits)).unwrap_or(target)
+        let known = running.map(|row| row.key).filter(|key| fits(*key, target.pid, ctx.at));
+        known
+            .or_else(|| self.signals.keys().rev().copied().find(|key| fits(*key, target.pid, ctx.at)))
+            .unwrap_or(target)
     }
 
     /// The last fatal signal that a process was sent.
@@ -226,6 +227,11 @@ impl Table {
     pub(crate) fn is_running(&self, key: TaskKey) -> bool {
         self.get(key).is_some_and(|row| row.state == State::Running)
     }
+}
+
+/// Returns whether the process had this pid at this time and its start is known.
+fn fits(key: TaskKey, pid: u32, at: Timestamp) -> bool {
+    key.pid == pid && key.start != 0 && key.start <= at.0
 }
 
 #[cfg(test)]

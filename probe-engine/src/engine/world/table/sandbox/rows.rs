@@ -206,27 +206,22 @@ impl Table {
         changed: Option<BTreeSet<ContainerId>>,
         is_on_record: impl Fn(&ContainerId) -> Option<bool>,
     ) {
-        let forgotten_at = |row: &Sandbox| match is_on_record(&row.id) {
-            Some(false) => row.ending.forgotten_at.or(Some(at)),
-            Some(true) => None,
-            None => row.ending.forgotten_at,
-        };
         let unnoted = mem::take(&mut self.unnoted);
         let Some(mut changed) = changed else {
             self.rows.update(|_, row| {
-                let forgotten_at = forgotten_at(row);
-                mem::replace(&mut row.ending.forgotten_at, forgotten_at) != forgotten_at
+                let since = forgotten_at(row, is_on_record(&row.id), at);
+                mem::replace(&mut row.ending.forgotten_at, since) != since
             });
             return;
         };
         changed.extend(unnoted);
         for id in changed {
             let Some(row) = self.rows.get(&id) else { continue };
-            let forgotten_at = forgotten_at(row);
-            if row.ending.forgotten_at != forgotten_at
+            let since = forgotten_at(row, is_on_record(&row.id), at);
+            if row.ending.forgotten_at != since
                 && let Some(row) = self.rows.get_mut(&id)
             {
-                row.ending.forgotten_at = forgotten_at;
+                row.ending.forgotten_at = since;
             }
         }
     }
@@ -330,5 +325,14 @@ impl Table {
         if let Some(row) = self.recall_mut(id) {
             (row.network.netns, row.network.netns_created_at) = (None, None);
         }
+    }
+}
+
+/// Returns since when a sandbox is not on record. `is_on_record`: what a reading at `at` shows.
+fn forgotten_at(row: &Sandbox, is_on_record: Option<bool>, at: Timestamp) -> Option<Timestamp> {
+    match is_on_record {
+        Some(false) => row.ending.forgotten_at.or(Some(at)),
+        Some(true) => None,
+        None => row.ending.forgotten_at,
     }
 }
