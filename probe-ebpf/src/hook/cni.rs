@@ -5,14 +5,14 @@
 //! (`may_be_call`):
 //!
 //! 1. A call of the node's own runtime is open. Any exec may then be its delegate, or a program that the
-//!   plugin runs.
+//!    plugin runs.
 //! 2. The exec has the name of a plugin of CNI's own project (`probe_common::name::PLUGINS`).
 //! 3. Its parent has the name of a program that calls plugins (`probe_common::name::CALLERS`), wherever that
-//!   runs and whosever it is.
+//!    runs and whosever it is.
 //! 4. It has the form that CNI's specification gives a call: no arguments, and a standard input that can hold
-//!   a configuration, which a terminal and `/dev/null` cannot. libcni executes plugins so, and with it all
-//!   known runtimes, `cnitool`, the daemons in containers that delegate (multus) and the plugins that call
-//!   others.
+//!    a configuration, which a terminal and `/dev/null` cannot. libcni executes plugins so, and with it all
+//!    known runtimes, `cnitool`, the daemons in containers that delegate (multus) and the plugins that call
+//!    others.
 //!
 //! So an exec with CNI's variables is missed only if an unknown program executes a plugin of unknown name,
 //! with arguments or without a configuration, and while no call of the runtime is open.
