@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The largest size of a release. The client of the API server has 4.2 MB of it, the writer of Parquet 1 MB.
-const MOST_BYTES: u64 = 22_400_000;
+const MOST_BYTES: u64 = 18_800_000;
 
 /// Flags of rustc for a release, beside its profile.
 pub(crate) fn release_flags() -> Vec<String> {
