@@ -31,6 +31,8 @@ mod missed_runtime_event;
 mod orphan_netns;
 mod orphan_sandbox;
 mod ownerless_reservation;
+#[cfg(test)]
+mod pages;
 mod phantom_sandbox;
 mod pool;
 mod pool_exhaustion;
