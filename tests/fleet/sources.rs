@@ -312,9 +312,9 @@ fn what_cannot_be_exported_is_told_in_a_line() {
         assert!(told.contains("see --clickhouse-user") && !told.contains("secret"), "{told}");
     }
     let told = refused(export().args(["--clickhouse", "clickhouse:9000/secret"]));
-    assert!(told.contains("is no URL of ClickHouse") && !told.contains("secret"), "{told}");
+    assert!(told.contains("not a URL of ClickHouse") && !told.contains("secret"), "{told}");
     let told = refused(export().args(["--clickhouse", "http://127.0.0.1:81230"]));
-    assert!(told.contains("is no URL of ClickHouse"), "{told}");
+    assert!(told.contains("not a URL of ClickHouse"), "{told}");
     for (file, why) in [("/dev/zero", "characters that no header has"), ("/dev/null", "is empty")] {
         let flags = ["--clickhouse", &server.url, "--clickhouse-password-file", file];
         let told = refused(export().args(flags));
