@@ -201,7 +201,7 @@ fn what_cannot_be_reached_at_all_is_said_at_the_start() -> Result<()> {
         (&["--kubeconfig", &missing], "--kubeconfig needs --kubernetes-events or --kubernetes-condition"),
         (&["--kubernetes-events", "--kubeconfig", &missing], "cannot use the kubeconfig"),
         (&["--kubernetes-events", "--kubeconfig", &broken], "cannot use the kubeconfig"),
-        (&["--kubernetes-condition", "--kubeconfig", &plugin], "a program that is to be started"),
+        (&["--kubernetes-condition", "--kubeconfig", &plugin], "its user authenticates with a program"),
         (
             &["--kubernetes-events", "--kubeconfig", &endless],
             "cannot read /dev/zero: it is not a regular file",
