@@ -3,7 +3,6 @@
 mod crowded;
 mod incomplete;
 mod killed;
-mod left;
 mod losses;
 mod ownerless;
 mod rarer;

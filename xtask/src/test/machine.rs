@@ -245,10 +245,8 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
         machines.flat_map(|machine| runs(machine, pods)).partition(|run| run.is_timed);
     // If the longest run came last, the other lanes would be empty meanwhile.
     others.sort_by_key(|run| Reverse(run.limit));
-    // This machine's own tests wait most of the time, so they have a lane in addition to those of the VMs.
-    let lanes_of_all = lanes() + usize::from(here.is_some());
     let steps = here.into_iter().chain(others.into_iter().map(|run| run.step(&xtask)));
-    tier.lanes(steps.collect(), lanes_of_all);
+    tier.lanes(steps.collect(), lanes());
     tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
 }
 
