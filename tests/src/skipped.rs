@@ -21,7 +21,7 @@ pub const SKIPPED: &str = "skipped_run";
 const ATTEMPTS: u32 = 6;
 
 /// How long a wait may last after a skipped run is reported, because the awaited event may be that run's.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The skipped runs of hooks that are already detached: those of this process and of the agents that it
 /// started.

@@ -18,6 +18,7 @@ use nix::{
 };
 use serde_json::Value;
 use tests::{
+    clock,
     kubelet::{Container, wait_runs},
     machine,
     node::Node,
@@ -31,9 +32,6 @@ use crate::{LIMIT, many::live_many};
 const UID: &str = "00000000-0142-4000-8000-0000000be12e";
 /// The minimum time for which the runtime is stopped.
 const STOPPED: Duration = Duration::from_secs(20);
-/// A runtime that has just started may be silent for two minutes. The test is worth that time, because no
-/// other one stops a real runtime.
-const STARTING: Duration = Duration::from_secs(2 * 60);
 /// The finding is reported within this time. The runtime is asked every 15 s, has 10 s to answer, and is
 /// asked again after half a minute.
 const TOLD: Duration = Duration::from_secs(75);
@@ -93,7 +91,6 @@ fn colons(path: &Path) -> String {
 fn a_runtime_that_hangs_is_told_with_what_its_process_does_and_nothing_else() -> Result<()> {
     skipped::retry(|_| {
         let node = Node::start()?;
-        let started = Instant::now();
         let folder = tempfile::tempdir()?;
         let recording = folder.path().join("recording");
         let mut stream = Stream::start(&["record", &recording.display().to_string()])?;
@@ -103,7 +100,12 @@ fn a_runtime_that_hangs_is_told_with_what_its_process_does_and_nothing_else() ->
         // It ends while the runtime is stopped.
         let exits = Container::shell("exits", &format!("sleep {}; exit {CODE}", STOPPED.as_secs() / 2));
 
-        thread::sleep(STARTING.saturating_sub(started.elapsed()));
+        // A runtime that has just started may be silent, unless it has given its list.
+        clock::poll("the runtime's list", machine::patience(), || {
+            // The last line may be cut.
+            let lists = observed(&recording, "runtime_status").unwrap_or_default();
+            Ok((!lists.is_empty()).then_some(()))
+        })?;
         let (churned, told_after) = thread::scope(|scope| -> Result<_> {
             let other = kubelet.another()?;
             let churn = scope.spawn(move || live_many(&other, machine::share_of(PODS), AT_ONCE));

@@ -73,9 +73,9 @@ const AARCH64: Machine = ONCE.of(Arch::Aarch64);
 /// Each hook, and what it reports. A new test runs here until it is named as one whose result is the same on
 /// each kernel. `failing_disk::` runs only on this machine: it needs drivers of disks that no VM has.
 const HOOKS: &str = "kernel --skip agent:: --skip confine:: --skip cost:: --skip failing_disk:: --skip flood:: --skip forge:: \
-                     --skip log_file:: --skip netlink:: --skip otlp:: --skip pinned:: --skip serve:: --skip storm:: \
-                     --skip uninstall::";
-const OF_ENDS: &str = "kernel netlink:: pinned:: storm:: uninstall::";
+                     --skip log_file:: --skip netlink:: --skip otlp:: --skip pinned:: --skip serve:: --skip stalled:: \
+                     --skip storm:: --skip uninstall::";
+const OF_ENDS: &str = "kernel netlink:: pinned:: stalled:: storm:: uninstall::";
 /// Tests that have the same result on this machine, and are much faster there: in VMs only in the full
 /// matrix.
 const OUTPUTS: &[&str] = &["kernel serve::"];

@@ -3,7 +3,8 @@
 //!
 //! Not flagged: a runtime that answers slowly, or whose list alone cannot be read in time; one at whose
 //! socket nobody listens, and one that this agent may not connect to (`blind_spot`); a runtime that has just
-//! started and reads what it had before. After a suspend of the node the limit begins again.
+//! started and whose list was not read since: it reads what it had before. After a suspend of the node the
+//! limit begins again.
 //!
 //! It is critical while pods wait for it: young pods whose cgroup was made and none of whose containers has
 //! run.
@@ -37,7 +38,7 @@ use crate::{
 /// How long a runtime may answer nothing.
 pub(super) const SILENT: Duration = Duration::from_secs(30);
 
-/// How long a runtime may take after its start.
+/// How long a runtime may take after its start until its list can be read.
 pub(super) const STARTING: Duration = Duration::from_secs(2 * 60);
 /// A start that is younger than this is an ordinary one.
 pub(super) const WAITING: Duration = Duration::from_secs(10);
@@ -55,8 +56,12 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 
 fn unresponsive(ctx: &DetectContext<'_>, row: &Runtime, hang: &Hang) -> Detection {
     let since = row.answer_since;
-    let started = lookup::daemons::runtimes_turned_at(ctx.world).map(|at| at + STARTING);
-    let ready = (ctx.awake(since) + SILENT).max(started.unwrap_or_default());
+    let mut ready = ctx.awake(since) + SILENT;
+    if let Some(turned_at) = lookup::daemons::runtimes_turned_at(ctx.world)
+        && row.read_at <= turned_at
+    {
+        ready = ready.max(turned_at + STARTING);
+    }
     let verdict = if ctx.now < ready {
         Verdict::Watched { until: Some(ready) }
     } else if hang.told_at < ready {
