@@ -67,7 +67,7 @@ use crate::{
         lookup::{self, record::PodsWithRecords},
         table::{
             belief::{Belief, Runtime},
-            container::Container,
+            container::{Container, Group},
             record::HasRecord,
             sandbox::Sandbox,
         },
@@ -361,10 +361,17 @@ impl<'a> DetectContext<'a> {
 
     /// Whether a container has run in a sandbox: the kernel has shown it, or the runtime says so. If the
     /// programs of containers are not processes of the node, only a followed runtime shows it, and only for a
-    /// sandbox that lives.
+    /// sandbox that lives. `Unknown` as well: a container of its pod has run, perhaps in this sandbox.
     pub(super) fn has_run(&self, row: &Sandbox) -> HasRun {
         if !row.containers().is_empty() || self.said_of(&row.id).any(|(it, runtime)| it.has_begun(runtime)) {
             return HasRun::Yes;
+        }
+        let of_pod = row.pod.map(|pod| self.world.containers.group(Group::Pod(pod)));
+        for it in of_pod.into_iter().flatten() {
+            let may_be_here = it.sandbox.as_ref().is_none_or(|sandbox| *sandbox == row.id);
+            if it.is_unplaced() && may_be_here && it.first_at >= row.first_at {
+                return HasRun::Unknown;
+            }
         }
         if !row.hides_programs {
             return HasRun::No;

@@ -5,8 +5,8 @@
 5s    sandbox a of web-0 on podnet 10.88.0.2
 6s    container main in a starts
 200s  runtime dies
+206s  runtime hangs
 207s  runtime starts
-207s  runtime hangs
 270s  runtime goes on
 9m    end
 expect nothing

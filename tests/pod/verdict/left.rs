@@ -13,8 +13,8 @@ use tests::{
 use super::{findings, kind_and_form, watch};
 use crate::LIMIT;
 
-/// The agent reads a runtime's list once a minute. One list shows the sandbox not ready; after the next one the
-/// agent looks whether its pod is on the node.
+/// The agent reads a runtime's list once a minute. One list shows the sandbox not ready; after the next one
+/// the agent looks whether its pod is on the node.
 const TWO_LISTS: Duration = Duration::from_secs(2 * 60);
 
 /// Runs a pod to its completion, stops its sandbox and removes its cgroup. The sandbox stays on record, and

@@ -27,14 +27,15 @@ impl Sim {
     #[must_use]
     pub(crate) fn answer(&mut self, question: &Question) -> Vec<Observation> {
         let facts = match question {
-            Question::Container { id } => vec![self.container(id)],
+            Question::Container { id } if self.readable => vec![self.container(id)],
             Question::ProcessNetns { pid: pid @ (NODES | NEWCOMER) } => {
                 vec![Fact::ProcessNetns { process: task(*pid, 1, "sshd").key, netns: HOST }]
             }
             Question::Records if self.readable => self.records(),
             Question::Relist if self.readable => self.node(),
             Question::Pod { uid } if self.deleted.contains(uid) => vec![Fact::PodUnknown(uid.clone())],
-            Question::Records
+            Question::Container { .. }
+            | Question::Records
             | Question::Relist
             | Question::Pod { .. }
             | Question::Expected { .. }

@@ -114,7 +114,10 @@ fn after_completion<'a>(
 ) -> impl Iterator<Item = (Duplicate, Detection)> + 'a {
     attempts.windows(2).filter_map(move |pair| {
         let [before, row] = pair else { return None };
-        if !is_done(before, row.first_at) || ctx.has_run(row) != HasRun::No {
+        if !is_done(before, row.first_at)
+            || ctx.has_run(row) != HasRun::No
+            || lookup::sandbox::is_of_later_pod(ctx.world, before, row)
+        {
             return None;
         }
         let reported_at = ctx.awake(row.first_at) + IDLE;

@@ -16,6 +16,7 @@ use crate::{
         changed::Changed,
         netns_path::plain,
         table::{
+            container::Container,
             netns,
             process::State,
             record::{Waiting, pods::Recorded},
@@ -40,6 +41,8 @@ pub(super) struct Index {
     /// The main process of each container.
     mains: Links<ContainerId, TaskKey>,
     pub(super) pods_of_containers: Links<ContainerId, u64>,
+    /// Containers whose programs count for no sandbox yet.
+    unplaced: BTreeSet<ContainerId>,
     pub(super) pods_of_sandboxes: Links<ContainerId, u64>,
     cgroups: Links<u64, CgroupKey>,
     pub(super) addresses: Links<AttachmentKey, IpAddr>,
@@ -143,8 +146,18 @@ impl Index {
         let row = world.containers.get(id);
         marks.sandboxes.extend(self.sandboxes.set(id, row.and_then(|row| row.sandbox.clone())));
         marks.sandboxes.insert(id.clone());
-        marks.pods.extend(self.pods_of_containers.set(id, row.and_then(|row| row.pod)));
+        let pods = self.pods_of_containers.set(id, row.and_then(|row| row.pod));
         self.mains.set(id, row.and_then(|row| row.process()));
+        let was_unplaced = self.unplaced.remove(id);
+        if row.is_some_and(Container::is_unplaced) {
+            self.unplaced.insert(id.clone());
+        }
+        if was_unplaced || self.unplaced.contains(id) {
+            // It may run in each sandbox of its pod.
+            let rows = pods.iter().filter_map(|pod| world.pods.get(pod));
+            marks.uids.extend(rows.filter_map(|row| row.named.uid.clone()));
+        }
+        marks.pods.extend(pods);
     }
 
     fn sandbox(&mut self, world: &World, id: &ContainerId, marks: &mut Marks) {
@@ -195,6 +208,7 @@ impl Index {
     fn pod(&mut self, world: &World, id: u64, marks: &mut Marks) {
         marks.pods.insert(id);
         let row = world.pods.get(&id);
+        marks.uids.extend(row.and_then(|row| row.named.uid.clone()));
         // A pod that returns waits for its network again. A pod that is forgotten does not.
         let keys = row.map(|row| [by_uid_or_name(&row.named), PodName { uid: None, ..row.named.clone() }]);
         for key in self.pod_names.set(&id, keys.into_iter().flatten()) {

@@ -57,10 +57,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 fn unresponsive(ctx: &DetectContext<'_>, row: &Runtime, hang: &Hang) -> Detection {
     let since = row.answer_since;
     let mut ready = ctx.awake(since) + SILENT;
-    if let Some(turned_at) = lookup::daemons::runtimes_turned_at(ctx.world)
-        && row.read_at <= turned_at
-    {
-        ready = ready.max(turned_at + STARTING);
+    if let Some(started_at) = started_at(ctx, row, hang) {
+        ready = ready.max(started_at + STARTING);
     }
     let verdict = if ctx.now < ready {
         Verdict::Watched { until: Some(ready) }
@@ -88,6 +86,20 @@ fn unresponsive(ctx: &DetectContext<'_>, row: &Runtime, hang: &Hang) -> Detectio
         sandboxes: Vec::new(),
         gapped: false,
         verdict,
+    }
+}
+
+/// Returns when the runtime started, if its list was not read since.
+fn started_at(ctx: &DetectContext<'_>, row: &Runtime, hang: &Hang) -> Option<Timestamp> {
+    if let Some(process) = &hang.process {
+        let at = Timestamp(process.key.start);
+        return if row.read_at <= at { Some(at) } else { None };
+    }
+    // Several runtimes run, and it is not known which of them this one is.
+    if row.read_at > row.gone_at.unwrap_or_default() {
+        None
+    } else {
+        lookup::daemons::runtimes_turned_at(ctx.world)
     }
 }
 

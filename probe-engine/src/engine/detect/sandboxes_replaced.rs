@@ -21,7 +21,10 @@ use super::{
     rule::{Judged, Part, Rule},
 };
 use crate::{
-    engine::world::table::sandbox::{LastStarted, Sandbox},
+    engine::world::{
+        lookup,
+        table::sandbox::{LastStarted, Sandbox},
+    },
     model::{
         fact::PodName,
         finding::{Explain, Key, Kind, SandboxesReplaced, Severity},
@@ -78,10 +81,19 @@ impl Rule for SandboxesReplaced {
     fn judge(ctx: &DetectContext<'_>, uid: &PodUid, found: &mut Vec<Replaced>) {
         let all: Vec<&Sandbox> =
             ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id)).collect();
-        let replaced = all.iter().filter_map(|row| replaced(row));
-        let replaced = replaced.filter(|it| all.iter().any(|row| row.first_at > it.at));
+        let mut last: Option<Replaced> = None;
+        for before in &all {
+            let Some(it) = replaced(before) else { continue };
+            let is_followed = all.iter().any(|after| {
+                after.first_at > it.at && !lookup::sandbox::is_of_later_pod(ctx.world, before, after)
+            });
+            let is_later = last.as_ref().is_none_or(|last| it.at >= last.at);
+            if is_followed && is_later && ctx.now < it.daemon.at + AFTERWARDS {
+                last = Some(it);
+            }
+        }
         // A pod that was replaced more than once counts once.
-        found.extend(replaced.filter(|it| ctx.now < it.daemon.at + AFTERWARDS).max_by_key(|it| it.at));
+        found.extend(last);
     }
 }
 

@@ -86,3 +86,16 @@ pub(crate) fn hides_programs(world: &World, id: &ContainerId) -> bool {
     world.containers.get(id).is_some_and(|row| row.hides_programs)
         || world.sandboxes.recall(id).is_some_and(|row| row.hides_programs)
 }
+
+/// Whether the pod of two sandboxes was deleted between them, and came again with the same UID. A static pod
+/// does if its manifest is moved away and back.
+pub(crate) fn is_of_later_pod(world: &World, before: &Sandbox, after: &Sandbox) -> bool {
+    match (pod_made_at(world, before), pod_made_at(world, after)) {
+        (Some(before), Some(after)) => before < after,
+        (None, _) | (_, None) => false,
+    }
+}
+
+fn pod_made_at(world: &World, row: &Sandbox) -> Option<Timestamp> {
+    row.pod_made_at.or_else(|| world.pods.get(&row.pod?)?.made_at())
+}

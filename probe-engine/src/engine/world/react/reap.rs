@@ -112,6 +112,15 @@ fn reap_signals(world: &mut World, now: Timestamp, old: Timestamp) {
 }
 
 fn reap_containers(world: &mut World, now: Timestamp, old: Timestamp) {
+    let unplaced: Vec<(u64, Timestamp)> = world
+        .containers
+        .values()
+        .filter(|row| !row.is_running() && row.is_unplaced())
+        .filter_map(|row| Some((row.pod?, row.first_at)))
+        .collect();
+    for (pod, at) in unplaced {
+        world.sandboxes.may_have_run(pod, at);
+    }
     let cgroups = &world.cgroups;
     let sandboxes = &world.sandboxes;
     world.containers.reap(

@@ -148,6 +148,12 @@ impl State {
 }
 
 impl Container {
+    /// Whether a program of it has run that counts for no sandbox yet: the runtime's files, which have its
+    /// role, are read later or cannot be read.
+    pub(crate) fn is_unplaced(&self) -> bool {
+        self.role.is_none() && self.run.began.is_some()
+    }
+
     #[must_use]
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })

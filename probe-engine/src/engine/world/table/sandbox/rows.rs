@@ -238,6 +238,15 @@ impl Table {
         });
     }
 
+    /// A container of this pod began at `at` and has ended, and in which sandbox it ran will not be known.
+    pub(in crate::engine::world) fn may_have_run(&mut self, pod: u64, at: Timestamp) {
+        self.rows.update(|_, row| {
+            let may = row.pod == Some(pod) && row.first_at <= at && !row.work.is_unsure;
+            row.work.is_unsure |= may;
+            may
+        });
+    }
+
     /// A listing shows that the sandbox did not change when records were lost.
     pub(in crate::engine::world) fn heal(&mut self, id: &ContainerId) {
         if self.recall(id).is_some_and(|row| row.gapped)
