@@ -50,7 +50,11 @@ pub enum PinError {
          \"run --no-pin\" runs beside it"
     )]
     Taken(Holder, PathBuf),
-    #[error("the sandprobe that runs here{0} did not end within {n} s", n = END_TIMEOUT.as_secs())]
+    #[error(
+        "the sandprobe that runs here{0} did not end within {n} s, so it is stopped or hangs: end it with SIGKILL, then start \
+         this one again",
+        n = END_TIMEOUT.as_secs()
+    )]
     Stays(Holder),
     #[error("cannot end the sandprobe that has {1}{0}: {2}")]
     Unending(Holder, PathBuf, String),
