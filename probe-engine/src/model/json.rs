@@ -32,14 +32,13 @@ pub struct ProcessJson<'a> {
     parent: Option<TaskJson>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NetnsRef")]
 pub struct NetnsJson {
     /// As in `/proc/PID/ns/net`; the kernel uses it again at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     inode: Option<u32>,
     /// Never used again; Linux 5.14 and later give it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     cookie: Option<Decimal<u64>>,
 }
 

@@ -6,6 +6,7 @@ use std::{net::IpAddr, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 use super::scalar::{Decimal, nanos};
 use crate::model::{
@@ -35,15 +36,14 @@ pub(super) struct Cgroup<'a> {
 }
 
 /// A process, with its end if the event or the finding reports one.
+#[skip_serializing_none]
 #[derive(Default, Serialize, JsonSchema)]
 pub(super) struct Process<'a> {
     #[serde(flatten)]
     process: ProcessJson<'a>,
     /// In `process.exec`: the program's path as it was called.
-    #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<&'a str>,
     /// In `process.exec`: its arguments.
-    #[serde(skip_serializing_if = "Option::is_none")]
     argv: Option<&'a [String]>,
     /// There were more arguments than are listed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -51,23 +51,21 @@ pub(super) struct Process<'a> {
     #[serde(flatten)]
     end: Option<Ended<'a>>,
     /// In `container.exited`: time since the container started.
-    #[serde(skip_serializing_if = "Option::is_none")]
     ran_ns: Option<Decimal<u128>>,
 }
 
 /// How a process ended.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Ended<'a> {
     /// The exit code, or 128 and the signal's number.
     exit_code: u32,
     /// The number of the signal that ended it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<u32>,
     /// The OOM killer chose it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     oom: bool,
     /// Who sent that signal.
-    #[serde(skip_serializing_if = "Option::is_none")]
     killer: Option<Killer<'a>>,
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 use super::scalar::{Decimal, Version, is_zero, names, nanos};
 use crate::{
@@ -85,11 +86,11 @@ struct Sandbox<'a> {
 }
 
 /// A part of a start. Each phase begins where the previous one ends.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Phase<'a> {
     #[serde(flatten)]
     name: Name<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<&'a ContainerRef>,
     begin_ns: Decimal<u64>,
     duration_ns: Decimal<u128>,
@@ -102,7 +103,6 @@ struct Phase<'a> {
     #[serde(flatten)]
     cause: Causes,
     /// In `image`: how long the runtime waited for I/O, if it pulled the image.
-    #[serde(skip_serializing_if = "Option::is_none")]
     runtime_stall: Option<RuntimeStall>,
     /// In `prepare` and `image`: its parts in order; absent if they are not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -149,17 +149,17 @@ struct Listening<'a> {
     notes: Vec<String>,
 }
 
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Name<'a> {
     #[schemars(schema_with = "names::<Kind>")]
     phase: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     ifname: Option<&'a str>,
 }
 
 /// Why a phase took this long. Zeros are left out.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Causes {
     /// Calls of ADD.
@@ -169,10 +169,8 @@ struct Causes {
     #[serde(skip_serializing_if = "is_zero")]
     failed: u32,
     /// How long the failed calls took, together.
-    #[serde(skip_serializing_if = "Option::is_none")]
     failed_ns: Option<Decimal<u128>>,
     /// How long the plugin itself ran, including time that belongs to other phases.
-    #[serde(skip_serializing_if = "Option::is_none")]
     plugin_ns: Option<Decimal<u128>>,
     /// Sandboxes that failed before this one.
     #[serde(skip_serializing_if = "is_zero")]
@@ -181,20 +179,17 @@ struct Causes {
     #[serde(skip_serializing_if = "is_zero")]
     runs: u32,
     /// How long another network namespace was being taken apart meanwhile.
-    #[serde(skip_serializing_if = "Option::is_none")]
     teardown_ns: Option<Decimal<u128>>,
     #[serde(flatten)]
     load: Load,
 }
 
 /// Counters of the pod's cgroup.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Load {
-    #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<Cpu>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Memory>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     stall: Option<Stalls>,
 }
 
@@ -221,13 +216,11 @@ struct Memory {
 }
 
 /// How long tasks of the pod's cgroup waited for each resource.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Stalls {
-    #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<Waited>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Waited>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     io: Option<Waited>,
 }
 
