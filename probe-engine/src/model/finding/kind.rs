@@ -22,7 +22,7 @@ use super::{
 use crate::model::{
     fact::{CniCommand, RunState, RuntimeEventKind, ThreadState},
     id::{ContainerId, NetnsKey},
-    json::{NetnsJson, ProcessJson},
+    json::NetnsJson,
     process::Process,
     time::Nanoseconds,
 };
@@ -156,13 +156,10 @@ closed_set! {
 }
 
 /// A sandbox's pause process or its network namespace ended before the runtime stopped the sandbox.
-#[serde_as]
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TeardownOutOfOrder {
     pub how: OutOfOrder,
-    #[serde_as(as = "Option<FromInto<ProcessJson<'static>>>")]
-    #[schemars(with = "Option<ProcessJson<'static>>")]
     pub killer: Option<Process>,
     /// The number of the signal that it was killed with.
     pub signal: Option<u32>,
@@ -210,14 +207,11 @@ pub struct StuckCgroup {
 }
 
 /// The stop of a sandbox has begun and does not end.
-#[serde_as]
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StuckStop {
     pub step: StopStep,
     /// The process that does not end.
-    #[serde_as(as = "Option<FromInto<ProcessJson<'static>>>")]
-    #[schemars(with = "Option<ProcessJson<'static>>")]
     pub process: Option<Process>,
     /// How often the plugins were called with DEL.
     pub attempts: u32,
@@ -288,11 +282,8 @@ closed_set! {
 }
 
 /// A sandbox's process runs although no runtime has the sandbox on record.
-#[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrphanSandbox {
-    #[serde_as(as = "FromInto<ProcessJson<'static>>")]
-    #[schemars(with = "ProcessJson<'static>")]
     pub process: Process,
 }
 
@@ -378,7 +369,6 @@ pub struct MissedRuntimeEvent {
 }
 
 /// A runtime accepts connections and answers nothing.
-#[serde_as]
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuntimeUnresponsive {
@@ -390,8 +380,6 @@ pub struct RuntimeUnresponsive {
     #[serde(rename = "first_pods", default, skip_serializing_if = "Vec::is_empty")]
     pub first: Vec<String>,
     /// The process that serves the socket.
-    #[serde_as(as = "Option<FromInto<ProcessJson<'static>>>")]
-    #[schemars(with = "Option<ProcessJson<'static>>")]
     pub process: Option<Process>,
     /// What it does.
     pub state: Option<RunState>,

@@ -12,7 +12,7 @@ use super::scalar::{Decimal, nanos};
 use crate::model::{
     change::{self, End},
     id::{CgroupKey, NetnsKey, Subnet},
-    json::{NetnsJson, ProcessJson, TaskJson},
+    json::{NetnsJson, TaskJson},
 };
 
 /// A network namespace.
@@ -37,10 +37,10 @@ pub(super) struct Cgroup<'a> {
 
 /// A process, with its end if the event or the finding reports one.
 #[skip_serializing_none]
-#[derive(Default, Serialize, JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Process<'a> {
     #[serde(flatten)]
-    process: ProcessJson<'a>,
+    process: &'a change::Process,
     /// In `process.exec`: the program's path as it was called.
     filename: Option<&'a str>,
     /// In `process.exec`: its arguments.
@@ -100,7 +100,7 @@ impl<'a> Cgroup<'a> {
 
 impl<'a> Process<'a> {
     pub(super) fn of(process: &'a change::Process) -> Self {
-        Self { process: process.into(), ..Self::default() }
+        Self { process, filename: None, argv: None, argv_cut: false, end: None, ran_ns: None }
     }
 
     pub(super) fn executed(
