@@ -111,7 +111,7 @@ pub(crate) fn marks(start: &Start) -> Vec<&'static str> {
 /// The known reasons why the phase took this long, a sentence each.
 #[must_use]
 pub(crate) fn causes(phase: &Phase) -> Vec<String> {
-    let Cause { adds, failed, wasted, took, sandboxes, runs, teardown, pressure } = &phase.cause;
+    let Cause { adds, failed, wasted, took, sandboxes, runs, teardown } = &phase.cause;
     let whole = phase.took();
     let mut said = Vec::new();
     if *sandboxes > 0 {
@@ -145,7 +145,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
             span(whole)
         ));
     }
-    load(pressure, whole, &mut said);
+    load(&phase.pressure, whole, &mut said);
     if phase.gapped {
         said.push("something was lost meanwhile".to_owned());
     }

@@ -2,13 +2,11 @@
 //!
 //! The form differs from the model: it has durations where the model has times, and leaves out zeros.
 
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 
-use super::scalar::{Decimal, Version, is_zero, names, nanos};
+use super::scalar::{Decimal, Version, names, nanos};
 use crate::{
     engine::share::Share,
     model::{
@@ -101,7 +99,9 @@ struct Phase<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
     #[serde(flatten)]
-    cause: Causes,
+    cause: &'a Cause,
+    #[serde(flatten)]
+    load: Load,
     /// In `image`: how long the runtime waited for I/O, if it pulled the image.
     runtime_stall: Option<RuntimeStall>,
     /// In `prepare` and `image`: its parts in order; absent if they are not known.
@@ -158,61 +158,13 @@ struct Name<'a> {
     ifname: Option<&'a str>,
 }
 
-/// Why a phase took this long. Zeros are left out.
-#[skip_serializing_none]
-#[derive(Serialize, JsonSchema)]
-struct Causes {
-    /// Calls of ADD.
-    #[serde(skip_serializing_if = "is_zero")]
-    adds: u32,
-    /// Calls of ADD that failed.
-    #[serde(skip_serializing_if = "is_zero")]
-    failed: u32,
-    /// How long the failed calls took, together.
-    failed_ns: Option<Decimal<u128>>,
-    /// How long the plugin itself ran, including time that belongs to other phases.
-    plugin_ns: Option<Decimal<u128>>,
-    /// Sandboxes that failed before this one.
-    #[serde(skip_serializing_if = "is_zero")]
-    sandboxes: u32,
-    /// How often an init container ran.
-    #[serde(skip_serializing_if = "is_zero")]
-    runs: u32,
-    /// How long another network namespace was being taken apart meanwhile.
-    teardown_ns: Option<Decimal<u128>>,
-    #[serde(flatten)]
-    load: Load,
-}
-
 /// Counters of the pod's cgroup.
 #[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Load {
-    cpu: Option<Cpu>,
-    memory: Option<Memory>,
+    cpu: Option<CpuUse>,
+    memory: Option<MemoryEvents>,
     stall: Option<Stalls>,
-}
-
-/// Counters of `cpu.stat` of the pod's cgroup.
-#[derive(Serialize, JsonSchema)]
-struct Cpu {
-    used_ns: Decimal<u128>,
-    throttled_ns: Decimal<u128>,
-    throttled_periods: Decimal<u64>,
-    /// The CPU limit that throttled most, in thousandths of a CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit_millicpu: Option<u64>,
-}
-
-/// Counters of `memory.events` of the pod's cgroup.
-#[derive(Serialize, JsonSchema)]
-struct Memory {
-    high: Decimal<u64>,
-    max: Decimal<u64>,
-    oom: Decimal<u64>,
-    /// The limit that was reached.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit_bytes: Option<Decimal<u64>>,
 }
 
 /// How long tasks of the pod's cgroup waited for each resource.
@@ -326,7 +278,8 @@ impl<'a> Phase<'a> {
             duration_ns: nanos(phase.took()),
             inferred: matches!(phase.kind, Kind::Init | Kind::PostStart),
             gapped: phase.gapped,
-            cause: Causes::of(&phase.cause),
+            cause: &phase.cause,
+            load: Load::of(&phase.pressure),
             runtime_stall: phase.runtime_stall().map(|stall| RuntimeStall { io: Waited::of(stall) }),
             parts: phase.parts.iter().map(Part::of).collect(),
             title: wording::title(phase),
@@ -372,22 +325,6 @@ impl<'a> Name<'a> {
     }
 }
 
-impl Causes {
-    fn of(cause: &Cause) -> Self {
-        let Cause { adds, failed, wasted, took, sandboxes, runs, teardown, pressure } = cause;
-        Self {
-            adds: *adds,
-            failed: *failed,
-            failed_ns: some(*wasted),
-            plugin_ns: some(*took),
-            sandboxes: *sandboxes,
-            runs: *runs,
-            teardown_ns: some(*teardown),
-            load: Load::of(pressure),
-        }
-    }
-}
-
 impl Load {
     fn of(pressure: &Pressure) -> Self {
         let Pressure { cpu, memory, cpu_stall, memory_stall, io_stall, runtime_io: _ } = pressure;
@@ -397,21 +334,7 @@ impl Load {
             io: io_stall.map(Waited::of),
         };
         let has_stall = stall.cpu.is_some() || stall.memory.is_some() || stall.io.is_some();
-        Self {
-            cpu: cpu.map(|CpuUse { used, throttled, periods, limit }| Cpu {
-                used_ns: nanos(used),
-                throttled_ns: nanos(throttled),
-                throttled_periods: Decimal(periods),
-                limit_millicpu: limit,
-            }),
-            memory: memory.map(|MemoryEvents { high, max, oom, limit }| Memory {
-                high: Decimal(high),
-                max: Decimal(max),
-                oom: Decimal(oom),
-                limit_bytes: limit.map(Decimal),
-            }),
-            stall: has_stall.then_some(stall),
-        }
+        Self { cpu: *cpu, memory: *memory, stall: has_stall.then_some(stall) }
     }
 }
 
@@ -433,8 +356,4 @@ impl<'a> Shared<'a> {
             title: wording::share(share),
         }
     }
-}
-
-fn some(span: Duration) -> Option<Decimal<u128>> {
-    (!span.is_zero()).then(|| nanos(span))
 }

@@ -96,7 +96,6 @@ pub(super) fn start() -> Start {
         sandboxes: 2,
         runs: 1,
         teardown: Duration::from_millis(6),
-        pressure,
     };
     let waits = [
         WaitsFor::Pulls { ahead: 4, at_once: 1 },
@@ -119,6 +118,7 @@ pub(super) fn start() -> Start {
         end: Timestamp(begin + 10),
         gapped: true,
         cause,
+        pressure,
         parts: waits
             .clone()
             .map(|waits| ImagePart {

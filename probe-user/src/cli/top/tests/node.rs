@@ -203,7 +203,7 @@ fn start(pod: Value, number: u64, begin: u64, lengths: &[(Value, u64)], waits: b
     if let Some(last) = phases.last_mut().filter(|last| waits && last["kind"]["cni"].is_object()) {
         last["cause"]["adds"] = json!(3);
         last["cause"]["failed"] = json!(2);
-        last["cause"]["wasted"] = json!("10100000000");
+        last["cause"]["failed_ns"] = json!("10100000000");
     }
     json!({
         "pod": pod, "sandbox": id(number), "begin": begin.to_string(), "end": end.to_string(), "phases": phases,
