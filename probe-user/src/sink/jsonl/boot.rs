@@ -22,7 +22,7 @@ use numbers::{Columns, Periods};
 pub use restart::{RestartLine, RestartStatisticsLine};
 pub use statistics::Statistics;
 
-use super::scalar::{Decimal, is_zero};
+use super::scalar::{Decimal, is_default};
 use crate::{
     engine::boot::{
         average::{Average, average},
@@ -191,7 +191,7 @@ struct Truncated {
     pods: u32,
     cni_calls: u32,
     /// Pods from before the restart that were not waited for.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pods_before: u32,
 }
 

@@ -12,7 +12,7 @@ use serde_with::skip_serializing_none;
 use super::{
     finding::Finding,
     kernel::{Address, Cgroup, Netns, Process},
-    scalar::{Decimal, Version, is_zero, names, nanos},
+    scalar::{Decimal, Version, is_default, names, nanos},
     start::Start,
 };
 use crate::{
@@ -32,7 +32,7 @@ pub(crate) struct Event<'a> {
     node: &'a str,
     boot_id: &'a str,
     /// Counts the events of a boot, upwards. An event that is evidence of a finding has none.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     seq: u64,
     at: Rfc3339,
     /// Since boot, suspend included.

@@ -21,7 +21,7 @@ use crate::{
         recovery::{Calls, Daemon, DaemonEnd, HeldPod, Restart, RestartClose},
     },
     sink::{
-        jsonl::scalar::{Decimal, is_zero},
+        jsonl::scalar::{Decimal, is_default},
         recovery::{
             self,
             restart::{self, Placed},
@@ -55,7 +55,7 @@ pub struct RestartLine<'a> {
     /// How the process ended. Absent: its end was not seen, and times count from the start of the new one.
     end: Option<EndLine<'a>>,
     /// How many processes began and ended again, and how the last of them ended.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     again: u32,
     end_again: Option<EndLine<'a>>,
     columns: RestartColumns,
@@ -72,7 +72,7 @@ pub struct RestartLine<'a> {
     /// The pods that waited, in the order in which they began to wait.
     pods: Vec<HeldLine>,
     /// At least this many more pods waited, for which there was no room.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pods_left_out: u32,
     calls: Calls,
     /// Pods that had more interfaces before.
@@ -145,7 +145,7 @@ pub struct RestartStatisticsLine<'a> {
     /// The number of all restarts.
     all: usize,
     /// The number of older restarts, which are not kept.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     left_out: u64,
     average: RestartNumbers,
     ranks: Vec<RestartRank>,
