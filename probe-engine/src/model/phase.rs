@@ -174,7 +174,7 @@ impl Start {
         let left_out = self.phases.iter().map(|phase| match phase.kind {
             Kind::Init => phase.took(),
             Kind::Image if phase.parts.is_empty() => phase.took(),
-            Kind::Image => phase.parts.iter().filter(|part| part.is_of_pull()).map(Part::took).sum(),
+            Kind::Image => phase.parts.iter().filter(|part| part.is_of_pull()).map(|part| part.took).sum(),
             Kind::Prepare
             | Kind::Retry
             | Kind::Netns

@@ -11,7 +11,10 @@ use crate::model::scalar::Decimal;
 
 /// A point in time since the node's boot. In JSON, a decimal string of nanoseconds.
 #[serde_as]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[schemars(with = "Decimal<u64>", inline, description = "")]
 pub struct Timestamp(#[serde_as(as = "DisplayFromStr")] pub u64);
 
 impl Timestamp {

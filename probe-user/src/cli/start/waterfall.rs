@@ -175,7 +175,7 @@ default/web-0 started in 4.00 s, slowest cgroup main\\u{1b}[2J (3.00 s)
         // For an image whose parts are known, its creation counts.
         let Phase { begin, end, .. } = pulled.phases[1];
         let middle = begin + Duration::from_millis(499);
-        let part = |kind, begin, end| Part { kind, begin, end, waits: None };
+        let part = |kind, begin, end: Timestamp| Part { kind, begin, took: end.since(begin), waits: None };
         pulled.phases[1].parts =
             vec![part(PartKind::Pull, begin, middle), part(PartKind::Create, middle, end)];
         assert_eq!(pulled.without_pulls(), Duration::from_millis(3500));

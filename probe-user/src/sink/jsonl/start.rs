@@ -13,7 +13,7 @@ use crate::{
         change::ContainerRef,
         fact::{CpuUse, Listener, MemoryEvents, PodName, Pressure, ProgramFound, Stall},
         id::ContainerId,
-        phase::{self, Cause, Kind, PartKind, WaitsFor},
+        phase::{self, Cause, Kind, Part},
     },
     sink::{Label, chart::pod::meaning, phase as wording, wall_clock::Rfc3339},
 };
@@ -105,25 +105,13 @@ struct Phase<'a> {
     /// In `image`: how long the runtime waited for I/O, if it pulled the image.
     runtime_stall: Option<RuntimeStall>,
     /// In `prepare` and `image`: its parts in order; absent if they are not known.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<Part>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    parts: &'a [Part],
     /// The name of the phase.
     title: String,
     /// Why the phase took this long, a sentence each, in words for people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-}
-
-/// A part of a phase.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "StartPhasePart")]
-struct Part {
-    part: PartKind,
-    begin_ns: Decimal<u64>,
-    duration_ns: Decimal<u128>,
-    /// In `wait`: what it waited for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waits_for: Option<WaitsFor>,
 }
 
 /// How long a container took to listen.
@@ -281,20 +269,9 @@ impl<'a> Phase<'a> {
             cause: &phase.cause,
             load: Load::of(&phase.pressure),
             runtime_stall: phase.runtime_stall().map(|stall| RuntimeStall { io: Waited::of(stall) }),
-            parts: phase.parts.iter().map(Part::of).collect(),
+            parts: &phase.parts,
             title: wording::title(phase),
             notes: wording::causes(phase),
-        }
-    }
-}
-
-impl Part {
-    fn of(part: &phase::Part) -> Self {
-        Self {
-            part: part.kind,
-            begin_ns: Decimal(part.begin.0),
-            duration_ns: nanos(part.took()),
-            waits_for: part.waits,
         }
     }
 }

@@ -124,7 +124,7 @@ pub(super) fn start() -> Start {
             .map(|waits| ImagePart {
                 kind: if waits.is_some() { PartKind::Wait } else { PartKind::Pull },
                 begin: Timestamp(begin),
-                end: Timestamp(begin + 2),
+                took: Duration::from_nanos(2),
                 waits,
             })
             .collect(),

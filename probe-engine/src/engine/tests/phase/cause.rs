@@ -148,7 +148,7 @@ fn what_the_runtime_waited_for_is_put_down_to_the_image_alone() {
     // It is the runtime's wait for this image only if the runtime pulled it.
     let mut image = starts[0].phases.iter().find(|it| it.kind == Kind::Image).expect("the phase").clone();
     assert_eq!(image.runtime_stall(), None);
-    image.parts = vec![Part { kind: PartKind::Pull, begin: image.begin, end: image.end, waits: None }];
+    image.parts = vec![Part { kind: PartKind::Pull, begin: image.begin, took: image.took(), waits: None }];
     assert_eq!(image.runtime_stall(), image.pressure.runtime_io);
 }
 
