@@ -111,7 +111,7 @@ proptest! {
             let ran = last.and_then(|last| truth.ran.get(last.id.as_str()));
             prop_assert_eq!(ran, Some(&start.end), "{:#?}", start);
             // The pod is throttled for a hundredth of all time. The last reading may come a moment later.
-            let throttled = |phase: &Phase| phase.cause.pressure.cpu.map(|cpu| cpu.throttled);
+            let throttled = |phase: &Phase| phase.pressure.cpu.map(|cpu| cpu.throttled);
             let throttled: Duration = start.phases.iter().filter_map(throttled).sum();
             prop_assert!(throttled <= Duration::from_nanos(start.end.0 / 100) + Duration::from_millis(20));
         }

@@ -3,7 +3,6 @@
 //! Kernel objects have the keys of `probe_common::id`: (pid, start), (inode, cookie), (hierarchy, id).
 
 use std::{
-    borrow::Cow,
     cmp::Ordering,
     fmt,
     hash::{Hash, Hasher},
@@ -12,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 pub use probe_common::id::{CgroupKey, NetnsKey, TaskKey};
@@ -41,7 +40,10 @@ struct Shared {
 struct Text(Box<str>);
 
 /// An address with the length of its prefix: `10.0.0.1/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, SerializeDisplay, DeserializeFromStr, JsonSchema,
+)]
+#[schemars(with = "String", inline, description = "", extend("pattern" = "^[0-9a-f.:]+/[0-9]+$"))]
 pub struct Subnet {
     pub address: IpAddr,
     pub prefix: u8,
@@ -172,21 +174,6 @@ impl fmt::Debug for PodUid {
 impl fmt::Display for Subnet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix)
-    }
-}
-
-/// A subnet is a string in JSON; the derive would describe its two fields.
-impl JsonSchema for Subnet {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Subnet".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f.:]+/[0-9]+$" })
     }
 }
 

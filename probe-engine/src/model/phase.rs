@@ -5,6 +5,7 @@ mod image;
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 use strum::{IntoStaticStr, VariantNames};
@@ -15,6 +16,7 @@ use crate::model::{
     fact::{Listener, PodName, Pressure, ProgramFound, Stall},
     id::ContainerId,
     reference::ContainerRef,
+    scalar::is_default,
     time::{Nanoseconds, Timestamp},
 };
 
@@ -65,6 +67,9 @@ pub struct Phase {
     /// Records were lost meanwhile: the event that really began or ended it may be missing.
     pub gapped: bool,
     pub cause: Cause,
+    /// What the pod's cgroup counted, and, in `image`, the runtime's.
+    #[serde(default)]
+    pub pressure: Pressure,
     /// The parts of the phase; empty if no log or file shows them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
@@ -122,28 +127,37 @@ pub enum Kind {
     Listening,
 }
 
-/// What is known of why a phase took as long as it did.
+/// Why a phase took this long. Zeros are left out.
 #[serde_as]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
     /// Calls of ADD.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub adds: u32,
+    /// Calls of ADD that failed.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub failed: u32,
     /// How long the failed calls took, together.
     #[serde_as(as = "Nanoseconds")]
+    #[serde(rename = "failed_ns", default, skip_serializing_if = "is_default")]
+    #[schemars(with = "Nanoseconds")]
     pub wasted: Duration,
-    /// How long a plugin ran, from exec to exit, including time that belongs to other phases.
+    /// How long the plugin itself ran, including time that belongs to other phases.
     #[serde_as(as = "Nanoseconds")]
+    #[serde(rename = "plugin_ns", default, skip_serializing_if = "is_default")]
+    #[schemars(with = "Nanoseconds")]
     pub took: Duration,
-    /// Sandboxes that failed.
+    /// Sandboxes that failed before this one.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub sandboxes: u32,
     /// How often an init container ran.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub runs: u32,
-    /// How long the kernel tore down another network namespace meanwhile.
+    /// How long another network namespace was being taken apart meanwhile.
     #[serde_as(as = "Nanoseconds")]
+    #[serde(rename = "teardown_ns", default, skip_serializing_if = "is_default")]
+    #[schemars(with = "Nanoseconds")]
     pub teardown: Duration,
-    /// What the pod's cgroup counted, and, in `image`, the runtime's.
-    pub pressure: Pressure,
 }
 
 impl Start {
@@ -160,7 +174,7 @@ impl Start {
         let left_out = self.phases.iter().map(|phase| match phase.kind {
             Kind::Init => phase.took(),
             Kind::Image if phase.parts.is_empty() => phase.took(),
-            Kind::Image => phase.parts.iter().filter(|part| part.is_of_pull()).map(Part::took).sum(),
+            Kind::Image => phase.parts.iter().filter(|part| part.is_of_pull()).map(|part| part.took).sum(),
             Kind::Prepare
             | Kind::Retry
             | Kind::Netns
@@ -209,7 +223,7 @@ impl Phase {
     #[must_use]
     pub fn runtime_stall(&self) -> Option<Stall> {
         let has_pulled = self.parts.iter().any(|it| matches!(it.kind, PartKind::Pull | PartKind::Unpack));
-        if has_pulled { self.cause.pressure.runtime_io } else { None }
+        if has_pulled { self.pressure.runtime_io } else { None }
     }
 }
 

@@ -1,17 +1,28 @@
 //! A process as events name it, and how it ended.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::{FromInto, serde_as};
 
-use crate::model::id::TaskKey;
+use crate::model::{id::TaskKey, json::TaskJson, scalar::is_default};
 
 /// The pid of kthreadd, the parent of all kernel threads.
 const KTHREADD: u32 = 2;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde_as]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ProcessRef")]
 pub struct Process {
+    #[serde_as(as = "FromInto<TaskJson>")]
+    #[serde(flatten)]
+    #[schemars(with = "TaskJson")]
     pub key: TaskKey,
-    pub parent: TaskKey,
+    /// The thread's name, at most 15 bytes.
     pub comm: String,
+    #[serde_as(as = "FromInto<TaskJson>")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(with = "TaskJson")]
+    pub parent: TaskKey,
 }
 
 impl Process {

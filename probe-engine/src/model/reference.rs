@@ -2,36 +2,32 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::model::{
     fact::NameSource,
     id::{CgroupKey, ContainerId, PodUid},
 };
 
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PodRef {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<PodUid>,
     /// Where the name comes from; where there is none, where the UID comes from.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<NameSource>,
 }
 
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerRef {
     pub id: ContainerId,
     /// Its name in the pod's specification.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// How many containers of this name the pod had before, as its runtime says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     /// Its image, as its runtime names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Box<str>>,
 }
 

@@ -1,6 +1,6 @@
 //! Scalars that JSON does not have: large numbers as strings, and closed sets of names.
 
-use std::{borrow::Cow, fmt::Display, str::FromStr};
+use std::{fmt::Display, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,7 +8,8 @@ use serde_with::{DeserializeAs, DisplayFromStr};
 use strum::VariantNames;
 
 /// A number that can exceed 2^53, which many readers of JSON cannot hold. It is written as a decimal string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "String", inline, description = "", extend("pattern" = "^-?[0-9]+$"))]
 pub struct Decimal<T>(pub T);
 
 impl<T: Display> Serialize for Decimal<T> {
@@ -23,20 +24,6 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Decimal<T> {
     }
 }
 
-impl<T> JsonSchema for Decimal<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Decimal".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^-?[0-9]+$" })
-    }
-}
-
 /// Returns a number for which 0 means "not given".
 #[must_use]
 pub(crate) fn known(number: u64) -> Option<Decimal<u64>> {
@@ -44,7 +31,8 @@ pub(crate) fn known(number: u64) -> Option<Decimal<u64>> {
 }
 
 /// Whether a member is left out because it is 0, false or empty.
-pub(crate) fn is_default<T: Default + PartialEq>(member: &T) -> bool {
+#[must_use]
+pub fn is_default<T: Default + PartialEq>(member: &T) -> bool {
     *member == T::default()
 }
 

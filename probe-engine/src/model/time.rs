@@ -1,9 +1,9 @@
 //! The engine's only clock: nanoseconds of `CLOCK_BOOTTIME`, as the hooks stamp them. Sinks add the wall
 //! time.
 
-use std::{borrow::Cow, ops::Add, time::Duration};
+use std::{ops::Add, time::Duration};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_with::{DeserializeAs, DisplayFromStr, SerializeAs, serde_as};
 
@@ -11,7 +11,10 @@ use crate::model::scalar::Decimal;
 
 /// A point in time since the node's boot. In JSON, a decimal string of nanoseconds.
 #[serde_as]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[schemars(with = "Decimal<u64>", inline, description = "")]
 pub struct Timestamp(#[serde_as(as = "DisplayFromStr")] pub u64);
 
 impl Timestamp {
@@ -42,7 +45,8 @@ impl Add<Duration> for Timestamp {
 }
 
 /// A duration in JSON: a decimal string of nanoseconds, at most `u64::MAX` (584 years).
-#[derive(Debug)]
+#[derive(Debug, JsonSchema)]
+#[schemars(with = "Decimal<u64>", inline, description = "")]
 pub(crate) struct Nanoseconds;
 
 impl SerializeAs<Duration> for Nanoseconds {
@@ -54,20 +58,6 @@ impl SerializeAs<Duration> for Nanoseconds {
 impl<'de> DeserializeAs<'de, Duration> for Nanoseconds {
     fn deserialize_as<D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         DisplayFromStr::deserialize_as(from).map(Duration::from_nanos)
-    }
-}
-
-impl JsonSchema for Nanoseconds {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Nanoseconds".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Decimal::<u64>::json_schema(generator)
     }
 }
 

@@ -95,7 +95,7 @@ pub(crate) struct Explained<'a> {
     effects: Vec<&'a Key>,
     /// Programs whose later versions do not have this problem.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    fixed_in: Vec<incident::FixedIn<'a>>,
+    fixed_in: Vec<fix::FixedIn<'a>>,
     /// The events of the finding's sandboxes, in order of time. If a sandbox has very many, only the first
     /// and the last are kept.
     evidence: Vec<Event<'a>>,
@@ -125,7 +125,7 @@ pub fn explained<'a>(
         finding: PlacedFinding::of(it, incidents, label),
         causes: place.iter().flat_map(|it| &it.causes).map(incident::Cause::of).collect(),
         effects: place.iter().flat_map(|it| &it.effects).map(|it| &it.key).collect(),
-        fixed_in: fix::fixes(it).map(incident::FixedIn::of).collect(),
+        fixed_in: fix::fixes(it).collect(),
         evidence: evidence.iter().map(|change| Event::of(change, label)).collect(),
         evidence_left_out: Some(evidence::left_out(it)).filter(|count| *count > 0),
         cause: words.cause(),

@@ -111,7 +111,7 @@ pub(crate) fn marks(start: &Start) -> Vec<&'static str> {
 /// The known reasons why the phase took this long, a sentence each.
 #[must_use]
 pub(crate) fn causes(phase: &Phase) -> Vec<String> {
-    let Cause { adds, failed, wasted, took, sandboxes, runs, teardown, pressure } = &phase.cause;
+    let Cause { adds, failed, wasted, took, sandboxes, runs, teardown } = &phase.cause;
     let whole = phase.took();
     let mut said = Vec::new();
     if *sandboxes > 0 {
@@ -145,7 +145,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
             span(whole)
         ));
     }
-    load(pressure, whole, &mut said);
+    load(&phase.pressure, whole, &mut said);
     if phase.gapped {
         said.push("something was lost meanwhile".to_owned());
     }
@@ -154,7 +154,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
 
 /// Describes a part of a phase in a sentence.
 fn part(part: &Part) -> String {
-    let took = span(part.took());
+    let took = span(part.took);
     match (part.kind, part.waits) {
         (PartKind::Unknown, _) => format!("nothing tells what took {took}"),
         (PartKind::Pull, _) => format!("the image was pulled in {took}"),
@@ -285,8 +285,7 @@ mod tests {
     #[test]
     fn the_parts_of_a_phase_are_told_with_the_setting() {
         let part = |kind, waits| {
-            let (begin, end) = (Timestamp(0), Timestamp(8_200_000_000));
-            super::part(&Part { kind, begin, end, waits })
+            super::part(&Part { kind, begin: Timestamp(0), took: Duration::from_millis(8200), waits })
         };
         let waited = |waits| part(PartKind::Wait, Some(waits));
         for (said, expected) in [

@@ -3,9 +3,12 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde_with::SerializeDisplay;
 
 /// Nanoseconds since the epoch, as RFC 3339 with nine decimals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, SerializeDisplay, JsonSchema)]
+#[schemars(with = "String", inline, description = "", extend("format" = "date-time"))]
 pub(crate) struct Rfc3339(pub(crate) i128);
 
 /// Nanoseconds since the epoch, as the time of the day with microseconds.

@@ -55,7 +55,16 @@ fn phases(begin: u64, lengths: Vec<(u64, Kind, Option<ContainerRef>)>) -> Vec<Ph
     let phase = |(took, kind, container)| {
         let (begin, end) = (at(from), at(from + took));
         from += took;
-        Phase { kind, container, begin, end, gapped: false, cause: Cause::default(), parts: Vec::new() }
+        Phase {
+            kind,
+            container,
+            begin,
+            end,
+            gapped: false,
+            cause: Cause::default(),
+            pressure: Pressure::default(),
+            parts: Vec::new(),
+        }
     };
     lengths.into_iter().map(phase).collect()
 }
@@ -109,7 +118,7 @@ pub(super) fn starts() -> Vec<Start> {
     whole[4].cause = Cause { adds: 3, failed: 2, wasted: Duration::from_millis(200), ..Cause::default() };
     let cpu =
         CpuUse { used: Duration::ZERO, throttled: Duration::from_millis(1200), periods: 12, limit: None };
-    whole[12].cause.pressure = Pressure { cpu: Some(cpu), ..Pressure::default() };
+    whole[12].pressure = Pressure { cpu: Some(cpu), ..Pressure::default() };
     let fall = start(name("shop", "web-0"), "e6f3", whole);
 
     let host = container("dead", HOSTILE);

@@ -5,21 +5,28 @@
 //! were not looked up, so nothing is said about them. A distribution may have backported the fix to an older
 //! version.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_with::{DisplayFromStr, serde_as};
+
 use crate::model::{
     change::Finding,
     finding::{Cause, Duplicate, DuplicateSandbox, Kind, LeakedAddress},
 };
 
-/// A program on the node of which a later version fixes the problem of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A program whose later versions do not have this problem.
+#[serde_as]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct FixedIn<'a> {
-    /// The path of the program, and the version that it reports.
     pub path: &'a str,
     pub version: &'a str,
-    /// The first upstream release of its line that has the fix, or of the first line that has it.
+    /// The first upstream release with the repair.
+    #[serde_as(as = "DisplayFromStr")]
+    #[schemars(with = "String")]
     pub fixed: Release,
-    /// What was fixed.
+    /// What was repaired.
     pub what: &'static str,
+    /// Upstream's report or change.
     pub source: &'static str,
 }
 

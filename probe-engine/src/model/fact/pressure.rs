@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use crate::model::{id::CgroupKey, time::Nanoseconds};
+use crate::model::{id::CgroupKey, scalar::Decimal, time::Nanoseconds};
 
 /// The counters of a pod's cgroup when they were read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,40 +29,51 @@ pub struct Pressure {
     pub runtime_io: Option<Stall>,
 }
 
-/// `cpu.stat`.
+/// Counters of `cpu.stat` of the pod's cgroup.
 #[serde_as]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Cpu")]
 pub struct CpuUse {
     #[serde_as(as = "Nanoseconds")]
+    #[serde(rename = "used_ns", alias = "used")]
+    #[schemars(with = "Nanoseconds")]
     pub used: Duration,
-    /// The time in which tasks were runnable and the limit held them back, summed over the queues of the
-    /// CPUs.
+    // Tasks were runnable and the limit held them back; summed over the queues of the CPUs.
     #[serde_as(as = "Nanoseconds")]
+    #[serde(rename = "throttled_ns", alias = "throttled")]
+    #[schemars(with = "Nanoseconds")]
     pub throttled: Duration,
-    /// The number of throttled periods of the limit.
     #[serde_as(as = "DisplayFromStr")]
+    #[serde(rename = "throttled_periods", alias = "periods")]
+    #[schemars(with = "Decimal<u64>")]
     pub periods: u64,
-    /// The limit that throttled most, in thousandths of a CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The CPU limit that throttled most, in thousandths of a CPU.
+    #[serde(rename = "limit_millicpu", alias = "limit", skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
-/// `memory.events`.
+/// Counters of `memory.events` of the pod's cgroup.
 #[serde_as]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Memory")]
 pub struct MemoryEvents {
-    /// How often tasks were slowed down above `memory.high`.
+    // How often tasks were slowed down above `memory.high`.
     #[serde_as(as = "DisplayFromStr")]
+    #[schemars(with = "Decimal<u64>")]
     pub high: u64,
-    /// How often `memory.max` was reached.
+    // How often `memory.max` was reached.
     #[serde_as(as = "DisplayFromStr")]
+    #[schemars(with = "Decimal<u64>")]
     pub max: u64,
-    /// How often nothing could be reclaimed then.
+    // How often nothing could be reclaimed then.
     #[serde_as(as = "DisplayFromStr")]
+    #[schemars(with = "Decimal<u64>")]
     pub oom: u64,
-    /// The limit that was reached, in bytes: `memory.high` if that was reached, else `memory.max`.
+    /// The limit that was reached.
+    // `memory.high` if that was reached, else `memory.max`.
     #[serde_as(as = "Option<DisplayFromStr>")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "limit_bytes", alias = "limit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Decimal<u64>>")]
     pub limit: Option<u64>,
 }
 

@@ -2,6 +2,7 @@
 //! evidence that it is true.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::model::{
     fact::{PodName, Role},
@@ -61,37 +62,33 @@ pub struct RuntimeStatus {
 }
 
 /// What a runtime reports about a sandbox or a container.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stated {
     pub id: ContainerId,
     pub role: Role,
     /// The sandbox of a container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<ContainerId>,
     pub state: Believed,
     /// When the runtime created it; zero if that was before this boot.
     pub made_at: Timestamp,
     /// How it ended, if the runtime was asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Described::is_empty")]
     pub described: Described,
 }
 
 /// The names with which a runtime created a sandbox or a container.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
     /// A container's name in the pod's spec.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The number of earlier sandboxes of the pod, or of earlier containers of this name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     /// A container's image, as the runtime names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Its pod, by a sandbox's metadata or a container's labels.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodName>,
 }
 

@@ -8,7 +8,7 @@ use std::{net::IpAddr, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_with::{FromInto, serde_as};
+use serde_with::{FromInto, serde_as, skip_serializing_none};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
 use crate::model::{
     fact::{CniCommand, RunState, RuntimeEventKind, ThreadState},
     id::{ContainerId, NetnsKey},
-    json::{NetnsJson, ProcessJson},
+    json::NetnsJson,
     process::Process,
     time::Nanoseconds,
 };
@@ -156,16 +156,12 @@ closed_set! {
 }
 
 /// A sandbox's pause process or its network namespace ended before the runtime stopped the sandbox.
-#[serde_as]
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TeardownOutOfOrder {
     pub how: OutOfOrder,
-    #[serde_as(as = "Option<FromInto<ProcessJson<'static>>>")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<ProcessJson<'static>>")]
     pub killer: Option<Process>,
     /// The number of the signal that it was killed with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<u32>,
 }
 
@@ -211,27 +207,20 @@ pub struct StuckCgroup {
 }
 
 /// The stop of a sandbox has begun and does not end.
-#[serde_as]
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StuckStop {
     pub step: StopStep,
     /// The process that does not end.
-    #[serde_as(as = "Option<FromInto<ProcessJson<'static>>>")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<ProcessJson<'static>>")]
     pub process: Option<Process>,
     /// How often the plugins were called with DEL.
     pub attempts: u32,
     /// The plugin whose DEL did not succeed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u32>,
     /// The file of libcni's cache that cannot be decoded, so that the runtime calls no DEL.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_file: Option<String>,
     /// The file to which the network namespace is still bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mount: Option<String>,
 }
 
@@ -248,24 +237,21 @@ closed_set! {
 }
 
 /// A pod is there, and none of its containers has ever run.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StuckStart {
     pub step: StartStep,
     /// How many sandboxes the runtime has begun for the pod.
     pub sandboxes: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<StartCause>,
     /// The plugin whose ADD is open, or which is not called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
     /// The folders in which the runtime looks for the executables of plugins, if a plugin is not called and
     /// the runtime named them with an earlier call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<String>,
     /// The file of the CNI configuration that cannot be decoded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_file: Option<String>,
     /// The addresses that the earlier plugins of the chain gave, and that an IPAM store still holds for
     /// sandboxes that are over.
@@ -296,11 +282,8 @@ closed_set! {
 }
 
 /// A sandbox's process runs although no runtime has the sandbox on record.
-#[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrphanSandbox {
-    #[serde_as(as = "FromInto<ProcessJson<'static>>")]
-    #[schemars(with = "ProcessJson<'static>")]
     pub process: Process,
 }
 
@@ -336,6 +319,7 @@ pub struct PhantomSandbox {
 }
 
 /// A runtime says of a sandbox or a container what the kernel contradicts.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleRuntimeStatus {
     pub how: Contradiction,
@@ -344,19 +328,14 @@ pub struct StaleRuntimeStatus {
     #[serde(rename = "sandbox")]
     pub is_sandbox: bool,
     /// The container's name in the pod's spec.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
     /// How it ended, as the kernel saw it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u32>,
     /// How it ended, as the runtime says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_exit_code: Option<i32>,
     /// What it is, by its cgroup and its bundle.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
     /// What it is, as the runtime says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_says: Option<String>,
 }
 
@@ -390,7 +369,7 @@ pub struct MissedRuntimeEvent {
 }
 
 /// A runtime accepts connections and answers nothing.
-#[serde_as]
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuntimeUnresponsive {
     /// The runtime's socket.
@@ -401,12 +380,8 @@ pub struct RuntimeUnresponsive {
     #[serde(rename = "first_pods", default, skip_serializing_if = "Vec::is_empty")]
     pub first: Vec<String>,
     /// The process that serves the socket.
-    #[serde_as(as = "Option<FromInto<ProcessJson<'static>>>")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<ProcessJson<'static>>")]
     pub process: Option<Process>,
     /// What it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<RunState>,
     /// What its threads do, most of them first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -4,17 +4,26 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
 
-use crate::model::time::Timestamp;
+use crate::model::time::{Nanoseconds, Timestamp};
 
-/// A part of the phase. The parts follow each other, and together they are the whole phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A part of a phase.
+// The parts follow each other, and together they are the whole phase.
+#[serde_as]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "StartPhasePart")]
 pub struct Part {
+    #[serde(rename = "part")]
     pub kind: PartKind,
+    #[serde(rename = "begin_ns")]
     pub begin: Timestamp,
-    pub end: Timestamp,
-    /// For a wait: what it waits for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde_as(as = "Nanoseconds")]
+    #[serde(rename = "duration_ns")]
+    #[schemars(with = "Nanoseconds")]
+    pub took: Duration,
+    /// In `wait`: what it waited for.
+    #[serde(rename = "waits_for", skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitsFor>,
 }
 
@@ -55,8 +64,8 @@ pub enum WaitsFor {
 
 impl Part {
     #[must_use]
-    pub fn took(&self) -> Duration {
-        self.end.since(self.begin)
+    pub fn end(&self) -> Timestamp {
+        self.begin + self.took
     }
 
     /// Whether the Kubernetes objective leaves it out: the kubelet counts a pull from its request, including
@@ -74,7 +83,8 @@ impl Part {
 
     /// Returns the section of it between these times.
     pub(crate) fn within(self, begin: Timestamp, end: Timestamp) -> Option<Self> {
-        let part = Self { begin: self.begin.max(begin), end: self.end.min(end), ..self };
-        (part.begin < part.end).then_some(part)
+        let begin = self.begin.max(begin);
+        let took = self.end().min(end).since(begin);
+        (!took.is_zero()).then_some(Self { begin, took, ..self })
     }
 }

@@ -131,6 +131,7 @@ mod tests {
             end: Timestamp(end * 1_000_000_000),
             gapped: false,
             cause: Cause::default(),
+            pressure: Pressure::default(),
             parts: Vec::new(),
         };
         let slow = Kind::Cni { plugin: "slow".to_owned(), ifname: "eth0".to_owned() };

@@ -113,10 +113,12 @@ mod tests {
             end: at(end),
             gapped: false,
             cause,
+            pressure: Pressure::default(),
             parts: Vec::new(),
         };
         let bridge = Kind::Cni { plugin: "bridge".to_owned(), ifname: "eth0".to_owned() };
         let failed = Cause { adds: 3, failed: 2, wasted: Duration::from_millis(200), ..Cause::default() };
+        let throttled = Phase { pressure, ..phase(Kind::Cgroup, 2000, 5000, Some(&main), Cause::default()) };
         let start = Start {
             pod: PodName { namespace: Some("default".to_owned()), name: Some("web-0".to_owned()), uid: None },
             sandbox: id("e6f3"),
@@ -125,7 +127,7 @@ mod tests {
             phases: vec![
                 phase(Kind::Prepare, 1000, 1001, None, Cause::default()),
                 phase(bridge, 1001, 2000, None, failed),
-                phase(Kind::Cgroup, 2000, 5000, Some(&main), Cause { pressure, ..Cause::default() }),
+                throttled,
             ],
             plugins: Vec::new(),
             listening: vec![Listening {
@@ -173,7 +175,7 @@ default/web-0 started in 4.00 s, slowest cgroup main\\u{1b}[2J (3.00 s)
         // For an image whose parts are known, its creation counts.
         let Phase { begin, end, .. } = pulled.phases[1];
         let middle = begin + Duration::from_millis(499);
-        let part = |kind, begin, end| Part { kind, begin, end, waits: None };
+        let part = |kind, begin, end: Timestamp| Part { kind, begin, took: end.since(begin), waits: None };
         pulled.phases[1].parts =
             vec![part(PartKind::Pull, begin, middle), part(PartKind::Create, middle, end)];
         assert_eq!(pulled.without_pulls(), Duration::from_millis(3500));

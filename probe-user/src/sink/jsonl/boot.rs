@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 use group::GroupLine;
 use network::LessNetworkLine;
@@ -21,7 +22,7 @@ use numbers::{Columns, Periods};
 pub use restart::{RestartLine, RestartStatisticsLine};
 pub use statistics::Statistics;
 
-use super::scalar::{Decimal, is_zero};
+use super::scalar::{Decimal, is_default};
 use crate::{
     engine::boot::{
         average::{Average, average},
@@ -52,54 +53,43 @@ enum Line<'a> {
 }
 
 /// One boot (docs/boot.md).
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub struct Boot<'a> {
     node: &'a str,
     boot_id: &'a str,
     kernel: &'a str,
     /// The runtimes and the kubelet, each by name and version.
-    #[serde(skip_serializing_if = "Option::is_none")]
     runtime: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     kubelet: Option<&'a str>,
     /// The agent's `--boot-label`s.
-    #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<&'a BTreeMap<String, String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     boot_wall_ns: Option<Decimal<i64>>,
     /// The event from which the other times count.
     zero: CountsFrom,
     /// Why the times do not count from the order.
-    #[serde(skip_serializing_if = "Option::is_none")]
     no_order: Option<OrderUnknown>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     order: Option<Order<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     last_heartbeat_wall_ns: Option<Decimal<i64>>,
     /// Boots between the last that was seen and this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     unseen: Option<Unseen>,
     columns: Columns,
     periods: Periods,
-    #[serde(skip_serializing_if = "Option::is_none")]
     whole_ns: Option<Decimal<i64>>,
     /// The columns and periods whose times are not those of events.
     inexact: Vec<&'static str>,
     /// How long the recovery should take at most.
-    #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<TargetLine>,
     /// The rule by which a pod counts as back.
     recovered: Recovered,
     close: ClosedBy,
     /// The pods that were there before and are not back.
-    #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<Vec<String>>,
     /// Pods that had more interfaces before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     less_network: Vec<LessNetworkLine<'a>>,
     cni: Cni<'a>,
     /// More happened than is kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
     truncated: Option<Truncated>,
     /// The agent came after the runtime.
     late: bool,
@@ -180,6 +170,7 @@ struct Unseen {
 }
 
 /// What the network cost before the first ADD that did not fail.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BootCni")]
 struct Cni<'a> {
@@ -187,11 +178,9 @@ struct Cni<'a> {
     failed: u32,
     /// Calls of ADD that took 10 s or longer, and did not fail.
     hung: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
     lost_ns: Decimal<u128>,
     /// Time since boot. Failures before it were not seen.
-    #[serde(skip_serializing_if = "Option::is_none")]
     unseen_until_ns: Option<Decimal<u64>>,
 }
 
@@ -202,7 +191,7 @@ struct Truncated {
     pods: u32,
     cni_calls: u32,
     /// Pods from before the restart that were not waited for.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pods_before: u32,
 }
 
@@ -224,6 +213,7 @@ struct Milestone {
 }
 
 /// A pod that is back.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "BootPod")]
 struct PodLine {
@@ -234,10 +224,8 @@ struct PodLine {
     boot_ns: Decimal<u64>,
     source: Source,
     /// When it first listened.
-    #[serde(skip_serializing_if = "Option::is_none")]
     listening_boot_ns: Option<Decimal<u64>>,
     /// Which of the two times counts; absent: the pod is not back.
-    #[serde(skip_serializing_if = "Option::is_none")]
     recovered_by: Option<Recovered>,
 }
 

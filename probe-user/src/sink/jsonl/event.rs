@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 use super::{
     finding::Finding,
     kernel::{Address, Cgroup, Netns, Process},
-    scalar::{Decimal, Version, is_zero, names, nanos},
+    scalar::{Decimal, Version, is_default, names, nanos},
     start::Start,
 };
 use crate::{
@@ -24,13 +25,14 @@ use crate::{
 };
 
 /// One event (docs/events.md).
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Event<'a> {
     schema: Version,
     node: &'a str,
     boot_id: &'a str,
     /// Counts the events of a boot, upwards. An event that is evidence of a finding has none.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     seq: u64,
     at: Rfc3339,
     /// Since boot, suspend included.
@@ -41,30 +43,18 @@ pub(crate) struct Event<'a> {
     /// It became known only after later events were reported.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     late: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<Pod<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<Sandbox<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<&'a ContainerRef>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     netns: Option<Netns>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<Cgroup<'a>>,
     /// The process that the event is about, or the one that caused it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     process: Option<Process<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     cni: Option<Cni<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<Address<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     listening: Option<Listening>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     gap: Option<Gap>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Start<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     finding: Option<Finding<'a>>,
     /// What the event says besides its name and its pod, in words for people, as in the text output.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -83,42 +73,36 @@ struct Pod<'a> {
 }
 
 /// The sandbox that an event is about.
+#[skip_serializing_none]
 #[derive(Default, Serialize, JsonSchema)]
 #[schemars(rename = "EventSandbox")]
 struct Sandbox<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a ContainerId>,
     /// In `sandbox.ready`: time since the sandbox was created.
-    #[serde(skip_serializing_if = "Option::is_none")]
     ready_after_ns: Option<Decimal<u128>>,
     /// In `sandbox.stopped`: why it stopped.
-    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<StopReason>,
 }
 
 /// A CNI call; the event's process is the plugin's.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Cni<'a> {
     command: &'a str,
     /// The name of the program's file.
     plugin: &'a str,
     /// The namespace's path (`CNI_NETNS`); empty if the variable was empty.
-    #[serde(skip_serializing_if = "Option::is_none")]
     netns: Option<&'a str>,
     /// The interface's name in the namespace.
-    #[serde(skip_serializing_if = "Option::is_none")]
     ifname: Option<&'a str>,
     /// The plugin that called this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     called_by: Option<&'a str>,
     /// The call came from a CNI daemon's pod and not from the node's runtime.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     delegated: bool,
     /// In `cni.finished`; absent if the end of the call was not seen.
-    #[serde(skip_serializing_if = "Option::is_none")]
     exit_code: Option<u32>,
     /// In `cni.finished`: time from exec to exit.
-    #[serde(skip_serializing_if = "Option::is_none")]
     duration_ns: Option<Decimal<u128>>,
 }
 

@@ -15,6 +15,7 @@ use crate::{
 };
 
 /// One finding (docs/findings.md).
+#[serde_with::skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub struct Finding<'a> {
     key: &'a Key,
@@ -25,11 +26,8 @@ pub struct Finding<'a> {
     since: Rfc3339,
     since_boot_ns: Decimal<u64>,
     opened_at: Rfc3339,
-    #[serde(skip_serializing_if = "Option::is_none")]
     confirmed_at: Option<Rfc3339>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     closed_at: Option<Rfc3339>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<&'a PodName>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     sandboxes: &'a [ContainerId],

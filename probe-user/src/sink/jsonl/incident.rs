@@ -3,11 +3,10 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_with::{DisplayFromStr, serde_as};
 
 use super::{finding::Finding, scalar::Decimal};
 use crate::{
-    engine::incident::{self, Incidents, fix},
+    engine::incident::{self, Incidents, fix::FixedIn},
     model::{
         change,
         fact::PodName,
@@ -37,22 +36,6 @@ pub(super) struct Cause<'a> {
     summary: String,
     /// How it led to the other finding, in one clause for people.
     why: &'a str,
-}
-
-/// A program whose later versions do not have this problem.
-#[serde_as]
-#[derive(Serialize, JsonSchema)]
-pub(super) struct FixedIn<'a> {
-    path: &'a str,
-    version: &'a str,
-    /// The first upstream release with the repair.
-    #[serde_as(as = "DisplayFromStr")]
-    #[schemars(with = "String")]
-    fixed: fix::Release,
-    /// What was repaired.
-    what: &'a str,
-    /// Upstream's report or change.
-    source: &'a str,
 }
 
 /// The findings that one cause led to (docs/incidents.md).
@@ -113,13 +96,6 @@ impl<'a> Cause<'a> {
     }
 }
 
-impl<'a> FixedIn<'a> {
-    pub(super) fn of(it: fix::FixedIn<'a>) -> Self {
-        let fix::FixedIn { path, version, fixed, what, source } = it;
-        Self { path, version, fixed, what, source }
-    }
-}
-
 impl<'a> Incident<'a> {
     /// `None` if the incident has no finding.
     #[must_use]
@@ -135,7 +111,7 @@ impl<'a> Incident<'a> {
             pod: it.pod(),
             summary: root.kind.explain().summary(),
             findings: it.members.iter().map(Member::of).collect(),
-            fixed_in: it.fixes().into_iter().map(FixedIn::of).collect(),
+            fixed_in: it.fixes(),
         })
     }
 }

@@ -6,12 +6,13 @@ use std::{net::IpAddr, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 use super::scalar::{Decimal, nanos};
 use crate::model::{
     change::{self, End},
     id::{CgroupKey, NetnsKey, Subnet},
-    json::{NetnsJson, ProcessJson, TaskJson},
+    json::{NetnsJson, TaskJson},
 };
 
 /// A network namespace.
@@ -35,15 +36,14 @@ pub(super) struct Cgroup<'a> {
 }
 
 /// A process, with its end if the event or the finding reports one.
-#[derive(Default, Serialize, JsonSchema)]
+#[skip_serializing_none]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Process<'a> {
     #[serde(flatten)]
-    process: ProcessJson<'a>,
+    process: &'a change::Process,
     /// In `process.exec`: the program's path as it was called.
-    #[serde(skip_serializing_if = "Option::is_none")]
     filename: Option<&'a str>,
     /// In `process.exec`: its arguments.
-    #[serde(skip_serializing_if = "Option::is_none")]
     argv: Option<&'a [String]>,
     /// There were more arguments than are listed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -51,23 +51,21 @@ pub(super) struct Process<'a> {
     #[serde(flatten)]
     end: Option<Ended<'a>>,
     /// In `container.exited`: time since the container started.
-    #[serde(skip_serializing_if = "Option::is_none")]
     ran_ns: Option<Decimal<u128>>,
 }
 
 /// How a process ended.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Ended<'a> {
     /// The exit code, or 128 and the signal's number.
     exit_code: u32,
     /// The number of the signal that ended it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<u32>,
     /// The OOM killer chose it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     oom: bool,
     /// Who sent that signal.
-    #[serde(skip_serializing_if = "Option::is_none")]
     killer: Option<Killer<'a>>,
 }
 
@@ -102,7 +100,7 @@ impl<'a> Cgroup<'a> {
 
 impl<'a> Process<'a> {
     pub(super) fn of(process: &'a change::Process) -> Self {
-        Self { process: process.into(), ..Self::default() }
+        Self { process, filename: None, argv: None, argv_cut: false, end: None, ran_ns: None }
     }
 
     pub(super) fn executed(

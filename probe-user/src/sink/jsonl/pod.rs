@@ -6,6 +6,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 use strum::IntoStaticStr;
 
 use super::{
@@ -25,26 +26,23 @@ use crate::{
 };
 
 /// A pod that is on the node.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub struct Pod<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     uid: Option<&'a PodUid>,
     source: NameSource,
     state: PodState,
     /// The pod has no sandbox yet, and has waited for its first one since this time since boot.
-    #[serde(skip_serializing_if = "Option::is_none")]
     waiting_since_ns: Option<Decimal<u64>>,
     /// The start, as in the event stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Start<'a>>,
     sandboxes: Vec<Sandbox<'a>>,
     containers: Vec<Container<'a>>,
 }
 
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PodSandbox")]
 struct Sandbox<'a> {
@@ -52,21 +50,18 @@ struct Sandbox<'a> {
     state: SandboxState,
     host_network: bool,
     /// The pid of the process that holds the sandbox.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     netns: Option<Netns>,
     addresses: Vec<Address<'a>>,
 }
 
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PodContainer")]
 struct Container<'a> {
     id: &'a ContainerId,
-    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     state: ContainerState,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
 }
 

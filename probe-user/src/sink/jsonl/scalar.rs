@@ -6,8 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use super::SCHEMA;
-pub(crate) use crate::model::scalar::{Decimal, names};
-use crate::sink::wall_clock::Rfc3339;
+pub(crate) use crate::model::scalar::{Decimal, is_default, names};
 
 /// The version of the schema. Every line and document begins with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,30 +32,6 @@ impl JsonSchema for Version {
     }
 }
 
-impl Serialize for Rfc3339 {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl JsonSchema for Rfc3339 {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Rfc3339".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "date-time" })
-    }
-}
-
 pub(super) fn nanos(span: Duration) -> Decimal<u128> {
     Decimal(span.as_nanos())
-}
-
-pub(super) fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
-    *number == T::default()
 }

@@ -2,19 +2,18 @@
 //!
 //! The form differs from the model: it has durations where the model has times, and leaves out zeros.
 
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
-use super::scalar::{Decimal, Version, is_zero, names, nanos};
+use super::scalar::{Decimal, Version, names, nanos};
 use crate::{
     engine::share::Share,
     model::{
         change::ContainerRef,
         fact::{CpuUse, Listener, MemoryEvents, PodName, Pressure, ProgramFound, Stall},
         id::ContainerId,
-        phase::{self, Cause, Kind, PartKind, WaitsFor},
+        phase::{self, Cause, Kind, Part},
     },
     sink::{Label, chart::pod::meaning, phase as wording, wall_clock::Rfc3339},
 };
@@ -85,11 +84,11 @@ struct Sandbox<'a> {
 }
 
 /// A part of a start. Each phase begins where the previous one ends.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Phase<'a> {
     #[serde(flatten)]
     name: Name<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<&'a ContainerRef>,
     begin_ns: Decimal<u64>,
     duration_ns: Decimal<u128>,
@@ -100,30 +99,19 @@ struct Phase<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     gapped: bool,
     #[serde(flatten)]
-    cause: Causes,
+    cause: &'a Cause,
+    #[serde(flatten)]
+    load: Load,
     /// In `image`: how long the runtime waited for I/O, if it pulled the image.
-    #[serde(skip_serializing_if = "Option::is_none")]
     runtime_stall: Option<RuntimeStall>,
     /// In `prepare` and `image`: its parts in order; absent if they are not known.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<Part>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    parts: &'a [Part],
     /// The name of the phase.
     title: String,
     /// Why the phase took this long, a sentence each, in words for people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-}
-
-/// A part of a phase.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "StartPhasePart")]
-struct Part {
-    part: PartKind,
-    begin_ns: Decimal<u64>,
-    duration_ns: Decimal<u128>,
-    /// In `wait`: what it waited for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waits_for: Option<WaitsFor>,
 }
 
 /// How long a container took to listen.
@@ -149,85 +137,30 @@ struct Listening<'a> {
     notes: Vec<String>,
 }
 
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Name<'a> {
     #[schemars(schema_with = "names::<Kind>")]
     phase: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     ifname: Option<&'a str>,
 }
 
-/// Why a phase took this long. Zeros are left out.
-#[derive(Serialize, JsonSchema)]
-struct Causes {
-    /// Calls of ADD.
-    #[serde(skip_serializing_if = "is_zero")]
-    adds: u32,
-    /// Calls of ADD that failed.
-    #[serde(skip_serializing_if = "is_zero")]
-    failed: u32,
-    /// How long the failed calls took, together.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failed_ns: Option<Decimal<u128>>,
-    /// How long the plugin itself ran, including time that belongs to other phases.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    plugin_ns: Option<Decimal<u128>>,
-    /// Sandboxes that failed before this one.
-    #[serde(skip_serializing_if = "is_zero")]
-    sandboxes: u32,
-    /// How often an init container ran.
-    #[serde(skip_serializing_if = "is_zero")]
-    runs: u32,
-    /// How long another network namespace was being taken apart meanwhile.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    teardown_ns: Option<Decimal<u128>>,
-    #[serde(flatten)]
-    load: Load,
-}
-
 /// Counters of the pod's cgroup.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Load {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cpu: Option<Cpu>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<Memory>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu: Option<CpuUse>,
+    memory: Option<MemoryEvents>,
     stall: Option<Stalls>,
 }
 
-/// Counters of `cpu.stat` of the pod's cgroup.
-#[derive(Serialize, JsonSchema)]
-struct Cpu {
-    used_ns: Decimal<u128>,
-    throttled_ns: Decimal<u128>,
-    throttled_periods: Decimal<u64>,
-    /// The CPU limit that throttled most, in thousandths of a CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit_millicpu: Option<u64>,
-}
-
-/// Counters of `memory.events` of the pod's cgroup.
-#[derive(Serialize, JsonSchema)]
-struct Memory {
-    high: Decimal<u64>,
-    max: Decimal<u64>,
-    oom: Decimal<u64>,
-    /// The limit that was reached.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit_bytes: Option<Decimal<u64>>,
-}
-
 /// How long tasks of the pod's cgroup waited for each resource.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct Stalls {
-    #[serde(skip_serializing_if = "Option::is_none")]
     cpu: Option<Waited>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Waited>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     io: Option<Waited>,
 }
 
@@ -333,22 +266,12 @@ impl<'a> Phase<'a> {
             duration_ns: nanos(phase.took()),
             inferred: matches!(phase.kind, Kind::Init | Kind::PostStart),
             gapped: phase.gapped,
-            cause: Causes::of(&phase.cause),
+            cause: &phase.cause,
+            load: Load::of(&phase.pressure),
             runtime_stall: phase.runtime_stall().map(|stall| RuntimeStall { io: Waited::of(stall) }),
-            parts: phase.parts.iter().map(Part::of).collect(),
+            parts: &phase.parts,
             title: wording::title(phase),
             notes: wording::causes(phase),
-        }
-    }
-}
-
-impl Part {
-    fn of(part: &phase::Part) -> Self {
-        Self {
-            part: part.kind,
-            begin_ns: Decimal(part.begin.0),
-            duration_ns: nanos(part.took()),
-            waits_for: part.waits,
         }
     }
 }
@@ -379,22 +302,6 @@ impl<'a> Name<'a> {
     }
 }
 
-impl Causes {
-    fn of(cause: &Cause) -> Self {
-        let Cause { adds, failed, wasted, took, sandboxes, runs, teardown, pressure } = cause;
-        Self {
-            adds: *adds,
-            failed: *failed,
-            failed_ns: some(*wasted),
-            plugin_ns: some(*took),
-            sandboxes: *sandboxes,
-            runs: *runs,
-            teardown_ns: some(*teardown),
-            load: Load::of(pressure),
-        }
-    }
-}
-
 impl Load {
     fn of(pressure: &Pressure) -> Self {
         let Pressure { cpu, memory, cpu_stall, memory_stall, io_stall, runtime_io: _ } = pressure;
@@ -404,21 +311,7 @@ impl Load {
             io: io_stall.map(Waited::of),
         };
         let has_stall = stall.cpu.is_some() || stall.memory.is_some() || stall.io.is_some();
-        Self {
-            cpu: cpu.map(|CpuUse { used, throttled, periods, limit }| Cpu {
-                used_ns: nanos(used),
-                throttled_ns: nanos(throttled),
-                throttled_periods: Decimal(periods),
-                limit_millicpu: limit,
-            }),
-            memory: memory.map(|MemoryEvents { high, max, oom, limit }| Memory {
-                high: Decimal(high),
-                max: Decimal(max),
-                oom: Decimal(oom),
-                limit_bytes: limit.map(Decimal),
-            }),
-            stall: has_stall.then_some(stall),
-        }
+        Self { cpu: *cpu, memory: *memory, stall: has_stall.then_some(stall) }
     }
 }
 
@@ -440,8 +333,4 @@ impl<'a> Shared<'a> {
             title: wording::share(share),
         }
     }
-}
-
-fn some(span: Duration) -> Option<Decimal<u128>> {
-    (!span.is_zero()).then(|| nanos(span))
 }

@@ -29,19 +29,16 @@ pub enum StreamEvent {
     Alive,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Default, Serialize, JsonSchema)]
 pub(crate) struct StreamState<'a> {
     /// The run of the agent that numbers these events. Only the API has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<&'a str>,
     /// The client's position, which it sends as `since` when it comes back. Only the API has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<String>,
     /// Why events are missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) why: Option<MissedBecause>,
     /// How many events are missing. Absent if they are of another run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missed: Option<Decimal<u64>>,
 }
 

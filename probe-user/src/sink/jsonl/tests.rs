@@ -96,7 +96,6 @@ pub(super) fn start() -> Start {
         sandboxes: 2,
         runs: 1,
         teardown: Duration::from_millis(6),
-        pressure,
     };
     let waits = [
         WaitsFor::Pulls { ahead: 4, at_once: 1 },
@@ -119,12 +118,13 @@ pub(super) fn start() -> Start {
         end: Timestamp(begin + 10),
         gapped: true,
         cause,
+        pressure,
         parts: waits
             .clone()
             .map(|waits| ImagePart {
                 kind: if waits.is_some() { PartKind::Wait } else { PartKind::Pull },
                 begin: Timestamp(begin),
-                end: Timestamp(begin + 2),
+                took: Duration::from_nanos(2),
                 waits,
             })
             .collect(),

@@ -256,7 +256,7 @@ impl Counters {
         let mut parts: BTreeMap<&str, Duration> = BTreeMap::new();
         let images = start.phases.iter().filter(|phase| phase.kind == PhaseKind::Image);
         for part in images.flat_map(|phase| &phase.parts) {
-            *parts.entry(part.kind.into()).or_default() += part.took();
+            *parts.entry(part.kind.into()).or_default() += part.took;
         }
         for (part, took) in parts {
             self.pods.image_part.observe(&[part], &pod, took.as_secs_f64());

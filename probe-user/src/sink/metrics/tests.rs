@@ -24,7 +24,7 @@ use crate::{
         change::{
             CgroupRef, Change, ChangeKind, CniCall, Context, End, Finding, PodRef, Process, StopReason,
         },
-        fact::{Family, Listener, Loss, Mechanism, Origin, PodName, Signal},
+        fact::{Family, Listener, Loss, Mechanism, Origin, PodName, Pressure, Signal},
         finding::{Cause, Key, Kind as Wrong, LeakedAddress, Many, Severity, Stage},
         id::{CgroupKey, ContainerId, PodUid},
         phase::{self, Phase, Start},
@@ -107,6 +107,7 @@ fn start(revised: bool, listed: bool) -> ChangeKind {
         end: Timestamp(end * S),
         gapped: false,
         cause: phase::Cause::default(),
+        pressure: Pressure::default(),
         parts: Vec::new(),
     };
     let cni = |plugin: &str| phase::Kind::Cni { plugin: plugin.to_owned(), ifname: "eth0".to_owned() };

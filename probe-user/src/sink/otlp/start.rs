@@ -85,7 +85,7 @@ fn of_phase(phase: &Phase) -> Attributes {
         .count(key::ADDS, phase.cause.adds)
         .count(key::FAILED, phase.cause.failed)
         .texts(key::NOTES, wording::causes(phase));
-    let throttled = phase.cause.pressure.cpu.map(|cpu| cpu.throttled).filter(|it| !it.is_zero());
+    let throttled = phase.pressure.cpu.map(|cpu| cpu.throttled).filter(|it| !it.is_zero());
     let attributes = match throttled {
         Some(throttled) => attributes.number(key::THROTTLED, throttled.as_nanos()),
         None => attributes,

@@ -115,7 +115,7 @@ fn what_the_pods_cgroup_counted_is_put_down_to_the_phase_that_it_hit() {
     let hit: Vec<_> = starts[0]
         .phases
         .iter()
-        .filter_map(|it| Some((it.kind.clone(), it.cause.pressure.cpu?)))
+        .filter_map(|it| Some((it.kind.clone(), it.pressure.cpu?)))
         .map(|(kind, cpu)| (kind, cpu.throttled.as_millis(), cpu.periods))
         .collect();
     let bridge = Kind::Cni { plugin: "bridge".to_owned(), ifname: "eth0".to_owned() };
@@ -142,15 +142,14 @@ fn what_the_runtime_waited_for_is_put_down_to_the_image_alone() {
     story.facts.sort_by_key(|seen| seen.at);
     let engine = play(&story, MINUTE);
     let starts = engine.starts();
-    let stalls =
-        starts[0].phases.iter().filter_map(|it| Some((it.kind.clone(), it.cause.pressure.runtime_io?)));
+    let stalls = starts[0].phases.iter().filter_map(|it| Some((it.kind.clone(), it.pressure.runtime_io?)));
     let stalls: Vec<_> = stalls.map(|(kind, it)| (kind, it.some.as_millis(), it.full.as_millis())).collect();
     assert_eq!(stalls, [(Kind::Image, 1200, 600)]);
     // It is the runtime's wait for this image only if the runtime pulled it.
     let mut image = starts[0].phases.iter().find(|it| it.kind == Kind::Image).expect("the phase").clone();
     assert_eq!(image.runtime_stall(), None);
-    image.parts = vec![Part { kind: PartKind::Pull, begin: image.begin, end: image.end, waits: None }];
-    assert_eq!(image.runtime_stall(), image.cause.pressure.runtime_io);
+    image.parts = vec![Part { kind: PartKind::Pull, begin: image.begin, took: image.took(), waits: None }];
+    assert_eq!(image.runtime_stall(), image.pressure.runtime_io);
 }
 
 #[test]

@@ -56,9 +56,9 @@ type Told = (&'static str, u128, Option<WaitsFor>);
 fn parts(start: &Start) -> Vec<(Kind, Vec<Told>)> {
     let divided = start.phases.iter().filter(|phase| !phase.parts.is_empty());
     let told = divided.map(|phase| {
-        assert_eq!(phase.parts.iter().map(|part| part.took()).sum::<std::time::Duration>(), phase.took());
+        assert_eq!(phase.parts.iter().map(|part| part.took).sum::<std::time::Duration>(), phase.took());
         let parts =
-            phase.parts.iter().map(|part| (part.kind.into(), part.took().as_millis(), part.waits)).collect();
+            phase.parts.iter().map(|part| (part.kind.into(), part.took.as_millis(), part.waits)).collect();
         (phase.kind.clone(), parts)
     });
     told.collect()

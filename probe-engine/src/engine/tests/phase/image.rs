@@ -36,8 +36,8 @@ fn answer(digit: char, own: Span, other: Span) -> Fact {
 fn parts(start: &Start) -> Vec<Vec<(&'static str, u128, Option<WaitsFor>)>> {
     let images = start.phases.iter().filter(|phase| phase.kind == Kind::Image && !phase.parts.is_empty());
     let told = images.map(|phase| {
-        assert_eq!(phase.parts.iter().map(|part| part.took()).sum::<std::time::Duration>(), phase.took());
-        phase.parts.iter().map(|part| (part.kind.into(), part.took().as_millis(), part.waits)).collect()
+        assert_eq!(phase.parts.iter().map(|part| part.took).sum::<std::time::Duration>(), phase.took());
+        phase.parts.iter().map(|part| (part.kind.into(), part.took.as_millis(), part.waits)).collect()
     });
     told.collect()
 }

@@ -137,7 +137,7 @@ proptest! {
             let before = [100].into_iter().chain(scene.readings.iter().map(|(at, _)| *at));
             let counted = before.zip(&scene.readings).filter(|(from, (to, _))| touches(phase, (*from, *to)));
             let most: u64 = counted.map(|(_, (_, more))| *more).sum();
-            let throttled = cause.pressure.cpu.map_or(Duration::ZERO, |cpu| cpu.throttled);
+            let throttled = phase.pressure.cpu.map_or(Duration::ZERO, |cpu| cpu.throttled);
             prop_assert!(throttled <= Duration::from_millis(most), "{phase:#?}");
             match &phase.kind {
                 Kind::Retry => {

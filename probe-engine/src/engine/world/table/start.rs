@@ -68,7 +68,7 @@ impl Table {
 mod tests {
     use super::{PHASES, STARTS, Table};
     use crate::model::{
-        fact::PodName,
+        fact::{PodName, Pressure},
         id::ContainerId,
         phase::{Cause, Kind, Phase, Start},
         time::Timestamp,
@@ -82,6 +82,7 @@ mod tests {
             end: Timestamp(1),
             gapped: false,
             cause: Cause::default(),
+            pressure: Pressure::default(),
             parts: Vec::new(),
         };
         Start {

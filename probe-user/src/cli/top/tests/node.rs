@@ -190,10 +190,8 @@ fn phases(begin: u64, lengths: &[(Value, u64)]) -> (Vec<Value>, u64) {
     let phases = lengths.iter().map(|(kind, ms)| {
         let begin = end;
         end += ms * MS;
-        let cause = json!({ "adds": 0, "failed": 0, "wasted": "0", "took": "0", "sandboxes": 0, "runs": 0, "teardown": "0",
-            "pressure": { "cpu": null, "memory": null, "cpu_stall": null, "memory_stall": null, "io_stall": null } });
         json!({ "kind": kind, "container": null, "begin": begin.to_string(), "end": end.to_string(), "gapped": false,
-            "cause": cause })
+            "cause": {} })
     });
     (phases.collect(), end)
 }
@@ -203,7 +201,7 @@ fn start(pod: Value, number: u64, begin: u64, lengths: &[(Value, u64)], waits: b
     if let Some(last) = phases.last_mut().filter(|last| waits && last["kind"]["cni"].is_object()) {
         last["cause"]["adds"] = json!(3);
         last["cause"]["failed"] = json!(2);
-        last["cause"]["wasted"] = json!("10100000000");
+        last["cause"]["failed_ns"] = json!("10100000000");
     }
     json!({
         "pod": pod, "sandbox": id(number), "begin": begin.to_string(), "end": end.to_string(), "phases": phases,

@@ -13,16 +13,15 @@ use crate::{
 };
 
 /// The boots of one group (docs/boot.md).
+#[serde_with::skip_serializing_none]
 #[derive(Serialize)]
 pub(super) struct GroupLine<'a> {
     /// What the boots are grouped by.
     by: String,
     /// What the boots have in common; absent: the boots where it is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     average: Mean,
     /// The mean minus the mean of the first group.
-    #[serde(skip_serializing_if = "Option::is_none")]
     difference: Option<DifferenceLine>,
     /// The name of the row.
     title: &'a str,

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 use crate::{
     engine::boot::{column::COLUMNS, inexact::Inexact},
@@ -13,27 +14,21 @@ pub(super) const COLUMN_NAMES: [&str; COLUMNS] =
     ["kubelet_ns", "static_pod_ns", "first_service_ns", "last_service_ns"];
 const PERIOD_NAMES: [&str; COLUMNS] = ["first_ns", "second_ns", "third_ns", "fourth_ns"];
 
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Columns {
-    #[serde(skip_serializing_if = "Option::is_none")]
     kubelet_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     static_pod_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     first_service_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     last_service_ns: Option<Decimal<i64>>,
 }
 
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Periods {
-    #[serde(skip_serializing_if = "Option::is_none")]
     first_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     second_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     third_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     fourth_ns: Option<Decimal<i64>>,
 }
 

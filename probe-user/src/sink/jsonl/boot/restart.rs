@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 use super::{
     network::LessNetworkLine,
@@ -20,7 +21,7 @@ use crate::{
         recovery::{Calls, Daemon, DaemonEnd, HeldPod, Restart, RestartClose},
     },
     sink::{
-        jsonl::scalar::{Decimal, is_zero},
+        jsonl::scalar::{Decimal, is_default},
         recovery::{
             self,
             restart::{self, Placed},
@@ -34,6 +35,7 @@ use crate::{
 const COLUMN_NAMES: [&str; COLUMNS] = ["started_ns", "ready_ns", "first_pod_ns", "as_before_ns"];
 
 /// One restart of a runtime or of the kubelet, while the node ran on (docs/boot.md).
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Restart")]
 pub struct RestartLine<'a> {
@@ -44,41 +46,33 @@ pub struct RestartLine<'a> {
     program: &'a str,
     /// The program that ended and the one that runs since, each with its version.
     was: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     is: Option<&'a str>,
     /// When the process that ended had begun, since boot. It identifies the restart.
     ran_since_boot_ns: Decimal<u64>,
     /// When the restart began. The other times count from here.
-    #[serde(skip_serializing_if = "Option::is_none")]
     wall_ns: Option<Decimal<i64>>,
     boot_ns: Decimal<u64>,
     /// How the process ended. Absent: its end was not seen, and times count from the start of the new one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     end: Option<EndLine<'a>>,
     /// How many processes began and ended again, and how the last of them ended.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     again: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
     end_again: Option<EndLine<'a>>,
     columns: RestartColumns,
     periods: Periods,
-    #[serde(skip_serializing_if = "Option::is_none")]
     whole_ns: Option<Decimal<i64>>,
     /// The columns and periods whose times are not those of events.
     inexact: Vec<&'static str>,
     /// Why the restart is over; absent: it goes on.
-    #[serde(skip_serializing_if = "Option::is_none")]
     close: Option<RestartClose>,
     /// When the restart was found to be over, since boot.
-    #[serde(skip_serializing_if = "Option::is_none")]
     closed_boot_ns: Option<Decimal<u64>>,
     /// The pod of `columns.first_pod_ns`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     first_pod: Option<String>,
     /// The pods that waited, in the order in which they began to wait.
     pods: Vec<HeldLine>,
     /// At least this many more pods waited, for which there was no room.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pods_left_out: u32,
     calls: Calls,
     /// Pods that had more interfaces before.
@@ -93,6 +87,7 @@ pub struct RestartLine<'a> {
 }
 
 /// How a daemon's process ended.
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RestartEnd")]
 struct EndLine<'a> {
@@ -100,17 +95,13 @@ struct EndLine<'a> {
     boot_ns: Decimal<u64>,
     /// The exit code, or 128 and the number of the signal that ended it.
     code: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<u32>,
     /// Who sent that signal.
-    #[serde(skip_serializing_if = "Option::is_none")]
     killer: Option<SenderLine<'a>>,
     /// The OOM killer chose the process.
     oom: bool,
     /// The last terminating signal that was sent to the process, which it may have caught, and its sender.
-    #[serde(skip_serializing_if = "Option::is_none")]
     told_signal: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     told_by: Option<SenderLine<'a>>,
 }
 
@@ -121,15 +112,12 @@ struct SenderLine<'a> {
     pid: u32,
 }
 
+#[skip_serializing_none]
 #[derive(Serialize, JsonSchema)]
 struct RestartColumns {
-    #[serde(skip_serializing_if = "Option::is_none")]
     started_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     ready_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     first_pod_ns: Option<Decimal<i64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     as_before_ns: Option<Decimal<i64>>,
 }
 
@@ -157,7 +145,7 @@ pub struct RestartStatisticsLine<'a> {
     /// The number of all restarts.
     all: usize,
     /// The number of older restarts, which are not kept.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     left_out: u64,
     average: RestartNumbers,
     ranks: Vec<RestartRank>,

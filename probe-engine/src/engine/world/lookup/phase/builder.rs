@@ -11,6 +11,7 @@ use crate::{
     },
     model::{
         change::ContainerRef,
+        fact::Pressure,
         phase::{Cause, Kind, Phase},
         time::Timestamp,
     },
@@ -53,7 +54,9 @@ impl PhaseBuilder {
         let begin = self.at;
         let cause = Cause::default();
         self.at = to;
-        self.phases.push(Phase { kind, container, begin, end: to, gapped: false, cause, parts: Vec::new() });
+        let parts = Vec::new();
+        let pressure = Pressure::default();
+        self.phases.push(Phase { kind, container, begin, end: to, gapped: false, cause, pressure, parts });
         self.phases.last_mut()
     }
 

@@ -110,13 +110,13 @@ fn pressure(world: &World, pod: u64, start: &mut Start) {
     let mut before = None;
     for (at, reading) in row.start.readings.iter() {
         if let Some(phase) = longest_within(&mut start.phases, from, *at) {
-            phase.cause.pressure = phase.cause.pressure.and(&reading.since(before));
+            phase.pressure = phase.pressure.and(&reading.since(before));
         }
         (from, before) = (*at, Some(reading));
     }
     // In the others the runtime does something else for the pod, or nothing.
     for phase in start.phases.iter_mut().filter(|phase| phase.kind != Kind::Image) {
-        phase.cause.pressure.runtime_io = None;
+        phase.pressure.runtime_io = None;
     }
 }
 

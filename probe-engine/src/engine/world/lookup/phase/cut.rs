@@ -20,7 +20,7 @@ impl Cut {
     pub(super) fn push(&mut self, to: Timestamp, kind: PartKind, waits: Option<WaitsFor>) {
         let to = to.min(self.end).max(self.at);
         if to > self.at {
-            self.parts.push(Part { kind, begin: self.at, end: to, waits });
+            self.parts.push(Part { kind, begin: self.at, took: to.since(self.at), waits });
             self.at = to;
         }
     }
