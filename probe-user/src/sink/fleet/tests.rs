@@ -15,7 +15,7 @@ use super::{
     column::Column, columns, duckdb, line::Line,
 };
 use crate::{
-    engine::boot::report::RecoveryReport,
+    engine::boot::report::{NodeBoot, RecoveryReport},
     golden,
     model::{
         change::{End, Process},
@@ -31,11 +31,7 @@ use crate::{
     session::Session,
     sink::{
         filter::Filter,
-        jsonl::{
-            Jsonl,
-            boot::{self, Told},
-            tests::everything,
-        },
+        jsonl::{Jsonl, boot, tests::everything},
     },
 };
 
@@ -148,7 +144,7 @@ fn restarts() -> Vec<Value> {
     let restarts = Restarts { open: vec![waiting], past: vec![whole], ..Restarts::default() };
     let recovery = Recovery { boot: Some(boot), restarts, ..Recovery::default() };
     let study = RecoveryReport::of(&recovery, at(300));
-    let (told, _) = boot::restarts(&[Told { node: "edge-1", recovery: &recovery, study: &study }]);
+    let (told, _) = boot::restarts(&[NodeBoot { node: "edge-1", recovery: &recovery, report: &study }]);
     told.iter().map(|it| serde_json::to_value(it).expect("JSON")).collect()
 }
 

@@ -3,11 +3,15 @@
 use serde::Serialize;
 
 use super::{
-    Mean, Told,
+    Mean,
     numbers::{self, Columns, Periods},
 };
 use crate::{
-    engine::boot::group::{Difference, Group, groups},
+    engine::boot::{
+        group::{Group, groups},
+        numbers::Numbers,
+        report::NodeBoot,
+    },
     model::recovery::Grouping,
     sink::{jsonl::scalar::Decimal, recovery::summary},
 };
@@ -39,8 +43,8 @@ struct DifferenceLine {
 
 impl<'a> GroupLine<'a> {
     /// A line for each group.
-    pub(super) fn all(rows: &[Told<'a>], grouping: &Grouping) -> Vec<Self> {
-        let groups = groups(rows.iter().map(|row| (grouping.of(row.recovery), row.study)));
+    pub(super) fn all(rows: &[NodeBoot<'a>], grouping: &Grouping) -> Vec<Self> {
+        let groups = groups(rows.iter().map(|row| (grouping.of(row.recovery), row.report)));
         groups.into_iter().map(|group| Self::of(group, grouping)).collect()
     }
 
@@ -53,12 +57,12 @@ impl<'a> GroupLine<'a> {
 }
 
 impl DifferenceLine {
-    fn of(Difference { columns, periods, whole, inexact }: &Difference) -> Self {
+    fn of(numbers: &Numbers) -> Self {
         Self {
-            columns: Columns::of(*columns),
-            periods: Periods::of(*periods),
-            whole_ns: whole.map(Decimal),
-            inexact: numbers::inexact(numbers::COLUMN_NAMES, *inexact, columns, periods),
+            columns: Columns::of(numbers.columns),
+            periods: Periods::of(numbers.periods),
+            whole_ns: numbers::whole(numbers),
+            inexact: numbers::inexact(numbers::COLUMN_NAMES, numbers),
         }
     }
 }

@@ -3,14 +3,13 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{
-    Told,
-    numbers::{self, Columns, Periods},
-};
+use super::numbers::{self, Columns, Periods};
 use crate::{
     engine::boot::{
         comparable::Counted,
-        spread::{Rank, Spread, spread},
+        numbers::Numbers,
+        report::NodeBoot,
+        spread::{Rank, spread},
     },
     sink::{
         jsonl::scalar::Decimal,
@@ -68,42 +67,40 @@ struct LeftOut<'a> {
 
 impl<'a> Statistics<'a> {
     #[must_use]
-    pub fn of(rows: &[Told<'a>]) -> Self {
-        let boots = rows.iter().map(|row| (row.recovery, row.study));
-        let left_out = summary::left_out(boots.clone());
-        let Targets { met, missed, not_known } = Targets::of(rows.iter().map(|row| row.study));
+    pub fn of(rows: &[NodeBoot<'a>]) -> Self {
+        let left_out = summary::left_out(rows);
+        let Targets { met, missed, not_known } = Targets::of(summary::reports(rows));
         let out = left_out.iter().filter(|it| !it.counted.is_in()).count();
         Self {
             boots: rows.len() - out,
-            ranks: spread(rows.iter().map(|row| row.study)).iter().map(RankLine::of).collect(),
+            ranks: spread(summary::reports(rows)).into_iter().map(RankLine::of).collect(),
             left_out: left_out.iter().map(LeftOut::of).collect(),
             targets: TargetCounts { met, missed, not_known },
-            notes: summary::notes(boots),
+            notes: summary::notes(rows),
         }
     }
 }
 
 impl RankLine {
-    fn of(spread: &Spread) -> Self {
-        let Spread { rank, columns, periods, whole, inexact } = spread;
+    fn of((rank, numbers): (Rank, Numbers)) -> Self {
         Self {
-            rank: *rank,
-            columns: Columns::of(*columns),
-            periods: Periods::of(*periods),
-            whole_ns: whole.map(Decimal),
-            inexact: numbers::inexact(numbers::COLUMN_NAMES, *inexact, columns, periods),
-            title: summary::rank(*rank),
+            rank,
+            columns: Columns::of(numbers.columns),
+            periods: Periods::of(numbers.periods),
+            whole_ns: numbers::whole(&numbers),
+            inexact: numbers::inexact(numbers::COLUMN_NAMES, &numbers),
+            title: summary::rank(rank),
         }
     }
 }
 
 impl<'a> LeftOut<'a> {
     fn of(it: &summary::LeftOut<'a>) -> Self {
-        let boot = it.recovery.boot.as_ref();
+        let boot = it.boot.recovery.boot.as_ref();
         Self {
             boot_id: boot.map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
             why: it.counted,
-            title: format!("{}: {}", summary::name(it.recovery, it.report), summary::why(it.counted)),
+            title: format!("{}: {}", summary::name(&it.boot), summary::why(it.counted)),
         }
     }
 }
