@@ -21,6 +21,7 @@ use crate::{
         recovery::{BootRead, Kind, LessNetwork, Pod, Recovered, Recovery, Source, TimedSource, Unseen},
         time::Timestamp,
     },
+    words::count::counted,
 };
 
 /// A milestone of a recovery.
@@ -296,8 +297,8 @@ pub(crate) fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
 #[must_use]
 pub(crate) fn unseen(recovery: &Recovery) -> Option<String> {
     let Unseen { boots, source: by, .. } = recovery.boot.as_ref()?.before.unseen?;
-    let (boots, were) =
-        if boots == 1 { ("1 boot".to_owned(), "was") } else { (format!("{boots} boots"), "were") };
+    let were = if boots == 1 { "was" } else { "were" };
+    let boots = counted(boots.into(), "boot");
     Some(format!(
         "at least {boots} between the last one that was seen and this one {were} not seen, by {}",
         source(by)
@@ -306,7 +307,7 @@ pub(crate) fn unseen(recovery: &Recovery) -> Option<String> {
 
 #[must_use]
 pub(crate) fn not_seen(unseen: Unseen) -> String {
-    if unseen.boots == 1 { "1 boot not seen".to_owned() } else { format!("{} boots not seen", unseen.boots) }
+    format!("{} not seen", counted(unseen.boots.into(), "boot"))
 }
 
 /// Whether the recovery is complete.

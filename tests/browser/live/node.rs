@@ -159,7 +159,12 @@ fn restart((comm, at): (&str, u64)) -> Restart {
         started: Some(TimedSource::hooked(second(at + 1))),
         answers: Some(TimedSource::hooked(second(at + 2))),
         close: Some(RestartClose::AsBefore),
-        ..Restart::begun(Daemon::Runtime, name, was, second(4), second(at))
+        daemon: Daemon::Runtime,
+        comm: name,
+        was,
+        ran_since: second(4),
+        noticed_at: second(at),
+        ..Restart::default()
     }
 }
 

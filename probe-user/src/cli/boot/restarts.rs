@@ -89,7 +89,11 @@ mod tests {
             started: Some(TimedSource::hooked(at(ms + started))),
             answers: Some(TimedSource { at: at(ms + ready), source }),
             close: Some(RestartClose::AsBefore),
-            ..Restart::begun(Daemon::Runtime, comm, was, at(4_000), at(ms))
+            comm,
+            was,
+            ran_since: at(4_000),
+            noticed_at: at(ms),
+            ..Restart::default()
         }
     }
 

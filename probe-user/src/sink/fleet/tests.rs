@@ -22,7 +22,7 @@ use crate::{
         id::TaskKey,
         phase,
         recovery::{
-            BootRead, Calls, Daemon, DaemonEnd, FirstPod, HeldPod, Kind, LessNetwork, Pod, Recovery, Restart,
+            BootRead, Calls, DaemonEnd, FirstPod, HeldPod, Kind, LessNetwork, Pod, Recovery, Restart,
             RestartClose, Restarts, TimedSource, Told as ToldBy,
         },
         time::Timestamp,
@@ -115,8 +115,8 @@ fn restarts() -> Vec<Value> {
         until: until.map(at),
     };
     let began = || {
-        let (program, was) = ("containerd".to_owned(), "containerd 2.1.4".to_owned());
-        Restart::begun(Daemon::Runtime, program, was, at(40), at(100))
+        let (comm, was) = ("containerd".to_owned(), "containerd 2.1.4".to_owned());
+        Restart { comm, was, ran_since: at(40), noticed_at: at(100), ..Restart::default() }
     };
     let killed = End { code: 137, signal: Some(9), killer: Some(by()), oom: true };
     let whole = Restart {
