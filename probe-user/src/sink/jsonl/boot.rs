@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use group::GroupLine;
 use network::LessNetworkLine;
-use numbers::{Columns, Periods};
+use numbers::{COLUMN_NAMES, Columns, NumbersLine, Periods};
 pub use restart::{RestartLine, RestartStatisticsLine};
 pub use statistics::Statistics;
 
@@ -238,13 +238,8 @@ struct PodLine {
 pub struct Mean {
     boots: usize,
     recovered: Recovered,
-    columns: Columns,
-    periods: Periods,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    whole_ns: Option<Decimal<i64>>,
-    inexact: Vec<&'static str>,
-    /// The name of the row.
-    title: String,
+    #[serde(flatten)]
+    numbers: NumbersLine<Columns>,
 }
 
 /// Returns a line for each boot, one for the mean, one for the percentiles, and one for each group, if there
@@ -301,15 +296,7 @@ impl Mean {
     fn new(mean: Average) -> Self {
         let title = recovery::mean_name(&mean);
         let Average { boots, recovered, numbers } = mean;
-        Self {
-            title,
-            boots,
-            recovered,
-            columns: Columns::of(numbers.columns),
-            periods: Periods::of(numbers.periods),
-            whole_ns: numbers::whole(&numbers),
-            inexact: numbers::inexact(numbers::COLUMN_NAMES, &numbers),
-        }
+        Self { boots, recovered, numbers: NumbersLine::new(COLUMN_NAMES, &numbers, title) }
     }
 }
 
@@ -350,10 +337,10 @@ impl<'a> Boot<'a> {
                 source: it.source,
                 title: recovery::not_seen(it),
             }),
-            columns: Columns::of(study.numbers.columns),
+            columns: study.numbers.columns.into(),
             periods: Periods::of(study.numbers.periods),
             whole_ns: numbers::whole(&study.numbers),
-            inexact: numbers::inexact(numbers::COLUMN_NAMES, &study.numbers),
+            inexact: numbers::inexact(COLUMN_NAMES, &study.numbers),
             target: study.target.map(TargetLine::of),
             recovered: study.recovered,
             close,

@@ -1,5 +1,8 @@
 //! The words for several boots together: the rows below those of the boots, and which boots count in them.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::{began, hundredths, mean_name, not_seen, rounded_ms, signs, span};
 use crate::{
     engine::boot::{
@@ -123,7 +126,8 @@ pub(crate) fn left_out<'a>(boots: &[NodeBoot<'a>]) -> Vec<LeftOut<'a>> {
 }
 
 /// How many boots met their targets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "BootTargets")]
 pub(crate) struct Targets {
     pub(crate) met: usize,
     pub(crate) missed: usize,

@@ -59,7 +59,7 @@ impl<'a> GroupLine<'a> {
 impl DifferenceLine {
     fn of(numbers: &Numbers) -> Self {
         Self {
-            columns: Columns::of(numbers.columns),
+            columns: numbers.columns.into(),
             periods: Periods::of(numbers.periods),
             whole_ns: numbers::whole(numbers),
             inexact: numbers::inexact(numbers::COLUMN_NAMES, numbers),

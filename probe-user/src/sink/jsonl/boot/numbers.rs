@@ -37,8 +37,33 @@ pub(super) struct Periods {
     fourth_ns: Option<Decimal<i64>>,
 }
 
-impl Columns {
-    pub(super) fn of(columns: Row) -> Self {
+// A mean or a percentile, with the columns of boots or of restarts. The schema has the latter by this name.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RestartNumbers")]
+pub(super) struct NumbersLine<C> {
+    columns: C,
+    periods: Periods,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole_ns: Option<Decimal<i64>>,
+    inexact: Vec<&'static str>,
+    /// The name of the row.
+    title: String,
+}
+
+impl<C: From<Row>> NumbersLine<C> {
+    pub(super) fn new(column_names: [&'static str; COLUMNS], numbers: &Numbers, title: String) -> Self {
+        Self {
+            columns: numbers.columns.into(),
+            periods: Periods::of(numbers.periods),
+            whole_ns: whole(numbers),
+            inexact: inexact(column_names, numbers),
+            title,
+        }
+    }
+}
+
+impl From<Row> for Columns {
+    fn from(columns: Row) -> Self {
         let [kubelet_ns, static_pod_ns, first_service_ns, last_service_ns] = columns.map(decimal);
         Self { kubelet_ns, static_pod_ns, first_service_ns, last_service_ns }
     }

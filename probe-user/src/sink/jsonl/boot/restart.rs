@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::{
     network::LessNetworkLine,
-    numbers::{self, Periods},
+    numbers::{self, NumbersLine, Periods},
 };
 use crate::{
     engine::boot::{
-        numbers::{COLUMNS, Numbers, Row},
+        numbers::{COLUMNS, Row},
         report::NodeBoot,
         restart::{RestartStatistics, numbers as numbers_of, statistics},
         spread::Rank,
@@ -160,28 +160,17 @@ pub struct RestartStatisticsLine<'a> {
     /// The number of older restarts, which are not kept.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: u64,
-    average: RestartNumbers,
+    average: NumbersLine<RestartColumns>,
     ranks: Vec<RestartRank>,
     /// Which restarts do not count, in words for people.
     notes: Vec<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct RestartNumbers {
-    columns: RestartColumns,
-    periods: Periods,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    whole_ns: Option<Decimal<i64>>,
-    inexact: Vec<&'static str>,
-    /// The name of the row.
-    title: String,
-}
-
-#[derive(Serialize, JsonSchema)]
 struct RestartRank {
     rank: Rank,
     #[serde(flatten)]
-    numbers: RestartNumbers,
+    numbers: NumbersLine<RestartColumns>,
 }
 
 impl<'a> RestartLine<'a> {
@@ -202,7 +191,7 @@ impl<'a> RestartLine<'a> {
             end: restart.ended.as_ref().map(EndLine::of),
             again: restart.again,
             end_again: restart.ended_again.as_ref().map(EndLine::of),
-            columns: RestartColumns::of(numbers.columns),
+            columns: numbers.columns.into(),
             periods: Periods::of(numbers.periods),
             whole_ns: numbers::whole(&numbers),
             inexact: numbers::inexact(COLUMN_NAMES, &numbers),
@@ -240,20 +229,8 @@ impl<'a> SenderLine<'a> {
     }
 }
 
-impl RestartNumbers {
-    fn of(numbers: &Numbers, title: String) -> Self {
-        Self {
-            columns: RestartColumns::of(numbers.columns),
-            periods: Periods::of(numbers.periods),
-            whole_ns: numbers::whole(numbers),
-            inexact: numbers::inexact(COLUMN_NAMES, numbers),
-            title,
-        }
-    }
-}
-
-impl RestartColumns {
-    fn of(columns: Row) -> Self {
+impl From<Row> for RestartColumns {
+    fn from(columns: Row) -> Self {
         let [started_ns, ready_ns, first_pod_ns, as_before_ns] = columns.map(numbers::decimal);
         Self { started_ns, ready_ns, first_pod_ns, as_before_ns }
     }
@@ -289,7 +266,7 @@ impl<'a> RestartStatisticsLine<'a> {
         let title = recovery::mean_name(&average);
         let ranks = spread.into_iter().map(|(rank, numbers)| RestartRank {
             rank,
-            numbers: RestartNumbers::of(&numbers, summary::rank(rank).to_owned()),
+            numbers: NumbersLine::new(COLUMN_NAMES, &numbers, summary::rank(rank).to_owned()),
         });
         Self {
             program: comm,
@@ -297,7 +274,7 @@ impl<'a> RestartStatisticsLine<'a> {
             all,
             left_out,
             ranks: ranks.collect(),
-            average: RestartNumbers::of(&average.numbers, title),
+            average: NumbersLine::new(COLUMN_NAMES, &average.numbers, title),
             notes,
         }
     }

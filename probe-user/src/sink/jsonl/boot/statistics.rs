@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::numbers::{self, Columns, Periods};
+use super::numbers::{COLUMN_NAMES, Columns, NumbersLine};
 use crate::{
     engine::boot::{
         comparable::Counted,
@@ -11,10 +11,7 @@ use crate::{
         report::NodeBoot,
         spread::{Rank, spread},
     },
-    sink::{
-        jsonl::scalar::Decimal,
-        recovery::summary::{self, Targets},
-    },
+    sink::recovery::summary::{self, Targets},
 };
 
 /// The boots that count in the mean, number by number (docs/boot.md).
@@ -26,19 +23,9 @@ pub struct Statistics<'a> {
     ranks: Vec<RankLine>,
     left_out: Vec<LeftOut<'a>>,
     /// The targets of all boots that have one.
-    targets: TargetCounts,
+    targets: Targets,
     /// How many boots count, and which do not, in words for people.
     notes: Vec<String>,
-}
-
-/// How many boots met their targets.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "BootTargets")]
-struct TargetCounts {
-    met: usize,
-    missed: usize,
-    /// Boots that are not complete, and boots whose order is not known.
-    not_known: usize,
 }
 
 /// A percentile by nearest rank. Each number is computed from the boots that have it.
@@ -46,13 +33,8 @@ struct TargetCounts {
 #[schemars(rename = "BootRank")]
 struct RankLine {
     rank: Rank,
-    columns: Columns,
-    periods: Periods,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    whole_ns: Option<Decimal<i64>>,
-    inexact: Vec<&'static str>,
-    /// The name of the row.
-    title: &'static str,
+    #[serde(flatten)]
+    numbers: NumbersLine<Columns>,
 }
 
 /// A boot that does not count, or whose last pod does not count.
@@ -69,13 +51,12 @@ impl<'a> Statistics<'a> {
     #[must_use]
     pub fn of(rows: &[NodeBoot<'a>]) -> Self {
         let left_out = summary::left_out(rows);
-        let Targets { met, missed, not_known } = Targets::of(summary::reports(rows));
         let out = left_out.iter().filter(|it| !it.counted.is_in()).count();
         Self {
             boots: rows.len() - out,
             ranks: spread(summary::reports(rows)).into_iter().map(RankLine::of).collect(),
             left_out: left_out.iter().map(LeftOut::of).collect(),
-            targets: TargetCounts { met, missed, not_known },
+            targets: Targets::of(summary::reports(rows)),
             notes: summary::notes(rows),
         }
     }
@@ -83,14 +64,7 @@ impl<'a> Statistics<'a> {
 
 impl RankLine {
     fn of((rank, numbers): (Rank, Numbers)) -> Self {
-        Self {
-            rank,
-            columns: Columns::of(numbers.columns),
-            periods: Periods::of(numbers.periods),
-            whole_ns: numbers::whole(&numbers),
-            inexact: numbers::inexact(numbers::COLUMN_NAMES, &numbers),
-            title: summary::rank(rank),
-        }
+        Self { rank, numbers: NumbersLine::new(COLUMN_NAMES, &numbers, summary::rank(rank).to_owned()) }
     }
 }
 
