@@ -4,8 +4,6 @@
 //! These types differ from the model: a recovery has times and rules, a line has the numbers that follow from
 //! them.
 
-mod group;
-mod network;
 mod numbers;
 mod restart;
 mod statistics;
@@ -15,10 +13,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use group::GroupLine;
-use network::LessNetworkLine;
 use numbers::{COLUMN_NAMES, Columns, NumbersLine, Periods};
 pub use restart::{RestartLine, RestartStatisticsLine};
+use statistics::GroupLine;
 pub use statistics::Statistics;
 
 use super::scalar::{Decimal, is_zero};
@@ -28,7 +25,7 @@ use crate::{
         report::{Close, NoOrder, NodeBoot, RecoveryReport, Zero},
         target::{Outcome, Target},
     },
-    model::recovery::{Grouping, Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
+    model::recovery::{Grouping, Kind, LessNetwork, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
     sink::recovery::{self, MilestoneName},
 };
 
@@ -233,6 +230,14 @@ struct PodLine {
     recovered_by: Option<Recovered>,
 }
 
+/// A pod that is back, and the interfaces that it had before the restart and no longer has.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootLessNetwork")]
+pub(super) struct LessNetworkLine<'a> {
+    pod: String,
+    missing: &'a [String],
+}
+
 /// The mean of all boots that are whole.
 #[derive(Serialize, JsonSchema)]
 pub struct Mean {
@@ -361,6 +366,12 @@ impl<'a> Boot<'a> {
             marks: recovery::marks(study),
             notes: recovery::notes(row),
         }
+    }
+}
+
+impl<'a> LessNetworkLine<'a> {
+    pub(super) fn all(less: &'a [LessNetwork]) -> Vec<Self> {
+        less.iter().map(|it| Self { pod: recovery::name(&it.pod), missing: &it.missing }).collect()
     }
 }
 

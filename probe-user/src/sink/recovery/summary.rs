@@ -27,13 +27,6 @@ pub(crate) struct TableRow {
     pub(crate) numbers: Vec<String>,
 }
 
-/// A boot that does not count, or whose numbers do not all count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LeftOut<'a> {
-    pub(crate) boot: NodeBoot<'a>,
-    pub(crate) counted: Counted,
-}
-
 impl TableRow {
     pub(super) fn new(name: String, numbers: &Numbers) -> Self {
         let columns = numbers.columns.map(|number| cell(number, |ns| rounded_ms(ns).to_string()));
@@ -119,10 +112,9 @@ pub(crate) fn reports<'a>(boots: &[NodeBoot<'a>]) -> impl Iterator<Item = &'a Re
 
 /// The boots whose numbers do not all count.
 #[must_use]
-pub(crate) fn left_out<'a>(boots: &[NodeBoot<'a>]) -> Vec<LeftOut<'a>> {
-    let each = boots.iter().zip(counted(reports(boots)));
-    let each = each.map(|(boot, counted)| LeftOut { boot: *boot, counted });
-    each.filter(|it| it.counted != Counted::Whole).collect()
+pub(crate) fn left_out<'a>(boots: &[NodeBoot<'a>]) -> Vec<(NodeBoot<'a>, Counted)> {
+    let each = boots.iter().copied().zip(counted(reports(boots)));
+    each.filter(|(_, counted)| *counted != Counted::Whole).collect()
 }
 
 /// How many boots met their targets.
@@ -178,7 +170,7 @@ fn composition(boots: &[NodeBoot<'_>]) -> Vec<String> {
     let left_out = left_out(boots);
     let out = listed(&left_out, false);
     let in_part = listed(&left_out, true);
-    let boots = all - left_out.iter().filter(|it| !it.counted.is_in()).count();
+    let boots = all - left_out.iter().filter(|(_, counted)| !counted.is_in()).count();
     let out = if out.is_empty() { String::new() } else { format!("; without {out}") };
     let last = (!in_part.is_empty())
         .then(|| format!("their last service pod and whole are without those of {in_part}"));
@@ -186,9 +178,9 @@ fn composition(boots: &[NodeBoot<'_>]) -> Vec<String> {
 }
 
 /// Lists the boots that count in part (`is_in`), or those that do not count, and why.
-fn listed(left_out: &[LeftOut<'_>], is_in: bool) -> String {
-    let these = left_out.iter().filter(|it| it.counted.is_in() == is_in);
-    let names = these.map(|it| format!("{} ({})", name(&it.boot), why(it.counted)));
+fn listed(left_out: &[(NodeBoot<'_>, Counted)], is_in: bool) -> String {
+    let these = left_out.iter().filter(|(_, counted)| counted.is_in() == is_in);
+    let names = these.map(|(boot, counted)| format!("{} ({})", name(boot), why(*counted)));
     names.collect::<Vec<_>>().join(", ")
 }
 

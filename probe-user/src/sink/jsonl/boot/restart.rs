@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    network::LessNetworkLine,
+    LessNetworkLine,
     numbers::{self, NumbersLine, Periods},
 };
 use crate::{
