@@ -2,9 +2,12 @@
 
 use std::{fs, path::PathBuf, time::Instant};
 
-use probe_user::sink::{
-    chart::{self, Chart},
-    page,
+use probe_user::{
+    engine::boot::report::NodeBoot,
+    sink::{
+        chart::{self, Chart},
+        page,
+    },
 };
 use serde_json::{Value, json};
 use tests::browser::{Browser, Scheme, key};
@@ -21,7 +24,7 @@ fn pods() -> Chart {
 pub(crate) fn boots() -> Chart {
     let rows = fixture::boots();
     let rows: Vec<_> =
-        rows.iter().map(|(recovery, study)| chart::boot::Boot { node: "edge-1", recovery, study }).collect();
+        rows.iter().map(|(recovery, report)| NodeBoot { node: "edge-1", recovery, report }).collect();
     chart::boot::chart(&rows, None)
 }
 

@@ -4,9 +4,12 @@ mod fixture;
 
 use std::{path::Path, time::Instant};
 
-use probe_user::sink::{
-    chart::{self, Chart},
-    page, perfetto,
+use probe_user::{
+    engine::boot::report::NodeBoot,
+    sink::{
+        chart::{self, Chart},
+        page, perfetto,
+    },
 };
 use serde_json::Value;
 use tests::golden;
@@ -19,7 +22,7 @@ fn pods() -> Chart {
 fn boots() -> Chart {
     let rows = fixture::boots();
     let rows: Vec<_> =
-        rows.iter().map(|(recovery, study)| chart::boot::Boot { node: "edge-1", recovery, study }).collect();
+        rows.iter().map(|(recovery, report)| NodeBoot { node: "edge-1", recovery, report }).collect();
     chart::boot::chart(&rows, None)
 }
 

@@ -2,11 +2,10 @@
 //! boots, and which programs order a restart.
 
 pub mod average;
-pub mod column;
 pub mod comparable;
 pub mod group;
-pub mod inexact;
 pub mod network;
+pub mod numbers;
 pub(crate) mod order;
 pub mod report;
 pub mod restart;

@@ -23,16 +23,13 @@ use super::{
 };
 use crate::{
     duration::duration,
-    engine::boot::report::RecoveryReport,
+    engine::boot::report::{NodeBoot, RecoveryReport},
     model::{
         recovery::{BootRead, Grouping, Recovered, Recovery},
         time::Timestamp,
     },
     recording::Header,
-    sink::{
-        chart::{self, Chart},
-        history, jsonl, recovery,
-    },
+    sink::{chart::boot::chart, history, jsonl, recovery},
 };
 
 #[derive(Debug, Args)]
@@ -103,12 +100,9 @@ impl Row {
         });
         Self::new(node, recovery, now)
     }
+
     fn boot_id(&self) -> Option<&str> {
         self.recovery.boot.as_ref().map(|boot| boot.boot_id.as_str())
-    }
-
-    pub(super) fn told(&self) -> jsonl::boot::Told<'_> {
-        jsonl::boot::Told { node: &self.node, recovery: &self.recovery, study: &self.report }
     }
 
     /// Applies these rules in place of the agent's, as far as they are given.
@@ -121,13 +115,9 @@ impl Row {
     }
 }
 
-fn chart(rows: &[Row], grouping: Option<&Grouping>) -> Chart {
-    let boots = rows.iter().map(|Row { node, recovery, report, .. }| chart::boot::Boot {
-        node,
-        recovery,
-        study: report,
-    });
-    chart::boot::chart(&boots.collect::<Vec<_>>(), grouping)
+pub(super) fn boots(rows: &[Row]) -> Vec<NodeBoot<'_>> {
+    let boots = rows.iter().map(|Row { node, recovery, report, .. }| NodeBoot { node, recovery, report });
+    boots.collect()
 }
 
 impl Boot {
@@ -141,28 +131,27 @@ impl Boot {
         let rules = self.here.rules()?;
         let rules = Asked { target: self.target.or(rules.target), ..rules };
         let rows: Vec<Row> = rows.into_iter().map(|row| row.with_rules(rules)).collect();
-        let missed = self.target.and_then(|_| recovery::missed(&rows.last()?.report));
+        let boots = boots(&rows);
+        let missed = self.target.and_then(|_| recovery::missed(boots.last()?.report));
         if let Some(missed) = &missed {
             say(&format!("the last boot {missed}"));
         }
         let done = if is_whole && missed.is_none() { ExitStatus::Ok } else { ExitStatus::Incomplete };
         let grouping = self.group_by.as_ref();
         if let Some(it @ Grouping::Label(key)) = grouping
-            && rows.iter().all(|row| it.of(&row.recovery).is_none())
+            && boots.iter().all(|boot| it.of(boot.recovery).is_none())
         {
             say(&format!("no boot has the label {key}: all are in the group none"));
         }
         if self.pictures.are_wanted() {
-            self.pictures.draw(&chart(&rows, grouping))?;
+            self.pictures.draw(&chart(&boots, grouping))?;
             return Ok(done);
         }
         let mut bytes = match self.output {
-            Form::Text if self.restarts => restarts::text(&rows).into_bytes(),
-            Form::Text => table::text(&rows, grouping, verbose).into_bytes(),
-            Form::Json if self.restarts => {
-                jsonl::boot::restart_lines(&rows.iter().map(Row::told).collect::<Vec<_>>())?
-            }
-            Form::Json => jsonl::boot::lines(&rows.iter().map(Row::told).collect::<Vec<_>>(), grouping)?,
+            Form::Text if self.restarts => restarts::text(&boots).into_bytes(),
+            Form::Text => table::text(&boots, grouping, verbose).into_bytes(),
+            Form::Json if self.restarts => jsonl::boot::restart_lines(&boots)?,
+            Form::Json => jsonl::boot::lines(&boots, grouping)?,
         };
         output::write(&mut bytes)?;
         Ok(done)
@@ -187,21 +176,21 @@ impl Boot {
             rows.push(Row::new(record.node, record.recovery, now));
         }
         match this {
-            Some(Ok((row, is_read))) => {
+            Ok(Some((row, is_read))) => {
                 is_whole &= is_read;
                 if !rows.iter().any(|known| known.boot_id() == row.boot_id()) {
                     rows.push(row);
                 }
             }
             // The last boot of the history is not the one that --target is about.
-            Some(Err(error)) if self.target.is_some() => {
+            Err(error) if self.target.is_some() => {
                 return Err(error.context("this boot cannot be judged"));
             }
-            Some(Err(error)) => {
+            Err(error) => {
                 say(&format!("cannot show this boot: {error:#}"));
                 is_whole = false;
             }
-            None => {}
+            Ok(None) => {}
         }
         if rows.is_empty() {
             return Err(no_history(dir));

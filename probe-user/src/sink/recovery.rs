@@ -8,20 +8,20 @@ use std::time::Duration;
 use probe_common::event::KUBELET_PORTS;
 use schemars::JsonSchema;
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 use super::wall_clock::Rfc3339;
 use crate::{
     engine::boot::{
         average::Average,
-        column::COLUMNS,
-        inexact::Inexact,
-        report::{Close, NoOrder, RecoveryReport, Zero},
+        report::{Close, NoOrder, NodeBoot, RecoveryReport, Zero},
         target::Outcome,
     },
     model::{
         recovery::{BootRead, Kind, LessNetwork, Pod, Recovered, Recovery, Source, TimedSource, Unseen},
         time::Timestamp,
     },
+    words::count::counted,
 };
 
 /// A milestone of a recovery.
@@ -32,20 +32,32 @@ pub(crate) struct Milestone<'a> {
     pub(crate) pod: Option<&'a Pod>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+// The static strings are the labels of the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum MilestoneName {
     KernelStart,
+    #[strum(serialize = "init")]
     InitStarted,
+    #[strum(serialize = "runtime")]
     RuntimeStarted,
+    #[strum(serialize = "kubelet")]
     KubeletStarted,
+    #[strum(serialize = "kubelet_health")]
     KubeletHealthListens,
+    #[strum(serialize = "kubelet_api")]
     KubeletApiListens,
+    #[strum(serialize = "kubelet_read_only")]
     KubeletReadOnlyListens,
     CniConfigured,
+    #[strum(serialize = "cni_ready")]
     CniFirstSuccess,
+    #[strum(serialize = "static_pod")]
     FirstStaticPod,
+    #[strum(serialize = "first_pod")]
     FirstServicePod,
+    #[strum(serialize = "last_pod")]
     LastServicePod,
 }
 
@@ -79,14 +91,14 @@ impl MilestoneName {
 
 /// The known milestones, in the order of their times.
 #[must_use]
-pub(crate) fn milestones(report: &RecoveryReport) -> Vec<Milestone<'_>> {
+pub(crate) fn milestones<'a>(recovery: &Recovery, report: &'a RecoveryReport) -> Vec<Milestone<'a>> {
     let kernel = TimedSource { at: Timestamp::ZERO, source: Source::Boot };
     let steps = [
         (MilestoneName::KernelStart, Some(kernel)),
-        (MilestoneName::InitStarted, report.init),
-        (MilestoneName::RuntimeStarted, report.runtime),
-        (MilestoneName::KubeletStarted, report.kubelet),
-        (MilestoneName::CniConfigured, report.network_configured),
+        (MilestoneName::InitStarted, recovery.init),
+        (MilestoneName::RuntimeStarted, recovery.runtime),
+        (MilestoneName::KubeletStarted, recovery.kubelet),
+        (MilestoneName::CniConfigured, recovery.network_configured),
         (MilestoneName::CniFirstSuccess, report.cni.first),
     ];
     let pods = [
@@ -102,17 +114,11 @@ pub(crate) fn milestones(report: &RecoveryReport) -> Vec<Milestone<'_>> {
         known.extend(back.as_ref().map(|it| Milestone { name, mark: it.mark, pod: Some(&it.pod) }));
     }
     for (port, name) in KUBELET_PORTS.into_iter().zip(PORTS) {
-        known.extend(listens(report, port).map(|mark| Milestone { name, mark, pod: None }));
+        let listens = recovery.kubelet_listens.iter().find(|it| it.port == port);
+        known.extend(listens.map(|it| Milestone { name, mark: TimedSource::hooked(it.at), pod: None }));
     }
     known.sort_by_key(|it| it.mark.at);
     known
-}
-
-/// When the kubelet first listened at this one of its ports.
-#[must_use]
-pub(crate) fn listens(report: &RecoveryReport, port: u16) -> Option<TimedSource> {
-    let first = report.kubelet_listens.iter().find(|it| it.port == port);
-    first.map(|it| TimedSource { at: it.at, source: Source::Hook })
 }
 
 /// A time of the wall clock, to the second.
@@ -235,27 +241,6 @@ pub(crate) fn hundredths(ns: i64) -> String {
     format!("{sign}{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// The numbers of a row in the table: columns in milliseconds, periods and the whole in seconds. Inexact ones
-/// have a mark.
-#[must_use]
-pub(crate) fn numbers(
-    columns: &[Option<i64>; COLUMNS],
-    periods: &[Option<i64>; COLUMNS],
-    whole: Option<i64>,
-    inexact: Inexact,
-) -> Vec<String> {
-    let columns = columns.iter().zip(inexact.columns);
-    let columns = columns.map(|(ns, is)| cell(*ns, is, |ns| rounded_ms(ns).to_string()));
-    let periods = periods.iter().zip(inexact.periods).map(|(ns, is)| cell(*ns, is, hundredths));
-    let whole = cell(whole, inexact.columns[COLUMNS - 1], hundredths);
-    columns.chain(periods).chain([whole]).collect()
-}
-
-fn cell(ns: Option<i64>, is_inexact: bool, form: fn(i64) -> String) -> String {
-    let mark = if is_inexact { "~" } else { "" };
-    ns.map_or_else(|| "-".to_owned(), |ns| format!("{mark}{}", form(ns)))
-}
-
 /// The role of a pod on the node, and how it is known.
 #[must_use]
 pub(crate) fn kind(pod: &Pod) -> String {
@@ -312,23 +297,17 @@ pub(crate) fn zero(zero: &Zero, boot: Option<&BootRead>) -> String {
 #[must_use]
 pub(crate) fn unseen(recovery: &Recovery) -> Option<String> {
     let Unseen { boots, source: by, .. } = recovery.boot.as_ref()?.before.unseen?;
-    let (boots, were) =
-        if boots == 1 { ("1 boot".to_owned(), "was") } else { (format!("{boots} boots"), "were") };
+    let were = if boots == 1 { "was" } else { "were" };
+    let boots = counted(boots.into(), "boot");
     Some(format!(
         "at least {boots} between the last one that was seen and this one {were} not seen, by {}",
         source(by)
     ))
 }
 
-/// The row of the table above the boot's own row, if boots before it were not seen.
-#[must_use]
-pub(crate) fn gap(recovery: &Recovery) -> Option<String> {
-    recovery.boot.as_ref()?.before.unseen.map(not_seen)
-}
-
 #[must_use]
 pub(crate) fn not_seen(unseen: Unseen) -> String {
-    if unseen.boots == 1 { "1 boot not seen".to_owned() } else { format!("{} boots not seen", unseen.boots) }
+    format!("{} not seen", counted(unseen.boots.into(), "boot"))
 }
 
 /// Whether the recovery is complete.
@@ -392,7 +371,8 @@ pub(crate) fn network(report: &RecoveryReport) -> Option<String> {
 
 /// Notes about a boot besides its numbers, a sentence each.
 #[must_use]
-pub(crate) fn notes(recovery: &Recovery, report: &RecoveryReport) -> Vec<String> {
+pub(crate) fn notes(boot: &NodeBoot<'_>) -> Vec<String> {
+    let NodeBoot { recovery, report, .. } = *boot;
     let mut lines = vec![zero(&report.zero, recovery.boot.as_ref())];
     lines.extend(unseen(recovery));
     lines.extend(network(report));

@@ -4,7 +4,12 @@
 use std::{fs::File, io::BufReader, path::Path, sync::LazyLock};
 
 use probe_user::{
-    engine::{Engine, boot::report::RecoveryReport, incident::Incidents, view::PodView},
+    engine::{
+        Engine,
+        boot::report::{NodeBoot, RecoveryReport},
+        incident::Incidents,
+        view::PodView,
+    },
     model::{
         change::End,
         id::PodUid,
@@ -154,7 +159,12 @@ fn restart((comm, at): (&str, u64)) -> Restart {
         started: Some(TimedSource::hooked(second(at + 1))),
         answers: Some(TimedSource::hooked(second(at + 2))),
         close: Some(RestartClose::AsBefore),
-        ..Restart::begun(Daemon::Runtime, name, was, second(4), second(at))
+        daemon: Daemon::Runtime,
+        comm: name,
+        was,
+        ran_since: second(4),
+        noticed_at: second(at),
+        ..Restart::default()
     }
 }
 
@@ -168,7 +178,7 @@ fn boots() -> Value {
     }
     repeated.0.restarts.past = [("containerd", 300), ("containerd", 900)].map(restart).into();
     rows.push(repeated);
-    let rows = rows.iter().map(|(recovery, study)| jsonl::boot::Told { node: "edge-1", recovery, study });
+    let rows = rows.iter().map(|(recovery, report)| NodeBoot { node: "edge-1", recovery, report });
     let rows: Vec<_> = rows.collect();
     let (restarts, of_programs) = jsonl::boot::restarts(&rows);
     json!({ "boots": rows.iter().map(|it| value(jsonl::boot::Boot::of(it))).collect::<Vec<_>>(),

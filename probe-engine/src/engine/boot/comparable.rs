@@ -7,8 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    column::{COLUMNS, Row},
-    inexact::Inexact,
+    numbers::{COLUMNS, Numbers},
     report::RecoveryReport,
 };
 
@@ -37,13 +36,6 @@ impl Counted {
             Self::OtherRule | Self::OrderUnknown => false,
         }
     }
-
-    fn has_last(self) -> bool {
-        match self {
-            Self::Whole => true,
-            Self::NotComplete | Self::Truncated | Self::OtherRule | Self::OrderUnknown => false,
-        }
-    }
 }
 
 /// Returns what counts of each boot. A boot counts if its pods are back by the same rule as the last boot's,
@@ -69,15 +61,18 @@ pub fn counted<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) ->
         .collect()
 }
 
-/// Returns the columns that count, and which of them are not exact.
-pub(super) fn row(report: &RecoveryReport, counted: Counted) -> Option<(Row, Inexact)> {
-    let mut columns = report.columns;
-    columns[COLUMNS - 1].take_if(|_| !counted.has_last());
-    counted.is_in().then(|| (columns, report.inexact.among(&columns)))
+/// Returns the numbers that count.
+pub(super) fn row(report: &RecoveryReport, counted: Counted) -> Option<Numbers> {
+    let mut numbers = report.numbers;
+    if counted != Counted::Whole {
+        numbers.columns[COLUMNS - 1] = None;
+        numbers.periods[COLUMNS - 1] = None;
+    }
+    counted.is_in().then_some(numbers)
 }
 
 /// Returns the rows of the boots that count.
-pub(super) fn rows<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<(Row, Inexact)> {
+pub(super) fn rows<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<Numbers> {
     let all = reports.clone().zip(counted(reports));
     all.filter_map(|(report, counted)| row(report, counted)).collect()
 }

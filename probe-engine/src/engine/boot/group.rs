@@ -4,9 +4,8 @@
 
 use super::{
     average::Average,
-    column::{COLUMNS, Row},
     comparable::{self, counted},
-    inexact::Inexact,
+    numbers::Numbers,
     report::RecoveryReport,
 };
 
@@ -16,17 +15,8 @@ pub struct Group<'a> {
     /// None: the boots without a name.
     pub name: Option<&'a str>,
     pub average: Average,
-    /// None for the first group.
-    pub difference: Option<Difference>,
-}
-
-/// The means of one group less those of another, where both have them; nanoseconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    pub columns: [Option<i64>; COLUMNS],
-    pub periods: [Option<i64>; COLUMNS],
-    pub whole: Option<i64>,
-    pub inexact: Inexact,
+    /// The means less those of the first group; none for that one.
+    pub difference: Option<Numbers>,
 }
 
 /// Returns the groups in the order in which their names first appear, without groups in which no boot counts
@@ -47,23 +37,9 @@ pub fn groups<'a>(
     }
     let mut groups: Vec<Group<'a>> = Vec::new();
     for (name, rows) in rows {
-        let average = Average::of(recovered, rows);
-        let difference = groups.first().map(|first| Difference::of(&average, &first.average));
+        let average = Average::of(recovered, &rows);
+        let difference = groups.first().map(|first| average.numbers.less(&first.average.numbers));
         groups.push(Group { name, average, difference });
     }
     groups
-}
-
-impl Difference {
-    fn of(one: &Average, other: &Average) -> Self {
-        let columns = less(&one.columns, &other.columns);
-        let periods = less(&one.differences, &other.differences);
-        let inexact = one.inexact.or(other.inexact);
-        Self { columns, periods, whole: columns[COLUMNS - 1], inexact }
-    }
-}
-
-fn less(one: &Row, other: &Row) -> Row {
-    let mut both = one.iter().zip(other).map(|(one, other)| Some((*one)? - (*other)?));
-    std::array::from_fn(|_| both.next().flatten())
 }

@@ -6,16 +6,14 @@
 use std::time::Duration;
 
 use super::{
-    WINDOW,
-    column::{COLUMNS, differences},
-    inexact::Inexact,
-    network,
+    WINDOW, network,
+    numbers::{Number, Numbers},
     target::Target,
 };
 use crate::model::{
     recovery::{
-        Kind, KubeletListens, LessNetwork, NetworkAttempt, Ordered, Pod, Recovered, RecoveredPod, Recovery,
-        Source, TimedSource, ns,
+        Kind, LessNetwork, NetworkAttempt, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source,
+        TimedSource, ns,
     },
     time::Timestamp,
 };
@@ -31,13 +29,6 @@ const SLACK_NS: i64 = 2_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryReport {
     pub zero: Zero,
-    pub init: Option<TimedSource>,
-    pub runtime: Option<TimedSource>,
-    pub kubelet: Option<TimedSource>,
-    /// When the kubelet listened at each of its ports.
-    pub kubelet_listens: Vec<KubeletListens>,
-    /// When a network configuration was written.
-    pub network_configured: Option<TimedSource>,
     pub first_static: Option<RecoveredPod>,
     pub cni: Cni,
     pub first_service: Option<RecoveredPod>,
@@ -47,12 +38,7 @@ pub struct RecoveryReport {
     pub recovered: Recovered,
     /// Pods that count as back by their start, since none of their sockets listens.
     pub by_start: Vec<Pod>,
-    /// Nanoseconds from the zero.
-    pub columns: [Option<i64>; COLUMNS],
-    /// Each column less the one before: periods 1 to 4.
-    pub periods: [Option<i64>; COLUMNS],
-    pub whole: Option<i64>,
-    pub inexact: Inexact,
+    pub numbers: Numbers,
     /// None: no target is set.
     pub target: Option<Target>,
     /// Pods that had more interfaces before.
@@ -62,6 +48,14 @@ pub struct RecoveryReport {
     pub is_late: bool,
     /// Some pods were not kept, so the last known pod may not be the last.
     pub is_truncated: bool,
+}
+
+/// A boot of a node, and what it means.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeBoot<'a> {
+    pub node: &'a str,
+    pub recovery: &'a Recovery,
+    pub report: &'a RecoveryReport,
 }
 
 /// The zero of the columns.
@@ -75,10 +69,7 @@ pub enum Zero {
 
 impl Zero {
     pub(super) fn is_order(&self) -> bool {
-        match self {
-            Self::Order { .. } => true,
-            Self::Kernel(_) => false,
-        }
+        matches!(self, Self::Order { .. })
     }
 }
 
@@ -150,10 +141,13 @@ impl RecoveryReport {
             first_service.as_ref().map(|back| back.mark),
             last_service.as_ref().map(|back| back.mark),
         ];
-        let columns = marks.map(|mark| Some(since_zero(mark?.at, before)));
-        let whole = columns[COLUMNS - 1];
+        let numbers = Numbers::of(marks, before, is_zero_exact);
         let is_closed = services.close.is_closed();
-        let so_far = whole.or_else(|| services.close.awaits_all().then(|| since_zero(now, before)));
+        let so_far = match numbers.whole() {
+            Some(Number { ns, .. }) => Some(ns),
+            None if services.close.awaits_all() => Some(since_zero(now, before)),
+            None => None,
+        };
         // In a boot that the agent did not see, nothing distinguishes its pods from those that came later.
         let is_known = recovery.expected().is_some()
             || recovery.watched_since.is_none_or(|since| since <= Timestamp::ZERO + WINDOW);
@@ -165,11 +159,6 @@ impl RecoveryReport {
         let started = recovery.runtime.or(recovery.kubelet).map(|mark| mark.at);
         Self {
             zero,
-            init: recovery.init,
-            runtime: recovery.runtime,
-            kubelet: recovery.kubelet,
-            kubelet_listens: recovery.kubelet_listens.clone(),
-            network_configured: recovery.network_configured,
             first_static,
             cni: cni(recovery, now),
             first_service,
@@ -181,10 +170,7 @@ impl RecoveryReport {
                 recovery.expected().unwrap_or_default(),
                 recovery.pods.iter().map(|it| &it.pod),
             ),
-            columns,
-            periods: differences(&columns),
-            whole,
-            inexact: Inexact::of(is_zero_exact, marks.map(|mark| Some(mark?.source))),
+            numbers,
             target,
             is_late: recovery.watched_since.is_some_and(|since| started.is_some_and(|at| at < since)),
             is_truncated: recovery.pods_left_out > 0
@@ -200,10 +186,7 @@ impl RecoveryReport {
 
 impl Close {
     fn is_closed(&self) -> bool {
-        match self {
-            Self::All { .. } | Self::Quiet { .. } => true,
-            Self::Open { .. } => false,
-        }
+        !matches!(self, Self::Open { .. })
     }
 
     /// Whether there are pods to wait for and none of them is back.

@@ -3,13 +3,14 @@
 //! Each number is ranked by itself: the numbers of one rank are from different boots, so periods do not add
 //! up.
 
+use std::array::from_fn;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    column::{COLUMNS, Row, differences},
     comparable,
-    inexact::Inexact,
+    numbers::{COLUMNS, Number, Numbers, Row, nth},
     report::RecoveryReport,
 };
 use crate::engine::share::rank;
@@ -24,16 +25,8 @@ pub enum Rank {
     Max,
 }
 
-/// The numbers at one rank in nanoseconds, each over the boots that have it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spread {
-    pub rank: Rank,
-    pub columns: [Option<i64>; COLUMNS],
-    pub periods: [Option<i64>; COLUMNS],
-    /// From the zero to the last pod.
-    pub whole: Option<i64>,
-    pub inexact: Inexact,
-}
+/// The numbers at each rank, each over the boots that have it. Empty if no boot counts.
+pub type Spread = Vec<(Rank, Numbers)>;
 
 impl Rank {
     pub const ALL: [Self; 4] = [Self::Min, Self::P50, Self::P90, Self::Max];
@@ -49,43 +42,32 @@ impl Rank {
     }
 }
 
-/// Ranks the boots that count in the mean ([`comparable::counted`]), by nearest rank. Empty if none counts.
+/// Ranks the boots that count in the mean ([`comparable::counted`]), by nearest rank.
 #[must_use]
-pub fn spread<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<Spread> {
+pub fn spread<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Spread {
     of_rows(&comparable::rows(reports))
 }
 
 /// Ranks comparable rows.
-pub(super) fn of_rows(rows: &[(Row, Inexact)]) -> Vec<Spread> {
+pub(super) fn of_rows(rows: &[Numbers]) -> Spread {
     if rows.is_empty() {
         return Vec::new();
     }
-    let columns = sorted(rows.iter().map(|(row, inexact)| (*row, inexact.columns)));
-    let periods = sorted(rows.iter().map(|(row, inexact)| (differences(row), inexact.periods)));
+    let columns = sorted(rows.iter().map(|row| row.columns));
+    let periods = sorted(rows.iter().map(|row| row.periods));
     Rank::ALL
         .map(|at| {
             let columns = columns.each_ref().map(|numbers| rank(numbers, at.percent()));
             let periods = periods.each_ref().map(|numbers| rank(numbers, at.percent()));
-            let inexact = Inexact { columns: columns.map(is_inexact), periods: periods.map(is_inexact) };
-            let columns = columns.map(|number| Some(number?.0));
-            let periods = periods.map(|number| Some(number?.0));
-            Spread { rank: at, columns, periods, whole: columns[COLUMNS - 1], inexact }
+            (at, Numbers { columns, periods })
         })
         .into()
 }
 
-fn is_inexact(number: Option<(i64, bool)>) -> bool {
-    number.is_some_and(|(_, is_inexact)| is_inexact)
-}
-
-/// Returns the sorted numbers of each column, each with whether it is inexact.
-fn sorted(rows: impl Iterator<Item = (Row, [bool; COLUMNS])> + Clone) -> [Vec<(i64, bool)>; COLUMNS] {
-    std::array::from_fn(|n| {
-        let numbers = rows.clone().filter_map(|(row, inexact)| {
-            let ns = row.get(n).copied().flatten()?;
-            Some((ns, inexact.get(n).copied().unwrap_or_default()))
-        });
-        let mut numbers: Vec<_> = numbers.collect();
+/// Returns the sorted numbers of each column.
+fn sorted(rows: impl Iterator<Item = Row> + Clone) -> [Vec<Number>; COLUMNS] {
+    from_fn(|n| {
+        let mut numbers: Vec<Number> = rows.clone().filter_map(|row| nth(&row, n)).collect();
         numbers.sort_unstable();
         numbers
     })

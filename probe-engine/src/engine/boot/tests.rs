@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::{
     average::average,
-    column::differences,
     comparable::{Counted, counted},
     group::groups,
-    inexact::Inexact,
+    numbers::{Number, Numbers, Row},
     report::{NoOrder, RecoveryReport, Zero},
     spread::{Rank, spread},
     target::{Outcome, Target},
@@ -22,6 +21,23 @@ use crate::model::{
 };
 
 const SECOND: i64 = 1_000_000_000;
+/// Whether a number is inexact, and whether those of a row are.
+fn is_inexact(number: Option<Number>) -> bool {
+    number.is_some_and(|it| it.is_inexact)
+}
+
+fn marks(numbers: Numbers) -> ([bool; 4], [bool; 4]) {
+    (numbers.columns.map(is_inexact), numbers.periods.map(is_inexact))
+}
+
+fn ns(number: Option<Number>) -> Option<i64> {
+    number.map(|it| it.ns)
+}
+
+fn row(row: Row) -> [Option<i64>; 4] {
+    row.map(ns)
+}
+
 const WALL: i64 = 1_795_000_000 * SECOND;
 
 /// A boot that was ordered `ordered` ns before it, and whose kubelet started `kubelet` ns after it.
@@ -51,11 +67,10 @@ fn an_order_counts_if_the_clock_and_the_time_between_allow_it() {
         let mut recovery = boot(Some(before), Some(1));
         let ordered = recovery.boot.as_mut().and_then(|boot| boot.before.ordered.as_mut());
         ordered.expect("an order").source = Source::Hook;
-        RecoveryReport::of(&recovery, Timestamp(1)).inexact
+        marks(RecoveryReport::of(&recovery, Timestamp(1)).numbers)
     };
-    assert_eq!(inexact(0), Inexact::default());
-    let [first, ..] = inexact(-1).periods;
-    assert!(first && inexact(-1).columns == [true, false, false, false]);
+    let first = [true, false, false, false];
+    assert_eq!((inexact(0), inexact(-1)), (([false; 4], [false; 4]), (first, first)));
     assert!(matches!(of(-3 * SECOND), Zero::Kernel(NoOrder::NotComparable(_))));
     assert!(matches!(of(8 * 3600 * SECOND), Zero::Kernel(NoOrder::NotComparable(_))), "it was off overnight");
     assert!(matches!(of(i64::MIN / 2), Zero::Kernel(NoOrder::NotComparable(_))));
@@ -66,14 +81,18 @@ fn an_order_counts_if_the_clock_and_the_time_between_allow_it() {
 /// Measured boots, ms: native, with a connected edge, with a disconnected one.
 #[test]
 fn the_difference_of_the_means_is_the_mean_period() {
+    let of = |columns: [Option<u64>; 4]| {
+        let marks = columns.map(|at| Some(TimedSource { at: Timestamp(at?), source: Source::Hook }));
+        row(Numbers::of(marks, 0, true).periods)
+    };
     for (columns, periods) in [
         ([21_667, 31_318, 37_816, 38_581], [21_667, 9_651, 6_498, 765]),
         ([25_333, 34_921, 47_638, 48_461], [25_333, 9_588, 12_717, 823]),
         ([26_000, 35_952, 49_016, 49_867], [26_000, 9_952, 13_064, 851]),
     ] {
-        assert_eq!(differences(&columns.map(Some)), periods.map(Some));
+        assert_eq!(of(columns.map(Some)), periods.map(Some));
     }
-    assert_eq!(differences(&[Some(1), None, Some(5), Some(4)]), [Some(1), None, None, Some(-1)]);
+    assert_eq!(of([Some(1), None, Some(5), Some(4)]), [Some(1), None, None, Some(-1)]);
 }
 
 #[test]
@@ -82,10 +101,10 @@ fn a_mean_is_of_what_counts_from_the_same() {
     let ordered = [of(Some(10), 4_000_000_001), of(Some(11), 5_000_000_000)];
     let cut = of(None, 1_000_000_000);
     let mean = average(ordered.iter().chain([&cut]));
-    assert_eq!((mean.boots, mean.columns[0]), (2, Some(15_000_000_001)));
-    assert_eq!((mean.columns[3], mean.whole), (None, None));
+    assert_eq!((mean.boots, ns(mean.numbers.columns[0])), (2, Some(15_000_000_001)));
+    assert_eq!(mean.numbers.whole(), None);
     let mean = average([&cut].into_iter());
-    assert_eq!((mean.boots, mean.columns[0]), (1, Some(1_000_000_000)));
+    assert_eq!((mean.boots, ns(mean.numbers.columns[0])), (1, Some(1_000_000_000)));
     assert_eq!(average([].into_iter()).boots, 0);
 }
 
@@ -132,26 +151,28 @@ fn a_difference_is_of_the_boots_that_have_both_columns() {
     let mean = average([&whole, &bare].into_iter());
     let of = |columns: [i64; 4]| columns.map(Some);
     let from = |at: i64| SECOND + at;
-    assert_eq!(mean.columns, of([from(400), from(200), from(600), from(700)]));
+    assert_eq!(row(mean.numbers.columns), of([from(400), from(200), from(600), from(700)]));
     // The difference of these means would be -200.
-    assert_eq!(mean.differences, of([from(400), 100, 100, 100]));
-    assert_eq!(mean.whole, Some(from(700)));
+    assert_eq!(row(mean.numbers.periods), of([from(400), 100, 100, 100]));
+    assert_eq!(ns(mean.numbers.whole()), Some(from(700)));
 }
 
 #[test]
 fn the_last_pod_so_far_is_in_no_mean() {
     let whole = with_pods([Some(100), Some(200), Some(300)], true);
     let open = with_pods([Some(300), Some(400), Some(500)], false);
-    assert!(open.columns[3].is_some() && !open.is_closed());
+    assert!(open.numbers.whole().is_some() && !open.is_closed());
     let mean = average([&whole, &open].into_iter());
-    assert_eq!((mean.boots, mean.columns[2], mean.columns[3]), (2, Some(SECOND + 400), whole.columns[3]));
-    assert_eq!((mean.differences[3], mean.whole), (Some(100), whole.whole));
-    let alone = average([&open].into_iter());
-    assert_eq!((alone.columns[3], alone.differences[3], alone.whole), (None, None, None));
-    // A column that is in no mean is not marked inexact either.
-    let inexact = Inexact { columns: [false, false, false, true], periods: [false, false, false, true] };
-    let open = RecoveryReport { inexact, ..open };
-    assert_eq!(average([&whole, &open].into_iter()).inexact, Inexact::default());
+    let numbers = mean.numbers;
+    assert_eq!((mean.boots, ns(numbers.columns[2])), (2, Some(SECOND + 400)));
+    assert_eq!((ns(numbers.periods[3]), numbers.whole()), (Some(100), whole.numbers.whole()));
+    let alone = average([&open].into_iter()).numbers;
+    assert_eq!((alone.whole(), alone.periods[3]), (None, None));
+    let mut inexact = open.numbers;
+    inexact.columns[3].as_mut().expect("a last pod").is_inexact = true;
+    inexact.periods[3].as_mut().expect("a last pod").is_inexact = true;
+    let open = RecoveryReport { numbers: inexact, ..open };
+    assert_eq!(marks(average([&whole, &open].into_iter()).numbers), ([false; 4], [false; 4]));
 }
 
 /// The order that ended the last seen boot does not count for this boot if other boots were in between.
@@ -179,21 +200,22 @@ fn an_order_from_before_a_boot_in_between_does_not_count() {
 #[test]
 fn a_number_is_as_exact_as_what_it_is_made_of() {
     let (hook, proc, file) = (Some(Source::Hook), Some(Source::ProcStart), Some(Source::FileTime));
-    let of = |is_zero_exact, columns| {
-        let Inexact { columns, periods } = Inexact::of(is_zero_exact, columns);
-        (columns, periods)
+    let of = |is_zero_exact, sources: [Option<Source>; 4]| {
+        let of_source = |source: Option<Source>| Some(TimedSource { at: Timestamp(1), source: source? });
+        marks(Numbers::of(sources.map(of_source), 0, is_zero_exact))
     };
     assert_eq!(of(true, [hook; 4]), ([false; 4], [false; 4]));
     let late = of(true, [proc, hook, hook, file]);
     assert_eq!(late, ([true, false, false, true], [true, true, false, true]));
-    // The order's precision of a second is in all columns, but only in the first period.
     let logged = of(false, [hook, None, hook, hook]);
     assert_eq!(logged, ([true, false, true, true], [true, false, false, false]));
 
-    let exact = RecoveryReport { inexact: Inexact::default(), ..report(Some(SECOND), Some(1)) };
     let inexact = report(Some(SECOND), Some(1));
-    assert_eq!(average([&exact].into_iter()).inexact, Inexact::default());
-    assert_eq!(average([&exact, &inexact].into_iter()).inexact, inexact.inexact);
+    let mut numbers = inexact.numbers;
+    numbers.columns.iter_mut().chain(&mut numbers.periods).flatten().for_each(|it| it.is_inexact = false);
+    let exact = RecoveryReport { numbers, ..inexact.clone() };
+    assert_eq!(average([&exact].into_iter()).numbers, numbers);
+    assert_eq!(marks(average([&exact, &inexact].into_iter()).numbers), marks(inexact.numbers));
 }
 
 #[test]
@@ -217,14 +239,14 @@ fn a_rank_is_the_number_of_a_boot() {
         [3, 1, 10, 2, 5, 4, 9, 7, 6, 8].map(|n| report(Some(10 * SECOND), Some(n * 1_000_000_000))).into();
     let ranks = |count: usize| {
         let all = spread(reports.iter().take(count));
-        all.iter().map(|it| it.columns[0].map(|ns| ns / SECOND - 10)).collect::<Vec<_>>()
+        all.iter().map(|(_, it)| it.columns[0].map(|it| it.ns / SECOND - 10)).collect::<Vec<_>>()
     };
     assert_eq!(ranks(10), [1, 5, 9, 10].map(Some));
     assert_eq!(ranks(3), [1, 3, 10, 10].map(Some));
     assert_eq!(ranks(1), [Some(3); 4]);
     assert_eq!(spread([].into_iter()), []);
     // No boot has a pod, so that there is no number either.
-    assert!(spread(reports.iter()).iter().all(|it| it.columns[1..] == [None; 3] && it.whole.is_none()));
+    assert!(spread(reports.iter()).iter().all(|(_, it)| it.columns[1..] == [None; 3]));
 }
 
 #[test]
@@ -232,18 +254,18 @@ fn each_rank_stands_by_itself() {
     let one = with_pods([Some(100), Some(200), Some(300)], true);
     let other = with_pods([Some(50), Some(250), Some(900)], true);
     let all = spread([&one, &other].into_iter());
-    let [min, .., max] = &all[..] else { panic!("{all:?}") };
+    let [(Rank::Min, min), .., (Rank::Max, max)] = &all[..] else { panic!("{all:?}") };
     let from = |at: i64| Some(SECOND + at);
-    assert_eq!((min.rank, min.columns), (Rank::Min, [from(50), from(200), from(300), from(400)]));
-    assert_eq!((max.rank, max.columns), (Rank::Max, [from(100), from(250), from(900), from(1000)]));
-    assert_eq!(min.periods, [from(50), Some(100), Some(100), Some(100)]);
-    assert_eq!((min.whole, max.whole), (from(400), from(1000)));
-    // A rank is as exact as its number.
-    let inexact = Inexact { columns: [true, false, false, false], periods: [true, true, false, false] };
-    let all = spread([&RecoveryReport { inexact, ..one }, &other].into_iter());
-    let marks = |n: usize| (all[n].inexact.columns, all[n].inexact.periods);
-    assert_eq!(marks(0), ([false; 4], [false, true, false, false]));
-    assert_eq!(marks(3), ([true, false, false, false], [true, false, false, false]));
+    assert_eq!(row(min.columns), [from(50), from(200), from(300), from(400)]);
+    assert_eq!(row(max.columns), [from(100), from(250), from(900), from(1000)]);
+    assert_eq!(row(min.periods), [from(50), Some(100), Some(100), Some(100)]);
+    let mut numbers = one.numbers;
+    for number in numbers.columns.iter_mut().take(1).chain(numbers.periods.iter_mut().take(2)).flatten() {
+        number.is_inexact = true;
+    }
+    let all = spread([&RecoveryReport { numbers, ..one }, &other].into_iter());
+    assert_eq!(marks(all[0].1), ([false; 4], [false, true, false, false]));
+    assert_eq!(marks(all[3].1), ([true, false, false, false], [true, false, false, false]));
 }
 
 #[test]
@@ -258,8 +280,8 @@ fn a_boot_counts_in_part_or_not_at_all() {
         [Counted::OtherRule, Counted::NotComplete, Counted::OrderUnknown, Counted::Truncated, Counted::Whole];
     assert_eq!(counted(all.into_iter()), expected);
     let spread = spread(all.into_iter());
-    assert_eq!(spread.iter().map(|it| it.whole).collect::<Vec<_>>(), [whole.whole; 4]);
-    assert_eq!(spread[3].columns[0], open.columns[0]);
+    assert_eq!(spread.iter().map(|(_, it)| it.whole()).collect::<Vec<_>>(), [whole.numbers.whole(); 4]);
+    assert_eq!(spread[3].1.columns[0], open.numbers.columns[0]);
     assert_eq!(average(all.into_iter()).boots, 3);
     // They count if no order is known, or if the last boot has the other rule.
     assert_eq!(counted([&cut, &cut].into_iter()), [Counted::Whole; 2]);
@@ -283,12 +305,12 @@ fn groups_are_compared_with_the_first_one() {
     assert_eq!(names, [(Some("native"), 2), (Some("edge"), 1), (None, 1)]);
     assert_eq!(groups[0].difference, None);
     let from = |at: i64| Some(SECOND + at);
-    assert_eq!(groups[0].average.columns, [from(200), from(300), from(400), from(500)]);
+    assert_eq!(row(groups[0].average.numbers.columns), [from(200), from(300), from(400), from(500)]);
     let edge = groups[1].difference.as_ref().expect("a difference");
-    assert_eq!((edge.columns, edge.whole), ([200, 100, 500, 500].map(Some), Some(500)));
-    assert_eq!(edge.periods, [200, -100, 400, 0].map(Some));
+    assert_eq!(row(edge.columns), [200, 100, 500, 500].map(Some));
+    assert_eq!(row(edge.periods), [200, -100, 400, 0].map(Some));
     let unnamed = groups[2].difference.as_ref().expect("a difference");
-    assert_eq!(unnamed.columns, [-50; 4].map(Some));
+    assert_eq!(row(unnamed.columns), [-50; 4].map(Some));
 }
 
 /// Otherwise the difference of two means would show which orders or columns the boots lack.
@@ -301,8 +323,8 @@ fn groups_are_of_comparable_boots_alone() {
     let groups = groups(boots.into_iter());
     assert_eq!(groups.iter().map(|it| it.name).collect::<Vec<_>>(), [Some("a"), Some("c")]);
     let difference = groups[1].difference.as_ref().expect("a difference");
-    assert_eq!(difference.columns, [Some(600), None, Some(600), Some(600)]);
-    assert_eq!(difference.periods, [Some(600), None, None, Some(0)]);
+    assert_eq!(row(difference.columns), [Some(600), None, Some(600), Some(600)]);
+    assert_eq!(row(difference.periods), [Some(600), None, None, Some(0)]);
 }
 
 /// Times in seconds: when each ADD began and ended, and whether it failed.

@@ -17,7 +17,7 @@ use crate::{
     engine::{
         Engine, Settings,
         boot::{
-            inexact::Inexact,
+            numbers::{Number, Numbers, Row},
             report::{Close, NoOrder, RecoveryReport, Zero},
         },
         world::CheckpointEntry,
@@ -162,8 +162,8 @@ fn study(story: &Story, until: u64) -> (RecoveryReport, Engine) {
     (RecoveryReport::of(engine.recovery(), ms(until)), engine)
 }
 
-fn seconds(columns: [Option<i64>; 4]) -> [Option<i64>; 4] {
-    columns.map(|ns| ns.map(|ns| ns / 1_000_000_000))
+fn seconds(columns: Row) -> [Option<i64>; 4] {
+    columns.map(|number| number.map(|it| it.ns / 1_000_000_000))
 }
 
 fn at(back: Option<&RecoveredPod>) -> Option<u64> {
@@ -201,13 +201,18 @@ fn a_reboot_seen_as_a_whole_is_measured_from_its_order() {
     // A new pod was not waited for.
     App(3).up(&mut story, 40 * SECOND);
     let (study, engine) = study(&story, 60 * SECOND);
-    assert_eq!(seconds(study.columns), [Some(21), Some(27), Some(32), Some(35)]);
-    assert_eq!(seconds(study.periods), [Some(21), Some(6), Some(5), Some(3)]);
-    assert_eq!(study.whole, Some(35_000_000_000));
+    assert_eq!(seconds(study.numbers.columns), [Some(21), Some(27), Some(32), Some(35)]);
+    assert_eq!(seconds(study.numbers.periods), [Some(21), Some(6), Some(5), Some(3)]);
+    assert_eq!(study.numbers.whole(), Some(Number { ns: 35_000_000_000, is_inexact: false }));
     assert_eq!(study.close, Close::All { pods: 2 });
     assert!(study.is_closed() && !study.is_late && engine.recovery().closed);
-    assert_eq!((study.cni.unseen_until, study.inexact), (None, Inexact::default()));
-    assert_eq!(study.runtime.map(|mark| (mark.at, mark.source)), Some((ms(4 * SECOND), Source::Hook)));
+    assert_eq!(study.cni.unseen_until, None);
+    let Numbers { columns, periods } = study.numbers;
+    assert!(columns.into_iter().chain(periods).flatten().all(|number| !number.is_inexact));
+    assert_eq!(
+        engine.recovery().runtime.map(|mark| (mark.at, mark.source)),
+        Some((ms(4 * SECOND), Source::Hook))
+    );
     let first = study.first_static.expect("a static pod");
     assert_eq!((first.pod.kind, first.pod.kind_by()), (Kind::Static, "uid"));
     assert_eq!(engine.recovery().pods.len(), 4);
@@ -275,7 +280,7 @@ fn an_agent_that_comes_late_reports_what_proc_shows_and_says_so() {
     App(1).found(&mut story, 2, "main");
     story.listed(found(App(1).who(1, "pause"), 19, &format!("{}/{}", App(1).path(), App(1).id(1))));
     story.listed(found(App(1).who(2, "app"), 20, &format!("{}/{}", App(1).path(), App(1).id(2))));
-    let (found, _) = study(&story, 302 * SECOND);
+    let (found, engine) = study(&story, 302 * SECOND);
     // A date in the runtime's files is more exact than the fork of the process. A listing reports the date
     // before anything else shows the container.
     let forked = (ms(20 * SECOND + 10), Source::ProcStart);
@@ -287,14 +292,15 @@ fn an_agent_that_comes_late_reports_what_proc_shows_and_says_so() {
         assert_eq!((last.at, last.source), expected);
     }
     assert!(found.is_late);
-    assert_eq!(seconds(found.columns), [Some(21), None, Some(32), Some(32)]);
-    assert_eq!(found.init.map(|mark| mark.source), Some(Source::ProcStart));
+    assert_eq!(seconds(found.numbers.columns), [Some(21), None, Some(32), Some(32)]);
+    assert_eq!(engine.recovery().init.map(|mark| mark.source), Some(Source::ProcStart));
     assert_eq!(found.last_service.map(|back| (back.mark.at, back.mark.source)), Some(forked));
     assert_eq!(found.close, Close::All { pods: 1 });
     assert_eq!((found.cni.first, found.cni.failed), (None, 0));
     assert_eq!(found.cni.unseen_until, Some(ms(300 * SECOND)));
     // There is no static pod, so nothing about one can be inexact.
-    assert_eq!(found.inexact.columns, [true, false, true, true]);
+    let inexact = found.numbers.columns.map(|it| it.is_some_and(|number| number.is_inexact));
+    assert_eq!(inexact, [true, false, true, true]);
 }
 
 #[test]
@@ -363,7 +369,7 @@ fn a_power_cut_has_no_order_and_counts_from_the_kernel() {
     let (found, _) = study(&story, 30 * SECOND);
     let alive_wall_ns = Some(WALL - 5_000_000_000);
     assert_eq!(found.zero, Zero::Kernel(NoOrder::NotSeen { alive_wall_ns }));
-    assert_eq!(seconds(found.columns), [Some(9), None, Some(20), Some(20)]);
+    assert_eq!(seconds(found.numbers.columns), [Some(9), None, Some(20), Some(20)]);
     assert_eq!(found.close, Close::All { pods: 1 });
 }
 
@@ -436,7 +442,7 @@ fn an_agent_that_begins_anew_goes_on_with_what_was_seen() {
     pass(&mut engine, ms(50 * SECOND));
     engine.advance(ms(52 * SECOND));
     let found = RecoveryReport::of(engine.recovery(), ms(52 * SECOND));
-    assert_eq!(seconds(found.columns), [Some(21), None, Some(32), Some(57)]);
+    assert_eq!(seconds(found.numbers.columns), [Some(21), None, Some(32), Some(57)]);
     assert!(!found.is_late);
     assert_eq!(found.close, Close::All { pods: 2 });
     assert!(engine.recovery().revision > first.recovery().revision);
@@ -455,15 +461,15 @@ fn a_kubelet_in_a_container_of_its_own_is_the_boot_s() {
         listed.at(3 * SECOND).say(Origin::Agent, read(PreviousBoot::default()));
         listed.found(DAEMON, DAEMON.pid, "/system.slice/containerd.service", "/usr/bin/containerd");
         listed.found(kubelet, kubelet.pid, &path, "kubelet");
-        let (found, _) = study(&listed, 10 * SECOND);
-        assert_eq!(found.kubelet.map(|mark| mark.source), is_node_s.then_some(Source::ProcStart), "{path}");
+        let kubelet_of = |story: &Story| story.judge(10 * SECOND).1.recovery().kubelet;
+        let found = kubelet_of(&listed).map(|mark| mark.source);
+        assert_eq!(found, is_node_s.then_some(Source::ProcStart), "{path}");
 
         let mut seen = Story::new();
         seen.at(3 * SECOND).say(Origin::Agent, read(PreviousBoot::default()));
         seen.at(4 * SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
         seen.at(8 * SECOND).mkdir(77, &path).at(9 * SECOND).exec(kubelet, TOP | class::CALLER, "kubelet");
-        let (found, _) = study(&seen, 10 * SECOND);
-        let started = found.kubelet.map(|mark| (mark.at, mark.source));
+        let started = kubelet_of(&seen).map(|mark| (mark.at, mark.source));
         assert_eq!(started, is_node_s.then_some((ms(9 * SECOND), Source::Hook)), "{path}");
     }
 }

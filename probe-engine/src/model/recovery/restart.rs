@@ -16,9 +16,10 @@ use crate::model::{
 };
 
 /// The role of a daemon for the node's pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Daemon {
+    #[default]
     Runtime,
     Kubelet,
 }
@@ -98,7 +99,7 @@ pub enum RestartClose {
 }
 
 /// One restart. It includes further ends of the daemon before the node was as before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
     pub daemon: Daemon,
     /// The name of its program.
@@ -164,40 +165,6 @@ pub struct Restarts {
 }
 
 impl Restart {
-    /// Makes a restart of which only the beginning is known: a process that ran since `ran_since` is gone.
-    #[must_use]
-    pub fn begun(
-        daemon: Daemon,
-        comm: String,
-        was: String,
-        ran_since: Timestamp,
-        noticed_at: Timestamp,
-    ) -> Self {
-        Self {
-            daemon,
-            comm,
-            was,
-            is: None,
-            ran_since,
-            noticed_at,
-            ended: None,
-            started: None,
-            process: None,
-            again: 0,
-            ended_again: None,
-            listens: Vec::new(),
-            answers: None,
-            first_pod: None,
-            held: Vec::new(),
-            held_left_out: 0,
-            calls: Calls::default(),
-            before: Vec::new(),
-            less_network: Vec::new(),
-            close: None,
-            closed_at: None,
-        }
-    }
-
     /// Returns the zero of its times: the end of the old process, or the start of the new one if the end was
     /// not seen.
     #[must_use]

@@ -22,7 +22,7 @@ impl HereArgs {
         Ok(None)
     }
 
-    pub(super) fn row(&self, _: &SavedHistory, _: bool) -> Option<anyhow::Result<(Row, bool)>> {
-        None
+    pub(super) fn row(&self, _: &SavedHistory, _: bool) -> anyhow::Result<Option<(Row, bool)>> {
+        Ok(None)
     }
 }

@@ -85,7 +85,10 @@ mod tests {
         path::{Path, PathBuf},
     };
 
-    use super::{super::table, PreviousBoot, rows};
+    use super::{
+        super::{boots, table},
+        PreviousBoot, rows,
+    };
 
     fn recording(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/boots").join(name)
@@ -109,7 +112,7 @@ mod tests {
         let (rows, is_whole) = rows(&[restart()]).expect("a recording");
         assert!(is_whole);
         assert_eq!(
-            table::text(&rows, None, false),
+            table::text(&boots(&rows), None, false),
             "\
 ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s
 BOOT (UTC)           KERNEL          KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2     3      4      WHOLE

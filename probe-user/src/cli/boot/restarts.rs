@@ -1,17 +1,10 @@
 //! The table of the restarts of a runtime or of the kubelet alone: a row for each, then the mean and the
 //! ranks of each program.
 
-use super::{
-    Row,
-    table::{CELLS, line},
-};
+use super::table::{CELLS, section, table};
 use crate::{
-    cli::table::aligned,
-    engine::boot::restart::{RestartReport, statistics},
-    sink::{
-        escape::escaped,
-        recovery::restart::{self, Placed},
-    },
+    engine::boot::{report::NodeBoot, restart::statistics},
+    sink::recovery::{self, restart},
 };
 
 const HEADINGS: [&str; CELLS] =
@@ -19,42 +12,28 @@ const HEADINGS: [&str; CELLS] =
 const CAPTION: &str = "ms from the end of the program (* from its start, the end was not seen; ~ not exact), and the periods \
                        between, s";
 
-pub(super) fn text(rows: &[Row]) -> String {
-    let all = restart::all(rows.iter().map(|row| (row.node.as_str(), &row.recovery)));
+pub(super) fn text(boots: &[NodeBoot<'_>]) -> String {
+    let all = restart::all(boots);
     if all.is_empty() {
         return "no restart of a runtime or of the kubelet alone was seen\n".to_owned();
     }
-    let mut cells: Vec<[String; CELLS]> = all.iter().map(cells).collect();
-    cells.extend(restart::rows(&all).into_iter().map(|(name, numbers)| line(name, numbers)));
-    let mut text = format!("{CAPTION}\n{}", aligned(HEADINGS, &cells));
     let statistics = statistics(all.iter().map(|it| it.restart));
     let mut notes: Vec<String> = statistics.iter().filter_map(restart::composition).collect();
-    notes.extend(rows.iter().filter_map(left_out));
-    if !notes.is_empty() {
-        let lines: String = notes.iter().map(|note| format!("{}\n", escaped(note))).collect();
-        text += &format!("\n{lines}");
-    }
+    notes.extend(boots.iter().filter_map(left_out));
+    let mut text = table(CAPTION, HEADINGS, restart::table(&all), &notes);
     for it in &all {
         let marks: String = restart::marks(it.restart).iter().map(|mark| format!(" ({mark})")).collect();
-        text += &format!("\n{} {} {}{marks}\n", it.title(), escaped(it.node), escaped(&it.restart.comm));
-        for line in restart::notes(it.restart) {
-            text += &format!("  {}\n", escaped(&line));
-        }
+        let title = format!("{} {} {}{marks}", it.title(), it.boot.node, it.restart.comm);
+        text += &section(&title, &restart::notes(it.restart));
     }
     text
 }
 
-fn cells(it: &Placed<'_>) -> [String; CELLS] {
-    let mut cells = line(it.title(), restart::cells(&RestartReport::of(it.restart)));
-    cells[1] = it.restart.comm.clone();
-    cells
-}
-
 /// Names the restarts of a boot that are no longer kept.
-fn left_out(row: &Row) -> Option<String> {
-    let left_out = &row.recovery.restarts.left_out;
+fn left_out(boot: &NodeBoot<'_>) -> Option<String> {
+    let left_out = &boot.recovery.restarts.left_out;
     let each: Vec<String> = left_out.iter().map(|(comm, count)| format!("{count} of {comm}")).collect();
-    let began = crate::sink::recovery::began(&row.recovery);
+    let began = recovery::began(boot.recovery);
     (!each.is_empty()).then(|| format!("of the boot {began} older ones are not kept: {}", each.join(", ")))
 }
 
@@ -63,7 +42,7 @@ mod tests {
     use std::path::Path;
 
     use super::{
-        super::{Row, replayed},
+        super::{Row, boots, replayed},
         text,
     };
     use crate::{
@@ -110,7 +89,11 @@ mod tests {
             started: Some(TimedSource::hooked(at(ms + started))),
             answers: Some(TimedSource { at: at(ms + ready), source }),
             close: Some(RestartClose::AsBefore),
-            ..Restart::begun(Daemon::Runtime, comm, was, at(4_000), at(ms))
+            comm,
+            was,
+            ran_since: at(4_000),
+            noticed_at: at(ms),
+            ..Restart::default()
         }
     }
 
@@ -185,7 +168,7 @@ mod tests {
     #[test]
     fn the_table_has_a_row_for_each_restart_and_those_of_each_program() {
         assert_eq!(
-            text(&rows()),
+            text(&boots(&rows())),
             "\
 ms from the end of the program (* from its start, the end was not seen; ~ not exact), and the periods between, s
 RESTART (UTC)          PROGRAM     STARTED  READY   FIRST POD  AS BEFORE  1       2      3      4      WHOLE
@@ -238,7 +221,10 @@ of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
         assert_eq!(text(&[]), "no restart of a runtime or of the kubelet alone was seen\n");
         let page = include_str!("../../../../docs/boot.md");
         let shown = page.split("```text\n").skip(1).filter_map(|it| it.split("```").next());
-        assert!(shown.into_iter().any(|shown| text(&rows()).starts_with(shown)), "not as in docs/boot.md");
+        assert!(
+            shown.into_iter().any(|shown| text(&boots(&rows())).starts_with(shown)),
+            "not as in docs/boot.md"
+        );
     }
 
     #[test]
@@ -263,7 +249,7 @@ of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
             row("edge-2", "d", 9, open(&down)),
             row("edge-3", "e", 9, Restarts::default()),
         ];
-        let told = text(&rows);
+        let told = text(&boots(&rows));
         let (table, notes) = told.split_once("\n\n").expect("notes");
         assert_eq!(table.lines().count(), 2 + 3, "{told}");
         assert_eq!(
@@ -285,7 +271,7 @@ containerd: 0 of 3 restarts count; the others are not complete, or their beginni
   it has not started again yet
 "
         );
-        let notes = |rows: &[Row]| text(rows).split("\n\n").nth(1).expect("notes").to_owned();
+        let notes = |rows: &[Row]| text(&boots(rows)).split("\n\n").nth(1).expect("notes").to_owned();
         let only = "containerd: 0 of 1 restart counts; it is not complete, or its beginning was not seen";
         assert_eq!(notes(&rows[3..]), only);
         let whole = Restarts { past: vec![runtime(DAY, 212, 1530, Source::Cri)], ..Restarts::default() };
@@ -303,7 +289,7 @@ containerd: 0 of 3 restarts count; the others are not complete, or their beginni
         let (rows, is_whole) = replayed::rows(&[file]).expect("a recording");
         assert!(is_whole);
         assert_eq!(
-            text(&rows),
+            text(&boots(&rows)),
             "\
 ms from the end of the program (* from its start, the end was not seen; ~ not exact), and the periods between, s
 RESTART (UTC)         PROGRAM     STARTED  READY  FIRST POD  AS BEFORE  1     2      3  4  WHOLE
@@ -331,8 +317,7 @@ containerd: Max                   2011     ~3022  -          ~3022      2.01  ~1
     #[test]
     fn json_has_the_same_numbers() {
         let rows = rows();
-        let told: Vec<json::Told<'_>> = rows.iter().map(Row::told).collect();
-        let bytes = json::restart_lines(&told).expect("JSON");
+        let bytes = json::restart_lines(&boots(&rows)).expect("JSON");
         let lines: Vec<serde_json::Value> = String::from_utf8(bytes)
             .expect("text")
             .lines()
@@ -376,7 +361,7 @@ containerd: Max                   2011     ~3022  -          ~3022      2.01  ~1
         // Not even where none of a program is kept.
         let left_out = [("crio".to_owned(), 9)].into();
         let row = row("edge-1", "a", 0, Restarts { left_out, ..Restarts::default() });
-        let line = json::restart_lines(&[row.told()]).expect("JSON");
+        let line = json::restart_lines(&boots(&[row])).expect("JSON");
         let line: serde_json::Value = serde_json::from_slice(&line).expect("one line");
         assert_eq!(line["restart_statistics"]["program"], "crio");
         assert_eq!(

@@ -3,18 +3,16 @@
 
 use std::array::from_fn;
 
-use super::Row;
 use crate::{
     cli::table::aligned,
-    engine::boot::{
-        column::COLUMNS,
-        inexact::Inexact,
-        report::{RecoveryReport, Zero},
-    },
+    engine::boot::report::{NodeBoot, Zero},
     model::recovery::{Grouping, Recovered, Source},
     sink::{
         escape::escaped,
-        recovery::{self, Milestone, summary},
+        recovery::{
+            self, Milestone,
+            summary::{self, TableRow},
+        },
     },
 };
 
@@ -35,29 +33,17 @@ const HEADINGS: [&str; CELLS] = [
 const CAPTION: &str =
     "ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s";
 
-pub(super) fn text(rows: &[Row], grouping: Option<&Grouping>, verbose: bool) -> String {
-    let mut cells: Vec<[String; CELLS]> =
-        rows.iter().flat_map(|row| gap(row).into_iter().chain([cells(row)])).collect();
-    let boots = rows.iter().map(|row| (&row.recovery, &row.report));
-    for (name, numbers) in summary::rows(boots.clone(), grouping) {
-        cells.push(line(name, numbers));
-    }
-    let listening = rows.iter().any(|row| row.report.recovered == Recovered::Listening);
-    let missed = rows.iter().any(|row| recovery::has_missed(&row.report));
+pub(super) fn text(boots: &[NodeBoot<'_>], grouping: Option<&Grouping>, verbose: bool) -> String {
+    let listening = boots.iter().any(|boot| boot.report.recovered == Recovered::Listening);
+    let missed = boots.iter().any(|boot| recovery::has_missed(boot.report));
     let captions = [(listening, "; + to when pods first listened"), (missed, "; ! later than the target")];
     let caption: String = captions.into_iter().filter_map(|(is_so, text)| is_so.then_some(text)).collect();
-    let mut text = format!("{CAPTION}{caption}\n{}", aligned(HEADINGS, &cells));
-    let notes = summary::notes(boots);
-    if !notes.is_empty() {
-        text += &format!("\n{}\n", notes.join("\n"));
-    }
-    for row in rows {
-        text += &format!("\n{}\n", escaped(&title(row)));
-        for line in recovery::notes(&row.recovery, &row.report) {
-            text += &format!("  {}\n", escaped(&line));
-        }
+    let rows = summary::table(boots, grouping);
+    let mut text = table(&format!("{CAPTION}{caption}"), HEADINGS, rows, &summary::notes(boots));
+    for boot in boots {
+        text += &section(&title(boot), &recovery::notes(boot));
         if verbose {
-            let listed = aligned(["MILESTONE", "AFTER BOOT", "PRECISION", "SOURCE", ""], &milestones(row));
+            let listed = aligned(["MILESTONE", "AFTER BOOT", "PRECISION", "SOURCE", ""], &milestones(boot));
             for line in listed.lines() {
                 text += &format!("  {line}\n");
             }
@@ -66,41 +52,40 @@ pub(super) fn text(rows: &[Row], grouping: Option<&Grouping>, verbose: bool) -> 
     text
 }
 
-/// Returns the row of the boots that were not seen between this row and the one above it.
-fn gap(row: &Row) -> Option<[String; CELLS]> {
-    let nothing = [None; COLUMNS];
-    let numbers = recovery::numbers(&nothing, &nothing, None, Inexact::default());
-    Some(line(recovery::gap(&row.recovery)?, numbers))
+/// The rows of boots or of restarts below their headings, and notes about all of them.
+pub(super) fn table(caption: &str, headings: [&str; CELLS], rows: Vec<TableRow>, notes: &[String]) -> String {
+    let cells = rows.into_iter().map(|TableRow { name, about, numbers }| {
+        let mut cells = [name, about].into_iter().chain(numbers);
+        from_fn(|_| cells.next().unwrap_or_default())
+    });
+    let table = aligned(headings, &cells.collect::<Vec<_>>());
+    let notes: String = notes.iter().map(|note| format!("{}\n", escaped(note))).collect();
+    let space = if notes.is_empty() { "" } else { "\n" };
+    format!("{caption}\n{table}{space}{notes}")
 }
 
-fn cells(row: &Row) -> [String; CELLS] {
-    let RecoveryReport { columns, periods, whole, inexact, .. } = &row.report;
-    let numbers = recovery::numbers(columns, periods, *whole, *inexact);
-    let mut cells = line(summary::name(&row.recovery, &row.report), numbers);
-    cells[1] = row.recovery.boot.as_ref().map(|boot| boot.kernel.clone()).unwrap_or_default();
-    cells
+/// The notes about one boot or restart.
+pub(super) fn section(title: &str, notes: &[String]) -> String {
+    let notes: String = notes.iter().map(|note| format!("  {}\n", escaped(note))).collect();
+    format!("\n{}\n{notes}", escaped(title))
 }
 
-pub(super) fn line(name: String, numbers: Vec<String>) -> [String; CELLS] {
-    let mut cells = [name, String::new()].into_iter().chain(numbers);
-    from_fn(|_| cells.next().unwrap_or_default())
-}
-
-fn title(row: &Row) -> String {
-    let boot = row.recovery.boot.as_ref().map(|boot| boot.boot_id.as_str()).unwrap_or_default();
-    format!("{} {} {boot}", recovery::began(&row.recovery), row.node).trim_end().to_owned()
+fn title(boot: &NodeBoot<'_>) -> String {
+    let id = boot.recovery.boot.as_ref().map(|boot| boot.boot_id.as_str()).unwrap_or_default();
+    format!("{} {} {id}", recovery::began(boot.recovery), boot.node).trim_end().to_owned()
 }
 
 /// Returns the milestones in the order of their times, after the reboot order.
-fn milestones(row: &Row) -> Vec<[String; 5]> {
-    let order = match &row.report.zero {
+fn milestones(boot: &NodeBoot<'_>) -> Vec<[String; 5]> {
+    let order = match &boot.report.zero {
         Zero::Order { ordered, before_ns } => {
             let when = recovery::seconds(before_ns.saturating_neg());
             Some(milestone("reboot ordered", when, ordered.source, ordered.by.clone()))
         }
         Zero::Kernel(_) => None,
     };
-    let milestones = recovery::milestones(&row.report).into_iter().map(|Milestone { name, mark, pod }| {
+    let milestones = recovery::milestones(boot.recovery, boot.report);
+    let milestones = milestones.into_iter().map(|Milestone { name, mark, pod }| {
         let pod = pod.map(|pod| format!("{} ({})", recovery::name(pod), recovery::kind(pod)));
         milestone(name.title(), recovery::after(mark.at), mark.source, pod.unwrap_or_default())
     });
@@ -116,7 +101,10 @@ fn milestone(name: &str, when: String, source: Source, detail: String) -> [Strin
 mod tests {
     use std::time::Duration;
 
-    use super::{Row, text};
+    use super::{
+        super::{Row, boots},
+        text,
+    };
     use crate::{
         model::{
             id::ContainerId,
@@ -225,7 +213,7 @@ mod tests {
     #[test]
     fn the_table_shows_the_report() {
         assert_eq!(
-            text(&rows(), None, false),
+            text(&boots(&rows()), None, false),
             "\
 ms from the order of the restart (* from the kernel's start, ~ not exact), and the periods between, s
 BOOT (UTC)             KERNEL    KUBELET  STATIC POD  FIRST SERVICE  LAST SERVICE  1      2      3      4      WHOLE
@@ -261,7 +249,7 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
 
     #[test]
     fn each_milestone_says_how_well_it_is_known() {
-        let text = text(&rows()[..1], None, true);
+        let text = text(&boots(&rows()[..1]), None, true);
         let (_, listed) = text.split_once("are back\n").expect("the notes");
         assert_eq!(
             listed,
@@ -281,14 +269,14 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
     #[test]
     fn a_boot_that_missed_its_target_has_a_mark() {
         let mut rows = rows();
-        let told = text(&rows, None, false);
+        let told = text(&boots(&rows), None, false);
         assert!(!told.contains('!') && !told.contains("target"), "{told}");
         for row in &mut rows {
             let target = Some(Duration::from_secs(40));
             let recovery = Recovery { target, ..row.recovery.clone() };
             *row = Row::new(row.node.clone(), recovery, row.now);
         }
-        let told = text(&rows, None, false);
+        let told = text(&boots(&rows), None, false);
         let begins = |text: &str| told.lines().any(|line| line.starts_with(text));
         assert!(
             begins("ms from")
@@ -301,7 +289,7 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
         );
         assert!(begins("1 of 3 boots met the target of 40.000 s, 1 missed it, not known of 1"), "{told}");
         assert!(begins("  missed the target of 40.000 s by 8.461 s"), "{told}");
-        let bytes = json::lines(&rows.iter().map(Row::told).collect::<Vec<_>>(), None).expect("JSON");
+        let bytes = json::lines(&boots(&rows), None).expect("JSON");
         let lines: Vec<serde_json::Value> =
             bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
         lines.iter().for_each(|line| check(line, include_str!("../../../../docs/boot.md")));
@@ -327,7 +315,7 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
             labelled("d", 3, [21_669, 31_320, 37_818, 38_583], Some("no")),
         ];
         let grouping = "label:edge".parse().expect("a grouping");
-        let told = text(&rows, Some(&grouping), false);
+        let told = text(&boots(&rows), Some(&grouping), false);
         let lines: Vec<String> = told
             .lines()
             .skip(6)
@@ -345,7 +333,7 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
         assert_eq!(lines, expected, "{told}");
         assert!(told.contains("the rows below the boots are of 4 of 4 boots\n"), "{told}");
         assert!(told.contains("  with edge=no\n"), "{told}");
-        let bytes = json::lines(&rows.each_ref().map(Row::told), Some(&grouping)).expect("JSON");
+        let bytes = json::lines(&boots(&rows), Some(&grouping)).expect("JSON");
         let page = include_str!("../../../../docs/boot.md");
         let groups: Vec<serde_json::Value> = bytes
             .split(|byte| *byte == b'\n')
@@ -367,7 +355,7 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
         let boot = rows[2].recovery.boot.as_mut().expect("a boot");
         let source = Source::Journal;
         boot.before.unseen = Some(Unseen { boots: 2, last_wall_ns: WALL, source });
-        let told = text(&rows, None, false);
+        let told = text(&boots(&rows), None, false);
         let lines: Vec<&str> = told.lines().collect();
         let numbers: Vec<&str> = lines[4].split_whitespace().collect();
         assert_eq!(numbers[..4], ["2", "boots", "not", "seen"], "{told}");
@@ -378,7 +366,7 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
         assert!(lines.iter().any(|line| line.trim_start() == note), "{told}");
         // They do not count in the mean.
         assert!(told.contains("Avg of 2 "), "{told}");
-        let bytes = json::lines(&[rows[2].told()], None).expect("JSON");
+        let bytes = json::lines(&boots(&rows[2..]), None).expect("JSON");
         let line = bytes.split(|byte| *byte == b'\n').next().expect("a line");
         let told: serde_json::Value = serde_json::from_slice(line).expect("JSON");
         let unseen = serde_json::json!({ "boots": 2, "source": "journal", "title": "2 boots not seen" });
@@ -388,21 +376,21 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
     #[test]
     fn what_was_left_out_is_told() {
         let mut row = boot("a", 0, [21_667, 31_318, 37_816, 38_581]);
-        assert!(!text(std::slice::from_ref(&row), None, false).contains("truncated"));
+        assert!(!text(&boots(std::slice::from_ref(&row)), None, false).contains("truncated"));
         let json = |row: &Row| -> serde_json::Value {
-            let bytes = json::lines(&[row.told()], None).expect("JSON");
+            let bytes = json::lines(&boots(std::slice::from_ref(row)), None).expect("JSON");
             serde_json::from_slice(bytes.split(|byte| *byte == b'\n').next().expect("a line")).expect("JSON")
         };
         assert_eq!(json(&row)["boot"].get("truncated"), None);
         (row.recovery.pods_left_out, row.recovery.tries_left_out) = (6, 40);
-        let told = text(std::slice::from_ref(&row), None, false);
+        let told = text(&boots(std::slice::from_ref(&row)), None, false);
         let note = "truncated: at least 6 more pods were back and 40 CNI calls for more sandboxes were made than are kept of one";
         assert!(told.lines().any(|line| line.trim_start().starts_with(note)), "{told}");
         assert_eq!(json(&row)["boot"]["truncated"], serde_json::json!({ "pods": 6, "cni_calls": 40 }));
         // No pod from before is missing.
         (row.recovery.pods_left_out, row.recovery.tries_left_out) = (0, 0);
         row.recovery.boot.as_mut().expect("a boot").before.pods_left_out = 7;
-        let told = text(std::slice::from_ref(&row), None, false);
+        let told = text(&boots(std::slice::from_ref(&row)), None, false);
         let note = "truncated: at least 7 more pods were there before the restart than are kept";
         assert!(told.lines().any(|line| line.trim_start().starts_with(note)), "{told}");
         let truncated = serde_json::json!({ "pods": 0, "cni_calls": 0, "pods_before": 7 });
@@ -417,14 +405,14 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
         boot.kernel = "6\x1b[2J".to_owned();
         boot.before.ordered.as_mut().expect("an order").by = "reboot \x1b[2J\r".to_owned();
         boot.before.pods = None;
-        let told = text(&[Row::new("edge\x1b[2J".to_owned(), recovery, now)], None, true);
+        let told = text(&boots(&[Row::new("edge\x1b[2J".to_owned(), recovery, now)]), None, true);
         assert!(told.contains("web\\u{1b}[2J") && told.contains("reboot \\u{1b}"), "{told}");
         assert!(!told.contains(|c: char| c.is_control() && c != '\n'), "{told}");
     }
 
     #[test]
     fn json_has_a_line_for_each_boot_and_one_for_the_mean() {
-        let bytes = json::lines(&rows().iter().map(Row::told).collect::<Vec<_>>(), None).expect("JSON");
+        let bytes = json::lines(&boots(&rows()), None).expect("JSON");
         let lines: Vec<serde_json::Value> =
             bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
         assert_eq!(lines.len(), 5);
@@ -455,10 +443,10 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
     #[test]
     fn the_page_shows_what_is_written() {
         let page = include_str!("../../../../docs/boot.md");
-        let told = text(&rows(), None, false);
+        let told = text(&boots(&rows()), None, false);
         let (table, _) = told.split_once("\n\n2026").expect("a table");
         assert!(page.contains(table), "{table}");
-        let bytes = json::lines(&rows().iter().map(Row::told).collect::<Vec<_>>(), None).expect("JSON");
+        let bytes = json::lines(&boots(&rows()), None).expect("JSON");
         for line in String::from_utf8(bytes).expect("text").lines() {
             check(&serde_json::from_str(line).expect("JSON"), page);
         }

@@ -94,11 +94,7 @@ impl HereArgs {
         &self,
         past: &SavedHistory,
         is_for_restarts: bool,
-    ) -> Option<anyhow::Result<(Row, bool)>> {
-        Some(self.read(past, is_for_restarts))
-    }
-
-    fn read(&self, past: &SavedHistory, is_for_restarts: bool) -> anyhow::Result<(Row, bool)> {
+    ) -> anyhow::Result<Option<(Row, bool)>> {
         let (config, stores) = self.node.config.load()?;
         let settings = Settings { boot: config.boot(), ..Settings::default() };
         let header = identity::header(None, settings.clone());
@@ -108,11 +104,11 @@ impl HereArgs {
             if beat.is_none_or(|beat| beat.ended || now.since(beat.at) > SILENT) {
                 say("no agent runs in this boot any more: what is shown of it ends with the last one");
             }
-            return Ok((Row::new(record.node.clone(), record.recovery.clone(), now), true));
+            return Ok(Some((Row::new(record.node.clone(), record.recovery.clone(), now), true)));
         }
         if is_for_restarts {
             say("no agent has kept anything of this boot: its restarts are not known");
-            return Ok((Row::of_recording(header, Recovery::default(), now), true));
+            return Ok(Some((Row::of_recording(header, Recovery::default(), now), true)));
         }
         say("no agent has kept anything of this boot: its times are those of /proc and of files");
         let place = Place::find(HostRoot::open(&self.node.host.host_root)?)?;
@@ -129,6 +125,6 @@ impl HereArgs {
         let is_whole = is_whole(&scan(&mut engine, node), "what is shown of this boot may be incomplete");
         let now = clock::now() + SETTLED;
         engine.advance(now);
-        Ok((Row::new(header.node, engine.recovery().clone(), now), is_whole))
+        Ok(Some((Row::new(header.node, engine.recovery().clone(), now), is_whole)))
     }
 }

@@ -253,9 +253,9 @@ fn made(
 /// Returns the boots and the restarts since them, in the form of `boot -o json` and `boot --restarts -o
 /// json`.
 fn of_boots(rows: &[boot::Row]) -> Vec<Value> {
-    let told: Vec<_> = rows.iter().map(boot::Row::told).collect();
-    let boots = told.iter().map(|row| json!({ "boot": Boot::of(row) }));
-    let (restarts, _) = restarts(&told);
+    let boots = boot::boots(rows);
+    let (restarts, _) = restarts(&boots);
+    let boots = boots.iter().map(|boot| json!({ "boot": Boot::of(boot) }));
     boots.chain(restarts.iter().map(|it| json!({ "restart": it }))).collect()
 }
 

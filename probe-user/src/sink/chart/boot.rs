@@ -5,31 +5,22 @@ use std::time::Duration;
 use super::{Bar, Chart, Row, Series, Table};
 use crate::{
     engine::boot::{
-        column::COLUMNS,
-        inexact::Inexact,
-        report::{RecoveryReport, Zero},
+        numbers::COLUMNS,
+        report::{NodeBoot, RecoveryReport, Zero},
     },
     model::{
         recovery::{Grouping, Kind, NetworkAttempt, Pod, Recovered, Recovery, Source},
         time::Timestamp,
     },
-    sink::recovery::{self, Milestone},
+    sink::recovery::{self, Milestone, summary},
 };
-
-/// A row of the picture.
-#[derive(Clone, Copy, Debug)]
-pub struct Boot<'a> {
-    pub node: &'a str,
-    pub recovery: &'a Recovery,
-    pub study: &'a RecoveryReport,
-}
 
 /// How many rows show their details without a click.
 const OPEN: usize = 5;
 
 /// Draws a row for each boot. With `grouping`, the table below the boots has a row for each group.
 #[must_use]
-pub fn chart(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Chart {
+pub fn chart(boots: &[NodeBoot<'_>], grouping: Option<&Grouping>) -> Chart {
     let first_open = boots.len().saturating_sub(OPEN);
     let mut nodes: Vec<&str> = boots.iter().map(|boot| boot.node).collect();
     nodes.dedup();
@@ -47,26 +38,12 @@ pub fn chart(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Chart {
         ],
         tables: vec![table(boots, grouping)],
         rows: boots.iter().enumerate().map(|(n, boot)| Row { is_open: n >= first_open, ..row(boot) }).collect(),
-        notes: recovery::summary::notes(boots.iter().map(|boot| (boot.recovery, boot.study))),
+        notes: summary::notes(boots),
     }
 }
 
-fn name(boot: &Boot<'_>) -> String {
-    recovery::summary::name(boot.recovery, boot.study)
-}
-
-fn table(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Table {
-    let nothing = [None; COLUMNS];
-    let mut rows = Vec::new();
-    for boot in boots {
-        if let Some(gap) = recovery::gap(boot.recovery) {
-            rows.push(table_row(gap, recovery::numbers(&nothing, &nothing, None, Inexact::default())));
-        }
-        let RecoveryReport { columns, periods, whole, inexact, .. } = boot.study;
-        rows.push(table_row(name(boot), recovery::numbers(columns, periods, *whole, *inexact)));
-    }
-    let together = recovery::summary::rows(boots.iter().map(|boot| (boot.recovery, boot.study)), grouping);
-    rows.extend(together.into_iter().map(|(name, numbers)| table_row(name, numbers)));
+fn table(boots: &[NodeBoot<'_>], grouping: Option<&Grouping>) -> Table {
+    let rows = summary::table(boots, grouping).into_iter();
     Table {
         title: "Columns in ms, periods 1 to 4 and the whole in s",
         headings: vec![
@@ -81,17 +58,13 @@ fn table(boots: &[Boot<'_>], grouping: Option<&Grouping>) -> Table {
             "4",
             "whole",
         ],
-        rows,
+        rows: rows.map(|row| [row.name].into_iter().chain(row.numbers).collect()).collect(),
     }
 }
 
-fn table_row(name: String, numbers: Vec<String>) -> Vec<String> {
-    [name].into_iter().chain(numbers).collect()
-}
-
 /// The row of one boot.
-pub(crate) fn row(boot: &Boot<'_>) -> Row {
-    let Boot { recovery, study, .. } = boot;
+pub(crate) fn row(boot: &NodeBoot<'_>) -> Row {
+    let NodeBoot { recovery, report: study, .. } = boot;
     let before = match &study.zero {
         Zero::Order { before_ns, .. } => from_ns(*before_ns),
         Zero::Kernel(_) => Duration::ZERO,
@@ -99,11 +72,11 @@ pub(crate) fn row(boot: &Boot<'_>) -> Row {
     let zero = Zeroed { before };
     let mut bars = periods(study);
     let took = bars.iter().filter_map(|bar| bar.took).sum();
-    bars.extend(restart(study, zero));
+    bars.extend(restart(boot, zero));
     bars.extend(network(recovery, study, zero));
     let (pods, later) = pods(recovery, study, zero);
     bars.extend(pods);
-    let mut notes = recovery::notes(recovery, study);
+    let mut notes = recovery::notes(boot);
     if !later.is_empty() {
         notes.push(format!("came later, and are not drawn: {}", recovery::names(&later)));
     }
@@ -112,7 +85,15 @@ pub(crate) fn row(boot: &Boot<'_>) -> Row {
         facts.push(("boot", read.boot_id.clone()));
         facts.push(("kernel", read.kernel.clone()));
     }
-    Row { name: name(boot), marks: recovery::marks(study), facts, notes, took, bars, ..Row::default() }
+    Row {
+        name: summary::name(boot),
+        marks: recovery::marks(study),
+        facts,
+        notes,
+        took,
+        bars,
+        ..Row::default()
+    }
 }
 
 /// Converts boot times to times of the row.
@@ -142,40 +123,28 @@ fn periods(study: &RecoveryReport) -> Vec<Bar> {
         ("last service pod", Series::Fourth),
     ];
     let mut from = Duration::ZERO;
-    let mut last = start(study);
+    let mut last = match study.zero {
+        Zero::Order { .. } => "order",
+        Zero::Kernel(_) => "kernel start",
+    };
     let mut bars = Vec::new();
-    for (column, (name, tone)) in study.columns.iter().zip(NAMES) {
-        let Some(at) = column.map(from_ns) else { continue };
+    for (column, (name, tone)) in study.numbers.columns.into_iter().zip(NAMES) {
+        let Some(at) = column.map(|it| from_ns(it.ns)) else { continue };
         // A milestone that came before the one it follows takes no time.
         let to = at.max(from);
-        bars.push(Bar {
-            lane: "periods".to_owned(),
-            name: format!("{last} to {name}"),
-            tone,
-            at: from,
-            took: Some(to.saturating_sub(from)),
-            is_part: true,
-            marks: Vec::new(),
-            notes: Vec::new(),
-        });
+        let took = Some(to.saturating_sub(from));
+        bars.push(Bar { is_part: true, ..bar("periods", format!("{last} to {name}"), tone, from, took) });
         (from, last) = (to, name);
     }
     bars
-}
-
-fn start(study: &RecoveryReport) -> &'static str {
-    match study.zero {
-        Zero::Order { .. } => "order",
-        Zero::Kernel(_) => "kernel start",
-    }
 }
 
 fn bar(lane: &str, name: String, tone: Series, at: Duration, took: Option<Duration>) -> Bar {
     Bar { lane: lane.to_owned(), name, tone, at, took, is_part: false, marks: Vec::new(), notes: Vec::new() }
 }
 
-fn restart(study: &RecoveryReport, zero: Zeroed) -> Vec<Bar> {
-    let down = match &study.zero {
+fn restart(boot: &NodeBoot<'_>, zero: Zeroed) -> Vec<Bar> {
+    let down = match &boot.report.zero {
         Zero::Order { ordered, .. } => {
             let down =
                 bar("restart", "going down".to_owned(), Series::Down, Duration::ZERO, Some(zero.before));
@@ -184,18 +153,19 @@ fn restart(study: &RecoveryReport, zero: Zeroed) -> Vec<Bar> {
         }
         Zero::Kernel(_) => None,
     };
-    let moments = recovery::milestones(study).into_iter().map(|Milestone { name, mark, pod }| {
-        let pod = pod.map(|pod| format!("{} ({})", recovery::name(pod), recovery::kind(pod)));
-        let known = recovery::known(mark.source);
-        let moment = bar("milestones", name.title().to_owned(), Series::Moment, zero.at(mark.at), None);
-        Bar {
-            notes: vec![match pod {
-                Some(pod) => format!("{pod}; {known}"),
-                None => known,
-            }],
-            ..moment
-        }
-    });
+    let moments =
+        recovery::milestones(boot.recovery, boot.report).into_iter().map(|Milestone { name, mark, pod }| {
+            let pod = pod.map(|pod| format!("{} ({})", recovery::name(pod), recovery::kind(pod)));
+            let known = recovery::known(mark.source);
+            let moment = bar("milestones", name.title().to_owned(), Series::Moment, zero.at(mark.at), None);
+            Bar {
+                notes: vec![match pod {
+                    Some(pod) => format!("{pod}; {known}"),
+                    None => known,
+                }],
+                ..moment
+            }
+        });
     down.into_iter().chain(moments).collect()
 }
 

@@ -15,14 +15,14 @@ use super::{
     column::Column, columns, duckdb, line::Line,
 };
 use crate::{
-    engine::boot::report::RecoveryReport,
+    engine::boot::report::{NodeBoot, RecoveryReport},
     golden,
     model::{
         change::{End, Process},
         id::TaskKey,
         phase,
         recovery::{
-            BootRead, Calls, Daemon, DaemonEnd, FirstPod, HeldPod, Kind, LessNetwork, Pod, Recovery, Restart,
+            BootRead, Calls, DaemonEnd, FirstPod, HeldPod, Kind, LessNetwork, Pod, Recovery, Restart,
             RestartClose, Restarts, TimedSource, Told as ToldBy,
         },
         time::Timestamp,
@@ -31,11 +31,7 @@ use crate::{
     session::Session,
     sink::{
         filter::Filter,
-        jsonl::{
-            Jsonl,
-            boot::{self, Told},
-            tests::everything,
-        },
+        jsonl::{Jsonl, boot, tests::everything},
     },
 };
 
@@ -119,8 +115,8 @@ fn restarts() -> Vec<Value> {
         until: until.map(at),
     };
     let began = || {
-        let (program, was) = ("containerd".to_owned(), "containerd 2.1.4".to_owned());
-        Restart::begun(Daemon::Runtime, program, was, at(40), at(100))
+        let (comm, was) = ("containerd".to_owned(), "containerd 2.1.4".to_owned());
+        Restart { comm, was, ran_since: at(40), noticed_at: at(100), ..Restart::default() }
     };
     let killed = End { code: 137, signal: Some(9), killer: Some(by()), oom: true };
     let whole = Restart {
@@ -148,7 +144,7 @@ fn restarts() -> Vec<Value> {
     let restarts = Restarts { open: vec![waiting], past: vec![whole], ..Restarts::default() };
     let recovery = Recovery { boot: Some(boot), restarts, ..Recovery::default() };
     let study = RecoveryReport::of(&recovery, at(300));
-    let (told, _) = boot::restarts(&[Told { node: "edge-1", recovery: &recovery, study: &study }]);
+    let (told, _) = boot::restarts(&[NodeBoot { node: "edge-1", recovery: &recovery, report: &study }]);
     told.iter().map(|it| serde_json::to_value(it).expect("JSON")).collect()
 }
 

@@ -4,8 +4,6 @@
 //! These types differ from the model: a recovery has times and rules, a line has the numbers that follow from
 //! them.
 
-mod group;
-mod network;
 mod numbers;
 mod restart;
 mod statistics;
@@ -16,30 +14,21 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 
-use group::GroupLine;
-use network::LessNetworkLine;
-use numbers::{Columns, Periods};
+use numbers::{COLUMN_NAMES, Columns, NumbersLine, Periods};
 pub use restart::{RestartLine, RestartStatisticsLine};
+use statistics::GroupLine;
 pub use statistics::Statistics;
 
 use super::scalar::{Decimal, is_default};
 use crate::{
     engine::boot::{
         average::{Average, average},
-        report::{Close, NoOrder, RecoveryReport, Zero},
+        report::{Close, NoOrder, NodeBoot, RecoveryReport, Zero},
         target::{Outcome, Target},
     },
-    model::recovery::{Grouping, Kind, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
+    model::recovery::{Grouping, Kind, LessNetwork, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
     sink::recovery::{self, MilestoneName},
 };
-
-/// One row.
-#[derive(Clone, Copy, Debug)]
-pub struct Told<'a> {
-    pub node: &'a str,
-    pub recovery: &'a Recovery,
-    pub study: &'a RecoveryReport,
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -229,23 +218,26 @@ struct PodLine {
     recovered_by: Option<Recovered>,
 }
 
+/// A pod that is back, and the interfaces that it had before the restart and no longer has.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootLessNetwork")]
+pub(super) struct LessNetworkLine<'a> {
+    pod: String,
+    missing: &'a [String],
+}
+
 /// The mean of all boots that are whole.
 #[derive(Serialize, JsonSchema)]
 pub struct Mean {
     boots: usize,
     recovered: Recovered,
-    columns: Columns,
-    periods: Periods,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    whole_ns: Option<Decimal<i64>>,
-    inexact: Vec<&'static str>,
-    /// The name of the row.
-    title: String,
+    #[serde(flatten)]
+    numbers: NumbersLine<Columns>,
 }
 
 /// Returns a line for each boot, one for the mean, one for the percentiles, and one for each group, if there
 /// is a grouping.
-pub fn lines(rows: &[Told<'_>], grouping: Option<&Grouping>) -> serde_json::Result<Vec<u8>> {
+pub fn lines(rows: &[NodeBoot<'_>], grouping: Option<&Grouping>) -> serde_json::Result<Vec<u8>> {
     let lines = rows.iter().map(|row| Line::Boot(Box::new(Boot::of(row))));
     let mut bytes = Vec::new();
     let together =
@@ -259,7 +251,7 @@ pub fn lines(rows: &[Told<'_>], grouping: Option<&Grouping>) -> serde_json::Resu
 }
 
 /// Returns a line for each restart of a daemon, and one for all restarts of each program.
-pub fn restart_lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
+pub fn restart_lines(rows: &[NodeBoot<'_>]) -> serde_json::Result<Vec<u8>> {
     let (restarts, statistics) = restarts(rows);
     let restarts = restarts.into_iter().map(|it| Line::Restart(Box::new(it)));
     let statistics = statistics.into_iter().map(|it| Line::RestartStatistics(Box::new(it)));
@@ -272,8 +264,8 @@ pub fn restart_lines(rows: &[Told<'_>]) -> serde_json::Result<Vec<u8>> {
 
 /// The restarts of daemons in these boots, and the statistics of each program's restarts.
 #[must_use]
-pub fn restarts<'a>(rows: &[Told<'a>]) -> (Vec<RestartLine<'a>>, Vec<RestartStatisticsLine<'a>>) {
-    let all = recovery::restart::all(rows.iter().map(|row| (row.node, row.recovery)));
+pub fn restarts<'a>(rows: &[NodeBoot<'a>]) -> (Vec<RestartLine<'a>>, Vec<RestartStatisticsLine<'a>>) {
+    let all = recovery::restart::all(rows);
     let mut left_out: BTreeMap<&'a str, u64> = BTreeMap::new();
     for (comm, count) in rows.iter().flat_map(|row| &row.recovery.restarts.left_out) {
         let sum = left_out.entry(comm).or_default();
@@ -290,22 +282,14 @@ fn write(bytes: &mut Vec<u8>, line: &Line<'_>) -> serde_json::Result<()> {
 
 impl Mean {
     #[must_use]
-    pub fn of(rows: &[Told<'_>]) -> Self {
-        Self::new(average(rows.iter().map(|row| row.study)))
+    pub fn of(rows: &[NodeBoot<'_>]) -> Self {
+        Self::new(average(recovery::summary::reports(rows)))
     }
 
     fn new(mean: Average) -> Self {
         let title = recovery::mean_name(&mean);
-        let Average { boots, recovered, columns, differences, whole, inexact } = mean;
-        Self {
-            title,
-            boots,
-            recovered,
-            columns: Columns::of(columns),
-            periods: Periods::of(differences),
-            whole_ns: whole.map(Decimal),
-            inexact: numbers::inexact(numbers::COLUMN_NAMES, inexact, &columns, &differences),
-        }
+        let Average { boots, recovered, numbers } = mean;
+        Self { boots, recovered, numbers: NumbersLine::new(COLUMN_NAMES, &numbers, title) }
     }
 }
 
@@ -320,8 +304,8 @@ impl Truncated {
 
 impl<'a> Boot<'a> {
     #[must_use]
-    pub fn of(row: &Told<'a>) -> Self {
-        let study = row.study;
+    pub fn of(row: &NodeBoot<'a>) -> Self {
+        let study = row.report;
         let boot = row.recovery.boot.as_ref();
         let (zero, no_order, order) = zero(study);
         let (close, missing) = match &study.close {
@@ -346,10 +330,10 @@ impl<'a> Boot<'a> {
                 source: it.source,
                 title: recovery::not_seen(it),
             }),
-            columns: Columns::of(study.columns),
-            periods: Periods::of(study.periods),
-            whole_ns: study.whole.map(Decimal),
-            inexact: numbers::inexact(numbers::COLUMN_NAMES, study.inexact, &study.columns, &study.periods),
+            columns: study.numbers.columns.into(),
+            periods: Periods::of(study.numbers.periods),
+            whole_ns: numbers::whole(&study.numbers),
+            inexact: numbers::inexact(COLUMN_NAMES, &study.numbers),
             target: study.target.map(TargetLine::of),
             recovered: study.recovered,
             close,
@@ -364,12 +348,18 @@ impl<'a> Boot<'a> {
             },
             truncated: Truncated::of(row.recovery),
             late: study.is_late,
-            milestones: recovery::milestones(study).iter().map(Milestone::of).collect(),
+            milestones: recovery::milestones(row.recovery, study).iter().map(Milestone::of).collect(),
             pods: row.recovery.pods.iter().map(|back| PodLine::of(back, study)).collect(),
-            title: recovery::summary::name(row.recovery, study),
+            title: recovery::summary::name(row),
             marks: recovery::marks(study),
-            notes: recovery::notes(row.recovery, study),
+            notes: recovery::notes(row),
         }
+    }
+}
+
+impl<'a> LessNetworkLine<'a> {
+    pub(super) fn all(less: &'a [LessNetwork]) -> Vec<Self> {
+        less.iter().map(|it| Self { pod: recovery::name(&it.pod), missing: &it.missing }).collect()
     }
 }
 

@@ -19,8 +19,9 @@ use super::{
 use crate::{
     engine::{
         boot::{
+            numbers::Numbers,
             report::{RecoveryReport, Zero},
-            restart::RestartReport,
+            restart::numbers,
         },
         incident::Incidents,
         view::{BalanceView, PoolView},
@@ -32,7 +33,7 @@ use crate::{
         recovery::{Restart, Restarts},
         time::Timestamp,
     },
-    sink::recovery::{self, has_missed},
+    sink::recovery::{self, MilestoneName, has_missed},
 };
 
 pub(super) struct Gauges {
@@ -148,28 +149,17 @@ impl Gauges {
         self.restarts(&views.recovery.restarts);
         let Some(boot) = &views.recovery.boot else { return };
         let report = RecoveryReport::of(views.recovery, views.now);
-        let before = match &report.zero {
-            Zero::Order { before_ns, .. } => Some(-seconds(*before_ns)),
-            Zero::Kernel(_) => None,
-        };
-        let [health, api, read_only] = event::KUBELET_PORTS;
-        let times = [
-            before,
-            report.init.map(|it| since_boot(it.at)),
-            report.runtime.map(|it| since_boot(it.at)),
-            report.kubelet.map(|it| since_boot(it.at)),
-            recovery::listens(&report, health).map(|it| since_boot(it.at)),
-            recovery::listens(&report, api).map(|it| since_boot(it.at)),
-            recovery::listens(&report, read_only).map(|it| since_boot(it.at)),
-            report.network_configured.map(|it| since_boot(it.at)),
-            report.first_static.as_ref().map(|back| since_boot(back.mark.at)),
-            report.cni.first.map(|it| since_boot(it.at)),
-            report.first_service.as_ref().map(|back| since_boot(back.mark.at)),
-            report.last_service.as_ref().map(|back| since_boot(back.mark.at)),
-        ];
-        self.boot.milestone.set(known(&set::MILESTONES, times));
-        let periods = report.periods.into_iter().chain([report.whole]).map(|it| it.map(seconds));
-        self.boot.period.set(known(&set::PERIODS, periods));
+        let mut milestones = Vec::new();
+        if let Zero::Order { before_ns, .. } = report.zero {
+            milestones.push((vec!["order".to_owned()], -seconds(before_ns)));
+        }
+        for it in recovery::milestones(views.recovery, &report) {
+            if it.name != MilestoneName::KernelStart {
+                milestones.push((vec![it.name.into_str().to_owned()], since_boot(it.mark.at)));
+            }
+        }
+        self.boot.milestone.set(milestones);
+        self.boot.period.set(known(&set::PERIODS, periods(&report.numbers)));
         self.boot.cni_lost.set_one(Some(report.cni.lost.as_secs_f64()));
         self.boot.closed.set_one(Some(flag(report.is_closed())));
         self.boot.target.set_one(report.target.map(|target| target.span.as_secs_f64()));
@@ -188,9 +178,7 @@ impl Gauges {
         let last: BTreeMap<&str, &Restart> =
             restarts.all().into_iter().map(|it| (it.comm.as_str(), it)).collect();
         let periods = last.iter().flat_map(|(comm, restart)| {
-            let report = RestartReport::of(restart);
-            let periods = report.periods.into_iter().chain([report.whole]).map(|it| it.map(seconds));
-            let rows = known(&set::RESTART_PERIODS, periods).into_iter();
+            let rows = known(&set::RESTART_PERIODS, periods(&numbers(restart))).into_iter();
             rows.map(|(labels, value)| ([vec![label::name(comm)], labels].concat(), value))
                 .collect::<Vec<_>>()
         });
@@ -339,6 +327,12 @@ fn flag(is_so: bool) -> f64 {
 
 fn length(count: usize) -> f64 {
     real(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+/// Returns the periods and the whole.
+fn periods(numbers: &Numbers) -> impl Iterator<Item = Option<f64>> {
+    let all = numbers.periods.into_iter().chain([numbers.whole()]);
+    all.map(|number| number.map(|it| seconds(it.ns)))
 }
 
 fn since_boot(at: Timestamp) -> f64 {

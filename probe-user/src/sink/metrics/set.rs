@@ -25,20 +25,6 @@ pub(super) const DEL_NETNS: [&str; 2] = ["named", "empty"];
 pub(super) const RINGS: [&str; 2] = ["lifecycle", "bulk"];
 /// The other places of losses.
 pub(super) const LOSSES: [&str; 4] = ["netlink_socket", "record", "channel", "skipped_run"];
-pub(super) const MILESTONES: [&str; 12] = [
-    "order",
-    "init",
-    "runtime",
-    "kubelet",
-    "kubelet_health",
-    "kubelet_api",
-    "kubelet_read_only",
-    "cni_configured",
-    "static_pod",
-    "cni_ready",
-    "first_pod",
-    "last_pod",
-];
 /// Each period is from the milestone before it; the first and `whole` are from the order of the restart.
 pub(super) const PERIODS: [&str; 5] = ["kubelet_start", "static_pod", "first_pod", "last_pod", "whole"];
 /// The periods of a restart of a daemon alone.

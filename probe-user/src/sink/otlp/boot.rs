@@ -12,14 +12,14 @@ use super::{
     trace::{Period, Trace},
 };
 use crate::{
-    engine::boot::report::{RecoveryReport, Zero},
+    engine::boot::report::{NodeBoot, RecoveryReport, Zero},
     model::{
         fact::PodName,
         recovery::{Pod, Recovery},
     },
     sink::{
         Label,
-        chart::boot::{Boot, is_within, row},
+        chart::boot::{is_within, row},
         recovery as wording,
     },
 };
@@ -32,7 +32,7 @@ pub(super) fn spans(recovery: &Recovery, study: &RecoveryReport, label: &Label) 
         Zero::Kernel(_) => (0, None),
     };
     let zero = u64::try_from(label.boot_wall_ns.saturating_sub(before)).unwrap_or_default();
-    let picture = row(&Boot { node: &label.node, recovery, study });
+    let picture = row(&NodeBoot { node: &label.node, recovery, report: study });
     // If it goes on after it seemed to be over, that is another trace.
     let id = TraceId::new(Of::Boot, &label.boot_id, &[&last.mark.at.0.to_string()]);
     let root = Period { name: "node boot".to_owned(), begin: zero, end: after(zero, picture.took) };
@@ -54,7 +54,7 @@ pub(super) fn spans(recovery: &Recovery, study: &RecoveryReport, label: &Label) 
             .texts(key::NOTES, bar.notes.iter().map(String::as_str));
         trace.child(Trace::ROOT, &period, attributes);
     }
-    for it in wording::milestones(study) {
+    for it in wording::milestones(recovery, study) {
         let attributes = Attributes::default().text(key::TIME_SOURCE, wording::source(it.mark.source));
         let attributes = match it.pod {
             Some(pod) => of_pod(attributes, pod),

@@ -2,22 +2,25 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{MAX_NAMED, less_network, mean_name, more, name, numbers, span, summary, wall};
+use super::{
+    less_network, name, names, span,
+    summary::{TableRow, together},
+    wall,
+};
 use crate::{
     engine::boot::{
-        average::Average,
-        restart::{RestartReport, RestartStatistics, statistics},
+        report::NodeBoot,
+        restart::{RestartStatistics, numbers, statistics},
     },
-    model::recovery::{Calls, DaemonEnd, HeldPod, Recovery, Restart, RestartClose},
+    model::recovery::{Calls, DaemonEnd, HeldPod, Pod, Recovery, Restart, RestartClose},
     sink::text::{ended, named},
     words::{count::counted, name::signal_number, span::span as words},
 };
 
-/// A restart, and the node and boot in which it happened.
+/// A restart, and the boot in which it happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'a> {
-    pub(crate) node: &'a str,
-    pub(crate) recovery: &'a Recovery,
+    pub(crate) boot: NodeBoot<'a>,
     pub(crate) restart: &'a Restart,
 }
 
@@ -25,14 +28,14 @@ pub(crate) struct Placed<'a> {
 /// not started again by its end was ended by the node's shutdown, unless it had been stopped long before;
 /// such a restart is left out.
 #[must_use]
-pub(crate) fn all<'a>(boots: impl DoubleEndedIterator<Item = (&'a str, &'a Recovery)>) -> Vec<Placed<'a>> {
+pub(crate) fn all<'a>(boots: &[NodeBoot<'a>]) -> Vec<Placed<'a>> {
     let mut later = BTreeSet::new();
     let mut all = Vec::new();
-    for (node, recovery) in boots.rev() {
-        let goes_on = later.insert(node);
-        let mut restarts = recovery.restarts.all();
+    for boot in boots.iter().rev() {
+        let goes_on = later.insert(boot.node);
+        let mut restarts = boot.recovery.restarts.all();
         restarts.retain(|it| goes_on || it.close.is_some() || it.has_started());
-        all.extend(restarts.into_iter().rev().map(|restart| Placed { node, recovery, restart }));
+        all.extend(restarts.into_iter().rev().map(|restart| Placed { boot: *boot, restart }));
     }
     all.reverse();
     all
@@ -42,7 +45,7 @@ impl Placed<'_> {
     /// When the restart began, on the wall clock; nanoseconds since the epoch.
     #[must_use]
     pub(crate) fn wall_ns(&self) -> Option<i64> {
-        let boot = self.recovery.boot.as_ref()?;
+        let boot = self.boot.recovery.boot.as_ref()?;
         Some(boot.boot_wall_ns.saturating_add_unsigned(self.restart.zero().0))
     }
 
@@ -54,24 +57,16 @@ impl Placed<'_> {
     }
 }
 
-/// The rows below those of the restarts: for each program that restarted more than once, the mean and the
-/// percentiles.
+/// A row for each restart; then the mean and the percentiles of each program that restarted more than once.
 #[must_use]
-pub(crate) fn rows(restarts: &[Placed<'_>]) -> Vec<(String, Vec<String>)> {
-    let mut rows = Vec::new();
-    for RestartStatistics { comm, average, spread, .. } in statistics(restarts.iter().map(|it| it.restart)) {
-        if average.boots <= 1 {
-            continue;
-        }
-        let Average { columns, differences, whole, inexact, .. } = &average;
-        let name = format!("{comm}: {}", mean_name(&average));
-        rows.push((name, numbers(columns, differences, *whole, *inexact)));
-        for it in spread {
-            let name = format!("{comm}: {}", summary::rank(it.rank));
-            rows.push((name, numbers(&it.columns, &it.periods, it.whole, it.inexact)));
-        }
-    }
-    rows
+pub(crate) fn table(restarts: &[Placed<'_>]) -> Vec<TableRow> {
+    let each = restarts.iter().map(|it| {
+        let about = it.restart.comm.clone();
+        TableRow { about, ..TableRow::new(it.title(), &numbers(it.restart)) }
+    });
+    let programs = statistics(restarts.iter().map(|it| it.restart)).into_iter();
+    let programs = programs.flat_map(|it| together(&format!("{}: ", it.comm), &it.average, &it.spread));
+    each.chain(programs).collect()
 }
 
 /// How many restarts the rows of the mean and the percentiles count, unless it is all of them.
@@ -155,9 +150,8 @@ fn held(what: &str, pods: &[&HeldPod]) -> Option<String> {
     let longest: Option<(Duration, &HeldPod)> =
         pods.iter().filter_map(|it| Some((it.until?.since(it.since), *it))).max_by_key(|(took, _)| *took);
     let longest = longest.map(|(took, it)| format!(", the longest {} ({})", span(took), name(&it.pod)));
-    let open: Vec<String> = pods.iter().filter(|it| it.until.is_none()).map(|it| name(&it.pod)).collect();
-    let shown = open.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
-    let open = (!open.is_empty()).then(|| format!("; not through: {shown}{}", more(open.len())));
+    let open: Vec<Pod> = pods.iter().filter(|it| it.until.is_none()).map(|it| it.pod.clone()).collect();
+    let open = (!open.is_empty()).then(|| format!("; not through: {}", names(&open)));
     (!pods.is_empty()).then(|| {
         let count = u64::try_from(pods.len()).unwrap_or(u64::MAX);
         format!("{} {what}{}{}", counted(count, "pod"), longest.unwrap_or_default(), open.unwrap_or_default())
@@ -211,10 +205,4 @@ pub(crate) fn since_boot(recovery: &Recovery) -> Option<String> {
         })
         .collect();
     (!each.is_empty()).then(|| format!("restarted alone since: {}", each.join(", ")))
-}
-
-/// The numbers of a restart, as the table has them.
-#[must_use]
-pub(crate) fn cells(report: &RestartReport) -> Vec<String> {
-    numbers(&report.columns, &report.periods, report.whole, report.inexact)
 }

@@ -1,74 +1,100 @@
 //! The words for several boots together: the rows below those of the boots, and which boots count in them.
 
-use super::{began, mean_name, numbers, signs, span};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{began, hundredths, mean_name, not_seen, rounded_ms, signs, span};
 use crate::{
     engine::boot::{
         average::{Average, average},
-        column::COLUMNS,
         comparable::{Counted, counted},
-        group::{Difference, Group, groups},
-        inexact::Inexact,
-        report::RecoveryReport,
+        group::{Group, groups},
+        numbers::{Number, Numbers},
+        report::{NodeBoot, RecoveryReport},
         spread::{Rank, spread},
         target::{Outcome, Target},
     },
-    model::recovery::{Grouping, Recovery},
+    model::recovery::Grouping,
 };
 
-/// A boot that does not count, or whose numbers do not all count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LeftOut<'a> {
-    pub(crate) recovery: &'a Recovery,
-    pub(crate) report: &'a RecoveryReport,
-    pub(crate) counted: Counted,
+/// A row of the table of boots, or of the table of restarts of daemons.
+#[derive(Clone, Debug)]
+pub(crate) struct TableRow {
+    pub(crate) name: String,
+    /// The kernel of the boot, or the program of the daemon.
+    pub(crate) about: String,
+    /// Columns in milliseconds, periods and the whole in seconds. Inexact ones have a mark.
+    pub(crate) numbers: Vec<String>,
 }
 
-/// The rows below the boots, each with its name: for each group, or for all boots.
-#[must_use]
-pub(crate) fn rows<'a>(
-    boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
-    grouping: Option<&Grouping>,
-) -> Vec<(String, Vec<String>)> {
-    match grouping {
-        Some(grouping) => of_groups(boots, grouping),
-        None => of_all(boots.map(|(_, report)| report)),
+impl TableRow {
+    pub(super) fn new(name: String, numbers: &Numbers) -> Self {
+        let columns = numbers.columns.map(|number| cell(number, |ns| rounded_ms(ns).to_string()));
+        let periods = numbers.periods.map(|number| cell(number, hundredths));
+        let whole = cell(numbers.whole(), hundredths);
+        let numbers = columns.into_iter().chain(periods).chain([whole]).collect();
+        Self { name, about: String::new(), numbers }
     }
 }
 
-/// The mean, its differences, and the percentiles. No rows for fewer than two boots.
-fn of_all<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Vec<(String, Vec<String>)> {
-    let mean = average(reports.clone());
+fn cell(number: Option<Number>, form: fn(i64) -> String) -> String {
+    let Some(Number { ns, is_inexact }) = number else { return "-".to_owned() };
+    let mark = if is_inexact { "~" } else { "" };
+    format!("{mark}{}", form(ns))
+}
+
+/// A row for each boot, with one above it if boots before it were not seen; then the rows of each group, or
+/// of all boots.
+#[must_use]
+pub(crate) fn table(boots: &[NodeBoot<'_>], grouping: Option<&Grouping>) -> Vec<TableRow> {
+    let mut rows = Vec::new();
+    for it in boots {
+        let boot = it.recovery.boot.as_ref();
+        let unseen = boot.and_then(|boot| boot.before.unseen);
+        rows.extend(unseen.map(|unseen| TableRow::new(not_seen(unseen), &Numbers::default())));
+        let about = boot.map(|boot| boot.kernel.clone()).unwrap_or_default();
+        rows.push(TableRow { about, ..TableRow::new(name(it), &it.report.numbers) });
+    }
+    rows.extend(match grouping {
+        Some(grouping) => of_groups(boots, grouping),
+        None => of_all(boots),
+    });
+    rows
+}
+
+/// The mean, its differences, and the percentiles.
+fn of_all(boots: &[NodeBoot<'_>]) -> Vec<TableRow> {
+    let mean = average(reports(boots));
+    let mut rows = together("", &mean, &spread(reports(boots)));
+    if !rows.is_empty() {
+        let numbers = Numbers { columns: mean.numbers.periods, ..Numbers::default() };
+        let mut differences = TableRow::new("Diff".to_owned(), &numbers);
+        // They do not add up to a whole.
+        differences.numbers.pop();
+        differences.numbers.push("-".to_owned());
+        rows.insert(1, differences);
+    }
+    rows
+}
+
+/// The mean and the percentiles. No rows for fewer than two boots or restarts.
+pub(super) fn together(prefix: &str, mean: &Average, spread: &[(Rank, Numbers)]) -> Vec<TableRow> {
     if mean.boots < 2 {
         return Vec::new();
     }
-    let ranks = spread(reports)
-        .into_iter()
-        .map(|it| (rank(it.rank).to_owned(), numbers(&it.columns, &it.periods, it.whole, it.inexact)));
-    let Average { columns, differences, whole, inexact, .. } = &mean;
-    let of_differences = Inexact { columns: inexact.periods, ..Inexact::default() };
-    let nothing = [None; COLUMNS];
-    let mean = [
-        (mean_name(&mean), numbers(columns, differences, *whole, *inexact)),
-        ("Diff".to_owned(), numbers(differences, &nothing, None, of_differences)),
-    ];
-    mean.into_iter().chain(ranks).collect()
+    let mean = TableRow::new(format!("{prefix}{}", mean_name(mean)), &mean.numbers);
+    let ranks = spread.iter().map(|(at, numbers)| TableRow::new(format!("{prefix}{}", rank(*at)), numbers));
+    [mean].into_iter().chain(ranks).collect()
 }
 
 /// The mean of each group, and its difference from the mean of the first group.
-fn of_groups<'a>(
-    boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
-    grouping: &Grouping,
-) -> Vec<(String, Vec<String>)> {
-    let groups = groups(boots.map(|(recovery, report)| (grouping.of(recovery), report)));
-    let first = groups.first().map(|group| group_name(group)).unwrap_or_default();
+fn of_groups(boots: &[NodeBoot<'_>], grouping: &Grouping) -> Vec<TableRow> {
+    let groups = groups(boots.iter().map(|it| (grouping.of(it.recovery), it.report)));
+    let first = groups.first().map(group_name).unwrap_or_default();
     let rows = groups.iter().flat_map(|group| {
-        let Average { columns, differences, whole, inexact, .. } = &group.average;
-        let name = format!("{}: {}", group_name(group), mean_name(&group.average));
-        let mean = (name, numbers(columns, differences, *whole, *inexact));
-        let less = group.difference.as_ref().map(|Difference { columns, periods, whole, inexact }| {
-            let name = format!("{}: less {first}", group_name(group));
-            (name, numbers(columns, periods, *whole, *inexact))
-        });
+        let name = group_name(group);
+        let mean = TableRow::new(format!("{name}: {}", mean_name(&group.average)), &group.average.numbers);
+        let less = group.difference.map(|less| TableRow::new(format!("{name}: less {first}"), &less));
         [mean].into_iter().chain(less)
     });
     rows.collect()
@@ -80,18 +106,20 @@ pub(crate) fn group_name<'a>(group: &Group<'a>) -> &'a str {
     group.name.unwrap_or("none")
 }
 
+pub(crate) fn reports<'a>(boots: &[NodeBoot<'a>]) -> impl Iterator<Item = &'a RecoveryReport> + Clone {
+    boots.iter().map(|it| it.report)
+}
+
 /// The boots whose numbers do not all count.
 #[must_use]
-pub(crate) fn left_out<'a>(
-    boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
-) -> Vec<LeftOut<'a>> {
-    let all = counted(boots.clone().map(|(_, report)| report));
-    let each = boots.zip(all).map(|((recovery, report), counted)| LeftOut { recovery, report, counted });
-    each.filter(|it| it.counted != Counted::Whole).collect()
+pub(crate) fn left_out<'a>(boots: &[NodeBoot<'a>]) -> Vec<(NodeBoot<'a>, Counted)> {
+    let each = boots.iter().copied().zip(counted(reports(boots)));
+    each.filter(|(_, counted)| *counted != Counted::Whole).collect()
 }
 
 /// How many boots met their targets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "BootTargets")]
 pub(crate) struct Targets {
     pub(crate) met: usize,
     pub(crate) missed: usize,
@@ -130,22 +158,19 @@ fn targets<'a>(reports: impl Iterator<Item = &'a RecoveryReport> + Clone) -> Opt
 
 /// How many boots the rows count, which are left out and why, and how many met the target.
 #[must_use]
-pub(crate) fn notes<'a>(
-    boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone,
-) -> Vec<String> {
-    let targets = targets(boots.clone().map(|(_, report)| report));
-    composition(boots).into_iter().chain(targets).collect()
+pub(crate) fn notes(boots: &[NodeBoot<'_>]) -> Vec<String> {
+    composition(boots).into_iter().chain(targets(reports(boots))).collect()
 }
 
-fn composition<'a>(boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport)> + Clone) -> Vec<String> {
-    let all = boots.clone().count();
+fn composition(boots: &[NodeBoot<'_>]) -> Vec<String> {
+    let all = boots.len();
     if all < 2 {
         return Vec::new();
     }
     let left_out = left_out(boots);
     let out = listed(&left_out, false);
     let in_part = listed(&left_out, true);
-    let boots = all - left_out.iter().filter(|it| !it.counted.is_in()).count();
+    let boots = all - left_out.iter().filter(|(_, counted)| !counted.is_in()).count();
     let out = if out.is_empty() { String::new() } else { format!("; without {out}") };
     let last = (!in_part.is_empty())
         .then(|| format!("their last service pod and whole are without those of {in_part}"));
@@ -153,16 +178,16 @@ fn composition<'a>(boots: impl Iterator<Item = (&'a Recovery, &'a RecoveryReport
 }
 
 /// Lists the boots that count in part (`is_in`), or those that do not count, and why.
-fn listed(left_out: &[LeftOut<'_>], is_in: bool) -> String {
-    let these = left_out.iter().filter(|it| it.counted.is_in() == is_in);
-    let names = these.map(|it| format!("{} ({})", name(it.recovery, it.report), why(it.counted)));
+fn listed(left_out: &[(NodeBoot<'_>, Counted)], is_in: bool) -> String {
+    let these = left_out.iter().filter(|(_, counted)| counted.is_in() == is_in);
+    let names = these.map(|(boot, counted)| format!("{} ({})", name(boot), why(*counted)));
     names.collect::<Vec<_>>().join(", ")
 }
 
 /// The name of a boot: when it began, and what is unusual about its times.
 #[must_use]
-pub(crate) fn name(recovery: &Recovery, report: &RecoveryReport) -> String {
-    began(recovery) + &signs(report)
+pub(crate) fn name(boot: &NodeBoot<'_>) -> String {
+    began(boot.recovery) + &signs(boot.report)
 }
 
 #[must_use]

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     engine::{
-        boot::report::RecoveryReport,
+        boot::report::{NodeBoot, RecoveryReport},
         incident::Incidents,
         view::{BalanceView, PoolView},
     },
@@ -23,7 +23,7 @@ use crate::{
     sink::{
         jsonl::{
             self, Decimal, Version,
-            boot::{self, Boot, Mean, RestartLine, RestartStatisticsLine, Statistics, Told},
+            boot::{self, Boot, Mean, RestartLine, RestartStatisticsLine, Statistics},
         },
         loop_queue::Snapshot,
         select,
@@ -182,10 +182,10 @@ pub(super) fn boot(app: &AppState, snapshot: &Snapshot<Recovery>) -> Response<Re
         let now = if is_this { snapshot.now } else { record.recovery.seen_until };
         reports.push(RecoveryReport::of(&record.recovery, now.max(record.recovery.seen_until)));
     }
-    let rows: Vec<Told<'_>> = records
+    let rows: Vec<NodeBoot<'_>> = records
         .iter()
         .zip(&reports)
-        .map(|(record, study)| Told { node: &record.node, recovery: &record.recovery, study })
+        .map(|(record, report)| NodeBoot { node: &record.node, recovery: &record.recovery, report })
         .collect();
     let (restarts, restart_statistics) = boot::restarts(&rows);
     json(&BootList {

@@ -74,7 +74,7 @@ fn a_pod_that_listened_before_is_back_when_it_does_again() {
     // This boot by the other rule, from the stored facts.
     let other = Recovery { recovered: Recovered::Started, ..engine.recovery().clone() };
     let other = RecoveryReport::of(&other, ms(60 * SECOND));
-    assert_eq!(seconds(other.columns), [Some(21), None, Some(32), Some(34)]);
+    assert_eq!(seconds(other.numbers.columns), [Some(21), None, Some(32), Some(34)]);
     assert!(other.by_start.is_empty());
     // This is stored for the next restart.
     let listened: Vec<bool> = engine.running_pods().pods.iter().map(|pod| pod.listens).collect();
@@ -136,7 +136,13 @@ fn boots_by_one_rule_and_by_the_other_have_no_mean_together() {
     let (_, engine) = story.judge(40 * SECOND);
     let started = RecoveryReport::of(engine.recovery(), ms(40 * SECOND));
     let mean = average([&started, &started, &listening].into_iter());
-    assert_eq!((mean.boots, mean.recovered, seconds(mean.columns)[3]), (1, Recovered::Listening, Some(42)));
+    assert_eq!(
+        (mean.boots, mean.recovered, seconds(mean.numbers.columns)[3]),
+        (1, Recovered::Listening, Some(42))
+    );
     let mean = average([&listening, &started, &started].into_iter());
-    assert_eq!((mean.boots, mean.recovered, seconds(mean.columns)[3]), (2, Recovered::Started, Some(32)));
+    assert_eq!(
+        (mean.boots, mean.recovered, seconds(mean.numbers.columns)[3]),
+        (2, Recovered::Started, Some(32))
+    );
 }

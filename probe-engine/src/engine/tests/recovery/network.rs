@@ -44,11 +44,11 @@ fn the_kubelets_ports_and_the_networks_configuration_are_milestones() {
     story.at(10 * SECOND).listed(networks(Some(ms(7_200_000))));
     story.at(11 * SECOND).listed(networks(Some(ms(10_500))));
     story.at(12 * SECOND).listed(networks(Some(ms(11_900))));
-    let study = study(&story, 30 * SECOND);
+    let recovery = story.judge(30 * SECOND).1.recovery().clone();
     let listens = |port, at| KubeletListens { port, at: ms(at) };
-    assert_eq!(study.kubelet_listens, [listens(10_248, 5000), listens(10_250, 6000)]);
+    assert_eq!(recovery.kubelet_listens, [listens(10_248, 5000), listens(10_250, 6000)]);
     let configured = TimedSource { at: ms(10_500), source: Source::FileTime };
-    assert_eq!(study.network_configured, Some(configured));
+    assert_eq!(recovery.network_configured, Some(configured));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{App, SECOND, booted, ms};
 use crate::{
     engine::{
         Engine, Settings,
-        boot::restart::{RestartReport, statistics},
+        boot::restart::{numbers, statistics},
         tests::{
             containerd::TOP,
             story::{
@@ -67,7 +67,7 @@ fn restart(story: &Story, until: u64) -> Restart {
 
 /// The columns, in ms.
 fn columns(restart: &Restart) -> [Option<i64>; 4] {
-    RestartReport::of(restart).columns.map(|ns| ns.map(|ns| ns / 1_000_000))
+    numbers(restart).columns.map(|number| number.map(|it| it.ns / 1_000_000))
 }
 
 /// `systemctl restart`, of a runtime that answers 2 s later.
@@ -133,11 +133,11 @@ fn a_restart_in_a_burst_shows_which_starts_waited_and_for_how_long() {
     App(3).found(&mut story, 1, "");
     story.exec(App(3).who(1, "pause"), TOP | class::PAUSE, "/pause");
     let open = restart(&story, 108 * SECOND + 500);
-    assert_eq!(RestartReport::of(&open).whole, None, "a pod waits: {open:#?}");
+    assert_eq!(numbers(&open).whole(), None, "a pod waits: {open:#?}");
     App(3).run(&mut story, 109 * SECOND, 2, "main");
     let found = restart(&story, 105 * SECOND + OVER);
     assert_eq!(columns(&found), [Some(5000), Some(6000), Some(7000), Some(9000)]);
-    let periods = RestartReport::of(&found).periods.map(|ns| ns.map(|ns| ns / 1_000_000));
+    let periods = numbers(&found).periods.map(|number| number.map(|it| it.ns / 1_000_000));
     assert_eq!(periods, [Some(5000), Some(1000), Some(1000), Some(2000)]);
     let held: Vec<_> = found.held.iter().map(|it| (it.pod.name.as_deref(), it.since, it.until)).collect();
     let of = |name, since, until| (Some(name), ms(since), Some(ms(until)));
@@ -244,7 +244,10 @@ fn only_the_last_restarts_are_kept_and_all_are_counted() {
     );
     let of = statistics(all.all().into_iter());
     let [of] = of.as_slice() else { panic!("{of:?}") };
-    assert_eq!((of.all, of.average.boots, of.average.whole), (KEPT, KEPT, Some(2_000_000_000)));
+    assert_eq!(
+        (of.all, of.average.boots, of.average.numbers.whole().map(|it| it.ns)),
+        (KEPT, KEPT, Some(2_000_000_000))
+    );
     assert_eq!(of.spread.len(), 4);
 }
 
@@ -345,8 +348,7 @@ fn a_restart_that_no_agent_saw_counts_from_the_new_start() {
     let found = restart(&story, 200 * SECOND + OVER);
     assert_eq!((found.ended.as_ref(), found.close), (None, Some(RestartClose::AsBefore)));
     assert_eq!(found.started.map(|mark| mark.source), Some(Source::ProcStart));
-    let report = RestartReport::of(&found);
-    assert!(!report.is_end_seen && report.inexact.columns[0]);
+    assert!(numbers(&found).columns[0].is_some_and(|it| it.is_inexact));
     assert_eq!(columns(&found), [Some(0), Some(103_000), None, Some(103_000)]);
     assert_eq!(statistics([&found].into_iter())[0].average.boots, 0, "its beginning is not known");
 }

@@ -17,7 +17,7 @@ use crate::{
         },
     },
     model::{
-        fact::{Origin, PodName},
+        fact::Origin,
         id::{ContainerId, PodUid},
         recovery::{Pod, RecoveredPod, RunningPods, Source, TimedSource},
         time::Timestamp,
@@ -46,10 +46,7 @@ pub(crate) fn back(world: &World, sandbox: &Sandbox) -> Option<(RecoveredPod, Ti
     let row = sandbox.pod.and_then(|pod| world.pods.get(&pod));
     let mut named = row.map(|row| row.named.clone()).unwrap_or_default();
     named.learn(&sandbox.reported.pod);
-    let PodName { namespace, name, uid } = named;
-    if name.is_none() && uid.is_none() {
-        return None;
-    }
+    let pod = world.boot.pod_named(&named)?;
     let mut runs: Vec<(&ContainerRun, TimedSource)> =
         sandbox.containers().iter().filter_map(|ran| Some((ran, mark_of(world, ran)?))).collect();
     runs.sort_by_key(|(_, mark)| mark.at);
@@ -67,9 +64,8 @@ pub(crate) fn back(world: &World, sandbox: &Sandbox) -> Option<(RecoveredPod, Ti
     }
     let mark = own.first()?.1;
     let listened = own.iter().filter_map(|(ran, _)| ran.listening).map(|it| it.at).min();
-    let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &world.boot.rules);
     let interfaces = interfaces_of(world, sandbox).into_iter().collect();
-    let pod = Pod { namespace, name, uid, kind, listens: listened.is_some(), interfaces };
+    let pod = Pod { listens: listened.is_some(), interfaces, ..pod };
     Some((RecoveredPod { pod, mark, listened }, first))
 }
 
@@ -128,13 +124,10 @@ pub(crate) fn running_pods(world: &World, now: Timestamp) -> RunningPods {
             table::sandbox::State::Stopped { at, .. } => at >= since,
             table::sandbox::State::Remembered { .. } => false,
         });
-        let PodName { namespace, name, uid } = row.named.clone();
-        if name.is_none() && uid.is_none()
-            || !stands && !containers_of(world, row.id).any(table::container::Container::is_running)
-        {
+        let Some(mut pod) = world.boot.pod_named(&row.named) else { continue };
+        if !stands && !containers_of(world, row.id).any(table::container::Container::is_running) {
             continue;
         }
-        let kind = Pod::kind_of(namespace.as_deref(), uid.as_ref(), &world.boot.rules);
         let mut interfaces = BTreeSet::new();
         for it in world
             .sandboxes
@@ -143,8 +136,7 @@ pub(crate) fn running_pods(world: &World, now: Timestamp) -> RunningPods {
         {
             interfaces.extend(interfaces_of(world, it));
         }
-        let interfaces = interfaces.into_iter().collect();
-        let mut pod = Pod { namespace, name, uid, kind, listens: false, interfaces };
+        pod.interfaces = interfaces.into_iter().collect();
         // If an earlier run of the agent saw the container listen, only the recovery's pods still show that.
         let mut back = world.boot.recovery.pods.iter();
         pod.listens = containers_of(world, row.id).any(|it| it.run.listening.is_some())

@@ -93,10 +93,16 @@ fn begin_restart(world: &mut World, row: &Process, at: Timestamp, ended: Option<
     let daemon = if is_kubelet(&row.comm) { Daemon::Kubelet } else { Daemon::Runtime };
     let mut before = lookup::recovery::running_pods(world, at).pods;
     before.retain(|pod| !pod.interfaces.is_empty());
-    let was = world.records.with_version(row);
-    let ran_since = Timestamp(row.key.start);
-    let mut restart =
-        Restart { ended, before, ..Restart::begun(daemon, row.comm.clone(), was, ran_since, at) };
+    let mut restart = Restart {
+        daemon,
+        comm: row.comm.clone(),
+        was: world.records.with_version(row),
+        ran_since: Timestamp(row.key.start),
+        noticed_at: at,
+        ended,
+        before,
+        ..Restart::default()
+    };
     if daemon == Daemon::Runtime {
         let cut_off = world
             .calls

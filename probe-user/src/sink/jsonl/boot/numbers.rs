@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_with::skip_serializing_none;
 
 use crate::{
-    engine::boot::{column::COLUMNS, inexact::Inexact},
+    engine::boot::numbers::{COLUMNS, Number, Numbers, Row},
     sink::jsonl::scalar::Decimal,
 };
 
@@ -32,30 +32,56 @@ pub(super) struct Periods {
     fourth_ns: Option<Decimal<i64>>,
 }
 
-impl Columns {
-    pub(super) fn of(columns: [Option<i64>; COLUMNS]) -> Self {
-        let [kubelet_ns, static_pod_ns, first_service_ns, last_service_ns] =
-            columns.map(|ns| ns.map(Decimal));
+// A mean or a percentile, with the columns of boots or of restarts. The schema has the latter by this name.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RestartNumbers")]
+pub(super) struct NumbersLine<C> {
+    columns: C,
+    periods: Periods,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole_ns: Option<Decimal<i64>>,
+    inexact: Vec<&'static str>,
+    /// The name of the row.
+    title: String,
+}
+
+impl<C: From<Row>> NumbersLine<C> {
+    pub(super) fn new(column_names: [&'static str; COLUMNS], numbers: &Numbers, title: String) -> Self {
+        Self {
+            columns: numbers.columns.into(),
+            periods: Periods::of(numbers.periods),
+            whole_ns: whole(numbers),
+            inexact: inexact(column_names, numbers),
+            title,
+        }
+    }
+}
+
+impl From<Row> for Columns {
+    fn from(columns: Row) -> Self {
+        let [kubelet_ns, static_pod_ns, first_service_ns, last_service_ns] = columns.map(decimal);
         Self { kubelet_ns, static_pod_ns, first_service_ns, last_service_ns }
     }
 }
 
 impl Periods {
-    pub(super) fn of(periods: [Option<i64>; COLUMNS]) -> Self {
-        let [first_ns, second_ns, third_ns, fourth_ns] = periods.map(|ns| ns.map(Decimal));
+    pub(super) fn of(periods: Row) -> Self {
+        let [first_ns, second_ns, third_ns, fourth_ns] = periods.map(decimal);
         Self { first_ns, second_ns, third_ns, fourth_ns }
     }
 }
 
+pub(super) fn decimal(number: Option<Number>) -> Option<Decimal<i64>> {
+    number.map(|it| Decimal(it.ns))
+}
+
+pub(super) fn whole(numbers: &Numbers) -> Option<Decimal<i64>> {
+    decimal(numbers.whole())
+}
+
 /// The members that have a value that is not exact.
-pub(super) fn inexact(
-    column_names: [&'static str; COLUMNS],
-    inexact: Inexact,
-    columns: &[Option<i64>; COLUMNS],
-    periods: &[Option<i64>; COLUMNS],
-) -> Vec<&'static str> {
-    let of_columns = column_names.into_iter().zip(inexact.columns).zip(columns);
-    let of_periods = PERIOD_NAMES.into_iter().zip(inexact.periods).zip(periods);
-    let all = of_columns.chain(of_periods);
-    all.filter(|((_, is_inexact), ns)| *is_inexact && ns.is_some()).map(|((name, _), _)| name).collect()
+pub(super) fn inexact(column_names: [&'static str; COLUMNS], numbers: &Numbers) -> Vec<&'static str> {
+    let names = column_names.into_iter().chain(PERIOD_NAMES);
+    let all = names.zip(numbers.columns.into_iter().chain(numbers.periods));
+    all.filter(|(_, number)| number.is_some_and(|it| it.is_inexact)).map(|(name, _)| name).collect()
 }

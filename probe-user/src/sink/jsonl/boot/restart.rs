@@ -7,13 +7,14 @@ use serde::Serialize;
 use serde_with::skip_serializing_none;
 
 use super::{
-    network::LessNetworkLine,
-    numbers::{self, Periods},
+    LessNetworkLine,
+    numbers::{self, NumbersLine, Periods},
 };
 use crate::{
     engine::boot::{
-        column::COLUMNS,
-        restart::{RestartReport, RestartStatistics, statistics},
+        numbers::{COLUMNS, Row},
+        report::NodeBoot,
+        restart::{RestartStatistics, numbers as numbers_of, statistics},
         spread::Rank,
     },
     model::{
@@ -147,35 +148,24 @@ pub struct RestartStatisticsLine<'a> {
     /// The number of older restarts, which are not kept.
     #[serde(skip_serializing_if = "is_default")]
     left_out: u64,
-    average: RestartNumbers,
+    average: NumbersLine<RestartColumns>,
     ranks: Vec<RestartRank>,
     /// Which restarts do not count, in words for people.
     notes: Vec<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct RestartNumbers {
-    columns: RestartColumns,
-    periods: Periods,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    whole_ns: Option<Decimal<i64>>,
-    inexact: Vec<&'static str>,
-    /// The name of the row.
-    title: String,
-}
-
-#[derive(Serialize, JsonSchema)]
 struct RestartRank {
     rank: Rank,
     #[serde(flatten)]
-    numbers: RestartNumbers,
+    numbers: NumbersLine<RestartColumns>,
 }
 
 impl<'a> RestartLine<'a> {
     #[must_use]
     pub(crate) fn of(placed: &Placed<'a>) -> Self {
-        let Placed { node, recovery, restart } = *placed;
-        let RestartReport { columns, periods, whole, inexact, .. } = RestartReport::of(restart);
+        let Placed { boot: NodeBoot { node, recovery, .. }, restart } = *placed;
+        let numbers = numbers_of(restart);
         Self {
             node,
             boot_id: recovery.boot.as_ref().map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
@@ -189,10 +179,10 @@ impl<'a> RestartLine<'a> {
             end: restart.ended.as_ref().map(EndLine::of),
             again: restart.again,
             end_again: restart.ended_again.as_ref().map(EndLine::of),
-            columns: RestartColumns::of(columns),
-            periods: Periods::of(periods),
-            whole_ns: whole.map(Decimal),
-            inexact: numbers::inexact(COLUMN_NAMES, inexact, &columns, &periods),
+            columns: numbers.columns.into(),
+            periods: Periods::of(numbers.periods),
+            whole_ns: numbers::whole(&numbers),
+            inexact: numbers::inexact(COLUMN_NAMES, &numbers),
             close: restart.close,
             closed_boot_ns: restart.closed_at.map(|at| Decimal(at.0)),
             first_pod: restart.first_pod.as_ref().map(|first| recovery::name(&first.pod)),
@@ -227,9 +217,9 @@ impl<'a> SenderLine<'a> {
     }
 }
 
-impl RestartColumns {
-    fn of(columns: [Option<i64>; COLUMNS]) -> Self {
-        let [started_ns, ready_ns, first_pod_ns, as_before_ns] = columns.map(|ns| ns.map(Decimal));
+impl From<Row> for RestartColumns {
+    fn from(columns: Row) -> Self {
+        let [started_ns, ready_ns, first_pod_ns, as_before_ns] = columns.map(numbers::decimal);
         Self { started_ns, ready_ns, first_pod_ns, as_before_ns }
     }
 }
@@ -252,7 +242,7 @@ impl<'a> RestartStatisticsLine<'a> {
         let mut all = statistics(all.into_iter());
         let none_kept: Vec<&'a str> =
             left_out.keys().filter(|comm| !all.iter().any(|it| it.comm == **comm)).copied().collect();
-        all.extend(none_kept.into_iter().map(RestartStatistics::none));
+        all.extend(none_kept.into_iter().map(|comm| RestartStatistics::of(comm, &[])));
         all.into_iter().map(|it| Self::of(left_out.get(it.comm).copied().unwrap_or_default(), it)).collect()
     }
 
@@ -262,15 +252,9 @@ impl<'a> RestartStatisticsLine<'a> {
         let notes = restart::composition(&it).into_iter().chain(older).collect();
         let RestartStatistics { comm, all, average, spread } = it;
         let title = recovery::mean_name(&average);
-        let ranks = spread.into_iter().map(|it| RestartRank {
-            rank: it.rank,
-            numbers: RestartNumbers {
-                columns: RestartColumns::of(it.columns),
-                periods: Periods::of(it.periods),
-                whole_ns: it.whole.map(Decimal),
-                inexact: numbers::inexact(COLUMN_NAMES, it.inexact, &it.columns, &it.periods),
-                title: summary::rank(it.rank).to_owned(),
-            },
+        let ranks = spread.into_iter().map(|(rank, numbers)| RestartRank {
+            rank,
+            numbers: NumbersLine::new(COLUMN_NAMES, &numbers, summary::rank(rank).to_owned()),
         });
         Self {
             program: comm,
@@ -278,18 +262,7 @@ impl<'a> RestartStatisticsLine<'a> {
             all,
             left_out,
             ranks: ranks.collect(),
-            average: RestartNumbers {
-                columns: RestartColumns::of(average.columns),
-                periods: Periods::of(average.differences),
-                whole_ns: average.whole.map(Decimal),
-                inexact: numbers::inexact(
-                    COLUMN_NAMES,
-                    average.inexact,
-                    &average.columns,
-                    &average.differences,
-                ),
-                title,
-            },
+            average: NumbersLine::new(COLUMN_NAMES, &average.numbers, title),
             notes,
         }
     }

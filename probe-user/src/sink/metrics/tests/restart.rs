@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{AgentStats, End, Incidents, Metrics, S, Timestamp, Views, scrape};
 use crate::model::recovery::{
-    Daemon, DaemonEnd, HeldPod, Kind, Pod, Recovery, Restart, RestartClose, Restarts, TimedSource,
+    DaemonEnd, HeldPod, Kind, Pod, Recovery, Restart, RestartClose, Restarts, TimedSource,
 };
 
 /// The runtime was stopped once and restarted, and the gauges have its last restart; the kubelet has not
@@ -14,8 +14,9 @@ fn restarts_of_daemons_are_counted_and_the_last_one_is_timed() {
     let ended = |at: u64| DaemonEnd { at: Timestamp(at * S), end: End::default(), told: None };
     let restart = |comm: &str, at: u64| {
         let (comm, was) = (comm.to_owned(), comm.to_owned());
-        let begun = Restart::begun(Daemon::Runtime, comm, was, Timestamp(S), Timestamp(at * S));
-        Restart { ended: Some(ended(at)), ..begun }
+        let ran_since = Timestamp(S);
+        let noticed_at = Timestamp(at * S);
+        Restart { comm, was, ran_since, noticed_at, ended: Some(ended(at)), ..Restart::default() }
     };
     let held = |replaced, until| HeldPod {
         pod: Pod {

@@ -248,7 +248,7 @@ fn a_boot_is_a_trace_whose_periods_are_the_columns() {
     let (engine, label) = (sent.session.engine(), &sent.label);
     let study = RecoveryReport::of(engine.recovery(), engine.now());
     assert!(study.is_closed());
-    let whole = u64::try_from(study.whole.expect("it is over")).expect("not negative");
+    let whole = u64::try_from(study.numbers.whole().expect("it is over").ns).expect("not negative");
     assert_eq!(took(root), whole);
     let last = study.last_service.as_ref().expect("a pod").mark.at;
     assert_eq!(root.end_time_unix_nano, u64::try_from(label.wall_ns(last)).expect("after the epoch"));
@@ -258,7 +258,7 @@ fn a_boot_is_a_trace_whose_periods_are_the_columns() {
         .filter(|span| attribute(&span.attributes, "sandprobe.phase") == "period")
         .collect();
     assert_eq!(periods.iter().map(|span| took(span)).sum::<u64>(), whole);
-    let known = study.columns.iter().flatten().count();
+    let known = study.numbers.columns.iter().flatten().count();
     assert_eq!(periods.len(), known);
     let back = root.events.iter().filter(|event| event.name == "pod back").count();
     assert!(back > 0 && root.events.iter().any(|event| event.name == "kernel start"));
