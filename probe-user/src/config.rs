@@ -15,9 +15,9 @@ use std::{
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{
+    bounded_read,
     duration::duration,
     engine::Limits,
-    given,
     model::recovery::{Recovered, Rules},
     source::backfill::store::Declared,
 };
@@ -139,7 +139,7 @@ impl Config {
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, ConfigError> {
         let Some(path) = path else { return Ok(Self::default()) };
         let bytes =
-            given::read(path).map_err(|why| ConfigError::Unreadable { path: path.to_owned(), why })?;
+            bounded_read::read(path).map_err(|why| ConfigError::Unreadable { path: path.to_owned(), why })?;
         Self::parse(&bytes).map_err(|(at, why)| ConfigError::Wrong { path: path.to_owned(), at, why })
     }
 

@@ -13,8 +13,8 @@ pub use probe_engine::{engine, model, recording, words};
 #[cfg(feature = "live")]
 pub mod source;
 
+mod bounded_read;
 mod duration;
-mod given;
 #[cfg(feature = "live")]
 mod grpc;
 #[cfg(feature = "live")]

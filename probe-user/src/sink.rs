@@ -41,6 +41,8 @@ pub(crate) mod phase;
 pub(crate) mod rate;
 pub(crate) mod recovery;
 #[cfg(feature = "live")]
+pub(crate) mod reloading_files;
+#[cfg(feature = "live")]
 pub(crate) mod retry_after;
 pub(crate) mod select;
 #[cfg(feature = "live")]
@@ -56,8 +58,6 @@ pub(crate) mod url;
 #[cfg(feature = "live")]
 pub(crate) mod verdict;
 pub(crate) mod wall_clock;
-#[cfg(feature = "live")]
-pub(crate) mod watched;
 #[cfg(feature = "live")]
 pub(crate) mod write_queue;
 

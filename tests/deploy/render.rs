@@ -24,7 +24,7 @@ pub(crate) fn chart() -> PathBuf {
 /// Returns the path of a tool: where `cargo xtask test` put it, or else its name for the PATH.
 fn tool(name: &str) -> String {
     let tools = env::var_os("SANDPROBE_TOOLS").map(PathBuf::from);
-    let tools = tools.unwrap_or_else(|| root().join("target/tools"));
+    let tools = tools.unwrap_or_else(|| root().join("target/tools/helm-4.3.1"));
     let fetched = tools.join(name);
     if fetched.exists() { fetched.display().to_string() } else { name.to_owned() }
 }

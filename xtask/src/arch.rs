@@ -39,6 +39,11 @@ impl Arch {
         }
     }
 
+    /// Returns the name of a result for this architecture, which it names if it is not this machine's own.
+    pub(crate) fn name_of(self, result: &str) -> String {
+        if self.is_ours() { result.to_owned() } else { format!("{result}-{self}") }
+    }
+
     pub(crate) fn is_ours(self) -> bool {
         self.name() == env::consts::ARCH
     }

@@ -17,7 +17,7 @@ mod spread;
 mod table;
 
 use crate::package;
-use crate::setup::{self, Level};
+use crate::toolchain;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
 use comparison::Comparison;
@@ -60,7 +60,7 @@ enum Part {
 }
 
 pub(crate) fn run(Args { part, quick, containerd, json }: &Args) -> Result<()> {
-    setup::ensure(Level::Build)?;
+    toolchain::ensure()?;
     let mut comparisons = Vec::new();
     let mut held = Ok(());
     let all = Part::value_variants().iter();

@@ -1,7 +1,7 @@
 //! `cargo xtask build`: the static agent, with its eBPF object inside.
 
 use crate::building;
-use crate::setup::{self, Level};
+use crate::toolchain;
 use crate::workspace;
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
@@ -60,7 +60,7 @@ impl Profile {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    setup::ensure(Level::Build)?;
+    toolchain::ensure()?;
     let profile = if args.quick { Profile::Quick } else { Profile::Release };
     let path = agent_for(profile, args.target.as_deref())?;
     let bytes = fs::metadata(&path)?.len();

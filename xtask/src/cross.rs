@@ -2,7 +2,7 @@
 
 use crate::arch::Arch;
 use crate::package::{self, Need};
-use crate::setup;
+use crate::toolchain;
 use anyhow::Result;
 use std::process::Command;
 
@@ -33,7 +33,7 @@ const fn compiler(arch: Arch) -> Compiler {
 
 /// Installs what building for this architecture needs.
 pub(crate) fn ensure(arch: Arch) -> Result<()> {
-    setup::target(&arch.target())?;
+    toolchain::target(&arch.target())?;
     if arch.is_ours() { Ok(()) } else { package::ensure(&compiler(arch).needs) }
 }
 

@@ -8,10 +8,10 @@
 mod archive;
 mod binary;
 mod image;
+mod man_pages;
 mod notes;
 mod origin;
 mod packages;
-mod papers;
 mod sbom;
 
 use crate::arch::Arch;
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let binary = binary::build(arch)?;
         let bytes = fs::read(&binary).with_context(|| format!("cannot read {}", binary.display()))?;
         let sbom = sbom::of(arch, &release)?;
-        let papers = papers::of(arch, &binary)?;
+        let papers = man_pages::of(arch, &binary)?;
         let base = format!("{name}-{}", arch.name());
         write(&dir, &format!("{base}.cdx.json"), &sbom)?;
         write(&dir, &format!("{base}.tar.gz"), &archive::of_program(&base, &bytes, &papers, &release)?)?;
@@ -152,7 +152,7 @@ pub(crate) fn image_of(arch: Arch, binary: &Path, to: &Path) -> Result<()> {
 pub(crate) fn debian_package_of(arch: Arch, binary: &Path) -> Result<PathBuf> {
     let dir = workspace::target_dir().join("dist/packages");
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let papers = papers::of(arch, binary)?;
+    let papers = man_pages::of(arch, binary)?;
     let made = packages::of(arch, binary, &papers, b"{}", &unreleased(), &dir)?;
     let debian = made.into_iter().find(|path| path.extension().is_some_and(|it| it == "deb"));
     debian.context("no Debian package was made")

@@ -7,7 +7,7 @@
 mod progress;
 
 use crate::package::{self, Need};
-use crate::setup::{self, Level};
+use crate::toolchain;
 use crate::workspace;
 use anyhow::{Context as _, Result, bail, ensure};
 use progress::{Outcome, Progress};
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(Args { target, minutes }: &Args) -> Result<()> {
-    setup::ensure(Level::Build)?;
+    toolchain::ensure()?;
     package::ensure(NEEDS)?;
     ensure_cargo_fuzz()?;
     let all = workspace::output(cargo_fuzz("list").args(["--fuzz-dir", FOLDER]))?;

@@ -9,32 +9,29 @@
 
 mod arch;
 mod bench;
+mod bin_dir;
 mod build;
 mod building;
 mod cross;
 mod demo;
 mod dist;
-mod engines;
 mod fuzz;
-mod helm;
 mod measure;
 mod miri;
 mod mirrors;
 mod mounts;
 mod package;
-mod perfetto;
-mod pip;
 mod program;
-mod prometheus;
 mod root;
 mod run;
 mod setup;
 mod test;
 mod tidy;
+mod tool;
+mod toolchain;
 mod vm;
 mod watch;
 mod workspace;
-mod zizmor;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
-//! The sources of Debian packages on this machine, and apt's lines for a suite of them.
+//! apt: its sources on this machine, its lists, and its lines for a suite of Debian.
 
-use crate::{package, workspace};
+use crate::{root, workspace};
 use anyhow::{Result, bail};
 use std::env;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The variable with the mirror to use on a machine whose apt has no Debian mirror (Ubuntu).
 const MIRROR: &str = "SANDPROBE_DEBIAN_MIRROR";
@@ -25,7 +25,7 @@ impl Mirrors {
             return Ok(mirrors);
         }
         // Container images have no lists of apt, and without them apt does not name its sources.
-        package::update()?;
+        update()?;
         let Some(mirrors) = Self::of_apt()? else {
             bail!("this machine's apt has no Debian mirror: name one in {MIRROR}");
         };
@@ -58,6 +58,21 @@ pub(crate) fn line(mirror: &str, suite: &str, options: &[&str]) -> String {
     }
     let options = if options.is_empty() { String::new() } else { format!("[{}] ", options.join(" ")) };
     format!("deb {options}{mirror} {suite} main\n")
+}
+
+/// Fetches apt's lists. Reports a repository that cannot be reached, and still uses the others.
+pub(crate) fn update() -> Result<()> {
+    root::authorize()?;
+    if let Err(error) = apt_get(&["update"]) {
+        println!("setup: going on, though {error:#}");
+    }
+    Ok(())
+}
+
+pub(crate) fn apt_get(args: &[&str]) -> Result<()> {
+    let mut command = root::command("env");
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]);
+    workspace::output(command.args(args).stdin(Stdio::null())).map(drop)
 }
 
 #[cfg(test)]

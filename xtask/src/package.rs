@@ -3,7 +3,7 @@
 //! A package is not installed if a file shows that its content is there, whoever installed it: Docker's own
 //! containerd on a node must not be replaced by Debian's.
 
-use crate::mirrors::{self, Mirrors};
+use crate::mirrors::{self, Mirrors, apt_get};
 use crate::{root, workspace};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -70,7 +70,7 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     }
     // The lists may be old, or there may be none yet.
     println!("setup: updating apt's lists first");
-    update()?;
+    mirrors::update()?;
     let Err(refused) = install(&missing) else { return Ok(()) };
     // If some packages of a family came from backports, the others must come from there too.
     match Backports::open() {
@@ -88,15 +88,6 @@ pub(crate) fn is_available(package: &str) -> bool {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
-}
-
-/// Fetches apt's lists. Reports a repository that cannot be reached, and still uses the others.
-pub(crate) fn update() -> Result<()> {
-    root::authorize()?;
-    if let Err(error) = apt_get(&["update"]) {
-        println!("setup: going on, though {error:#}");
-    }
-    Ok(())
 }
 
 /// The backports of this machine's release, added to its own sources while this lives.
@@ -161,12 +152,6 @@ fn install(packages: &[&str]) -> Result<()> {
     let mut args = INSTALL.to_vec();
     args.extend(packages);
     apt_get(&args)
-}
-
-fn apt_get(args: &[&str]) -> Result<()> {
-    let mut command = root::command("env");
-    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]);
-    workspace::output(command.args(args).stdin(Stdio::null())).map(drop)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use crate::arch::Arch;
 use crate::build::{self, Profile};
-use crate::{building, cross, dist, mounts, vm, workspace};
+use crate::{bin_dir, building, cross, dist, mounts, workspace};
 use anyhow::Result;
 use std::env;
 use std::ffi::OsStr;
@@ -23,17 +23,17 @@ const PACKAGE: &str = "sandprobe.deb";
 /// agent is always the one of a release.
 pub(crate) fn build(arch: Arch, profile: Profile) -> Result<()> {
     let agent = if arch.is_ours() { build::agent(profile)? } else { dist::program(arch)? };
-    vm::add(arch, "sandprobe", &agent)?;
+    bin_dir::add(arch, "sandprobe", &agent)?;
     let image = agent.with_file_name(IMAGE);
     dist::image_of(arch, &agent, &image)?;
-    vm::add(arch, IMAGE, &image)?;
+    bin_dir::add(arch, IMAGE, &image)?;
     gather(arch, cargo(arch, "build")?.arg("--bins"))
 }
 
 /// Builds the test programs, and the package of the built agent where systemd can run it.
 pub(crate) fn build_tests(arch: Arch, profile: Profile) -> Result<()> {
     if arch.is_ours() {
-        vm::add(arch, PACKAGE, &dist::debian_package_of(arch, &build::agent_path(profile))?)?;
+        bin_dir::add(arch, PACKAGE, &dist::debian_package_of(arch, &build::agent_path(profile))?)?;
     }
     gather(arch, &mut tests(arch)?)
 }
@@ -45,7 +45,7 @@ pub(crate) fn compile_tests(arch: Arch) -> Result<()> {
 
 /// Returns the command that runs one of these programs as root on this machine, with the others in its PATH.
 pub(crate) fn as_root(name: &str, variables: &[(&str, String)]) -> Result<Command> {
-    beside_the_others(vm::bin(Arch::ours()?)?.join(name), variables)
+    beside_the_others(bin_dir::path(Arch::ours()?)?.join(name), variables)
 }
 
 /// Returns the command that runs a [`script`] of these programs in the same way.
@@ -63,7 +63,7 @@ pub(crate) fn script(programs: &[impl Display]) -> String {
 }
 
 fn beside_the_others(program: impl AsRef<OsStr>, variables: &[(&str, String)]) -> Result<Command> {
-    let bin = vm::bin(Arch::ours()?)?;
+    let bin = bin_dir::path(Arch::ours()?)?;
     let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default());
     let mut command = mounts::command([("PATH", path)].iter().chain(variables))?;
     command.arg(program);
@@ -86,7 +86,7 @@ fn cargo(arch: Arch, verb: &str) -> Result<Command> {
 
 fn gather(arch: Arch, cargo: &mut Command) -> Result<()> {
     for built in building::executables("the tests' programs", cargo)? {
-        vm::add(arch, &built.name, &built.path)?;
+        bin_dir::add(arch, &built.name, &built.path)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask run`: from a fresh clone to the live stream of this node.
 
 use crate::build::{self, Profile};
-use crate::setup::{self, Level};
+use crate::toolchain;
 use crate::{mounts, root};
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 
 /// Builds the agent as the user, and runs only the agent itself as root.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    setup::ensure(Level::Build)?;
+    toolchain::ensure()?;
     let agent = build::agent(Profile::Quick)?;
     root::authorize()?;
     let mut command = mounts::agent()?;

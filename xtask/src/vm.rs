@@ -26,14 +26,13 @@ use crate::arch::Arch;
 use crate::build::Profile;
 use crate::package::{self, Need};
 use crate::program;
-use crate::setup::{self, Level};
-use anyhow::{Context as _, Result, ensure};
+use crate::toolchain;
+use anyhow::{Result, ensure};
 use choice::{Cgroup, Kernels};
 use session::{End, Folder, Parts};
 use std::fmt;
-use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -188,21 +187,6 @@ struct Outcome {
     by: &'static str,
 }
 
-/// Returns the folder that every VM of an architecture has first in its PATH.
-pub(crate) fn bin(arch: Arch) -> Result<PathBuf> {
-    let bin = store::root().join(store::name(arch, "bin"));
-    fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
-    Ok(bin)
-}
-
-/// Puts a static program into [`bin`] atomically, because VMs may be running.
-pub(crate) fn add(arch: Arch, name: &str, program: &Path) -> Result<()> {
-    let to = bin(arch)?.join(name);
-    let part = to.with_extension("part");
-    fs::copy(program, &part).with_context(|| format!("cannot copy {}", program.display()))?;
-    fs::rename(&part, &to).with_context(|| format!("cannot write {}", to.display()))
-}
-
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     if let Some(share) = &args.share {
         ensure!(share.is_dir(), "{} is no folder to share", share.display());
@@ -214,7 +198,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     );
     ensure(arch)?;
     if !args.no_build {
-        setup::ensure(Level::Build)?;
+        toolchain::ensure()?;
         program::build(arch, Profile::Quick)?;
     }
     let mut worst = 0;

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::held::Held;
+use super::queued_change::QueuedChange;
 use crate::model::{
     change::{Change, Context, Output, Question},
     time::Timestamp,
@@ -21,9 +21,9 @@ const ASIDE_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     /// Changes, in the order in which they came.
-    waiting: VecDeque<Held>,
+    waiting: VecDeque<QueuedChange>,
     /// Changes that hold up no other change. Each waits until its pod has a name.
-    aside: VecDeque<Held>,
+    aside: VecDeque<QueuedChange>,
     /// How many of the changes that are restored next were put aside.
     restored_aside: usize,
     /// Outputs that can be taken from the engine.
@@ -41,7 +41,7 @@ impl Outbox {
         Self { next_seq, ..Self::default() }
     }
 
-    pub(super) fn push(&mut self, held: Held) {
+    pub(super) fn push(&mut self, held: QueuedChange) {
         self.waiting.push_back(held);
     }
 
@@ -61,7 +61,7 @@ impl Outbox {
     }
 
     /// Returns the changes that wait.
-    pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
+    pub(super) fn held(&self) -> impl Iterator<Item = &QueuedChange> {
         self.aside.iter().chain(&self.waiting)
     }
 
@@ -76,7 +76,7 @@ impl Outbox {
     }
 
     /// Restores a waiting change, in the order of `held`.
-    pub(super) fn restore(&mut self, held: Held) {
+    pub(super) fn restore(&mut self, held: QueuedChange) {
         match self.restored_aside.checked_sub(1) {
             Some(others) => {
                 self.restored_aside = others;
@@ -101,16 +101,16 @@ impl Outbox {
     }
 
     /// Returns when a change will have waited for this long.
-    pub(super) fn is_over_at(&self, held: &Held, wait: Duration) -> Timestamp {
+    pub(super) fn is_over_at(&self, held: &QueuedChange, wait: Duration) -> Timestamp {
         held.at.max(self.waits_since) + wait
     }
 
     /// Returns the first change in line.
-    pub(super) fn first(&self) -> Option<&Held> {
+    pub(super) fn first(&self) -> Option<&QueuedChange> {
         self.waiting.front()
     }
 
-    pub(super) fn take_first(&mut self) -> Option<Held> {
+    pub(super) fn take_first(&mut self) -> Option<QueuedChange> {
         self.waiting.pop_front()
     }
 
@@ -124,28 +124,28 @@ impl Outbox {
     }
 
     /// Whether this change has not waited aside for long enough.
-    pub(super) fn may_wait_aside(&self, held: &Held, now: Timestamp) -> bool {
+    pub(super) fn may_wait_aside(&self, held: &QueuedChange, now: Timestamp) -> bool {
         now < self.is_over_at(held, ASIDE_WAIT)
     }
 
-    pub(super) fn put_aside(&mut self, held: Held) {
+    pub(super) fn put_aside(&mut self, held: QueuedChange) {
         self.aside.push_back(held);
     }
 
     /// Returns the place of the first change aside that need not wait any longer.
-    pub(super) fn due_aside(&self, is_due: impl Fn(&Held) -> bool) -> Option<usize> {
+    pub(super) fn due_aside(&self, is_due: impl Fn(&QueuedChange) -> bool) -> Option<usize> {
         self.aside.iter().position(is_due)
     }
 
-    pub(super) fn take_aside(&mut self, place: usize) -> Option<Held> {
+    pub(super) fn take_aside(&mut self, place: usize) -> Option<QueuedChange> {
         self.aside.remove(place)
     }
 
     /// Gives a change its sequence number and its context.
-    pub(super) fn number(&mut self, held: Held, context: Context) -> Change {
+    pub(super) fn number(&mut self, held: QueuedChange, context: Context) -> Change {
         let seq = self.next_seq;
         self.next_seq = seq.saturating_add(1);
-        let Held { at, origin, late, what, .. } = held;
+        let QueuedChange { at, origin, late, what, .. } = held;
         let late = late || at < self.told_at;
         self.told_at = self.told_at.max(at);
         Change { seq, at, origin, late, context, what }

@@ -26,7 +26,7 @@ const ROOM: usize = 1024;
 
 /// A notification, or a verdict, waits at most this long for what happened before it. On a node where nothing
 /// else happens the watermark does not move.
-const PATIENCE: Duration = Duration::from_millis(100);
+const MAX_WAIT: Duration = Duration::from_millis(100);
 
 /// A kill by the OOM killer may be reported this long after its victim's end.
 pub(super) const OOM_BEHIND: Duration = Duration::from_millis(100);
@@ -103,13 +103,13 @@ impl Timeline {
     /// Returns the time before which nothing is awaited any more.
     #[must_use]
     pub(crate) fn settled(&self, now: Timestamp) -> Timestamp {
-        self.watermark.max(now.saturating_sub(PATIENCE)).min(now)
+        self.watermark.max(now.saturating_sub(MAX_WAIT)).min(now)
     }
 
     /// Returns when a time is settled, if no watermark passes it before.
     #[must_use]
     pub(crate) fn settles(&self, at: Timestamp) -> Timestamp {
-        if at <= self.watermark { at } else { at + PATIENCE }
+        if at <= self.watermark { at } else { at + MAX_WAIT }
     }
 
     #[must_use]
@@ -202,7 +202,7 @@ impl Timeline {
     /// Returns when a notification has waited long enough.
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        self.notifications.first().map(|(at, _)| *at + PATIENCE)
+        self.notifications.first().map(|(at, _)| *at + MAX_WAIT)
     }
 
     fn is_overdue(&self, now: Timestamp) -> bool {

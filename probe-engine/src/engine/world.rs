@@ -32,7 +32,7 @@ use super::{
     tracked::Flagged,
 };
 use crate::{
-    engine::held::{Held, Subject, Wait},
+    engine::queued_change::{QueuedChange, Subject, Wait},
     model::{
         change::{self, ChangeKind, Finding, Question},
         fact::{Attached, CniCommand, Observation, Origin, RingsRead, Task},
@@ -89,7 +89,7 @@ pub enum CheckpointEntry {
     /// A kernel record that the watermark has not passed yet.
     Pending(Box<Observation>),
     /// A change that waits in the outbox.
-    Held(Box<Held>),
+    Held(Box<QueuedChange>),
     Finding(Box<Finding>),
     /// A question that no source has taken yet.
     Asked(Question),
@@ -220,7 +220,14 @@ impl World {
 
     /// Queues a change. Its event is sent when the pod is named, or after a moment.
     fn report(&mut self, ctx: EventContext, subject: Subject, wait: Wait, what: ChangeKind) {
-        self.outbox.push(Held { at: ctx.at, origin: ctx.origin, late: ctx.late, subject, wait, what });
+        self.outbox.push(QueuedChange {
+            at: ctx.at,
+            origin: ctx.origin,
+            late: ctx.late,
+            subject,
+            wait,
+            what,
+        });
     }
 
     /// Queues a question for the sources.

@@ -198,7 +198,7 @@ impl Checkpoint {
     }
 
     /// Makes the next update add its calls at once.
-    pub(crate) fn hurry(&mut self) {
+    pub(crate) fn flush_soon(&mut self) {
         self.add_at = Timestamp::ZERO;
     }
 

@@ -3,7 +3,7 @@
 //! it had not reported, its successor reports with the same numbers, and what was not in the file is still in
 //! the rings.
 //!
-//! **Invariant:** nothing waits longer than [`PATIENCE`] for a disk.
+//! **Invariant:** nothing waits longer than [`MAX_DISK_WAIT`] for a disk.
 
 use std::{collections::VecDeque, mem, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// How long anything waits for the state's file. If an agent is killed while the disk hangs for longer, the
 /// time since the last write is a gap.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_DISK_WAIT: Duration = Duration::from_secs(10);
 
 /// The lines and the records that wait.
 #[derive(Default)]
@@ -28,13 +28,13 @@ pub(crate) struct Delivery {
 }
 
 /// Lines of the stream, and the number of the last event before or in them.
-pub(crate) struct Lines {
+pub(crate) struct StreamLines {
     pub(crate) bytes: Vec<u8>,
     pub(crate) seq: u64,
 }
 
 struct Portion {
-    lines: Lines,
+    lines: StreamLines,
     read: Option<RingsRead>,
     /// The number of the write that it waits for.
     write: u64,
@@ -55,7 +55,7 @@ impl Delivery {
     pub(crate) fn take(&mut self, session: &mut Session, write: Option<u64>, now: Timestamp) {
         let is_held = self.rings.is_some();
         let read = if is_held { session.engine().rings_read() } else { None };
-        let lines = Lines { bytes: mem::take(session.output()), seq: session.last_seq() };
+        let lines = StreamLines { bytes: mem::take(session.output()), seq: session.last_seq() };
         let write = if is_held { write.unwrap_or(0) } else { 0 };
         match self.waiting.back_mut() {
             Some(last) if last.write >= write => {
@@ -79,10 +79,10 @@ impl Delivery {
 
     /// Returns the next lines that can go, when the writes up to this number are done. Gives back the room of
     /// the records that led to them.
-    pub(crate) fn next(&mut self, written: u64, now: Timestamp) -> Option<Lines> {
+    pub(crate) fn next(&mut self, written: u64, now: Timestamp) -> Option<StreamLines> {
         let Portion { lines, read, .. } = self
             .waiting
-            .pop_front_if(|portion| portion.write <= written || now >= portion.since + PATIENCE)?;
+            .pop_front_if(|portion| portion.write <= written || now >= portion.since + MAX_DISK_WAIT)?;
         if let (Some(rings), Some(read)) = (&self.rings, read)
             && self.read != Some(read)
         {
@@ -94,7 +94,7 @@ impl Delivery {
 
     /// Returns when the first portion stops waiting.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        self.waiting.front().map(|portion| portion.since + PATIENCE)
+        self.waiting.front().map(|portion| portion.since + MAX_DISK_WAIT)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -8,7 +8,7 @@ use tokio::time::{self, Instant};
 use super::{
     AgentError,
     checkpoint::Checkpoint,
-    delivery::{Delivery, Lines},
+    delivery::{Delivery, StreamLines},
     record::Record,
 };
 use crate::{
@@ -49,7 +49,7 @@ impl Outlets {
             if !self.delivery.keeps_rings() {
                 // The stream then waits for no write. The successor of a killed agent must not use its last
                 // numbers again.
-                checkpoint.hurry();
+                checkpoint.flush_soon();
                 checkpoint.will_tell(session.last_seq());
             }
             let is_all_reported =
@@ -64,7 +64,7 @@ impl Outlets {
         while let Some(lines) = self.delivery.next(written, now) {
             self.offer(session, lines)?;
         }
-        self.stream.look();
+        self.stream.accept_after_read();
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Outlets {
         let deadline = Instant::now() + grace;
         loop {
             if let Some(checkpoint) = &mut self.checkpoint {
-                checkpoint.hurry();
+                checkpoint.flush_soon();
             }
             self.write(session, clock::now())?;
             if self.delivery.is_empty() || time::timeout_at(deadline, self.written()).await.is_err() {
@@ -92,7 +92,7 @@ impl Outlets {
         }
     }
 
-    fn offer(&mut self, session: &mut Session, mut lines: Lines) -> Result<(), AgentError> {
+    fn offer(&mut self, session: &mut Session, mut lines: StreamLines) -> Result<(), AgentError> {
         let offered = self.stream.offer(&mut lines.bytes, lines.seq, |count| session.missed(count));
         offered.map_err(|error| AgentError::Stream { to: self.stream.name().to_owned(), error })
     }

@@ -17,7 +17,7 @@ use crate::{
             AgentStats, Expiry, Exported, KubernetesWrites, ProbeStats, Process, Program, Queue,
             ReadingStats, Ring, ServerFiles, ServerStats, StateWrite,
         },
-        otlp::figures::{Figures, Snapshot},
+        otlp::figures::{ExportCounters, Snapshot},
         serve::ring,
         state_writes::{Outcome, StateFile, StateWrites},
         stream::StreamTrouble,
@@ -67,7 +67,7 @@ pub(crate) struct Parts {
     /// The requests to the API server, if any are made.
     pub(crate) kubernetes: Option<Arc<KubernetesStats>>,
     /// What was sent to a receiver, by signal.
-    pub(crate) otlp: Vec<Figures>,
+    pub(crate) otlp: Vec<ExportCounters>,
 }
 
 impl StatsCollector {
@@ -212,7 +212,7 @@ fn state_write(file: StateFile, outcome: &Outcome) -> StateWrite {
     StateWrite { file: file.as_str(), failures: outcome.failures, has_succeeded: outcome.trouble.is_none() }
 }
 
-fn exported(figures: &Figures) -> Exported {
+fn exported(figures: &ExportCounters) -> Exported {
     let Snapshot { signal, exported, dropped, failed, waiting, succeeded_at } = figures.read();
     Exported { signal, exported, dropped, failed, waiting, succeeded_at }
 }

@@ -3,8 +3,8 @@
 //! otherwise a call that ended seconds ago would seem to run on.
 //!
 //! **Invariant:** the engine does not advance to a time for which a source may still send records, unless
-//! that source did not answer for [`PATIENCE`]. A pause of the agent counts as one turn of that wait, however
-//! long it was.
+//! that source did not answer for [`MAX_ANSWER_WAIT`]. A pause of the agent counts as one turn of that wait,
+//! however long it was.
 
 use std::{future, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long a source may take to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// A turn of waiting.
 const TURN: Duration = Duration::from_millis(50);
@@ -44,7 +44,7 @@ impl Timer {
         loop {
             let now = clock::now();
             let judged = session.engine().settled(now);
-            let behind = if self.waited < PATIENCE {
+            let behind = if self.waited < MAX_ANSWER_WAIT {
                 self.sources.iter_mut().find(|source| !source.has_told(judged))
             } else {
                 None

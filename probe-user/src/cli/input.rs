@@ -16,7 +16,7 @@ use anyhow::anyhow;
 use super::say;
 
 /// How long a pipe may have no writer before that is reported.
-const PATIENCE: Duration = Duration::from_secs(3);
+const MAX_WRITER_WAIT: Duration = Duration::from_secs(3);
 
 /// The first bytes of files of gzip, zstd and xz.
 const PACKED: [&[u8]; 3] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"];
@@ -24,7 +24,7 @@ const PACKED: [&[u8]; 3] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"];
 pub(super) fn open(file: &Path) -> io::Result<BufReader<File>> {
     let is_pipe = fs::metadata(file).is_ok_and(|about| about.file_type().is_fifo());
     let opened = if is_pipe {
-        open_pipe(file, PATIENCE, || {
+        open_pipe(file, MAX_WRITER_WAIT, || {
             say(&format!(
                 "{} is a pipe that nobody writes to yet: waiting; ctrl-C ends this",
                 file.display()

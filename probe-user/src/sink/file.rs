@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use crate::given;
+use crate::bounded_read;
 
 /// The longest file that is read, bytes. Files with many boots of many pods and many findings are far
 /// shorter.
@@ -13,7 +13,7 @@ const REMEDY: &str = "remove or rename it, and sandprobe makes a new file there"
 
 /// Reads a whole file.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    given::read_bounded(path, MAX_BYTES).map_err(|error| {
+    bounded_read::read_bounded(path, MAX_BYTES).map_err(|error| {
         // A socket cannot be opened.
         let is_about_type = error.kind() == io::ErrorKind::Other || error.raw_os_error() == Some(libc::ENXIO);
         match not_plain(path) {

@@ -43,8 +43,8 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use self::{
     credentials::Credentials,
     exporter::{Exporter, Route},
-    feed::{Feed, Notes},
-    figures::Figures,
+    feed::{ChangeSink, Feed},
+    figures::ExportCounters,
     pace::Pace,
     queue::Queue,
     signal::Signal,
@@ -72,17 +72,17 @@ pub(crate) struct Export {
 impl Otlp {
     /// Starts the thread that sends. The notes are a sink for the changes of the run. `begun` is when the
     /// agent began.
-    pub(crate) fn start(export: Export, begun: Timestamp) -> io::Result<(Self, Notes)> {
+    pub(crate) fn start(export: Export, begun: Timestamp) -> io::Result<(Self, ChangeSink)> {
         let Export { target, credentials, signals, resource } = export;
         let route = Route { target, credentials, resource: Arc::new(resource), pace: Pace::default() };
         Self::start_at(route, &signals, begun)
     }
 
-    fn start_at(route: Route, signals: &[Signal], begun: Timestamp) -> io::Result<(Self, Notes)> {
+    fn start_at(route: Route, signals: &[Signal], begun: Timestamp) -> io::Result<(Self, ChangeSink)> {
         let queues: Vec<(Signal, Queue)> = Signal::ALL
             .into_iter()
             .filter(|signal| signals.contains(signal))
-            .map(|signal| (signal, Queue::new(&route.pace, Figures::new(signal))))
+            .map(|signal| (signal, Queue::new(&route.pace, ExportCounters::new(signal))))
             .collect();
         let exporter = Exporter::spawn(route, &queues)?;
         let traces = queue_of(&queues, Signal::Traces);
@@ -92,7 +92,7 @@ impl Otlp {
     }
 
     /// The counters, for the metrics.
-    pub(crate) fn figures(&self) -> Vec<Figures> {
+    pub(crate) fn figures(&self) -> Vec<ExportCounters> {
         self.queues.iter().map(|(_, queue)| queue.figures.clone()).collect()
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _};
 
-use crate::given;
+use crate::bounded_read;
 
 /// A file that cannot be read, or does not have what it should.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub(crate) fn certificates(
     what: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, Unreadable> {
-    let bytes = given::read(path).map_err(pem::Error::Io);
+    let bytes = bounded_read::read(path).map_err(pem::Error::Io);
     match bytes.and_then(|bytes| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>()) {
         Ok(found) if found.is_empty() => Err(Unreadable::new(what, path, &pem::Error::NoItemsFound)),
         Ok(found) => Ok(found),
@@ -33,7 +33,7 @@ pub(crate) fn certificates(
 
 /// The private key of a file.
 pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Unreadable> {
-    let read = given::read(path).map_err(pem::Error::Io);
+    let read = bounded_read::read(path).map_err(pem::Error::Io);
     read.and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes))
         .map_err(|why| Unreadable::new("a private key", path, &why))
 }

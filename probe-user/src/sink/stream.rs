@@ -147,7 +147,7 @@ impl Stream {
 
     /// Checks whether everything that waited was read. If so, the next event is accepted, even if it comes
     /// only hours later, and the events that are not wanted here need not be written.
-    pub(crate) fn look(&self) {
+    pub(crate) fn accept_after_read(&self) {
         if let Some(passed) = self.passed
             && self.missed == 0
             && self.is_idle()
@@ -349,7 +349,7 @@ mod tests {
         let closed = || Failing(|| io::Error::from_raw_os_error(EIO));
         let mut stream = Stream::spawn(closed(), to(Terminal::Outlived), drop).expect("a thread");
         assert!(!ends_run(&mut stream));
-        stream.look();
+        stream.accept_after_read();
         let said = stream.trouble().shown();
         assert!(said.as_deref().is_some_and(|said| said.starts_with("the terminal is gone")), "{said:?}");
         let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("no error");
@@ -368,7 +368,7 @@ mod tests {
         let mut stream = Stream::with_room(10_000, writer, to(Terminal::None), tell).expect("a thread");
         let mut offer = |lines: &[u8], seq| {
             stream.offer(&mut lines.to_vec(), seq, say).expect("it is not closed");
-            stream.look();
+            stream.accept_after_read();
             (stream.missed > 0, last.load(Ordering::Relaxed))
         };
         assert_eq!(offer(b"", 7), (false, 7));
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(offer(b"", 9), (false, 7));
         reader.read_exact(&mut [0; 200_000]).expect("readable");
         block_on(stream.idle(Duration::from_secs(20)));
-        stream.look();
+        stream.accept_after_read();
         assert_eq!(last.load(Ordering::Relaxed), 9);
     }
 
@@ -389,12 +389,12 @@ mod tests {
         while stream.missed == 0 {
             stream.offer(&mut b"x\n".repeat(1000), 0, say).expect("it is not closed");
         }
-        stream.look();
+        stream.accept_after_read();
         let trouble = stream.trouble();
         assert!(trouble.shown().is_some_and(|said| said.contains("is not read")), "{trouble:?}");
         let reads = std::thread::spawn(|| io::copy(&mut { reader }, &mut io::sink()));
         block_on(stream.idle(Duration::from_secs(20)));
-        stream.look();
+        stream.accept_after_read();
         assert_eq!(trouble.shown(), None);
         drop(stream);
         reads.join().expect("no panic").expect("a pipe");

@@ -12,9 +12,6 @@ pub(crate) mod allocation;
 pub(crate) mod bundle;
 mod cgroupfs;
 mod cni;
-mod daemon;
-mod docker;
-pub(crate) mod kubelet;
 pub(crate) mod log;
 mod netns;
 mod network;
@@ -39,7 +36,7 @@ use crate::model::{
 pub(crate) use process::netns_of;
 pub(crate) use process_state::process_state;
 pub(crate) use records::Records;
-pub(crate) use runtime::containerd_roots;
+pub(crate) use runtime::{containerd_roots, kubelet};
 use store::Declared;
 
 /// The facts about the node that a pass needs.
@@ -127,7 +124,7 @@ pub fn has_container(root: &HostRoot, hierarchy: &Hierarchy) -> bool {
 
 /// Returns the cgroup of the node's only runtime in a hierarchy.
 pub(super) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> {
-    daemon::runtime_cgroup(root, hierarchy)
+    runtime::daemon::runtime_cgroup(root, hierarchy)
 }
 
 /// Returns whether a cgroup's path is the path of a container's cgroup, or below one.
@@ -137,7 +134,7 @@ pub(super) fn is_in_container(path: &str) -> bool {
 
 /// Returns the files to which daemons of the node write their output.
 pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
-    daemon::outputs(root)
+    runtime::daemon::outputs(root)
 }
 
 /// A list that is being made.

@@ -55,7 +55,7 @@ use crate::{
     source::{
         channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
         clock,
-        lack::Lack,
+        missing_right::MissingRight,
         ready::Ready,
         records_first::{RecordsFirst, Teller, records_first},
     },
@@ -94,8 +94,8 @@ impl Unavailable {
 
     /// Returns the missing requirement, if one could be granted.
     #[must_use]
-    pub(crate) fn lack(&self) -> Option<Lack> {
-        (self.source.kind() == io::ErrorKind::PermissionDenied).then_some(Lack::Netlink)
+    pub(crate) fn lack(&self) -> Option<MissingRight> {
+        (self.source.kind() == io::ErrorKind::PermissionDenied).then_some(MissingRight::Netlink)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::build;
 use crate::building;
 use crate::cross;
 use crate::package::{self, Need};
-use crate::setup::{self, Level};
+use crate::toolchain;
 use crate::workspace;
 use anyhow::{Context as _, Result, ensure};
 use std::env;
@@ -15,7 +15,7 @@ use std::process::Command;
 
 /// Builds in a target folder of its own, because other flags would discard the results of other builds.
 pub(super) fn build(arch: Arch) -> Result<PathBuf> {
-    setup::ensure(Level::Build)?;
+    toolchain::ensure()?;
     cross::ensure(arch)?;
     println!("dist: building for {}", arch.name());
     let mut cargo = workspace::cargo();

@@ -1,7 +1,7 @@
 //! Tests that need neither root nor a VM: style, lints, the pure core alone, and every plain test.
 
 use super::report::Tier;
-use crate::{bench, helm, workspace, zizmor};
+use crate::{bench, tool, workspace};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -29,8 +29,8 @@ pub(super) fn tier(tier: &mut Tier) {
         LIMIT,
     );
     tier.tests("tests", cargo("test --workspace --exclude probe-ebpf --no-fail-fast"), LIMIT, 1);
-    if let Some(zizmor) = tier.attempt("zizmor", zizmor::ensure) {
-        let mut workflows = Command::new(zizmor);
+    if let Some(zizmor) = tier.attempt("zizmor", || tool::ZIZMOR.ensure()) {
+        let mut workflows = Command::new(zizmor.join("bin/zizmor"));
         workflows.args(["--offline", "--quiet"]).arg(workspace::root().join(".github"));
         tier.check("lints of the workflows", workflows, LIMIT);
     }
@@ -38,9 +38,9 @@ pub(super) fn tier(tier: &mut Tier) {
     thread::scope(|scope| {
         scope.spawn(bench::build_early);
         // A step of its own: the types that they deserialize take long to build, and they need helm.
-        if let Some(tools) = tier.attempt("helm", helm::ensure) {
+        if let Some(tools) = tier.attempt("helm", || tool::HELM.ensure()) {
             let mut deploy = cargo("test --package tests --features deploy --test deploy");
-            deploy.env(helm::VARIABLE, tools);
+            deploy.env("SANDPROBE_TOOLS", tools);
             tier.tests("chart and manifests", deploy, LIMIT, 1);
         }
     });

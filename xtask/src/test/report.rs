@@ -1,7 +1,7 @@
 //! The results of the tiers: test cases from the closing lines of the test programs, and failures of all
 //! other steps.
 
-use super::step::{self, Came, Said, Step};
+use super::step::{self, Came, Said, Step, Tally};
 use crate::watch::Output;
 use anyhow::Result;
 use std::cmp::Reverse;
@@ -39,12 +39,6 @@ struct TimedTest {
 
 /// The slowest tests that are shown.
 const MAX_SLOWEST: usize = 20;
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Tally {
-    pub(super) passed: u64,
-    pub(super) failed: u64,
-}
 
 impl Report {
     pub(super) fn new(limit: Option<Duration>) -> Self {
@@ -190,18 +184,6 @@ impl Tier {
         self.failures.push(line);
         self.tally.failed += 1;
         false
-    }
-}
-
-impl Tally {
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
-    }
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failed)
     }
 }
 

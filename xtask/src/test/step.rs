@@ -4,9 +4,9 @@
 //! build, a lint, a VM, a test program as root. It also starts a process for each test, so that tests with a
 //! shared fixture would set it up again.
 
-use super::report::Tally;
 use crate::watch::{self, Output};
 use crate::workspace;
+use std::fmt;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -20,6 +20,24 @@ pub(super) struct Step {
     pub(super) runners: usize,
     /// Its programs run one test at a time, so that the time between two of their lines is that of a test.
     pub(super) is_serial: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Tally {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+}
+
+impl Tally {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
+    }
 }
 
 /// The result of a step.

@@ -2,7 +2,7 @@
 //! guest's kernel then faults or is very slow. So a real kernel is booted with it, once for each host kernel
 //! and QEMU.
 
-use super::qemu::{self, Boot};
+use super::qemu::{self, Accel, Boot};
 use super::store::{self, Key};
 use anyhow::{Context as _, Result};
 use std::fs::{self, File};
@@ -16,22 +16,6 @@ use std::time::Duration;
 const BOOT_LIMIT: Duration = Duration::from_secs(8);
 /// The text that the initramfs prints.
 const RUNS: &str = "vm: the kernel runs";
-
-/// What executes the guest's instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Accel {
-    Kvm,
-    Emulation,
-}
-
-impl Accel {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Kvm => "KVM",
-            Self::Emulation => "emulation",
-        }
-    }
-}
 
 /// Returns KVM if `boot` works with it here, otherwise emulation.
 pub(super) fn get(boot: &Boot<'_>) -> Result<Accel> {

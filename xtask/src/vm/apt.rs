@@ -27,7 +27,7 @@ impl Release {
     /// Fetches the index. Called only before something is built.
     pub(super) fn open(arch: Arch, name: &'static str) -> Result<Self> {
         let all = store::root().join("apt");
-        let folder = store::name(arch, name);
+        let folder = arch.name_of(name);
         let lock = store::lock(&all, &folder)?;
         let dir = all.join(folder);
         for folder in ["state/lists/partial", "cache/archives/partial", "etc"] {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Returns the program, as a file on this machine.
 pub(super) fn get(arch: Arch) -> Result<PathBuf> {
     let key = Key::new().with("busybox 1");
-    let dir = store::entry("busybox", &store::name(arch, "trixie"), &key, |dir| {
+    let dir = store::entry("busybox", &arch.name_of("trixie"), &key, |dir| {
         super::say(format_args!("fetching busybox of Debian trixie"));
         Release::open(arch, "trixie")?.unpack(&["busybox-static"], dir, |path| {
             path.ends_with("bin/busybox").then(|| "busybox".into())

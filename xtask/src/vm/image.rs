@@ -26,7 +26,7 @@ pub(super) fn get(arch: Arch) -> Result<PathBuf> {
     let key =
         APPLETS.iter().fold(Key::new().with("image 1").with(PAUSE_SOURCE), |key, applet| key.with(applet));
     let busybox = busybox::get(arch)?;
-    let dir = store::entry("image", &store::name(arch, "images"), &key.with_entry(&busybox), |dir| {
+    let dir = store::entry("image", &arch.name_of("images"), &key.with_entry(&busybox), |dir| {
         say(format_args!("making the pause and busybox images"));
         let pause = build_pause(arch, dir)?;
         let busybox = read(&busybox)?;

@@ -47,7 +47,7 @@ pub(super) fn get(arch: Arch, kernel: Kernel, files: &Files) -> Result<PathBuf> 
     key = APPLETS.iter().chain(MODULES).chain(OPTIONAL_MODULES).fold(key, |key, word| key.with(word));
     key =
         FILES.iter().fold(key, |key, (path, mode, text)| key.with(path).with(mode.to_le_bytes()).with(text));
-    let dir = store::entry("initramfs", &store::name(arch, kernel.name()), &key, |dir| {
+    let dir = store::entry("initramfs", &arch.name_of(kernel.name()), &key, |dir| {
         say(format_args!("making the initramfs of {}", files.release));
         let path = dir.join("initramfs.cpio");
         let archive = archive(files, &busybox)?;

@@ -66,7 +66,7 @@ impl Files {
 
 pub(super) fn get(arch: Arch, kernel: Kernel) -> Result<Files> {
     let key = KEPT.iter().fold(Key::new().with("kernel 2"), |key, kept| key.with(kept));
-    let dir = store::entry("kernel", &store::name(arch, kernel.name()), &key, |dir| make(arch, kernel, dir))?;
+    let dir = store::entry("kernel", &arch.name_of(kernel.name()), &key, |dir| make(arch, kernel, dir))?;
     let path = dir.join("release");
     let release = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Files { image: dir.join("vmlinuz"), dir, release })

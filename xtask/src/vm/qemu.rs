@@ -1,7 +1,6 @@
 //! How QEMU is started. The machine is the same for every VM, so that a saved VM fits the one that it is
 //! restored into.
 
-use super::accel::Accel;
 use crate::arch::Arch;
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
@@ -11,6 +10,22 @@ use std::process::{Command, Stdio};
 /// Memory for containerd and tens of pods. A saved VM is as large as the used part of it.
 const MEMORY: &str = "1536";
 const CPUS: &str = "2";
+
+/// What executes the guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accel {
+    Kvm,
+    Emulation,
+}
+
+impl Accel {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "KVM",
+            Self::Emulation => "emulation",
+        }
+    }
+}
 
 /// The kernel, its initramfs and its command line.
 pub(super) struct Boot<'a> {

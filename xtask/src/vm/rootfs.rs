@@ -39,7 +39,7 @@ pub(super) fn get(arch: Arch) -> Result<PathBuf> {
     if !arch.is_ours() {
         key = key.with(UNCONFIGURED);
     }
-    let dir = store::entry("rootfs", &store::name(arch, SUITE), &key, |dir| make(arch, &images, dir))?;
+    let dir = store::entry("rootfs", &arch.name_of(SUITE), &key, |dir| make(arch, &images, dir))?;
     Ok(dir.join("root.img"))
 }
 

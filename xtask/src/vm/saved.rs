@@ -8,6 +8,7 @@ use super::qemu::{self, Disk};
 use super::session::{self, End, Folder, Parts};
 use super::store::{self, Key};
 use super::{Request, say};
+use crate::bin_dir;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,7 @@ fn restore(folder: &Folder, saved: &Path, deadline: Instant) -> Result<()> {
 pub(super) fn get(request: &Request, parts: &Parts) -> Result<PathBuf> {
     let name =
         format!("{}-{}-{}-{}", request.kernel, request.runtime, request.init.name(), request.cgroup.name());
-    let client = super::bin(request.arch)?.join("cri").exists();
+    let client = bin_dir::path(request.arch)?.join("cri").exists();
     let key = Key::new()
         .with("saved 1")
         .with(WARM)
@@ -66,7 +67,7 @@ pub(super) fn get(request: &Request, parts: &Parts) -> Result<PathBuf> {
         .with(format!("{:?}", qemu::bare(parts.accel, &parts.boot(&session::choices(request)))))
         .with(qemu::version(request.arch)?)
         .with(if client { "with a pod" } else { "without a pod" });
-    store::entry("saved", &store::name(request.arch, &name), &key, |dir| save(request, parts, dir))
+    store::entry("saved", &request.arch.name_of(&name), &key, |dir| save(request, parts, dir))
 }
 
 fn save(request: &Request, parts: &Parts, dir: &Path) -> Result<()> {

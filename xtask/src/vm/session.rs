@@ -3,9 +3,10 @@
 use super::choice::Kernel;
 use super::guest::{Guest, Heard};
 use super::port::Word;
-use super::qemu::{self, Boot, Disk, Machine, Shares};
-use super::{Request, accel, accel::Accel, initramfs, kernel, rootfs, store};
+use super::qemu::{self, Accel, Boot, Disk, Machine, Shares};
+use super::{Request, accel, initramfs, kernel, rootfs, store};
 use crate::arch::Arch;
+use crate::bin_dir;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -130,7 +131,7 @@ pub(super) fn guest(
         disk,
         shares: Shares {
             modules: &parts.kernel.all_modules(),
-            bin: &super::bin(request.arch)?,
+            bin: &bin_dir::path(request.arch)?,
             host: request.share.as_deref().unwrap_or(&nothing),
             run: &folder.shared(),
         },

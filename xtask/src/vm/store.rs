@@ -4,7 +4,6 @@
 //!
 //! Invariant: if two processes need the same result, it is made once: the second waits for the first.
 
-use crate::arch::Arch;
 use crate::{root as superuser, workspace};
 use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
@@ -39,11 +38,6 @@ impl Key {
     fn digits(&self) -> String {
         self.0.clone().finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
     }
-}
-
-/// Returns the name of a result for this architecture, which it names if it is not this machine's own.
-pub(super) fn name(arch: Arch, name: &str) -> String {
-    if arch.is_ours() { name.to_owned() } else { format!("{name}-{arch}") }
 }
 
 pub(super) fn root() -> PathBuf {

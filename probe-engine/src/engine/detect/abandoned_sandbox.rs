@@ -14,9 +14,13 @@
 //! No finding opens or closes between a gap and the listing that shows which containers run, nor without a
 //! kubelet. A container may have ended unseen in the gap, so the time counts from the gap at the earliest.
 
-use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
-use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use super::{
+    DetectContext, Detection, Verdict,
+    index::{Marks, Subjects},
+    rule::Rule,
+};
 use crate::{
     engine::world::{
         lookup,
@@ -46,14 +50,8 @@ pub(super) const PULL: Duration = Duration::from_secs(60 * 60);
 impl Rule for AbandonedSandbox {
     type Subject = ContainerId;
     type Part = Detection;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
-        ctx.world.sandboxes.values().map(|row| row.id.clone()).collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    const SUBJECTS: Subjects<ContainerId> =
+        Subjects::sandboxes(|ctx| ctx.world.sandboxes.values().map(|row| row.id.clone()).collect());
 
     /// The kubelet's record of a pod's containers, or a runtime's list, may be read late.
     fn depends_on_others(marks: &Marks) -> bool {

@@ -23,7 +23,7 @@ use probe_common::runtime::SYSLOG;
 
 use super::{
     DetectContext, Detection, Verdict,
-    index::Marks,
+    index::Subjects,
     rule::{Judged, Part, Rule},
 };
 use crate::{
@@ -103,14 +103,8 @@ type Calls<'a> = (&'a str, CniCommand);
 impl Rule for CniFailing {
     type Subject = PodName;
     type Part = Waiting;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<PodName> {
-        ctx.index.named.things().cloned().collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<PodName> {
-        &marks.names
-    }
+    const SUBJECTS: Subjects<PodName> =
+        Subjects { all: |ctx| ctx.index.named.things().cloned().collect(), marked: |marks| &marks.names };
 
     fn judge(ctx: &DetectContext<'_>, pod: &PodName, found: &mut Vec<Waiting>) {
         if !pod.names_pod() {

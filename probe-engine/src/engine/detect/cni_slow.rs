@@ -7,16 +7,13 @@
 //! ran on after its runtime had ended. After a suspend of the node the time of a call counts from when the
 //! node woke.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use probe_common::runtime::HOST_LOCAL;
 
 use super::{
     DetectContext, Detection, Verdict,
-    index::Marks,
+    index::Subjects,
     rule::{Judged, Part, Rule},
 };
 use crate::{
@@ -64,14 +61,7 @@ pub(super) struct Slow {
 impl Rule for CniSlow {
     type Subject = ContainerId;
     type Part = Slow;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
-        ctx.world.attachments.keys().map(|(id, _)| id.clone()).collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    const SUBJECTS: Subjects<ContainerId> = Subjects::ATTACHED;
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Slow>) {
         for row in ctx.world.attachments.of(id) {

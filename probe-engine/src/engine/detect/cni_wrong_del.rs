@@ -11,14 +11,11 @@
 //!
 //! It is about the past, and closes after a while.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     DetectContext, Detection, Verdict,
-    index::Marks,
+    index::Subjects,
     rule::{Judged, Part, Rule},
 };
 use crate::{
@@ -61,15 +58,10 @@ pub(super) struct Wrong {
 impl Rule for CniWrongDel {
     type Subject = ContainerId;
     type Part = Wrong;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+    const SUBJECTS: Subjects<ContainerId> = Subjects::sandboxes(|ctx| {
         let rows = ctx.world.attachments.values().filter(|row| row.wrong_del.is_some());
         rows.map(|row| row.container.clone()).collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    });
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Wrong>) {
         found.extend(ctx.world.attachments.of(id).filter_map(|row| wrong(ctx, row)));

@@ -6,13 +6,9 @@
 //! loopback and link-local addresses, which are valid on one link only; a network whose name was only
 //! inferred; attachments during which records were lost, since the record of the DEL may be among them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use super::{DetectContext, Detection, Verdict, index::Subjects, rule::Rule};
 use crate::{
     engine::world::table::attachment::{Attachment, Lease},
     model::{
@@ -30,14 +26,10 @@ pub(super) const REMOVED: Duration = Duration::from_secs(10);
 impl Rule for DuplicateAddress {
     type Subject = IpAddr;
     type Part = Detection;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<IpAddr> {
-        ctx.index.addresses.things().copied().collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<IpAddr> {
-        &marks.addresses
-    }
+    const SUBJECTS: Subjects<IpAddr> = Subjects {
+        all: |ctx| ctx.index.addresses.things().copied().collect(),
+        marked: |marks| &marks.addresses,
+    };
 
     fn judge(ctx: &DetectContext<'_>, address: &IpAddr, found: &mut Vec<Detection>) {
         let mut held: BTreeMap<&str, Vec<(&Attachment, &Lease)>> = BTreeMap::new();

@@ -4,12 +4,9 @@
 //! moment, since the record of the old one's end may come late; anything between a gap and the listing that
 //! closes it, since the record of an end may be lost.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
-use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use super::{DetectContext, Detection, Verdict, index::Subjects, rule::Rule};
 use crate::{
     engine::world::table::container::{Container, State},
     model::{
@@ -30,14 +27,8 @@ pub(super) const OVERLAP: Duration = Duration::from_secs(20);
 impl Rule for DuplicateContainer {
     type Subject = ContainerId;
     type Part = Detection;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
-        ctx.index.sandboxes.things().cloned().collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    const SUBJECTS: Subjects<ContainerId> =
+        Subjects::sandboxes(|ctx| ctx.index.sandboxes.things().cloned().collect());
 
     fn judge(ctx: &DetectContext<'_>, sandbox: &ContainerId, found: &mut Vec<Detection>) {
         let mut named: BTreeMap<&str, Vec<(Timestamp, &Container)>> = BTreeMap::new();

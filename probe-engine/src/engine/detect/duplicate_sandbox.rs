@@ -20,14 +20,11 @@
 
 pub(super) mod burst;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     DetectContext, Detection, HasRun, Verdict,
-    index::Marks,
+    index::Subjects,
     rule::{Judged, Part, Rule},
 };
 use crate::{
@@ -59,14 +56,7 @@ pub(super) const REBUILDS: usize = 3;
 impl Rule for DuplicateSandbox {
     type Subject = PodUid;
     type Part = (Duplicate, Detection);
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<PodUid> {
-        ctx.index.uids.things().cloned().collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<PodUid> {
-        &marks.uids
-    }
+    const SUBJECTS: Subjects<PodUid> = Subjects::UIDS;
 
     fn judge(ctx: &DetectContext<'_>, uid: &PodUid, found: &mut Vec<(Duplicate, Detection)>) {
         let all = ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id));

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     engine::{
-        held::Held,
+        queued_change::QueuedChange,
         view::{ManyView, PoolView},
         world::{LookTimes, World, changed, table::record::Waiting},
     },
@@ -94,7 +94,7 @@ impl FindingTracker {
         world: &mut World,
         limits: &Limits,
         now: Timestamp,
-    ) -> (Vec<Held>, Wanted) {
+    ) -> (Vec<QueuedChange>, Wanted) {
         let changed = changed::take(world);
         let world = &*world;
         let it = Situation { findings: Some(&self.findings), ..Situation::of(world, limits, now) };

@@ -9,7 +9,7 @@ use std::{
 use super::{Detection, Found, Verdict, blind_spot, closed::Closed};
 use crate::{
     engine::{
-        held::{Held, Subject, Wait},
+        queued_change::{QueuedChange, Subject, Wait},
         world::{World, lookup},
     },
     model::{
@@ -90,7 +90,7 @@ impl Findings {
 
     /// Opens, confirms and closes findings. `found` has the kinds that were judged. An open finding of such a
     /// kind that was not detected closes.
-    pub(super) fn update(&mut self, world: &World, found: Vec<Found>, now: Timestamp) -> Vec<Held> {
+    pub(super) fn update(&mut self, world: &World, found: Vec<Found>, now: Timestamp) -> Vec<QueuedChange> {
         let mut events = Vec::new();
         self.looks += 1;
         let before = mem::take(&mut self.left_out);
@@ -202,7 +202,7 @@ impl Findings {
     }
 
     /// Opens a finding, or updates an open one.
-    fn detected(&mut self, world: &World, it: Detection, now: Timestamp, events: &mut Vec<Held>) {
+    fn detected(&mut self, world: &World, it: Detection, now: Timestamp, events: &mut Vec<QueuedChange>) {
         let before = self.rows.remove(&it.key).map(|row| row.finding);
         if let Some(before) = &before {
             self.closed.remove(before);
@@ -258,7 +258,7 @@ impl Findings {
         self.revision.meaning += 1;
     }
 
-    fn close(&mut self, key: &Key, now: Timestamp, events: &mut Vec<Held>) {
+    fn close(&mut self, key: &Key, now: Timestamp, events: &mut Vec<QueuedChange>) {
         let Some(Row { finding, .. }) = self.rows.get_mut(key) else { return };
         if finding.stage == Stage::Closed {
             return;
@@ -348,14 +348,14 @@ fn stage_of(known: Option<&Finding>, it: &Detection) -> Stage {
 
 /// Makes the event of a finding. The agent itself makes it, so it waits for nothing, and its pod has the name
 /// that is known now.
-fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> ChangeKind) -> Held {
+fn held(finding: Finding, at: Timestamp, what: fn(Box<Finding>) -> ChangeKind) -> QueuedChange {
     let subject = Subject {
         named: finding.pod.clone(),
         sandbox: finding.sandboxes.last().cloned(),
         ..Subject::default()
     };
     let what = what(Box::new(finding));
-    Held { at, origin: Origin::Agent, late: false, subject, wait: Wait::Nothing, what }
+    QueuedChange { at, origin: Origin::Agent, late: false, subject, wait: Wait::Nothing, what }
 }
 
 /// Returns the kept events of a finding's sandboxes.

@@ -9,7 +9,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::links::Links;
+use super::{DetectContext, links::Links};
 use crate::{
     engine::world::{
         World,
@@ -81,6 +81,40 @@ pub(super) struct Marks {
     pub(super) names: BTreeSet<PodName>,
     /// A runtime was asked, or how it can be asked changed.
     pub(super) runtimes: bool,
+}
+
+/// Where a rule takes its subjects from.
+pub(super) struct Subjects<S> {
+    /// Returns all subjects that exist.
+    pub(super) all: fn(&DetectContext<'_>) -> BTreeSet<S>,
+    pub(super) marked: fn(&Marks) -> &BTreeSet<S>,
+}
+
+impl Subjects<ContainerId> {
+    /// Live sandboxes and remembered ones.
+    pub(super) const SANDBOXES: Self =
+        Self::sandboxes(|ctx| ctx.world.sandboxes.all().map(|row| row.id.clone()).collect());
+    /// Sandboxes that have an attachment.
+    pub(super) const ATTACHED: Self =
+        Self::sandboxes(|ctx| ctx.world.attachments.keys().map(|(id, _)| id.clone()).collect());
+    /// Sandboxes and containers that a runtime reports.
+    pub(super) const BELIEVED: Self =
+        Self::sandboxes(|ctx| ctx.world.beliefs.rows().map(|row| row.id.clone()).collect());
+
+    pub(super) const fn sandboxes(all: fn(&DetectContext<'_>) -> BTreeSet<ContainerId>) -> Self {
+        Self { all, marked: |marks| &marks.sandboxes }
+    }
+}
+
+impl Subjects<u64> {
+    /// By the numbers of their rows.
+    pub(super) const PODS: Self =
+        Self { all: |ctx| ctx.world.pods.keys().copied().collect(), marked: |marks| &marks.pods };
+}
+
+impl Subjects<PodUid> {
+    pub(super) const UIDS: Self =
+        Self { all: |ctx| ctx.index.uids.things().cloned().collect(), marked: |marks| &marks.uids };
 }
 
 impl Index {

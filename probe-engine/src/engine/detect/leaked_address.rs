@@ -17,11 +17,11 @@
 pub(super) mod many;
 mod words;
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::net::IpAddr;
 
 use super::{
     Abandoned, DetectContext, Detection, Verdict,
-    index::{AttachmentKey, Marks},
+    index::{AttachmentKey, Subjects},
     phantom_sandbox,
     rule::{Judged, Part, Rule},
 };
@@ -56,14 +56,7 @@ pub(super) struct Leak {
 impl Rule for LeakedAddress {
     type Subject = ContainerId;
     type Part = Leak;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
-        ctx.world.attachments.keys().map(|(id, _)| id.clone()).collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    const SUBJECTS: Subjects<ContainerId> = Subjects::ATTACHED;
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Leak>) {
         for row in ctx.world.attachments.of(id) {

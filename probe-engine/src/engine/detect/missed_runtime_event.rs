@@ -7,9 +7,9 @@
 //!
 //! It is about the past, and closes after a while.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use super::{DetectContext, Detection, Verdict, index::Subjects, rule::Rule};
 use crate::{
     engine::world::lookup,
     model::{
@@ -26,14 +26,7 @@ pub(super) const AFTERWARDS: Duration = Duration::from_secs(10 * 60);
 impl Rule for MissedRuntimeEvent {
     type Subject = ContainerId;
     type Part = Detection;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
-        ctx.world.beliefs.rows().map(|row| row.id.clone()).collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    const SUBJECTS: Subjects<ContainerId> = Subjects::BELIEVED;
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
         let Some(row) = ctx.world.beliefs.get(id) else { return };

@@ -16,9 +16,13 @@
 //! A runtime that restarts cleans nothing up, and only the file holds the namespaces of its sandboxes without
 //! a process. No finding opens or closes then.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use super::{
+    DetectContext, Detection, Verdict,
+    index::{Marks, Subjects},
+    rule::Rule,
+};
 use crate::{
     engine::world::{
         World, lookup,
@@ -43,14 +47,8 @@ pub(super) const HELD: Duration = Duration::from_secs(30 * 60);
 impl Rule for OrphanNetns {
     type Subject = u64;
     type Part = Detection;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<u64> {
-        ctx.world.netns.keys().copied().collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<u64> {
-        &marks.netns
-    }
+    const SUBJECTS: Subjects<u64> =
+        Subjects { all: |ctx| ctx.world.netns.keys().copied().collect(), marked: |marks| &marks.netns };
 
     /// Any sandbox can change the pod of a record without a pod's name, and can be the owner of a namespace
     /// without one.

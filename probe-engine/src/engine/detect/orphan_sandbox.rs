@@ -5,9 +5,11 @@
 //! up, however long that takes); a pod that has another sandbox on record (`duplicate_sandbox` covers that);
 //! anything while a runtime's records cannot be read whole, or between a gap and the listing that closes it.
 
-use std::collections::BTreeSet;
-
-use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use super::{
+    DetectContext, Detection, Verdict,
+    index::{Marks, Subjects},
+    rule::Rule,
+};
 use crate::{
     engine::world::table::{
         attachment::Attachment,
@@ -31,14 +33,7 @@ const MONITORS: [&str; 2] = ["containerd-shim", "conmon"];
 impl Rule for OrphanSandbox {
     type Subject = ContainerId;
     type Part = Detection;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
-        ctx.world.sandboxes.all().map(|row| row.id.clone()).collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    const SUBJECTS: Subjects<ContainerId> = Subjects::SANDBOXES;
 
     /// Any sandbox can change the pod of a record without a pod's name, or get its namespace.
     fn depends_on_others(marks: &Marks) -> bool {

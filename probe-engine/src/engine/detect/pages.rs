@@ -60,7 +60,7 @@ fn pages() -> Vec<Page> {
     vec![
         page!(
             "abandoned_sandbox",
-            [abandoned_sandbox::BACK_OFF, abandoned_sandbox::PULL, log_search::LONGEST],
+            [abandoned_sandbox::BACK_OFF, abandoned_sandbox::PULL, log_search::MAX_WAIT],
             []
         ),
         page!("abandoned_store", [grace], []),
@@ -164,7 +164,7 @@ fn pages() -> Vec<Page> {
                 VOLUMES,
                 record::MAKING,
                 phase::WAIT,
-                log_search::LONGEST,
+                log_search::MAX_WAIT,
                 stuck_start::NEXT,
                 LATELY
             ],

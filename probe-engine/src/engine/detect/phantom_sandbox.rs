@@ -10,11 +10,9 @@
 //! with CRI-O, whose sandboxes need no process and, on the node's network, leave nothing. No finding opens or
 //! closes while the runtime does not answer, nor between a gap and the listing that shows what exists.
 
-use std::collections::BTreeSet;
-
 use super::{
     DetectContext, Detection, Verdict,
-    index::Marks,
+    index::{Marks, Subjects},
     rule::{Judged, Rule},
 };
 use crate::{
@@ -43,14 +41,7 @@ const SHOWN: usize = 16;
 impl Rule for PhantomSandbox {
     type Subject = ContainerId;
     type Part = Detection;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
-        ctx.world.beliefs.rows().map(|row| row.id.clone()).collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    const SUBJECTS: Subjects<ContainerId> = Subjects::BELIEVED;
 
     /// The network namespace of a sandbox may end, and so may the last process that works for it.
     fn depends_on_others(marks: &Marks) -> bool {

@@ -6,7 +6,10 @@ use std::{
     fmt,
 };
 
-use super::{DetectContext, Detection, Verdict, index::Marks};
+use super::{
+    DetectContext, Detection, Verdict,
+    index::{Marks, Subjects},
+};
 use crate::model::{
     finding::{FindingKind, Kind},
     time::Timestamp,
@@ -17,11 +20,7 @@ pub(super) trait Rule {
     type Subject: Clone + Ord + Send;
     /// The result for one subject: a detection, or a part of one.
     type Part: Part;
-
-    /// Returns all subjects that exist.
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<Self::Subject>;
-
-    fn marked(marks: &Marks) -> &BTreeSet<Self::Subject>;
+    const SUBJECTS: Subjects<Self::Subject>;
 
     /// Whether these changes may change the verdicts on other subjects that have a result.
     fn depends_on_others(_marks: &Marks) -> bool {
@@ -266,7 +265,8 @@ impl<R: Rule> Default for Judged<R> {
 impl<R: Rule> Judged<R> {
     /// Judges the marked and due subjects. Returns whether the results may have changed.
     pub(super) fn update(&mut self, ctx: &DetectContext<'_>, scope: &Scope) -> bool {
-        let mut subjects = if scope.everything { R::subjects(ctx) } else { R::marked(&scope.marks).clone() };
+        let Subjects { all, marked } = R::SUBJECTS;
+        let mut subjects = if scope.everything { all(ctx) } else { marked(&scope.marks).clone() };
         if scope.everything || scope.records || R::depends_on_others(&scope.marks) {
             subjects.extend(self.subjects.keys().cloned());
         }

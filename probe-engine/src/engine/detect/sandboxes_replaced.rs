@@ -10,14 +10,11 @@
 //! It is about the past, which no repair undoes, and closes after a while. If records were lost by the end of
 //! a sandbox, an exit or a signal may be among them: such a sandbox opens no finding, and closes none.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     DetectContext, Detection, Verdict,
-    index::Marks,
+    index::Subjects,
     rule::{Judged, Part, Rule},
 };
 use crate::{
@@ -69,14 +66,7 @@ impl Part for Replaced {
 impl Rule for SandboxesReplaced {
     type Subject = PodUid;
     type Part = Replaced;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<PodUid> {
-        ctx.index.uids.things().cloned().collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<PodUid> {
-        &marks.uids
-    }
+    const SUBJECTS: Subjects<PodUid> = Subjects::UIDS;
 
     fn judge(ctx: &DetectContext<'_>, uid: &PodUid, found: &mut Vec<Replaced>) {
         let all: Vec<&Sandbox> =

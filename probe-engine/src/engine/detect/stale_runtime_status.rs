@@ -11,9 +11,14 @@
 //! closes while the runtime does not answer, nor between a gap and the listing that shows which processes
 //! run.
 
-use std::{collections::BTreeSet, fmt::Display};
+use std::fmt::Display;
 
-use super::{DetectContext, Detection, Verdict, index::Marks, phantom_sandbox, rule::Rule};
+use super::{
+    DetectContext, Detection, Verdict,
+    index::{Marks, Subjects},
+    phantom_sandbox,
+    rule::Rule,
+};
 use crate::{
     engine::world::{
         lookup,
@@ -34,14 +39,7 @@ use crate::{
 impl Rule for StaleRuntimeStatus {
     type Subject = ContainerId;
     type Part = Detection;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
-        ctx.world.beliefs.rows().map(|row| row.id.clone()).collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    const SUBJECTS: Subjects<ContainerId> = Subjects::BELIEVED;
 
     fn depends_on_others(marks: &Marks) -> bool {
         marks.runtimes

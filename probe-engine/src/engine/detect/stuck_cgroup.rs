@@ -7,9 +7,11 @@
 //! kernel still keeps for the memory charged to it. If neither a runtime's record nor another source names
 //! the record's pod, it can belong to any pod that existed before it, and no such pod is reported.
 
-use std::collections::BTreeSet;
-
-use super::{DetectContext, Detection, Verdict, index::Marks, rule::Rule};
+use super::{
+    DetectContext, Detection, Verdict,
+    index::{Marks, Subjects},
+    rule::Rule,
+};
 use crate::{
     engine::world::{
         lookup,
@@ -30,14 +32,7 @@ use crate::{
 impl Rule for StuckCgroup {
     type Subject = u64;
     type Part = Detection;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<u64> {
-        ctx.world.pods.keys().copied().collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<u64> {
-        &marks.pods
-    }
+    const SUBJECTS: Subjects<u64> = Subjects::PODS;
 
     /// Any sandbox can change the pod of a record without a pod's name.
     fn depends_on_others(marks: &Marks) -> bool {

@@ -25,11 +25,11 @@
 //! no kubelet runs. If records were lost since the pod was made, its containers may have run unseen: no such
 //! finding opens or closes.
 
-use std::{collections::BTreeSet, fmt::Write as _, net::IpAddr, time::Duration};
+use std::{fmt::Write as _, net::IpAddr, time::Duration};
 
 use super::{
     DetectContext, Detection, HasRun, Verdict,
-    index::Marks,
+    index::{Marks, Subjects},
     rule::{Rule, Step},
 };
 use crate::{
@@ -76,14 +76,7 @@ const LOOPBACK: &str = "loopback";
 impl Rule for StuckStart {
     type Subject = u64;
     type Part = Step;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<u64> {
-        ctx.world.pods.keys().copied().collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<u64> {
-        &marks.pods
-    }
+    const SUBJECTS: Subjects<u64> = Subjects::PODS;
 
     fn judge(ctx: &DetectContext<'_>, id: &u64, found: &mut Vec<Step>) {
         if !lookup::daemons::has_kubelet(ctx.world) {

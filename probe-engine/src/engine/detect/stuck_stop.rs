@@ -21,12 +21,12 @@
 //! stays although all else is over, since the kubelet keeps the record of a completed pod until the pod is
 //! deleted. If records were lost, DEL counts as open only while libcni's cache has the result of ADD.
 
-use std::{collections::BTreeSet, path::Path};
+use std::path::Path;
 
 use super::{
     DetectContext, Detection, Verdict,
     blind_spot::READ,
-    index::Marks,
+    index::Subjects,
     rule::{Rule, Step},
 };
 use crate::{
@@ -56,16 +56,11 @@ use crate::{
 impl Rule for StuckStop {
     type Subject = ContainerId;
     type Part = Step;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
+    const SUBJECTS: Subjects<ContainerId> = Subjects::sandboxes(|ctx| {
         let of_cached = ctx.world.records.unread.keys().filter_map(|path| sandbox_of_cached(path));
         let on_record = ctx.world.records.known_since.keys().cloned();
         ctx.world.sandboxes.all().map(|row| row.id.clone()).chain(of_cached).chain(on_record).collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    });
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Step>) {
         let row = ctx.world.sandboxes.recall(id);

@@ -8,9 +8,9 @@
 //! happened to allocate memory is not to blame. Nor is a kernel thread, which drops a namespace on behalf of
 //! others.
 
-use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
-use super::{DetectContext, Detection, index::Marks, rule::Rule};
+use super::{DetectContext, Detection, index::Subjects, rule::Rule};
 use crate::{
     engine::world::table::sandbox::Sandbox,
     model::{
@@ -27,14 +27,7 @@ pub(super) const SETTLE: Duration = Duration::from_secs(10);
 impl Rule for TeardownOutOfOrder {
     type Subject = ContainerId;
     type Part = Detection;
-
-    fn subjects(ctx: &DetectContext<'_>) -> BTreeSet<ContainerId> {
-        ctx.world.sandboxes.all().map(|row| row.id.clone()).collect()
-    }
-
-    fn marked(marks: &Marks) -> &BTreeSet<ContainerId> {
-        &marks.sandboxes
-    }
+    const SUBJECTS: Subjects<ContainerId> = Subjects::SANDBOXES;
 
     fn judge(ctx: &DetectContext<'_>, id: &ContainerId, found: &mut Vec<Detection>) {
         let Some(row) = ctx.world.sandboxes.recall(id) else { return };

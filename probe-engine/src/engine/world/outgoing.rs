@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::{
     engine::{
-        held::{Held, Wait},
+        queued_change::{QueuedChange, Wait},
         world::{World, lookup},
     },
     model::{
@@ -60,7 +60,7 @@ pub(crate) fn next_change(world: &mut World, now: Timestamp, hold: Duration) -> 
 }
 
 /// Decides about the first change.
-fn turn(world: &World, held: &Held, now: Timestamp, hold: Duration) -> Turn {
+fn turn(world: &World, held: &QueuedChange, now: Timestamp, hold: Duration) -> Turn {
     let is_over = now >= world.outbox.is_over_at(held, hold) || world.outbox.is_over_full();
     let involved = lookup::context::involved(world, &held.subject);
     match held.wait {
@@ -86,7 +86,7 @@ fn turn(world: &World, held: &Held, now: Timestamp, hold: Duration) -> Turn {
 }
 
 /// Whether a change still waits aside: its pod may be named, and it has not waited long enough.
-fn waits_aside(world: &World, held: &Held, now: Timestamp) -> bool {
+fn waits_aside(world: &World, held: &QueuedChange, now: Timestamp) -> bool {
     let involved = lookup::context::involved(world, &held.subject);
     world.outbox.may_wait_aside(held, now)
         && !involved.is_settled()

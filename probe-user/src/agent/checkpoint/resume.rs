@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// The longest time that one read of the file may take. After that the agent starts without the rest.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_READ_WAIT: Duration = Duration::from_secs(5);
 /// How far ahead of the present an ending agent's state may be: it gives its engine the time up to which
 /// changes are held back.
 const AHEAD_OF_NOW: Duration = Duration::from_secs(120);
@@ -128,8 +128,8 @@ pub(crate) fn open(dir: &Path, header: &Header, writes: StateWrites) -> io::Resu
             read(&path, &own_header, locked, &tell);
         }
     })?;
-    let place = given.recv_timeout(DYING + PATIENCE).ok();
-    let found = if place.is_some() { found.recv_timeout(PATIENCE).ok() } else { None };
+    let place = given.recv_timeout(DYING + MAX_READ_WAIT).ok();
+    let found = if place.is_some() { found.recv_timeout(MAX_READ_WAIT).ok() } else { None };
     let last = match found {
         Some(Ok(kept)) => Last::Kept(kept),
         Some(Err(Unread::Absent)) => Last::None,
@@ -315,7 +315,7 @@ impl Kept {
         let mut reading = Reading::default();
         let mut hangs = false;
         let mut end = loop {
-            match self.calls.recv_timeout(PATIENCE) {
+            match self.calls.recv_timeout(MAX_READ_WAIT) {
                 Ok(Ok(Some(call))) => {
                     reading.see(&call);
                     let told = (left.told)(session.engine().rings_read());

@@ -99,7 +99,7 @@ fn block_on(work: impl Future<Output = ()>) {
 /// The agent is killed when everything that it did is written.
 fn kill(mut checkpoint: Checkpoint, session: &mut Session) {
     while session.journal().is_some_and(|calls| !calls.is_empty()) {
-        checkpoint.hurry();
+        checkpoint.flush_soon();
         checkpoint.update(Timestamp(1), session, true);
         std::thread::yield_now();
     }
@@ -425,7 +425,7 @@ fn calls_are_gathered_and_none_waits_longer() {
     // An agent that ends waits for nothing.
     writes(&checkpoint, begun + 2);
     call(&mut session, made(5));
-    checkpoint.hurry();
+    checkpoint.flush_soon();
     checkpoint.update(first + GATHER, &mut session, true);
     assert_eq!(checkpoint.due(), None);
     kill(checkpoint, &mut session);
@@ -509,7 +509,7 @@ fn no_number_is_given_again_after_a_disk_that_was_full() {
         }
         call(&mut before, (3..=5).flat_map(made));
         checkpoint.will_tell(before.last_seq());
-        checkpoint.hurry();
+        checkpoint.flush_soon();
         checkpoint.update(Timestamp(5 * SECOND), &mut before, true);
         await_writes(&checkpoint);
         for path in [&path, &new] {

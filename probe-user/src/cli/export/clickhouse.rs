@@ -20,8 +20,8 @@ use rustls::{ClientConfig, crypto::ring};
 use tokio::{runtime, time::timeout};
 
 use crate::{
+    bounded_read,
     cli::say,
-    given,
     sink::{
         authorities::authorities,
         escape::brief,
@@ -141,8 +141,8 @@ impl ClickHouseArgs {
             Some(path) => {
                 // It may be a pipe, such as <(pass show clickhouse).
                 let mut bytes = Vec::new();
-                let read =
-                    OpenFile::open(path).and_then(|it| it.take(given::MAX_BYTES).read_to_end(&mut bytes));
+                let read = OpenFile::open(path)
+                    .and_then(|it| it.take(bounded_read::MAX_BYTES).read_to_end(&mut bytes));
                 read.with_context(|| format!("cannot read the password in {}", path.display()))?;
                 let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 let first = first.strip_suffix(b"\r").unwrap_or(first);

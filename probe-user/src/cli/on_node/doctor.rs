@@ -25,11 +25,11 @@ use crate::{
     sink::doctor::{Check, Grade, Report},
     source::{
         host::HostRoot,
-        lack::{Lack, Privileges},
         live::{
             attach::{OBJECT, Options, Probe},
             pin::{PinError, Pins},
         },
+        missing_right::{MissingRight, Privileges},
     },
 };
 
@@ -121,7 +121,7 @@ pub(super) fn cure(hooks: &Hooks, here: Privileges) -> Option<String> {
 }
 
 /// Returns what the agent and its hooks need and do not have.
-fn lacks(hooks: &Hooks, here: Privileges) -> BTreeSet<Lack> {
+fn lacks(hooks: &Hooks, here: Privileges) -> BTreeSet<MissingRight> {
     let mut lacks = node::lacks(here);
     lacks.extend(hooks.reports.iter().flat_map(|report| &report.lacks));
     lacks

@@ -7,7 +7,7 @@ mod log;
 mod open_files;
 mod opened;
 mod otlp;
-mod portions;
+mod replay_backlog;
 mod serve;
 mod signals;
 mod start;

@@ -11,7 +11,7 @@ use kube::config::AuthInfo;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 
-use crate::given;
+use crate::bounded_read;
 
 /// How often the file is read while the token is needed. The kubelet replaces a token long before it expires.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -63,7 +63,7 @@ impl TokenFile {
     pub(super) fn read(&mut self) -> Result<SecretString, TokenError> {
         self.read_at = Some(Instant::now());
         let path = self.path.display().to_string();
-        let token = match given::read_text(&self.path) {
+        let token = match bounded_read::read_text(&self.path) {
             Ok(text) => sendable(&text, &path),
             Err(why) => Err(TokenError::Unreadable { path, why }),
         };

@@ -17,10 +17,10 @@ use super::{
     target::{Protocol, Target},
 };
 use crate::{
-    given,
+    bounded_read,
     sink::{
         authorities::{AuthorityError, authorities},
-        watched::{CHECK_INTERVAL, Watched},
+        reloading_files::{CHECK_INTERVAL, ReloadingFiles},
     },
 };
 
@@ -82,7 +82,7 @@ impl Credentials {
     /// Starts a thread that reads the files again when they change. Without files there is no thread.
     pub(crate) fn follow(&self, target: &Target, sources: &Sources) -> io::Result<()> {
         let paths = [&sources.ca, &sources.header_file].into_iter().flatten();
-        let mut files = Watched::new(paths.cloned().collect());
+        let mut files = ReloadingFiles::new(paths.cloned().collect());
         if files.is_empty() {
             return Ok(());
         }
@@ -127,8 +127,8 @@ impl Current {
 }
 
 fn read_headers(path: &Path) -> Result<Headers, CredentialsError> {
-    let text =
-        given::read_text(path).map_err(|why| CredentialsError::NoHeaders { path: path.to_owned(), why })?;
+    let text = bounded_read::read_text(path)
+        .map_err(|why| CredentialsError::NoHeaders { path: path.to_owned(), why })?;
     header::in_file(&text).map_err(|why| CredentialsError::Header { path: path.to_owned(), why })
 }
 

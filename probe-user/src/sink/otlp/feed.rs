@@ -50,9 +50,9 @@ enum Noted {
 
 /// The sink that notes changes.
 #[derive(Debug)]
-pub(crate) struct Notes(Sender<Noted>);
+pub(crate) struct ChangeSink(Sender<Noted>);
 
-impl Sink for Notes {
+impl Sink for ChangeSink {
     fn on_change(&mut self, change: &Change, _: &Label) {
         let noted = match &change.what {
             ChangeKind::PodStarted(start) => Noted::Started(start.clone()),
@@ -82,11 +82,11 @@ pub(super) struct Feed {
 
 impl Feed {
     /// A signal without a queue is not sent.
-    pub(super) fn new(traces: Option<Queue>, logs: Option<Queue>, begun: Timestamp) -> (Self, Notes) {
+    pub(super) fn new(traces: Option<Queue>, logs: Option<Queue>, begun: Timestamp) -> (Self, ChangeSink) {
         let (notes, noted) = mpsc::channel();
         let teardowns = Teardowns::default();
         let boots = Boots { begun, ..Boots::default() };
-        (Self { noted, traces, logs, teardowns, boots }, Notes(notes))
+        (Self { noted, traces, logs, teardowns, boots }, ChangeSink(notes))
     }
 
     /// When [`Self::update`] has something to do besides the noted changes.

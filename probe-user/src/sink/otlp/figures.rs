@@ -37,7 +37,7 @@ impl Dropped {
 
 /// The counters of one signal. A clone shares them.
 #[derive(Clone, Debug)]
-pub(crate) struct Figures(Arc<Counters>);
+pub(crate) struct ExportCounters(Arc<Counters>);
 
 #[derive(Debug)]
 struct Counters {
@@ -66,7 +66,7 @@ pub(crate) struct Snapshot {
     pub(crate) succeeded_at: Option<i64>,
 }
 
-impl Figures {
+impl ExportCounters {
     pub(super) fn new(signal: Signal) -> Self {
         Self(Arc::new(Counters {
             signal,

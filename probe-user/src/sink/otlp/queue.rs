@@ -18,7 +18,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    figures::{Dropped, Figures},
+    figures::{Dropped, ExportCounters},
     pace::Pace,
     signal::Item,
 };
@@ -30,7 +30,7 @@ const ITEM_OVERHEAD: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     shared: Arc<Shared>,
-    pub(super) figures: Figures,
+    pub(super) figures: ExportCounters,
 }
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(super) struct Batch {
 }
 
 impl Queue {
-    pub(super) fn new(pace: &Pace, figures: Figures) -> Self {
+    pub(super) fn new(pace: &Pace, figures: ExportCounters) -> Self {
         let shared = Shared {
             waiting: Mutex::default(),
             changed: Notify::new(),
@@ -186,10 +186,10 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::{Item, Pace, Queue};
-    use crate::sink::otlp::{figures::Figures, signal::Signal};
+    use crate::sink::otlp::{figures::ExportCounters, signal::Signal};
 
     fn queue(pace: &Pace) -> Queue {
-        Queue::new(pace, Figures::new(Signal::Traces))
+        Queue::new(pace, ExportCounters::new(Signal::Traces))
     }
 
     fn item(byte: u8, len: usize) -> Item {

@@ -14,7 +14,7 @@ use super::{
     Otlp,
     credentials::{Credentials, Sources},
     exporter::Route,
-    feed::Notes,
+    feed::ChangeSink,
     pace::Pace,
     resource,
     signal::Signal,
@@ -69,7 +69,7 @@ fn route(target: Target, sources: &Sources, pace: Pace) -> Route {
     Route { target, credentials, resource: resource::of(&header, None, &[]).into(), pace }
 }
 
-fn start(route: Route) -> (Otlp, Notes) {
+fn start(route: Route) -> (Otlp, ChangeSink) {
     Otlp::start_at(route, &Signal::ALL, Timestamp::ZERO).expect("a thread")
 }
 

@@ -19,10 +19,10 @@ use super::{
     tls::{self, Tls},
 };
 use crate::{
-    given,
+    bounded_read,
     sink::{
         metrics::agent_stats::ServerFiles,
-        watched::{CHECK_INTERVAL, Watched},
+        reloading_files::{CHECK_INTERVAL, ReloadingFiles},
     },
 };
 
@@ -42,7 +42,7 @@ impl Bell {
 pub(crate) struct Reload {
     tls: Option<(tls::Paths, Tls)>,
     token: Option<(PathBuf, Token)>,
-    files: Watched,
+    files: ReloadingFiles,
     stale: Arc<AtomicBool>,
     bell: (Bell, Receiver<()>),
 }
@@ -61,7 +61,13 @@ impl Reload {
         let (ring, rung) = mpsc::sync_channel(1);
         let of_tls = tls.iter().flat_map(|(paths, _)| paths.all()).map(ToOwned::to_owned);
         let paths: Vec<PathBuf> = of_tls.chain(token.iter().map(|(path, _)| path.clone())).collect();
-        Self { tls, token, files: Watched::new(paths), stale: Arc::default(), bell: (Bell(ring), rung) }
+        Self {
+            tls,
+            token,
+            files: ReloadingFiles::new(paths),
+            stale: Arc::default(),
+            bell: (Bell(ring), rung),
+        }
     }
 
     /// The bell that makes the thread read the files at once.
@@ -113,7 +119,7 @@ fn take(tls: Option<&(tls::Paths, Tls)>, token: Option<&(PathBuf, Token)>) -> Re
     let fresh = tls.map(|(paths, _)| tls::load(paths.files()));
     let fresh = fresh.transpose().map_err(|why| why.to_string())?;
     if let Some((path, token)) = token {
-        let text = given::read_text(path).map_err(|why| why.to_string());
+        let text = bounded_read::read_text(path).map_err(|why| why.to_string());
         let replaced = text.and_then(|text| token.replace(&text));
         replaced.map_err(|why| format!("{}: {why}", path.display()))?;
     }

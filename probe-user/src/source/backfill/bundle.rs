@@ -15,8 +15,8 @@ use std::{
 use probe_common::runtime::{self, CRIO, DOCKER, ISULAD};
 
 use super::{
-    Listing, Node, docker,
-    runtime::{isulad, storage},
+    Listing, Node,
+    runtime::{crio, docker, isulad},
     spec,
 };
 use crate::{
@@ -54,7 +54,7 @@ impl Places {
         let mut found = shim::folders(root);
         found.extend(DOCKER.roots.iter().map(|root| Bundles::Docker(Path::new(root).join("containers"))));
         for place in CRIO.run_roots.iter().chain(CRIO.roots) {
-            let drivers = storage::drivers(root, place.as_ref()).unwrap_or_default();
+            let drivers = crio::drivers(root, place.as_ref()).unwrap_or_default();
             found.extend(drivers.iter().map(|folder| Bundles::Storage(folder.path().to_owned())));
         }
         found

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use probe_common::runtime;
 
-use super::{Listing, Node, daemon::Daemon};
+use super::{Listing, Node, runtime::daemon::Daemon};
 use crate::{
     model::{
         fact::{Fact, Network, NetworksRead},

@@ -1,9 +1,14 @@
 //! Reads, again and again, what is only on record: the runtimes' sandboxes, libcni's cache, the network
 //! configurations and the IPAM stores. Files that have not changed since the last reading are not read again.
 
-use super::{Closed, Node, cni, daemon::Known, hand_over, network::Configured, runtime, store};
+use super::{
+    Closed, Node, cni, hand_over,
+    network::Configured,
+    runtime::{self, daemon::Known},
+    store,
+};
 use crate::{
-    model::fact::{CacheFound, Observation},
+    model::fact::{CacheFound, Observation, RuntimeSandbox},
     source::host::{memo::Memo, skipped::Skipped},
 };
 
@@ -26,7 +31,7 @@ pub(super) struct Memory {
     clock: Option<Clock>,
     pub(super) cache: Memo<CacheFound>,
     pub(super) networks: Memo<Vec<Configured>>,
-    pub(super) runtimes: runtime::Memory,
+    pub(super) runtimes: Memo<Vec<RuntimeSandbox>>,
     pub(super) stores: store::Memory,
 }
 

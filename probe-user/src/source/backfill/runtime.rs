@@ -6,97 +6,103 @@
 
 mod containerd;
 mod cri;
-mod docker;
+pub(super) mod crio;
+pub(super) mod daemon;
+pub(super) mod docker;
 pub(super) mod isulad;
-pub(super) mod storage;
+pub(crate) mod kubelet;
 
-use std::{collections::BTreeMap, path::PathBuf};
-
-use probe_common::runtime::{self, Runtime};
-
-use super::{
-    Listing, Node,
-    daemon::{self, Daemon, UnreadSetting},
-    kubelet,
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
 };
+
+use probe_common::runtime::{self, RUNTIMES, Runtime};
+
+use super::{Listing, Node};
 use crate::{
     model::{
         fact::{ContainerFound, Fact, List, Role, RuntimeKind, RuntimeRead, RuntimeSandbox},
+        id::ContainerId,
         time::Timestamp,
     },
     source::{
-        host::{HostRoot, ReadError, memo::Memo},
+        host::{FILE, Folder, HostRoot, ReadError, memo::Memo},
         name::named,
     },
 };
+use daemon::{Daemon, Process, settings::UnreadSetting};
 
-/// The parsed contents of the runtimes' files.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    storages: Memo<Vec<RuntimeSandbox>>,
-    docker: Memo<Option<RuntimeSandbox>>,
-    isulad: Memo<Option<RuntimeSandbox>>,
+/// Further containers of Docker and iSulad are left out.
+const MAX_CONTAINERS: usize = 1 << 14;
+
+/// How a runtime that a kubelet can use is read.
+struct Reader {
+    /// Finds the paths of the daemon that a process is.
+    daemon: fn(&Process<'_>) -> Daemon,
+    /// Reads the records in a directory of the runtime.
+    records: fn(Place<'_>, &mut Memo<Vec<RuntimeSandbox>>, &mut Listing<'_>) -> Vec<Records>,
 }
 
-impl Memory {
-    pub(super) fn begin(&mut self, wall_ns: i64) {
-        self.storages.begin(wall_ns);
-        self.docker.begin(wall_ns);
-        self.isulad.begin(wall_ns);
+/// Returns the row of a runtime.
+const fn reader(kind: RuntimeKind) -> Reader {
+    match kind {
+        RuntimeKind::Containerd => containerd::READER,
+        RuntimeKind::Crio => crio::READER,
+        RuntimeKind::Docker => docker::READER,
+        RuntimeKind::Isulad => isulad::READER,
     }
 }
+
+/// A directory of a runtime.
+struct Place<'a> {
+    host: &'a HostRoot,
+    root: &'a Path,
+    /// A daemon that runs keeps its records here.
+    runs: bool,
+    /// The kubelet can use no runtime but containerd.
+    is_alone: bool,
+}
+
+/// The sandboxes, and whether the list is complete.
+type Sandboxes = Result<(Vec<RuntimeSandbox>, bool), ReadError>;
 
 /// The records of one runtime.
 struct Records {
     place: PathBuf,
     kind: Option<RuntimeKind>,
-    /// The sandboxes, and whether the list is complete.
-    sandboxes: Result<(Vec<RuntimeSandbox>, bool), ReadError>,
+    sandboxes: Sandboxes,
     /// How many records could not be read. Each may be a sandbox's.
     unread: u64,
 }
 
 impl Records {
-    fn new(
-        place: PathBuf,
-        kind: Option<RuntimeKind>,
-        sandboxes: Result<(Vec<RuntimeSandbox>, bool), ReadError>,
-    ) -> Self {
+    fn new(place: PathBuf, kind: Option<RuntimeKind>, sandboxes: Sandboxes) -> Self {
         Self { place, kind, sandboxes, unread: 0 }
     }
 }
 
-pub(super) fn list<'a>(node: Node<'a>, daemons: &[Daemon], memory: &mut Memory) -> Listing<'a> {
+pub(super) fn list<'a>(
+    node: Node<'a>,
+    daemons: &[Daemon],
+    memo: &mut Memo<Vec<RuntimeSandbox>>,
+) -> Listing<'a> {
     let mut list = Listing::begin(List::Runtimes, node);
     list.found(list.now(), Fact::KubeletExpected(kubelet::expected(node.root, daemons)));
     let answers = ask(node.root, daemons, &list);
     let alone = daemons.iter().filter_map(|it| it.kind.runtime()).all(|kind| kind == RuntimeKind::Containerd);
-    for (root, daemon) in roots(daemons, RuntimeKind::Containerd) {
-        let at = list.now();
-        let records = containerd::read(files(node, daemon), &root, daemon.is_some() && alone);
-        report(&mut list, at, records, must_exist(daemon, alone, &answers));
-    }
-    for (root, daemon) in roots(daemons, RuntimeKind::Crio) {
-        let at = list.now();
-        for records in storage::read(files(node, daemon), &root, daemon.is_some(), &mut memory.storages) {
-            report(&mut list, at, records, must_exist(daemon, alone, &answers));
+    for kind in RUNTIMES.iter().filter_map(|row| row.kind) {
+        let roots = roots(daemons, kind).into_iter().map(|(root, daemon)| (root, daemon, daemon));
+        // Nothing must be in a run root.
+        let run_roots = run_roots(daemons, kind).into_iter().map(|(root, daemon)| (root, daemon, None));
+        for (root, daemon, owner) in roots.chain(run_roots) {
+            let at = list.now();
+            let host = files(node, daemon);
+            let place = Place { host, root: &root, runs: owner.is_some(), is_alone: alone };
+            for records in (reader(kind).records)(place, memo, &mut list) {
+                report(&mut list, at, records, must_exist(owner, alone, &answers));
+            }
         }
-    }
-    for (root, daemon) in run_roots(daemons) {
-        let at = list.now();
-        for records in storage::read(files(node, daemon), &root, false, &mut memory.storages) {
-            report(&mut list, at, records, false);
-        }
-    }
-    for (root, daemon) in roots(daemons, RuntimeKind::Docker) {
-        let at = list.now();
-        let records = docker::read(files(node, daemon), &root, &mut memory.docker, &mut list);
-        report(&mut list, at, records, must_exist(daemon, alone, &answers));
-    }
-    for (root, daemon) in roots(daemons, RuntimeKind::Isulad) {
-        let at = list.now();
-        let records = isulad::read(files(node, daemon), &root, &mut memory.isulad, &mut list);
-        report(&mut list, at, records, must_exist(daemon, alone, &answers));
     }
     // If the path is unknown because a configuration could not be read, name that file.
     for daemon in daemons.iter().filter(|it| it.root.is_none() && must_exist(Some(it), alone, &answers)) {
@@ -134,21 +140,29 @@ pub(crate) fn containerd_roots(root: &HostRoot) -> Vec<PathBuf> {
 
 /// Returns the root directories of runtimes of a kind, usual or in use, each with the daemon that uses it.
 fn roots(daemons: &[Daemon], kind: RuntimeKind) -> BTreeMap<PathBuf, Option<&Daemon>> {
-    let usual = Runtime::of(kind).roots.iter().chain(runtime::of_distributions(move |row| match kind {
-        RuntimeKind::Containerd => row.containerd_roots,
-        RuntimeKind::Crio | RuntimeKind::Docker | RuntimeKind::Isulad => &[],
-    }));
-    let mut found: BTreeMap<_, _> = usual.map(|root| (PathBuf::from(root), None)).collect();
-    let of_kind = daemons.iter().filter(|daemon| daemon.kind.runtime() == Some(kind));
-    found.extend(of_kind.filter_map(|daemon| Some((daemon.root.clone()?, Some(daemon)))));
+    let mut found = in_use(daemons, kind, Runtime::of(kind).roots, |daemon| daemon.root.as_ref());
+    if kind == RuntimeKind::Containerd {
+        for root in runtime::of_distributions(|row| row.containerd_roots) {
+            found.entry(root.into()).or_default();
+        }
+    }
     found
 }
 
 /// Returns the run roots of storages, which a reboot empties.
-fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
-    let usual = runtime::of_runtimes(|row| row.run_roots);
-    let mut found: BTreeMap<_, _> = usual.map(|root| (PathBuf::from(root), None)).collect();
-    found.extend(daemons.iter().filter_map(|daemon| Some((daemon.run_root.clone()?, Some(daemon)))));
+fn run_roots(daemons: &[Daemon], kind: RuntimeKind) -> BTreeMap<PathBuf, Option<&Daemon>> {
+    in_use(daemons, kind, Runtime::of(kind).run_roots, |daemon| daemon.run_root.as_ref())
+}
+
+fn in_use<'a>(
+    daemons: &'a [Daemon],
+    kind: RuntimeKind,
+    usual: &[&str],
+    own: fn(&Daemon) -> Option<&PathBuf>,
+) -> BTreeMap<PathBuf, Option<&'a Daemon>> {
+    let mut found: BTreeMap<_, _> = usual.iter().map(|root| (PathBuf::from(root), None)).collect();
+    let of_kind = daemons.iter().filter(|daemon| daemon.kind.runtime() == Some(kind));
+    found.extend(of_kind.filter_map(|daemon| Some((own(daemon)?.clone(), Some(daemon)))));
     found
 }
 
@@ -156,6 +170,39 @@ fn run_roots(daemons: &[Daemon]) -> BTreeMap<PathBuf, Option<&Daemon>> {
 fn ask(root: &HostRoot, daemons: &[Daemon], list: &Listing<'_>) -> Vec<(Timestamp, Records)> {
     let all = cri::sockets(daemons);
     all.iter().map(|(socket, asked)| (list.now(), asked.read(root, socket.clone(), &all))).collect()
+}
+
+/// Lists the sandboxes in a folder that has a folder for each container, by the `file` in each. Also returns
+/// whether the list is complete.
+///
+/// A record that cannot be read may be a sandbox's. It is reported by its id, and counted as `unread`. The
+/// list stays complete: the other records, and the absence of others, still count.
+fn list_containers(
+    folder: &Folder,
+    file: &str,
+    parse: fn(&[u8], &ContainerId) -> Option<ContainerFound>,
+    memo: &mut Memo<Vec<RuntimeSandbox>>,
+    list: &mut Listing<'_>,
+    unread: &mut u64,
+) -> Sandboxes {
+    let entries = folder.entries()?;
+    let mut found = Vec::new();
+    for entry in entries.entries.iter().take(MAX_CONTAINERS) {
+        let Some(id) = ContainerId::parse(&entry.name) else { continue };
+        let read = folder.folder(&entry.name).and_then(|own| {
+            memo.of(&own).read(file, FILE, |bytes, _| Some(sandbox(parse(bytes, &id)?).into_iter().collect()))
+        });
+        match read {
+            Ok(sandbox) => found.extend(sandbox),
+            Err(ReadError::Absent) => {}
+            Err(why) => {
+                list.set_aside(folder.path().join(&entry.name).join(file), why);
+                found.push(RuntimeSandbox { id, pod: None });
+                *unread += 1;
+            }
+        }
+    }
+    Ok((found, entries.left_out == 0 && entries.entries.len() <= MAX_CONTAINERS))
 }
 
 /// Returns the sandbox that a container's record describes, if it is one.

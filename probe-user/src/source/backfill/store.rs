@@ -13,8 +13,8 @@ pub use declared::Declared;
 
 use super::{
     Listing, Node,
-    daemon::Daemon,
     network::{self, Configured},
+    runtime::daemon::Daemon,
 };
 use crate::{
     model::{

@@ -58,7 +58,7 @@ use super::{
 };
 use crate::{
     model::fact::{Attached, Mechanism, RingsRead, Signal},
-    source::{cgroup::Hierarchy, clock, host::HostRoot, lack::Lack},
+    source::{cgroup::Hierarchy, clock, host::HostRoot, missing_right::MissingRight},
 };
 
 /// The object that the build script made.
@@ -91,7 +91,7 @@ pub struct Options<'a> {
 }
 
 /// How long hooks continue to work without an agent.
-pub const PATIENCE: Duration = Duration::from_secs(60 * 60);
+pub const MAX_UNREAD: Duration = Duration::from_secs(60 * 60);
 
 impl<'a> Options<'a> {
     #[must_use]
@@ -107,7 +107,7 @@ impl<'a> Options<'a> {
             bulk: 8 << 20,
             refused: &[],
             pins: None,
-            patience: PATIENCE,
+            patience: MAX_UNREAD,
         }
     }
 }
@@ -129,7 +129,7 @@ pub struct HookReport {
     pub missed: Vec<(Mechanism, String)>,
     /// The unmet requirements of the best mechanism that could be met here; empty if the best is in use, or
     /// if none can be met.
-    pub(crate) lacks: BTreeSet<Lack>,
+    pub(crate) lacks: BTreeSet<MissingRight>,
     /// A better mechanism failed for a reason that may have passed when the next agent tries it.
     pub(crate) may_improve: bool,
 }

@@ -7,7 +7,7 @@ use caps::Capability;
 use super::btf::{BTF, BtfError};
 use crate::{
     model::fact::{Mechanism, Signal},
-    source::lack::{Lack, Privileges},
+    source::missing_right::{MissingRight, Privileges},
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +79,7 @@ impl Error {
             cause = one.source();
         }
         if is_forbidden && !here.holds(Capability::CAP_SYS_RESOURCE) {
-            return Self::Memory { source: Box::new(error), cure: here.refusal(Lack::Memory) };
+            return Self::Memory { source: Box::new(error), cure: here.refusal(MissingRight::Memory) };
         }
         Self::Object(error)
     }

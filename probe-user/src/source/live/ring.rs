@@ -73,8 +73,8 @@ const MAX_POLLS: u32 = 16;
 /// faster than they are read.
 const MAX_LAST_POLLS: u32 = 512;
 
-/// How often the reader page is updated. It must be less than [`PATIENCE`](super::attach::PATIENCE), after
-/// which the hooks would stop.
+/// How often the reader page is updated. It must be less than [`MAX_UNREAD`](super::attach::MAX_UNREAD):
+/// then the hooks would stop.
 const READ_PERIOD: Duration = Duration::from_secs(5 * 60);
 
 /// The hooks and their rings. The hooks stay attached as long as this lives.

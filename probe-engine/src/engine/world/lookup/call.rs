@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::netns;
 use crate::{
     engine::{
-        held::Subject,
+        queued_change::Subject,
         world::{EventContext, World, args::Args, process_of, table::call::Call},
     },
     model::{

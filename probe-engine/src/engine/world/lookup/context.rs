@@ -3,7 +3,7 @@
 
 use crate::{
     engine::{
-        held::{Subject, Wait},
+        queued_change::{Subject, Wait},
         world::{
             World,
             table::{self, cgroup::Cgroup, container::Container, netns::Netns, pod::Pod},

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{
-        held::Subject,
+        queued_change::Subject,
         world::{
             World,
             netns_path::{plain, process_of},

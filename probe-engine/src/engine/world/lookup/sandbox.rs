@@ -4,7 +4,7 @@
 use super::call;
 use crate::{
     engine::{
-        held::Subject,
+        queued_change::Subject,
         world::{
             World,
             table::{

@@ -3,7 +3,7 @@
 use super::{container, identity, pod, sandbox, start};
 use crate::{
     engine::{
-        held::Subject,
+        queued_change::Subject,
         world::{EventContext, World, lookup, process_of},
     },
     model::{

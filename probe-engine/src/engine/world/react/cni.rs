@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{attachment, claim, identity, pod, program, recovery, restart, sandbox, start};
 use crate::{
     engine::{
-        held::Wait,
+        queued_change::Wait,
         world::{
             EventContext, World,
             lookup::{self, call::Kind},

@@ -13,7 +13,7 @@ use probe_common::event::{KUBELET_PORTS, class};
 use super::{belief, identity, pod, recovery, restart, run, sandbox, start};
 use crate::{
     engine::{
-        held::Wait,
+        queued_change::Wait,
         world::{
             EventContext, World,
             daemon::is_kubelet,

@@ -8,7 +8,7 @@ use std::mem;
 use super::{claim, pod, run, sandbox, start};
 use crate::{
     engine::{
-        held::{Subject, Wait},
+        queued_change::{Subject, Wait},
         world::{
             EventContext, World,
             argv::Made,

@@ -32,7 +32,7 @@ pub(crate) const WAITED: Duration = Duration::from_secs(5 * 60 + 30);
 const AGAIN: Duration = Duration::from_secs(3 * 60);
 
 /// A wait of more than this is a problem, whatever is pulled.
-pub(crate) const LONGEST: Duration = Duration::from_secs(60 * 60);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// Returns when the first sign of this container was, if that was seen.
 pub(crate) fn first_sign(row: &Sandbox, id: &ContainerId) -> Option<Timestamp> {
@@ -83,7 +83,7 @@ pub(crate) fn ask_pulls(world: &mut World, now: Timestamp) {
     let mut asked = Vec::new();
     let mut next = None;
     for row in world.sandboxes.values() {
-        let Some(since) = row.idle_since().filter(|since| now < *since + LONGEST) else { continue };
+        let Some(since) = row.idle_since().filter(|since| now < *since + MAX_WAIT) else { continue };
         let again = row.work.pulls_asked_at.map_or(Timestamp::ZERO, |at| at + AGAIN);
         let mut due = again.max(since + WAITED);
         if due <= now {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     engine::{
-        held::{Subject, Wait},
+        queued_change::{Subject, Wait},
         timer,
         world::{EventContext, World, table::list::Doubt},
     },

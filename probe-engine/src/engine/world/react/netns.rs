@@ -5,7 +5,7 @@ use std::mem;
 use super::{claim, lease, pod, sandbox, watch};
 use crate::{
     engine::{
-        held::{Subject, Wait},
+        queued_change::{Subject, Wait},
         world::{
             EventContext, World, lookup,
             netns_path::is_same,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     engine::{
-        held::{Subject, Wait},
+        queued_change::{Subject, Wait},
         world::{
             EventContext, World,
             table::{

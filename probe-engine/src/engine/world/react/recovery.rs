@@ -15,7 +15,7 @@ use super::{program, restart};
 use crate::{
     engine::{
         boot::{order, report::RecoveryReport},
-        held::{Subject, Wait},
+        queued_change::{Subject, Wait},
         timer,
         world::{
             EventContext, World,

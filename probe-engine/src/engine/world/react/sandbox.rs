@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{claim, log_search, pod, reading, run, start};
 use crate::{
     engine::{
-        held::Wait,
+        queued_change::Wait,
         world::{
             EventContext, World, lookup,
             table::{

@@ -3,7 +3,7 @@
 use super::log_search;
 use crate::{
     engine::{
-        held::{Subject, Wait},
+        queued_change::{Subject, Wait},
         timer,
         world::{
             EventContext, World,

@@ -9,23 +9,23 @@ use crate::{
     sink::doctor::Check,
     source::{
         cgroup::{Hierarchy, Layout, Mode},
-        lack::{Lack, Privileges},
         live::{attach::Pinning, btf::BTF, pin::PinError},
+        missing_right::{MissingRight, Privileges},
     },
 };
 
 /// Returns the missing requirements on any kernel. `CAP_SYS_RESOURCE` is not among them: few kernels need it,
 /// and the hooks report that themselves.
-pub(super) fn lacks(here: Privileges) -> BTreeSet<Lack> {
+pub(super) fn lacks(here: Privileges) -> BTreeSet<MissingRight> {
     let mut lacks = BTreeSet::new();
     if !here.may_load() {
-        lacks.insert(Lack::Programs);
+        lacks.insert(MissingRight::Programs);
     }
     if !here.holds(Capability::CAP_SYS_PTRACE) {
-        lacks.insert(Lack::Processes);
+        lacks.insert(MissingRight::Processes);
     }
     if !here.holds(Capability::CAP_DAC_READ_SEARCH) && !here.holds(Capability::CAP_DAC_OVERRIDE) {
-        lacks.insert(Lack::Files);
+        lacks.insert(MissingRight::Files);
     }
     lacks
 }
@@ -34,7 +34,7 @@ pub(super) fn privilege(here: Privileges) -> Check {
     const NAME: &str = "privilege";
     if !here.may_load() {
         let found = "neither CAP_SYS_ADMIN nor CAP_BPF and CAP_PERFMON are held";
-        return Check::cannot(NAME, found).advised(here.refusal(Lack::Programs));
+        return Check::cannot(NAME, found).advised(here.refusal(MissingRight::Programs));
     }
     let lacks = lacks(here);
     if let Some(cure) = here.cure(&lacks) {
@@ -99,11 +99,11 @@ fn ftrace_enabled(text: Option<&str>) -> Check {
 }
 
 /// `lacks` is what the hooks need and do not have.
-pub(super) fn tracefs(lacks: &BTreeSet<Lack>) -> Check {
+pub(super) fn tracefs(lacks: &BTreeSet<MissingRight>) -> Check {
     let at = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     match at.iter().find(|dir| Path::new(dir).join("events").is_dir()) {
         Some(dir) => Check::full("tracefs", *dir),
-        None if lacks.contains(&Lack::Tracefs) => Check::degraded(
+        None if lacks.contains(&MissingRight::Tracefs) => Check::degraded(
             "tracefs",
             "not mounted, and hooks need it where there is neither fentry nor kprobes",
             "mount -t tracefs tracefs /sys/kernel/tracing",

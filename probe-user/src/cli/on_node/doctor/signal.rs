@@ -7,8 +7,8 @@ use crate::{
         span::span,
     },
     source::{
-        lack::Privileges,
         live::{attach::HookReport, plan::Need, selftest::Outcome},
+        missing_right::Privileges,
     },
 };
 

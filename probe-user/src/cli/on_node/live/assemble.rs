@@ -26,7 +26,7 @@ use super::{
     log::LogArgs,
     opened::{Opened, Start, print_stderr},
     otlp,
-    portions::{self, Unseen},
+    replay_backlog::{self, Unseen},
     serve, signals,
 };
 use crate::{
@@ -65,7 +65,7 @@ use crate::{
         findings_file::FindingsFile,
         history::writer::BootHistoryWriter,
         metrics::Metrics,
-        otlp::{Otlp, figures::Figures},
+        otlp::{Otlp, figures::ExportCounters},
         serve::{listen::Socket, reload::Bell, shut::ShutSocket},
         state_writes::{StateFile, StateWrites},
         stream::{Destination, Stream, Terminal},
@@ -336,7 +336,7 @@ impl<'a> Assembly<'a> {
             unheard: last.is_some() && self.hooks.netlink.is_some(),
         };
         let unseen_until =
-            portions::take(session, portions, unseen, |session| outlets.write(session, clock::now()))?;
+            replay_backlog::take(session, portions, unseen, |session| outlets.write(session, clock::now()))?;
         let at = clock::now();
         if let Some(since) = last {
             let unheard_since = if is_whole { Some(since) } else { unseen_until };
@@ -426,7 +426,7 @@ impl<'a> Assembly<'a> {
         session: &mut Session,
         past: History,
         stream: &Stream,
-        otlp: Vec<Figures>,
+        otlp: Vec<ExportCounters>,
     ) -> anyhow::Result<Served> {
         let Some((listeners, metrics)) = self.opened.server.take() else { return Ok(Served::default()) };
         let Shared { feed, unreadable, reading, state_writes, .. } = &self.shared;

@@ -12,11 +12,11 @@ use crate::{
     sink::{escape::escaped, span::span},
     source::{
         cgroup::Hierarchy,
-        lack::Privileges,
         live::{
             attach::{HookReport, Pinning},
             tally::Totals,
         },
+        missing_right::Privileges,
     },
 };
 

@@ -15,8 +15,8 @@ use kube::{
 use tokio::runtime;
 
 use crate::{
+    bounded_read,
     confine::{Confinement, Remote, role::Role},
-    given,
     recording::Header,
     sink::{
         kubernetes::{CONDITION, KubernetesStats, Reporter, Settings, Store, TokenFile, check_token},
@@ -138,10 +138,10 @@ async fn outside(file: &Path) -> anyhow::Result<Config> {
     let read = async {
         // It is read by its absolute path, because the paths in it are relative to its directory, whatever a
         // thread's own is.
-        given::read(file)?;
+        bounded_read::read(file)?;
         let kubeconfig = Kubeconfig::read_from(path::absolute(file)?)?;
         for path in files(&kubeconfig) {
-            given::read(Path::new(path)).with_context(|| format!("cannot read {path}"))?;
+            bounded_read::read(Path::new(path)).with_context(|| format!("cannot read {path}"))?;
         }
         let authority = authority(&kubeconfig);
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

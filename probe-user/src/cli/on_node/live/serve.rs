@@ -13,13 +13,13 @@ use clap::Args;
 
 use crate::{
     agent::{served::Served, stats::StatsCollector},
+    bounded_read,
     cli::{
         args::{SOCKET, SOCKET_VARIABLE},
         say,
     },
     config::{Config, Listen},
     confine::{Confinement, role::Role},
-    given,
     recording::{Header, history::History},
     session::Session,
     sink::{
@@ -169,8 +169,8 @@ fn pick<'a>(typed: &'a Option<PathBuf>, configured: &'a Option<PathBuf>) -> Opti
 }
 
 fn token(path: &Path) -> anyhow::Result<Token> {
-    let text =
-        given::read_text(path).with_context(|| format!("cannot read the token in {}", path.display()))?;
+    let text = bounded_read::read_text(path)
+        .with_context(|| format!("cannot read the token in {}", path.display()))?;
     let mode = fs::metadata(path).map_or(0, |found| found.permissions().mode());
     if mode & 0o007 != 0 {
         say(&format!("{} can be read by everybody: chmod 600 it", path.display()));

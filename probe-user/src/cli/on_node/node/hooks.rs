@@ -6,13 +6,13 @@ use crate::{
     model::fact::Mechanism,
     source::{
         cgroup::Hierarchy,
-        lack::Lack,
         live::{
             attach::{HookReport, Probe},
             log::Logger,
             ring::{DrainError, RingReader, SLACK},
             selftest::{LIMIT, SelfTest},
         },
+        missing_right::MissingRight,
         netlink::Netlink,
     },
 };
@@ -79,7 +79,7 @@ fn open_netlink(reports: &mut [HookReport], host_root: &Path) -> Option<Netlink>
 }
 
 /// Notes in a signal's report that netlink is used, or why it is not.
-fn note_netlink(report: &mut HookReport, missed: Option<&(String, Option<Lack>)>) {
+fn note_netlink(report: &mut HookReport, missed: Option<&(String, Option<MissingRight>)>) {
     if let Some((why, lack)) = missed {
         if report.is_limited() {
             report.note = LIMITED;
@@ -102,7 +102,7 @@ fn root_cause(error: &dyn Error) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{BY_NETLINK, HookReport, LIMITED, Lack, note_netlink};
+    use super::{BY_NETLINK, HookReport, LIMITED, MissingRight, note_netlink};
     use crate::{
         model::fact::{Mechanism, Signal},
         source::live::plan::Need,
@@ -144,10 +144,10 @@ mod tests {
         let mut limited = report(Signal::NetnsDropped, Some(Mechanism::RawTracepoint));
         note_netlink(&mut limited, None);
         assert_eq!((limited.mechanism, limited.note), (Some(Mechanism::RawTracepoint), ""));
-        note_netlink(&mut limited, Some(&("refused".to_owned(), Some(Lack::Netlink))));
+        note_netlink(&mut limited, Some(&("refused".to_owned(), Some(MissingRight::Netlink))));
         assert_eq!((limited.mechanism, limited.note), (Some(Mechanism::RawTracepoint), LIMITED));
         assert_eq!(limited.missed, [(Mechanism::Netlink, "refused".to_owned())]);
-        assert_eq!(limited.lacks, BTreeSet::from([Lack::Netlink]));
+        assert_eq!(limited.lacks, BTreeSet::from([MissingRight::Netlink]));
         let mut unseen = report(Signal::AddressV4, None);
         note_netlink(&mut unseen, None);
         assert_eq!((unseen.mechanism, unseen.note), (Some(Mechanism::Netlink), BY_NETLINK));

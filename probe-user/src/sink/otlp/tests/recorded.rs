@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message as _;
 
-use super::super::{feed::Feed, figures::Figures, pace::Pace, queue::Queue, signal::Signal};
+use super::super::{feed::Feed, figures::ExportCounters, pace::Pace, queue::Queue, signal::Signal};
 use crate::{
     engine::{Call, boot::report::RecoveryReport},
     golden,
@@ -58,7 +58,7 @@ pub(in crate::sink::otlp) fn open(name: &str) -> (Session, Vec<Call>) {
 pub(super) fn replay(name: &str) -> Sent {
     let (mut session, calls) = open(name);
     let pace = Pace::default();
-    let queue = |signal| Queue::new(&pace, Figures::new(signal));
+    let queue = |signal| Queue::new(&pace, ExportCounters::new(signal));
     let (traces, logs) = (queue(Signal::Traces), queue(Signal::Logs));
     let (mut feed, notes) = Feed::new(Some(traces.clone()), Some(logs.clone()), Timestamp::ZERO);
     let (tell, told) = mpsc::channel();

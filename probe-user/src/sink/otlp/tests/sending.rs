@@ -25,7 +25,7 @@ use crate::{
         Otlp,
         credentials::Sources,
         exporter::Exporter,
-        figures::{Figures, Snapshot},
+        figures::{ExportCounters, Snapshot},
         pace::Pace,
         queue::Queue,
         signal::{Item, Signal},
@@ -56,7 +56,7 @@ struct Sending {
 
 impl Sending {
     fn of(signal: Signal, target: super::Target, sources: &Sources, pace: Pace) -> Self {
-        let queue = Queue::new(&pace, Figures::new(signal));
+        let queue = Queue::new(&pace, ExportCounters::new(signal));
         let exporter =
             Exporter::spawn(route(target, sources, pace), &[(signal, queue.clone())]).expect("a thread");
         Self { queue, exporter }
@@ -104,7 +104,7 @@ pub(super) fn acceptor() -> TlsAcceptor {
 }
 
 /// Replays a recording as the agent's loop does; returns what has been sent by the end.
-fn run(mut otlp: Otlp, notes: super::Notes) -> Vec<Snapshot> {
+fn run(mut otlp: Otlp, notes: super::ChangeSink) -> Vec<Snapshot> {
     let (mut session, calls) = recorded::open("demo.jsonl");
     session.add_sink(Box::new(notes));
     let mut now = Timestamp::ZERO;
@@ -115,7 +115,7 @@ fn run(mut otlp: Otlp, notes: super::Notes) -> Vec<Snapshot> {
     }
     let figures = otlp.figures();
     block_on(otlp.finish(now, session.engine(), session.label()));
-    figures.iter().map(Figures::read).collect()
+    figures.iter().map(ExportCounters::read).collect()
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::Bundles;
 use crate::{
     model::id::ContainerId,
     source::{
-        backfill::{daemon, proc},
+        backfill::{proc, runtime::daemon},
         host::{Folder, HostRoot, ReadError},
     },
 };

@@ -7,7 +7,7 @@ use std::{
 
 use probe_common::runtime::{self, RUNTIMES};
 
-use super::{super::daemon::Daemon, Records};
+use super::{Records, daemon::Daemon};
 use crate::{
     model::{
         fact::{PodName, RuntimeKind, RuntimeSandbox},

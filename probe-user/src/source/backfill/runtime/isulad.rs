@@ -1,28 +1,81 @@
-//! iSulad's sandboxes, found by the bundles that it keeps for all containers until they are removed:
-//! `ROOT/engines/RUNTIME/ID`. The bundles have the annotations of containerd's CRI plugin.
+//! iSulad. An option or the configuration may name another root, another socket, and another folder of
+//! networks.
 //!
-//! A bundle that cannot be read may be a sandbox's. It is reported by its id, as with Docker.
+//! Its sandboxes are found by the bundles that it keeps for all containers until they are removed:
+//! `ROOT/engines/RUNTIME/ID`. The bundles have the annotations of containerd's CRI plugin.
 
 use std::path::{Path, PathBuf};
 
+use probe_common::runtime::ISULAD;
+use serde::Deserialize;
+
 use super::{
-    super::{Listing, spec},
-    Records, sandbox,
+    Place, Reader, Records, Sandboxes,
+    daemon::{
+        Daemon, Kind, Process,
+        settings::{self, UnreadSetting},
+    },
+    list_containers,
 };
 use crate::{
-    model::{
-        fact::{RuntimeKind, RuntimeSandbox},
-        id::ContainerId,
+    model::fact::{RuntimeKind, RuntimeSandbox},
+    source::{
+        backfill::{Listing, spec},
+        host::{HostRoot, ReadError, memo::Memo},
     },
-    source::host::{FILE, HostRoot, ReadError, memo::Memo},
 };
+
+pub(super) const READER: Reader = Reader { daemon, records };
 
 /// The folder in iSulad's root. It has a folder for each OCI runtime.
 pub(in crate::source::backfill) const ENGINES: &str = "engines";
 /// The file in each bundle.
 const CONFIG: &str = "config.json";
-/// Further containers are left out.
-const MAX_CONTAINERS: usize = 1 << 14;
+
+#[derive(Debug, Default, Deserialize)]
+struct Configuration {
+    graph: Option<String>,
+    #[serde(default)]
+    hosts: Vec<String>,
+    #[serde(rename = "cni-conf-dir")]
+    networks: Option<String>,
+}
+
+fn daemon(process: &Process<'_>) -> Daemon {
+    let (config, unread) = match configuration(process) {
+        Ok(config) => (config, None),
+        Err(unread) => (Configuration::default(), Some(unread)),
+    };
+    let root = process
+        .option(&["--graph", "-g"])
+        .or_else(|| path(process, config.graph.as_deref()))
+        .or_else(|| if unread.is_none() { ISULAD.roots.first().map(PathBuf::from) } else { None });
+    let hosts = process.arguments.iter().chain(&config.hosts);
+    let socket = hosts.filter_map(|host| host.strip_prefix("unix://")).map(PathBuf::from).next();
+    let networks = process.option(&["--cni-conf-dir"]).or_else(|| path(process, config.networks.as_deref()));
+    Daemon {
+        root,
+        networks,
+        socket: socket.or_else(|| ISULAD.sockets.first().map(PathBuf::from)),
+        unread,
+        ..Daemon::new(Kind::Runtime(RuntimeKind::Isulad))
+    }
+}
+
+/// Makes the value of a setting an absolute path. An empty text counts as unset.
+fn path(process: &Process<'_>, value: Option<&str>) -> Option<PathBuf> {
+    value.filter(|path| !path.is_empty()).map(|path| process.absolute(path))
+}
+
+fn configuration(process: &Process<'_>) -> Result<Configuration, UnreadSetting> {
+    let Some(path) = ISULAD.configuration.first().map(Path::new) else { return Ok(Configuration::default()) };
+    match settings::read(process.files(), path) {
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map_err(|_not_json| UnreadSetting { path: path.to_owned(), why: ReadError::Malformed }),
+        Err(UnreadSetting { why: ReadError::Absent, .. }) => Ok(Configuration::default()),
+        Err(unread) => Err(unread),
+    }
+}
 
 /// Returns the folders that hold the bundles, one for each OCI runtime.
 pub(in crate::source::backfill) fn engines<'a>(
@@ -39,59 +92,42 @@ pub(in crate::source::backfill) fn engines<'a>(
     of_engines.collect()
 }
 
-pub(super) fn read(
-    host: &HostRoot,
-    root: &Path,
-    memo: &mut Memo<Option<RuntimeSandbox>>,
-    list: &mut Listing<'_>,
-) -> Records {
-    let place = root.join(ENGINES);
+fn records(place: Place<'_>, memo: &mut Memo<Vec<RuntimeSandbox>>, list: &mut Listing<'_>) -> Vec<Records> {
     let mut unread = 0;
-    let sandboxes = sandboxes(host, root, &place, memo, &mut unread, list);
-    Records { unread, ..Records::new(place, Some(RuntimeKind::Isulad), sandboxes) }
+    let sandboxes = sandboxes(&place, memo, list, &mut unread);
+    let folder = place.root.join(ENGINES);
+    vec![Records { unread, ..Records::new(folder, Some(RuntimeKind::Isulad), sandboxes) }]
 }
 
 fn sandboxes(
-    host: &HostRoot,
-    root: &Path,
-    place: &Path,
-    memo: &mut Memo<Option<RuntimeSandbox>>,
-    unread: &mut u64,
+    place: &Place<'_>,
+    memo: &mut Memo<Vec<RuntimeSandbox>>,
     list: &mut Listing<'_>,
-) -> Result<(Vec<RuntimeSandbox>, bool), ReadError> {
-    let mut complete = host.folder(place)?.entries()?.left_out == 0;
-    let mut found = Vec::new();
-    for engine in engines(host, [root].into_iter()) {
-        let folder = host.folder(&engine)?;
-        let entries = folder.entries()?;
-        complete &= entries.left_out == 0 && entries.entries.len() <= MAX_CONTAINERS;
-        for entry in entries.entries.iter().take(MAX_CONTAINERS) {
-            let Some(id) = ContainerId::parse(&entry.name) else { continue };
-            let read = folder.folder(&entry.name).and_then(|bundle| {
-                memo.of(&bundle).read(CONFIG, FILE, |bytes, _| Some(sandbox(spec::parse(bytes, &id)?)))
-            });
-            match read {
-                Ok(sandbox) => found.extend(sandbox),
-                Err(ReadError::Absent) => {}
-                Err(why) => {
-                    list.set_aside(engine.join(&entry.name).join(CONFIG), why);
-                    found.push(RuntimeSandbox { id, pod: None });
-                    *unread += 1;
-                }
-            }
-        }
+    unread: &mut u64,
+) -> Sandboxes {
+    let mut is_complete = place.host.folder(place.root.join(ENGINES))?.entries()?.left_out == 0;
+    let mut all = Vec::new();
+    for engine in engines(place.host, [place.root].into_iter()) {
+        let folder = place.host.folder(engine)?;
+        let (sandboxes, is_whole) = list_containers(&folder, CONFIG, spec::parse, memo, list, unread)?;
+        all.extend(sandboxes);
+        is_complete &= is_whole;
     }
-    Ok((found, complete))
+    Ok((all, is_complete))
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use super::{CONFIG, FILE, HostRoot, Listing, Memo, read};
+    use super::{CONFIG, Listing, Memo, Place, records};
     use crate::{
         model::{fact::List, time::Timestamp},
-        source::{backfill::Node, cgroup::Hierarchy},
+        source::{
+            backfill::Node,
+            cgroup::Hierarchy,
+            host::{FILE, HostRoot},
+        },
     };
 
     #[test]
@@ -116,7 +152,8 @@ mod tests {
         // Far in the future, so that the files are old.
         let mut sandboxes = || {
             memo.begin(i64::MAX / 2);
-            let records = read(&host, "/lib".as_ref(), &mut memo, &mut Listing::begin(List::Runtimes, at));
+            let place = Place { host: &host, root: "/lib".as_ref(), runs: true, is_alone: false };
+            let records = records(place, &mut memo, &mut Listing::begin(List::Runtimes, at)).remove(0);
             let (sandboxes, complete) = records.sandboxes.expect("the folder");
             assert!(complete && records.unread == 0);
             sandboxes.iter().map(|it| it.id.as_str().to_owned()).collect::<Vec<_>>()
@@ -126,7 +163,7 @@ mod tests {
         for id in ["aa11", "bb22"] {
             let folder = host.folder(format!("/lib/engines/runc/{id}")).expect("the bundle");
             let known = memo.of(&folder).read(CONFIG, FILE, |_, _| panic!("{id} is read once more"));
-            assert_eq!(known.expect("what it said").is_some(), id == "aa11");
+            assert_eq!(known.expect("what it said").is_empty(), id != "aa11");
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    super::{Listing, daemon},
+    super::{Listing, runtime::daemon},
     Given, Kind, Memory, directory, holder,
 };
 use crate::{

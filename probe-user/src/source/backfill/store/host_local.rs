@@ -8,7 +8,7 @@ use std::path::Path;
 use probe_common::runtime::HOST_LOCAL;
 
 use super::{
-    super::{Listing, daemon, network::Configured},
+    super::{Listing, network::Configured, runtime::daemon},
     Given, Kind, Memory, directory, holder,
 };
 use crate::{

@@ -15,7 +15,7 @@ use std::{
 use nix::time::{ClockId, clock_gettime};
 use probe_common::reader_page::Reader;
 
-use super::{PATIENCE, ring_map::Mapping, support::page_size};
+use super::{MAX_UNREAD, ring_map::Mapping, support::page_size};
 use crate::model::time::Timestamp;
 
 #[derive(Clone)]
@@ -39,9 +39,9 @@ impl ReaderPage {
         Duration::from_nanos(monotonic().saturating_sub(read_at))
     }
 
-    /// Returns when the hooks stopped, if no agent has read for [`PATIENCE`]; otherwise when they would stop.
+    /// Returns when the hooks stopped, if no agent has read for [`MAX_UNREAD`], or when they would stop.
     pub(crate) fn silent_since(&self, now: Timestamp) -> Timestamp {
-        now.saturating_sub(self.unread_for()) + PATIENCE
+        now.saturating_sub(self.unread_for()) + MAX_UNREAD
     }
 
     /// Records that all events up to this number were reported.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, error::Error, io};
 
 use aya::programs::ProgramError;
 
-use crate::source::lack::Lack;
+use crate::source::missing_right::MissingRight;
 
 /// A longer line of a verifier's log is cut off, bytes.
 const MAX_LINE_BYTES: usize = 160;
@@ -13,7 +13,7 @@ const MAX_LINE_BYTES: usize = 160;
 #[derive(Debug)]
 pub(super) struct Why {
     pub(super) text: String,
-    pub(super) lacks: BTreeSet<Lack>,
+    pub(super) lacks: BTreeSet<MissingRight>,
     /// The reason may have passed at the next try: a setting that is easily changed, or a lack of memory.
     pub(super) may_pass: bool,
 }

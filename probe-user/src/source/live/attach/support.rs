@@ -18,12 +18,12 @@ use crate::{
     model::fact::{Mechanism, Signal},
     source::{
         clock,
-        lack::{Lack, Privileges},
         live::{
             btf::Btf,
             error::Error,
             plan::{Hook, Try, targets},
         },
+        missing_right::{MissingRight, Privileges},
     },
 };
 
@@ -118,7 +118,7 @@ impl<'a> Support<'a> {
             }
             Mechanism::Tracepoint if !self.tracefs => {
                 let why = Why::from("tracefs is not mounted".to_owned());
-                Err(Why { lacks: BTreeSet::from([Lack::Tracefs]), ..why })
+                Err(Why { lacks: BTreeSet::from([MissingRight::Tracefs]), ..why })
             }
             Mechanism::RawTracepoint if signal == Signal::NetnsDropped || signal == Signal::NetnsFreed => {
                 let why = self.cleanup_net.why_not(CLEANUP_NET, self.here, self.kptr_restrict.as_deref());
@@ -169,14 +169,14 @@ fn why(error: &ProgramError, is_perf_event: bool, paranoid: Option<i32>) -> Why 
         (_, Some(libc::EPERM)) => "the seccomp profile of the container forbids it".to_owned(),
         (_, _) => return text.into(),
     };
-    Why { lacks: BTreeSet::from([Lack::PerfEvents]), ..format!("{text}: {forbids}").into() }
+    Why { lacks: BTreeSet::from([MissingRight::PerfEvents]), ..format!("{text}: {forbids}").into() }
 }
 
 /// Checks whether this process may load programs that read kernel memory.
 pub(super) fn permitted() -> Result<(), Error> {
     let here = Privileges::find();
     if !here.may_load() {
-        return Err(Error::NotPermitted { cure: here.refusal(Lack::Programs) });
+        return Err(Error::NotPermitted { cure: here.refusal(MissingRight::Programs) });
     }
     if let Some(offset) = clock::namespace_offset() {
         return Err(Error::TimeNamespace { offset });
@@ -199,14 +199,14 @@ mod tests {
 
     use aya::{programs::ProgramError, sys::SyscallError};
 
-    use super::{Lack, why};
+    use super::{MissingRight, why};
 
     #[test]
     fn a_perf_event_that_is_refused_names_what_it_takes() {
         let refused = |call: &'static str, number: i32| {
             ProgramError::SyscallError(SyscallError { call, io_error: io::Error::from_raw_os_error(number) })
         };
-        let perf_events = BTreeSet::from([Lack::PerfEvents]);
+        let perf_events = BTreeSet::from([MissingRight::PerfEvents]);
         // Kernels of Debian and Ubuntu, by each of aya's names for the system call.
         for call in ["perf_event_open", "perf_event_open_trace_point", "perf_event_open_probe"] {
             for paranoid in [3, 4] {

@@ -13,7 +13,7 @@ use std::{
 use caps::Capability;
 
 use super::reason::Why;
-use crate::source::lack::{Lack, Privileges};
+use crate::source::missing_right::{MissingRight, Privileges};
 
 const SYMBOLS: &str = "/proc/kallsyms";
 
@@ -55,11 +55,11 @@ impl Symbol {
             Self::At(_) => return None,
             Self::Hidden if restrict == Some("2") => (
                 format!("{SYMBOLS} hides the address of {name} from everybody: kernel.kptr_restrict is 2"),
-                Some(Lack::HiddenSymbols),
+                Some(MissingRight::HiddenSymbols),
             ),
             Self::Hidden if !here.holds(Capability::CAP_SYSLOG) => (
                 format!("{SYMBOLS} hides the address of {name}: CAP_SYSLOG is not held"),
-                Some(Lack::Symbols),
+                Some(MissingRight::Symbols),
             ),
             Self::Hidden => {
                 let restrict = restrict.unwrap_or("not known");
@@ -91,7 +91,7 @@ fn address_of(mut symbols: impl BufRead, name: &[u8]) -> io::Result<Option<u64>>
 
 #[cfg(test)]
 mod tests {
-    use super::{Lack, Privileges, Symbol, address_of};
+    use super::{MissingRight, Privileges, Symbol, address_of};
 
     fn of(symbols: &[u8]) -> Symbol {
         Symbol::of(symbols, "cleanup_net").expect("readable")
@@ -116,10 +116,10 @@ mod tests {
         // Without the capability zeros are shown even if nothing is restricted.
         let (text, lacks) = why(&[], "0");
         assert!(text.ends_with("CAP_SYSLOG is not held") && !text.contains("kptr_restrict"), "{text}");
-        assert_eq!(lacks, [Lack::Symbols]);
+        assert_eq!(lacks, [MissingRight::Symbols]);
         let (text, lacks) = why(&[caps::Capability::CAP_SYSLOG], "2");
         assert!(text.ends_with("kernel.kptr_restrict is 2"), "{text}");
-        assert_eq!(lacks, [Lack::HiddenSymbols]);
+        assert_eq!(lacks, [MissingRight::HiddenSymbols]);
         let (text, lacks) = why(&[caps::Capability::CAP_SYSLOG], "1");
         assert!(text.ends_with("kernel.kptr_restrict is 1") && lacks.is_empty(), "{text}");
         let there = of(b"ffffffff81e523c0 t cleanup_net\n");

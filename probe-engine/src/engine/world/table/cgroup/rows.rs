@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
-        held::Subject,
+        queued_change::Subject,
         tracked::Tracked,
         world::{
             path::Place,

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     engine::{
         grouped::Groups,
-        held::Subject,
+        queued_change::Subject,
         world::table::container::{Container, Group, State},
     },
     model::{

@@ -40,7 +40,7 @@ impl Roots {
         Self(roots)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(PathBuf::as_path)
     }
 

@@ -9,7 +9,7 @@ use caps::Capability;
 
 /// A requirement that is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Lack {
+pub(crate) enum MissingRight {
     /// Loading and attaching eBPF programs that read kernel memory.
     Programs,
     /// Making BPF maps before Linux 5.11, where they count as locked memory.
@@ -32,7 +32,7 @@ pub(crate) enum Lack {
     Netlink,
 }
 
-impl Lack {
+impl MissingRight {
     fn capabilities(self) -> &'static [Capability] {
         match self {
             Self::Programs => &[Capability::CAP_BPF, Capability::CAP_PERFMON],
@@ -110,7 +110,7 @@ impl Privileges {
     /// Names the missing capabilities and settings: `CAP_NET_ADMIN and CAP_NET_BROADCAST`. Empty if nothing
     /// that could be granted is missing.
     #[must_use]
-    pub(crate) fn named(self, lacks: &BTreeSet<Lack>) -> String {
+    pub(crate) fn named(self, lacks: &BTreeSet<MissingRight>) -> String {
         let settings = lacks.iter().filter_map(|lack| Some(lack.setting(self.is_pod)?.0.to_owned()));
         let names: Vec<String> =
             self.missing(lacks).iter().map(ToString::to_string).chain(settings).collect();
@@ -123,7 +123,7 @@ impl Privileges {
 
     /// Returns how to get everything that is missing; `None` if nothing is missing that could be granted.
     #[must_use]
-    pub(crate) fn cure(self, lacks: &BTreeSet<Lack>) -> Option<String> {
+    pub(crate) fn cure(self, lacks: &BTreeSet<MissingRight>) -> Option<String> {
         let missing = self.missing(lacks);
         let mut steps = Vec::new();
         if !missing.is_empty() && self.is_pod {
@@ -143,7 +143,7 @@ impl Privileges {
 
     /// Returns the missing rights and the remedy, as the second half of an error message.
     #[must_use]
-    pub(crate) fn refusal(self, lack: Lack) -> String {
+    pub(crate) fn refusal(self, lack: MissingRight) -> String {
         let lacks = BTreeSet::from([lack]);
         match self.cure(&lacks) {
             Some(cure) => format!("it lacks {}: {cure}", self.named(&lacks)),
@@ -152,7 +152,7 @@ impl Privileges {
         }
     }
 
-    fn missing(self, lacks: &BTreeSet<Lack>) -> Vec<Capability> {
+    fn missing(self, lacks: &BTreeSet<MissingRight>) -> Vec<Capability> {
         let mut missing: Vec<Capability> = lacks
             .iter()
             .flat_map(|lack| lack.capabilities())
@@ -178,7 +178,7 @@ mod tests {
         CAP_BPF, CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE,
     };
 
-    use super::{Lack, Privileges, effective};
+    use super::{MissingRight, Privileges, effective};
 
     fn here(is_pod: bool, held: &[caps::Capability]) -> Privileges {
         Privileges { is_pod, ..Privileges::with(held) }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn in_a_pod_the_chart_s_value_is_whole() {
         let pod = here(true, &[CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH]);
-        let lacks = BTreeSet::from([Lack::Symbols, Lack::Netlink]);
+        let lacks = BTreeSet::from([MissingRight::Symbols, MissingRight::Netlink]);
         assert_eq!(pod.named(&lacks), "CAP_NET_BROADCAST, CAP_NET_ADMIN and CAP_SYSLOG");
         // helm replaces a list as a whole, so the remedy repeats the capabilities that are set.
         assert_eq!(
@@ -209,26 +209,26 @@ mod tests {
     #[test]
     fn what_is_held_is_not_missing() {
         let node = here(false, &[CAP_NET_ADMIN]);
-        let lacks = BTreeSet::from([Lack::Netlink]);
+        let lacks = BTreeSet::from([MissingRight::Netlink]);
         assert_eq!(node.named(&lacks), "CAP_NET_BROADCAST");
         assert_eq!(
             node.cure(&lacks).as_deref(),
             Some("run it as root with CAP_NET_BROADCAST (in a systemd unit: CapabilityBoundingSet)")
         );
         let all = here(true, &[CAP_SYS_ADMIN]);
-        assert_eq!(all.cure(&BTreeSet::from([Lack::PerfEvents])), None);
+        assert_eq!(all.cure(&BTreeSet::from([MissingRight::PerfEvents])), None);
         assert!(all.may_load() && !node.may_load());
     }
 
     #[test]
     fn a_setting_is_named_with_the_capability_that_it_takes() {
         let node = here(false, &[]);
-        let hidden = BTreeSet::from([Lack::HiddenSymbols]);
+        let hidden = BTreeSet::from([MissingRight::HiddenSymbols]);
         assert_eq!(node.named(&hidden), "CAP_SYSLOG and kernel.kptr_restrict below 2");
         assert!(
             node.cure(&hidden).is_some_and(|it| it.ends_with("; on the node: sysctl kernel.kptr_restrict=1"))
         );
-        let tracefs = BTreeSet::from([Lack::Tracefs]);
+        let tracefs = BTreeSet::from([MissingRight::Tracefs]);
         assert!(node.cure(&tracefs).is_some_and(|it| it.starts_with("mount -t tracefs")));
         assert!(here(true, &[]).cure(&tracefs).is_some_and(|it| it.ends_with("/sys among hostPaths")));
     }

@@ -4,14 +4,9 @@
 //! A path is resolved as the daemon resolves it: a relative one from its working directory, and all below its
 //! own root, because it may have mounts that this program does not see.
 
-mod containerd;
-mod crio;
-mod docker;
-mod imports;
-mod isulad;
 mod known;
-mod opened;
-mod settings;
+pub(super) mod opened;
+pub(super) mod settings;
 
 use std::{
     collections::BTreeSet,
@@ -20,37 +15,37 @@ use std::{
 
 use probe_common::runtime::{self, RUNTIMES, Runtime};
 
-use super::{cgroupfs, proc, process::is_root_by_itself};
 use crate::{
     engine::world::path::may_be_of_node,
     model::{fact::RuntimeKind, time::Timestamp},
     source::{
+        backfill::{cgroupfs, proc, process::is_root_by_itself},
         cgroup::{path_in, paths},
         host::{Folder, HostRoot, ReadError, lines},
     },
 };
-pub(super) use known::Known;
-pub(super) use settings::UnreadSetting;
+pub(crate) use known::Known;
+use settings::UnreadSetting;
 
 /// The paths of one daemon, as far as they are known.
 #[derive(Debug)]
-pub(super) struct Daemon {
-    pub(super) kind: Kind,
+pub(crate) struct Daemon {
+    pub(crate) kind: Kind,
     /// The root directory, which survives a reboot. `None` if it is known only from a file that is `unread`.
-    pub(super) root: Option<PathBuf>,
+    pub(crate) root: Option<PathBuf>,
     /// CRI-O's run root, which a reboot empties.
-    pub(super) run_root: Option<PathBuf>,
+    pub(crate) run_root: Option<PathBuf>,
     /// The folder of the network configurations.
-    pub(super) networks: Option<PathBuf>,
+    pub(crate) networks: Option<PathBuf>,
     /// The socket for requests, if it is known.
-    pub(super) socket: Option<PathBuf>,
+    pub(crate) socket: Option<PathBuf>,
     /// The configuration file that could not be read.
-    pub(super) unread: Option<UnreadSetting>,
-    files: Option<HostRoot>,
+    pub(crate) unread: Option<UnreadSetting>,
+    pub(super) files: Option<HostRoot>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Runtime(RuntimeKind),
     /// A kubelet, or a program that starts and supervises one.
     Kubelet,
@@ -58,9 +53,9 @@ pub(super) enum Kind {
 
 /// The process of a daemon.
 #[derive(Debug)]
-struct Process<'a> {
-    folder: &'a Folder,
-    arguments: Vec<String>,
+pub(super) struct Process<'a> {
+    pub(super) folder: &'a Folder,
+    pub(super) arguments: Vec<String>,
     /// The node's files as this program sees them.
     node: &'a HostRoot,
     /// The node's files as the process sees them, if that may be read.
@@ -78,7 +73,7 @@ impl Kind {
     }
 
     /// Returns the kind of runtime; `None` for a kubelet.
-    pub(super) fn runtime(self) -> Option<RuntimeKind> {
+    pub(crate) fn runtime(self) -> Option<RuntimeKind> {
         match self {
             Self::Runtime(kind) => Some(kind),
             Self::Kubelet => None,
@@ -88,7 +83,7 @@ impl Kind {
 
 impl Daemon {
     /// Returns the root below which the daemon's paths are resolved.
-    pub(super) fn files<'a>(&'a self, node: &'a HostRoot) -> &'a HostRoot {
+    pub(crate) fn files<'a>(&'a self, node: &'a HostRoot) -> &'a HostRoot {
         self.files.as_ref().unwrap_or(node)
     }
 
@@ -107,13 +102,13 @@ impl Daemon {
 }
 
 /// Finds all daemons that run on the node itself.
-pub(super) fn find(root: &HostRoot) -> Vec<Daemon> {
+pub(crate) fn find(root: &HostRoot) -> Vec<Daemon> {
     Known::default().find(root, Timestamp::ZERO)
 }
 
 /// Opens a folder of the node. If this program does not see it, as in a container with only a part of the
 /// node's files, the folder is opened as a daemon sees it.
-pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result<Folder, ReadError> {
+pub(crate) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result<Folder, ReadError> {
     match node.folder(path) {
         Err(ReadError::Absent) => {
             let mut others = daemons.iter().filter_map(|daemon| daemon.files.as_ref()?.folder(path).ok());
@@ -126,7 +121,7 @@ pub(super) fn folder(node: &HostRoot, daemons: &[Daemon], path: &Path) -> Result
 /// Returns the files to which daemons of the node write their output. There are such files if a unit or an
 /// init script redirects the output, or if the daemon was started by hand. Most daemons write to the journal
 /// through a socket instead.
-pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
+pub(crate) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for (comm, process) in processes(root) {
         let Some(kind) = Kind::of(&comm) else { continue };
@@ -144,7 +139,7 @@ pub(super) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
 
 /// Returns the cgroup of the node's runtime in a hierarchy. `None` if there is no runtime, or more than one:
 /// then it is unknown which of them pulls a pod's image.
-pub(super) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> {
+pub(crate) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> {
     let mut runtimes = processes(root).filter_map(|(comm, process)| {
         let kind = Kind::of(&comm).filter(|kind| kind.runtime().is_some())?;
         let arguments = proc::arguments(&process.head("cmdline", 4096).ok()?);
@@ -158,7 +153,7 @@ pub(super) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> 
 }
 
 /// Returns every process with its name.
-pub(super) fn processes(root: &HostRoot) -> impl Iterator<Item = (Vec<u8>, Folder)> {
+pub(crate) fn processes(root: &HostRoot) -> impl Iterator<Item = (Vec<u8>, Folder)> {
     let found = root.folder("/proc").and_then(|proc| Ok((proc.entries()?, proc))).ok();
     let (entries, proc) = found.map_or((Vec::new(), None), |(found, proc)| (found.entries, Some(proc)));
     let pids = entries.into_iter().filter(|entry| entry.name.bytes().all(|byte| byte.is_ascii_digit()));
@@ -171,7 +166,7 @@ pub(super) fn processes(root: &HostRoot) -> impl Iterator<Item = (Vec<u8>, Folde
 
 /// Returns whether a process was started by root and runs outside of containers. Other users can give a
 /// process any name, and paths in a container lead to other files.
-pub(super) fn is_of_node(process: &Folder) -> Result<bool, ReadError> {
+pub(crate) fn is_of_node(process: &Folder) -> Result<bool, ReadError> {
     let cgroup = process.head("cgroup", 1 << 16)?;
     let contained = lines(&cgroup).any(|line| cgroupfs::container(&line).is_some());
     Ok(!contained && is_root_by_itself(process)?)
@@ -207,10 +202,7 @@ fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon
     }
     let process = Process { folder, arguments, node: root, own: HostRoot::of_process(folder).ok() };
     let mut daemon = match kind {
-        Kind::Runtime(RuntimeKind::Containerd) => containerd::find(&process),
-        Kind::Runtime(RuntimeKind::Crio) => crio::find(&process),
-        Kind::Runtime(RuntimeKind::Docker) => docker::find(&process),
-        Kind::Runtime(RuntimeKind::Isulad) => isulad::find(&process),
+        Kind::Runtime(runtime) => (super::reader(runtime).daemon)(&process),
         Kind::Kubelet => {
             let root = process
                 .option(&["--root-dir"])
@@ -242,23 +234,23 @@ fn serves(kind: Kind, arguments: &[String]) -> bool {
 }
 
 impl Daemon {
-    fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: Kind) -> Self {
         Self { kind, root: None, run_root: None, networks: None, socket: None, unread: None, files: None }
     }
 }
 
 impl Process<'_> {
-    fn files(&self) -> &HostRoot {
+    pub(super) fn files(&self) -> &HostRoot {
         self.own.as_ref().unwrap_or(self.node)
     }
 
     /// Returns the path that an option gives, as `--name VALUE` or `--name=VALUE`.
-    fn option(&self, names: &[&str]) -> Option<PathBuf> {
+    pub(super) fn option(&self, names: &[&str]) -> Option<PathBuf> {
         Some(self.absolute(option(&self.arguments, names)?))
     }
 
     /// Returns the path that an environment variable gives.
-    fn variable(&self, name: &str) -> Option<PathBuf> {
+    pub(super) fn variable(&self, name: &str) -> Option<PathBuf> {
         let environ = self.folder.head("environ", 1 << 20).ok()?;
         let mut values = environ.split(|byte| *byte == 0).filter_map(|it| {
             let value = it.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
@@ -269,7 +261,7 @@ impl Process<'_> {
 
     /// Makes a path absolute, from the working directory of the process. If that is unknown the path stays as
     /// it is, and is not found.
-    fn absolute(&self, path: &str) -> PathBuf {
+    pub(super) fn absolute(&self, path: &str) -> PathBuf {
         if path.starts_with('/') {
             return path.into();
         }

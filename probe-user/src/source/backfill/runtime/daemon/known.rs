@@ -17,7 +17,7 @@ const YOUNG: Duration = Duration::from_secs(10);
 
 /// What is known of the node's processes.
 #[derive(Debug, Default)]
-pub(in crate::source::backfill) struct Known {
+pub(crate) struct Known {
     processes: HashMap<u32, Process>,
     daemons: HashMap<u32, Daemon>,
     /// When every process was last examined.
@@ -35,7 +35,7 @@ struct Process {
 
 impl Known {
     /// Returns the daemons that run at the time `now`, in the order of their folders' names.
-    pub(in crate::source::backfill) fn find(&mut self, root: &HostRoot, now: Timestamp) -> Vec<Daemon> {
+    pub(crate) fn find(&mut self, root: &HostRoot, now: Timestamp) -> Vec<Daemon> {
         let before = mem::take(self);
         let is_due = before.all.is_none_or(|all| now >= all + FULL_SEARCH);
         self.all = if is_due { Some(now) } else { before.all };

@@ -5,7 +5,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::given;
+use crate::bounded_read;
 
 /// How often the files are compared. The kubelet itself takes a minute to update them.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -14,14 +14,14 @@ pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 type Contents = Vec<Option<Vec<u8>>>;
 
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct ReloadingFiles {
     paths: Vec<PathBuf>,
     used: Contents,
     /// The current contents, if they cannot be used.
     refused: Option<Contents>,
 }
 
-impl Watched {
+impl ReloadingFiles {
     /// Watches files that have just been read.
     #[must_use]
     pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
@@ -63,6 +63,6 @@ impl Watched {
     }
 
     fn contents(&self) -> Contents {
-        self.paths.iter().map(|path| given::read(path).ok()).collect()
+        self.paths.iter().map(|path| bounded_read::read(path).ok()).collect()
     }
 }

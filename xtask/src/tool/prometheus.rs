@@ -2,11 +2,10 @@
 //! scrapes the agent in a test. The package is unpacked, not installed, because that would start a server.
 
 use crate::arch::Arch;
-use crate::package;
-use crate::{vm, workspace};
+use crate::{bin_dir, mirrors, workspace};
 use anyhow::{Context as _, Result};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 const PACKAGE: &str = "prometheus";
@@ -30,7 +29,7 @@ impl Program {
     fn place(self) -> Result<PathBuf> {
         match self {
             Self::Promtool => Ok(workspace::target_dir().join("tools").join(self.name())),
-            Self::Prometheus => Ok(vm::bin(Arch::ours()?)?.join(self.name())),
+            Self::Prometheus => Ok(bin_dir::path(Arch::ours()?)?.join(self.name())),
         }
     }
 
@@ -46,7 +45,7 @@ pub(crate) fn ensure() -> Result<()> {
     for program in [Program::Promtool, Program::Prometheus] {
         match workspace::which(program.name()) {
             _ if program.is_there()? => {}
-            Some(own) => put(&own, &program.place()?)?,
+            Some(own) => bin_dir::put(&own, &program.place()?)?,
             None => missing.push(program),
         }
     }
@@ -70,7 +69,7 @@ pub(crate) fn ensure() -> Result<()> {
     if download().is_err() {
         // The lists may be old, or there may be none yet.
         println!("setup: updating apt's lists first");
-        package::update()?;
+        mirrors::update()?;
         download()?;
     }
     let files = fs::read_dir(made.path())?.filter_map(Result::ok).map(|entry| entry.path());
@@ -78,13 +77,7 @@ pub(crate) fn ensure() -> Result<()> {
     let package = package.context("apt-get left no package")?;
     workspace::output(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(made.path()))?;
     let programs = made.path().join("usr/bin");
-    missing.into_iter().try_for_each(|program| put(&programs.join(program.name()), &program.place()?))
-}
-
-/// Copies the program, so that it exists at its place only if it is complete.
-fn put(program: &Path, place: &Path) -> Result<()> {
-    let part = place.with_extension("part");
-    fs::copy(program, &part)
-        .and_then(|_| fs::rename(&part, place))
-        .with_context(|| format!("cannot make {}", place.display()))
+    missing
+        .into_iter()
+        .try_for_each(|program| bin_dir::put(&programs.join(program.name()), &program.place()?))
 }

@@ -13,7 +13,7 @@ use crate::model::{
 
 /// A change that was not reported yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct QueuedChange {
     pub at: Timestamp,
     pub origin: Origin,
     pub late: bool,

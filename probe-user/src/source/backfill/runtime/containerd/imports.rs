@@ -12,8 +12,10 @@ use std::{
 
 use toml::{Table, Value};
 
-use super::settings::{self, UnreadSetting};
-use crate::source::host::{HostRoot, ReadError};
+use crate::source::{
+    backfill::runtime::daemon::settings::{self, UnreadSetting},
+    host::{HostRoot, ReadError},
+};
 
 /// More files than any real configuration has.
 const MAX_FILES: usize = 64;
@@ -208,7 +210,7 @@ mod tests {
     use toml::Table;
 
     use super::{HostRoot, MAX_FILES, ReadError, clean, fits, steps, table};
-    use crate::source::backfill::daemon::settings::text;
+    use crate::source::backfill::runtime::daemon::settings::text;
 
     const MAIN: &str = "/etc/containerd/config.toml";
 

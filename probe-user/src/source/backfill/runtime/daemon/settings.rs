@@ -14,13 +14,13 @@ const MAX_BYTES: usize = 256 << 10;
 
 /// A configuration file that could not be read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::source::backfill) struct UnreadSetting {
-    pub(in crate::source::backfill) path: PathBuf,
-    pub(in crate::source::backfill) why: ReadError,
+pub(crate) struct UnreadSetting {
+    pub(crate) path: PathBuf,
+    pub(crate) why: ReadError,
 }
 
 /// Reads a whole file, and follows links.
-pub(super) fn read(files: &HostRoot, path: &Path) -> Result<Vec<u8>, UnreadSetting> {
+pub(crate) fn read(files: &HostRoot, path: &Path) -> Result<Vec<u8>, UnreadSetting> {
     bounded(files, path).map_err(|why| UnreadSetting { path: path.to_owned(), why })
 }
 
@@ -32,7 +32,7 @@ fn bounded(files: &HostRoot, path: &Path) -> Result<Vec<u8>, ReadError> {
 }
 
 /// Parses a configuration file; `None` if it does not exist.
-pub(super) fn table(files: &HostRoot, path: &Path) -> Result<Option<Table>, UnreadSetting> {
+pub(crate) fn table(files: &HostRoot, path: &Path) -> Result<Option<Table>, UnreadSetting> {
     let bytes = match read(files, path) {
         Err(UnreadSetting { why: ReadError::Absent, .. }) => return Ok(None),
         read => read?,
@@ -42,7 +42,7 @@ pub(super) fn table(files: &HostRoot, path: &Path) -> Result<Option<Table>, Unre
 }
 
 /// Returns the text at the end of these keys. An empty text counts as unset.
-pub(super) fn text<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a str> {
+pub(crate) fn text<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a str> {
     let (last, before) = keys.split_last()?;
     let inner = before.iter().try_fold(table, |table, key| table.get(*key)?.as_table())?;
     inner.get(*last)?.as_str().filter(|text| !text.is_empty())

@@ -16,7 +16,7 @@ const TTRPC_SUFFIX: &str = ".ttrpc";
 const NRI_SOCKET: &str = "nri.sock";
 
 /// Returns the folder below which the process has the file `below` open.
-pub(super) fn folder_of(process: &Folder, below: &str) -> Option<PathBuf> {
+pub(crate) fn folder_of(process: &Folder, below: &str) -> Option<PathBuf> {
     links(process).find_map(|link| {
         let folder = link.strip_suffix(below)?.strip_suffix('/')?;
         folder.starts_with('/').then(|| folder.into())
