@@ -8,6 +8,7 @@ mod cycle;
 mod function;
 mod idiom;
 mod module;
+mod program;
 mod resolve;
 mod token;
 
@@ -17,6 +18,7 @@ use cycle::Cycle;
 pub(crate) use idiom::IDIOMS;
 use module::Module;
 use std::fs;
+use std::path::PathBuf;
 
 /// The crates that make up the agent.
 const CRATES: [&str; 4] = ["probe-common", "probe-ebpf", "probe-engine", "probe-user"];
@@ -26,6 +28,9 @@ pub(crate) struct Args {
     /// Also name each private function that is used once, and each place of an idiom
     #[arg(long)]
     list: bool,
+    /// Print instead the bytes of each crate in this program, which must have its symbols
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    program: Option<PathBuf>,
 }
 
 /// The figures of one crate.
@@ -45,6 +50,9 @@ struct Figures {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(program) = &args.program {
+        return program::print(program);
+    }
     let crates = CRATES.into_iter().map(figures_of).collect::<Result<Vec<_>>>()?;
     print_table(&crates);
     print_idioms(&crates);
