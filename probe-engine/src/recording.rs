@@ -25,7 +25,7 @@ pub use writer::{WriteError, Writer};
 pub use crate::engine::Call;
 
 /// The version of the format that is written.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The longest line read or written, bytes: enough for the reservations that one reading of a store can hold.
 pub(crate) const LONGEST_LINE: usize = 32 << 20;

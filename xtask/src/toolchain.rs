@@ -24,6 +24,7 @@ const LLVM_DEV: &[Need] = &[
     Need::package("zlib1g-dev"),
     Need::package("libxml2-dev"),
 ];
+
 /// Installs what is missing for a build.
 pub(crate) fn ensure() -> Result<()> {
     package::ensure(COMPILER)?;

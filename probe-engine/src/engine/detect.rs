@@ -367,11 +367,8 @@ impl<'a> DetectContext<'a> {
             return HasRun::Yes;
         }
         let of_pod = row.pod.map(|pod| self.world.containers.group(Group::Pod(pod)));
-        for it in of_pod.into_iter().flatten() {
-            let may_be_here = it.sandbox.as_ref().is_none_or(|sandbox| *sandbox == row.id);
-            if it.is_unplaced() && may_be_here && it.first_at >= row.first_at {
-                return HasRun::Unknown;
-            }
+        if of_pod.into_iter().flatten().any(|container| row.may_have_run(container)) {
+            return HasRun::Unknown;
         }
         if !row.hides_programs {
             return HasRun::No;

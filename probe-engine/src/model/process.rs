@@ -1,4 +1,4 @@
-//! A process as events name it, and how it ended.
+//! A process as events name it, and how it ended. The state and recordings give it these names too.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -10,8 +10,10 @@
 mod tests;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_with::{DisplayFromStr, serde_as};
 
+use super::fixup;
 use crate::model::{
     hash::fnv,
     recovery::{Recovery, RunningPods},
@@ -20,7 +22,7 @@ use crate::model::{
 
 /// The version of the format. Members may be added within one version; removing or changing a member raises
 /// it.
-pub(crate) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 2;
 
 /// What is kept of one boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,7 +192,7 @@ pub fn heartbeat(beat: &Heartbeat) -> serde_json::Result<Vec<u8>> {
 #[must_use]
 pub fn read_heartbeat(bytes: &[u8]) -> Option<Heartbeat> {
     let beat: Versioned<Heartbeat> = serde_json::from_slice(bytes).ok()?;
-    (beat.schema == SCHEMA).then_some(beat.it)
+    (beat.schema <= SCHEMA).then_some(beat.it)
 }
 
 struct Line<'a> {
@@ -212,10 +214,16 @@ fn parse(line: &[u8]) -> Result<Record, Why> {
     let text = str::from_utf8(line).map_err(|_not_text| Why::Damaged)?;
     let body = body(text).ok_or(Why::Damaged)?;
     let Mark { schema } = serde_json::from_str(body).map_err(|_shapeless| Why::Damaged)?;
-    if schema != SCHEMA {
+    if schema > SCHEMA {
         return Err(Why::Newer(schema));
     }
-    let record: Versioned<Record> = serde_json::from_str(body).map_err(|_shapeless| Why::Damaged)?;
+    let record: Versioned<Record> = if schema < SCHEMA {
+        let mut value: Value = serde_json::from_str(body).map_err(|_shapeless| Why::Damaged)?;
+        fixup::named_as_in_events(&mut value);
+        serde_json::from_value(value).map_err(|_shapeless| Why::Damaged)?
+    } else {
+        serde_json::from_str(body).map_err(|_shapeless| Why::Damaged)?
+    };
     Ok(record.it)
 }
 

@@ -13,7 +13,7 @@ use crate::{
 
 /// The version of the format. Members may be added within one version; removing or changing a member raises
 /// it.
-pub(crate) const SCHEMA: u32 = 2;
+pub(crate) const SCHEMA: u32 = 3;
 
 /// Which agent wrote the findings, and when.
 #[serde_as]
@@ -102,10 +102,10 @@ mod tests {
 
     #[test]
     fn what_is_no_state_is_refused() {
-        let newer = br#"{"schema":3,"anything":"else"}"#;
-        assert!(matches!(read(newer), Err(StateError::Newer(3))));
-        assert!(matches!(read(br#"{"schema":1,"findings":[]}"#), Err(StateError::Older(1))));
-        for bad in [&b""[..], b"{}", b"[]", b"\x00\xff", br#"{"schema":2}"#] {
+        let newer = br#"{"schema":4,"anything":"else"}"#;
+        assert!(matches!(read(newer), Err(StateError::Newer(4))));
+        assert!(matches!(read(br#"{"schema":2,"findings":[]}"#), Err(StateError::Older(2))));
+        for bad in [&b""[..], b"{}", b"[]", b"\x00\xff", br#"{"schema":3}"#] {
             assert!(matches!(read(bad), Err(StateError::Foreign(_))), "{bad:?}");
         }
     }

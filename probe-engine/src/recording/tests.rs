@@ -80,13 +80,13 @@ fn what_is_written_is_read_back_the_same() {
     }
 }
 
-/// What was once written must be read for ever. If this fails, the format has changed: raise `VERSION`, add a
-/// fixup, and let this test ask only that the file can still be read.
+/// What was once written must be read for ever. If this fails, the format has changed: raise `VERSION`, and add
+/// a fixup. Only the header differs between the formats 1 and 2 of these calls.
 #[test]
 fn format_1_is_as_it_was() {
     let again = written(&one_of_each());
     let lines = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>();
-    for (line, expected) in lines(&again).iter().zip(&lines(FORMAT_1)) {
+    for (line, expected) in lines(&again).iter().zip(&lines(FORMAT_1)).skip(1) {
         assert_eq!(line, expected);
     }
     assert_eq!(again.len(), FORMAT_1.len());

@@ -9,7 +9,8 @@
 //! a sandbox beside one whose runtime ended while it made that one (`world::abandoned`); a new sandbox after
 //! a crash, a reboot or a change (a container starts in it); a pod that cannot pull its image (one sandbox);
 //! a container that crashes again and again (in one sandbox); any sandbox that existed while records were
-//! lost.
+//! lost, or in which a container may have run whose files could not be read; a pod that was deleted and came
+//! again with the same UID.
 //!
 //! An init container exits 0 as well. But the kubelet has a sandbox stopped only if its pod has completed, so
 //! the rule demands that the runtime had begun to stop the earlier sandbox.

@@ -91,16 +91,13 @@ fn unresponsive(ctx: &DetectContext<'_>, row: &Runtime, hang: &Hang) -> Detectio
 
 /// Returns when the runtime started, if its list was not read since.
 fn started_at(ctx: &DetectContext<'_>, row: &Runtime, hang: &Hang) -> Option<Timestamp> {
-    if let Some(process) = &hang.process {
-        let at = Timestamp(process.key.start);
-        return if row.read_at <= at { Some(at) } else { None };
-    }
-    // Several runtimes run, and it is not known which of them this one is.
-    if row.read_at > row.gone_at.unwrap_or_default() {
-        None
+    let at = if let Some(process) = &hang.process {
+        Timestamp(process.key.start)
     } else {
-        lookup::daemons::runtimes_turned_at(ctx.world)
-    }
+        // Several runtimes run. A start after this one's last answer is that of another one.
+        lookup::daemons::runtimes_turned_at(ctx.world).filter(|at| *at <= row.answer_since)?
+    };
+    if row.read_at <= at { Some(at) } else { None }
 }
 
 /// Returns the pods that wait for the runtime, the earliest first. If several runtimes are followed, it is

@@ -3,7 +3,8 @@
 //! its containers ran. The same pod got another sandbox afterwards. All such sandboxes of one daemon are one
 //! finding of the node.
 //!
-//! Not flagged: the drain of a node and any pod that is deleted, since the pod gets no other sandbox; a
+//! Not flagged: the drain of a node and any pod that is deleted, since the pod gets no other sandbox, or
+//! comes again with the same UID and another cgroup, as a static pod does; a
 //! restart that keeps the sandboxes; a reboot, since the sandboxes from before it ran in no time of this
 //! boot; a pod that had completed or whose pause was killed (`duplicate_sandbox`, `teardown_out_of_order`).
 //!

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Heartbeat, History, Record, TOTAL, Why, compact, heartbeat, line, read_heartbeat};
+use super::{Heartbeat, History, Record, TOTAL, Why, body, compact, heartbeat, line, read_heartbeat};
 use crate::model::{
     change::{End, Process},
     hash::fnv,
@@ -195,13 +195,22 @@ fn a_line_that_is_damaged_takes_no_other_with_it() {
 fn only_so_many_boots_are_kept_and_what_is_newer_stays() {
     let mut bytes = file(&[record("a", 1), record("b", 1), record("b", 2), record("c", 1)]);
     assert_eq!(compact(&bytes, 2), Some(file(&[record("b", 2), record("c", 1)])));
-    let body = r#"{"schema":2,"x":1}"#;
+    let body = r#"{"schema":3,"x":1}"#;
     let newer = format!("{{\"sum\":\"{:016x}\",\"boot\":{body}}}\n", fnv(body.as_bytes()));
     bytes.extend(newer.as_bytes());
-    assert_eq!(History::read(&bytes).skipped, [(5, Why::Newer(2))]);
+    assert_eq!(History::read(&bytes).skipped, [(5, Why::Newer(3))]);
     let compacted = compact(&bytes, 50).expect("less");
     assert!(compacted.ends_with(newer.as_bytes()));
     assert_eq!(compact(&compacted, 50), None);
+}
+
+#[test]
+fn boots_of_format_1_are_read() {
+    let line = String::from_utf8(line(&record("a", 1)).expect("a line")).expect("JSON is UTF-8");
+    let body = body(line.trim_end()).expect("its own sum").replacen("\"schema\":2", "\"schema\":1", 1);
+    let older = format!("{{\"sum\":\"{:016x}\",\"boot\":{body}}}\n", fnv(body.as_bytes()));
+    assert_ne!(older, line);
+    assert_eq!(History::read(older.as_bytes()).records, [record("a", 1)]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A pod's start and its phases as the members of objects; `docs/phases.md` describes them.
 //!
-//! The form differs from the model: it has durations where the model has times, and leaves out zeros.
+//! The form of starts and phases differs from the model: it has durations where the model has times. Parts and
+//! causes are the model's own.
 
 use schemars::JsonSchema;
 use serde::Serialize;

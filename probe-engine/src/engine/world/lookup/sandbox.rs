@@ -87,15 +87,12 @@ pub(crate) fn hides_programs(world: &World, id: &ContainerId) -> bool {
         || world.sandboxes.recall(id).is_some_and(|row| row.hides_programs)
 }
 
-/// Whether the pod of two sandboxes was deleted between them, and came again with the same UID. A static pod
-/// does if its manifest is moved away and back.
+/// Whether the pod of two sandboxes was gone between them, and came again with the same UID: its cgroup was made
+/// after the end of the first one. A static pod does so if its manifest is moved away and back.
 pub(crate) fn is_of_later_pod(world: &World, before: &Sandbox, after: &Sandbox) -> bool {
-    match (pod_made_at(world, before), pod_made_at(world, after)) {
-        (Some(before), Some(after)) => before < after,
+    let made_at = after.pod_made_at.or_else(|| world.pods.get(&after.pod?)?.made_at());
+    match (before.over_at(), made_at) {
+        (Some(over), Some(made)) => over < made,
         (None, _) | (_, None) => false,
     }
-}
-
-fn pod_made_at(world: &World, row: &Sandbox) -> Option<Timestamp> {
-    row.pod_made_at.or_else(|| world.pods.get(&row.pod?)?.made_at())
 }

@@ -112,14 +112,13 @@ fn reap_signals(world: &mut World, now: Timestamp, old: Timestamp) {
 }
 
 fn reap_containers(world: &mut World, now: Timestamp, old: Timestamp) {
-    let unplaced: Vec<(u64, Timestamp)> = world
-        .containers
-        .values()
-        .filter(|row| !row.is_running() && row.is_unplaced())
-        .filter_map(|row| Some((row.pod?, row.first_at)))
-        .collect();
-    for (pod, at) in unplaced {
-        world.sandboxes.may_have_run(pod, at);
+    for row in world.containers.values() {
+        let table::container::State::Exited { at } = row.state else { continue };
+        let has_cgroup =
+            row.cgroup.and_then(|key| world.cgroups.get(&key)).is_some_and(table::cgroup::Cgroup::is_live);
+        if at <= old && !has_cgroup && row.is_unplaced() {
+            world.sandboxes.may_have_run(row);
+        }
     }
     let cgroups = &world.cgroups;
     let sandboxes = &world.sandboxes;

@@ -39,9 +39,6 @@ pub struct Runtime {
     pub(crate) read_at: Timestamp,
     /// When it was last to be asked for its list.
     pub(crate) asked_at: Timestamp,
-    /// When nobody listened at its socket for the last time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) gone_at: Option<Timestamp>,
     /// If it answers nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hang: Option<Hang>,

@@ -151,7 +151,12 @@ impl Container {
     /// Whether a program of it has run that counts for no sandbox yet: the runtime's files, which have its
     /// role, are read later or cannot be read.
     pub(crate) fn is_unplaced(&self) -> bool {
-        self.role.is_none() && self.run.began.is_some()
+        let is_placed = match self.role {
+            None => false,
+            Some(Role::Sandbox) => true,
+            Some(Role::Container) => self.sandbox.is_some(),
+        };
+        self.run.began.is_some() && !is_placed
     }
 
     #[must_use]

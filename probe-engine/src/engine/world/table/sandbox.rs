@@ -36,7 +36,7 @@ use crate::{
         world::{
             EventContext,
             netns_path::plain,
-            table::{attachment::Attachment, presence::Presence},
+            table::{attachment::Attachment, container::Container, presence::Presence},
         },
     },
     model::{
@@ -149,8 +149,8 @@ pub struct Network {
 pub(crate) struct Work {
     /// In the order in which they became known.
     pub(crate) containers: Vec<ContainerRun>,
-    /// A record was lost while the sandbox existed, so other containers may have run in it. A listing cannot
-    /// show that none did.
+    /// Other containers may have run in it: a record was lost while the sandbox existed, or it was never known
+    /// in which sandbox a container of its pod ran. A listing cannot show that none did.
     pub(crate) is_unsure: bool,
     /// When its pod's start was counted as complete.
     pub(crate) started_at: Option<Timestamp>,
@@ -300,6 +300,13 @@ impl Sandbox {
     #[must_use]
     pub(crate) fn is_remembered(&self) -> bool {
         matches!(self.state, State::Remembered { .. })
+    }
+
+    /// Whether an unplaced container of its pod may have run in it.
+    pub(crate) fn may_have_run(&self, container: &Container) -> bool {
+        let is_possible = container.sandbox.as_ref().is_none_or(|sandbox| *sandbox == self.id);
+        let over_at = self.over_at().unwrap_or(Timestamp(u64::MAX));
+        is_possible && container.is_unplaced() && (self.first_at..=over_at).contains(&container.first_at)
     }
 
     /// The containers that ran in it.

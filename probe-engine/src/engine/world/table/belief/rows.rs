@@ -208,7 +208,6 @@ impl Beliefs {
             events_since: at,
             read_at: Timestamp::ZERO,
             asked_at: Timestamp::ZERO,
-            gone_at: None,
             hang: None,
             hung: Vec::new(),
         });
@@ -220,9 +219,6 @@ impl Beliefs {
         }
         if row.answer != answer || answer == Answer::Hangs && before.is_none() {
             (row.answer, row.answer_since) = (answer, since.unwrap_or(at).min(at));
-        }
-        if answer == Answer::Gone {
-            row.gone_at = Some(at);
         }
         if answer == Answer::Hangs {
             let state = before.and_then(|before| before.state);

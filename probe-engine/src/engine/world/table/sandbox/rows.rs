@@ -8,6 +8,7 @@ use crate::{
         world::{
             EventContext,
             table::{
+                container::Container,
                 presence::Voucher,
                 sandbox::{Group, Sandbox},
             },
@@ -238,13 +239,17 @@ impl Table {
         });
     }
 
-    /// A container of this pod began at `at` and has ended, and in which sandbox it ran will not be known.
-    pub(in crate::engine::world) fn may_have_run(&mut self, pod: u64, at: Timestamp) {
-        self.rows.update(|_, row| {
-            let may = row.pod == Some(pod) && row.first_at <= at && !row.work.is_unsure;
-            row.work.is_unsure |= may;
-            may
-        });
+    /// A container that has ended is forgotten, and in which sandbox it ran was never known.
+    pub(in crate::engine::world) fn may_have_run(&mut self, container: &Container) {
+        let Some(pod) = container.pod else { return };
+        let all: Vec<ContainerId> = self.group(Group::Pod(pod)).map(|row| row.id.clone()).collect();
+        for id in all {
+            if let Some(row) = self.get_mut(&id)
+                && row.may_have_run(container)
+            {
+                row.work.is_unsure = true;
+            }
+        }
     }
 
     /// A listing shows that the sandbox did not change when records were lost.
