@@ -80,7 +80,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         }
         let spot = Blind::Runtime { place: Some(place.clone()) };
         let key = ["runtime", place];
-        found.push(detection(&key, spot, &weaker, Severity::Info, row.read_at, Verdict::Confirmed));
+        let verdict = after_start(ctx, row.read_at).unwrap_or(Verdict::Confirmed);
+        found.push(detection(&key, spot, &weaker, Severity::Info, row.read_at, verdict));
     }
     silent(ctx, found);
     found.extend(cache(ctx));
@@ -107,16 +108,22 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     }
     if let Some((since, at, turned_at)) = unread_since(ctx) {
         let spot = Blind::Runtime { place: None };
-        // A runtime that has just started may not have its records open yet, nor answer.
         let ready = ctx.awake(turned_at) + READ;
-        let verdict = if ctx.now < ready {
-            Verdict::Watched { until: Some(ready) }
-        } else if at < ready {
-            Verdict::Unverified
-        } else {
-            ctx.after(since.max(ready), READ)
-        };
+        let verdict = after_start(ctx, at).unwrap_or_else(|| ctx.after(since.max(ready), READ));
         found.push(detection(&["runtime"], spot, &weaker, Severity::Info, since, verdict));
+    }
+}
+
+/// Returns the verdict on records of a runtime that were last read when one had just started or ended: it may
+/// not have its records open yet, nor answer.
+fn after_start(ctx: &DetectContext<'_>, read_at: Timestamp) -> Option<Verdict> {
+    let ready = ctx.awake(lookup::daemons::runtimes_turned_at(ctx.world)?) + READ;
+    if ctx.now < ready {
+        Some(Verdict::Watched { until: Some(ready) })
+    } else if read_at < ready {
+        Some(Verdict::Unverified)
+    } else {
+        None
     }
 }
 

@@ -388,6 +388,38 @@ fn a_kubelet_that_is_not_known_is_a_blind_spot_where_there_are_pods() {
     assert_eq!(told(&story, 21 * MINUTE), ["opened", "confirmed", "closed"]);
 }
 
+#[test]
+fn records_of_a_runtime_that_has_just_started_may_be_incomplete() {
+    let runtime = |complete| RuntimeRead {
+        place: "/run/containerd/containerd.sock".to_owned(),
+        kind: Some(RuntimeKind::Containerd),
+        sandboxes: Vec::new(),
+        complete,
+        unread: 0,
+    };
+    let mut story = Story::new();
+    story.at(SECOND).exec(DAEMON, class::CALLER, "/usr/bin/containerd");
+    story.at(2 * SECOND).listed(Fact::RuntimeRead(runtime(false)));
+    let mut quick = story.clone();
+    quick.at(5 * SECOND).listed(Fact::RuntimeRead(runtime(true)));
+    assert!(!quick.judge(MINUTE).0.contains("blind_spot"));
+    assert!(!story.judge(MINUTE).0.contains("blind_spot"), "they were not read again");
+    story.at(MINUTE).listed(Fact::RuntimeRead(runtime(false)));
+    check_lines(
+        &story
+            .judge(2 * MINUTE)
+            .0
+            .lines()
+            .filter(|line| line.contains("blind_spot"))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        "
+            60100 finding.opened blind_spot/runtime/:run:containerd:containerd.sock Agent
+            60100 finding.confirmed blind_spot/runtime/:run:containerd:containerd.sock Agent
+        ",
+    );
+}
+
 /// One of Docker's records cannot be read. Its id is on record all the same, and the other records count.
 #[test]
 fn a_record_that_cannot_be_read_is_reported_until_it_can() {
