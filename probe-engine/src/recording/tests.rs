@@ -80,8 +80,8 @@ fn what_is_written_is_read_back_the_same() {
     }
 }
 
-/// What was once written must be read for ever. If this fails, the format has changed: raise `VERSION`, and add
-/// a fixup. Only the header differs between the formats 1 and 2 of these calls.
+/// What was once written must be read for ever. If this fails, the format has changed: raise `VERSION`, and
+/// add a fixup. Only the header differs between the formats 1 and 2 of these calls.
 #[test]
 fn format_1_is_as_it_was() {
     let again = written(&one_of_each());

@@ -1,7 +1,7 @@
 //! A pod's start and its phases as the members of objects; `docs/phases.md` describes them.
 //!
-//! The form of starts and phases differs from the model: it has durations where the model has times. Parts and
-//! causes are the model's own.
+//! The form of starts and phases differs from the model: it has durations where the model has times. Parts
+//! and causes are the model's own.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -87,8 +87,8 @@ pub(crate) fn hides_programs(world: &World, id: &ContainerId) -> bool {
         || world.sandboxes.recall(id).is_some_and(|row| row.hides_programs)
 }
 
-/// Whether the pod of two sandboxes was gone between them, and came again with the same UID: its cgroup was made
-/// after the end of the first one. A static pod does so if its manifest is moved away and back.
+/// Whether the pod of two sandboxes was gone between them, and came again with the same UID: its cgroup was
+/// made after the end of the first one. A static pod does so if its manifest is moved away and back.
 pub(crate) fn is_of_later_pod(world: &World, before: &Sandbox, after: &Sandbox) -> bool {
     let made_at = after.pod_made_at.or_else(|| world.pods.get(&after.pod?)?.made_at());
     match (before.over_at(), made_at) {

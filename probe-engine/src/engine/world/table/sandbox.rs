@@ -149,8 +149,8 @@ pub struct Network {
 pub(crate) struct Work {
     /// In the order in which they became known.
     pub(crate) containers: Vec<ContainerRun>,
-    /// Other containers may have run in it: a record was lost while the sandbox existed, or it was never known
-    /// in which sandbox a container of its pod ran. A listing cannot show that none did.
+    /// Other containers may have run in it: a record was lost while the sandbox existed, or it was never
+    /// known in which sandbox a container of its pod ran. A listing cannot show that none did.
     pub(crate) is_unsure: bool,
     /// When its pod's start was counted as complete.
     pub(crate) started_at: Option<Timestamp>,

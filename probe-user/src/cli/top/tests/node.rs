@@ -336,5 +336,5 @@ fn state(pods: u64) -> Value {
         "made_by": "0.1.0", "boot_wall_ns": BOOT_WALL.to_string(), "pid": 21763, "written_at": NOW.to_string(),
         "ended": false, "findings": findings(pods), "starts": starts(pods), "shares": [],
     });
-    with(head(2), document)
+    with(head(3), document)
 }
