@@ -111,20 +111,22 @@ fn reap_signals(world: &mut World, now: Timestamp, old: Timestamp) {
     });
 }
 
+fn has_cgroup(cgroups: &table::cgroup::Table, row: &table::container::Container) -> bool {
+    row.cgroup.and_then(|key| cgroups.get(&key)).is_some_and(table::cgroup::Cgroup::is_live)
+}
+
 fn reap_containers(world: &mut World, now: Timestamp, old: Timestamp) {
     for row in world.containers.values() {
         let table::container::State::Exited { at } = row.state else { continue };
-        let has_cgroup =
-            row.cgroup.and_then(|key| world.cgroups.get(&key)).is_some_and(table::cgroup::Cgroup::is_live);
-        if at <= old && !has_cgroup && row.is_unplaced() {
-            world.sandboxes.may_have_run(row);
+        if at <= old && row.is_unplaced() && !has_cgroup(&world.cgroups, row) {
+            world.sandboxes.note_unplaced(row);
         }
     }
     let cgroups = &world.cgroups;
     let sandboxes = &world.sandboxes;
     world.containers.reap(
         old,
-        |row| row.cgroup.and_then(|key| cgroups.get(&key)).is_some_and(table::cgroup::Cgroup::is_live),
+        |row| has_cgroup(cgroups, row),
         |id| sandboxes.get(id).is_some_and(|row| !row.is_stopped()),
     );
     // A namespace that outlives its sandbox still belongs to it, unless no listing has it.

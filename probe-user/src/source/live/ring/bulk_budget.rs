@@ -146,6 +146,16 @@ mod tests {
     }
 
     #[test]
+    fn documents_give_the_budget() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let budget = format!("{} KiB a second", BYTES_PER_SECOND >> 10);
+        for name in ["README.md", "docs/architecture.md", "docs/events.md", "docs/security.md"] {
+            let text = std::fs::read_to_string(root.join(name)).expect(name);
+            assert!(text.contains(&budget), "{name} does not tell of {budget}");
+        }
+    }
+
+    #[test]
     fn an_ordinary_second_is_taken_whole() {
         let begin = Instant::now();
         let mut budget = BulkBudget::new(begin);

@@ -240,7 +240,7 @@ impl Table {
     }
 
     /// A container that has ended is forgotten, and in which sandbox it ran was never known.
-    pub(in crate::engine::world) fn may_have_run(&mut self, container: &Container) {
+    pub(in crate::engine::world) fn note_unplaced(&mut self, container: &Container) {
         let Some(pod) = container.pod else { return };
         let all: Vec<ContainerId> = self.group(Group::Pod(pod)).map(|row| row.id.clone()).collect();
         for id in all {
