@@ -137,10 +137,10 @@ pub(crate) fn outputs(root: &HostRoot) -> BTreeSet<PathBuf> {
     found
 }
 
-/// Returns the cgroup of the node's runtime in a hierarchy. `None` if there is no runtime, or more than one:
-/// then it is unknown which of them pulls a pod's image.
+/// Returns the cgroup of the node's runtime in a hierarchy. `None` if there is no runtime, or if there are
+/// several in different cgroups: then it is unknown which of them pulls a pod's image.
 pub(crate) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> {
-    let mut runtimes = processes(root).filter_map(|(comm, process)| {
+    let mut cgroups = processes(root).filter_map(|(comm, process)| {
         let kind = Kind::of(&comm).filter(|kind| kind.runtime().is_some())?;
         let arguments = proc::arguments(&process.head("cmdline", 4096).ok()?);
         if !serves(kind, &arguments) || !is_of_node(&process).ok()? {
@@ -148,8 +148,9 @@ pub(crate) fn runtime_cgroup(root: &HostRoot, hierarchy: u32) -> Option<String> 
         }
         path_in(hierarchy, &process.head("cgroup", 1 << 16).ok()?)
     });
-    let only = runtimes.next()?;
-    if runtimes.next().is_none() { Some(only) } else { None }
+    let first = cgroups.next()?;
+    // A child of the runtime has its name until it executes its own program.
+    cgroups.all(|other| other == first).then_some(first)
 }
 
 /// Returns every process with its name.
@@ -159,9 +160,13 @@ pub(crate) fn processes(root: &HostRoot) -> impl Iterator<Item = (Vec<u8>, Folde
     let pids = entries.into_iter().filter(|entry| entry.name.bytes().all(|byte| byte.is_ascii_digit()));
     pids.filter_map(move |entry| {
         let process = proc.as_ref()?.folder(&entry.name).ok()?;
-        let comm = process.head("comm", 64).ok()?.trim_ascii_end().to_owned();
-        Some((comm, process))
+        Some((comm(&process).ok()?, process))
     })
+}
+
+/// Returns the name of a process.
+fn comm(process: &Folder) -> Result<Vec<u8>, ReadError> {
+    Ok(process.head("comm", 64)?.trim_ascii_end().to_owned())
 }
 
 /// Returns whether a process was started by root and runs outside of containers. Other users can give a
@@ -191,8 +196,10 @@ fn is_contained_kubelet(root: &HostRoot, process: &Folder) -> Result<bool, ReadE
     Ok(proc::ns_pid(&status) == pid && process.link("ns/net")? == init.link("ns/net")?)
 }
 
-fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon>, ReadError> {
-    let Some(kind) = Kind::of(comm) else { return Ok(None) };
+/// Returns the daemon that a process is, if it is one.
+fn daemon(root: &HostRoot, folder: &Folder) -> Result<Option<Daemon>, ReadError> {
+    let comm = comm(folder)?;
+    let Some(kind) = Kind::of(&comm) else { return Ok(None) };
     if !is_node_s(root, kind, folder)? {
         return Ok(None);
     }
@@ -214,6 +221,11 @@ fn daemon(root: &HostRoot, comm: &[u8], folder: &Folder) -> Result<Option<Daemon
         daemon.socket = opened::socket(folder);
     }
     daemon.socket = daemon.socket.map(|path| normalized_socket(&path));
+    // A daemon's child has the daemon's name until it executes its own program. If it did so meanwhile, what
+    // was read is that program's.
+    if self::comm(folder)? != comm {
+        return Ok(None);
+    }
     Ok(Some(Daemon { files: process.own, ..daemon }))
 }
 

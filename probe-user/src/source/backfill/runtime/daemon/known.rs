@@ -53,7 +53,7 @@ impl Known {
             let daemon = match kept {
                 Some(kept) if is_known => reopen(kept, &proc, &entry),
                 None if is_known => Ok(None),
-                Some(_) | None => daemon_of(root, &proc, &entry),
+                Some(_) | None => proc.folder(&entry.name).and_then(|folder| daemon(root, &folder)),
             };
             let is_settled = daemon.is_ok() && now >= process.first + YOUNG;
             self.processes.insert(pid, Process { is_settled, ..process });
@@ -66,13 +66,6 @@ impl Known {
     }
 }
 
-/// Returns the daemon that the process is, if it is one.
-fn daemon_of(root: &HostRoot, proc: &Folder, entry: &Entry) -> Result<Option<Daemon>, ReadError> {
-    let process = proc.folder(&entry.name)?;
-    let comm = process.head("comm", 64)?;
-    daemon(root, comm.trim_ascii_end(), &process)
-}
-
 /// Opens a known daemon's files as it sees them now. They are not kept open: that would keep file systems in
 /// use.
 fn reopen(kept: &Daemon, proc: &Folder, entry: &Entry) -> Result<Option<Daemon>, ReadError> {
@@ -82,14 +75,18 @@ fn reopen(kept: &Daemon, proc: &Folder, entry: &Entry) -> Result<Option<Daemon>,
 #[cfg(test)]
 mod tests {
     use std::{
+        collections::BTreeSet,
         fs,
         os::unix::fs::symlink,
         path::{Path, PathBuf},
-        process,
+        process::{self, Command},
         time::Duration,
     };
 
-    use super::{FULL_SEARCH, HostRoot, Known, Timestamp, YOUNG};
+    use super::{
+        super::{find, is_root_by_itself},
+        FULL_SEARCH, HostRoot, Known, Timestamp, YOUNG,
+    };
 
     const BEGUN: Timestamp = Timestamp(1_000_000_000_000);
 
@@ -163,6 +160,27 @@ mod tests {
         assert_eq!(root(3 * YOUNG).as_deref(), Some(Path::new("/r")));
         fs::write(&configuration, "root = '/s'").expect("a file");
         assert_eq!(root(4 * YOUNG).as_deref(), Some(Path::new("/r")));
+    }
+
+    /// A child of a daemon has the daemon's name until it executes its own program.
+    #[test]
+    fn a_child_that_executes_another_program_meanwhile_is_no_daemon() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let program = folder.path().join("containerd");
+        symlink("/bin/bash", &program).expect("a link");
+        let script = "for i in {1..1000}; do /bin/true & /bin/true & /bin/true & /bin/true; done; wait";
+        let mut command = Command::new(program);
+        let mut runtime = command.args(["-c", script, "--root", "/own"]).spawn().expect("a process");
+        let host = HostRoot::open("/".as_ref()).expect("the root");
+        let mut roots = BTreeSet::new();
+        while runtime.try_wait().expect("its state").is_none() {
+            roots.extend(find(&host).into_iter().filter_map(|daemon| daemon.root));
+        }
+        assert!(!roots.contains(Path::new("/var/lib/containerd")), "{roots:?}");
+        // Only root can run a daemon of the node.
+        if is_root_by_itself(&host.folder("/proc/self").expect("this process")).expect("its user") {
+            assert!(roots.contains(Path::new("/own")), "{roots:?}");
+        }
     }
 
     #[test]
