@@ -11,6 +11,8 @@ mod cluster;
 mod export;
 mod finding;
 mod input;
+#[cfg(unix)]
+mod known;
 mod manual;
 #[cfg(feature = "live")]
 mod on_node;
@@ -49,6 +51,11 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
 
+    /// The folder of known problems beside those of the program [default: /etc/sandprobe/known]
+    #[cfg(unix)]
+    #[arg(long, global = true, value_name = "DIR")]
+    known: Option<std::path::PathBuf>,
+
     /// Log more of what sandprobe itself does, on standard error; twice for everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -67,6 +74,9 @@ enum Command {
     Explain(finding::Explain),
     /// List the pods of this node from its files, and how they started as seen by the running agent
     Pods(pods::Pods),
+    /// List the problems that sandprobe knows by their words, or show one with its cause and repair
+    #[cfg(unix)]
+    Known(known::Known),
     /// Show what each restart of this node cost, from the reboot order until the last pod was back
     Boot(boot::Boot),
     /// Show live in a terminal what is wrong on this node, and how pods start, as the running agent sees it
@@ -94,7 +104,7 @@ impl Command {
             #[cfg(feature = "live")]
             Self::Top(_) | Self::Export(_) => 0,
             #[cfg(unix)]
-            Self::Verdict(_) => 0,
+            Self::Verdict(_) | Self::Known(_) => 0,
             Self::Completions(_) | Self::Man(_) => 0,
         }
     }
@@ -130,6 +140,14 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return usage(&error, "sandprobe"),
     };
     log(cli.verbose.max(cli.command.verbose()));
+    #[cfg(unix)]
+    let is_whole = match known::read(cli.known.as_deref()) {
+        Ok(is_whole) => is_whole,
+        Err(error) => {
+            say(&format!("{error:#}"));
+            return ExitCode::from(CANNOT);
+        }
+    };
     let done = match cli.command {
         #[cfg(feature = "live")]
         Command::OnNode(command) => command.run(),
@@ -142,6 +160,8 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Top(top) => top.run(),
         #[cfg(feature = "live")]
         Command::Export(export) => export.run(),
+        #[cfg(unix)]
+        Command::Known(known) => known.run(is_whole),
         #[cfg(unix)]
         Command::Verdict(verdict) => verdict.run(),
         Command::Completions(completions) => completions.run(),

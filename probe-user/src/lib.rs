@@ -8,7 +8,7 @@
 // Without the feature `live` there is no agent, so some functions have no caller.
 #![cfg_attr(not(feature = "live"), allow(dead_code, unused_imports))]
 
-pub use probe_engine::{engine, model, recording, words};
+pub use probe_engine::{engine, known, model, recording, words};
 
 #[cfg(feature = "live")]
 pub mod source;

@@ -4,6 +4,7 @@
 mod delivery;
 mod drive;
 mod hour;
+mod known;
 mod load;
 mod lost;
 mod many;

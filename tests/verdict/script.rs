@@ -83,6 +83,13 @@ use crate::{
 /// Runs a story and checks each of its events against the schema. An error is the difference between the
 /// expected and the actual findings.
 pub(crate) fn run(text: &str) -> Result<(), String> {
+    let (drive, expected, incidents) = play(text)?;
+    compare(&expected, &drive)?;
+    compare_incidents(incidents, &drive)
+}
+
+/// Plays a story. Returns it as it ended, with the findings and incidents that it expects.
+pub(crate) fn play(text: &str) -> Result<(Drive, Vec<String>, Vec<String>), String> {
     let mut drive = Drive::new(Sim::new());
     drive.each_change = schema::check;
     let mut expected = Vec::new();
@@ -119,9 +126,7 @@ pub(crate) fn run(text: &str) -> Result<(), String> {
     if expected.is_empty() {
         return Err("the story expects nothing, and does not say so".to_owned());
     }
-    let expected: Vec<String> = expected.into_iter().flatten().collect();
-    compare(&expected, &drive)?;
-    compare_incidents(incidents, &drive)
+    Ok((drive, expected.into_iter().flatten().collect(), incidents))
 }
 
 /// The incidents of more than one finding.

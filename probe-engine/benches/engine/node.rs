@@ -6,9 +6,9 @@ use probe_engine::model::{
     change::Question,
     fact::{
         Address, CacheFound, ContainerFound, Fact, Holder, List, MessageFound, NameSource, Network,
-        NetworksRead, Observation, Origin, Pool, Pressure, PressureRead, ProcessFound, ProgramFound,
-        RecordsDiff, Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreKind,
-        StoreRead, Task,
+        NetworksRead, NodeFolders, Observation, Origin, Pool, Pressure, PressureRead, ProcessFound,
+        ProgramFound, RecordsDiff, Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store,
+        StoreKind, StoreRead, Task,
     },
     id::{ContainerId, NetnsKey, PodUid, Subnet},
     time::Timestamp,
@@ -224,6 +224,7 @@ impl Node {
             networks: vec![network()],
             complete: true,
             undecodable: Vec::new(),
+            folders: NodeFolders::default(),
         }));
         facts
     }

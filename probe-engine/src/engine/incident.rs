@@ -12,7 +12,6 @@
 //! exactly one incident, whose key is that of its first finding. A cause comes before its effect in one order
 //! of all findings ([`relation::order`]), so no chain has a cycle.
 
-pub mod fix;
 mod relation;
 mod thing;
 
@@ -21,7 +20,6 @@ use std::{
     time::Duration,
 };
 
-use fix::FixedIn;
 use relation::{RELATIONS, Relation};
 use thing::{By, Thing};
 
@@ -220,15 +218,6 @@ impl<'a> Incident<'a> {
             }
         }
         stage
-    }
-
-    /// Returns the programs of which a later version fixes the problem, each once.
-    #[must_use]
-    pub fn fixes(&self) -> Vec<FixedIn<'a>> {
-        let mut fixes: Vec<FixedIn<'a>> = self.members.iter().flat_map(|it| fix::fixes(it.finding)).collect();
-        fixes.sort_unstable();
-        fixes.dedup();
-        fixes
     }
 }
 

@@ -7,7 +7,7 @@ use serde_with::{DisplayFromStr, serde_as};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::model::{
-    fact::{CniCommand, Listener, Loss, Origin, PodName, ProgramFound, Task},
+    fact::{CniCommand, Listener, Loss, NodeFolders, Origin, PodName, ProgramFound, Task},
     finding::{Key, Kind, Severity, Stage},
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     phase::Start,
@@ -189,6 +189,9 @@ pub struct Finding {
     /// first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtimes: Vec<String>,
+    /// The folders of the node, as they were known then.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub folders: NodeFolders,
 }
 
 impl Finding {

@@ -50,19 +50,12 @@ closed_set! {
 }
 
 /// The text of one kind of finding. Each kind implements it beside its rule.
-///
-/// **Invariant:** a link leads to exactly this problem, or there is none.
 pub trait Explain {
     /// What is wrong, in one line, without the pod, which is shown beside it.
     fn summary(&self) -> String;
 
     /// How it came about, as far as the evidence goes.
     fn cause(&self) -> &'static str;
-
-    /// Links: to a specification's wording, or to a report of this problem.
-    fn known(&self) -> &'static [&'static str] {
-        &[]
-    }
 
     /// Commands for the repair ([`shell`](crate::words::shell)), for the finding's sandboxes and the
     /// runtimes' sockets.

@@ -67,6 +67,11 @@ pub(crate) fn stop_if_nothing_runs(runtimes: &[String], ids: &[ContainerId]) -> 
     lines
 }
 
+/// Returns the command that shows what the runtimes and the kubelet said lately.
+pub(crate) fn journal() -> String {
+    format!("journalctl {}-u kubelet --since -15min", units())
+}
+
 /// Returns the command that shows the messages of CNI plugins in the runtimes' logs.
 #[must_use]
 pub(crate) fn cni_in_journal() -> Vec<String> {

@@ -20,11 +20,8 @@ use serde::Serialize;
 
 use super::{Format, Label, Missing, evidence};
 use crate::{
-    engine::{
-        incident::{Incidents, fix},
-        share::Share,
-        view::PodView,
-    },
+    engine::{incident::Incidents, share::Share, view::PodView},
+    known::{Catalogue, FixedIn, Known},
     model::{self, change::Change, finding::Key, phase},
 };
 
@@ -95,7 +92,7 @@ pub(crate) struct Explained<'a> {
     effects: Vec<&'a Key>,
     /// Programs whose later versions do not have this problem.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    fixed_in: Vec<fix::FixedIn<'a>>,
+    fixed_in: Vec<FixedIn<'a>>,
     /// The events of the finding's sandboxes, in order of time. If a sandbox has very many, only the first
     /// and the last are kept.
     evidence: Vec<Event<'a>>,
@@ -103,8 +100,8 @@ pub(crate) struct Explained<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     evidence_left_out: Option<u64>,
     cause: &'a str,
-    /// Pages where others report the same problem.
-    known: &'a [&'a str],
+    /// The problem that a program of the node named, then those that findings with these members can be.
+    known: Vec<Known<'a>>,
     /// Commands, one each; lines that begin with `#` say what to check.
     repair: &'a [String],
     /// The page that describes findings of this kind.
@@ -119,18 +116,18 @@ pub fn explained<'a>(
     out: &mut Vec<u8>,
 ) {
     let evidence = evidence::changes(it);
-    let words = it.kind.explain();
+    let explanation = Catalogue::current().explain(it, &label.node);
     let place = incidents.place(&it.key);
     let explained = Explained {
         finding: PlacedFinding::of(it, incidents, label),
         causes: place.iter().flat_map(|it| &it.causes).map(incident::Cause::of).collect(),
         effects: place.iter().flat_map(|it| &it.effects).map(|it| &it.key).collect(),
-        fixed_in: fix::fixes(it).collect(),
+        fixed_in: explanation.fixed_in,
         evidence: evidence.iter().map(|change| Event::of(change, label)).collect(),
         evidence_left_out: Some(evidence::left_out(it)).filter(|count| *count > 0),
-        cause: words.cause(),
-        known: words.known(),
-        repair: &words.repair(&it.sandboxes, &it.runtimes),
+        cause: explanation.cause,
+        known: explanation.known,
+        repair: &explanation.repair,
         documentation: &it.kind.page(),
     };
     line(&explained, out);

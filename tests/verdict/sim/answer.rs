@@ -6,8 +6,8 @@ use probe_user::model::{
     change::Question,
     fact::{
         CacheFound, ContainerFound, CpuUse, Fact, Holder, List, MessageFound, NameSource, Network,
-        NetworksRead, Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound, Reservation,
-        Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead, Task,
+        NetworksRead, NodeFolders, Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound,
+        Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead, Task,
     },
     id::{CgroupKey, ContainerId, NetnsKey, Subnet},
     time::Timestamp,
@@ -292,6 +292,7 @@ impl Sim {
             networks,
             complete: self.configuration_whole && !self.undecodable,
             undecodable: self.undecodable.then(|| CONFIGURATION.to_owned()).into_iter().collect(),
+            folders: NodeFolders::default(),
         }));
         facts
     }

@@ -158,12 +158,6 @@ impl Explain for AbandonedSandbox {
          a container (ImagePullBackOff, CreateContainerConfigError)."
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        &[
-            "only pause runs, and the kubelet does not react: https://github.com/kubernetes/kubernetes/issues/67923",
-        ]
-    }
-
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         let mut all = vec!["# What the runtime knows of the sandbox and its containers:".to_owned()];
         all.extend(asked(runtimes, "inspectp", sandboxes));

@@ -201,18 +201,6 @@ impl Explain for CniWrongDel {
         }
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        match self.how {
-            WrongDelForm::AddOpen | WrongDelForm::AddKilled => {
-                &["the order of ADD and DEL for one container: https://www.cni.dev/docs/spec/#cni-operations"]
-            }
-            WrongDelForm::ForeignNetns | WrongDelForm::NodeNetns => {
-                &["the namespace of a pid that was used again after a reboot: \
-                 https://github.com/cri-o/cri-o/issues/2849"]
-            }
-        }
-    }
-
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let mut all = match self.how {
             WrongDelForm::AddOpen | WrongDelForm::AddKilled => vec![

@@ -230,18 +230,6 @@ impl Explain for DuplicateSandbox {
         }
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        match self.form {
-            Duplicate::AfterCompletion => &[
-                "kubelet makes an extra sandbox after a Job's pod succeeded: \
-                 https://github.com/kubernetes/kubernetes/issues/75441",
-                "the same with restartPolicy OnFailure, and its repair: \
-                 https://github.com/kubernetes/kubernetes/pull/92614",
-            ],
-            Duplicate::Concurrent | Duplicate::UnusedRebuild => &[],
-        }
-    }
-
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         let mut all = lines(&[
             "# The kubelet removes the extra sandbox by itself. If it stays, see which sandbox runs the pod's containers,",

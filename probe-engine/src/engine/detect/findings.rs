@@ -227,6 +227,10 @@ impl Findings {
                 Some(known) => mem::take(&mut known.runtimes),
                 None => world.records.sockets_of(&it.sandboxes),
             },
+            folders: match known.as_mut() {
+                Some(known) => mem::take(&mut known.folders),
+                None => world.records.folders(),
+            },
             pod: it.pod,
             sandboxes: it.sandboxes,
             severity: it.severity,

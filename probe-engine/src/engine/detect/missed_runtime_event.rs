@@ -73,10 +73,6 @@ impl Explain for MissedRuntimeEvent {
          when it lists all containers again, minutes later."
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        &["events that find no room are dropped: https://github.com/containerd/containerd/issues/8892"]
-    }
-
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         vec![
             "# Nothing on the node is to be repaired. Does the kubelet rely on events?".to_owned(),

@@ -239,16 +239,6 @@ impl Explain for OrphanNetns {
         }
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        if self.mounts.is_empty() {
-            &[
-                "a plugin that leaves a pinned namespace: https://github.com/containernetworking/plugins/pull/1282",
-            ]
-        } else {
-            &[]
-        }
-    }
-
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         if self.mounts.is_empty() {
             return self.find_holder();

@@ -135,13 +135,6 @@ impl Explain for OwnerlessReservation {
          takes it for allocated. Somebody may also have made the file by hand, to keep the address from pods."
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        match self.kind {
-            StoreKind::HostLocal => &["https://github.com/containernetworking/plugins/issues/498"],
-            StoreKind::Declared | StoreKind::AwsIpamd => &[],
-        }
-    }
-
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         match self.kind {
             StoreKind::HostLocal => {

@@ -244,13 +244,6 @@ impl Explain for PhantomSandbox {
         all
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        match self.left_on_record {
-            None => &[],
-            Some(_) => &["https://github.com/containerd/containerd/issues/12390"],
-        }
-    }
-
     fn forget_numbers(&mut self) {
         self.left_on_record = self.left_on_record.map(|_count| 0);
     }

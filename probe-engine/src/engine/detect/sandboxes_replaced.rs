@@ -164,12 +164,6 @@ impl Explain for SandboxesReplaced {
          changed."
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        &[
-            "a restart of containerd replaces the sandboxes: https://github.com/containerd/containerd/issues/10363",
-        ]
-    }
-
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         vec![
             "# The pods run again. What the runtime and the kubelet said of their sandboxes:".to_owned(),

@@ -252,13 +252,6 @@ impl Explain for StaleRuntimeStatus {
         }
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        match self.how {
-            Contradiction::Dead | Contradiction::ExitCode | Contradiction::Identity => &[],
-            Contradiction::Alive => &["https://github.com/containerd/containerd/issues/11029"],
-        }
-    }
-
     fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         let verb = if self.is_sandbox { "inspectp" } else { "inspect" };
         let mut all = vec!["# What the runtime says:".to_owned()];

@@ -353,16 +353,6 @@ impl Explain for StuckStop {
         }
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        match self.step {
-            StopStep::Del if self.cache_file.is_some() => &[
-                "https://github.com/containerd/containerd/issues/8197",
-                "https://github.com/containernetworking/cni/issues/1055",
-            ],
-            StopStep::Containers | StopStep::Del | StopStep::Unmount => &[],
-        }
-    }
-
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         match (self.step, &self.cache_file) {
             (StopStep::Containers, _) => {

@@ -71,6 +71,7 @@ fn finding(it: Detection, world: &World, limits: &Limits, now: Timestamp) -> Opt
         closed_at: None,
         pod: it.pod,
         runtimes: world.records.sockets_of(&it.sandboxes),
+        folders: world.records.folders(),
         sandboxes: it.sandboxes,
         gapped: it.gapped,
         evidence: Vec::new(),

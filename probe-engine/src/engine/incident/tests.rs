@@ -11,7 +11,7 @@ use strum::VariantNames;
 use super::{Incidents, RELATIONS};
 use crate::model::{
     change::{ChangeKind, CniCall, Evidence, EvidenceEvent, Finding, Process},
-    fact::{CniCommand, Origin, ProgramFound, StoreKind},
+    fact::{CniCommand, NodeFolders, Origin, StoreKind},
     finding::{
         AbandonedSandbox, Cause, CniFailing, CniQueue, CniSlow, CniWrongDel, Duplicate, DuplicateAddress,
         DuplicateSandbox, Key, Kind, LeakedAddress, Message, OrphanNetns, OrphanSandbox, OutOfOrder,
@@ -49,6 +49,7 @@ fn finding(kind: impl Into<Kind>, parts: &[&str], sandboxes: &[&str], since: u64
         evidence: Vec::new(),
         programs: Vec::new(),
         runtimes: Vec::new(),
+        folders: NodeFolders::default(),
     }
 }
 
@@ -353,29 +354,6 @@ fn orphan() -> Finding {
 /// Pairs of findings where the first did not lead to the second.
 type Twins = Vec<(Finding, Finding)>;
 
-#[test]
-fn an_incident_says_in_which_version_it_is_repaired() {
-    let program = |path: &str, version: Option<&str>| ProgramFound {
-        path: path.to_owned(),
-        version: version.map(str::to_owned),
-    };
-    let with = |kubelet| {
-        let programs =
-            vec![program("/usr/bin/kubelet", kubelet), program("/usr/bin/containerd", Some("1.6.8"))];
-        let duplicate = duplicate(Duplicate::AfterCompletion, &["a", "b"], 5);
-        let findings = [Finding { programs, ..duplicate }];
-        let incident = Incidents::of(&findings).all().remove(0);
-        incident
-            .fixes()
-            .iter()
-            .map(|it| format!("{} {} {}", it.path, it.version, it.fixed))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(with(Some("v1.19.3")), ["/usr/bin/kubelet v1.19.3 1.19.4"]);
-    assert_eq!(with(Some("v1.31.2")), [""; 0]);
-    assert_eq!(with(None), [""; 0]);
-}
-
 /// Findings of every kind that has a row in the table, about few sandboxes and addresses, so that many are
 /// shared.
 fn any_finding() -> impl Strategy<Value = Finding> {
@@ -475,19 +453,6 @@ fn the_page_has_every_relation_and_no_other() {
     let known: BTreeSet<(&str, &str)> =
         RELATIONS.iter().map(|it| (it.cause.into_str(), it.effect.into_str())).collect();
     assert_eq!(documented, known);
-}
-
-#[test]
-fn the_page_has_every_repaired_version() {
-    let rows: Vec<_> = cells("\n## In which version it is repaired\n").collect();
-    let known = super::fix::rows();
-    assert_eq!(rows.len(), known.len());
-    for (program, fixed, source) in known {
-        let is_it = |row: &&Vec<&str>| {
-            row[1].trim() == program && row[2].trim().starts_with(&fixed) && row[3].contains(source)
-        };
-        assert!(rows.iter().any(|row| is_it(&row)), "{program} {fixed} {source}");
-    }
 }
 
 proptest! {

@@ -7,8 +7,8 @@ use crate::{
     engine::{Engine, view::BalanceView},
     model::{
         fact::{
-            CacheFound, Fact, List, Loss, Network, NetworksRead, RuntimeRead, RuntimeSandbox, Store,
-            StoreKind, StoreRead,
+            CacheFound, Fact, List, Loss, Network, NetworksRead, NodeFolders, RuntimeRead, RuntimeSandbox,
+            Store, StoreKind, StoreRead,
         },
         finding::{Kind, UnverifiedRelease},
     },
@@ -35,6 +35,7 @@ fn node() -> Story {
         complete: true,
         undecodable: Vec::new(),
         written: None,
+        folders: NodeFolders::default(),
     }));
     story
 }

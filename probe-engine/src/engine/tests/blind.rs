@@ -7,8 +7,8 @@ use crate::{
     engine::world::CheckpointEntry,
     model::{
         fact::{
-            Fact, List, Mechanism, NetworksRead, Origin, RuntimeKind, RuntimeRead, RuntimeSandbox, SIGKILL,
-            Signal, Store, StoreKind, StoreRead,
+            Fact, List, Mechanism, NetworksRead, NodeFolders, Origin, RuntimeKind, RuntimeRead,
+            RuntimeSandbox, SIGKILL, Signal, Store, StoreKind, StoreRead,
         },
         finding::{Blind, BlindSpot, FindingKind, Kind, Severity, UnverifiedRelease},
         recovery::Recovery,
@@ -258,6 +258,7 @@ fn nothing_configured(story: &mut Story) {
         networks: Vec::new(),
         complete: true,
         undecodable: Vec::new(),
+        folders: NodeFolders::default(),
     }));
 }
 

@@ -7,8 +7,8 @@ use crate::{
     engine::{Engine, world::CheckpointEntry},
     model::{
         fact::{
-            CacheFound, Fact, Holder, List, Network, NetworksRead, Pool, Reservation, RuntimeRead,
-            RuntimeSandbox, Store, StoreKind, StoreRead,
+            CacheFound, Fact, Holder, List, Network, NetworksRead, NodeFolders, Pool, Reservation,
+            RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead,
         },
         id::{ContainerId, NetnsKey, Subnet},
         time::Timestamp,
@@ -48,6 +48,7 @@ fn node(last: u8) -> Story {
         complete: true,
         undecodable: Vec::new(),
         written: None,
+        folders: NodeFolders::default(),
     }));
     story
 }

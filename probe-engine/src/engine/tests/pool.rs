@@ -8,8 +8,8 @@ use crate::{
     model::{
         change::Finding,
         fact::{
-            Fact, Holder, List, Network, NetworksRead, Pool, Reservation, RuntimeRead, RuntimeSandbox, Store,
-            StoreKind, StoreRead,
+            Fact, Holder, List, Network, NetworksRead, NodeFolders, Pool, Reservation, RuntimeRead,
+            RuntimeSandbox, Store, StoreKind, StoreRead,
         },
         finding::{Kind, PoolExhaustion, Severity},
         id::{ContainerId, NetnsKey, Subnet},
@@ -41,6 +41,7 @@ fn networks(story: &mut Story, last: u8, more: &[Pool]) {
         complete: true,
         undecodable: Vec::new(),
         written: None,
+        folders: NodeFolders::default(),
     }));
 }
 

@@ -11,8 +11,8 @@ use crate::{
         fact::{
             Address, Attached, Caller, Cgroup, CniCalled, CniVariables, ContainerFound, Executed, Exited,
             Fact, Family, List, Listened, Listener, Loss, Mechanism, NameSource, Network, NetworksRead,
-            Observation, Origin, PodName, ProcessFound, Role, RuntimeKind, RuntimeRead, RuntimeSandbox,
-            Signal, Signaled, Task,
+            NodeFolders, Observation, Origin, PodName, ProcessFound, Role, RuntimeKind, RuntimeRead,
+            RuntimeSandbox, Signal, Signaled, Task,
         },
         id::{ContainerId, NetnsKey, PodUid, Subnet, TICK, TaskKey},
         time::Timestamp,
@@ -138,6 +138,7 @@ impl Story {
             networks: vec![network],
             complete: true,
             undecodable: Vec::new(),
+            folders: NodeFolders::default(),
         }))
     }
 

@@ -5,7 +5,7 @@ use super::{
     story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, UID, Who, id, ms},
 };
 use crate::model::{
-    fact::{Fact, ImageWork, List, NetworksRead, Origin, Span},
+    fact::{Fact, ImageWork, List, NetworksRead, NodeFolders, Origin, Span},
     finding::{Explain, Kind, StartCause, StartStep, StuckStart},
 };
 
@@ -34,6 +34,7 @@ fn configuration(story: &mut Story, undecodable: &[&str], complete: bool) {
         networks: Vec::new(),
         complete,
         undecodable: undecodable.iter().map(|path| (*path).to_owned()).collect(),
+        folders: NodeFolders::default(),
     }));
 }
 

@@ -140,6 +140,22 @@ pub struct NetworksRead {
     /// When the first configuration of this boot was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub folders: NodeFolders,
+}
+
+/// The folders of this node that commands for a repair name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFolders {
+    /// Those with a CNI configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
+    /// Those in which the runtime looks for the executables of plugins, as it said with its last call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<String>,
+    /// The root of the kubelet that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

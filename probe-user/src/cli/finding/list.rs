@@ -201,7 +201,7 @@ mod tests {
         cli::{ExitStatus, snapshot::AgentSnapshot},
         model::{
             change::Finding,
-            fact::CniCommand,
+            fact::{CniCommand, NodeFolders},
             finding::{
                 Cause, CniFailing, Duplicate, DuplicateSandbox, Key, Kind, LeakedAddress, Message,
                 OutOfOrder, Severity, Stage, TeardownOutOfOrder,
@@ -229,6 +229,7 @@ mod tests {
             evidence: Vec::new(),
             programs: Vec::new(),
             runtimes: Vec::new(),
+            folders: NodeFolders::default(),
         }
     }
 

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::{finding::Finding, scalar::Decimal};
 use crate::{
-    engine::incident::{self, Incidents, fix::FixedIn},
+    engine::incident::{self, Incidents},
+    known::{Catalogue, FixedIn},
     model::{
         change,
         fact::PodName,
@@ -111,9 +112,20 @@ impl<'a> Incident<'a> {
             pod: it.pod(),
             summary: root.kind.explain().summary(),
             findings: it.members.iter().map(Member::of).collect(),
-            fixed_in: it.fixes(),
+            fixed_in: fixed_in(it, label),
         })
     }
+}
+
+/// Returns the programs of which a later version fixes a problem of the incident, each once.
+fn fixed_in<'a>(it: &incident::Incident<'a>, label: &Label) -> Vec<FixedIn<'a>> {
+    let mut all: Vec<FixedIn<'a>> = Vec::new();
+    for member in &it.members {
+        all.extend(Catalogue::current().explain(member.finding, &label.node).fixed_in);
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 impl<'a> Member<'a> {

@@ -14,7 +14,7 @@ use crate::{
             StopReason,
         },
         fact::{
-            CpuUse, Family, Listener, Loss, MemoryEvents, NameSource, Origin, PodName, Pressure,
+            CpuUse, Family, Listener, Loss, MemoryEvents, NameSource, NodeFolders, Origin, PodName, Pressure,
             ProgramFound, Stall,
         },
         finding::{Key, Kind, OrphanNetns, Severity, Stage},
@@ -69,6 +69,7 @@ fn finding() -> Box<Finding> {
         evidence: Vec::new(),
         programs: Vec::new(),
         runtimes: Vec::new(),
+        folders: NodeFolders::default(),
     })
 }
 

@@ -24,7 +24,7 @@ use crate::{
         change::{
             CgroupRef, Change, ChangeKind, CniCall, Context, End, Finding, PodRef, Process, StopReason,
         },
-        fact::{Family, Listener, Loss, Mechanism, Origin, PodName, Pressure, Signal},
+        fact::{Family, Listener, Loss, Mechanism, NodeFolders, Origin, PodName, Pressure, Signal},
         finding::{Cause, Key, Kind as Wrong, LeakedAddress, Many, Severity, Stage},
         id::{CgroupKey, ContainerId, PodUid},
         phase::{self, Phase, Start},
@@ -96,6 +96,7 @@ fn leak(name: &str) -> Box<Finding> {
         evidence: Vec::new(),
         programs: Vec::new(),
         runtimes: Vec::new(),
+        folders: NodeFolders::default(),
     })
 }
 

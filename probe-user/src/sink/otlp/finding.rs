@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     engine::view::ToldView,
+    known::Catalogue,
     model::{
         change::Finding,
         finding::{Detail, Severity, Stage},
@@ -39,7 +40,7 @@ pub(super) fn record(
         .finding(it)
         .text(key::SINCE, Rfc3339(label.wall_ns(it.since)).to_string())
         .text(key::SUMMARY, summary)
-        .text(key::CAUSE, explained.cause())
+        .text(key::CAUSE, Catalogue::current().explain(it, &label.node).cause)
         .mark(key::GAPPED, it.gapped)
         .texts(key::SANDBOXES, it.sandboxes.iter().map(ToString::to_string))
         .json(key::DETAIL, serde_json::to_value(Detail(&it.kind)).unwrap_or_default());

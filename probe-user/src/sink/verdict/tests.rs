@@ -11,6 +11,7 @@ use super::{
 use crate::{
     model::{
         change::Finding,
+        fact::NodeFolders,
         finding::{DuplicateAddress, FindingKind, Key, Kind, Severity, Stage},
         time::Timestamp,
     },
@@ -35,6 +36,7 @@ pub(in crate::sink) fn finding(severity: Severity, stage: Stage) -> Finding {
         evidence: Vec::new(),
         programs: Vec::new(),
         runtimes: Vec::new(),
+        folders: NodeFolders::default(),
     }
 }
 

@@ -9,10 +9,13 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use probe_common::runtime;
 
-use super::{Listing, Node, runtime::daemon::Daemon};
+use super::{
+    Listing, Node,
+    runtime::daemon::{Daemon, Kind},
+};
 use crate::{
     model::{
-        fact::{Fact, Network, NetworksRead},
+        fact::{Fact, Network, NetworksRead, NodeFolders},
         time::Timestamp,
     },
     source::host::{Folder, HostRoot, ReadError, memo::Memo},
@@ -51,12 +54,14 @@ pub(super) fn report(
     let mut found: Vec<Configured> = Vec::new();
     let mut undecodable = Vec::new();
     let mut written = None;
+    let mut networks = Vec::new();
     let before = list.skipped.count;
     for (path, files) in folders {
         let folder = files.folder(&path).and_then(|folder| Ok((folder.inode()?, folder)));
         let Some((inode, folder)) = list.take(&path, folder) else { continue };
         // Otherwise it is the same folder under another name.
         if seen.insert(inode) {
+            networks.push(path.display().to_string());
             let (configurations, first) =
                 read(node, list, &folder, memo, &mut undecodable).unwrap_or_default();
             written = written.into_iter().chain(first).min();
@@ -73,8 +78,11 @@ pub(super) fn report(
     }
     // A configuration that could not be read may name another folder.
     let complete = list.skipped.count == before && daemons.iter().all(|daemon| daemon.unread.is_none());
+    let kubelets = daemons.iter().filter(|it| it.kind == Kind::Kubelet);
+    let kubelet = kubelets.filter_map(|it| it.root.as_ref()).map(|root| root.display().to_string()).next();
+    let folders = NodeFolders { networks, plugins: Vec::new(), kubelet };
     let networks = found.iter().map(|it| it.network.clone()).collect();
-    list.found(at, Fact::NetworksRead(NetworksRead { networks, complete, undecodable, written }));
+    list.found(at, Fact::NetworksRead(NetworksRead { networks, complete, undecodable, written, folders }));
     found
 }
 

@@ -65,30 +65,6 @@ impl Explain for LeakedAddress {
         }
     }
 
-    fn known(&self) -> &'static [&'static str] {
-        match self.cause {
-            Cause::DelBlind => &[
-                "containerd calls DEL with an empty CNI_NETNS on purpose when the namespace is gone: \
-                 https://github.com/containerd/containerd/issues/8303",
-                "the specification allows it, and asks plugins to clean up as far as they can: \
-                 https://www.cni.dev/docs/spec/#del-remove-container-from-network-or-un-apply-modifications",
-            ],
-            Cause::AddFailed => &[
-                "containerd gave up a sandbox whose ADD had failed without a DEL that succeeded: \
-                 https://github.com/containerd/containerd/issues/5768",
-                "its DEL after a failed ADD was canceled with the request (fixed in 1.5.3): \
-                 https://github.com/containerd/containerd/pull/5569",
-            ],
-            Cause::RuntimeEnded => {
-                &["containerd made its record of a sandbox only after the sandbox's network: \
-                 https://github.com/containerd/containerd/issues/5768"]
-            }
-            Cause::StaleRecord => &["host-local's records outlive a reboot: \
-                 https://github.com/containernetworking/plugins/issues/252"],
-            Cause::DelMissing | Cause::DelFailed => &[],
-        }
-    }
-
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         if self.many.is_some() {
             return lines(&[

@@ -10,7 +10,7 @@ use crate::{
         world::table::recovery::TRIES,
     },
     model::{
-        fact::{Fact, Network, NetworksRead, Origin},
+        fact::{Fact, Network, NetworksRead, NodeFolders, Origin},
         recovery::{KubeletListens, PreviousBoot, Source, TimedSource},
         time::Timestamp,
     },
@@ -30,7 +30,13 @@ fn networks(written: Option<Timestamp>) -> Fact {
         pools: Vec::new(),
     };
     let networks = if written.is_some() { vec![network] } else { Vec::new() };
-    Fact::NetworksRead(NetworksRead { networks, complete: true, undecodable: Vec::new(), written })
+    Fact::NetworksRead(NetworksRead {
+        networks,
+        complete: true,
+        undecodable: Vec::new(),
+        written,
+        folders: NodeFolders::default(),
+    })
 }
 
 #[test]

@@ -23,7 +23,10 @@ use crate::{
         process::Process,
     },
     model::{
-        fact::{Network, NetworksRead, PodName, ProgramFound, RuntimeChanged, RuntimeKind, RuntimeRead},
+        fact::{
+            Network, NetworksRead, NodeFolders, PodName, ProgramFound, RuntimeChanged, RuntimeKind,
+            RuntimeRead,
+        },
         id::{ContainerId, PodUid},
         time::Timestamp,
     },
@@ -186,6 +189,12 @@ impl Records {
     pub(crate) fn plugin_folders(&self) -> Vec<String> {
         let folders = self.cni_path.iter().flat_map(|path| path.split(':'));
         folders.filter(|folder| !folder.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// The folders of the node, as far as they are known.
+    pub(crate) fn folders(&self) -> NodeFolders {
+        let read = self.networks.as_ref().map(|(_, read)| read.folders.clone());
+        NodeFolders { plugins: self.plugin_folders(), ..read.unwrap_or_default() }
     }
 
     /// The network whose chain has this plugin, if there is exactly one.

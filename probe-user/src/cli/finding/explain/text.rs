@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     cli::snapshot::AgentSnapshot,
-    engine::incident::{Incidents, fix},
+    engine::incident::Incidents,
+    known::{Catalogue, Explanation},
     model::{
         change::{Change, ChangeKind, CniCall, End, Evidence, Finding, Process},
         finding::{Kind, LeakedAddress, Stage},
@@ -31,11 +32,11 @@ const WIDTH: usize = 100;
 const DETAIL_WIDTH: usize = 110;
 
 pub(in crate::cli) fn text(it: &Finding, incidents: &Incidents<'_>, snapshot: &AgentSnapshot) -> String {
-    let words = it.kind.explain();
-    let mut text = format!("{}\n\n", escaped(&words.summary()));
+    let explanation = Catalogue::current().explain(it, &snapshot.label.node);
+    let mut text = format!("{}\n\n", escaped(&it.kind.explain().summary()));
     head(it, snapshot, &mut text);
     text += "\nWhy\n";
-    wrap(words.cause(), &mut text);
+    wrap(explanation.cause, &mut text);
     if it.gapped {
         wrap("Records were lost while it was there: the cause may be another one.", &mut text);
     }
@@ -45,16 +46,9 @@ pub(in crate::cli) fn text(it: &Finding, incidents: &Incidents<'_>, snapshot: &A
     calls(&evidence, it, &mut text);
     killer(&evidence, &mut text);
     versions(it, &mut text);
-    fixed_in(it, &mut text);
-    let known = words.known();
-    if !known.is_empty() {
-        text += "\nKnown as\n";
-        for line in known {
-            _ = writeln!(text, "  {line}");
-        }
-    }
+    known(&explanation, &mut text);
     text += "\nHow to repair\n";
-    for line in words.repair(&it.sandboxes, &it.runtimes) {
+    for line in &explanation.repair {
         _ = writeln!(text, "  {line}");
     }
     _ = write!(text, "\nMore: {}\n", it.kind.page());
@@ -324,14 +318,23 @@ fn versions(it: &Finding, text: &mut String) {
     }
 }
 
-/// Writes the programs of which a later version does not have this problem.
-fn fixed_in(it: &Finding, text: &mut String) {
-    for (number, it) in fix::fixes(it).enumerate() {
+/// Writes which known problems it is or may be, and the programs whose later versions do not have them.
+fn known(it: &Explanation<'_>, text: &mut String) {
+    for (number, it) in it.fixed_in.iter().enumerate() {
         if number == 0 {
             *text += "\nFixed in a later version upstream (a distribution may have it in an older one)\n";
         }
         _ = writeln!(text, "  {} {}: fixed in {}", escaped(it.path), escaped(it.version), it.fixed);
         _ = writeln!(text, "      {}: {}", it.what, it.source);
+    }
+    for (number, it) in it.known.iter().enumerate() {
+        if number == 0 {
+            *text += "\nKnown as\n";
+        }
+        _ = writeln!(text, "  {} ({})", it.title, it.id);
+        for link in it.links {
+            _ = writeln!(text, "      {link}");
+        }
     }
 }
 
@@ -345,7 +348,7 @@ mod tests {
         engine::incident::Incidents,
         model::{
             change::{ChangeKind, CniCall, End, Evidence, EvidenceEvent, Finding, Process},
-            fact::{Origin, PodName, ProgramFound},
+            fact::{NodeFolders, Origin, PodName, ProgramFound},
             finding::{Key, Kind, OutOfOrder, Severity, Stage, TeardownOutOfOrder},
             id::{ContainerId, TaskKey},
             time::Timestamp,
@@ -433,6 +436,7 @@ mod tests {
             evidence: evidence.to_vec(),
             programs: Vec::new(),
             runtimes: Vec::new(),
+            folders: NodeFolders::default(),
         }
     }
 

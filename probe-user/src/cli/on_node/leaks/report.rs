@@ -298,7 +298,7 @@ mod tests {
 
     use super::{Finding, Leak, Stage, Timestamp, lost};
     use crate::model::{
-        fact::{Holder, Reservation, Store, StoreKind, StoreRead},
+        fact::{Holder, NodeFolders, Reservation, Store, StoreKind, StoreRead},
         finding::{Cause, Key, Kind, LeakedAddress, Severity, StoreRef},
         id::ContainerId,
     };
@@ -342,6 +342,7 @@ mod tests {
             pod: None,
             sandboxes: vec![gone.clone()],
             runtimes: Vec::new(),
+            folders: NodeFolders::default(),
             gapped: false,
             evidence: Vec::new(),
             programs: Vec::new(),

@@ -276,7 +276,10 @@ fn boot_id(proc: &Path) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::{BTreeSet, Finding, Stage, Timestamp, with_confirmed};
-    use crate::model::finding::{Key, Kind, Severity, StuckCgroup};
+    use crate::model::{
+        fact::NodeFolders,
+        finding::{Key, Kind, Severity, StuckCgroup},
+    };
 
     fn finding(key: &str, stage: Stage) -> Finding {
         Finding {
@@ -291,6 +294,7 @@ mod tests {
             pod: None,
             sandboxes: Vec::new(),
             runtimes: Vec::new(),
+            folders: NodeFolders::default(),
             gapped: false,
             evidence: Vec::new(),
             programs: Vec::new(),

@@ -10,8 +10,8 @@ use crate::{
     model::{
         change::{self, Process},
         fact::{
-            CniCommand, List, PodName, ProgramFound, RunState, RuntimeEventKind, Signal, StoreKind,
-            ThreadState,
+            CniCommand, List, NodeFolders, PodName, ProgramFound, RunState, RuntimeEventKind, Signal,
+            StoreKind, ThreadState,
         },
         finding::{
             AbandonedSandbox, AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow,
@@ -209,6 +209,7 @@ pub(in crate::sink::jsonl) fn written(kind: Kind) -> Value {
         evidence: Vec::new(),
         programs: vec![ProgramFound { path: "/usr/bin/containerd".to_owned(), version: None }],
         runtimes: Vec::new(),
+        folders: NodeFolders::default(),
     };
     let label = Label { node: "node-1".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
     serde_json::to_value(Finding::of(&finding, &label)).expect("JSON")

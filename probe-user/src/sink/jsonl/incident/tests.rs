@@ -9,7 +9,7 @@ use crate::{
     engine::incident::Incidents,
     model::{
         change::Finding,
-        fact::{PodName, ProgramFound},
+        fact::{NodeFolders, PodName, ProgramFound},
         finding::{
             Cause, Duplicate, DuplicateSandbox, Key, Kind, LeakedAddress, OrphanNetns, OutOfOrder, Severity,
             Stage, StuckCgroup, TeardownOutOfOrder,
@@ -41,6 +41,7 @@ fn finding(key: &str, kind: impl Into<Kind>, sandboxes: &[&str], since: u64) -> 
             version: Some("v1.19.2".to_owned()),
         }],
         runtimes: Vec::new(),
+        folders: NodeFolders::default(),
     }
 }
 

@@ -220,7 +220,7 @@ export class Findings {
         it.programs.map((program) => [program.path, program.version ?? "not known"]), { class: "texts" })] : null,
       it.fixed_in ? [el("h4", null, "Fixed in a later version upstream"), table(["program", "version", "fixed in", "what", "source"],
         it.fixed_in.map((fix) => [fix.path, fix.version, fix.fixed, fix.what, fix.source]), { class: "texts" })] : null,
-      it.known.length ? [el("h4", null, "Known as"), el("ul", { class: "notes" }, it.known.map((line) => el("li", null, line)))] : null,
+      it.known.length ? [el("h4", null, "Known as"), el("ul", { class: "notes" }, it.known.map((it) => el("li", null, `${it.title} (${it.id})`, it.links.map((link) => [" ", el("a", { href: link }, link)]))))] : null,
       it.repair.length ? [el("h4", null, "How to repair"), copy, el("pre", { tabindex: 0 }, script)] : null,
       el("p", { class: "faint" }, "More: ", el("a", { href: it.documentation }, it.documentation)));
   }

@@ -1,0 +1,161 @@
+//! The file of one known problem (docs/known.md has the format).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use strum::{EnumString, IntoStaticStr};
+
+use super::{pattern::Pattern, release::Fix, repair};
+
+/// The ids and texts of the files that this program brings.
+pub(super) const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/known.rs"));
+
+/// A problem that others have had too.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Problem {
+    /// The name of its file without `.toml`. It never changes.
+    pub id: String,
+    /// What is wrong, in one line.
+    pub title: String,
+    /// Why, in one sentence.
+    pub cause: String,
+    /// Lines for a root shell. Names in braces stand for parts of the words and members of the finding.
+    pub repair: Vec<String>,
+    /// Upstream's reports.
+    pub links: Vec<String>,
+    /// A story in which it is found, and one of a healthy node that looks like it.
+    pub story: Option<String>,
+    pub twin: Option<String>,
+    /// What it looks like. One of them is enough.
+    #[serde(rename = "match")]
+    pub conditions: Vec<Condition>,
+    /// The programs whose later versions do not have it.
+    #[serde(rename = "program", default, skip_serializing_if = "Vec::is_empty")]
+    pub fixes: Vec<Fix>,
+}
+
+/// What a finding must be and have, all of it.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Condition {
+    /// One of these kinds.
+    #[serde(rename = "finding")]
+    pub kinds: Vec<String>,
+    /// Members of its detail with one of these values. `a.b` is the member `b` of the object `a`, or of any
+    /// object in the list `a`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub members: BTreeMap<String, OneOf>,
+    /// Members that must be there and not empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub has: Vec<String>,
+    /// Members that must not be there, or be empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
+    /// Who must have said the words.
+    pub from: Option<Speaker>,
+    pub words: Option<Pattern>,
+    /// A real message that the words match, and where it was quoted.
+    pub says: Option<String>,
+    pub source: Option<String>,
+    /// The id of a problem whose message looks alike, and is not this one's.
+    pub unlike: Option<String>,
+}
+
+/// The values of which a member must be one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OneOf {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// A program of the node that says what it waits for, or why it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString, IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum Speaker {
+    Plugin,
+    Runtime,
+    Kubelet,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    #[error(transparent)]
+    Toml(#[from] toml::de::Error),
+    #[error("its id is {0}, but the file has another name")]
+    OtherName(String),
+    #[error("it needs a [[match]], or it is never found")]
+    NoCondition,
+    #[error("a [[match]] needs the kinds of findings that it is for")]
+    NoKind,
+    #[error("{link} is no link that begins with https://")]
+    NoLink { link: String },
+    #[error("a [[match]] with words needs from")]
+    NoSpeaker,
+    #[error(
+        "{{{part}}} in its repair is neither a part of all its words, nor a member, nor a word of the node"
+    )]
+    UnknownPart { part: String },
+    #[error("its repair has a brace without a partner: {line}")]
+    Brace { line: String },
+    #[error("the releases of {program} are not in order, one of each line")]
+    Releases { program: String },
+}
+
+impl Problem {
+    /// Parses the file with the name `ID.toml`.
+    pub fn parse(id: &str, text: &str) -> Result<Self, FileError> {
+        let problem: Self = toml::from_str(text)?;
+        if problem.id != id {
+            return Err(FileError::OtherName(problem.id));
+        }
+        if problem.conditions.is_empty() {
+            return Err(FileError::NoCondition);
+        }
+        for condition in &problem.conditions {
+            if condition.kinds.is_empty() {
+                return Err(FileError::NoKind);
+            }
+            if condition.words.is_some() && condition.from.is_none() {
+                return Err(FileError::NoSpeaker);
+            }
+        }
+        let mut links = problem.links.iter().chain(problem.fixes.iter().map(|fix| &fix.source));
+        if let Some(link) = links.find(|link| !link.starts_with("https://")) {
+            return Err(FileError::NoLink { link: link.clone() });
+        }
+        if let Some(fix) = problem.fixes.iter().find(|fix| !fix.is_in_order()) {
+            return Err(FileError::Releases { program: fix.name.clone() });
+        }
+        repair::check(&problem)?;
+        Ok(problem)
+    }
+
+    /// Returns the kinds of findings that it can be, each once.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<&str> {
+        let kinds: BTreeSet<&str> =
+            self.conditions.iter().flat_map(|condition| condition.kinds.iter().map(|kind| &**kind)).collect();
+        kinds.into_iter().collect()
+    }
+
+    /// Returns its patterns.
+    pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
+        self.conditions.iter().filter_map(|condition| condition.words.as_ref())
+    }
+}
+
+impl OneOf {
+    #[must_use]
+    pub fn values(&self) -> &[String] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}
