@@ -36,9 +36,11 @@ use crate::{
     recording::WriteError,
     session::Session,
     sink::{
-        findings_file::FindingsFile,
-        history::writer::{BootHistoryWriter, CurrentBoot},
         otlp::Otlp,
+        state::{
+            findings_file::FindingsFile,
+            history::writer::{BootHistoryWriter, CurrentBoot},
+        },
     },
     source::{
         channel::{Batch, CancellationSource, QuestionSender},

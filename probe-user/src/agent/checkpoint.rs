@@ -30,7 +30,7 @@ use crate::{
     model::time::Timestamp,
     recording::Writer,
     session::Session,
-    sink::{
+    sink::state::{
         background::{BackgroundWriter, Failed},
         state_writes::{StateFile, StateWrites},
     },

@@ -6,8 +6,8 @@ use crate::{
     session::Session,
     sink::{
         kubernetes::Reporter,
-        loop_queue::{AgentView, Queue},
         metrics::Metrics,
+        net::loop_queue::{AgentView, Queue},
         serve::Server,
     },
     source::clock,

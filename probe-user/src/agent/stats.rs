@@ -19,7 +19,7 @@ use crate::{
         },
         otlp::figures::{ExportCounters, Snapshot},
         serve::ring,
-        state_writes::{Outcome, StateFile, StateWrites},
+        state::state_writes::{Outcome, StateFile, StateWrites},
         stream::StreamTrouble,
     },
     source::{

@@ -19,7 +19,7 @@ use crate::{
     engine::{Call, world::CheckpointEntry},
     model::time::Timestamp,
     recording::{Header, Writer},
-    sink::{
+    sink::state::{
         file::{blame, named},
         folder,
     },

@@ -28,9 +28,11 @@ use crate::{
     session::Session,
     sink::{
         escape::escaped,
-        file::is_absent,
-        folder,
-        state_writes::{StateFile, StateWrites},
+        state::{
+            file::is_absent,
+            folder,
+            state_writes::{StateFile, StateWrites},
+        },
     },
     source::live::pin::{BETWEEN_TRIES, DYING},
 };

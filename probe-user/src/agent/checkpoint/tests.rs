@@ -23,9 +23,9 @@ use crate::{
     recording::{Header, Reader},
     session::Session,
     sink::{
-        filter::Filter,
-        jsonl::Jsonl,
-        state_writes::{StateFile, StateWrites},
+        render::jsonl::Jsonl,
+        select::filter::Filter,
+        state::state_writes::{StateFile, StateWrites},
     },
 };
 

@@ -23,7 +23,7 @@ use crate::{
         recovery::{Recovery, RunningPods},
     },
     recording::history::{Heartbeat, History},
-    sink::history::SavedHistory,
+    sink::state::history::SavedHistory,
     source::{backfill::Node, clock, host::HostRoot},
 };
 

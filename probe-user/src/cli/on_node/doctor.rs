@@ -22,7 +22,7 @@ use super::{
 use crate::{
     cli::{ExitStatus, args::Form, client::AgentArgs, output},
     confine,
-    sink::doctor::{Check, Grade, Report},
+    sink::render::doctor::{Check, Grade, Report},
     source::{
         host::HostRoot,
         live::{

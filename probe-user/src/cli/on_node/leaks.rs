@@ -23,7 +23,7 @@ use crate::{
         change::Finding,
         finding::{Kind, Stage},
     },
-    sink::jsonl,
+    sink::render::jsonl,
     source::netns_limit::NetnsLimit,
 };
 use scan::{LeakScan, ScanResult};

@@ -15,7 +15,7 @@ use super::{
     resume::{self, Last, Resumed},
     session,
 };
-use crate::sink::state_writes::StateWrites;
+use crate::sink::state::state_writes::StateWrites;
 
 /// Whatever file the agent opens first.
 #[test]

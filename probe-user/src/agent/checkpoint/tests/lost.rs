@@ -23,7 +23,7 @@ use crate::{
     engine::Call,
     model::fact::{Fact, Observation, Origin, RingsRead},
     recording::Header,
-    sink::state_writes::StateWrites,
+    sink::state::state_writes::StateWrites,
 };
 
 /// When the file was written.

@@ -3,7 +3,7 @@
 use crate::{
     cli::on_node::node::hooks::Hooks,
     sink::{
-        doctor::{Check, Grade, Missed, Row},
+        render::doctor::{Check, Grade, Missed, Row},
         span::span,
     },
     source::{

@@ -60,16 +60,17 @@ use crate::{
     recording::history::History,
     session::Session,
     sink::{
-        doctor::Report,
         escape::escaped,
-        findings_file::FindingsFile,
-        history::writer::BootHistoryWriter,
         metrics::Metrics,
         otlp::{Otlp, figures::ExportCounters},
+        render::doctor::Report,
         serve::{listen::Socket, reload::Bell, shut::ShutSocket},
-        state_writes::{StateFile, StateWrites},
-        stream::{Destination, Stream, Terminal},
-        write_queue::WriteQueue,
+        state::{
+            findings_file::FindingsFile,
+            history::writer::BootHistoryWriter,
+            state_writes::{StateFile, StateWrites},
+        },
+        stream::{Destination, Stream, Terminal, write_queue::WriteQueue},
     },
     source::{
         channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},

@@ -93,7 +93,7 @@ mod tests {
             id::{NetnsKey, TaskKey},
         },
         session::Session,
-        sink::{filter::Filter, jsonl::Jsonl},
+        sink::{render::jsonl::Jsonl, select::filter::Filter},
         source::clock,
     };
 
