@@ -43,8 +43,8 @@ use crate::{
         },
     },
     source::{
-        channel::{Batch, CancellationSource, QuestionSender},
-        clock,
+        node::clock,
+        task::channel::{Batch, CancellationSource, QuestionSender},
     },
 };
 

@@ -15,7 +15,7 @@ use crate::{
     model::time::Timestamp,
     session::Session,
     sink::stream::{Stream, Unwritten},
-    source::{clock, live::ring::HeldRings},
+    source::{live::ring::HeldRings, node::clock},
 };
 
 pub(crate) struct Outlets {

@@ -10,7 +10,7 @@ use crate::{
         net::loop_queue::{AgentView, Queue},
         serve::Server,
     },
-    source::clock,
+    source::node::clock,
 };
 
 /// The server, if there is one.

@@ -23,16 +23,14 @@ use crate::{
         stream::StreamTrouble,
     },
     source::{
-        channel::Gauge,
-        clock,
         files::ReadProgress,
         live::{
             attach::HookReport,
             ring::RingReader,
             tally::{Runs, Totals},
         },
-        netns_limit::NetnsLimit,
-        usage::Usage,
+        node::{clock, netns_limit::NetnsLimit, usage::Usage},
+        task::channel::Gauge,
     },
 };
 

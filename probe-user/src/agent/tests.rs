@@ -39,8 +39,8 @@ use crate::{
         stream::{Destination, Stream, Terminal, write_queue::WriteQueue},
     },
     source::{
-        channel::{Batch, feed, questions, stop},
-        clock,
+        node::clock,
+        task::channel::{Batch, feed, questions, stop},
     },
 };
 

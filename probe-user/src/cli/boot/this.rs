@@ -24,7 +24,7 @@ use crate::{
     },
     recording::history::{Heartbeat, History},
     sink::state::history::SavedHistory,
-    source::{backfill::Node, clock, host::HostRoot},
+    source::{backfill::Node, host::HostRoot, node::clock},
 };
 
 /// How long to wait for pods' names before the pods are read.

@@ -29,7 +29,7 @@ use crate::{
             attach::{OBJECT, Options, Probe},
             pin::{PinError, Pins},
         },
-        missing_right::{MissingRight, Privileges},
+        node::missing_right::{MissingRight, Privileges},
     },
 };
 

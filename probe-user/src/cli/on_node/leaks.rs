@@ -24,7 +24,7 @@ use crate::{
         finding::{Kind, Stage},
     },
     sink::render::jsonl,
-    source::netns_limit::NetnsLimit,
+    source::node::netns_limit::NetnsLimit,
 };
 use scan::{LeakScan, ScanResult};
 

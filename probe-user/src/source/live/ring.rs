@@ -45,10 +45,12 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        channel::{Batch, BatchSender, CancellationToken, Closed},
-        clock,
-        ready::Ready,
-        records_first::{RecordsFirst, Teller, records_first},
+        node::clock,
+        task::{
+            channel::{Batch, BatchSender, CancellationToken, Closed},
+            ready::Ready,
+            records_first::{RecordsFirst, Teller, records_first},
+        },
     },
 };
 

@@ -8,9 +8,11 @@ use crate::{
     confine::{ConfineError, Confined, State},
     sink::render::doctor::Check,
     source::{
-        cgroup::{Hierarchy, Layout, Mode},
         live::{attach::Pinning, btf::BTF, pin::PinError},
-        missing_right::{MissingRight, Privileges},
+        node::{
+            cgroup::{Hierarchy, Layout, Mode},
+            missing_right::{MissingRight, Privileges},
+        },
     },
 };
 

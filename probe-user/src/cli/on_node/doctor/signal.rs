@@ -8,7 +8,7 @@ use crate::{
     },
     source::{
         live::{attach::HookReport, plan::Need, selftest::Outcome},
-        missing_right::Privileges,
+        node::missing_right::Privileges,
     },
 };
 

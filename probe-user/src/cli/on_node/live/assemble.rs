@@ -73,8 +73,6 @@ use crate::{
         stream::{Destination, Stream, Terminal, write_queue::WriteQueue},
     },
     source::{
-        channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},
-        clock,
         cri::follow::{self, Finder, Sockets, finder},
         files::{Files, ReadProgress},
         host::HostRoot,
@@ -85,7 +83,11 @@ use crate::{
             tally::Totals,
         },
         netlink::Netlink,
-        ready::Ready,
+        node::clock,
+        task::{
+            channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},
+            ready::Ready,
+        },
     },
 };
 

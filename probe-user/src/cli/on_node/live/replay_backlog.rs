@@ -10,7 +10,7 @@ use crate::{
         time::Timestamp,
     },
     session::Session,
-    source::clock,
+    source::node::clock,
 };
 
 /// What nobody saw between the last agent and this one.
@@ -94,7 +94,7 @@ mod tests {
         },
         session::Session,
         sink::{render::jsonl::Jsonl, select::filter::Filter},
-        source::clock,
+        source::node::clock,
     };
 
     /// Returns the kinds of the events that were reported at each write and at the end, after this many

@@ -38,7 +38,7 @@ use crate::{
         },
         verdict::Judge,
     },
-    source::clock,
+    source::node::clock,
 };
 
 #[derive(Debug, Args)]

@@ -16,8 +16,8 @@ use crate::{
     recording::Header,
     sink::state::history::{self, SavedHistory},
     source::{
-        boot::{self, unseen::unseen},
         host::{HostRoot, watch::Reader},
+        logs::boot::{self, unseen::unseen},
     },
 };
 

@@ -15,7 +15,7 @@ use crate::{
         fact::{Fact, Observation, Origin, RingsRead},
         time::Timestamp,
     },
-    source::{channel::Batch, clock},
+    source::{node::clock, task::channel::Batch},
 };
 
 /// How many of the records that the last agent left are taken at a time.

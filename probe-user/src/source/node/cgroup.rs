@@ -3,7 +3,7 @@
 //! Each hierarchy numbers its directories by itself. So all parts of the agent must use the same hierarchy:
 //! the one in which the container runtime makes its directories.
 
-use super::host::{HostRoot, ReadError, lines, mountinfo};
+use crate::source::host::{HostRoot, ReadError, lines, mountinfo};
 
 /// One hierarchy and where it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]

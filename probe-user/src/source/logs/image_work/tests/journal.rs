@@ -7,15 +7,17 @@ use crate::{
     model::fact::{ImageWork, Pull},
     source::{
         host::HostRoot,
-        image_work::{Search, find},
-        plugin_log::{Sender, Window, each},
+        logs::{
+            image_work::{Search, find},
+            plugin_log::{Sender, Window, each},
+        },
     },
 };
 
 /// Writes a journal in which `messages` replace the first messages. Returns when the first was logged, µs
 /// since 1970.
 pub(super) fn journal(node: &Node, messages: &[&str]) -> u64 {
-    let mut file = include_bytes!("../../../../tests/data/journal/compact.journal").to_vec();
+    let mut file = include_bytes!("../../../../../tests/data/journal/compact.journal").to_vec();
     for (place, message) in messages.iter().enumerate() {
         let old = format!(
             "time=\"2026-11-21T08:15:00.000000000Z\" level=info msg=\"RemoveContainer for \\\"{place}\\\" returns \

@@ -6,7 +6,7 @@ use crate::model::fact::PodName;
 pub(crate) const NAME: usize = 253;
 
 /// Removes the parts of a pod's name that cannot be names; `None` if nothing is left.
-pub(super) fn named(mut pod: PodName) -> Option<PodName> {
+pub(crate) fn named(mut pod: PodName) -> Option<PodName> {
     pod.namespace = pod.namespace.filter(|name| is_word(name, NAME));
     pod.name = pod.name.filter(|name| is_word(name, NAME));
     (pod != PodName::default()).then_some(pod)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{IO_PRESSURE, OPEN_TIME, open::OpenCgroup, stall};
 use crate::{
     model::{fact::Stall, time::Timestamp},
-    source::{backfill::runtime_cgroup, cgroup::Layout, host::HostRoot},
+    source::{backfill::runtime_cgroup, host::HostRoot, node::cgroup::Layout},
 };
 
 /// How often the runtime is searched for. A search examines every process.
@@ -52,7 +52,7 @@ mod tests {
     use std::{fs, path::Path, time::Duration};
 
     use super::{Daemon, HostRoot, Layout, OPEN_TIME, SEARCH_INTERVAL, Stall, Timestamp};
-    use crate::source::cgroup::Hierarchy;
+    use crate::source::node::cgroup::Hierarchy;
 
     const NOW: Timestamp = Timestamp(1_000_000_000_000);
 

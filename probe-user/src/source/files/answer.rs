@@ -2,22 +2,26 @@
 
 use std::{ops::Range, path::Path};
 
-use super::{
-    backfill::{
-        allocation::{self, Allocation},
-        bundle::Places,
-        containerd_roots, log, netns_of,
+use super::release;
+use crate::{
+    model::{
+        fact::{CniCommand, Fact, MessageFound, PodName, ProgramFound, Role},
+        id::{ContainerId, NetnsKey, PodUid},
+        time::Timestamp,
     },
-    clock,
-    host::{HostRoot, ReadError, skipped::Skipped},
-    image_work,
-    plugin_log::{self, Message, Window},
-    release,
-};
-use crate::model::{
-    fact::{CniCommand, Fact, MessageFound, PodName, ProgramFound, Role},
-    id::{ContainerId, NetnsKey, PodUid},
-    time::Timestamp,
+    source::{
+        backfill::{
+            allocation::{self, Allocation},
+            bundle::Places,
+            containerd_roots, log, netns_of,
+        },
+        host::{HostRoot, ReadError, skipped::Skipped},
+        logs::{
+            image_work,
+            plugin_log::{self, Message, Window},
+        },
+        node::clock,
+    },
 };
 
 /// The timestamp of a log line may be this many microseconds off ours.

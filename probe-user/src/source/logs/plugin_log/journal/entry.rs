@@ -1,7 +1,7 @@
 //! Parses an entry: its time, and the offsets of its fields.
 
 use super::object::{Object, long};
-use crate::source::{host::ReadError, plugin_log::Window};
+use crate::source::{host::ReadError, logs::plugin_log::Window};
 
 const ENTRY: u8 = 3;
 /// The bytes of the header, sequence number, both times, the boot id and a hash.

@@ -10,9 +10,9 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        answer::{Answerer, First, SlowPhase},
+        files::answer::{Answerer, First, SlowPhase},
         host::HostRoot,
-        image_work::{AskedSandbox, Search, find},
+        logs::image_work::{AskedSandbox, Search, find},
     },
 };
 

@@ -1,6 +1,6 @@
 //! The id of the node's installation, in `/etc/machine-id` (machine-id(5)).
 
-use super::host::HostRoot;
+use crate::source::host::HostRoot;
 
 const FILE: &str = "/etc/machine-id";
 

@@ -9,7 +9,8 @@ mod package;
 
 use std::path::Path;
 
-use super::{buildinfo::GoBuild, host::HostRoot};
+use super::buildinfo::GoBuild;
+use crate::source::host::HostRoot;
 
 /// Returns the version of the executable at a path of the node, links followed; `None` if it is unknown.
 #[must_use]

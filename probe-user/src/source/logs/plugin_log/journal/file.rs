@@ -14,7 +14,7 @@ use super::{
 };
 use crate::source::{
     host::ReadError,
-    plugin_log::{Line, Place, Window},
+    logs::plugin_log::{Line, Place, Window},
 };
 
 const SIGNATURE: &[u8] = b"LPKSHHRH";

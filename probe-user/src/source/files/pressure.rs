@@ -15,13 +15,15 @@ mod runtime;
 use std::time::Duration;
 
 use self::{open::OpenCgroup, runtime::Daemon};
-use super::{
-    cgroup::Layout,
-    host::{HostRoot, lines},
-};
-use crate::model::{
-    fact::{CpuUse, MemoryEvents, Pressure, Stall},
-    time::Timestamp,
+use crate::{
+    model::{
+        fact::{CpuUse, MemoryEvents, Pressure, Stall},
+        time::Timestamp,
+    },
+    source::{
+        host::{HostRoot, lines},
+        node::cgroup::Layout,
+    },
 };
 
 /// The most containers of a pod that are read.
@@ -251,7 +253,7 @@ mod tests {
     use std::{fs, path::Path, time::Duration};
 
     use super::{CpuUse, Gauges, HostRoot, Layout, MemoryEvents, Pressure, Stall, Timestamp};
-    use crate::source::cgroup::Hierarchy;
+    use crate::source::node::cgroup::Hierarchy;
 
     fn read(host: &HostRoot, layout: &Layout, path: &str) -> Option<Pressure> {
         Gauges::default().read(host, layout, path, Timestamp(1))

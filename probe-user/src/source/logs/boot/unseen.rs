@@ -8,9 +8,9 @@ use super::{BOOT_TIME, Layout, NEAR_NS, OWN, SLACK_NS, end, kind, time};
 use crate::{
     model::recovery::{Last, Source, Unseen},
     source::{
-        clock,
         host::HostRoot,
-        plugin_log::{self, Window},
+        logs::plugin_log::{self, Window},
+        node::clock,
     },
 };
 
@@ -60,8 +60,8 @@ mod tests {
 
     use super::{BOOT_TIME, Last, OWN, Source, counted, unseen};
     use crate::source::{
-        boot::{RUN_LVL, tests::file},
         host::HostRoot,
+        logs::boot::{RUN_LVL, tests::file},
     };
 
     const SECOND: i64 = 1_000_000_000;

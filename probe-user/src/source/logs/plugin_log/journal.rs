@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, path::Path};
 use super::{Line, Message, Search, Unreadable, Window, extract};
 use crate::source::{
     host::{Folder, HostRoot, ReadError},
-    machine_id,
+    node::machine_id,
 };
 use file::Journal;
 pub(crate) use sender::Sender;

@@ -15,7 +15,7 @@ use crate::{
         fact::{ImageWork, Pull, Span},
         time::Timestamp,
     },
-    source::plugin_log::Place,
+    source::logs::plugin_log::Place,
 };
 
 /// The most pulls, creations of containers, and failures that are kept: the newest.

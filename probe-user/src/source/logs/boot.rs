@@ -8,12 +8,14 @@ pub(crate) mod unseen;
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
-use super::{
-    clock,
-    host::{HostRoot, ReadError},
-    plugin_log::{self, Sender, TEXT, Window},
+use super::plugin_log::{self, Sender, TEXT, Window};
+use crate::{
+    model::recovery::{Ordered, Source},
+    source::{
+        host::{HostRoot, ReadError},
+        node::clock,
+    },
 };
-use crate::model::recovery::{Ordered, Source};
 
 const WTMP: &str = "/var/log/wtmp";
 /// How much is read of the file's end, bytes.

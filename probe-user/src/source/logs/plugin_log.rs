@@ -17,8 +17,10 @@ mod time;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use super::host::{HostRoot, skipped::Skipped};
-use crate::model::fact::CniCommand;
+use crate::{
+    model::fact::CniCommand,
+    source::host::{HostRoot, skipped::Skipped},
+};
 use extract::Match;
 pub(crate) use journal::Sender;
 

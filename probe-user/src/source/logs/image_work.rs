@@ -20,15 +20,14 @@ use std::{
     path::PathBuf,
 };
 
-use super::{
-    clock,
-    host::HostRoot,
-    plugin_log::{self, Line, Place, Window},
-};
-use crate::model::{
-    fact::{HeldRequests, ImageWork, PodName},
-    id::ContainerId,
-    time::Timestamp,
+use super::plugin_log::{self, Line, Place, Window};
+use crate::{
+    model::{
+        fact::{HeldRequests, ImageWork, PodName},
+        id::ContainerId,
+        time::Timestamp,
+    },
+    source::{host::HostRoot, node::clock},
 };
 use held::Held;
 use log_line::Step;

@@ -15,7 +15,7 @@ use crate::{
         id::ContainerId,
         time::Timestamp,
     },
-    source::{host::HostRoot, plugin_log::Place},
+    source::{host::HostRoot, logs::plugin_log::Place},
 };
 
 mod held;

@@ -40,13 +40,13 @@ pub(crate) fn asleep() -> Duration {
 
 /// Converts nanoseconds since the epoch to microseconds, as logs count time. Earlier times become 0.
 #[must_use]
-pub(super) fn micros(wall_ns: i64) -> u64 {
+pub(crate) fn micros(wall_ns: i64) -> u64 {
     wall_ns.max(0).unsigned_abs() / 1000
 }
 
 /// Converts boot time to microseconds since the epoch.
 #[must_use]
-pub(super) fn wall_us(at: Timestamp, boot_wall_ns: i64) -> u64 {
+pub(crate) fn wall_us(at: Timestamp, boot_wall_ns: i64) -> u64 {
     micros(boot_wall_ns.saturating_add_unsigned(at.0))
 }
 
