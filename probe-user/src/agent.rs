@@ -5,12 +5,11 @@
 //! close the channel. The engine takes these and then the current time, so that it holds nothing back. The
 //! writers finish. Each step has a deadline.
 
-pub(crate) mod checkpoint;
-mod delivery;
 pub(crate) mod outlets;
 pub(crate) mod record;
 pub(crate) mod served;
 pub(crate) mod stats;
+pub(crate) mod takeover;
 pub(crate) mod timer;
 
 use std::{io, time::Duration};

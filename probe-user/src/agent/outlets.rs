@@ -7,9 +7,11 @@ use tokio::time::{self, Instant};
 
 use super::{
     AgentError,
-    checkpoint::Checkpoint,
-    delivery::{Delivery, StreamLines},
     record::Record,
+    takeover::{
+        checkpoint::Checkpoint,
+        delivery::{Delivery, StreamLines},
+    },
 };
 use crate::{
     model::time::Timestamp,

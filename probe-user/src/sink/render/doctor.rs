@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::jsonl::Version;
-#[cfg(feature = "live")]
 use crate::model::fact::Signal;
 
 #[derive(Clone, Debug, Default)]
@@ -16,13 +15,11 @@ pub struct Report {
 }
 
 /// No finding depends on these signals. Without them some times are unknown, which is shown with those times.
-#[cfg(feature = "live")]
 const OPTIONAL_SIGNALS: [Signal; 2] = [Signal::CgroupReleased, Signal::Listening];
 
 impl Report {
     /// The signals that no hook sees and without which findings are missed. They do not change while the
     /// agent runs.
-    #[cfg(feature = "live")]
     pub(crate) fn unseen(&self) -> impl Iterator<Item = &Row> {
         self.signals.iter().filter(|row| {
             row.mechanism.is_none() && !OPTIONAL_SIGNALS.iter().any(|signal| signal.into_str() == row.signal)

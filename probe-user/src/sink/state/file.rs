@@ -40,7 +40,6 @@ pub(crate) fn not_plain(path: &Path) -> Option<&'static str> {
 /// Returns the error of an operation on this file, or what is wrong with the path if it is not a regular
 /// file. (A confined agent may neither follow a link to another directory nor replace a directory: the kernel
 /// then says "permission denied".)
-#[cfg(feature = "live")]
 pub(crate) fn blame(path: &Path, error: io::Error) -> io::Error {
     let name = path.file_name().unwrap_or_default().display();
     match (error.kind(), not_plain(path)) {
@@ -56,7 +55,6 @@ pub(crate) fn blame(path: &Path, error: io::Error) -> io::Error {
 }
 
 /// The kernel's error of an operation on a file.
-#[cfg(feature = "live")]
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: {error}")]
 struct Named {
@@ -65,7 +63,6 @@ struct Named {
 }
 
 /// Adds the name of the file to the error, unless its text has the name already.
-#[cfg(feature = "live")]
 pub(crate) fn named(path: &Path, error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::Other => error,
@@ -77,14 +74,12 @@ pub(crate) fn named(path: &Path, error: io::Error) -> io::Error {
 }
 
 /// Returns the kernel's error number, also from an error to which [`named`] added a name.
-#[cfg(feature = "live")]
 pub(crate) fn number(error: &io::Error) -> Option<i32> {
     error.raw_os_error().or_else(|| error.get_ref()?.downcast_ref::<Named>()?.error.raw_os_error())
 }
 
 /// Whether the error means that nothing is at the path. After any other error, as of a failing disk, the file
 /// may still be there.
-#[cfg(feature = "live")]
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind())
 }

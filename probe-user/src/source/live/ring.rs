@@ -15,7 +15,7 @@ mod earlier;
 mod poll;
 mod record_buffer;
 pub(super) mod selftest_filter;
-mod succession;
+mod takeover;
 mod watermark;
 
 use std::{io, mem::offset_of, os::fd::AsFd as _, sync::Arc, time::Duration};

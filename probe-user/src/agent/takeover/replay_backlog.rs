@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::checkpoint::resume::Resumed;
 use crate::{
     agent::AgentError,
     engine::Call,
@@ -10,22 +11,75 @@ use crate::{
         time::Timestamp,
     },
     session::Session,
-    source::node::clock,
+    source::{
+        live::{attach::Earlier, ring::RingReader},
+        node::clock,
+    },
 };
+
+/// Reports to the engine what the hooks have seen until now. Calls `write` between two portions, if that is
+/// allowed. Returns the time after that.
+pub(crate) fn replay(
+    session: &mut Session,
+    drain: &mut RingReader,
+    resumed: Resumed,
+    earlier: &mut [Earlier],
+    hears_netlink: bool,
+    write: impl FnMut(&mut Session) -> Result<(), AgentError>,
+) -> Result<Timestamp> {
+    let Resumed { last, lost_since } = resumed;
+    if last.is_some() || drain.read_before(earlier).is_some() {
+        let fact = Fact::AgentArrived;
+        session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
+    }
+    let before = if last.is_some() { session.engine().rings_read() } else { None };
+    let is_whole = before.is_some_and(|before| drain.goes_on_from(&before, earlier));
+    // Hooks may be left from before the last agent, which had others and reported itself what it saw.
+    let follows = before.is_none_or(|before| drain.follows(&before, earlier));
+    let reported_until = if follows { None } else { last };
+    if last.is_some() && !drain.is_pinned() {
+        // No agent can go on from here in the rings that the last agent read.
+        let fact = Fact::RingsRead(drain.begins());
+        session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
+    }
+    let is_partial = drain.is_partly_left(earlier);
+    let hooks_since = drain.sees_since(before, earlier);
+    let mut portions = drain.begin(before, earlier);
+    if let Some(until) = reported_until {
+        for batch in &mut portions {
+            batch.retain(|seen| seen.origin != Origin::Kernel || seen.at > until);
+        }
+    }
+    let unseen = Unseen {
+        // The loss of a state was reported, and with it that time.
+        away_since: if is_whole || lost_since.is_some() { None } else { last },
+        hooks_since,
+        is_partial,
+        unheard: last.is_some() && hears_netlink,
+    };
+    let unseen_until = take(session, portions, unseen, write)?;
+    let at = clock::now();
+    if let Some(since) = last {
+        let unheard_since = if is_whole { Some(since) } else { unseen_until };
+        let fact = Fact::AgentBegan { unheard_since };
+        session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
+    }
+    Ok(at)
+}
 
 /// What nobody saw between the last agent and this one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Unseen {
+struct Unseen {
     /// Nobody saw some of the time from then on. That is reported before the portions: time passes with them,
     /// and what was open by then may have ended.
-    pub(super) away_since: Option<Timestamp>,
+    away_since: Option<Timestamp>,
     /// The time from which on the hooks saw everything whose records are in the portions. While they were
     /// being attached, some saw what others did not.
-    pub(super) hooks_since: Timestamp,
+    hooks_since: Timestamp,
     /// Some of the hooks saw nothing until now, and the portions are from the others.
-    pub(super) is_partial: bool,
+    is_partial: bool,
     /// Nobody heard netlink for some of the time, and [`Fact::AgentBegan`] reports that after the portions.
-    pub(super) unheard: bool,
+    unheard: bool,
 }
 
 impl Unseen {
@@ -42,7 +96,7 @@ impl Unseen {
 /// between two portions, if that is allowed: an agent that is killed before it has taken all of them has
 /// taken a part for good. Returns the time up to which it reported that nobody saw what happened, if hooks
 /// saw what happened from then on.
-pub(super) fn take(
+fn take(
     session: &mut Session,
     portions: Vec<Vec<Observation>>,
     unseen: Unseen,
@@ -86,7 +140,7 @@ mod tests {
 
     use super::{Unseen, take};
     use crate::{
-        agent::checkpoint::tests::header,
+        agent::takeover::checkpoint::tests::header,
         engine::Call,
         model::{
             fact::{CniCalled, CniVariables, Fact, Observation, Origin, Task},

@@ -34,7 +34,14 @@ use crate::{
             state_writes::{StateFile, StateWrites},
         },
     },
-    source::live::pin::{BETWEEN_TRIES, DYING},
+    source::{
+        live::{
+            attach::Earlier,
+            pin::{BETWEEN_TRIES, DYING},
+            ring::RingReader,
+        },
+        node::clock,
+    },
 };
 
 /// The longest time that one read of the file may take. After that the agent starts without the rest.
@@ -82,20 +89,20 @@ pub(crate) struct Kept {
 
 /// What hooks show of agents that they outlived; without hooks, what such an agent noted when it could not
 /// write the file.
-pub(crate) struct LeftHooks<'a> {
+pub(super) struct LeftHooks<'a> {
     /// Returns the number of the last event that agents had reported when they had read this far, or later;
     /// `None` where nothing shows it.
-    pub(crate) told: &'a dyn Fn(Option<RingsRead>) -> Option<u64>,
+    pub(super) told: &'a dyn Fn(Option<RingsRead>) -> Option<u64>,
     /// The number of the last event that any of those agents reported.
-    pub(crate) last_told: Option<u64>,
+    pub(super) last_told: Option<u64>,
     /// When one of them last read.
-    pub(crate) read_at: Option<Timestamp>,
+    pub(super) read_at: Option<Timestamp>,
     /// Whether the rings still have all that came after this position.
-    pub(crate) have_all_after: &'a dyn Fn(RingsRead) -> bool,
+    pub(super) have_all_after: &'a dyn Fn(RingsRead) -> bool,
     /// The position from which this agent reads.
-    pub(crate) begins: RingsRead,
+    pub(super) begins: RingsRead,
     /// Notes for the next agent the number of the last event that was reported.
-    pub(crate) note_told: &'a dyn Fn(u64),
+    pub(super) note_told: &'a dyn Fn(u64),
 }
 
 /// The last agent has reported all events.
@@ -109,6 +116,27 @@ enum Unread {
     Lost(Written),
     /// The file cannot be read, and for this reason it is of no use to any agent.
     Damaged(String, Written),
+}
+
+/// Takes over the state that the last agent kept, and reports what of it is lost. `noted` is the number of
+/// the last event that the last agent may have reported, where no hooks show it.
+pub(crate) fn take_over(
+    session: &mut Session,
+    last: Last,
+    noted: Option<u64>,
+    drain: &RingReader,
+    earlier: &[Earlier],
+) -> Result<Resumed, WriteError> {
+    let told = drain.told(earlier);
+    let left = LeftHooks {
+        told: &|read| told.of(read).or(noted),
+        last_told: told.last().max(noted),
+        read_at: drain.read_before(earlier),
+        have_all_after: &|read| drain.have_all_after(&read, earlier),
+        begins: drain.begins(),
+        note_told: &|seq| drain.page().tell(seq),
+    };
+    last.take_over(session, &left, clock::now())
 }
 
 /// Opens the state directory and starts the thread that writes. Also returns what the last agent kept of this
@@ -250,7 +278,7 @@ impl Last {
     /// Takes over the state if there is one. Returns since when what the last agent knew is lost, if it is.
     /// That loss is in the first file that this agent begins: whoever reads that file finds it whole, and
     /// would otherwise not know of the loss.
-    pub(crate) fn take_over(
+    pub(super) fn take_over(
         self,
         session: &mut Session,
         left: &LeftHooks<'_>,
@@ -304,7 +332,7 @@ impl Kept {
     /// those events, and this agent would report them again with other numbers. The calls of another version
     /// may lead to fewer events by themselves, so its state is kept if the rings have everything that came
     /// after these calls. No number is given twice.
-    pub(crate) fn resume(
+    pub(super) fn resume(
         self,
         session: &mut Session,
         left: &LeftHooks<'_>,

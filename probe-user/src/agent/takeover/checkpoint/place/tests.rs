@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{FILE, Failure, Job, Place, SYNC};
-use crate::{agent::checkpoint::tests::header, model::time::Timestamp, sink::state::file::number};
+use crate::{agent::takeover::checkpoint::tests::header, model::time::Timestamp, sink::state::file::number};
 
 /// Returns a place on a disk whose syncs end when the sender says so, with this result.
 fn place(dir: &Path) -> (Place, Sender<io::Result<()>>) {

@@ -83,7 +83,7 @@ mod tests {
 
     use super::Written;
     use crate::{
-        agent::checkpoint::tests::header,
+        agent::takeover::checkpoint::tests::header,
         model::time::Timestamp,
         recording::{Header, Writer},
     };

@@ -15,7 +15,7 @@ use super::{
     no_hooks, replayed, session, told_until,
 };
 use crate::{
-    agent::checkpoint::{
+    agent::takeover::checkpoint::{
         self, Checkpoint,
         place::Place,
         resume::{self, LeftHooks, MAX_TRIES, Resumed},
