@@ -14,9 +14,9 @@ use probe_user::{
     model::fact::Mechanism,
     source::{
         backfill,
-        cgroup::Layout,
         host::HostRoot,
         live::attach::{Options, Probe, RingMap},
+        node::cgroup::Layout,
     },
 };
 

@@ -5,12 +5,11 @@
 //! close the channel. The engine takes these and then the current time, so that it holds nothing back. The
 //! writers finish. Each step has a deadline.
 
-pub(crate) mod checkpoint;
-mod delivery;
 pub(crate) mod outlets;
 pub(crate) mod record;
 pub(crate) mod served;
 pub(crate) mod stats;
+pub(crate) mod takeover;
 pub(crate) mod timer;
 
 use std::{io, time::Duration};
@@ -36,13 +35,15 @@ use crate::{
     recording::WriteError,
     session::Session,
     sink::{
-        findings_file::FindingsFile,
-        history::writer::{BootHistoryWriter, CurrentBoot},
         otlp::Otlp,
+        state::{
+            findings_file::FindingsFile,
+            history::writer::{BootHistoryWriter, CurrentBoot},
+        },
     },
     source::{
-        channel::{Batch, CancellationSource, QuestionSender},
-        clock,
+        node::clock,
+        task::channel::{Batch, CancellationSource, QuestionSender},
     },
 };
 

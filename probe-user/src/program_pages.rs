@@ -46,7 +46,7 @@ unsafe extern "C" fn unmap_object(
 #[cfg(test)]
 mod tests {
     use super::unmap_unused;
-    use crate::source::usage::Memory;
+    use crate::source::node::usage::Memory;
 
     #[test]
     fn what_is_not_used_again_is_no_memory_of_the_process() {

@@ -19,7 +19,11 @@ use crate::{
         time::Timestamp,
     },
     recording::{Header, WriteError, Writer, state::Snapshot},
-    sink::{Format, Label, Sink, filter::Filter, lines::Lines, rate::Rate, summary::Summary},
+    sink::{
+        Format, Label, Sink,
+        render::summary::Summary,
+        select::{filter::Filter, lines::Lines, rate::Rate},
+    },
 };
 
 /// The number of starts of removed pods that are kept for other commands.

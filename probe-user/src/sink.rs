@@ -3,63 +3,29 @@
 //! A sink only makes bytes or counts, and the owner of the destination writes them. So the live agent, a
 //! replay and the tests use the same sinks, and no sink can delay the agent's loop.
 //!
-//! **Invariant:** no sink uses another sink or a source.
+//! The other sinks share what is in [`render`], [`select`], [`state`] and [`net`].
+//!
+//! **Invariant:** no sink uses a source.
 
-#[cfg(feature = "live")]
-pub(crate) mod authorities;
-#[cfg(feature = "live")]
-pub(crate) mod background;
-pub mod chart;
-pub mod doctor;
-pub(crate) mod evidence;
-pub(crate) mod file;
-pub mod filter;
-#[cfg(feature = "live")]
-pub(crate) mod findings_file;
 #[cfg(feature = "live")]
 pub(crate) mod fleet;
 #[cfg(feature = "live")]
-pub(crate) mod folder;
-pub(crate) mod history;
-pub mod jsonl;
-#[cfg(feature = "live")]
 pub(crate) mod kubernetes;
-pub(crate) mod lines;
-#[cfg(feature = "live")]
-pub(crate) mod log_file;
-#[cfg(feature = "live")]
-pub(crate) mod loop_queue;
 #[cfg(feature = "live")]
 pub mod metrics;
 #[cfg(feature = "live")]
+pub(crate) mod net;
+#[cfg(feature = "live")]
 pub mod otlp;
-pub mod page;
-#[cfg(feature = "live")]
-pub(crate) mod pem;
-pub mod perfetto;
-pub(crate) mod phase;
-pub(crate) mod rate;
-pub(crate) mod recovery;
-#[cfg(feature = "live")]
-pub(crate) mod reloading_files;
-#[cfg(feature = "live")]
-pub(crate) mod retry_after;
-pub(crate) mod select;
+pub mod render;
+pub mod select;
 #[cfg(feature = "live")]
 pub mod serve;
-#[cfg(feature = "live")]
-pub(crate) mod state_writes;
+pub(crate) mod state;
 #[cfg(feature = "live")]
 pub(crate) mod stream;
-pub(crate) mod summary;
-pub mod text;
-#[cfg(feature = "live")]
-pub(crate) mod url;
 #[cfg(feature = "live")]
 pub(crate) mod verdict;
-pub(crate) mod wall_clock;
-#[cfg(feature = "live")]
-pub(crate) mod write_queue;
 
 pub use probe_engine::words::{escape, span};
 

@@ -22,7 +22,7 @@ use probe_user::{
         history::{self, Record},
     },
     session::Session,
-    sink::{filter::Filter, jsonl::Jsonl},
+    sink::{render::jsonl::Jsonl, select::filter::Filter},
 };
 
 const WALL: i64 = 1_795_237_053_000_000_000;

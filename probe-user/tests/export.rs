@@ -18,7 +18,7 @@ use probe_user::{
         state::{self, About},
     },
     session::Session,
-    sink::{filter::Filter, jsonl::Jsonl},
+    sink::{render::jsonl::Jsonl, select::filter::Filter},
 };
 
 fn run(arguments: &[&str]) -> Output {

@@ -22,7 +22,7 @@ use probe_user::{
         state::{self, About},
     },
     session::Session,
-    sink::{filter::Filter, jsonl::Jsonl},
+    sink::{render::jsonl::Jsonl, select::filter::Filter},
 };
 
 const NETWORKS: &str = "/var/lib/cni/networks/podnet";

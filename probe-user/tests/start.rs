@@ -15,7 +15,7 @@ use probe_user::{
         state::{self, About},
     },
     session::Session,
-    sink::{filter::Filter, jsonl::Jsonl},
+    sink::{render::jsonl::Jsonl, select::filter::Filter},
 };
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, sync::Mutex};
 
-use probe_user::sink::{chart::Chart, perfetto};
+use probe_user::sink::render::{chart::Chart, perfetto};
 use serde_json::{Value, json};
 use tests::{
     browser::{Browser, target},

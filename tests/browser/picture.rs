@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, time::Instant};
 
 use probe_user::{
     engine::boot::report::NodeBoot,
-    sink::{
+    sink::render::{
         chart::{self, Chart},
         page,
     },

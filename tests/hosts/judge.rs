@@ -12,10 +12,10 @@ use probe_user::{
         time::Timestamp,
     },
     source::{
-        answer::Answerer,
         backfill::{self, Closed, Node},
-        cgroup::Layout,
+        files::answer::Answerer,
         host::HostRoot,
+        node::cgroup::Layout,
     },
 };
 use tempfile::TempDir;

@@ -16,10 +16,10 @@ use probe_user::{
         time::Timestamp,
     },
     source::{
-        answer::Answerer,
         backfill::{self, Node, store::Declared},
-        cgroup::Layout,
+        files::answer::Answerer,
         host::{HostRoot, skipped::Skipped},
+        node::cgroup::Layout,
     },
 };
 use render::Render;

@@ -11,7 +11,7 @@ use probe_user::{
         },
         id::{CgroupKey, TaskKey},
     },
-    source::cgroup::{Hierarchy, Layout},
+    source::node::cgroup::{Hierarchy, Layout},
 };
 
 /// Numbers cgroups in the order in which they are found, because a frozen cgroup directory has another inode

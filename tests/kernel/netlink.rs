@@ -17,8 +17,8 @@ use probe_user::{
         id::{NetnsKey, TaskKey},
     },
     source::{
-        channel::{self, Batch, CancellationSource, QuestionSender},
         netlink::Netlink,
+        task::channel::{self, Batch, CancellationSource, QuestionSender},
     },
 };
 use tests::{

@@ -7,11 +7,11 @@ use anyhow::{Result, ensure};
 use probe_user::{
     model::fact::{Fact, Observation, Signal},
     source::{
-        channel::{self, Batch},
         live::{
             ring::{RingReader, SLACK},
             selftest::{Outcome, SelfTest},
         },
+        task::channel::{self, Batch},
     },
 };
 use tests::{

@@ -8,9 +8,9 @@ use probe_user::{
     recording::Reader,
     session::Session,
     sink::{
-        filter::Filter,
-        jsonl::Jsonl,
         metrics::{Metrics, agent_stats::AgentStats, label::PodLabel},
+        render::jsonl::Jsonl,
+        select::filter::Filter,
     },
 };
 

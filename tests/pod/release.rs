@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use probe_user::source::{buildinfo::GoBuild, host::HostRoot};
+use probe_user::source::{files::buildinfo::GoBuild, host::HostRoot};
 
 #[test]
 fn the_plugins_contain_their_build_information() -> Result<()> {

@@ -23,8 +23,8 @@ use probe_user::{
     recording::Reader,
     session::Session,
     sink::{
-        filter::Filter,
-        text::{Style, Text},
+        render::text::{Style, Text},
+        select::filter::Filter,
     },
 };
 use tests::golden;

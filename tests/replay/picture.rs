@@ -6,7 +6,7 @@ use std::{path::Path, time::Instant};
 
 use probe_user::{
     engine::boot::report::NodeBoot,
-    sink::{
+    sink::render::{
         chart::{self, Chart},
         page, perfetto,
     },

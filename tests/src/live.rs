@@ -25,8 +25,6 @@ use probe_user::{
     },
     source::{
         backfill,
-        cgroup::Layout,
-        channel::{self, Batch, CancellationSource, QuestionSender},
         host::HostRoot,
         live::{
             attach::{HookReport, Options, Probe},
@@ -35,6 +33,8 @@ use probe_user::{
             tally::Totals,
         },
         netlink::Netlink,
+        node::cgroup::Layout,
+        task::channel::{self, Batch, CancellationSource, QuestionSender},
     },
 };
 use tokio::{runtime, sync::watch};

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use probe_user::{
     model::change::Change,
-    sink::{Format as _, Label, jsonl::Jsonl},
+    sink::{Format as _, Label, render::jsonl::Jsonl},
 };
 use serde_json::Value;
 

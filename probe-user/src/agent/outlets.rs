@@ -7,15 +7,17 @@ use tokio::time::{self, Instant};
 
 use super::{
     AgentError,
-    checkpoint::Checkpoint,
-    delivery::{Delivery, StreamLines},
     record::Record,
+    takeover::{
+        checkpoint::Checkpoint,
+        delivery::{Delivery, StreamLines},
+    },
 };
 use crate::{
     model::time::Timestamp,
     session::Session,
     sink::stream::{Stream, Unwritten},
-    source::{clock, live::ring::HeldRings},
+    source::{live::ring::HeldRings, node::clock},
 };
 
 pub(crate) struct Outlets {

@@ -6,7 +6,7 @@ use tokio::time;
 use tracing::warn;
 
 use super::AgentError;
-use crate::{session::Session, sink::write_queue::WriteQueue};
+use crate::{session::Session, sink::stream::write_queue::WriteQueue};
 
 /// The most bytes that wait for a slow disk. The list of a full node takes a tenth of it.
 pub(crate) const ROOM: usize = 32 << 20;

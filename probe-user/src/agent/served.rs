@@ -6,11 +6,11 @@ use crate::{
     session::Session,
     sink::{
         kubernetes::Reporter,
-        loop_queue::{AgentView, Queue},
         metrics::Metrics,
+        net::loop_queue::{AgentView, Queue},
         serve::Server,
     },
-    source::clock,
+    source::node::clock,
 };
 
 /// The server, if there is one.

@@ -19,20 +19,18 @@ use crate::{
         },
         otlp::figures::{ExportCounters, Snapshot},
         serve::ring,
-        state_writes::{Outcome, StateFile, StateWrites},
+        state::state_writes::{Outcome, StateFile, StateWrites},
         stream::StreamTrouble,
     },
     source::{
-        channel::Gauge,
-        clock,
         files::ReadProgress,
         live::{
             attach::HookReport,
             ring::RingReader,
             tally::{Runs, Totals},
         },
-        netns_limit::NetnsLimit,
-        usage::Usage,
+        node::{clock, netns_limit::NetnsLimit, usage::Usage},
+        task::channel::Gauge,
     },
 };
 

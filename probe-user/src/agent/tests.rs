@@ -30,16 +30,17 @@ use crate::{
     session::Session,
     sink::{
         Label, Sink,
-        filter::Filter,
-        history::{read, writer::BootHistoryWriter},
-        jsonl::Jsonl,
-        state_writes::StateWrites,
-        stream::{Destination, Stream, Terminal},
-        write_queue::WriteQueue,
+        render::jsonl::Jsonl,
+        select::filter::Filter,
+        state::{
+            history::{read, writer::BootHistoryWriter},
+            state_writes::StateWrites,
+        },
+        stream::{Destination, Stream, Terminal, write_queue::WriteQueue},
     },
     source::{
-        channel::{Batch, feed, questions, stop},
-        clock,
+        node::clock,
+        task::channel::{Batch, feed, questions, stop},
     },
 };
 

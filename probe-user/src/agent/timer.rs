@@ -13,7 +13,7 @@ use tokio::time::{self, Instant};
 use crate::{
     model::time::Timestamp,
     session::Session,
-    source::{clock, records_first::RecordsFirst},
+    source::{node::clock, task::records_first::RecordsFirst},
 };
 
 /// How long a source may take to answer.

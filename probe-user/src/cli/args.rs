@@ -14,7 +14,7 @@ use strum::VariantNames;
 
 use crate::{
     model::change::ChangeKind,
-    sink::{filter::Filter, rate::Rate},
+    sink::select::{filter::Filter, rate::Rate},
 };
 
 /// The format of standard output.

@@ -29,7 +29,10 @@ use crate::{
         time::Timestamp,
     },
     recording::Header,
-    sink::{chart::boot::chart, history, jsonl, recovery},
+    sink::{
+        render::{chart::boot::chart, jsonl, recovery},
+        state::history,
+    },
 };
 
 #[derive(Debug, Args)]

@@ -27,16 +27,12 @@ pub(in crate::cli) const DOCTOR: &str = "/v1/doctor";
 /// The path of its findings and starts.
 pub(in crate::cli) const STATE: &str = "/v1/state";
 /// The path of the boots that it has kept.
-#[cfg(feature = "live")]
 pub(in crate::cli) const HISTORY: &str = "/v1/history";
 /// The path of the pods of the node.
-#[cfg(feature = "live")]
 pub(in crate::cli) const PODS: &str = "/v1/pods";
 /// The path of its open findings.
-#[cfg(feature = "live")]
 pub(in crate::cli) const FINDINGS: &str = "/v1/findings";
 /// The path of the address pools, and of its CNI plugins.
-#[cfg(feature = "live")]
 pub(in crate::cli) const POOLS: &str = "/v1/pools";
 /// The path of its verdict.
 pub(in crate::cli) const VERDICT: &str = "/v1/verdict";
@@ -108,7 +104,6 @@ impl AgentArgs {
 
     /// Like `ask`, but waits until the agent accepts the connection. For a thread that asks again and again:
     /// `ask` leaves a thread behind for each request that a stopped agent does not accept.
-    #[cfg(feature = "live")]
     pub(in crate::cli) fn ask_patiently(
         &self,
         path: &str,

@@ -15,8 +15,10 @@ use anyhow::Context;
 use super::args::Form;
 use crate::sink::{
     Format,
-    jsonl::Jsonl,
-    text::{Style, Text},
+    render::{
+        jsonl::Jsonl,
+        text::{Style, Text},
+    },
 };
 
 /// The format for standard output.

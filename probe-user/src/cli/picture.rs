@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::{input::identity, output};
-use crate::sink::{chart::Chart, page, perfetto};
+use crate::sink::render::{chart::Chart, page, perfetto};
 
 #[derive(Debug, Args)]
 pub(super) struct Pictures {

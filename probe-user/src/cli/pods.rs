@@ -22,7 +22,7 @@ use super::{
 use crate::{
     engine::view::PodView,
     model::{id::PodUid, phase::Start, time::Timestamp},
-    sink::chart::{self, Chart},
+    sink::render::chart::{self, Chart},
 };
 
 #[derive(Debug, Args)]

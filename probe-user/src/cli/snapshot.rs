@@ -25,7 +25,7 @@ use crate::{
     model::{change::Finding, phase::Start, time::Timestamp},
     recording::state::{self, About, SavedState, StateError},
     replay::Replayed,
-    sink::{Label, file, span::span},
+    sink::{Label, span::span, state::file},
 };
 
 #[derive(Debug, Args)]

@@ -18,8 +18,7 @@ use crate::{
     },
     sink::{
         escape::{escaped, short_key},
-        jsonl,
-        phase::pod,
+        render::{jsonl, phase::pod},
         span::span,
     },
 };

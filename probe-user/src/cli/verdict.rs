@@ -19,7 +19,7 @@ use super::{
     client::{AgentArgs, VERDICT},
     output, say,
 };
-use crate::sink::{escape::escaped, file::not_plain};
+use crate::sink::{escape::escaped, state::file::not_plain};
 
 /// The longest line, bytes: node-problem-detector cuts off the rest.
 const MAX_LINE_BYTES: usize = 80;

@@ -46,8 +46,8 @@ pub(crate) use self::{
 use crate::{
     model::{change::Finding, finding::Revision, time::Timestamp},
     sink::{
-        loop_queue::{Client, Snapshot, View},
-        rate::Rate,
+        net::loop_queue::{Client, Snapshot, View},
+        select::rate::Rate,
         verdict::{Judge, Verdict},
     },
 };

@@ -49,7 +49,7 @@ use self::{
     shut::{RETRY_INTERVAL, Shut, ShutPort, ShutSocket},
     tls::Tls,
 };
-use crate::sink::{loop_queue::Client, verdict::Judge};
+use crate::sink::{net::loop_queue::Client, verdict::Judge};
 
 /// The maximum number of connections at one time, over the network and over the socket. The two limits are
 /// separate, so that neither can use up the other.

@@ -4,8 +4,10 @@
 //!
 //! **Invariant:** the loop never waits for the reader or the disk.
 
+pub(crate) mod log_file;
 mod retry;
 mod trouble;
+pub(crate) mod write_queue;
 
 use std::{
     fmt, io,
@@ -21,7 +23,7 @@ use tracing::warn;
 
 use self::retry::{EIO, Retrying};
 pub(crate) use self::trouble::StreamTrouble;
-use super::write_queue::{WriteQueue, lines};
+use self::write_queue::{WriteQueue, lines};
 
 /// The maximum number of bytes that wait for a reader: more than a listing of a full node produces. A pipe
 /// itself holds 64 KiB.

@@ -17,9 +17,8 @@ use crate::{
     model::{change::Finding, finding::FindingKind, time::Timestamp},
     sink::{
         Label,
-        jsonl::Version,
-        loop_queue::{Client, Snapshot, Unanswered, View},
-        wall_clock::Rfc3339,
+        net::loop_queue::{Client, Snapshot, Unanswered, View},
+        render::{jsonl::Version, wall_clock::Rfc3339},
     },
 };
 

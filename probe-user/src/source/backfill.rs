@@ -26,8 +26,8 @@ pub mod store;
 use std::{collections::BTreeSet, path::PathBuf};
 
 use super::{
-    cgroup::Hierarchy,
     host::{HostRoot, ReadError, skipped::Skipped},
+    node::cgroup::Hierarchy,
 };
 use crate::model::{
     fact::{Fact, List, Observation, Origin},

@@ -4,6 +4,7 @@ mod client;
 pub mod detached;
 pub(crate) mod follow;
 mod message;
+pub(crate) mod name;
 mod session;
 mod statuses;
 

@@ -3,8 +3,12 @@
 //!
 //! One thread reads, because a file may be slow. Another thread watches it, because a file may hang.
 
+pub mod answer;
+pub mod buildinfo;
+pub(crate) mod pressure;
 mod queue;
 mod reader;
+pub(crate) mod release;
 mod retry_queue;
 mod search_pace;
 mod supervisor;
@@ -22,11 +26,13 @@ pub(crate) use self::supervisor::ReadProgress;
 use self::supervisor::{Limits, Supervisor};
 use super::{
     backfill::store::Declared,
-    cgroup::{Hierarchy, Layout},
-    channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
     cri::follow::Finder,
     host::HostRoot,
-    records_first::RecordsFirst,
+    node::cgroup::{Hierarchy, Layout},
+    task::{
+        channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
+        records_first::RecordsFirst,
+    },
 };
 
 #[derive(Debug)]
@@ -81,10 +87,12 @@ mod tests {
             id::{ContainerId, PodUid},
         },
         source::{
-            cgroup::{Hierarchy, Layout},
-            channel, clock,
             host::HostRoot,
-            records_first::records_first,
+            node::{
+                cgroup::{Hierarchy, Layout},
+                clock,
+            },
+            task::{channel, records_first::records_first},
         },
     };
 

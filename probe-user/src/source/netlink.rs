@@ -53,11 +53,12 @@ use self::{
 use crate::{
     model::{change::Question, fact::Attached},
     source::{
-        channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
-        clock,
-        missing_right::MissingRight,
-        ready::Ready,
-        records_first::{RecordsFirst, Teller, records_first},
+        node::{clock, missing_right::MissingRight},
+        task::{
+            channel::{BatchSender, CancellationToken, Closed, QuestionReceiver},
+            ready::Ready,
+            records_first::{RecordsFirst, Teller, records_first},
+        },
     },
 };
 
@@ -256,7 +257,7 @@ mod tests {
             fact::{Fact, Loss, Mechanism, Signal, Task},
             id::NetnsKey,
         },
-        source::channel::{self, Batch},
+        source::task::channel::{self, Batch},
     };
 
     const SIGNAL: Signal = Signal::AddressV4;

@@ -18,7 +18,11 @@ use probe_user::{
     },
     recording::Reader,
     session::Session,
-    sink::{Label, doctor, filter::Filter, jsonl},
+    sink::{
+        Label,
+        render::{doctor, jsonl},
+        select::filter::Filter,
+    },
 };
 use serde::Serialize;
 use serde_json::{Value, json};

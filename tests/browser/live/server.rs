@@ -19,7 +19,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe-user/src/sink/serve/page");
 /// The style that all pages share.
-const COMMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe-user/src/sink/page/style.css");
+const COMMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../probe-user/src/sink/render/page/style.css");
 
 pub(super) struct Server {
     site: Site,

@@ -23,10 +23,10 @@ use probe_user::{
         time::Timestamp,
     },
     source::{
-        answer::Answerer,
         backfill::{Closed, Node, store::Declared},
-        cgroup::{Hierarchy, Layout},
+        files::answer::Answerer,
         host::{HostRoot, skipped::Skipped},
+        node::cgroup::{Hierarchy, Layout},
     },
 };
 use tempfile::TempDir;

@@ -24,9 +24,11 @@ use crate::{
     recording::Header,
     session::Session,
     source::{
-        channel::{feed, stop},
-        clock,
-        records_first::{RecordsFirst, Teller, records_first},
+        node::clock,
+        task::{
+            channel::{feed, stop},
+            records_first::{RecordsFirst, Teller, records_first},
+        },
     },
 };
 

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{Asked, Row};
-use crate::{cli::args::StateArgs, sink::history::SavedHistory};
+use crate::{cli::args::StateArgs, sink::state::history::SavedHistory};
 
 #[derive(Debug, Args)]
 pub(super) struct HereArgs {}

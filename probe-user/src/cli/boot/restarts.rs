@@ -4,7 +4,7 @@
 use super::table::{CELLS, section, table};
 use crate::{
     engine::boot::{report::NodeBoot, restart::statistics},
-    sink::recovery::{self, restart},
+    sink::render::recovery::{self, restart},
 };
 
 const HEADINGS: [&str; CELLS] =
@@ -55,7 +55,7 @@ mod tests {
             },
             time::Timestamp,
         },
-        sink::jsonl::boot as json,
+        sink::render::jsonl::boot as json,
     };
 
     const WALL: i64 = 1_795_237_053_000_000_000;

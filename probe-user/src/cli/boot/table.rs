@@ -9,7 +9,7 @@ use crate::{
     model::recovery::{Grouping, Recovered, Source},
     sink::{
         escape::escaped,
-        recovery::{
+        render::recovery::{
             self, Milestone,
             summary::{self, TableRow},
         },
@@ -114,7 +114,7 @@ mod tests {
             },
             time::Timestamp,
         },
-        sink::jsonl::boot as json,
+        sink::render::jsonl::boot as json,
     };
 
     const WALL: i64 = 1_795_237_053_000_000_000;

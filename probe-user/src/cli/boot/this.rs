@@ -23,8 +23,8 @@ use crate::{
         recovery::{Recovery, RunningPods},
     },
     recording::history::{Heartbeat, History},
-    sink::history::SavedHistory,
-    source::{backfill::Node, clock, host::HostRoot},
+    sink::state::history::SavedHistory,
+    source::{backfill::Node, host::HostRoot, node::clock},
 };
 
 /// How long to wait for pods' names before the pods are read.

@@ -23,10 +23,12 @@ use crate::{
     bounded_read,
     cli::say,
     sink::{
-        authorities::authorities,
         escape::brief,
         fleet::{File, clickhouse},
-        url::{is_loopback, port},
+        net::{
+            authorities::authorities,
+            url::{is_loopback, port},
+        },
     },
 };
 

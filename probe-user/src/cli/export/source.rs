@@ -26,12 +26,12 @@ use crate::{
     session::Session,
     sink::{
         Label,
-        filter::Filter,
         fleet::{self, File, Missed, Rows, Unusable},
-        jsonl::{
+        render::jsonl::{
             self,
             boot::{Boot, restarts},
         },
+        select::filter::Filter,
     },
     words::count::counted,
 };

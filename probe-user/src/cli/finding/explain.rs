@@ -9,7 +9,7 @@ use crate::{
     cli::{ExitStatus, args::Form, output, say, snapshot::SnapshotArgs, start::PodStart},
     engine::incident::Incidents,
     model::change::Finding,
-    sink::{escape::short_key, jsonl, select},
+    sink::{escape::short_key, render::jsonl, select::findings},
 };
 
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ impl Explain {
         for caveat in &snapshot.caveats {
             say(caveat);
         }
-        let matching = select::matching(&snapshot.findings, asked);
+        let matching = findings::matching(&snapshot.findings, asked);
         let finding = match matching.as_slice() {
             [finding] => finding,
             [] => {

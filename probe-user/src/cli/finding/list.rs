@@ -21,11 +21,9 @@ use crate::{
     },
     sink::{
         escape::{brief, escaped, short_key},
-        jsonl,
-        phase::pod,
-        select,
+        render::{jsonl, phase::pod, text::cut},
+        select::findings,
         span::span,
-        text::cut,
     },
 };
 
@@ -54,7 +52,7 @@ impl Findings {
             Form::Json => {
                 let mut findings: Vec<&Finding> =
                     snapshot.findings.iter().filter(|it| self.select.keeps(it)).collect();
-                select::sort(&mut findings);
+                findings::sort(&mut findings);
                 let mut bytes = Vec::new();
                 findings.iter().for_each(|it| jsonl::placed(it, &incidents, &snapshot.label, &mut bytes));
                 bytes
@@ -76,7 +74,7 @@ fn text(incidents: &Incidents<'_>, select: &Select, snapshot: &AgentSnapshot) ->
         return if is_sure { "no findings\n" } else { "no findings, as far as sandprobe can see\n" }
             .to_owned();
     }
-    select::sort_incidents(&mut all);
+    findings::sort_incidents(&mut all);
     let listed: Vec<_> = all.iter().flat_map(|it| listed(it, |it| select.keeps(it))).collect();
     let rows: Vec<_> = listed.iter().map(|it| row(it, snapshot.now)).collect();
     let table = aligned(HEADINGS, &rows);

@@ -9,7 +9,7 @@ use crate::{
         change::Finding,
         finding::{Kind, Stage},
     },
-    sink::select::is_of,
+    sink::select::findings::is_of,
 };
 
 #[derive(Debug, Args)]

@@ -22,14 +22,14 @@ use super::{
 use crate::{
     cli::{ExitStatus, args::Form, client::AgentArgs, output},
     confine,
-    sink::doctor::{Check, Grade, Report},
+    sink::render::doctor::{Check, Grade, Report},
     source::{
         host::HostRoot,
         live::{
             attach::{OBJECT, Options, Probe},
             pin::{PinError, Pins},
         },
-        missing_right::{MissingRight, Privileges},
+        node::missing_right::{MissingRight, Privileges},
     },
 };
 

@@ -23,8 +23,8 @@ use crate::{
         change::Finding,
         finding::{Kind, Stage},
     },
-    sink::jsonl,
-    source::netns_limit::NetnsLimit,
+    sink::render::jsonl,
+    source::node::netns_limit::NetnsLimit,
 };
 use scan::{LeakScan, ScanResult};
 

@@ -7,7 +7,6 @@ mod log;
 mod open_files;
 mod opened;
 mod otlp;
-mod replay_backlog;
 mod serve;
 mod signals;
 mod start;

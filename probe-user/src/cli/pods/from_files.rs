@@ -21,8 +21,8 @@ use crate::{
     model::{phase::Start, time::Timestamp},
     source::{
         backfill::{Node, kubelet},
-        clock,
         host::HostRoot,
+        node::clock,
     },
 };
 

@@ -3,7 +3,10 @@
 use crate::{
     cli::{args::Form, table::aligned},
     engine::share::Share,
-    sink::{jsonl, phase, span::span},
+    sink::{
+        render::{jsonl, phase},
+        span::span,
+    },
 };
 
 pub(super) fn write(shares: &[Share], form: Form) -> Vec<u8> {

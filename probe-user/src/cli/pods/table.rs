@@ -8,8 +8,10 @@ use crate::{
     engine::{view::PodView, world::table::container},
     model::{phase::Start, time::Timestamp},
     sink::{
-        jsonl::{self, pod::state},
-        phase,
+        render::{
+            jsonl::{self, pod::state},
+            phase,
+        },
         span::span,
     },
 };

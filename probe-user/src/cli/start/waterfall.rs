@@ -10,10 +10,12 @@ use crate::{
     },
     sink::{
         Label,
-        phase::{causes, listening, marks, pod, title, title_of},
+        render::{
+            phase::{causes, listening, marks, pod, title, title_of},
+            text::cut,
+            wall_clock::Rfc3339,
+        },
         span::span,
-        text::cut,
-        wall_clock::Rfc3339,
     },
 };
 

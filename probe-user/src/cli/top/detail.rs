@@ -12,7 +12,7 @@ use crate::{
     engine::incident::Incidents,
     sink::{
         escape::{brief, escaped, short_key},
-        phase::pod,
+        render::phase::pod,
         span::span,
     },
 };

@@ -21,7 +21,7 @@ use super::{
     table::{Tables, tables},
     ui::{Overlay, Ui},
 };
-use crate::sink::{escape::escaped, text::cut};
+use crate::sink::{escape::escaped, render::text::cut};
 
 /// What is drawn.
 pub(super) struct View<'a> {

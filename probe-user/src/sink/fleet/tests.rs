@@ -30,8 +30,8 @@ use crate::{
     recording::Reader,
     session::Session,
     sink::{
-        filter::Filter,
-        jsonl::{Jsonl, boot, tests::everything},
+        render::jsonl::{Jsonl, boot, tests::everything},
+        select::filter::Filter,
     },
 };
 

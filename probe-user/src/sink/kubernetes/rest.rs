@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 use jiff::Timestamp as WallTime;
 use tokio::time::Instant;
 
-use crate::sink::retry_after::retry_after;
+use crate::sink::net::retry_after::retry_after;
 
 /// The longest wait before the API server is asked again.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(300);

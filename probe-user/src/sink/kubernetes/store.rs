@@ -19,7 +19,7 @@ use tracing::warn;
 use super::plan::{Entry, Ledger};
 use crate::{
     recording::Header,
-    sink::{
+    sink::state::{
         background::BackgroundWriter,
         file::{self, blame, is_absent},
         folder,
@@ -178,7 +178,7 @@ mod tests {
         recording::Header,
         sink::{
             kubernetes::plan::{EventAction, Ledger, Object, Step},
-            state_writes::StateWrites,
+            state::state_writes::StateWrites,
         },
     };
 

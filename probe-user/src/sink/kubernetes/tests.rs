@@ -26,7 +26,7 @@ use crate::{
         finding::{FindingKind, Key, Revision},
         time::Timestamp,
     },
-    sink::rate::Rate,
+    sink::select::rate::Rate,
 };
 
 /// Starts a server that gives this answer to every request.

@@ -25,7 +25,7 @@ use crate::{
         phase::{Kind as PhaseKind, PartKind, Start},
         time::Timestamp,
     },
-    sink::phase,
+    sink::render::phase,
 };
 
 /// The maximum number of cgroups that are remembered as empty and not removed yet. Beyond it the oldest is

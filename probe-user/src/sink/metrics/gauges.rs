@@ -33,7 +33,7 @@ use crate::{
         recovery::{Restart, Restarts},
         time::Timestamp,
     },
-    sink::recovery::{self, MilestoneName, has_missed},
+    sink::render::recovery::{self, MilestoneName, has_missed},
 };
 
 pub(super) struct Gauges {

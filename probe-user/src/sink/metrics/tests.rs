@@ -31,7 +31,7 @@ use crate::{
         recovery::Recovery,
         time::Timestamp,
     },
-    sink::phase as wording,
+    sink::render::phase as wording,
 };
 
 const S: u64 = 1_000_000_000;

@@ -19,8 +19,10 @@ use crate::{
     },
     sink::{
         Label,
-        chart::boot::{is_within, row},
-        recovery as wording,
+        render::{
+            chart::boot::{is_within, row},
+            recovery as wording,
+        },
     },
 };
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     bounded_read,
-    sink::{
+    sink::net::{
         authorities::{AuthorityError, authorities},
         reloading_files::{CHECK_INTERVAL, ReloadingFiles},
     },

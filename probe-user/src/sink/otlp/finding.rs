@@ -19,7 +19,10 @@ use crate::{
         finding::{Detail, Severity, Stage},
         time::Timestamp,
     },
-    sink::{Label, phase, wall_clock::Rfc3339},
+    sink::{
+        Label,
+        render::{phase, wall_clock::Rfc3339},
+    },
 };
 
 /// Makes the record of a step at this time. `told` has the events about the finding's first sandbox.

@@ -16,7 +16,7 @@ use crate::{
         id::ContainerId,
         phase::{Kind, Listening, Phase, Start},
     },
-    sink::{Label, phase as wording},
+    sink::{Label, render::phase as wording},
 };
 
 /// The trace id of the first start in a sandbox.

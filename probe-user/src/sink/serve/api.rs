@@ -21,13 +21,15 @@ use crate::{
         state::{self, About},
     },
     sink::{
-        jsonl::{
-            self, Decimal, Version,
-            boot::{self, Boot, Mean, RestartLine, RestartStatisticsLine, Statistics},
+        net::loop_queue::Snapshot,
+        render::{
+            jsonl::{
+                self, Decimal, Version,
+                boot::{self, Boot, Mean, RestartLine, RestartStatisticsLine, Statistics},
+            },
+            wall_clock::Rfc3339,
         },
-        loop_queue::Snapshot,
-        select,
-        wall_clock::Rfc3339,
+        select::findings,
     },
 };
 
@@ -65,7 +67,7 @@ pub(super) struct FindingList<'a> {
 
 pub(super) fn findings<'a>(snapshot: &'a Snapshot<Vec<Finding>>, wanted: &Findings) -> FindingList<'a> {
     let mut findings: Vec<&Finding> = snapshot.value.iter().filter(|it| wanted.keeps(it)).collect();
-    select::sort(&mut findings);
+    findings::sort(&mut findings);
     let incidents = Incidents::of(&snapshot.value);
     let findings = findings.into_iter();
     let findings = findings.map(|it| jsonl::PlacedFinding::of(it, &incidents, &snapshot.label)).collect();
@@ -86,14 +88,14 @@ pub(super) struct IncidentList<'a> {
 pub(super) fn incidents<'a>(snapshot: &'a Snapshot<Vec<Finding>>, wanted: &Findings) -> IncidentList<'a> {
     let mut incidents = Incidents::of(&snapshot.value).all();
     incidents.retain(|it| it.members.iter().any(|it| wanted.keeps(it.finding)));
-    select::sort_incidents(&mut incidents);
+    findings::sort_incidents(&mut incidents);
     let incidents = incidents.iter().filter_map(|it| jsonl::Incident::of(it, &snapshot.label)).collect();
     IncidentList { schema: Version, head: Head::of(snapshot), incidents }
 }
 
 /// The finding with this key, or the only one whose key contains it.
 pub(super) fn finding(snapshot: &Snapshot<Vec<Finding>>, key: &str) -> Result<Response<Reply>, ApiError> {
-    match select::matching(&snapshot.value, key).as_slice() {
+    match findings::matching(&snapshot.value, key).as_slice() {
         [it] => {
             let mut bytes = Vec::new();
             jsonl::explained(it, &Incidents::of(&snapshot.value), &snapshot.label, &mut bytes);

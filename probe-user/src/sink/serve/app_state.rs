@@ -14,10 +14,10 @@ use crate::{
     model::{change::Finding, phase::Start, recovery::Recovery, time::Timestamp},
     recording::{Header, history::History},
     sink::{
-        doctor::Report,
-        loop_queue::{Client, Snapshot, View},
         metrics::{Metrics, agent_stats::Process},
-        state_writes::StateWrites,
+        net::loop_queue::{Client, Snapshot, View},
+        render::doctor::Report,
+        state::state_writes::StateWrites,
         stream::StreamTrouble,
         verdict::Judge,
     },

@@ -29,10 +29,10 @@ use crate::{
     recording::{Reader, history::History},
     sink::{
         Label, Sink as _,
-        doctor::Report,
-        loop_queue::{AgentView, queue},
         metrics::Metrics,
-        state_writes::StateWrites,
+        net::loop_queue::{AgentView, queue},
+        render::doctor::Report,
+        state::state_writes::StateWrites,
         stream::StreamTrouble,
     },
 };

@@ -13,12 +13,10 @@ use super::{
     reply::{Reply, TEXT, whole},
 };
 use crate::sink::{
-    doctor,
     escape::escaped,
-    jsonl::Decimal,
-    loop_queue::{Snapshot, Unanswered},
     metrics::agent_stats::Process,
-    wall_clock::Rfc3339,
+    net::loop_queue::{Snapshot, Unanswered},
+    render::{doctor, jsonl::Decimal, wall_clock::Rfc3339},
 };
 
 /// How long the agent is not ready after a loss of records.

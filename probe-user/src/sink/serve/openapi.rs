@@ -14,7 +14,7 @@ use super::{
     route::{Protection, ROUTES, Route},
 };
 use crate::sink::{
-    jsonl::{Event, Explained, StreamNotice, schema},
+    render::jsonl::{Event, Explained, StreamNotice, schema},
     verdict::Verdict,
 };
 

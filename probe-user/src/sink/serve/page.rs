@@ -13,7 +13,7 @@ const INDEX: File = File { kind: "text/html; charset=utf-8", bytes: include_byte
 /// The style sheet of the pictures and that of the live page, so that both look alike.
 const STYLE: File = File {
     kind: "text/css; charset=utf-8",
-    bytes: concat!(include_str!("../page/style.css"), include_str!("page/style.css")).as_bytes(),
+    bytes: concat!(include_str!("../render/page/style.css"), include_str!("page/style.css")).as_bytes(),
 };
 
 const fn script(bytes: &'static [u8]) -> File {

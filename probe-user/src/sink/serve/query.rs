@@ -8,7 +8,7 @@ use crate::{
         change::{ChangeKind, Finding},
         finding::{Kind, Stage},
     },
-    sink::{filter::Filter, select::is_of},
+    sink::select::{filter::Filter, findings::is_of},
 };
 
 /// The names and values of a query, in their order.

@@ -22,7 +22,7 @@ use crate::{
     bounded_read,
     sink::{
         metrics::agent_stats::ServerFiles,
-        reloading_files::{CHECK_INTERVAL, ReloadingFiles},
+        net::reloading_files::{CHECK_INTERVAL, ReloadingFiles},
     },
 };
 

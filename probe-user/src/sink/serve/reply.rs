@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::{sync::mpsc, time::Instant};
 
-use crate::sink::loop_queue::Unanswered;
+use crate::sink::net::loop_queue::Unanswered;
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";

@@ -17,8 +17,8 @@ use crate::{
     },
     sink::{
         Format as _, Label, Sink,
-        filter::{Filter, Marks},
-        jsonl::Jsonl,
+        render::jsonl::Jsonl,
+        select::filter::{Filter, Marks},
     },
 };
 

@@ -15,8 +15,8 @@ use super::{
     seats::Following,
 };
 use crate::sink::{
-    filter::Filter,
-    jsonl::{Decimal, MissedBecause, StreamEvent, StreamNotice, StreamState, Version},
+    render::jsonl::{Decimal, MissedBecause, StreamEvent, StreamNotice, StreamState, Version},
+    select::filter::Filter,
 };
 
 /// The longest chunk, bytes, without its last event.

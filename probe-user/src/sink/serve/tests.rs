@@ -35,11 +35,13 @@ use crate::{
     recording::{Reader, history::History},
     sink::{
         Label, Sink as _,
-        doctor::{Check, Grade, Report, Row},
-        jsonl::schema::tests as schema,
-        loop_queue::{AgentView, queue},
         metrics::{Metrics, agent_stats::Process},
-        state_writes::StateWrites,
+        net::loop_queue::{AgentView, queue},
+        render::{
+            doctor::{Check, Grade, Report, Row},
+            jsonl::schema::tests as schema,
+        },
+        state::state_writes::StateWrites,
         stream::StreamTrouble,
     },
 };

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::sink::{
     metrics::agent_stats::Expiry,
-    pem::{Unreadable, certificates, private_key},
+    net::pem::{Unreadable, certificates, private_key},
 };
 
 /// The paths of the PEM files.

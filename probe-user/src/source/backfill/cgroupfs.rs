@@ -159,7 +159,7 @@ mod tests {
             fact::{Fact, NESTED},
             time::Timestamp,
         },
-        source::{cgroup::Hierarchy, host::HostRoot},
+        source::{host::HostRoot, node::cgroup::Hierarchy},
     };
 
     /// One container has more cgroups than are read of a whole node.

@@ -23,8 +23,8 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        cgroup,
         host::{Folder, HostRoot, ReadError},
+        node::cgroup,
     },
 };
 
@@ -355,11 +355,11 @@ mod tests {
             time::Timestamp,
         },
         source::{
-            cgroup::Hierarchy,
             host::{
                 HostRoot,
                 watch::{Avoided, Reader},
             },
+            node::cgroup::Hierarchy,
         },
     };
 

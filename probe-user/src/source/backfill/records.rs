@@ -92,7 +92,7 @@ mod tests {
     use super::{Memory, Node, SLEW_NS, STEP_NS};
     use crate::{
         model::time::Timestamp,
-        source::{cgroup::Hierarchy, host::HostRoot},
+        source::{host::HostRoot, node::cgroup::Hierarchy},
     };
 
     /// Files may have been written at times that come again.

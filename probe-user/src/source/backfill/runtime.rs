@@ -27,8 +27,8 @@ use crate::{
         time::Timestamp,
     },
     source::{
+        cri::name::named,
         host::{FILE, Folder, HostRoot, ReadError, memo::Memo},
-        name::named,
     },
 };
 use daemon::{Daemon, Process, settings::UnreadSetting};
@@ -240,7 +240,7 @@ mod tests {
     use super::{List, Listing, Node, ReadError, Records, report};
     use crate::{
         model::{fact::RuntimeSandbox, id::ContainerId, time::Timestamp},
-        source::{cgroup::Hierarchy, host::HostRoot},
+        source::{host::HostRoot, node::cgroup::Hierarchy},
     };
 
     #[test]

@@ -19,7 +19,7 @@ use tower::util::MapResponse;
 use super::message::{Empty, Event};
 use crate::{
     grpc::{Checked, Raw, checked},
-    source::patience,
+    source::task::patience,
 };
 
 /// A runtime answers in milliseconds. After this time a question is given up.

@@ -13,8 +13,8 @@ use super::session::Session;
 use crate::{
     model::{change::Question, fact::Fact},
     source::{
-        channel::{Batch, BatchSender, CancellationToken, QuestionReceiver},
         host::HostRoot,
+        task::channel::{Batch, BatchSender, CancellationToken, QuestionReceiver},
     },
 };
 

@@ -29,9 +29,9 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        channel::{BatchSender, Closed},
-        clock,
         host::HostRoot,
+        node::clock,
+        task::channel::{BatchSender, Closed},
     },
 };
 

@@ -9,7 +9,7 @@ use crate::{
         id::{ContainerId, PodUid},
         time::Timestamp,
     },
-    source::name::{NAME, is_word, named},
+    source::cri::name::{NAME, is_word, named},
 };
 
 /// A list with more sandboxes, or with more containers, is refused.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::{
     model::{change::Question, time::Timestamp},
-    source::answer::{First, SlowPhase},
+    source::files::answer::{First, SlowPhase},
 };
 
 /// The most questions that wait. All containers and pods of a full node may be asked for at once.

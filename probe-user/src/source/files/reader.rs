@@ -11,16 +11,18 @@ use crate::{
         fact::{Fact, Observation, Origin, PressureRead, RecordsDiff},
     },
     source::{
-        answer::{Answerer, FailedCall, SlowPhase},
         backfill::{self, Node, Records},
-        channel::Batch,
-        clock,
+        files::{
+            answer::{Answerer, FailedCall, SlowPhase},
+            pressure::Gauges,
+        },
         host::{
             HostRoot,
             skipped::Skipped,
             watch::{Avoided, Reader},
         },
-        pressure::Gauges,
+        node::clock,
+        task::channel::Batch,
     },
 };
 

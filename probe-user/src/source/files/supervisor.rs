@@ -32,10 +32,12 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        channel::{Batch, BatchSender, CancellationToken, Closed, QuestionReceiver},
-        clock,
         host::{skipped::Skipped, watch::Avoided},
-        records_first::RecordsFirst,
+        node::clock,
+        task::{
+            channel::{Batch, BatchSender, CancellationToken, Closed, QuestionReceiver},
+            records_first::RecordsFirst,
+        },
     },
 };
 

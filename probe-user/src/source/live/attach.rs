@@ -58,7 +58,10 @@ use super::{
 };
 use crate::{
     model::fact::{Attached, Mechanism, RingsRead, Signal},
-    source::{cgroup::Hierarchy, clock, host::HostRoot, missing_right::MissingRight},
+    source::{
+        host::HostRoot,
+        node::{cgroup::Hierarchy, clock, missing_right::MissingRight},
+    },
 };
 
 /// The object that the build script made.

@@ -7,7 +7,7 @@ use caps::Capability;
 use super::btf::{BTF, BtfError};
 use crate::{
     model::fact::{Mechanism, Signal},
-    source::missing_right::{MissingRight, Privileges},
+    source::node::missing_right::{MissingRight, Privileges},
 };
 
 #[derive(Debug, thiserror::Error)]

@@ -8,8 +8,8 @@ use probe_common::knob::{ABSENT, NETS_MAX, Offsets, Switches};
 
 use super::{btf::Btf, error::Error};
 use crate::source::{
-    cgroup::Hierarchy,
     host::{HostRoot, ReadError},
+    node::cgroup::Hierarchy,
 };
 
 /// Looks up every struct member. Members of one kind of hook may be missing; `support` then rules that hook

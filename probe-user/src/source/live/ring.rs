@@ -15,7 +15,7 @@ mod earlier;
 mod poll;
 mod record_buffer;
 pub(super) mod selftest_filter;
-mod succession;
+mod takeover;
 mod watermark;
 
 use std::{io, mem::offset_of, os::fd::AsFd as _, sync::Arc, time::Duration};
@@ -45,10 +45,12 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        channel::{Batch, BatchSender, CancellationToken, Closed},
-        clock,
-        ready::Ready,
-        records_first::{RecordsFirst, Teller, records_first},
+        node::clock,
+        task::{
+            channel::{Batch, BatchSender, CancellationToken, Closed},
+            ready::Ready,
+            records_first::{RecordsFirst, Teller, records_first},
+        },
     },
 };
 

@@ -16,7 +16,7 @@ use super::ring::{RingReader, selftest_filter::SelfTestFilter};
 use crate::{
     engine::decode::decode,
     model::fact::{Attached, Mechanism, Signal},
-    source::clock,
+    source::node::clock,
 };
 
 /// How long to wait on real hardware. Emulated machines need more.

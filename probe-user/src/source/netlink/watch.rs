@@ -23,7 +23,7 @@ use crate::{
         id::NetnsKey,
         time::Timestamp,
     },
-    source::{channel::Batch, clock},
+    source::{node::clock, task::channel::Batch},
 };
 
 #[derive(Debug)]

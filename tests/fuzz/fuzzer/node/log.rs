@@ -5,7 +5,7 @@ use std::ops::Range;
 use probe_user::{
     model::{fact::CniCommand, id::ContainerId, time::Timestamp},
     source::{
-        answer::{Answerer, FailedCall, First, SlowPhase},
+        files::answer::{Answerer, FailedCall, First, SlowPhase},
         host::HostRoot,
     },
 };

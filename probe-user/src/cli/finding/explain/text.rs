@@ -13,11 +13,13 @@ use crate::{
     },
     sink::{
         escape::{brief, escaped, short_key},
-        evidence::{changes, left_out},
-        phase::pod,
+        render::{
+            evidence::{changes, left_out},
+            phase::pod,
+            text::{cut, detail},
+            wall_clock::{Rfc3339, TimeOfDay},
+        },
         span::span,
-        text::{cut, detail},
-        wall_clock::{Rfc3339, TimeOfDay},
     },
     words::{count::counted, name::signal_number},
 };

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::netns;
 use crate::{
     cli::client::{AgentArgs, DOCTOR},
-    sink::doctor::Check,
+    sink::render::doctor::Check,
 };
 
 /// The needed part of `/v1/doctor`.
@@ -69,7 +69,7 @@ fn of_agent(Answer { version, agent }: &Answer) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use crate::sink::doctor::Grade;
+    use crate::sink::render::doctor::Grade;
 
     #[test]
     fn an_agent_is_ready_or_says_why_not() {

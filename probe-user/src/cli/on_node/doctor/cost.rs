@@ -8,7 +8,7 @@ use std::{
 
 use nix::unistd;
 
-use crate::{model::fact::Mechanism, sink::doctor::Check, source::live::attach::HookReport};
+use crate::{model::fact::Mechanism, sink::render::doctor::Check, source::live::attach::HookReport};
 
 const CALLS: u32 = 20_000;
 const ROUNDS: u32 = 5;
@@ -52,7 +52,7 @@ mod tests {
     use std::time::Duration;
 
     use super::of;
-    use crate::sink::doctor::Grade;
+    use crate::sink::render::doctor::Grade;
 
     #[test]
     fn a_cost_that_cannot_be_measured_is_none() {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::sink::doctor::Check;
+use crate::sink::render::doctor::Check;
 
 /// The network namespaces besides the node's own, as an agent counts them.
 #[derive(Debug, Deserialize)]
@@ -29,7 +29,7 @@ pub(super) fn check(it: &Namespaces) -> Option<Check> {
 #[cfg(test)]
 mod tests {
     use super::{Namespaces, check};
-    use crate::sink::doctor::Grade;
+    use crate::sink::render::doctor::Grade;
 
     #[test]
     fn more_than_four_fifths_of_the_limit_are_near_it() {

@@ -6,11 +6,13 @@ use caps::Capability;
 
 use crate::{
     confine::{ConfineError, Confined, State},
-    sink::doctor::Check,
+    sink::render::doctor::Check,
     source::{
-        cgroup::{Hierarchy, Layout, Mode},
         live::{attach::Pinning, btf::BTF, pin::PinError},
-        missing_right::{MissingRight, Privileges},
+        node::{
+            cgroup::{Hierarchy, Layout, Mode},
+            missing_right::{MissingRight, Privileges},
+        },
     },
 };
 
@@ -190,7 +192,7 @@ pub(super) fn cgroup(layout: &Layout, chosen: &Hierarchy) -> Check {
 #[cfg(test)]
 mod tests {
     use super::{Capability, Privileges, ftrace_enabled, locked, own_pid_namespace, privilege};
-    use crate::sink::doctor::Grade;
+    use crate::sink::render::doctor::Grade;
 
     #[test]
     fn capabilities_decide() {

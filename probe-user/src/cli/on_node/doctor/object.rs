@@ -6,7 +6,7 @@ use object::{Architecture, BinaryFormat, File, Object, ObjectSection, ObjectSymb
 
 use crate::{
     model::fact::Mechanism,
-    sink::doctor::Check,
+    sink::render::doctor::Check,
     source::live::plan::{HOOKS, Program},
 };
 
@@ -116,7 +116,7 @@ mod tests {
     use object::{File, Object as _, ObjectSection as _};
 
     use super::object;
-    use crate::{sink::doctor::Grade, source::live::attach::OBJECT};
+    use crate::{sink::render::doctor::Grade, source::live::attach::OBJECT};
 
     #[test]
     fn the_object_that_is_built_in_is_as_planned() {

@@ -1,6 +1,6 @@
 //! Prints the whole report, as text or JSON.
 
-use crate::sink::doctor::{Grade, Report};
+use crate::sink::render::doctor::{Grade, Report};
 
 pub(super) fn json(report: &Report) -> serde_json::Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(&report.object())?;
@@ -57,7 +57,7 @@ fn more(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{json, text};
-    use crate::sink::doctor::{Check, Grade, Missed, Report, Row};
+    use crate::sink::render::doctor::{Check, Grade, Missed, Report, Row};
 
     #[test]
     fn the_worst_check_is_the_report_s_grade() {

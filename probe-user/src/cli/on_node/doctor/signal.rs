@@ -3,12 +3,12 @@
 use crate::{
     cli::on_node::node::hooks::Hooks,
     sink::{
-        doctor::{Check, Grade, Missed, Row},
+        render::doctor::{Check, Grade, Missed, Row},
         span::span,
     },
     source::{
         live::{attach::HookReport, plan::Need, selftest::Outcome},
-        missing_right::Privileges,
+        node::missing_right::Privileges,
     },
 };
 

@@ -17,7 +17,7 @@ use crate::{
     },
     sink::{
         escape::{escaped, short_key},
-        phase::pod,
+        render::phase::pod,
         span::span,
     },
     words::release::{self, functions, restart_ipamd},

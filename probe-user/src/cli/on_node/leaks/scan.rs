@@ -22,9 +22,8 @@ use crate::{
     sink::Label,
     source::{
         backfill::{self, Node, store::Declared},
-        cgroup::Hierarchy,
-        clock,
         host::{HostRoot, ReadError, skipped::Skipped},
+        node::{cgroup::Hierarchy, clock},
     },
 };
 

@@ -25,21 +25,22 @@ use super::{
     kubernetes::Target,
     log::LogArgs,
     opened::{Opened, Start, print_stderr},
-    otlp,
-    replay_backlog::{self, Unseen},
-    serve, signals,
+    otlp, serve, signals,
 };
 use crate::{
     agent::{
         Agent, AgentError, Routes,
-        checkpoint::{
-            self, Checkpoint,
-            resume::{self, Last, LeftHooks, Resumed},
-        },
         outlets::Outlets,
         record::{self, Record},
         served::Served,
         stats::{self, StatsCollector},
+        takeover::{
+            checkpoint::{
+                self, Checkpoint,
+                resume::{self, Last, Resumed},
+            },
+            replay_backlog,
+        },
         timer::Timer,
     },
     cli::{
@@ -60,20 +61,19 @@ use crate::{
     recording::history::History,
     session::Session,
     sink::{
-        doctor::Report,
         escape::escaped,
-        findings_file::FindingsFile,
-        history::writer::BootHistoryWriter,
         metrics::Metrics,
         otlp::{Otlp, figures::ExportCounters},
+        render::doctor::Report,
         serve::{listen::Socket, reload::Bell, shut::ShutSocket},
-        state_writes::{StateFile, StateWrites},
-        stream::{Destination, Stream, Terminal},
-        write_queue::WriteQueue,
+        state::{
+            findings_file::FindingsFile,
+            history::writer::BootHistoryWriter,
+            state_writes::{StateFile, StateWrites},
+        },
+        stream::{Destination, Stream, Terminal, write_queue::WriteQueue},
     },
     source::{
-        channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},
-        clock,
         cri::follow::{self, Finder, Sockets, finder},
         files::{Files, ReadProgress},
         host::HostRoot,
@@ -84,7 +84,11 @@ use crate::{
             tally::Totals,
         },
         netlink::Netlink,
-        ready::Ready,
+        node::clock,
+        task::{
+            channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},
+            ready::Ready,
+        },
     },
 };
 
@@ -191,7 +195,8 @@ impl<'a> Assembly<'a> {
         let held = self.hooks.drain.take_held();
         let mut stream = self.stream()?;
         let noted = checkpoint.as_ref().and_then(Checkpoint::told_before);
-        let resumed = self.resume(&mut session, last.unwrap_or(Last::None), noted, &earlier)?;
+        let last = last.unwrap_or(Last::None);
+        let resumed = resume::take_over(&mut session, last, noted, &self.hooks.drain, &earlier)?;
         if let Some(checkpoint) = &mut checkpoint {
             // The file that begins now leaves out the events before it. Its time is that of the state, since
             // what the rings have is read later.
@@ -273,28 +278,6 @@ impl<'a> Assembly<'a> {
         Ok(Some(Record::new(outlet, self.start.ends_with_recording)))
     }
 
-    /// Takes over the state that the last agent kept, and reports what of it is lost. `noted` is the number
-    /// of the last event that the last agent may have reported, where no hooks show it.
-    fn resume(
-        &self,
-        session: &mut Session,
-        last: Last,
-        noted: Option<u64>,
-        earlier: &[Earlier],
-    ) -> anyhow::Result<Resumed> {
-        let drain = &self.hooks.drain;
-        let told = drain.told(earlier);
-        let left = LeftHooks {
-            told: &|read| told.of(read).or(noted),
-            last_told: told.last().max(noted),
-            read_at: drain.read_before(earlier),
-            have_all_after: &|read| drain.have_all_after(&read, earlier),
-            begins: drain.begins(),
-            note_told: &|seq| drain.page().tell(seq),
-        };
-        Ok(last.take_over(session, &left, clock::now())?)
-    }
-
     /// Tells the engine what the hooks have seen until now, how each signal is seen, which boot this is, and
     /// what was known about it before. Returns the boots before this one.
     async fn begin(
@@ -304,45 +287,11 @@ impl<'a> Assembly<'a> {
         resumed: Resumed,
         earlier: &mut [Earlier],
     ) -> anyhow::Result<History> {
-        let Resumed { last, lost_since } = resumed;
+        let hears_netlink = self.hooks.netlink.is_some();
         let drain = &mut self.hooks.drain;
-        if last.is_some() || drain.read_before(earlier).is_some() {
-            let fact = Fact::AgentArrived;
-            session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
-        }
-        let before = if last.is_some() { session.engine().rings_read() } else { None };
-        let is_whole = before.is_some_and(|before| drain.goes_on_from(&before, earlier));
-        // Hooks may be left from before the last agent, which had others and reported itself what it saw.
-        let follows = before.is_none_or(|before| drain.follows(&before, earlier));
-        let reported_until = if follows { None } else { last };
-        if last.is_some() && !drain.is_pinned() {
-            // No agent can go on from here in the rings that the last agent read.
-            let fact = Fact::RingsRead(drain.begins());
-            session.call(Call::Observe(Observation { at: clock::now(), origin: Origin::Agent, fact }))?;
-        }
-        let is_partial = drain.is_partly_left(earlier);
-        let hooks_since = drain.sees_since(before, earlier);
-        let mut portions = drain.begin(before, earlier);
-        if let Some(until) = reported_until {
-            for batch in &mut portions {
-                batch.retain(|seen| seen.origin != Origin::Kernel || seen.at > until);
-            }
-        }
-        let unseen = Unseen {
-            // The loss of a state was reported, and with it that time.
-            away_since: if is_whole || lost_since.is_some() { None } else { last },
-            hooks_since,
-            is_partial,
-            unheard: last.is_some() && self.hooks.netlink.is_some(),
-        };
-        let unseen_until =
-            replay_backlog::take(session, portions, unseen, |session| outlets.write(session, clock::now()))?;
-        let at = clock::now();
-        if let Some(since) = last {
-            let unheard_since = if is_whole { Some(since) } else { unseen_until };
-            let fact = Fact::AgentBegan { unheard_since };
-            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
-        }
+        let at = replay_backlog::replay(session, drain, resumed, earlier, hears_netlink, |session| {
+            outlets.write(session, clock::now())
+        })?;
         // What had to come first is reported. Reading the boot takes a while, and the rings need their room.
         outlets.store(session, GRACE).await?;
         self.metrics().into_iter().for_each(|metrics| metrics.timed(clock::now()));

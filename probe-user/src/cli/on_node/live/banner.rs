@@ -11,12 +11,11 @@ use crate::{
     session::Session,
     sink::{escape::escaped, span::span},
     source::{
-        cgroup::Hierarchy,
         live::{
             attach::{HookReport, Pinning},
             tally::Totals,
         },
-        missing_right::Privileges,
+        node::{cgroup::Hierarchy, missing_right::Privileges},
     },
 };
 

@@ -20,9 +20,11 @@ use crate::{
     recording::Header,
     sink::{
         kubernetes::{CONDITION, KubernetesStats, Reporter, Settings, Store, TokenFile, check_token},
-        loop_queue,
-        state_writes::StateWrites,
-        url::{self, is_loopback},
+        net::{
+            loop_queue,
+            url::{self, is_loopback},
+        },
+        state::state_writes::StateWrites,
         verdict::Judge,
     },
 };

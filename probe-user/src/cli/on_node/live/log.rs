@@ -10,7 +10,7 @@ use clap::{Args, value_parser};
 
 use crate::{
     cli::args::made,
-    sink::log_file::{LogFile, Rotation},
+    sink::stream::log_file::{LogFile, Rotation},
     size::size,
 };
 

@@ -23,7 +23,7 @@ use crate::{
     },
     engine::Settings,
     recording::Header,
-    sink::{log_file::LogFile, metrics::Metrics, serve::Listeners},
+    sink::{metrics::Metrics, serve::Listeners, stream::log_file::LogFile},
     source::{
         backfill::store::Declared,
         host::HostRoot,

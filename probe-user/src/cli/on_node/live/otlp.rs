@@ -16,7 +16,7 @@ use crate::{
         signal::Signal,
         target::{Protocol, Target, Url},
     },
-    source::{host::HostRoot, machine_id},
+    source::{host::HostRoot, node::machine_id},
 };
 
 /// Variables that are not flags: a list of processes would show the secrets of the first one.

@@ -23,9 +23,9 @@ use crate::{
     recording::{Header, history::History},
     session::Session,
     sink::{
-        doctor::Report,
-        loop_queue,
         metrics::{Metrics, label::PodLabel},
+        net::loop_queue,
+        render::doctor::Report,
         serve::{
             Listeners, Server,
             app_state::ServerConfig,
@@ -38,7 +38,7 @@ use crate::{
         },
         verdict::Judge,
     },
-    source::clock,
+    source::node::clock,
 };
 
 #[derive(Debug, Args)]

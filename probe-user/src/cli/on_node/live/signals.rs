@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
-use crate::{confine::refusal, source::channel::CancellationToken};
+use crate::{confine::refusal, source::task::channel::CancellationToken};
 
 /// Completes at SIGINT (ctrl-C) or SIGTERM, and at SIGHUP unless the run outlives its terminal. In that case
 /// the signal is returned for another use.

@@ -19,7 +19,7 @@ use crate::{
         stderr::nonblocking,
     },
     confine::refusal,
-    source::clock,
+    source::node::clock,
 };
 
 impl Start<'_> {

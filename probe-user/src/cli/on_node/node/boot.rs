@@ -14,10 +14,10 @@ use tracing::warn;
 use crate::{
     model::recovery::{BootRead, PreviousBoot, Recovery},
     recording::Header,
-    sink::history::{self, SavedHistory},
+    sink::state::history::{self, SavedHistory},
     source::{
-        boot::{self, unseen::unseen},
         host::{HostRoot, watch::Reader},
+        logs::boot::{self, unseen::unseen},
     },
 };
 

@@ -5,15 +5,14 @@ use std::{error::Error, path::Path, time::Duration};
 use crate::{
     model::fact::Mechanism,
     source::{
-        cgroup::Hierarchy,
         live::{
             attach::{HookReport, Probe},
             log::Logger,
             ring::{DrainError, RingReader, SLACK},
             selftest::{LIMIT, SelfTest},
         },
-        missing_right::MissingRight,
         netlink::Netlink,
+        node::{cgroup::Hierarchy, missing_right::MissingRight},
     },
 };
 

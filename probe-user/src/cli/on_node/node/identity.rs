@@ -7,8 +7,8 @@ use crate::{
     engine::Settings,
     recording::Header,
     source::{
-        clock,
-        name::{NAME, is_word},
+        cri::name::{NAME, is_word},
+        node::clock,
     },
 };
 

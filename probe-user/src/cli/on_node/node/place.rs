@@ -6,8 +6,8 @@ use anyhow::Context;
 
 use crate::source::{
     backfill::has_container,
-    cgroup::{Hierarchy, Layout},
     host::HostRoot,
+    node::cgroup::{Hierarchy, Layout},
 };
 
 /// A runtime makes or removes the cgroups of a container within this time.

@@ -8,10 +8,10 @@ use crate::{
         fact::{Fact, Observation, Origin},
     },
     source::{
-        answer::Answerer,
         backfill::{self, Closed, Node},
-        clock,
+        files::answer::Answerer,
         host::{HostRoot, skipped::Skipped},
+        node::clock,
     },
 };
 

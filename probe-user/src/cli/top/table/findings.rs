@@ -19,8 +19,8 @@ use crate::{
     },
     sink::{
         escape::{escaped, short_key},
-        phase::pod,
-        select::sort_incidents,
+        render::phase::pod,
+        select::findings::sort_incidents,
     },
 };
 

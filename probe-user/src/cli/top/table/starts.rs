@@ -17,7 +17,7 @@ use crate::{
         time::Timestamp,
     },
     sink::{
-        phase::{causes, marks, name, pod, summary, title},
+        render::phase::{causes, marks, name, pod, summary, title},
         span::span,
     },
 };

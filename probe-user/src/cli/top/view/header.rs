@@ -18,7 +18,10 @@ use crate::{
         },
         verdict::Status,
     },
-    sink::{escape::escaped, text::cut, wall_clock::TimeOfDay},
+    sink::{
+        escape::escaped,
+        render::{text::cut, wall_clock::TimeOfDay},
+    },
 };
 
 pub(super) fn draw(view: &View<'_>, ui: &Ui, area: Rect, buffer: &mut Buffer) {

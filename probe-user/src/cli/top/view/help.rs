@@ -5,7 +5,7 @@ use ratatui::{buffer::Buffer, layout::Rect};
 use super::Theme;
 use crate::{
     cli::top::ui::{Overlay, Ui},
-    sink::{escape::escaped, text::cut},
+    sink::{escape::escaped, render::text::cut},
 };
 
 pub(super) const HELP: &str = "\

@@ -9,7 +9,7 @@ use crate::{
         table::{Cell, Column, ColumnKind, Table},
         ui::Ui,
     },
-    sink::text::cut,
+    sink::render::text::cut,
 };
 
 /// The space between two columns.

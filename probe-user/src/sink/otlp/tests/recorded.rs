@@ -20,7 +20,11 @@ use crate::{
     },
     recording::Reader,
     session::Session,
-    sink::{Label, Sink, filter::Filter, jsonl::Jsonl, phase as wording},
+    sink::{
+        Label, Sink,
+        render::{jsonl::Jsonl, phase as wording},
+        select::filter::Filter,
+    },
 };
 
 /// The spans and records that were sent, and what they should say.

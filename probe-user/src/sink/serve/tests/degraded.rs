@@ -3,7 +3,7 @@
 use std::{io, path::Path};
 
 use super::{Bench, block_on};
-use crate::sink::state_writes::StateFile;
+use crate::sink::state::state_writes::StateFile;
 
 #[test]
 fn an_agent_that_cannot_write_its_state_is_ready_and_degraded() {

@@ -14,9 +14,8 @@ use crate::{
         id::{ContainerId, PodUid},
     },
     source::{
-        cri::{self, ListError, Sandbox},
+        cri::{self, ListError, Sandbox, name::named},
         host::{HostRoot, ReadError},
-        name::named,
     },
 };
 

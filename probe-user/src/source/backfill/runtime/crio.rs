@@ -27,8 +27,8 @@ use crate::{
     },
     source::{
         backfill::Listing,
+        cri::name::named,
         host::{Folder, HostRoot, ReadError, memo::Memo},
-        name::named,
     },
 };
 

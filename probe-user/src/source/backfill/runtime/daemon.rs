@@ -20,8 +20,8 @@ use crate::{
     model::{fact::RuntimeKind, time::Timestamp},
     source::{
         backfill::{cgroupfs, proc, process::is_root_by_itself},
-        cgroup::{path_in, paths},
         host::{Folder, HostRoot, ReadError, lines},
+        node::cgroup::{path_in, paths},
     },
 };
 pub(crate) use known::Known;

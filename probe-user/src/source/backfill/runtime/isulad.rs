@@ -125,8 +125,8 @@ mod tests {
         model::{fact::List, time::Timestamp},
         source::{
             backfill::Node,
-            cgroup::Hierarchy,
             host::{FILE, HostRoot},
+            node::cgroup::Hierarchy,
         },
     };
 

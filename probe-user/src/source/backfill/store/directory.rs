@@ -143,8 +143,8 @@ mod tests {
     use crate::{
         model::fact::{List, StoreKind},
         source::{
-            cgroup::Hierarchy,
             host::{HostRoot, skipped::Skipped},
+            node::cgroup::Hierarchy,
         },
     };
 

@@ -15,9 +15,9 @@ use super::{MAX_EVENTS, Session, has_own_events};
 use crate::{
     model::fact::{Answer, Believed, EventStream, Fact, RuntimeEventKind, RuntimeLink, RuntimeStatus},
     source::{
-        channel::{self, Batch},
         cri::message::Version,
         host::HostRoot,
+        task::channel::{self, Batch},
     },
 };
 

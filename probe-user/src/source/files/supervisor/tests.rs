@@ -20,10 +20,12 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        channel::{self, Batch, CancellationSource, QuestionSender},
         files::queue::MAX_WAITING,
         host::{skipped::Skipped, watch::Reader},
-        records_first::{Teller, records_first},
+        task::{
+            channel::{self, Batch, CancellationSource, QuestionSender},
+            records_first::{Teller, records_first},
+        },
     },
 };
 

@@ -15,8 +15,8 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        clock,
         live::{error::Error, pin::Folder},
+        node::clock,
     },
 };
 

@@ -271,7 +271,7 @@ mod tests {
     use std::{collections::BTreeSet, time::Duration};
 
     use super::{Fate, Left, NodeId, Options, identity};
-    use crate::source::{cgroup::Hierarchy, host::HostRoot};
+    use crate::source::{host::HostRoot, node::cgroup::Hierarchy};
 
     const NODE: NodeId = NodeId { root_cgroup: 1, pid_ns: 2, netns: 3 };
 

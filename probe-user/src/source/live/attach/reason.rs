@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, error::Error, io};
 
 use aya::programs::ProgramError;
 
-use crate::source::missing_right::MissingRight;
+use crate::source::node::missing_right::MissingRight;
 
 /// A longer line of a verifier's log is cut off, bytes.
 const MAX_LINE_BYTES: usize = 160;

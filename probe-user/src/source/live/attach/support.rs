@@ -17,13 +17,15 @@ use super::{
 use crate::{
     model::fact::{Mechanism, Signal},
     source::{
-        clock,
         live::{
             btf::Btf,
             error::Error,
             plan::{Hook, Try, targets},
         },
-        missing_right::{MissingRight, Privileges},
+        node::{
+            clock,
+            missing_right::{MissingRight, Privileges},
+        },
     },
 };
 

@@ -13,7 +13,7 @@ use std::{
 use caps::Capability;
 
 use super::reason::Why;
-use crate::source::missing_right::{MissingRight, Privileges};
+use crate::source::node::missing_right::{MissingRight, Privileges};
 
 const SYMBOLS: &str = "/proc/kallsyms";
 

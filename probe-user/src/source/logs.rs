@@ -1,0 +1,6 @@
+//! What the logs of the node know of the past: why a call failed, what a start waited for, when a shutdown
+//! was ordered.
+
+pub(crate) mod boot;
+pub(crate) mod image_work;
+pub(crate) mod plugin_log;
