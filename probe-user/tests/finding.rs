@@ -3,6 +3,7 @@
 
 use std::{
     fs::{self, File},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -246,4 +247,78 @@ fn an_explanation_is_one_object_too() {
     assert_eq!(it["detail"]["cause"], "stale_record");
     assert_eq!(it["evidence"], serde_json::json!([]));
     assert!(it["repair"].as_array().is_some_and(|lines| !lines.is_empty()));
+}
+
+const OWN_PROBLEM: &str = r#"
+id = "own-problem"
+title = "A problem of our own"
+cause = "The node has it."
+repair = ["echo {address}"]
+links = ["https://example.com/1"]
+
+[[match]]
+finding = ["leaked_address"]
+lacks = ["plugin"]
+"#;
+
+fn write_problem(folder: &Path, id: &str, text: &str) {
+    fs::write(folder.join(format!("{id}.toml")), text).expect("a file");
+}
+
+#[test]
+fn problems_of_the_program_are_listed_and_shown() {
+    let all = run(&["known"]);
+    let lines = text(&all.stdout).lines().count();
+    assert!(all.status.success() && lines > 60, "{lines} lines: {}", text(&all.stderr));
+    let json = run(&["known", "-o", "json"]);
+    let parsed = text(&json.stdout).lines().map(serde_json::from_str::<serde_json::Value>);
+    assert_eq!(parsed.filter(|it| it.as_ref().is_ok_and(|it| it["id"].is_string())).count(), lines - 1);
+    let one = run(&["known", "bridge-other-address"]);
+    assert!(text(&one.stdout).contains("already has an IP address different from"), "{}", text(&one.stdout));
+    let none = run(&["known", "no-such-problem"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert_eq!(
+        text(&none.stderr),
+        "sandprobe: no known problem has the id no-such-problem; sandprobe known lists all\n"
+    );
+}
+
+#[test]
+fn a_folder_adds_problems_and_what_is_wrong_in_it_is_said() {
+    let dir = folder();
+    let recording = recording(dir.path());
+    let own = tempfile::tempdir().expect("a directory");
+    // The file's repair names no member.
+    write_problem(own.path(), "own-problem", &OWN_PROBLEM.replace("{address}", "{sandbox}"));
+    let given = own.path().to_str().expect("a path");
+    let explained = run(&["explain", "10.88.0.5", "--recording", &recording, "--known", given]);
+    assert!(
+        text(&explained.stdout).contains("A problem of our own (own-problem)"),
+        "{}",
+        text(&explained.stdout)
+    );
+
+    for (id, problem, why) in [
+        ("unclear", OWN_PROBLEM.to_owned(), "its id is own-problem, but the file has another name"),
+        ("own-problem", OWN_PROBLEM.to_owned(), "{address} in its repair is neither"),
+        ("own-problem", "id = ".to_owned(), "TOML parse error"),
+        ("own-problem", "x".repeat(65 << 10), "more than 65536 bytes"),
+    ] {
+        let folder = tempfile::tempdir().expect("a directory");
+        write_problem(folder.path(), id, &problem);
+        let given = folder.path().to_str().expect("a path");
+        let listed = run(&["known", "--known", given]);
+        let said = text(&listed.stderr);
+        assert_eq!((listed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        let path = format!("sandprobe: {given}/{id}.toml is left out of the known problems: ");
+        assert!(said.starts_with(&path) && said.contains(why), "{said}");
+    }
+
+    fs::set_permissions(own.path(), fs::Permissions::from_mode(0o777)).expect("other rights");
+    let open = run(&["known", "--known", given]);
+    assert_eq!(open.status.code(), Some(2));
+    assert!(text(&open.stderr).contains("others than its owner may write to it"), "{}", text(&open.stderr));
+    let absent = run(&["known", "--known", "/nonexistent"]);
+    assert_eq!(absent.status.code(), Some(2));
+    assert!(text(&absent.stderr).starts_with("sandprobe: cannot read known problems from /nonexistent: "));
 }
