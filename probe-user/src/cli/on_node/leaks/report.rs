@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert,
     net::IpAddr,
 };
 
@@ -234,7 +235,7 @@ fn commands(leaked: &[Leak<'_>]) -> String {
         text += "  sandprobe leaks --repair-script > free.sh\n";
         return text;
     }
-    for line in lines(&stores) {
+    for line in lines(&stores, convert::identity) {
         text += "  ";
         text += &line;
         text.push('\n');
@@ -243,7 +244,7 @@ fn commands(leaked: &[Leak<'_>]) -> String {
 }
 
 pub(super) fn script(result: &ScanResult, leaked: &[&Finding]) -> String {
-    release::script(&lines(&by_store(&leaks(result, leaked))))
+    release::script(&lines(&by_store(&leaks(result, leaked)), release::counted))
 }
 
 /// Confirmed leaks, by the kind and the path of their store.
@@ -259,7 +260,8 @@ fn by_store<'a>(leaked: &'a [Leak<'a>]) -> ByStore<'a> {
     stores
 }
 
-fn lines(stores: &ByStore<'_>) -> Vec<String> {
+/// Returns the commands of these stores; `as_called` makes the line of each call of a repair.
+fn lines(stores: &ByStore<'_>, as_called: fn(String) -> String) -> Vec<String> {
     let mut lines = Vec::new();
     let host_local = stores.iter().filter(|((kind, _), _)| *kind == StoreKind::HostLocal);
     let mut host_local = host_local.flat_map(|(_, leaks)| leaks);
@@ -272,14 +274,14 @@ fn lines(stores: &ByStore<'_>) -> Vec<String> {
         lines.push(format!("# {} {}: {} leaked", kind.into_str(), escaped(path), leaks.len()));
         match kind {
             StoreKind::HostLocal => lines.extend(leaks.iter().map(|it| match it.sandbox {
-                Some(sandbox) => release::release(path, it.address, sandbox),
+                Some(sandbox) => as_called(release::release(path, it.address, sandbox)),
                 None if it.is_not_a_file => format!(
                     "# {} stays: a link, a directory or a FIFO has its name. Find out what made it, and remove it by hand",
                     it.address
                 ),
-                None => release::free_ownerless_of(path, it.address),
+                None => as_called(release::free_ownerless_of(path, it.address)),
             })),
-            StoreKind::AwsIpamd => lines.extend(restart_ipamd()),
+            StoreKind::AwsIpamd => lines.extend(restart_ipamd().into_iter().map(as_called)),
             StoreKind::Declared => {
                 lines.push("# The store is the plugin's own, and so is the way to free from it:".to_owned());
                 lines.extend(leaks.iter().map(|it| match it.sandbox {
