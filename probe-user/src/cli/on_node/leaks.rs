@@ -130,6 +130,7 @@ impl Leaks {
             Form::Json => {
                 let mut bytes = Vec::new();
                 result.findings.iter().for_each(|it| jsonl::finding(it, &result.label, &mut bytes));
+                report::unjudged_lines(result, &mut bytes);
                 bytes
             }
         }
