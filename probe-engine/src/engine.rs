@@ -39,7 +39,7 @@ use world::{CheckpointEntry, EngineState, World, apply, lookup, outgoing, react}
 
 use crate::model::{
     change::{ChangeKind, Finding, Output},
-    fact::{Fact, Observation, RingsRead},
+    fact::{Fact, Observation, Reservation, RingsRead, Store},
     finding::{Key, Revision},
     id::ContainerId,
     phase::Start,
@@ -292,6 +292,11 @@ impl Engine {
     pub fn survey_at_once(&self, now: Timestamp, cleaners: Daemons) -> Vec<Finding> {
         let limits = Limits { leak_grace: Duration::ZERO, ..self.settings.limits };
         detect::survey(&self.world, &limits, now, cleaners)
+    }
+
+    /// Returns the reservations that no rule judges, with their stores: they name no sandbox of a pod.
+    pub fn unjudged(&self) -> impl Iterator<Item = (&Store, &Reservation)> {
+        detect::unjudged(&self.world)
     }
 
     /// Returns numbers that change whenever a finding changes.

@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::SocketAddr,
+    num::NonZero,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -16,9 +17,10 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::{
     bounded_read,
-    duration::duration,
+    duration::{duration, positive_duration},
     engine::Limits,
     model::recovery::{Recovered, Rules},
+    size::count,
     source::backfill::store::Declared,
 };
 
@@ -37,15 +39,16 @@ pub(crate) struct Config {
     #[serde(deserialize_with = "span")]
     pub(crate) leak_grace: Option<Duration>,
     /// How long a teardown may take before it counts as stuck.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "positive_span")]
     pub(crate) stuck_after: Option<Duration>,
     /// How long a CNI call may take before it counts as slow.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "positive_span")]
     pub(crate) cni_slow: Option<Duration>,
     /// How many CNI plugins that run at once count as a queue.
-    pub(crate) cni_queue: Option<u32>,
+    #[serde(deserialize_with = "number")]
+    pub(crate) cni_queue: Option<NonZero<u32>>,
     /// The recovery after a restart is complete if no other pod comes for this long.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "positive_span")]
     pub(crate) boot_quiet: Option<Duration>,
     /// When a pod counts as back after a restart: `started` or `listening`.
     #[serde(deserialize_with = "rule")]
@@ -53,10 +56,11 @@ pub(crate) struct Config {
     /// Namespaces whose pods are not service pods.
     pub(crate) boot_system: Option<Vec<String>>,
     /// How long the recovery after a restart may take.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "positive_span")]
     pub(crate) boot_target: Option<Duration>,
     /// How many boots the history keeps.
-    pub(crate) boot_keep: Option<u32>,
+    #[serde(deserialize_with = "number")]
+    pub(crate) boot_keep: Option<NonZero<u32>>,
     /// Labels of this boot, by which boots are put into groups.
     #[serde(deserialize_with = "labels")]
     pub(crate) boot_labels: BTreeMap<String, String>,
@@ -159,7 +163,7 @@ impl Config {
             leak_grace: self.leak_grace.unwrap_or(default.leak_grace),
             stuck_after: self.stuck_after.unwrap_or(default.stuck_after),
             cni_slow: self.cni_slow.unwrap_or(default.cni_slow),
-            cni_queue: self.cni_queue.unwrap_or(default.cni_queue),
+            cni_queue: self.cni_queue.map_or(default.cni_queue, NonZero::get),
         }
     }
 
@@ -178,7 +182,7 @@ impl Config {
     /// Returns how many boots the history keeps.
     #[must_use]
     pub(crate) fn boots(&self) -> usize {
-        self.boot_keep.map_or(BOOTS, |keep| usize::try_from(keep).unwrap_or(usize::MAX).max(1))
+        self.boot_keep.map_or(BOOTS, |keep| usize::try_from(keep.get()).unwrap_or(usize::MAX))
     }
 
     /// Parses the file. An error is the place and the reason.
@@ -208,6 +212,14 @@ impl IpamStore {
 
 fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     duration(&String::deserialize(from)?).map(Some).map_err(de::Error::custom)
+}
+
+fn positive_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    positive_duration(&String::deserialize(from)?).map(Some).map_err(de::Error::custom)
+}
+
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NonZero<u32>>, D::Error> {
+    count(&i64::deserialize(from)?.to_string()).map(Some).map_err(de::Error::custom)
 }
 
 /// Parses `started` or `listening`.
@@ -272,7 +284,7 @@ mod tests {
         assert_eq!(config.leak_grace, Some(Duration::from_secs(120)));
         assert_eq!(config.stuck_after, Some(Duration::from_secs(30)));
         assert_eq!(config.cni_slow, Some(Duration::from_millis(500)));
-        assert_eq!(config.cni_queue, Some(7));
+        assert_eq!(config.limits().cni_queue, 7);
         assert_eq!(config.listen, Some(Listen::At(([0, 0, 0, 0, 0, 0, 0, 1], 9000).into())));
         assert_eq!(config.metric_labels, ["namespace"]);
         assert_eq!(
@@ -328,6 +340,12 @@ mod tests {
             ("leak_grace = '2m'\nleek_grace = '2m'", " line 2: unknown field `leek_grace`"),
             ("leak_grace = 2", " line 1: invalid type: integer `2`"),
             ("\nleak_grace = '2'", " line 2: \"2\" is not a duration: use ms"),
+            ("cni_queue = 0", " line 1: \"0\" is not a whole number from 1 to 1000000"),
+            ("boot_keep = -1", " line 1: \"-1\" is not a whole number from 1"),
+            ("stuck_after = '0s'", " line 1: \"0s\" is too short: give 1ms at least"),
+            ("cni_slow = '0s'", " line 1: \"0s\" is too short"),
+            ("boot_quiet = '0s'", " line 1: \"0s\" is too short"),
+            ("boot_target = '9000h'", " line 1: \"9000h\" is too long: give 8760h at most"),
             ("boot_recovered = 'ready'", " line 1: \"ready\" is neither"),
             ("boot_labels = { 'a b' = 'c' }", " line 1: \"a b\" is not a valid key"),
             ("[boot_labels]\na = ''", " line 1: \"\" is not a valid value"),

@@ -17,7 +17,7 @@ pub mod refusal;
 pub mod role;
 mod seccomp;
 
-use std::{fmt, fs::DirBuilder, os::unix::fs::DirBuilderExt as _, panic, path::PathBuf, thread};
+use std::{fmt, panic, path::PathBuf, thread};
 
 use caps::Capability;
 use clap::ValueEnum;
@@ -73,8 +73,8 @@ pub struct ConfineError {
 /// The parts of this node that the roles need.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
-    /// The directory for findings and history. It is made if it does not exist, because only an existing one
-    /// can be allowed.
+    /// The directory for findings and history. It must exist by then, because only an existing one can be
+    /// allowed.
     pub state_dir: Option<PathBuf>,
     /// The directory of the log file.
     pub log_dir: Option<PathBuf>,
@@ -129,10 +129,6 @@ impl Confinement {
         let mut it = Self { needs, more: Vec::new(), calls: false, confined };
         if mode == Mode::Off {
             return Ok(it);
-        }
-        if let Some(dir) = &it.needs.state_dir {
-            // If that fails, the writer of the directory reports it.
-            DirBuilder::new().recursive(true).mode(0o700).create(dir).ok();
         }
         // Before Linux 5.19, bpf(2) requires a capability if kernel.unprivileged_bpf_disabled is set.
         if !capability::without_any(reads)? {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-/// Parses `250ms`, `2s`, `2m` or `1h`.
+/// A year. Who gives more has mistaken the unit.
+const MAX_HOURS: u64 = 8760;
+
+/// Parses `250ms`, `2s`, `2m` or `1h`, up to [`MAX_HOURS`].
 ///
 /// No library is used: the general parsers also accept `1 hour ago`, and their errors do not name the four
 /// units.
@@ -17,24 +20,42 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3600 * 1000,
         _ => return Err(format!("{text:?} is not a duration: use ms, s, m or h")),
     };
-    let span = number.checked_mul(milliseconds).ok_or_else(|| format!("{text:?} is too long"))?;
-    Ok(Duration::from_millis(span))
+    let span = Duration::from_millis(number.saturating_mul(milliseconds));
+    if span > Duration::from_secs(MAX_HOURS * 3600) {
+        return Err(format!("{text:?} is too long: give {MAX_HOURS}h at most"));
+    }
+    Ok(span)
+}
+
+/// Parses a duration as [`duration`] does, but refuses 0, with which everything would count as too late.
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
+    let span = duration(text)?;
+    if span.is_zero() { Err(format!("{text:?} is too short: give 1ms at least")) } else { Ok(span) }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::duration;
+    use super::{duration, positive_duration};
 
     #[test]
     fn a_time_has_a_unit() {
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
         assert_eq!(duration("90m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("8760h"), Ok(Duration::from_secs(8760 * 3600)));
         for bad in
             ["", "2", "m", "-1s", "1.5s", "2 m", "2d", "99999999999999999999s", "18446744073709551615h", "é"]
         {
             assert!(duration(bad).is_err(), "{bad}");
         }
+        assert_eq!(duration("8761h"), Err("\"8761h\" is too long: give 8760h at most".to_owned()));
+    }
+
+    #[test]
+    fn a_limit_is_not_0() {
+        assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));
+        assert_eq!(positive_duration("0h"), Err("\"0h\" is too short: give 1ms at least".to_owned()));
+        assert!(positive_duration("1").is_err() && positive_duration("8761h").is_err());
     }
 }

@@ -1,4 +1,9 @@
-//! Numbers of bytes as people write them.
+//! Numbers of bytes and of things as people write them.
+
+use std::num::NonZero;
+
+/// No node has as many of anything that is counted.
+const MAX_COUNT: u32 = 1_000_000;
 
 /// Parses `512KiB`, `10MiB` or `1GiB`.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
@@ -15,9 +20,23 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     if bytes == 0 { Err("it must not be 0".to_owned()) } else { Ok(bytes) }
 }
 
+/// Parses a number from 1 to [`MAX_COUNT`].
+pub(crate) fn count(text: &str) -> Result<NonZero<u32>, String> {
+    let count = text.parse().ok().filter(|count: &NonZero<u32>| count.get() <= MAX_COUNT);
+    count.ok_or_else(|| format!("{text:?} is not a whole number from 1 to {MAX_COUNT}"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::size;
+    use super::{count, size};
+
+    #[test]
+    fn a_count_is_not_0_and_not_absurd() {
+        assert_eq!(["1", "20", "1000000"].map(|it| count(it).map(u32::from)), [Ok(1), Ok(20), Ok(1_000_000)]);
+        for bad in ["0", "-1", "", "1.5", "1000001", "4294967296", "twenty"] {
+            assert_eq!(count(bad), Err(format!("{bad:?} is not a whole number from 1 to 1000000")));
+        }
+    }
 
     #[test]
     fn a_size_has_a_unit() {

@@ -78,6 +78,11 @@ fn usage_errors_are_one_line() {
     complains(&run(&["no-such-command"]), 2, &["no-such-command"]);
     complains(&run(&["replay"]), 2, &["FILE"]);
     complains(&run(&["replay", "x", "--event", "no.such"]), 2, &["no.such"]);
+    complains(
+        &run(&["replay", "x", "--event-rate", "0"]),
+        2,
+        &["'0' for '--event-rate <N>'", "from 1 to 1000000"],
+    );
 }
 
 #[test]

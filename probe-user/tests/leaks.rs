@@ -95,8 +95,8 @@ fn what_the_runtime_has_forgotten_is_leaked() {
     assert!(
         said.starts_with(
             "\
-NETWORK  RANGE         SIZE   USED  LEAKED  FREE   STORE
-podnet   10.88.0.0/16  65533  2     1       65530  host-local /var/lib/cni/networks/podnet
+NETWORK  RANGE         SIZE   USED  NOT JUDGED  LEAKED  FREE   STORE
+podnet   10.88.0.0/16  65533  2     0           1       65530  host-local /var/lib/cni/networks/podnet
 "
         ),
         "{said}"
@@ -131,18 +131,76 @@ fn a_record_that_is_empty_or_cut_off_is_leaked_and_is_freed() {
     let rows: Vec<&str> = said.lines().filter(row).collect();
     assert_eq!(rows.len(), 2, "{said}");
     assert!(rows[0].contains("10.88.0.7") && rows[1].contains("10.88.0.8"), "{said}");
-    assert!(said.contains("podnet   10.88.0.0/16  65533  2     2       65529"), "{said}");
+    assert!(said.contains("podnet   10.88.0.0/16  65533  2     0           2       65529"), "{said}");
 
     let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
     let store = root.path().join(STORE);
     // The script is for the node whose disk this is.
     let script = script.replace(&format!("'/{STORE}'"), &format!("'{}'", store.display()));
     assert!(!script.contains("release ") && !script.contains("10.88.0.9"), "{script}");
-    let freed = Command::new("sh").args(["-c", &script]).output().expect("a shell");
-    assert_eq!(text(&freed.stdout), "10.88.0.7 freed\n10.88.0.8 freed\n", "{script}");
+    let run_script = || {
+        let ran = Command::new("sh").args(["-c", &script]).output().expect("a shell");
+        (text(&ran.stdout).to_owned(), ran.status.code())
+    };
+    let all = "10.88.0.7 freed\n10.88.0.8 freed\nrepairs: 2 succeeded, 0 failed or were refused\n";
+    assert_eq!(run_script(), (all.to_owned(), Some(0)), "{script}");
     let left = ["10.88.0.2", "10.88.0.7", "10.88.0.8", "10.88.0.9"].map(|name| store.join(name).exists());
     assert_eq!(left, [true, false, false, true]);
     assert_eq!(run(root.path(), &[]).status.code(), Some(0));
+    // Somebody has 10.88.0.7 by now. That the last repair succeeds does not hide it.
+    record_of(root.path(), "10.88.0.7", &format!("{}\r\neth0", id(1)), OLD);
+    record_of(root.path(), "10.88.0.8", "", OLD);
+    let (said, code) = run_script();
+    let end = "10.88.0.8 freed\nrepairs: 1 succeeded, 1 failed or were refused\n";
+    assert!(said.starts_with("10.88.0.7 kept: ") && said.ends_with(end), "{said}");
+    assert_eq!(code, Some(1));
+}
+
+/// Other users of CNI write names, and people write words. None of it is a leak, and none of it is used by a
+/// pod.
+#[test]
+fn what_names_no_sandbox_is_shown_as_not_judged_and_is_freed_by_no_script() {
+    let root = disk([1].into_iter());
+    record(root.path(), "10.88.0.2", 1, OLD);
+    let judged = text(&run(root.path(), &[]).stdout).to_owned();
+    assert!(!judged.contains("not judged") && judged.ends_with("\nno leaked addresses\n"), "{judged}");
+
+    record_of(root.path(), "10.88.0.5", "default-web-0\r\neth0", OLD);
+    record_of(root.path(), "10.88.0.6", "kept for the printer\n", OLD);
+    let output = run(root.path(), &[]);
+    let expected = "\
+NETWORK  RANGE         SIZE   USED  NOT JUDGED  LEAKED  FREE   STORE
+podnet   10.88.0.0/16  65533  1     2           0       65530  host-local /var/lib/cni/networks/podnet
+
+no leaked addresses
+
+NETWORK  ADDRESS    RESERVED BY                                      SINCE        RECORDED IN
+podnet   10.88.0.5  default-web-0, not a sandbox's id: not judged  AGE  /var/lib/cni/networks/podnet
+podnet   10.88.0.6  a person, in words: not judged                 AGE  /var/lib/cni/networks/podnet
+";
+    // The age depends on when this machine was booted.
+    let words = |text: &str| -> Vec<String> {
+        let told = text.replace("before boot", "AGE").replace("1h00m", "AGE");
+        told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(words(text(&output.stdout)), words(expected), "{}", text(&output.stdout));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+
+    let output = run(root.path(), &["-o", "json"]);
+    let lines: Vec<serde_json::Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let [named, in_words] = lines.as_slice() else { panic!("{lines:#?}") };
+    let named = &named["not_judged"];
+    assert_eq!((&named["address"], &named["reserved_by"]), (&"10.88.0.5".into(), &"default-web-0".into()));
+    assert_eq!((&named["store"], &named["path"]), (&"host_local".into(), &format!("/{STORE}").into()));
+    let in_words = &in_words["not_judged"];
+    assert_eq!((&in_words["address"], in_words.get("reserved_by")), (&"10.88.0.6".into(), None));
+
+    // A leak beside them is freed alone.
+    record(root.path(), "10.88.0.3", 2, OLD);
+    let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
+    let calls: Vec<&str> = script.lines().filter(|line| line.starts_with("try ")).collect();
+    assert_eq!(calls, [format!("try release '/{STORE}' 10.88.0.3 {}", id(2))]);
 }
 
 #[test]
@@ -199,8 +257,8 @@ fn a_store_that_cannot_be_read_has_no_numbers() {
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     let row = said.lines().find(|line| line.ends_with(STORE)).expect("a row");
-    let row: Vec<&str> = row.split_whitespace().take(6).collect();
-    assert_eq!(row, ["podnet", "10.88.0.0/16", "65533", "?", "?", "?"], "{said}");
+    let row: Vec<&str> = row.split_whitespace().take(7).collect();
+    assert_eq!(row, ["podnet", "10.88.0.0/16", "65533", "?", "?", "?", "?"], "{said}");
 }
 
 /// What is printed about leaks if not everything could be read.
@@ -379,7 +437,7 @@ fn ten_thousand_records_are_looked_through() {
 
     let script = run(root.path(), &["--repair-script"]);
     let script = text(&script.stdout);
-    assert_eq!(script.lines().filter(|line| line.starts_with("release '/var/lib")).count(), 5_000);
+    assert_eq!(script.lines().filter(|line| line.starts_with("try release '/var/lib")).count(), 5_000);
     assert!(script.starts_with("#!/bin/sh\n"));
     let file = root.path().join("free.sh");
     fs::write(&file, script).expect("a file");

@@ -49,6 +49,7 @@ mod teardown_out_of_order;
 mod unverified_release;
 
 pub(super) use finding_tracker::FindingTracker;
+pub(super) use leaked_address::unjudged;
 pub use survey::Daemons;
 pub(super) use survey::survey;
 

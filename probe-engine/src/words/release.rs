@@ -109,14 +109,30 @@ pub fn restart_ipamd() -> Vec<String> {
     ])
 }
 
-/// Makes a whole script of these lines, to be read before it is run.
+/// A shell function: `try REPAIR...` runs one repair of a script and counts how it ends.
+const TRY: &str = "repaired=0 failed=0
+try() { if \"$@\"; then repaired=$((repaired + 1)); else failed=$((failed + 1)); fi; }";
+
+/// The end of a script. It fails if a repair did.
+const SUMMARY: &str = r#"echo "repairs: $repaired succeeded, $failed failed or were refused"
+[ "$failed" -eq 0 ]"#;
+
+/// Returns the call of a repair as a script has it, which counts it; a comment stays as it is.
+#[must_use]
+pub fn counted(call: String) -> String {
+    if call.starts_with('#') { call } else { format!("try {call}") }
+}
+
+/// Makes a whole script of these lines, to be read before it is run. Its exit code is 0 if every repair that
+/// is [`counted`] has succeeded.
 #[must_use]
 pub fn script(lines: &[String]) -> String {
     let mut text = "#!/bin/sh\n\
         # Frees addresses that no sandbox has, one by one. Each is looked at again first, under the plugin's own\n\
-        # lock; what has changed meanwhile is kept. Read it, then run it on the node as root.\n"
+        # lock; what has changed meanwhile is kept. Read it, then run it on the node as root. It ends with exit\n\
+        # code 0 if every repair in it has succeeded.\n"
         .to_owned();
-    for line in lines {
+    for line in [TRY].into_iter().chain(lines.iter().map(String::as_str)).chain([SUMMARY]) {
         text += line;
         text.push('\n');
     }
@@ -127,7 +143,7 @@ pub fn script(lines: &[String]) -> String {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-    use super::{free_ownerless, free_ownerless_of, function, functions, release, script};
+    use super::{counted, free_ownerless, free_ownerless_of, function, functions, release, script};
     use crate::model::id::ContainerId;
 
     const SOCKET: &str = "/run/containerd/containerd.sock";
@@ -142,7 +158,13 @@ mod tests {
         let id = ContainerId::parse(id).expect("an id");
         let call = release(dir.to_str().expect("a name"), [10, 88, 0, 5].into(), &id);
         let lines: Vec<String> = function(runtimes).into_iter().chain([call]).collect();
-        told(&lines, crictl).0
+        repairs(&lines, crictl)
+    }
+
+    /// Returns what a script of these lines says before its summary.
+    fn repairs(lines: &[String], crictl: &str) -> String {
+        let told = told(lines, crictl).0;
+        told.split("repairs: ").next().expect("text").to_owned()
     }
 
     /// Returns the output and the exit code of a script of these lines with this `crictl`.
@@ -180,15 +202,18 @@ mod tests {
             fs::write(&file, "e6f3\neth0").expect("a file");
             let id = ContainerId::parse("e6f3").expect("an id");
             let mut lines = function(&[]);
-            lines.push(release(dir.path().to_str().expect("a name"), [10, 88, 0, 5].into(), &id));
+            lines.push(counted(release(dir.path().to_str().expect("a name"), [10, 88, 0, 5].into(), &id)));
             let (said, why, code) = run_in(shell, &lines, "exit 0", None);
-            assert_eq!((&*said, code), ("10.88.0.5 kept: the runtime cannot be asked\n", Some(1)), "{shell}");
+            let none = "repairs: 0 succeeded, 1 failed or were refused\n";
+            let expected = format!("10.88.0.5 kept: the runtime cannot be asked\n{none}");
+            assert_eq!((said, code), (expected, Some(1)), "{shell}");
             assert!(why.contains("no socket of a runtime is known"), "{shell}: {why}");
             let (said, ..) = run_in(shell, &lines, of_other, Some("unix:///run/own.sock"));
-            assert_eq!(said, "10.88.0.5 kept: the runtime knows the sandbox\n", "{shell}");
+            assert_eq!(said, format!("10.88.0.5 kept: the runtime knows the sandbox\n{none}"), "{shell}");
             assert!(file.exists());
-            let (said, ..) = run_in(shell, &lines, "exit 0", Some("unix:///run/own.sock"));
-            assert_eq!(said, "10.88.0.5 released\n", "{shell}");
+            let (said, _, code) = run_in(shell, &lines, "exit 0", Some("unix:///run/own.sock"));
+            let one = "repairs: 1 succeeded, 0 failed or were refused\n";
+            assert_eq!((said, code), (format!("10.88.0.5 released\n{one}"), Some(0)), "{shell}");
         }
     }
 
@@ -212,7 +237,7 @@ mod tests {
         let folder = dir.path().to_str().expect("a name");
         let free = |address: &str| {
             let call = free_ownerless_of(folder, address.parse().expect("an address"));
-            told(&free_ownerless().chain([call]).collect::<Vec<_>>(), "exit 1").0
+            repairs(&free_ownerless().chain([call]).collect::<Vec<_>>(), "exit 1")
         };
         let id = "a1".repeat(32);
         let kept = "10.88.0.5 kept: its file is neither empty nor cut off within an id\n";
@@ -245,19 +270,41 @@ mod tests {
         let id = ContainerId::parse("e6f3").expect("an id");
         for n in [5, 6] {
             fs::write(dir.path().join(format!("10.88.0.{n}")), "e6f3\n").expect("a file");
-            lines.push(release(folder, [10, 88, 0, n].into(), &id));
+            lines.push(counted(release(folder, [10, 88, 0, n].into(), &id)));
         }
         fs::write(dir.path().join("10.88.0.7"), "").expect("a file");
-        lines.push(free_ownerless_of(folder, [10, 88, 0, 7].into()));
-        lines.push("ended=$?".to_owned());
-        lines.push(free_ownerless_of(free.to_str().expect("a name"), [10, 88, 0, 9].into()));
-        lines.push("exit $ended".to_owned());
+        lines.push(counted(free_ownerless_of(folder, [10, 88, 0, 7].into())));
+        lines.push(counted(free_ownerless_of(free.to_str().expect("a name"), [10, 88, 0, 9].into())));
         let (told, code) = told(&lines, "exit 0");
         let kept = format!("kept: another process holds {folder}/lock (fuser on it shows which)");
-        let expected =
-            format!("waits\n10.88.0.5 {kept}\n10.88.0.6 {kept}\n10.88.0.7 {kept}\nwaits\n10.88.0.9 freed\n");
+        let expected = format!(
+            "waits\n10.88.0.5 {kept}\n10.88.0.6 {kept}\n10.88.0.7 {kept}\nwaits\n10.88.0.9 freed\n\
+             repairs: 1 succeeded, 3 failed or were refused\n"
+        );
         assert_eq!((told, code), (expected, Some(1)));
         assert_eq!([5, 6, 7].map(|n| dir.path().join(format!("10.88.0.{n}")).exists()), [true; 3]);
+    }
+
+    /// The last repair alone decided once.
+    #[test]
+    fn a_script_fails_if_one_of_its_repairs_did() {
+        for shell in ["dash", "bash"] {
+            for (first, last, code) in
+                [(true, true, 0), (false, true, 1), (true, false, 1), (false, false, 1)]
+            {
+                let repairs = [first, last].map(|is_done| counted(is_done.to_string()));
+                let lines = ["# One.".to_owned()].into_iter().chain(repairs).collect::<Vec<_>>();
+                let (said, why, ended) = run_in(shell, &lines, "exit 0", None);
+                let succeeded = usize::from(first) + usize::from(last);
+                let failed = 2 - succeeded;
+                let expected = format!("repairs: {succeeded} succeeded, {failed} failed or were refused\n");
+                assert_eq!((said, ended), (expected, Some(code)), "{shell}: {why}");
+            }
+            let (said, _, ended) = run_in(shell, &[], "exit 0", None);
+            let expected = "repairs: 0 succeeded, 0 failed or were refused\n";
+            assert_eq!((&*said, ended), (expected, Some(0)), "{shell}");
+        }
+        assert_eq!(counted("# It cannot be printed.".to_owned()), "# It cannot be printed.");
     }
 
     /// crictl's own default is another runtime's socket, or nobody's.

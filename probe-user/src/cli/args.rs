@@ -15,6 +15,7 @@ use strum::VariantNames;
 use crate::{
     model::change::ChangeKind,
     sink::select::{filter::Filter, rate::Rate},
+    size::count,
 };
 
 /// The format of standard output.
@@ -73,7 +74,7 @@ pub(super) struct Shown {
     event: Vec<String>,
 
     /// Print at most this many events a minute, besides all findings and gaps, and how many were left out
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     event_rate: Option<NonZero<u32>>,
 }
 
@@ -179,6 +180,40 @@ mod tests {
             for name in ["./-", "a"] {
                 assert!(parse(name).is_ok(), "{line} {name}");
             }
+        }
+    }
+
+    /// 0 would make everything too slow, too late or too many; what is absurd is a mistake in the unit.
+    #[test]
+    fn a_limit_with_which_nothing_could_be_right_is_refused() {
+        let count = "is not a whole number from 1 to 1000000";
+        let (short, long) = ("is too short: give 1ms at least", "is too long: give 8760h at most");
+        for (line, bad, why, good) in [
+            ("run --cni-queue", "0", count, "1"),
+            ("run --cni-queue", "4294967295", count, "20"),
+            ("leaks --cni-queue", "0", count, "20"),
+            ("watch --event-rate", "0", count, "1"),
+            ("replay x --event-rate", "4294967295", count, "60"),
+            ("run --cni-slow", "0s", short, "500ms"),
+            ("run --stuck-after", "0ms", short, "1m"),
+            ("run --boot-quiet", "0m", short, "1m"),
+            ("run --boot-target", "0h", short, "5m"),
+            ("boot --target", "0s", short, "30s"),
+            ("boot --boot-quiet", "10000h", long, "1h"),
+            ("leaks --leak-grace", "8761h", long, "0s"),
+            ("run --hold", "61s", "more than 60 s", "0"),
+            ("run --log-file x --log-size", "0KiB", "it must not be 0", "1MiB"),
+            ("run --log-file x --log-keep", "1001", "1001 is not in 0..=1000", "0"),
+            ("top --interval", "0s", "is not from 200ms to 1h", "1s"),
+            ("top --once --size", "0x24", "is not a size such as 80x24", "80x24"),
+            ("detach --linger", "8761h", long, "0s"),
+        ] {
+            let parse = |value: &str| {
+                Cli::try_parse_from(["sandprobe"].into_iter().chain(line.split(' ')).chain([value]))
+            };
+            let refused = parse(bad).err().map(|why| why.to_string()).unwrap_or_default();
+            assert!(refused.contains(why), "{line} {bad}: {refused}");
+            assert!(parse(good).is_ok(), "{line} {good}");
         }
     }
 }

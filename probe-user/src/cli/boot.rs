@@ -22,7 +22,7 @@ use super::{
     say,
 };
 use crate::{
-    duration::duration,
+    duration::positive_duration,
     engine::boot::report::{NodeBoot, RecoveryReport},
     model::{
         recovery::{BootRead, Grouping, Recovered, Recovery},
@@ -52,7 +52,7 @@ pub(super) struct Boot {
 
     /// How long a recovery may take, for all boots, instead of the target that the agent of each had; "!"
     /// marks each boot that took longer, and if the last one did, the exit code is 1
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     target: Option<Duration>,
 
     /// The format of the output

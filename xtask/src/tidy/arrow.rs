@@ -25,7 +25,7 @@ const ARROW: &[(&str, &[&str])] = &[
     ("replay", &["model", "engine", "recording"]),
     ("session", &["model", "engine", "recording", "sink"]),
     ("agent", &["model", "engine", "recording", "source", "sink", "session", "confine", "program_pages"]),
-    ("config", &["model", "engine", "source", "duration", "bounded_read"]),
+    ("config", &["model", "engine", "source", "duration", "size", "bounded_read"]),
     (
         "cli",
         &[

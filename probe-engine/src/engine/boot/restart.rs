@@ -49,15 +49,7 @@ impl<'a> RestartStatistics<'a> {
         let counting =
             restarts.iter().filter(|it| it.ended.is_some() && it.close == Some(RestartClose::AsBefore));
         let rows: Vec<Numbers> = counting.map(|it| numbers(it)).collect();
-        let mut average = Average::of(Recovered::default(), &rows);
-        // A period is marked here even by a restart that has only one of its columns.
-        for row in &rows {
-            let [first, second, third, fourth] = row.columns.map(|it| it.is_some_and(|it| it.is_inexact));
-            let marks = [first, first || second, second || third, third || fourth];
-            for (period, is_inexact) in average.numbers.periods.iter_mut().zip(marks) {
-                period.iter_mut().for_each(|it| it.is_inexact |= is_inexact);
-            }
-        }
+        let average = Average::of(Recovered::default(), &rows);
         Self { comm, all: restarts.len(), average, spread: of_rows(&rows) }
     }
 }

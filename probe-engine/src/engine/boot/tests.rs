@@ -8,14 +8,16 @@ use super::{
     group::groups,
     numbers::{Number, Numbers, Row},
     report::{NoOrder, RecoveryReport, Zero},
+    restart::statistics,
     spread::{Rank, spread},
     target::{Outcome, Target},
 };
 use crate::model::{
+    change::End,
     id::{ContainerId, PodUid},
     recovery::{
-        BootRead, Kind, NetworkAttempt, OpenAttempt, Ordered, Pod, PreviousBoot, Recovered, RecoveredPod,
-        Recovery, Rules, Source, TimedSource, Unseen,
+        BootRead, DaemonEnd, FirstPod, Kind, NetworkAttempt, OpenAttempt, Ordered, Pod, PreviousBoot,
+        Recovered, RecoveredPod, Recovery, Restart, RestartClose, Rules, Source, TimedSource, Unseen,
     },
     time::Timestamp,
 };
@@ -108,16 +110,20 @@ fn a_mean_is_of_what_counts_from_the_same() {
     assert_eq!(average([].into_iter()).boots, 0);
 }
 
-/// Two service pods are back; a third one that was there before is missing, unless `is_all`.
-fn with_pods(columns: [Option<u64>; 3], is_all: bool) -> RecoveryReport {
-    let pod = |name: &str, kind| Pod {
+fn service(name: &str) -> Pod {
+    Pod {
         namespace: Some("default".to_owned()),
         name: Some(name.to_owned()),
         uid: None,
-        kind,
+        kind: Kind::Service,
         listens: false,
         interfaces: Vec::new(),
-    };
+    }
+}
+
+/// Two service pods are back; a third one that was there before is missing, unless `is_all`.
+fn with_pods(columns: [Option<u64>; 3], is_all: bool) -> RecoveryReport {
+    let pod = |name: &str, kind| Pod { kind, ..service(name) };
     let back = |name, kind, at: Option<u64>| {
         let mark = TimedSource { at: Timestamp(at?), source: Source::Hook };
         Some(RecoveredPod { pod: pod(name, kind), mark, listened: None })
@@ -216,6 +222,35 @@ fn a_number_is_as_exact_as_what_it_is_made_of() {
     let exact = RecoveryReport { numbers, ..inexact.clone() };
     assert_eq!(average([&exact].into_iter()).numbers, numbers);
     assert_eq!(marks(average([&exact, &inexact].into_iter()).numbers), marks(inexact.numbers));
+}
+
+/// A restart that was ready `ready` ns after its end, as this source says, and whose first pod started then.
+fn restart(ready: u64, source: Source, has_pod: bool) -> Restart {
+    let first_pod = FirstPod { pod: service("a"), at: Timestamp(ready + 100) };
+    Restart {
+        comm: "containerd".to_owned(),
+        ended: Some(DaemonEnd { at: Timestamp::ZERO, end: End::default(), told: None }),
+        started: Some(TimedSource::hooked(Timestamp(1))),
+        answers: Some(TimedSource { at: Timestamp(ready), source }),
+        first_pod: has_pod.then_some(first_pod),
+        close: Some(RestartClose::AsBefore),
+        ..Restart::default()
+    }
+}
+
+/// The restart that is not exact started no pod, so it is in the mean of no period from or to a pod.
+#[test]
+fn a_mean_over_restarts_has_the_mark_only_if_a_number_in_it_has() {
+    let exact = restart(1_000, Source::Hook, true);
+    let of = |other: &Restart| {
+        let all = statistics([&exact, other].into_iter());
+        assert_eq!((all.len(), all[0].average.boots), (1, 2));
+        marks(all[0].average.numbers)
+    };
+    let columns = [false, true, false, true];
+    assert_eq!(of(&restart(2_000, Source::Cri, false)), (columns, [false, true, false, false]));
+    assert_eq!(of(&restart(2_000, Source::Cri, true)), (columns, [false, true, true, true]));
+    assert_eq!(of(&restart(2_000, Source::Hook, true)), ([false; 4], [false; 4]));
 }
 
 #[test]

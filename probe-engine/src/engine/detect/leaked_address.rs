@@ -26,12 +26,15 @@ use super::{
     rule::{Judged, Part, Rule},
 };
 use crate::{
-    engine::world::table::{
-        attachment::{Attachment, Lease, Plugin},
-        record::HasRecord,
+    engine::world::{
+        World,
+        table::{
+            attachment::{Attachment, Lease, Plugin},
+            record::HasRecord,
+        },
     },
     model::{
-        fact::PodName,
+        fact::{PodName, Reservation, Store},
         finding::{Cause, FindingKind, Key, Kind, LeakedAddress, Severity, Stage, StoreRef},
         id::ContainerId,
         time::Timestamp,
@@ -151,6 +154,23 @@ fn may_be_of_pod(ctx: &DetectContext<'_>, row: &Attachment) -> bool {
     row.pod != PodName::default()
         || ctx.world.sandboxes.recall(&row.container).is_some_and(|it| it.reported.pod != PodName::default())
         || !row.was_seen() && row.container.is_full() && !ctx.index.monitors.is_named(&row.container)
+}
+
+/// The reservations that no rule judges, with their stores: a person wrote into the record, or it names
+/// something else than the sandbox of a pod, by what is known of the pods.
+pub(in crate::engine) fn unjudged(world: &World) -> impl Iterator<Item = (&Store, &Reservation)> {
+    let stores = world.records.stores.values();
+    let all = stores.flat_map(|(_, read)| read.reservations().map(|it| (&read.store, it)));
+    all.filter(|(_, it)| match &it.holder {
+        Some(holder) => !holder.container.is_full() && !is_known_of_pod(world, &holder.container),
+        None => it.in_words,
+    })
+}
+
+fn is_known_of_pod(world: &World, id: &ContainerId) -> bool {
+    world.records.is_on_record(id)
+        || world.sandboxes.recall(id).is_some_and(|it| it.reported.pod != PodName::default())
+        || world.attachments.of(id).any(|row| row.pod != PodName::default())
 }
 
 /// Whether all stores that name an address are abandoned. `Some(false)`: that is not certain.

@@ -295,7 +295,7 @@ mod tests {
     };
 
     use super::{Explain as _, OrphanNetns, is_uuid};
-    use crate::{model::id::NetnsKey, words::release::script};
+    use crate::model::id::NetnsKey;
 
     /// Runs the commands for the namespace at this file. `umount` and `rm` only print that they were called.
     /// `tools` replaces other commands.
@@ -309,7 +309,7 @@ mod tests {
         let commands = OrphanNetns { netns, mounts: vec![at.to_owned()] }.repair(&[], &[]);
         let stubs = format!("umount() {{ echo umount $2; }}\nrm() {{ echo rm $2; }}\n{tools}");
         let lines: Vec<String> = [stubs].into_iter().chain(commands).collect();
-        let script = script(&lines).replace("/proc/[0-9]", &format!("{proc}[0-9]"));
+        let script = lines.join("\n").replace("/proc/[0-9]", &format!("{proc}[0-9]"));
         let said = ["dash", "bash"].map(|shell| {
             let output = Command::new(shell).args(["-c", &script]).output().expect("a shell");
             String::from_utf8(output.stdout).expect("text")

@@ -6,8 +6,9 @@ use super::story::{CONTAINERD, DAEMON, Story, ms, run::check_lines};
 use crate::{
     engine::Engine,
     model::{
-        fact::{Fact, List, Reservation, Store, StoreKind, StoreRead},
+        fact::{Fact, Holder, List, Reservation, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead},
         finding::{Kind, OwnerlessReservation},
+        id::ContainerId,
     },
 };
 
@@ -120,4 +121,45 @@ fn an_address_that_is_reserved_by_hand_is_not_reported() {
         }
         assert_eq!(told(&story, 20 * MINUTE).0.is_empty(), in_words);
     }
+}
+
+/// Other users of CNI write names of their own. A sandbox, and a file of nobody, are judged.
+#[test]
+fn what_names_no_sandbox_is_not_judged_and_not_forgotten() {
+    let id = |name: &str| ContainerId::parse(name).expect("an id");
+    let held = |part: u8, holder: Option<&str>, in_words| Reservation {
+        address: [10, 1, 0, part].into(),
+        holder: holder.map(|name| Holder { container: id(name), ifname: "eth0".to_owned() }),
+        since: ms(SECOND),
+        in_words,
+    };
+    let of_sandbox = "a".repeat(64);
+    let reservations = vec![
+        held(2, Some(&of_sandbox), false),
+        held(3, Some("default-web-0"), false),
+        held(4, Some("on-record"), false),
+        held(5, None, true),
+        held(6, None, false),
+    ];
+    let path = "/var/lib/cni/networks/podnet".to_owned();
+    let store = Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) };
+    let mut story = node();
+    story.at(10 * SECOND).list(List::Runtimes, true, |story| {
+        let sandboxes = vec![RuntimeSandbox { id: id("on-record"), pod: None }];
+        let place = "/var/lib/containerd".to_owned();
+        story.listed(Fact::RuntimeRead(RuntimeRead {
+            place,
+            kind: None,
+            sandboxes,
+            complete: true,
+            unread: 0,
+        }));
+    });
+    story.at(11 * SECOND).list(List::Ipam, true, |story| {
+        story.listed(Fact::StoreRead(StoreRead { store: store.clone(), reservations, complete: true }));
+    });
+    let (_, engine) = story.judge(20 * MINUTE);
+    let unjudged: Vec<_> = engine.unjudged().map(|(of, it)| (of.clone(), it.address)).collect();
+    let addresses: [IpAddr; 2] = [[10, 1, 0, 3].into(), [10, 1, 0, 5].into()];
+    assert_eq!(unjudged, addresses.map(|address| (store.clone(), address)));
 }

@@ -171,17 +171,17 @@ mod tests {
             text(&boots(&rows())),
             "\
 ms from the end of the program (* from its start, the end was not seen; ~ not exact), and the periods between, s
-RESTART (UTC)          PROGRAM     STARTED  READY   FIRST POD  AS BEFORE  1       2      3      4      WHOLE
-2026-11-27 04:57:33    containerd  212      ~1530   -          ~1530      0.21    ~1.32  -      -      ~1.53
-2026-11-27 07:27:33    containerd  5106     5871    6402       14933      5.11    0.77   0.53   8.53   14.93
-2026-11-28 04:57:33    kubelet     120121   120944  -          120944     120.12  0.82   -      -      120.94
-2026-11-29 04:57:33 *  containerd  ~0       ~900    -          ~900       ~0.00   ~0.90  -      -      ~0.90
-2026-11-30 04:57:33    containerd  -        -       -          -          -       -      -      -      -
-containerd: Avg of 2               2659     ~3701   6402       ~8232      2.66    ~1.04  ~0.53  ~8.53  ~8.23
-containerd: Min                    212      ~1530   6402       ~1530      0.21    0.77   0.53   8.53   ~1.53
-containerd: p50                    212      ~1530   6402       ~1530      0.21    0.77   0.53   8.53   ~1.53
-containerd: p90                    5106     5871    6402       14933      5.11    ~1.32  0.53   8.53   14.93
-containerd: Max                    5106     5871    6402       14933      5.11    ~1.32  0.53   8.53   14.93
+RESTART (UTC)          PROGRAM     STARTED  READY   FIRST POD  AS BEFORE  1       2      3     4     WHOLE
+2026-11-27 04:57:33    containerd  212      ~1530   -          ~1530      0.21    ~1.32  -     -     ~1.53
+2026-11-27 07:27:33    containerd  5106     5871    6402       14933      5.11    0.77   0.53  8.53  14.93
+2026-11-28 04:57:33    kubelet     120121   120944  -          120944     120.12  0.82   -     -     120.94
+2026-11-29 04:57:33 *  containerd  ~0       ~900    -          ~900       ~0.00   ~0.90  -     -     ~0.90
+2026-11-30 04:57:33    containerd  -        -       -          -          -       -      -     -     -
+containerd: Avg of 2               2659     ~3701   6402       ~8232      2.66    ~1.04  0.53  8.53  ~8.23
+containerd: Min                    212      ~1530   6402       ~1530      0.21    0.77   0.53  8.53  ~1.53
+containerd: p50                    212      ~1530   6402       ~1530      0.21    0.77   0.53  8.53  ~1.53
+containerd: p90                    5106     5871    6402       14933      5.11    ~1.32  0.53  8.53  14.93
+containerd: Max                    5106     5871    6402       14933      5.11    ~1.32  0.53  8.53  14.93
 
 containerd: 2 of 4 restarts count; the others are not complete, or their beginning was not seen
 of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet

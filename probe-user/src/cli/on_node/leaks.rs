@@ -130,6 +130,7 @@ impl Leaks {
             Form::Json => {
                 let mut bytes = Vec::new();
                 result.findings.iter().for_each(|it| jsonl::finding(it, &result.label, &mut bytes));
+                report::unjudged_lines(result, &mut bytes);
                 bytes
             }
         }
@@ -199,8 +200,8 @@ mod tests {
         let plain = File::create(store.join("10.88.0.8")).expect("a file");
         plain.set_modified(SystemTime::now() - Duration::from_secs(1800)).expect("a time");
         let freed = script();
-        let calls: Vec<&str> = freed.lines().filter(|line| line.starts_with("free_ownerless ")).collect();
-        assert_eq!(calls, ["free_ownerless '/var/lib/cni/networks/podnet' 10.88.0.8"], "{freed}");
+        let calls: Vec<&str> = freed.lines().filter(|line| line.starts_with("try ")).collect();
+        assert_eq!(calls, ["try free_ownerless '/var/lib/cni/networks/podnet' 10.88.0.8"], "{freed}");
     }
 
     /// A disk on which one store can be read and another one cannot.

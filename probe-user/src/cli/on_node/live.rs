@@ -30,7 +30,7 @@ use crate::{
     },
     config,
     confine::Mode,
-    duration::duration,
+    duration::{duration, positive_duration},
 };
 
 #[derive(Debug, Args)]
@@ -102,7 +102,7 @@ pub(super) struct ProbeArgs {
     node: Option<String>,
 
     /// After a restart: how long the recovery may take, from the order to the last pod [default: 5m]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     boot_target: Option<Duration>,
 
     /// A label of this boot, by which "boot --group-by label:KEY" compares boots; may be repeated

@@ -149,7 +149,8 @@ pub fn share(it: &Share, out: &mut Vec<u8>) {
     line(&Shared::of(it), out);
 }
 
-fn line(it: &impl Serialize, out: &mut Vec<u8>) {
+/// Writes any object as a whole line.
+pub(crate) fn line(it: &impl Serialize, out: &mut Vec<u8>) {
     // This cannot fail: all keys are strings, and a vector accepts every write.
     if serde_json::to_writer(&mut *out, it).is_ok() {
         out.push(b'\n');

@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::file::number;
+use super::{file::number, folder};
 use crate::sink::escape::escaped;
 
 /// A file of the state directory.
@@ -64,6 +64,8 @@ pub(crate) struct StateWrites {
     outcomes: watch::Sender<BTreeMap<StateFile, Outcome>>,
     /// The writes under way, by number.
     writing: watch::Sender<BTreeMap<u64, Write>>,
+    /// Why the directory could not be made at the start, until a write succeeds.
+    unmade: watch::Sender<Option<String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -99,15 +101,48 @@ impl StateWrites {
         Writing { all: self.writing.clone(), number }
     }
 
+    /// Makes the directory, if there is one, before the agent is confined: afterwards it may make none, and
+    /// an error would be that of the confinement. If it cannot be made, the agent runs on, and this is the
+    /// trouble of each file.
+    pub(crate) fn of(dir: Option<&Path>) -> Self {
+        let writes = Self::default();
+        if let Some(dir) = dir {
+            writes.make(dir);
+        }
+        writes
+    }
+
+    pub(in crate::sink) fn make(&self, dir: &Path) {
+        if let Err(error) = folder::make(dir) {
+            let why = unmade(dir, &error);
+            warn!("{why}");
+            self.unmade.send_replace(Some(why));
+        }
+    }
+
+    /// Whether the directory could be made at the start, or was there.
+    pub(crate) fn is_made(&self) -> bool {
+        self.unmade.borrow().is_none()
+    }
+
     /// Records a result. A failure is logged once for each reason, and so is its end.
     pub(crate) fn note(&self, file: StateFile, dir: &Path, done: io::Result<()>) {
         let dir = dir.display().to_string();
         let contents = file.contents();
         let dir = escaped(&dir);
-        let now = done.err().map(|error| {
-            let todo = todo(&error);
-            format!("{contents} cannot be kept in {dir} (--state-dir): {error}{todo}")
-        });
+        let unmade = self.unmade.borrow().clone();
+        let is_told = unmade.is_some();
+        let now = match (done, unmade) {
+            (Ok(()), _) => {
+                self.unmade.send_replace(None);
+                None
+            }
+            (Err(_), Some(unmade)) => Some(unmade),
+            (Err(error), None) => {
+                let todo = todo(&error);
+                Some(format!("{contents} cannot be kept in {dir} (--state-dir): {error}{todo}"))
+            }
+        };
         let mut before = None;
         self.outcomes.send_modify(|outcomes| {
             let outcome = outcomes.entry(file).or_default();
@@ -115,7 +150,7 @@ impl StateWrites {
             before = std::mem::replace(&mut outcome.trouble, now.clone());
         });
         match (before, now) {
-            (before, Some(now)) if before.as_ref() != Some(&now) => warn!("{now}"),
+            (before, Some(now)) if !is_told && before.as_ref() != Some(&now) => warn!("{now}"),
             (Some(_), None) => warn!("{contents} can be kept in {dir} again"),
             _ => {}
         }
@@ -147,7 +182,11 @@ impl StateWrites {
     /// Why the last writes failed, and which writes hang.
     #[must_use]
     pub(crate) fn troubles(&self) -> Vec<String> {
-        self.outcomes().into_values().filter_map(|outcome| outcome.trouble).collect()
+        let unmade = self.unmade.borrow().clone();
+        let each = self.outcomes().into_values().filter_map(|outcome| outcome.trouble);
+        let mut troubles: Vec<String> = unmade.into_iter().chain(each).collect();
+        troubles.dedup();
+        troubles
     }
 
     /// Waits for the first write of the file, and returns whether it succeeded.
@@ -158,12 +197,26 @@ impl StateWrites {
     }
 }
 
+/// Returns the message that the directory cannot be made: what, where, why, what to do.
+fn unmade(dir: &Path, error: &io::Error) -> String {
+    let todo = match todo(error) {
+        "" => "; name another directory",
+        todo => todo,
+    };
+    let dir = dir.display().to_string();
+    let dir = escaped(&dir);
+    format!(
+        "nothing can be kept in {dir} (--state-dir), which cannot be made: {error}{todo}, and start sandprobe again"
+    )
+}
+
 /// Returns what to do about the error, if the error alone does not say it.
 fn todo(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",
         io::ErrorKind::ReadOnlyFilesystem => "; mount it writable or name another directory",
         io::ErrorKind::PermissionDenied => "; let sandprobe's user write there or name another directory",
+        io::ErrorKind::AlreadyExists => "; remove what is in its place or name another directory",
         io::ErrorKind::NotADirectory => "; name a directory",
         _ if number(error) == Some(libc::EIO) => {
             "; the disk fails, and the kernel's log (dmesg) has the reason"
@@ -174,9 +227,9 @@ fn todo(error: &io::Error) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, path::Path, time::Instant};
+    use std::{fs, io, path::Path, time::Instant};
 
-    use super::{HANGS, StateFile, StateWrites};
+    use super::{HANGS, StateFile, StateWrites, unmade};
     use crate::sink::state::file::named;
 
     #[test]
@@ -201,6 +254,59 @@ mod tests {
             let trouble = writes.troubles().pop().expect("a trouble");
             assert!(trouble.ends_with(&said), "{trouble}");
         }
+    }
+
+    /// A confined agent may make no directory, so a write fails for another reason than the first try did.
+    #[test]
+    fn a_directory_that_cannot_be_made_is_one_trouble_with_its_own_reason() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("file");
+        fs::write(&file, "").expect("a file");
+        let below = file.join("below");
+        for (path, reason) in [
+            (&*file, "File exists (os error 17); remove what is in its place or name another directory"),
+            (&*below, "Not a directory (os error 20); name a directory"),
+            (Path::new("/proc/x"), "No such file or directory (os error 2); name another directory"),
+        ] {
+            let writes = StateWrites::default();
+            writes.make(path);
+            let path_name = path.display();
+            let said = format!(
+                "nothing can be kept in {path_name} (--state-dir), which cannot be made: {reason}, and start sandprobe again"
+            );
+            assert_eq!(writes.troubles(), [&*said]);
+            for file in [StateFile::Findings, StateFile::Checkpoint, StateFile::History] {
+                writes.note(file, path, Err(io::ErrorKind::PermissionDenied.into()));
+                assert_eq!(writes.outcomes()[&file].trouble.as_ref(), Some(&said));
+            }
+            assert_eq!((writes.troubles(), writes.is_made()), (vec![said], false));
+        }
+        let said = unmade(Path::new("/s"), &io::ErrorKind::ReadOnlyFilesystem.into());
+        assert!(
+            said.ends_with("; mount it writable or name another directory, and start sandprobe again"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_directory_that_is_made_or_was_there_is_no_trouble() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path().join("deep/er");
+        let writes = StateWrites::default();
+        for _ in 0..2 {
+            writes.make(&dir);
+            assert!(dir.is_dir() && writes.is_made() && writes.troubles().is_empty());
+        }
+        writes.note(StateFile::Findings, Path::new("/s"), Err(io::ErrorKind::PermissionDenied.into()));
+        let said = "findings cannot be kept in /s (--state-dir): permission denied; let sandprobe's user write there or \
+                    name another directory";
+        assert_eq!(writes.troubles(), [said]);
+
+        // An agent that is not confined makes the directory later.
+        let writes = StateWrites::default();
+        writes.make(Path::new("/proc/x"));
+        writes.note(StateFile::Findings, Path::new("/s"), Ok(()));
+        assert!(writes.is_made() && writes.troubles().is_empty());
     }
 
     #[test]

@@ -2,8 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert,
     net::IpAddr,
 };
+
+use serde::Serialize;
 
 use super::scan::ScanResult;
 use crate::{
@@ -17,7 +20,7 @@ use crate::{
     },
     sink::{
         escape::{escaped, short_key},
-        render::phase::pod,
+        render::{jsonl, phase::pod, wall_clock::Rfc3339},
         span::span,
     },
     words::release::{self, functions, restart_ipamd},
@@ -57,6 +60,10 @@ pub(super) fn text(result: &ScanResult, leaked: &[&Finding], is_sure: bool) -> S
         text.push('\n');
         text += &other(result, &others);
     }
+    if !result.unjudged.is_empty() {
+        text.push('\n');
+        text += &unjudged(result);
+    }
     text + &commands(leaked)
 }
 
@@ -76,32 +83,59 @@ fn networks(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
         let lost = lost(store, leaked);
         let pools = pools(result, store.store.network.as_deref());
         for pool in pools {
-            let given = store.reservations.iter().filter(|it| is_in(it.address, pool)).count();
-            let leaked = lost.iter().filter(|it| is_in(**it, pool)).count();
-            rows.push(network(store, pool.subnet.to_string(), Some(pool.size), given, leaked));
+            let counts = Counts::of(result, store, &lost, |address| is_in(address, pool));
+            rows.push(network(store, Some(pool), counts));
         }
-        let given = store.reservations.iter().filter(|it| !is_in_any(it.address, pools)).count();
-        let leaked = lost.iter().filter(|it| !is_in_any(**it, pools)).count();
-        if given > 0 || pools.is_empty() {
-            rows.push(network(store, "?".to_owned(), None, given, leaked));
+        let rest = Counts::of(result, store, &lost, |address| !is_in_any(address, pools));
+        if rest.given > 0 || pools.is_empty() {
+            rows.push(network(store, None, rest));
         }
     }
-    aligned(["NETWORK", "RANGE", "SIZE", "USED", "LEAKED", "FREE", "STORE"], &rows)
+    aligned(["NETWORK", "RANGE", "SIZE", "USED", "NOT JUDGED", "LEAKED", "FREE", "STORE"], &rows)
 }
 
-fn network(store: &StoreRead, pool: String, size: Option<u64>, given: usize, leaked: usize) -> [String; 7] {
-    let given = u64::try_from(given).unwrap_or(u64::MAX);
-    let leaked = u64::try_from(leaked).unwrap_or(u64::MAX);
-    let [used, leaked, free] = if store.complete {
-        [Some(given.saturating_sub(leaked)), Some(leaked), size.map(|size| size.saturating_sub(given))]
+/// How many addresses of a store are in one row.
+struct Counts {
+    given: u64,
+    unjudged: u64,
+    leaked: u64,
+}
+
+impl Counts {
+    fn of(
+        result: &ScanResult,
+        store: &StoreRead,
+        lost: &BTreeSet<IpAddr>,
+        is_here: impl Fn(IpAddr) -> bool,
+    ) -> Self {
+        let unjudged = result.unjudged.iter().filter(|(of, _)| of.path == store.store.path);
+        Self {
+            given: count(store.reservations.iter().map(|it| it.address), &is_here),
+            unjudged: count(unjudged.map(|(_, it)| it.address), &is_here),
+            leaked: count(lost.iter().copied(), &is_here),
+        }
+    }
+}
+
+fn count(addresses: impl Iterator<Item = IpAddr>, is_here: impl Fn(IpAddr) -> bool) -> u64 {
+    u64::try_from(addresses.filter(|it| is_here(*it)).count()).unwrap_or(u64::MAX)
+}
+
+fn network(store: &StoreRead, pool: Option<&Pool>, counts: Counts) -> [String; 8] {
+    let Counts { given, unjudged, leaked } = counts;
+    let size = pool.map(|pool| pool.size);
+    let [used, unjudged, leaked, free] = if store.complete {
+        let used = given.saturating_sub(leaked).saturating_sub(unjudged);
+        [Some(used), Some(unjudged), Some(leaked), size.map(|size| size.saturating_sub(given))]
     } else {
-        [None; 3]
+        [None; 4]
     };
     [
         store.store.network.as_deref().unwrap_or("?").to_owned(),
-        pool,
+        pool.map_or_else(|| "?".to_owned(), |pool| pool.subnet.to_string()),
         number(size),
         number(used),
+        number(unjudged),
         number(leaked),
         number(free),
         format!("{} {}", store.store.kind.into_str(), store.store.path),
@@ -199,6 +233,55 @@ fn addresses(result: &ScanResult, leaked: &[Leak<'_>]) -> String {
     aligned(["STAGE", "NETWORK", "ADDRESS", "CAUSE", "POD", "SANDBOX", "SINCE", "RECORDED IN"], &rows)
 }
 
+fn unjudged(result: &ScanResult) -> String {
+    let rows = result.unjudged.iter().map(|(store, it)| {
+        let by = match &it.holder {
+            Some(holder) => format!("{}, not a sandbox's id: not judged", holder.container),
+            None => "a person, in words: not judged".to_owned(),
+        };
+        let network = store.network.as_deref().unwrap_or("?").to_owned();
+        [network, it.address.to_string(), by, since(it.since, result), store.path.clone()]
+    });
+    let rows: Vec<_> = rows.collect();
+    aligned(["NETWORK", "ADDRESS", "RESERVED BY", "SINCE", "RECORDED IN"], &rows)
+}
+
+/// Writes each reservation that is not judged as a line of JSON.
+pub(super) fn unjudged_lines(result: &ScanResult, out: &mut Vec<u8>) {
+    for (store, it) in &result.unjudged {
+        let line = UnjudgedLine {
+            not_judged: Unjudged {
+                node: &result.label.node,
+                address: it.address,
+                network: store.network.as_deref(),
+                reserved_by: it.holder.as_ref().map(|holder| &holder.container),
+                since: Rfc3339(result.label.wall_ns(it.since)),
+                store: store.kind,
+                path: &store.path,
+            },
+        };
+        jsonl::line(&line, out);
+    }
+}
+
+#[derive(Serialize)]
+struct UnjudgedLine<'a> {
+    not_judged: Unjudged<'a>,
+}
+
+#[serde_with::skip_serializing_none]
+#[derive(Serialize)]
+struct Unjudged<'a> {
+    node: &'a str,
+    address: IpAddr,
+    network: Option<&'a str>,
+    /// Absent: a person wrote words.
+    reserved_by: Option<&'a ContainerId>,
+    since: Rfc3339,
+    store: StoreKind,
+    path: &'a str,
+}
+
 fn since(at: Timestamp, result: &ScanResult) -> String {
     match at {
         Timestamp::ZERO => "before boot".to_owned(),
@@ -234,7 +317,7 @@ fn commands(leaked: &[Leak<'_>]) -> String {
         text += "  sandprobe leaks --repair-script > free.sh\n";
         return text;
     }
-    for line in lines(&stores) {
+    for line in lines(&stores, convert::identity) {
         text += "  ";
         text += &line;
         text.push('\n');
@@ -243,7 +326,7 @@ fn commands(leaked: &[Leak<'_>]) -> String {
 }
 
 pub(super) fn script(result: &ScanResult, leaked: &[&Finding]) -> String {
-    release::script(&lines(&by_store(&leaks(result, leaked))))
+    release::script(&lines(&by_store(&leaks(result, leaked)), release::counted))
 }
 
 /// Confirmed leaks, by the kind and the path of their store.
@@ -259,7 +342,8 @@ fn by_store<'a>(leaked: &'a [Leak<'a>]) -> ByStore<'a> {
     stores
 }
 
-fn lines(stores: &ByStore<'_>) -> Vec<String> {
+/// Returns the commands of these stores; `as_called` makes the line of each call of a repair.
+fn lines(stores: &ByStore<'_>, as_called: fn(String) -> String) -> Vec<String> {
     let mut lines = Vec::new();
     let host_local = stores.iter().filter(|((kind, _), _)| *kind == StoreKind::HostLocal);
     let mut host_local = host_local.flat_map(|(_, leaks)| leaks);
@@ -272,14 +356,14 @@ fn lines(stores: &ByStore<'_>) -> Vec<String> {
         lines.push(format!("# {} {}: {} leaked", kind.into_str(), escaped(path), leaks.len()));
         match kind {
             StoreKind::HostLocal => lines.extend(leaks.iter().map(|it| match it.sandbox {
-                Some(sandbox) => release::release(path, it.address, sandbox),
+                Some(sandbox) => as_called(release::release(path, it.address, sandbox)),
                 None if it.is_not_a_file => format!(
                     "# {} stays: a link, a directory or a FIFO has its name. Find out what made it, and remove it by hand",
                     it.address
                 ),
-                None => release::free_ownerless_of(path, it.address),
+                None => as_called(release::free_ownerless_of(path, it.address)),
             })),
-            StoreKind::AwsIpamd => lines.extend(restart_ipamd()),
+            StoreKind::AwsIpamd => lines.extend(restart_ipamd().into_iter().map(as_called)),
             StoreKind::Declared => {
                 lines.push("# The store is the plugin's own, and so is the way to free from it:".to_owned());
                 lines.extend(leaks.iter().map(|it| match it.sandbox {

@@ -15,7 +15,7 @@ use crate::{
     engine::{Daemons, Engine, Limits, Settings},
     model::{
         change::Finding,
-        fact::{Fact, List, Network, StoreKind, StoreRead},
+        fact::{Fact, List, Network, Reservation, Store, StoreKind, StoreRead},
         finding::{Blind, BlindSpot, Explain as _, FindingKind, Kind, Stage},
         time::Timestamp,
     },
@@ -42,6 +42,8 @@ pub(super) struct ScanResult {
     pub(super) label: Label,
     pub(super) now: Timestamp,
     pub(super) stores: Vec<StoreRead>,
+    /// The reservations that name no sandbox of a pod: nothing is said of them.
+    pub(super) unjudged: Vec<(Store, Reservation)>,
     pub(super) networks: Vec<Network>,
     pub(super) caveats: Vec<String>,
     /// How many network namespaces the kernel has. `None`: the files are not those of the running kernel.
@@ -101,6 +103,7 @@ impl LeakScan<'_> {
             label: Label { node: header.node, boot_id: header.boot_id, boot_wall_ns: header.boot_wall_ns },
             now,
             stores: seen.stores.into_values().collect(),
+            unjudged: engine.unjudged().map(|(store, it)| (store.clone(), it.clone())).collect(),
             networks: seen.networks,
             caveats,
             netns: (!frozen).then(|| engine.netns_in_kernel()),

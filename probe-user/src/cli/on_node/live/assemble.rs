@@ -140,6 +140,7 @@ pub(super) struct Ended {
 impl<'a> Assembly<'a> {
     /// Proves the hooks, and decides what each thread gives up. Must be called within a runtime.
     pub(super) async fn new(start: &'a Start<'a>, opened: Opened, probe: Probe) -> anyhow::Result<Self> {
+        let shared = Shared::new(start.state_dir);
         let (end, hangup) = signals::to_end(start.outlives_terminal)?;
         let signals = Signals { end: Box::pin(end), hangup };
         // A write beyond the limit of a file's size then fails, and does not end the process.
@@ -182,7 +183,7 @@ impl<'a> Assembly<'a> {
                 print_stderr(&otlp.said());
             }
         }
-        Ok(Self { start, opened, hooks, report, confinement, signals, shared: Shared::new() })
+        Ok(Self { start, opened, hooks, report, confinement, signals, shared })
     }
 
     /// Starts every thread, then works until the end is requested.
@@ -308,7 +309,7 @@ impl<'a> Assembly<'a> {
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         let Opened { header, place, labels, .. } = &self.opened;
-        let past = self.start.past;
+        let past = if self.shared.state_writes.is_made() { self.start.past } else { None };
         // This reads the node's journals.
         let (past, Beginning { earlier, boot }) = started(&self.confinement, Role::Files, || {
             boot::read_with_timeout(header, &place.root, past, labels)
@@ -436,13 +437,12 @@ impl<'a> Assembly<'a> {
 }
 
 impl Shared {
-    fn new() -> Self {
+    fn new(state_dir: Option<&Path>) -> Self {
         let (feed, batches) = feed();
         let (stopper, stop) = stop();
         let unreadable = Arc::default();
         let reading = Arc::default();
-        let state_writes = StateWrites::default();
-        Self { feed, batches, stopper, stop, unreadable, reading, state_writes }
+        Self { feed, batches, stopper, stop, unreadable, reading, state_writes: StateWrites::of(state_dir) }
     }
 }
 

@@ -1,14 +1,15 @@
 //! The flags of the commands that read a node.
 
-use std::{path::PathBuf, time::Duration};
+use std::{num::NonZero, path::PathBuf, time::Duration};
 
 use clap::Args;
 
 use crate::{
     cli::say,
     config::{Config, IpamStore, recovered},
-    duration::duration,
+    duration::{duration, positive_duration},
     model::recovery::Recovered,
+    size::count,
     source::{backfill::store::Declared, host::HostRoot},
 };
 
@@ -54,19 +55,19 @@ pub(in crate::cli) struct ConfigArgs {
 
     /// How long the kernel may take to tear down a network namespace before that counts as stuck [default:
     /// 1m]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     stuck_after: Option<Duration>,
 
     /// How long one call of a CNI plugin may take before it counts as slow [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     cni_slow: Option<Duration>,
 
     /// How many CNI plugins that run at once count as a queue [default: 20]
-    #[arg(long, value_name = "COUNT")]
-    cni_queue: Option<u32>,
+    #[arg(long, value_name = "COUNT", value_parser = count)]
+    cni_queue: Option<NonZero<u32>>,
 
     /// After a restart: if no other pod comes for this long, the recovery is complete [default: 1m]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     boot_quiet: Option<Duration>,
 
     /// After a restart: a pod is back when its first container has "started", or when it is first "listening"

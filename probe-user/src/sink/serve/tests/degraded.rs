@@ -26,3 +26,24 @@ fn an_agent_that_cannot_write_its_state_is_ready_and_degraded() {
         assert_eq!(bench.get("/v1/doctor").await.json()["agent"]["degraded"], serde_json::json!([]));
     });
 }
+
+/// The reason is in all places, from the start on, and each file has the same.
+#[test]
+fn an_agent_whose_state_directory_cannot_be_made_is_degraded_from_the_start_on() {
+    block_on(async {
+        let bench = Bench::new();
+        let writes = &bench.app.config.state_writes;
+        writes.make(Path::new("/proc/x"));
+        let said = "nothing can be kept in /proc/x (--state-dir), which cannot be made: No such file or directory (os error 2); \
+                    name another directory, and start sandprobe again";
+        for _ in 0..2 {
+            let ready = bench.get("/readyz").await;
+            assert_eq!((ready.status, ready.text()), (200, format!("ok\ndegraded: {said}\n")));
+            let agent = &bench.get("/v1/doctor").await.json()["agent"];
+            assert_eq!((&agent["ready"], &agent["degraded"]), (&true.into(), &serde_json::json!([said])));
+            for file in [StateFile::Findings, StateFile::Checkpoint] {
+                writes.note(file, Path::new("/proc/x"), Err(io::ErrorKind::PermissionDenied.into()));
+            }
+        }
+    });
+}
