@@ -10,6 +10,7 @@ mod matching;
 mod pattern;
 mod release;
 mod repair;
+mod template;
 
 use std::{
     collections::BTreeMap,
@@ -120,7 +121,7 @@ impl Catalogue {
             cause,
             known: found.iter().map(|it| Known::of(it.problem)).collect(),
             repair,
-            fixed_in: release::fixed_in(&found, finding),
+            fixed_in: release::fixed_in(found.iter().flat_map(|it| &it.problem.fixes), finding),
         }
     }
 }

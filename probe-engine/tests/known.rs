@@ -187,8 +187,8 @@ fn failing(command: CniCommand, said: &[&str]) -> Finding {
     finding(it.into())
 }
 
-/// Each message of a plugin is the beginning of its problem's story, and that of the problem that it is unlike
-/// is its twin.
+/// Each message of a plugin is its problem's story, and the message of the problem that it is unlike is the
+/// twin.
 #[test]
 fn what_a_plugin_says_names_the_problem() -> Result<()> {
     let mut played = 0;

@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::{EnumString, IntoStaticStr};
 
-use super::{pattern::Pattern, release::Fix, repair};
+use super::{
+    pattern::Pattern,
+    release::Fix,
+    template::{MEMBERS, OWN, Token, tokens},
+};
 
 /// The ids and texts of the files that this program brings.
 pub(super) const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/known.rs"));
@@ -132,8 +136,23 @@ impl Problem {
         if let Some(fix) = problem.fixes.iter().find(|fix| !fix.is_in_order()) {
             return Err(FileError::Releases { program: fix.name.clone() });
         }
-        repair::check(&problem)?;
+        problem.check_repair()?;
         Ok(problem)
+    }
+
+    /// Checks that each name in its repair is known for every finding that it may be.
+    fn check_repair(&self) -> Result<(), FileError> {
+        for line in &self.repair {
+            for token in tokens(line).ok_or_else(|| FileError::Brace { line: line.clone() })? {
+                let Token::Name(name) = token else { continue };
+                let is_part = self.patterns().next().is_some()
+                    && self.patterns().all(|pattern| pattern.names().any(|part| part == name));
+                if !is_part && !OWN.contains(&name) && !MEMBERS.contains(&name) {
+                    return Err(FileError::UnknownPart { part: name.to_owned() });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the kinds of findings that it can be, each once.

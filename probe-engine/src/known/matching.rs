@@ -39,7 +39,7 @@ pub(super) fn problems<'a>(
                 continue;
             }
             let Some(words) = &condition.words else {
-                if !release::is_fixed(problem, finding) {
+                if !release::are_fixed(&problem.fixes, finding) {
                     also.push(Match { problem, parts: Vec::new(), members: members.clone() });
                 }
                 break;
@@ -81,10 +81,11 @@ impl Condition {
 
 impl OneOf {
     fn has(&self, value: &Value) -> bool {
-        self.values().iter().any(|it| match value {
-            Value::String(text) => it == text,
-            other => *it == other.to_string(),
-        })
+        let text = match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        self.values().contains(&text)
     }
 }
 

@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::{DeserializeFromStr, DisplayFromStr, SerializeDisplay, serde_as};
 
-use super::{file::Problem, matching::Match};
 use crate::model::{change::Finding, fact::ProgramFound};
 
 /// A program whose later versions do not have this problem.
@@ -52,10 +51,10 @@ pub struct Line(u32, u32);
 #[error("not a version of upstream")]
 pub struct NotAVersion;
 
-/// Returns the programs of a finding of which a later version fixes one of these problems.
-pub(super) fn fixed_in<'a>(found: &[Match<'a>], finding: &'a Finding) -> Vec<FixedIn<'a>> {
+/// Returns the finding's programs of which a later version has one of these fixes.
+pub(super) fn fixed_in<'a>(fixes: impl Iterator<Item = &'a Fix>, finding: &'a Finding) -> Vec<FixedIn<'a>> {
     let mut all = Vec::new();
-    for fix in found.iter().flat_map(|it| &it.problem.fixes) {
+    for fix in fixes {
         for (program, version) in fix.versions(finding) {
             if let Some(fixed) = fix.missing_from(version) {
                 let version = program.version.as_deref().unwrap_or_default();
@@ -72,11 +71,18 @@ pub(super) fn fixed_in<'a>(found: &[Match<'a>], finding: &'a Finding) -> Vec<Fix
     all
 }
 
-/// Whether the programs that took part are known to have the problem's fixes.
-pub(super) fn is_fixed(problem: &Problem, finding: &Finding) -> bool {
-    let mut versions = problem.fixes.iter().flat_map(|fix| fix.versions(finding).map(move |it| (fix, it.1)));
-    let Some((fix, version)) = versions.next() else { return false };
-    fix.has(version) && versions.all(|(fix, version)| fix.has(version))
+/// Whether the programs that took part are known to have all of these fixes.
+pub(super) fn are_fixed(fixes: &[Fix], finding: &Finding) -> bool {
+    let mut is_known = false;
+    for fix in fixes {
+        for (_, version) in fix.versions(finding) {
+            if !fix.has(version) {
+                return false;
+            }
+            is_known = true;
+        }
+    }
+    is_known
 }
 
 impl Fix {
@@ -96,8 +102,8 @@ impl Fix {
         self.of_line(version).is_none_or(|fixed| version >= fixed)
     }
 
-    /// Returns the first release with the fix of this version's line, or of the first later line. `None`: each
-    /// release of the line has it.
+    /// Returns the first release with the fix of this version's line, or of the first later line. `None`:
+    /// each release of the line has it.
     fn of_line(&self, version: Release) -> Option<Release> {
         let line = version.line();
         let of_line = self.fixed.iter().find(|it| it.line() == line);

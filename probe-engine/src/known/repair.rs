@@ -1,32 +1,19 @@
-//! The commands of a known problem, for this node and this finding.
-//!
-//! In a line, `{name}` stands for a part of the words, a member of the finding, or a word of the node:
-//! [`OWN`]. Each value is quoted, so files write it bare. A line with a name that is unknown here is left out.
+//! The commands of a known problem, for this node and this finding. Each value is quoted, so files write its
+//! name bare. A line with a name that is not known here is left out.
 
 use serde_json::Value;
 
 use super::{
-    file::{FileError, Problem},
     matching::{Match, reach},
-    pattern::is_name,
+    template::{Token, tokens},
 };
 use crate::{
     model::change::Finding,
     words::shell::{UNPRINTABLE, crictl, journal, quoted},
 };
 
-/// The words of the node.
-const OWN: [&str; 9] =
-    ["crictl", "journal", "kubelet_dir", "conf_dir", "bin_dirs", "node", "namespace", "pod", "sandbox"];
-/// The members of findings that repairs name.
-const MEMBERS: [&str; 3] = ["cache_file", "path", "id"];
 /// A line with it is repeated for each runtime.
 const OF_RUNTIME: &str = "{crictl}";
-
-enum Token<'a> {
-    Text(&'a str),
-    Name(&'a str),
-}
 
 enum Filled {
     Line(String),
@@ -65,22 +52,6 @@ pub(super) fn lines(found: &Match<'_>, finding: &Finding, node: &str) -> Vec<Str
         all.append(&mut comments);
     }
     all
-}
-
-/// Checks that each name in braces is known for every finding that the problem may be.
-pub(super) fn check(problem: &Problem) -> Result<(), FileError> {
-    for line in &problem.repair {
-        let tokens = tokens(line).ok_or_else(|| FileError::Brace { line: line.clone() })?;
-        for token in tokens {
-            let Token::Name(name) = token else { continue };
-            let is_part = problem.patterns().next().is_some()
-                && problem.patterns().all(|pattern| pattern.names().any(|part| part == name));
-            if !is_part && !OWN.contains(&name) && !MEMBERS.contains(&name) {
-                return Err(FileError::UnknownPart { part: name.to_owned() });
-            }
-        }
-    }
-    Ok(())
 }
 
 impl Filled {
@@ -144,27 +115,4 @@ fn value(name: &str, found: &Match<'_>, finding: &Finding, node: &str) -> Option
             _ => None,
         },
     }
-}
-
-/// Takes a line apart. `{{` and `}}` are braces. `None`: a brace has no partner.
-fn tokens(line: &str) -> Option<Vec<Token<'_>>> {
-    let mut tokens = Vec::new();
-    let mut rest = line;
-    while let Some(at) = rest.find(['{', '}']) {
-        let (before, brace) = rest.split_at(at);
-        tokens.push(Token::Text(before));
-        if brace.starts_with("{{") || brace.starts_with("}}") {
-            tokens.push(Token::Text(&brace[..1]));
-            rest = &brace[2..];
-        } else {
-            let (name, after) = brace.strip_prefix('{')?.split_once('}')?;
-            if !is_name(name) {
-                return None;
-            }
-            tokens.push(Token::Name(name));
-            rest = after;
-        }
-    }
-    tokens.push(Token::Text(rest));
-    Some(tokens)
 }

@@ -147,10 +147,10 @@ pub struct NetworksRead {
 /// The folders of this node that commands for a repair name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFolders {
-    /// Those with a CNI configuration.
+    /// The folders of the CNI configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<String>,
-    /// Those in which the runtime looks for the executables of plugins, as it said with its last call.
+    /// The folders in which the runtime looks for plugins, as it said with its last call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<String>,
     /// The root of the kubelet that runs.

@@ -248,8 +248,8 @@ fn completions_know_every_command() {
     }
 }
 
-/// README.md, CONTRIBUTING.md and each page of docs/, by name, but for those of known problems: their commands
-/// are of other programs.
+/// README.md, CONTRIBUTING.md and each page of docs/, by name. Pages of known problems are left out, because
+/// their commands are of other programs.
 fn documents() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join("docs")];
