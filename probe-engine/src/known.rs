@@ -20,15 +20,16 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use file::{Condition, FileError, OneOf, Problem, Speaker};
+pub use file::{Condition, FileError, OneOf, PLANNED, Problem, Speaker};
 pub use pattern::{Pattern, PatternError};
 pub use release::{Fix, FixedIn, Line, NotAVersion, Release};
+pub use template::plain;
 
 use crate::model::change::Finding;
-use matching::Match;
+use matching::Matches;
 
 /// More problems that are known by members alone are left out.
-const MAX_ALSO: usize = 4;
+const MAX_POSSIBLE: usize = 4;
 
 /// All known problems, by id.
 #[derive(Clone, Debug, Default)]
@@ -108,22 +109,36 @@ impl Catalogue {
     /// Explains a finding of a node. What a program said outweighs what holds for every finding of the kind.
     #[must_use]
     pub fn explain<'a>(&'a self, finding: &'a Finding, node: &str) -> Explanation<'a> {
-        let words = finding.kind.explain();
-        let (said, also) = matching::problems(self, finding);
-        let mut repair = Vec::new();
-        if let Some(said) = &said {
-            repair = repair::lines(said, finding, node);
-        }
-        repair.extend(words.repair(&finding.sandboxes, &finding.runtimes));
-        let cause = said.as_ref().map_or(words.cause(), |said| &said.problem.cause);
-        let found: Vec<Match<'a>> = said.into_iter().chain(also).collect();
+        let matches = Matches::of(self, finding);
+        let mut repair = repair::lines(&matches, finding, node);
+        repair.extend(finding.kind.explain().repair(&finding.sandboxes, &finding.runtimes));
         Explanation {
-            cause,
-            known: found.iter().map(|it| Known::of(it.problem)).collect(),
+            cause: cause(&matches, finding),
+            known: matches.problems().take(1 + MAX_POSSIBLE).map(Known::of).collect(),
             repair,
-            fixed_in: release::fixed_in(found.iter().flat_map(|it| &it.problem.fixes), finding),
+            fixed_in: fixed_in(&matches, finding),
         }
     }
+
+    /// Returns why a finding happened.
+    #[must_use]
+    pub fn cause<'a>(&'a self, finding: &'a Finding) -> &'a str {
+        cause(&Matches::of(self, finding), finding)
+    }
+
+    /// Returns the programs of a finding whose later versions do not have its problems.
+    #[must_use]
+    pub fn fixed_in<'a>(&'a self, finding: &'a Finding) -> Vec<FixedIn<'a>> {
+        fixed_in(&Matches::of(self, finding), finding)
+    }
+}
+
+fn cause<'a>(matches: &Matches<'a>, finding: &'a Finding) -> &'a str {
+    matches.named.as_ref().map_or(finding.kind.explain().cause(), |named| &named.problem.cause)
+}
+
+fn fixed_in<'a>(matches: &Matches<'a>, finding: &'a Finding) -> Vec<FixedIn<'a>> {
+    release::fixed_in(matches.problems().flat_map(|problem| &problem.fixes), finding)
 }
 
 impl<'a> Known<'a> {

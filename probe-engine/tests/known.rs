@@ -10,15 +10,15 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use probe_engine::{
-    known::{Catalogue, Condition, Problem, Speaker},
+    known::{Catalogue, Condition, PLANNED, Problem, Speaker},
     model::{
-        change::Finding,
+        change::{Finding, Process},
         fact::{CniCommand, NodeFolders, PodName, ProgramFound},
         finding::{
-            CniFailing, Detail, Duplicate, DuplicateSandbox, FindingKind, Key, Kind, Message, SaidOften,
-            Severity, Stage,
+            CniFailing, Detail, Duplicate, DuplicateSandbox, FindingKind, Key, Kind, Message, OrphanSandbox,
+            SaidOften, Severity, Stage,
         },
-        id::ContainerId,
+        id::{ContainerId, TaskKey},
         time::Timestamp,
     },
 };
@@ -26,8 +26,6 @@ use schemars::schema_for;
 use serde_json::Value;
 use strum::VariantNames as _;
 
-/// Kinds of findings that are planned. A problem of such a kind is found as soon as there is the kind.
-const PLANNED: [&str; 3] = ["daemon_failing", "node_network_unready", "restarted_in_bulk"];
 /// The longest message that is kept of a log.
 const MAX_SAYS: usize = 512;
 /// Beginnings of links, before the number of a report or the name of a section.
@@ -247,6 +245,14 @@ words = "the plugin says {rest:text}"
             r"echo {} 'web-0' 'it'\''s $(reboot)'".to_owned(),
         ]
     );
+    // A command would take it for an option.
+    for option in ["--all", "."] {
+        let finding = failing(CniCommand::Add, &[&*format!("the plugin says {option}")]);
+        assert_eq!(
+            catalogue.explain(&finding, "node-1").repair[3..].iter().filter(|it| it.contains("echo")).count(),
+            0
+        );
+    }
     let finding = failing(CniCommand::Add, &["the plugin says \u{1b}[2J"]);
     assert!(catalogue.explain(&finding, "node-1").repair[4].starts_with("# its path has characters"));
 }
@@ -267,8 +273,12 @@ words = "the plugin says {rest}"
     assert!(Problem::parse("test", good).is_ok());
     for (from, to, error) in [
         ("id = \"test\"", "id = \"other\"", "its id is other, but the file has another name"),
-        ("https://github.com", "http://github.com", "no link that begins with https://"),
-        ("finding = [\"cni_failing\"]", "finding = []", "needs the kinds"),
+        ("https://github.com", "http://github.com", "does not begin with https://"),
+        ("finding = [\"cni_failing\"]", "finding = []", "needs finding"),
+        ("cni_failing", "cni_faling", "cni_faling is no kind of finding"),
+        ("A test.", r"A test\u001b.", "not printable"),
+        ("\"echo {rest}\"", "'echo \"{rest}\"'", "{rest} stands between quotes"),
+        ("echo {rest}", "# {crictl} rmp", "in a comment: write crictl"),
         ("from = \"plugin\"\n", "", "needs from"),
         ("from = \"plugin\"", "from = \"nobody\"", "nobody"),
         ("echo {rest}", "echo {other}", "{other} in its repair is neither"),
@@ -297,9 +307,32 @@ fn a_version_with_the_fix_does_not_have_the_problem() {
         let fixed = found.fixed_in.iter().map(|it| format!("{} {} {}", it.path, it.version, it.fixed));
         (found.known.len(), fixed.collect::<Vec<_>>())
     };
+    assert_eq!(of(Some("v1.18.20")), (0, Vec::new()), "it was not looked up");
     assert_eq!(of(Some("v1.19.3")), (1, vec!["/usr/bin/kubelet v1.19.3 1.19.4".to_owned()]));
     assert_eq!(of(Some("v1.31.2")), (0, Vec::new()));
     assert_eq!(of(None), (1, Vec::new()));
+}
+
+/// A runtime's problem is not named beside another runtime.
+#[test]
+fn a_problem_of_a_runtime_is_that_runtime_s() {
+    let process = Process { key: TaskKey::new(9, 9), parent: TaskKey::new(1, 1), comm: "pause".to_owned() };
+    let of = |programs: &[(&str, &str)]| {
+        let programs = programs.iter().map(|(path, version)| ProgramFound {
+            path: (*path).to_owned(),
+            version: Some((*version).to_owned()),
+        });
+        let kind = OrphanSandbox { process: process.clone() };
+        let finding = Finding { programs: programs.collect(), ..finding(kind.into()) };
+        let found = Catalogue::built_in().explain(&finding, "node-1");
+        found.known.iter().map(|it| it.id.to_owned()).collect::<Vec<_>>()
+    };
+    let crash = "containerd-shim-after-crash";
+    assert_eq!(of(&[("/usr/bin/crio", "1.30.0"), ("/usr/bin/kubelet", "1.30.0")]), [""; 0]);
+    assert_eq!(of(&[("/usr/bin/containerd", "1.6.20")]), [crash]);
+    assert_eq!(of(&[("/usr/bin/containerd", "1.7.2")]), [""; 0]);
+    assert_eq!(of(&[("/usr/bin/containerd", "2.1.0")]), ["containerd-shim-after-two-cleanups"]);
+    assert_eq!(of(&[]), [crash, "containerd-shim-after-two-cleanups"]);
 }
 
 #[test]

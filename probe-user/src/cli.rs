@@ -95,6 +95,17 @@ enum Command {
 }
 
 impl Command {
+    /// Whether it explains findings, for which it needs the known problems.
+    #[cfg(unix)]
+    fn explains(&self) -> bool {
+        match self {
+            #[cfg(feature = "live")]
+            Self::OnNode(_) | Self::Top(_) | Self::Export(_) => true,
+            Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Known(_) => true,
+            Self::Pods(_) | Self::Boot(_) | Self::Verdict(_) | Self::Completions(_) | Self::Man(_) => false,
+        }
+    }
+
     /// The log level that the command's own flags ask for.
     fn verbose(&self) -> u8 {
         match self {
@@ -141,9 +152,10 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     log(cli.verbose.max(cli.command.verbose()));
     #[cfg(unix)]
-    let is_whole = match known::read(cli.known.as_deref()) {
-        Ok(is_whole) => is_whole,
-        Err(error) => {
+    let is_whole = match cli.command.explains().then(|| known::read(cli.known.as_deref())) {
+        None => true,
+        Some(Ok(is_whole)) => is_whole,
+        Some(Err(error)) => {
             say(&format!("{error:#}"));
             return ExitCode::from(CANNOT);
         }

@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -267,10 +267,12 @@ fn write_problem(folder: &Path, id: &str, text: &str) {
 
 #[test]
 fn problems_of_the_program_are_listed_and_shown() {
-    let all = run(&["known"]);
+    let empty = tempfile::tempdir().expect("a directory");
+    let none = empty.path().to_str().expect("a path");
+    let all = run(&["known", "--known", none]);
     let lines = text(&all.stdout).lines().count();
     assert!(all.status.success() && lines > 60, "{lines} lines: {}", text(&all.stderr));
-    let json = run(&["known", "-o", "json"]);
+    let json = run(&["known", "-o", "json", "--known", none]);
     let parsed = text(&json.stdout).lines().map(serde_json::from_str::<serde_json::Value>);
     assert_eq!(parsed.filter(|it| it.as_ref().is_ok_and(|it| it["id"].is_string())).count(), lines - 1);
     let one = run(&["known", "bridge-other-address"]);
@@ -314,10 +316,20 @@ fn a_folder_adds_problems_and_what_is_wrong_in_it_is_said() {
         assert!(said.starts_with(&path) && said.contains(why), "{said}");
     }
 
-    fs::set_permissions(own.path(), fs::Permissions::from_mode(0o777)).expect("other rights");
-    let open = run(&["known", "--known", given]);
-    assert_eq!(open.status.code(), Some(2));
-    assert!(text(&open.stderr).contains("others than its owner may write to it"), "{}", text(&open.stderr));
+    // A volume of a ConfigMap has links, in a folder with all rights.
+    let volume = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(volume.path(), fs::Permissions::from_mode(0o777)).expect("other rights");
+    symlink(own.path().join("own-problem.toml"), volume.path().join("own-problem.toml")).expect("a link");
+    let given = volume.path().to_str().expect("a path");
+    let listed = run(&["known", "own-problem", "--known", given]);
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+    let open = own.path().join("own-problem.toml");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).expect("other rights");
+    let listed = run(&["known", "--known", given]);
+    assert_eq!(listed.status.code(), Some(1));
+    assert!(text(&listed.stderr).contains("others than root and this user own it or may write to it"));
+    // What explains nothing does not need the folder.
+    assert!(run(&["completions", "bash", "--known", "/nonexistent"]).status.success());
     let absent = run(&["known", "--known", "/nonexistent"]);
     assert_eq!(absent.status.code(), Some(2));
     assert!(text(&absent.stderr).starts_with("sandprobe: cannot read known problems from /nonexistent: "));

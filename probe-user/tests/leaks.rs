@@ -142,7 +142,8 @@ fn a_record_that_is_empty_or_cut_off_is_leaked_and_is_freed() {
         let ran = Command::new("sh").args(["-c", &script]).output().expect("a shell");
         (text(&ran.stdout).to_owned(), ran.status.code())
     };
-    let all = "10.88.0.7 freed\n10.88.0.8 freed\nrepairs: 2 succeeded, 0 failed or were refused\n";
+    let all =
+        "10.88.0.7 freed\n10.88.0.8 freed\nrepairs: 2 succeeded, 0 failed or were refused, 0 left to you\n";
     assert_eq!(run_script(), (all.to_owned(), Some(0)), "{script}");
     let left = ["10.88.0.2", "10.88.0.7", "10.88.0.8", "10.88.0.9"].map(|name| store.join(name).exists());
     assert_eq!(left, [true, false, false, true]);
@@ -151,7 +152,7 @@ fn a_record_that_is_empty_or_cut_off_is_leaked_and_is_freed() {
     record_of(root.path(), "10.88.0.7", &format!("{}\r\neth0", id(1)), OLD);
     record_of(root.path(), "10.88.0.8", "", OLD);
     let (said, code) = run_script();
-    let end = "10.88.0.8 freed\nrepairs: 1 succeeded, 1 failed or were refused\n";
+    let end = "10.88.0.8 freed\nrepairs: 1 succeeded, 1 failed or were refused, 0 left to you\n";
     assert!(said.starts_with("10.88.0.7 kept: ") && said.ends_with(end), "{said}");
     assert_eq!(code, Some(1));
 }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use probe_user::known::{Catalogue, Problem};
+use probe_user::known::{Catalogue, Problem, plain};
 use tests::golden;
 
 use crate::script;
@@ -96,7 +96,7 @@ fn page(it: &Problem) -> String {
     }
     text += "\n## How to repair\n\nNames in braces stand for parts of the words, and for what is known of the node.\n\n```sh\n";
     for line in &it.repair {
-        _ = writeln!(text, "{line}");
+        _ = writeln!(text, "{}", plain(line));
     }
     text += "```\n";
     for (number, fix) in it.fixes.iter().enumerate() {

@@ -4,16 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
-use strum::{EnumString, IntoStaticStr};
+use strum::{EnumString, IntoStaticStr, VariantNames as _};
 
 use super::{
     pattern::Pattern,
     release::Fix,
-    template::{MEMBERS, OWN, Token, tokens},
+    template::{MEMBERS, OWN, names, quoted_name, tokens},
 };
+use crate::model::finding::Kind;
 
 /// The ids and texts of the files that this program brings.
 pub(super) const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/known.rs"));
+
+/// Kinds of findings that are planned. A problem of such a kind is found as soon as there is the kind.
+pub const PLANNED: [&str; 3] = ["daemon_failing", "node_network_unready", "restarted_in_bulk"];
 
 /// A problem that others have had too.
 #[skip_serializing_none]
@@ -59,6 +63,9 @@ pub struct Condition {
     /// Members that must not be there, or be empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
+    /// The runtime that must have taken part, by the name of its executable, unless it is unknown which one
+    /// did.
+    pub runtime: Option<String>,
     /// Who must have said the words.
     pub from: Option<Speaker>,
     pub words: Option<Pattern>,
@@ -95,9 +102,19 @@ pub enum FileError {
     OtherName(String),
     #[error("it needs a [[match]], or it is never found")]
     NoCondition,
-    #[error("a [[match]] needs the kinds of findings that it is for")]
+    #[error("a [[match]] needs finding: the kinds of findings that it is for")]
     NoKind,
-    #[error("{link} is no link that begins with https://")]
+    #[error("{kind} is no kind of finding")]
+    UnknownKind { kind: String },
+    #[error("an id has small letters, digits and hyphens")]
+    NoId,
+    #[error("{text} has characters that are not printable ASCII")]
+    Unprintable { text: String },
+    #[error("{{{name}}} stands between quotes, and its value is quoted already: write it bare")]
+    QuotedName { name: String },
+    #[error("{{crictl}} in a comment: write crictl")]
+    CrictlInComment,
+    #[error("{link} does not begin with https://")]
     NoLink { link: String },
     #[error("a [[match]] with words needs from")]
     NoSpeaker,
@@ -118,12 +135,21 @@ impl Problem {
         if problem.id != id {
             return Err(FileError::OtherName(problem.id));
         }
+        if !id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+            return Err(FileError::NoId);
+        }
+        problem.check_texts()?;
         if problem.conditions.is_empty() {
             return Err(FileError::NoCondition);
         }
         for condition in &problem.conditions {
             if condition.kinds.is_empty() {
                 return Err(FileError::NoKind);
+            }
+            for kind in &condition.kinds {
+                if !Kind::VARIANTS.contains(&&**kind) && !PLANNED.contains(&&**kind) {
+                    return Err(FileError::UnknownKind { kind: kind.clone() });
+                }
             }
             if condition.words.is_some() && condition.from.is_none() {
                 return Err(FileError::NoSpeaker);
@@ -140,11 +166,32 @@ impl Problem {
         Ok(problem)
     }
 
+    /// Checks that nothing in its texts acts on a terminal, or ends a line.
+    fn check_texts(&self) -> Result<(), FileError> {
+        let own = [&self.id, &self.title, &self.cause];
+        let of_fixes = self.fixes.iter().flat_map(|fix| [&fix.name, &fix.what, &fix.source]);
+        for text in own.into_iter().chain(&self.repair).chain(&self.links).chain(of_fixes) {
+            if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+                return Err(FileError::Unprintable { text: text.escape_default().to_string() });
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that each name in its repair is known for every finding that it may be.
     fn check_repair(&self) -> Result<(), FileError> {
         for line in &self.repair {
-            for token in tokens(line).ok_or_else(|| FileError::Brace { line: line.clone() })? {
-                let Token::Name(name) = token else { continue };
+            if tokens(line).is_none() {
+                return Err(FileError::Brace { line: line.clone() });
+            }
+            let is_comment = line.starts_with('#');
+            if !is_comment && let Some(name) = quoted_name(line) {
+                return Err(FileError::QuotedName { name: name.to_owned() });
+            }
+            for name in names(line) {
+                if is_comment && name == "crictl" {
+                    return Err(FileError::CrictlInComment);
+                }
                 let is_part = self.patterns().next().is_some()
                     && self.patterns().all(|pattern| pattern.names().any(|part| part == name));
                 if !is_part && !OWN.contains(&name) && !MEMBERS.contains(&name) {

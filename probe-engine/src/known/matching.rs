@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 
+use probe_common::runtime::RUNTIMES;
 use serde_json::Value;
 
 use super::{
-    Catalogue, MAX_ALSO, Problem,
+    Catalogue, Problem,
     file::{Condition, OneOf, Speaker},
     release,
 };
@@ -14,69 +15,93 @@ use crate::model::{
     finding::{Detail, Kind},
 };
 
-/// A problem, and the parts of the words by which it was found.
+/// A problem that a program named, and the parts of its words.
 #[derive(Debug)]
-pub(super) struct Match<'a> {
+pub(super) struct Named<'a> {
     pub(super) problem: &'a Problem,
     pub(super) parts: Vec<(&'a str, &'a str)>,
+}
+
+/// The problems of a finding.
+#[derive(Debug)]
+pub(super) struct Matches<'a> {
+    pub(super) named: Option<Named<'a>>,
+    /// What findings with these members can be, in the order of their ids.
+    pub(super) possible: Vec<&'a Problem>,
     /// The members of the finding's kind.
     pub(super) members: Value,
 }
 
-/// Returns the problem that a program named, and those that are known by members alone.
-pub(super) fn problems<'a>(
-    catalogue: &'a Catalogue,
-    finding: &'a Finding,
-) -> (Option<Match<'a>>, Vec<Match<'a>>) {
-    let kind = finding.kind.into_str();
-    let members = serde_json::to_value(Detail(&finding.kind)).unwrap_or_default();
-    let said = said(&finding.kind);
-    let mut named = Vec::new();
-    let mut also = Vec::new();
-    for problem in catalogue.problems() {
-        for condition in &problem.conditions {
-            if !condition.kinds.iter().any(|it| it == kind) || !condition.admits(&members) {
-                continue;
-            }
-            let Some(words) = &condition.words else {
-                if !release::are_fixed(&problem.fixes, finding) {
-                    also.push(Match { problem, parts: Vec::new(), members: members.clone() });
+impl<'a> Matches<'a> {
+    pub(super) fn of(catalogue: &'a Catalogue, finding: &'a Finding) -> Self {
+        let members = serde_json::to_value(Detail(&finding.kind)).unwrap_or_default();
+        let mut with_words = Vec::new();
+        let mut possible: Vec<&Problem> = Vec::new();
+        for problem in catalogue.problems() {
+            for condition in problem.conditions.iter().filter(|it| it.admits(finding, &members)) {
+                if let Some(words) = &condition.words {
+                    with_words.push((problem, condition.from, words));
+                } else if !release::are_excluded(&problem.fixes, finding)
+                    && possible.last().is_none_or(|last| last.id != problem.id)
+                {
+                    possible.push(problem);
                 }
-                break;
-            };
-            let of_speaker = said.iter().filter(|(speaker, _)| condition.from == Some(*speaker));
-            let found = of_speaker.filter_map(|(_, text)| words.find(text)).next();
-            if let Some(parts) = found {
-                named.push((words.weight(), Match { problem, parts, members: members.clone() }));
             }
         }
+        // The first message that names a problem counts, and of its patterns the one with the longest text.
+        let mut named = None;
+        for (speaker, text) in said(&finding.kind) {
+            let mut found = Vec::new();
+            for (problem, from, words) in &with_words {
+                if *from == Some(speaker)
+                    && let Some(parts) = words.find(text)
+                {
+                    found.push((Reverse(words.weight()), Named { problem, parts }));
+                }
+            }
+            named = found.into_iter().min_by_key(|(weight, it)| (*weight, &it.problem.id)).map(|(_, it)| it);
+            if named.is_some() {
+                break;
+            }
+        }
+        if let Some(named) = &named {
+            possible.retain(|it| it.id != named.problem.id);
+        }
+        Self { named, possible, members }
     }
-    // The one with the most words says the most.
-    let named = named.into_iter().min_by_key(|(weight, it)| (Reverse(*weight), &it.problem.id));
-    let named = named.map(|(_, it)| it);
-    also.retain(|it| named.as_ref().is_none_or(|named| named.problem.id != it.problem.id));
-    also.truncate(MAX_ALSO);
-    (named, also)
+
+    /// Returns the problem that was named, then the possible ones.
+    pub(super) fn problems(&self) -> impl Iterator<Item = &'a Problem> {
+        self.named.iter().map(|it| it.problem).chain(self.possible.iter().copied())
+    }
 }
 
-/// Returns what programs of the node said about it, and who. The most important first.
+/// Returns what programs of the node said about it, and who: first what concerns the most pods.
 fn said(kind: &Kind) -> Vec<(Speaker, &str)> {
     let Kind::CniFailing(it) = kind else { return Vec::new() };
-    // If the messages differ, the latest is one of them.
     let mut all: Vec<&str> = it.messages.iter().map(|said| &*said.text).collect();
-    if all.is_empty() {
-        all.extend(it.message.as_ref().and_then(|message| message.text.as_deref()));
-    }
+    let latest = it.message.as_ref().and_then(|message| message.text.as_deref());
+    all.extend(latest.filter(|text| !all.contains(text)));
     all.into_iter().map(|text| (Speaker::Plugin, text)).collect()
 }
 
 impl Condition {
-    /// Whether these members of a finding are what the condition asks for.
-    fn admits(&self, members: &Value) -> bool {
-        self.members.iter().all(|(path, values)| reach(members, path).iter().any(|it| values.has(it)))
+    /// Whether a finding with these members is what the condition asks for, but for its words.
+    fn admits(&self, finding: &Finding, members: &Value) -> bool {
+        let kind = finding.kind.into_str();
+        self.kinds.iter().any(|it| it == kind)
+            && self.members.iter().all(|(path, values)| reach(members, path).iter().any(|it| values.has(it)))
             && self.has.iter().all(|path| !reach(members, path).is_empty())
             && self.lacks.iter().all(|path| reach(members, path).is_empty())
+            && self.runtime.as_ref().is_none_or(|runtime| may_be_runtime(runtime, finding))
     }
+}
+
+/// Whether this runtime took part in the finding, or it is unknown which one did.
+fn may_be_runtime(runtime: &str, finding: &Finding) -> bool {
+    let names = finding.programs.iter().filter_map(|it| it.path.rsplit('/').next());
+    let mut runtimes = names.filter(|name| RUNTIMES.iter().any(|row| row.daemon == *name)).peekable();
+    runtimes.peek().is_none() || runtimes.any(|name| name == runtime)
 }
 
 impl OneOf {

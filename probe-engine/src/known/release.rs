@@ -71,12 +71,12 @@ pub(super) fn fixed_in<'a>(fixes: impl Iterator<Item = &'a Fix>, finding: &'a Fi
     all
 }
 
-/// Whether the programs that took part are known to have all of these fixes.
-pub(super) fn are_fixed(fixes: &[Fix], finding: &Finding) -> bool {
+/// Whether the versions of the programs that took part are known, and none of them is one to fix.
+pub(super) fn are_excluded(fixes: &[Fix], finding: &Finding) -> bool {
     let mut is_known = false;
     for fix in fixes {
         for (_, version) in fix.versions(finding) {
-            if !fix.has(version) {
+            if fix.missing_from(version).is_some() {
                 return false;
             }
             is_known = true;
@@ -94,20 +94,10 @@ impl Fix {
 
     /// Returns the release with the fix, if this version is known not to have it.
     fn missing_from(&self, version: Release) -> Option<Release> {
-        let fixed = self.of_line(version)?;
-        (version.line() >= self.from && version < fixed).then_some(fixed)
-    }
-
-    fn has(&self, version: Release) -> bool {
-        self.of_line(version).is_none_or(|fixed| version >= fixed)
-    }
-
-    /// Returns the first release with the fix of this version's line, or of the first later line. `None`:
-    /// each release of the line has it.
-    fn of_line(&self, version: Release) -> Option<Release> {
         let line = version.line();
         let of_line = self.fixed.iter().find(|it| it.line() == line);
-        of_line.or_else(|| self.fixed.first().filter(|first| line < first.line())).copied()
+        let fixed = of_line.or_else(|| self.fixed.first().filter(|first| line < first.line()))?;
+        (line >= self.from && version < *fixed).then_some(*fixed)
     }
 
     pub(super) fn is_in_order(&self) -> bool {

@@ -4,16 +4,18 @@
 use serde_json::Value;
 
 use super::{
-    matching::{Match, reach},
-    template::{Token, tokens},
+    matching::{Matches, Named, reach},
+    template::{Token, names, tokens},
 };
 use crate::{
     model::change::Finding,
     words::shell::{UNPRINTABLE, crictl, journal, quoted},
 };
 
-/// A line with it is repeated for each runtime.
-const OF_RUNTIME: &str = "{crictl}";
+/// A line with this name is repeated for each runtime.
+const CRICTL: &str = "crictl";
+/// Where most runtimes look for plugins, if this node's runtime has not said it (libcni's `DefaultBinDir`).
+const PLUGINS: &str = "/opt/cni/bin";
 
 enum Filled {
     Line(String),
@@ -23,26 +25,30 @@ enum Filled {
     Unknown,
 }
 
-/// Returns the problem's lines for this finding. Comments stand before their commands, and are left out with
-/// them.
-pub(super) fn lines(found: &Match<'_>, finding: &Finding, node: &str) -> Vec<String> {
+/// Returns the lines of the problem that was named. Comments stand before their commands, and are left out
+/// with them.
+pub(super) fn lines(matches: &Matches<'_>, finding: &Finding, node: &str) -> Vec<String> {
+    let Some(Named { problem, parts }) = &matches.named else { return Vec::new() };
+    let values = Values { parts, members: &matches.members, finding, node };
     let mut all = Vec::new();
     let mut comments = Vec::new();
     let mut is_after_command = false;
-    for line in &found.problem.repair {
+    for line in &problem.repair {
         if line.starts_with('#') {
             if is_after_command {
                 comments.clear();
                 is_after_command = false;
             }
-            comments.extend(fill(line, "", found, finding, node).line());
+            comments.extend(values.fill(line, "crictl").line());
             continue;
         }
         is_after_command = true;
-        let runtimes: Vec<String> =
-            if line.contains(OF_RUNTIME) { crictl(&finding.runtimes).collect() } else { vec![String::new()] };
+        let mut runtimes: Vec<String> = crictl(&finding.runtimes).collect();
+        if !names(line).any(|name| name == CRICTL) {
+            runtimes.truncate(1);
+        }
         for crictl in &runtimes {
-            if let Some(command) = fill(line, crictl, found, finding, node).line() {
+            if let Some(command) = values.fill(line, crictl).line() {
                 all.append(&mut comments);
                 all.push(command);
             }
@@ -64,55 +70,72 @@ impl Filled {
     }
 }
 
-fn fill(line: &str, crictl: &str, found: &Match<'_>, finding: &Finding, node: &str) -> Filled {
-    let mut text = String::new();
-    for token in tokens(line).unwrap_or_default() {
-        let name = match token {
-            Token::Text(part) => {
-                text += part;
-                continue;
-            }
-            Token::Name("crictl") => {
-                text += crictl;
-                continue;
-            }
-            Token::Name("journal") => {
-                text += &journal();
-                continue;
-            }
-            Token::Name("bin_dirs") => {
-                let Some(folders) =
-                    finding.folders.plugins.iter().map(|it| quoted(it)).collect::<Option<Vec<_>>>()
-                else {
-                    return Filled::Unprintable;
-                };
-                text += &folders.join(" ");
-                continue;
-            }
-            Token::Name(name) => name,
-        };
-        let Some(value) = value(name, found, finding, node) else { return Filled::Unknown };
-        let Some(word) = quoted(&value) else { return Filled::Unprintable };
-        text += &word;
-    }
-    Filled::Line(text)
+/// The values of names.
+struct Values<'a> {
+    parts: &'a [(&'a str, &'a str)],
+    members: &'a Value,
+    finding: &'a Finding,
+    node: &'a str,
 }
 
-fn value(name: &str, found: &Match<'_>, finding: &Finding, node: &str) -> Option<String> {
-    if let Some((_, part)) = found.parts.iter().find(|(part, _)| *part == name) {
-        return Some((*part).to_owned());
+impl Values<'_> {
+    fn fill(&self, line: &str, crictl: &str) -> Filled {
+        let mut text = String::new();
+        for token in tokens(line).unwrap_or_default() {
+            let name = match token {
+                Token::Text(part) => {
+                    text += part;
+                    continue;
+                }
+                Token::Name(name) => name,
+            };
+            match name {
+                CRICTL => text += crictl,
+                "journal" => text += &journal(),
+                _ => {
+                    let values = self.of(name);
+                    if values.is_empty() {
+                        return Filled::Unknown;
+                    }
+                    for (index, value) in values.iter().enumerate() {
+                        // A command would take it for an option, or for another folder.
+                        if value.is_empty() || value.starts_with(['-', '.']) {
+                            return Filled::Unknown;
+                        }
+                        let Some(word) = quoted(value) else { return Filled::Unprintable };
+                        if index > 0 {
+                            text.push(' ');
+                        }
+                        text += &word;
+                    }
+                }
+            }
+        }
+        Filled::Line(text)
     }
-    match name {
-        "kubelet_dir" => finding.folders.kubelet.clone(),
-        "conf_dir" => Some(finding.folders.networks.first()?.clone()),
-        "node" => Some(node.to_owned()),
-        "namespace" => finding.pod.as_ref()?.namespace.clone(),
-        "pod" => finding.pod.as_ref()?.name.clone(),
-        "sandbox" => Some(finding.sandboxes.first()?.to_string()),
-        _ => match reach(&found.members, name).first()? {
-            Value::String(text) => Some(text.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            _ => None,
-        },
+
+    /// Returns the values of a name: several if it stands for several folders, none if it is unknown.
+    fn of(&self, name: &str) -> Vec<String> {
+        if let Some((_, part)) = self.parts.iter().find(|(part, _)| *part == name) {
+            return vec![(*part).to_owned()];
+        }
+        let Finding { pod, sandboxes, folders, .. } = self.finding;
+        let value = match name {
+            "bin_dirs" if folders.plugins.is_empty() => Some(PLUGINS.to_owned()),
+            "bin_dirs" => return folders.plugins.clone(),
+            "kubelet_dir" => folders.kubelet.clone(),
+            "conf_dir" => folders.networks.first().cloned(),
+            "node" => Some(self.node.to_owned()),
+            "namespace" => pod.as_ref().and_then(|pod| pod.namespace.clone()),
+            "pod" => pod.as_ref().and_then(|pod| pod.name.clone()),
+            // If there are several, it is unknown which one the words are about.
+            "sandbox" => (sandboxes.len() == 1).then(|| sandboxes[0].to_string()),
+            _ => reach(self.members, name).first().and_then(|value| match value {
+                Value::String(text) => Some(text.clone()),
+                Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            }),
+        };
+        value.into_iter().collect()
     }
 }

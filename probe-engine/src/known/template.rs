@@ -1,9 +1,9 @@
-//! A line of a repair. `{name}` stands for a part of the words, a member of the finding, or a word of the
-//! node.
+//! A line of a repair. `{name}` stands for a part of the words, a member of the finding, or one
+//! that the node gives.
 
 use super::pattern::is_name;
 
-/// The words of the node.
+/// The names that the node and the finding give.
 pub(super) const OWN: [&str; 9] =
     ["crictl", "journal", "kubelet_dir", "conf_dir", "bin_dirs", "node", "namespace", "pod", "sandbox"];
 /// The members of findings that repairs name.
@@ -34,4 +34,45 @@ pub(super) fn tokens(line: &str) -> Option<Vec<Token<'_>>> {
     }
     tokens.push(Token::Text(rest));
     Some(tokens)
+}
+
+/// Returns the names in a line.
+pub(super) fn names(line: &str) -> impl Iterator<Item = &str> {
+    tokens(line).into_iter().flatten().filter_map(|token| match token {
+        Token::Name(name) => Some(name),
+        Token::Text(_) => None,
+    })
+}
+
+/// Returns the first name that stands between quotes of the shell or behind a backslash. A value is quoted
+/// itself, so there it would end the quotes.
+pub(super) fn quoted_name(line: &str) -> Option<&str> {
+    let mut quote = None;
+    let mut is_escaped = false;
+    for token in tokens(line)? {
+        match token {
+            Token::Name(name) if quote.is_some() || is_escaped => return Some(name),
+            Token::Name(_) => {}
+            Token::Text(text) => {
+                for letter in text.chars() {
+                    if is_escaped {
+                        is_escaped = false;
+                    } else if letter == '\\' && quote != Some('\'') {
+                        is_escaped = true;
+                    } else if quote == Some(letter) {
+                        quote = None;
+                    } else if quote.is_none() && ['\'', '"', '`'].contains(&letter) {
+                        quote = Some(letter);
+                    }
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Writes a line as it is run: with single braces.
+#[must_use]
+pub fn plain(line: &str) -> String {
+    line.replace("{{", "{").replace("}}", "}")
 }

@@ -105,22 +105,23 @@ pub fn restart_ipamd() -> Vec<String> {
     lines(&[
         "# ipamd drops what has no interface on the node when it reads its checkpoint, at its start. Pods keep",
         "# running meanwhile; new ones wait. $NODE_NAME is this node's name in the cluster.",
-        "kubectl -n kube-system delete pod -l k8s-app=aws-node --field-selector \"spec.nodeName=$NODE_NAME\"",
+        r#"sh -c '[ -n "$1" ] && kubectl -n kube-system delete pod -l k8s-app=aws-node --field-selector "spec.nodeName=$1"' sh "$NODE_NAME""#,
     ])
 }
 
 /// A shell function: `try REPAIR...` runs one repair of a script and counts how it ends.
-const TRY: &str = "repaired=0 failed=0
+const TRY: &str = "repaired=0 failed=0 left=0
 try() { if \"$@\"; then repaired=$((repaired + 1)); else failed=$((failed + 1)); fi; }";
 
-/// The end of a script. It fails if a repair did.
-const SUMMARY: &str = r#"echo "repairs: $repaired succeeded, $failed failed or were refused"
-[ "$failed" -eq 0 ]"#;
+/// The end of a script. It fails if a repair did, or if there is no command for one.
+const SUMMARY: &str = r#"echo "repairs: $repaired succeeded, $failed failed or were refused, $left left to you"
+[ "$((failed + left))" -eq 0 ]"#;
 
-/// Returns the call of a repair as a script has it, which counts it; a comment stays as it is.
+/// Returns the call of a repair as a script has it, which counts it. A comment is in place of a command that
+/// there is not, and is counted as left to the reader.
 #[must_use]
 pub fn counted(call: String) -> String {
-    if call.starts_with('#') { call } else { format!("try {call}") }
+    if call.starts_with('#') { format!("{call}\nleft=$((left + 1))") } else { format!("try {call}") }
 }
 
 /// Makes a whole script of these lines, to be read before it is run. Its exit code is 0 if every repair that
@@ -204,7 +205,7 @@ mod tests {
             let mut lines = function(&[]);
             lines.push(counted(release(dir.path().to_str().expect("a name"), [10, 88, 0, 5].into(), &id)));
             let (said, why, code) = run_in(shell, &lines, "exit 0", None);
-            let none = "repairs: 0 succeeded, 1 failed or were refused\n";
+            let none = "repairs: 0 succeeded, 1 failed or were refused, 0 left to you\n";
             let expected = format!("10.88.0.5 kept: the runtime cannot be asked\n{none}");
             assert_eq!((said, code), (expected, Some(1)), "{shell}");
             assert!(why.contains("no socket of a runtime is known"), "{shell}: {why}");
@@ -212,7 +213,7 @@ mod tests {
             assert_eq!(said, format!("10.88.0.5 kept: the runtime knows the sandbox\n{none}"), "{shell}");
             assert!(file.exists());
             let (said, _, code) = run_in(shell, &lines, "exit 0", Some("unix:///run/own.sock"));
-            let one = "repairs: 1 succeeded, 0 failed or were refused\n";
+            let one = "repairs: 1 succeeded, 0 failed or were refused, 0 left to you\n";
             assert_eq!((said, code), (format!("10.88.0.5 released\n{one}"), Some(0)), "{shell}");
         }
     }
@@ -279,7 +280,7 @@ mod tests {
         let kept = format!("kept: another process holds {folder}/lock (fuser on it shows which)");
         let expected = format!(
             "waits\n10.88.0.5 {kept}\n10.88.0.6 {kept}\n10.88.0.7 {kept}\nwaits\n10.88.0.9 freed\n\
-             repairs: 1 succeeded, 3 failed or were refused\n"
+             repairs: 1 succeeded, 3 failed or were refused, 0 left to you\n"
         );
         assert_eq!((told, code), (expected, Some(1)));
         assert_eq!([5, 6, 7].map(|n| dir.path().join(format!("10.88.0.{n}")).exists()), [true; 3]);
@@ -297,14 +298,19 @@ mod tests {
                 let (said, why, ended) = run_in(shell, &lines, "exit 0", None);
                 let succeeded = usize::from(first) + usize::from(last);
                 let failed = 2 - succeeded;
-                let expected = format!("repairs: {succeeded} succeeded, {failed} failed or were refused\n");
+                let expected = format!(
+                    "repairs: {succeeded} succeeded, {failed} failed or were refused, 0 left to you\n"
+                );
                 assert_eq!((said, ended), (expected, Some(code)), "{shell}: {why}");
             }
             let (said, _, ended) = run_in(shell, &[], "exit 0", None);
-            let expected = "repairs: 0 succeeded, 0 failed or were refused\n";
+            let expected = "repairs: 0 succeeded, 0 failed or were refused, 0 left to you\n";
             assert_eq!((&*said, ended), (expected, Some(0)), "{shell}");
         }
-        assert_eq!(counted("# It cannot be printed.".to_owned()), "# It cannot be printed.");
+        let lines = [counted("# It cannot be printed.".to_owned()), counted("true".to_owned())];
+        let (said, code) = told(&lines, "exit 0");
+        let expected = "repairs: 1 succeeded, 0 failed or were refused, 1 left to you\n";
+        assert_eq!((&*said, code), (expected, Some(1)));
     }
 
     /// crictl's own default is another runtime's socket, or nobody's.

@@ -2,9 +2,9 @@
 
 use std::{
     fmt::Write as _,
-    fs::{self, Metadata},
+    fs::{self, File, Metadata},
     io::{self, Read as _},
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -13,12 +13,12 @@ use clap::Args;
 
 use super::{ExitStatus, args::Form, output, say, table::aligned};
 use crate::{
-    known::{Catalogue, Problem},
+    known::{Catalogue, Problem, plain},
     sink::escape::escaped,
 };
 
 /// The folder of the node's own problems.
-pub(super) const FOLDER: &str = "/etc/sandprobe/known";
+const FOLDER: &str = "/etc/sandprobe/known";
 /// Further files of the folder are left out.
 const MAX_FILES: usize = 256;
 const MAX_BYTES: u64 = 64 << 10;
@@ -36,20 +36,35 @@ pub(super) struct Known {
     output: Form,
 }
 
-/// Reads the problems of a folder, beside those of the program, for all that is explained from now on. Each
-/// file that is left out is named on standard error. Returns whether there was none.
+/// Adds the problems of a folder to the built-in ones. Each file that is left out is named on standard error.
+/// Returns whether there was none. A folder that was not `given` may be absent or closed to this user.
 pub(super) fn read(given: Option<&Path>) -> anyhow::Result<bool> {
     let folder = given.unwrap_or(Path::new(FOLDER));
-    let paths = match paths(folder) {
-        Err(error) if given.is_none() && error.kind() == io::ErrorKind::NotFound => return Ok(true),
-        paths => paths.with_context(|| format!("cannot read known problems from {}", folder.display()))?,
+    let mut paths = match paths(folder) {
+        Ok(paths) => paths,
+        Err(error) => {
+            let is_usual = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied].contains(&error.kind());
+            if given.is_none() && is_usual {
+                return Ok(true);
+            }
+            let error = anyhow::Error::new(error);
+            return Err(error.context(format!("cannot read known problems from {}", folder.display())));
+        }
     };
-    let mut catalogue = Catalogue::built_in().clone();
     let mut is_whole = true;
-    for (place, path) in paths.iter().enumerate() {
-        let problem =
-            if place < MAX_FILES { problem(path) } else { Err(anyhow!("more than {MAX_FILES} files")) };
-        match problem {
+    if paths.len() > MAX_FILES {
+        let more = paths.len() - MAX_FILES;
+        say(&format!(
+            "{more} of {} files in {} are left out of the known problems",
+            paths.len(),
+            folder.display()
+        ));
+        paths.truncate(MAX_FILES);
+        is_whole = false;
+    }
+    let mut catalogue = Catalogue::built_in().clone();
+    for path in paths {
+        match problem(&path) {
             Ok(problem) => _ = catalogue.add(problem),
             Err(error) => {
                 is_whole = false;
@@ -71,25 +86,25 @@ fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     paths.sort();
-    if !paths.is_empty() && !is_trusted(&fs::metadata(folder)?) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others than its owner may write to it"));
-    }
     Ok(paths)
 }
 
+/// Reads the problem of a file. The file may be a link, as in a volume of a ConfigMap.
 fn problem(path: &Path) -> anyhow::Result<Problem> {
     let id = path.file_stem().and_then(|name| name.to_str()).context("its name is not UTF-8")?;
-    let about = fs::symlink_metadata(path)?;
-    ensure!(about.is_file(), "it is no file");
+    // A pipe would wait for its writer.
+    let mut file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let about = file.metadata()?;
+    ensure!(about.is_file(), "not a regular file");
     // Its commands are shown to root.
     ensure!(is_trusted(&about), "others than root and this user own it or may write to it");
     let mut text = String::new();
-    fs::File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    file.by_ref().take(MAX_BYTES + 1).read_to_string(&mut text)?;
     ensure!(text.len() as u64 <= MAX_BYTES, "it has more than {MAX_BYTES} bytes");
     Problem::parse(id, &text).map_err(|error| anyhow!("{}", one_line(&error.to_string())))
 }
 
-/// Whether only root and this user can have written it.
+/// Whether only root and this user can have written the file.
 fn is_trusted(about: &Metadata) -> bool {
     let user = nix::unistd::geteuid().as_raw();
     [0, user].contains(&about.uid()) && about.mode() & OTHERS_WRITE == 0
@@ -152,7 +167,7 @@ fn whole(it: &Problem) -> String {
     }
     text += "\nHow to repair\n";
     for line in &it.repair {
-        _ = writeln!(text, "  {}", escaped(line));
+        _ = writeln!(text, "  {}", plain(line));
     }
     text += "\nKnown as\n";
     for link in &it.links {

@@ -54,6 +54,7 @@ const OTHERS: &[&str] = &[
     "--no-hooks",
     "--no-trunc",
     "--now",
+    "--package",
     "--password-stdin",
     "--pin",
     "--predicate-type",
@@ -71,6 +72,7 @@ const OTHERS: &[&str] = &[
     "--soak",
     "--subresource",
     "--tag",
+    "--test",
     "--type",
     "--version",
 ];

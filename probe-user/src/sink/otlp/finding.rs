@@ -43,7 +43,7 @@ pub(super) fn record(
         .finding(it)
         .text(key::SINCE, Rfc3339(label.wall_ns(it.since)).to_string())
         .text(key::SUMMARY, summary)
-        .text(key::CAUSE, Catalogue::current().explain(it, &label.node).cause)
+        .text(key::CAUSE, Catalogue::current().cause(it))
         .mark(key::GAPPED, it.gapped)
         .texts(key::SANDBOXES, it.sandboxes.iter().map(ToString::to_string))
         .json(key::DETAIL, serde_json::to_value(Detail(&it.kind)).unwrap_or_default());

@@ -131,7 +131,7 @@ impl StateWrites {
         let contents = file.contents();
         let dir = escaped(&dir);
         let unmade = self.unmade.borrow().clone();
-        let is_told = unmade.is_some();
+        let is_reported = unmade.is_some();
         let now = match (done, unmade) {
             (Ok(()), _) => {
                 self.unmade.send_replace(None);
@@ -145,12 +145,16 @@ impl StateWrites {
         };
         let mut before = None;
         self.outcomes.send_modify(|outcomes| {
+            if now.is_none() && is_reported {
+                // The directory is there now, so no file lacks it.
+                outcomes.values_mut().for_each(|outcome| outcome.trouble = None);
+            }
             let outcome = outcomes.entry(file).or_default();
             outcome.failures += u64::from(now.is_some());
             before = std::mem::replace(&mut outcome.trouble, now.clone());
         });
         match (before, now) {
-            (before, Some(now)) if !is_told && before.as_ref() != Some(&now) => warn!("{now}"),
+            (before, Some(now)) if !is_reported && before.as_ref() != Some(&now) => warn!("{now}"),
             (Some(_), None) => warn!("{contents} can be kept in {dir} again"),
             _ => {}
         }
@@ -233,7 +237,7 @@ mod tests {
     use crate::sink::state::file::named;
 
     #[test]
-    fn a_failure_is_told_with_what_to_do_until_a_write_succeeds() {
+    fn a_failure_is_reported_with_what_to_do_until_a_write_succeeds() {
         let (writes, dir) = (StateWrites::default(), Path::new("/st\nate"));
         assert!(writes.outcomes().is_empty() && writes.troubles().is_empty());
         let full = || Err(io::ErrorKind::StorageFull.into());
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_hangs_is_told_until_it_ends() {
+    fn a_write_that_hangs_is_reported_until_it_ends() {
         let (writes, dir) = (StateWrites::default(), Path::new("/st\nate"));
         let troubles = |after| {
             let outcomes = writes.outcomes_at(Instant::now() + after).into_values();

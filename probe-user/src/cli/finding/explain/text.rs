@@ -327,7 +327,7 @@ fn known(it: &Explanation<'_>, text: &mut String) {
             *text += "\nFixed in a later version upstream (a distribution may have it in an older one)\n";
         }
         _ = writeln!(text, "  {} {}: fixed in {}", escaped(it.path), escaped(it.version), it.fixed);
-        _ = writeln!(text, "      {}: {}", it.what, it.source);
+        _ = writeln!(text, "      {}: {}", escaped(it.what), escaped(it.source));
     }
     for (number, it) in it.known.iter().enumerate() {
         if number == 0 {

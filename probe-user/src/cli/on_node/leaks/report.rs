@@ -357,18 +357,22 @@ fn lines(stores: &ByStore<'_>, as_called: fn(String) -> String) -> Vec<String> {
         match kind {
             StoreKind::HostLocal => lines.extend(leaks.iter().map(|it| match it.sandbox {
                 Some(sandbox) => as_called(release::release(path, it.address, sandbox)),
-                None if it.is_not_a_file => format!(
+                None if it.is_not_a_file => as_called(format!(
                     "# {} stays: a link, a directory or a FIFO has its name. Find out what made it, and remove it by hand",
                     it.address
-                ),
+                )),
                 None => as_called(release::free_ownerless_of(path, it.address)),
             })),
-            StoreKind::AwsIpamd => lines.extend(restart_ipamd().into_iter().map(as_called)),
+            StoreKind::AwsIpamd => {
+                for line in restart_ipamd() {
+                    lines.push(if line.starts_with('#') { line } else { as_called(line) });
+                }
+            }
             StoreKind::Declared => {
                 lines.push("# The store is the plugin's own, and so is the way to free from it:".to_owned());
                 lines.extend(leaks.iter().map(|it| match it.sandbox {
-                    Some(sandbox) => format!("# {} of {sandbox}", it.address),
-                    None => format!("# {} of nobody", it.address),
+                    Some(sandbox) => as_called(format!("# {} of {sandbox}", it.address)),
+                    None => as_called(format!("# {} of nobody", it.address)),
                 }));
             }
         }

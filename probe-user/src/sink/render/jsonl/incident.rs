@@ -112,16 +112,16 @@ impl<'a> Incident<'a> {
             pod: it.pod(),
             summary: root.kind.explain().summary(),
             findings: it.members.iter().map(Member::of).collect(),
-            fixed_in: fixed_in(it, label),
+            fixed_in: fixed_in(it),
         })
     }
 }
 
 /// Returns the programs of which a later version fixes a problem of the incident, each once.
-fn fixed_in<'a>(it: &incident::Incident<'a>, label: &Label) -> Vec<FixedIn<'a>> {
+fn fixed_in<'a>(it: &incident::Incident<'a>) -> Vec<FixedIn<'a>> {
     let mut all: Vec<FixedIn<'a>> = Vec::new();
     for member in &it.members {
-        all.extend(Catalogue::current().explain(member.finding, &label.node).fixed_in);
+        all.extend(Catalogue::current().fixed_in(member.finding));
     }
     all.sort_unstable();
     all.dedup();
