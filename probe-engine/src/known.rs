@@ -20,7 +20,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use file::{Condition, FileError, OneOf, PLANNED, Problem, Speaker};
+pub use file::{Condition, FileError, PLANNED, Problem, Speaker};
 pub use pattern::{Pattern, PatternError};
 pub use release::{Fix, FixedIn, Line, NotAVersion, Release};
 pub use template::plain;

@@ -192,7 +192,7 @@ fn what_a_plugin_says_names_the_problem() -> Result<()> {
     let mut played = 0;
     for (problem, condition) in conditions() {
         let (Some(said), Some(Speaker::Plugin)) = (&condition.says, condition.from) else { continue };
-        let is_del = condition.members.get("command").is_some_and(|it| it.values() == ["DEL"]);
+        let is_del = condition.members.get("command").is_some_and(|it| *it == ["DEL"]);
         let command = if is_del { CniCommand::Del } else { CniCommand::Add };
         let unlike = condition.unlike.as_deref().and_then(|id| Catalogue::built_in().get(id));
         let others = unlike.iter().flat_map(|it| &it.conditions).filter_map(|it| it.says.as_deref());

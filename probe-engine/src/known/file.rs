@@ -56,7 +56,7 @@ pub struct Condition {
     /// Members of its detail with one of these values. `a.b` is the member `b` of the object `a`, or of any
     /// object in the list `a`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub members: BTreeMap<String, OneOf>,
+    pub members: BTreeMap<String, Vec<String>>,
     /// Members that must be there and not empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub has: Vec<String>,
@@ -74,14 +74,6 @@ pub struct Condition {
     pub source: Option<String>,
     /// The id of a problem whose message looks alike, and is not this one's.
     pub unlike: Option<String>,
-}
-
-/// The values of which a member must be one.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum OneOf {
-    One(String),
-    Many(Vec<String>),
 }
 
 /// A program of the node that says what it waits for, or why it failed.
@@ -213,15 +205,5 @@ impl Problem {
     /// Returns its patterns.
     pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.conditions.iter().filter_map(|condition| condition.words.as_ref())
-    }
-}
-
-impl OneOf {
-    #[must_use]
-    pub fn values(&self) -> &[String] {
-        match self {
-            Self::One(value) => std::slice::from_ref(value),
-            Self::Many(values) => values,
-        }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     Catalogue, Problem,
-    file::{Condition, OneOf, Speaker},
+    file::{Condition, Speaker},
     release,
 };
 use crate::model::{
@@ -90,7 +90,10 @@ impl Condition {
     fn admits(&self, finding: &Finding, members: &Value) -> bool {
         let kind = finding.kind.into_str();
         self.kinds.iter().any(|it| it == kind)
-            && self.members.iter().all(|(path, values)| reach(members, path).iter().any(|it| values.has(it)))
+            && self
+                .members
+                .iter()
+                .all(|(path, values)| reach(members, path).iter().any(|it| values.contains(&text(it))))
             && self.has.iter().all(|path| !reach(members, path).is_empty())
             && self.lacks.iter().all(|path| reach(members, path).is_empty())
             && self.runtime.as_ref().is_none_or(|runtime| may_be_runtime(runtime, finding))
@@ -104,13 +107,11 @@ fn may_be_runtime(runtime: &str, finding: &Finding) -> bool {
     runtimes.peek().is_none() || runtimes.any(|name| name == runtime)
 }
 
-impl OneOf {
-    fn has(&self, value: &Value) -> bool {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        self.values().contains(&text)
+/// Returns a text, or a number or truth value as JSON has it.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 
