@@ -284,7 +284,8 @@ words = "the plugin says {rest}"
         ("echo {rest}", "echo {other}", "{other} in its repair is neither"),
         ("echo {rest}", "echo {rest", "a brace without a partner: echo {rest"),
         ("{rest}\"\n", "{rest}{more}\"\n", "stand side by side"),
-        ("title", "tilte", "unknown field `tilte`"),
+        ("title", "tilte", "line 3: unknown field `tilte`"),
+        ("echo {rest}", "echo $'{rest}'", "is not a form of every shell"),
     ] {
         let text = good.replacen(from, to, 1);
         let said = Problem::parse("test", &text).expect_err(to).to_string();

@@ -201,12 +201,14 @@ impl IpamStore {
     /// Parses `DIR[:NETWORK]`.
     #[must_use]
     pub(crate) fn parse(text: &str) -> Self {
-        match text.rsplit_once(':') {
+        let (dir, network) = match text.rsplit_once(':') {
             Some((dir, network)) if !network.is_empty() && !network.contains('/') => {
-                Self { dir: dir.into(), network: Some(network.to_owned()) }
+                (dir, Some(network.to_owned()))
             }
-            _ => Self { dir: text.into(), network: None },
-        }
+            _ => (text, None),
+        };
+        // One folder has one name: without `//`, `/./` and a slash at its end.
+        Self { dir: Path::new(dir).components().collect(), network }
     }
 }
 

@@ -3,6 +3,7 @@
 mod crowded;
 mod incomplete;
 mod killed;
+mod known;
 mod left;
 mod losses;
 mod ownerless;

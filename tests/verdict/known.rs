@@ -67,7 +67,15 @@ fn list() -> String {
         .to_owned();
     for it in Catalogue::built_in().problems() {
         let kinds: Vec<String> = it.kinds().iter().map(|kind| format!("`{kind}`")).collect();
-        _ = writeln!(text, "| [{}]({}.md) | {} | {} |", it.title, it.id, kinds.join(", "), fixes(it));
+        let not_yet = if it.is_looked_for() { "" } else { " (not yet looked for)" };
+        _ = writeln!(
+            text,
+            "| [{}]({}.md) | {}{not_yet} | {} |",
+            it.title,
+            it.id,
+            kinds.join(", "),
+            fixes(it)
+        );
     }
     text
 }
@@ -90,11 +98,14 @@ fn page(it: &Problem) -> String {
         it.id,
         kinds.join(", ")
     );
+    if !it.is_looked_for() {
+        text += "\nsandprobe does not look for it yet: it reads the words of plugins, and not yet those of runtimes and kubelets.\n";
+    }
     let said: Vec<&str> = it.conditions.iter().filter_map(|condition| condition.says.as_deref()).collect();
     if !said.is_empty() {
         _ = writeln!(text, "\n## What is said\n\n```text\n{}\n```", said.join("\n"));
     }
-    text += "\n## How to repair\n\nNames in braces stand for parts of the words, and for what is known of the node.\n\n```sh\n";
+    text += "\n## How to repair\n\nNames in braces stand for parts of the words, and for what is known of the node: `sandprobe explain` fills them in.\n\n```sh\n";
     for line in &it.repair {
         _ = writeln!(text, "{}", plain(line));
     }

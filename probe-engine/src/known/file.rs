@@ -88,8 +88,8 @@ pub enum Speaker {
 
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    #[error(transparent)]
-    Toml(#[from] toml::de::Error),
+    #[error("line {line}: {message}")]
+    Toml { line: usize, message: String },
     #[error("its id is {0}, but the file has another name")]
     OtherName(String),
     #[error("it needs a [[match]], or it is never found")]
@@ -104,6 +104,8 @@ pub enum FileError {
     Unprintable { text: String },
     #[error("{{{name}}} stands between quotes, and its value is quoted already: write it bare")]
     QuotedName { name: String },
+    #[error("$'...' is not a form of every shell: {line}")]
+    DollarQuote { line: String },
     #[error("{{crictl}} in a comment: write crictl")]
     CrictlInComment,
     #[error("{link} does not begin with https://")]
@@ -123,7 +125,10 @@ pub enum FileError {
 impl Problem {
     /// Parses the file with the name `ID.toml`.
     pub fn parse(id: &str, text: &str) -> Result<Self, FileError> {
-        let problem: Self = toml::from_str(text)?;
+        let problem: Self = toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            FileError::Toml { line: before.matches('\n').count() + 1, message: error.message().to_owned() }
+        })?;
         if problem.id != id {
             return Err(FileError::OtherName(problem.id));
         }
@@ -177,6 +182,9 @@ impl Problem {
                 return Err(FileError::Brace { line: line.clone() });
             }
             let is_comment = line.starts_with('#');
+            if !is_comment && line.contains("$'") {
+                return Err(FileError::DollarQuote { line: line.clone() });
+            }
             if !is_comment && let Some(name) = quoted_name(line) {
                 return Err(FileError::QuotedName { name: name.to_owned() });
             }
@@ -192,6 +200,18 @@ impl Problem {
             }
         }
         Ok(())
+    }
+
+    /// Whether sandprobe can find it: its kinds exist, and the words that it needs are read.
+    #[must_use]
+    pub fn is_looked_for(&self) -> bool {
+        self.conditions.iter().any(|condition| {
+            let mut kinds = condition.kinds.iter().filter(|kind| !PLANNED.contains(&&***kind));
+            match condition.words {
+                None => kinds.next().is_some(),
+                Some(_) => condition.from == Some(Speaker::Plugin) && kinds.any(|kind| kind == "cni_failing"),
+            }
+        })
     }
 
     /// Returns the kinds of findings that it can be, each once.

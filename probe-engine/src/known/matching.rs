@@ -15,6 +15,9 @@ use crate::model::{
     finding::{Detail, Kind},
 };
 
+/// The agent keeps no longer messages. A recording may have them.
+const MAX_TEXT: usize = 4096;
+
 /// A problem that a program named, and the parts of its words.
 #[derive(Debug)]
 pub(super) struct Named<'a> {
@@ -82,7 +85,7 @@ fn said(kind: &Kind) -> Vec<(Speaker, &str)> {
     let mut all: Vec<&str> = it.messages.iter().map(|said| &*said.text).collect();
     let latest = it.message.as_ref().and_then(|message| message.text.as_deref());
     all.extend(latest.filter(|text| !all.contains(text)));
-    all.into_iter().map(|text| (Speaker::Plugin, text)).collect()
+    all.into_iter().map(|text| (Speaker::Plugin, &text[..text.floor_char_boundary(MAX_TEXT)])).collect()
 }
 
 impl Condition {

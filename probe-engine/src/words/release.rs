@@ -34,6 +34,7 @@ const KNOWN_OF_NONE: &str = r#"known() {
 /// pods must not wait for it. Ids are never reused, so a sandbox that the runtime has forgotten by then stays
 /// forgotten.
 const RELEASE: &str = r#"release() {
+  is_free "$1" "$2" && return 0
   known=$(known "$3") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
   [ -z "$known" ] || { echo "$2 kept: the runtime knows the sandbox"; return 1; }
   locked "$1" "$2" '
@@ -42,10 +43,21 @@ const RELEASE: &str = r#"release() {
     echo "$2 released"' "$3" || return 1
 }"#;
 
-/// A shell function: `free_ownerless DIR ADDRESS`. A file that is empty or ends within the 64 digits of an id
-/// names no sandbox that a runtime could be asked about. It is not being written: host-local holds the lock
-/// until it has written it.
+/// A shell function: `is_free DIR ADDRESS` says so if the store has no file of the address, as when the script
+/// is run again.
+const IS_FREE: &str = r#"is_free() {
+  [ -d "$1" ] && [ ! -e "$1/$2" ] && [ ! -L "$1/$2" ] && echo "$2 is free already"
+}"#;
+
+/// A shell function: `free_ownerless DIR ADDRESS`. A file that is empty names no sandbox. If it ends within
+/// the 64 digits of an id, no runtime may have a sandbox whose id begins so. It is not being written:
+/// host-local holds the lock until it has written it.
 const FREE_OWNERLESS: &str = r#"free_ownerless() {
+  is_free "$1" "$2" && return 0
+  if [ -f "$1/$2" ] && [ -s "$1/$2" ] && [ "$(tr -d 0-9A-Fa-f <"$1/$2" | wc -c)" -eq 0 ]; then
+    known=$(known "$(head -c 64 -- "$1/$2")") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
+    [ -z "$known" ] || { echo "$2 kept: the runtime knows a sandbox whose id begins so"; return 1; }
+  fi
   locked "$1" "$2" '
     [ -f "$1/$2" ] && [ "$(wc -c <"$1/$2")" -lt 64 ] && [ "$(tr -d 0-9A-Fa-f <"$1/$2" | wc -c)" -eq 0 ] ||
       { echo "$2 kept: its file is neither empty nor cut off within an id"; exit 3; }
@@ -53,33 +65,31 @@ const FREE_OWNERLESS: &str = r#"free_ownerless() {
     echo "$2 freed"' || return 1
 }"#;
 
-/// Returns the lines that define `free_ownerless`.
-pub fn free_ownerless() -> impl Iterator<Item = String> {
-    functions(None, true)
+/// Which shell functions a script needs.
+#[derive(Clone, Copy, Debug)]
+pub enum Functions {
+    Release,
+    FreeOwnerless,
+    Both,
 }
 
-/// Returns the lines that define `release`, for a node whose runtimes answer on these sockets.
+/// Returns the lines that define these functions, for a node whose runtimes answer on these sockets.
 #[must_use]
-pub fn function(runtimes: &[String]) -> Vec<String> {
-    functions(Some(runtimes), false).collect()
-}
-
-/// Returns the lines that define `release`, for a node whose runtimes answer on these sockets, and
-/// `free_ownerless`, each if it is wanted.
-pub fn functions(runtimes: Option<&[String]>, is_ownerless: bool) -> impl Iterator<Item = String> {
-    let known = runtimes.map(|runtimes| {
-        if runtimes.is_empty() {
-            return KNOWN_OF_NONE.to_owned();
-        }
+pub fn functions(wanted: Functions, runtimes: &[String]) -> Vec<String> {
+    let known = if runtimes.is_empty() {
+        KNOWN_OF_NONE.to_owned()
+    } else {
         let ask: Vec<String> =
             crictl(runtimes).map(|crictl| format!(r#"{crictl} pods -q --no-trunc --id "$1""#)).collect();
         format!("known() {{ {}; }}", ask.join(" && "))
-    });
-    let release = known.is_some().then_some(RELEASE);
-    let free_ownerless = is_ownerless.then_some(FREE_OWNERLESS);
-    let fixed = [Some(LOCKED), release, free_ownerless].into_iter().flatten();
-    let known = known.map(|known| known.lines().map(str::to_owned).collect::<Vec<_>>());
-    known.into_iter().flatten().chain(fixed.flat_map(str::lines).map(str::to_owned))
+    };
+    let own = match wanted {
+        Functions::Release => &[RELEASE][..],
+        Functions::FreeOwnerless => &[FREE_OWNERLESS],
+        Functions::Both => &[RELEASE, FREE_OWNERLESS],
+    };
+    let all = [&*known, LOCKED, IS_FREE];
+    all.iter().chain(own).flat_map(|function| function.lines()).map(str::to_owned).collect()
 }
 
 /// Returns the call of `release`; a comment if the directory's name cannot be printed.
@@ -105,7 +115,7 @@ pub fn restart_ipamd() -> Vec<String> {
     lines(&[
         "# ipamd drops what has no interface on the node when it reads its checkpoint, at its start. Pods keep",
         "# running meanwhile; new ones wait. $NODE_NAME is this node's name in the cluster.",
-        r#"sh -c '[ -n "$1" ] && kubectl -n kube-system delete pod -l k8s-app=aws-node --field-selector "spec.nodeName=$1"' sh "$NODE_NAME""#,
+        "kubectl -n kube-system delete pod -l k8s-app=aws-node --field-selector \"spec.nodeName=$NODE_NAME\"",
     ])
 }
 
@@ -144,7 +154,7 @@ pub fn script(lines: &[String]) -> String {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-    use super::{counted, free_ownerless, free_ownerless_of, function, functions, release, script};
+    use super::{Functions, counted, free_ownerless_of, functions, release, script};
     use crate::model::id::ContainerId;
 
     const SOCKET: &str = "/run/containerd/containerd.sock";
@@ -158,7 +168,7 @@ mod tests {
     fn run_for(runtimes: &[String], dir: &Path, id: &str, crictl: &str) -> String {
         let id = ContainerId::parse(id).expect("an id");
         let call = release(dir.to_str().expect("a name"), [10, 88, 0, 5].into(), &id);
-        let lines: Vec<String> = function(runtimes).into_iter().chain([call]).collect();
+        let lines: Vec<String> = functions(Functions::Release, runtimes).into_iter().chain([call]).collect();
         repairs(&lines, crictl)
     }
 
@@ -202,7 +212,7 @@ mod tests {
             let file = dir.path().join("10.88.0.5");
             fs::write(&file, "e6f3\neth0").expect("a file");
             let id = ContainerId::parse("e6f3").expect("an id");
-            let mut lines = function(&[]);
+            let mut lines = functions(Functions::Release, &[]);
             lines.push(counted(release(dir.path().to_str().expect("a name"), [10, 88, 0, 5].into(), &id)));
             let (said, why, code) = run_in(shell, &lines, "exit 0", None);
             let none = "repairs: 0 succeeded, 1 failed or were refused, 0 left to you\n";
@@ -229,7 +239,8 @@ mod tests {
         assert!(file.exists());
         assert_eq!(run(dir.path(), "e6f3", "exit 0"), "10.88.0.5 released\n");
         assert!(!file.exists());
-        assert_eq!(run(dir.path(), "e6f3", "exit 0"), "10.88.0.5 kept: it is not what it was\n");
+        // The script is run again.
+        assert_eq!(run(dir.path(), "e6f3", "exit 0"), "10.88.0.5 is free already\n");
     }
 
     #[test]
@@ -238,7 +249,9 @@ mod tests {
         let folder = dir.path().to_str().expect("a name");
         let free = |address: &str| {
             let call = free_ownerless_of(folder, address.parse().expect("an address"));
-            repairs(&free_ownerless().chain([call]).collect::<Vec<_>>(), "exit 1")
+            let mut lines = functions(Functions::FreeOwnerless, &[SOCKET.to_owned()]);
+            lines.push(call);
+            repairs(&lines, "[ \"$7\" != beef ] || echo beefbeef")
         };
         let id = "a1".repeat(32);
         let kept = "10.88.0.5 kept: its file is neither empty nor cut off within an id\n";
@@ -248,7 +261,10 @@ mod tests {
             assert_eq!(free("10.88.0.5"), "10.88.0.5 freed\n", "{ownerless:?}");
             assert!(!file.exists());
         }
-        assert_eq!(free("10.88.0.5"), kept, "no file");
+        assert_eq!(free("10.88.0.5"), "10.88.0.5 is free already\n");
+        fs::write(&file, "beef").expect("a file");
+        let known = "10.88.0.5 kept: the runtime knows a sandbox whose id begins so\n";
+        assert_eq!((free("10.88.0.5").as_str(), file.exists()), (known, true));
         for held in ["e6f3\r\neth0", "e6f3\n", &id, "cnitool-1", "\0"] {
             fs::write(&file, held).expect("a file");
             assert_eq!((free("10.88.0.5").as_str(), file.exists()), (kept, true), "{held:?}");
@@ -265,7 +281,7 @@ mod tests {
         fs::write(free.join("10.88.0.9"), "").expect("a file");
         let lock = fs::File::create(dir.path().join("lock")).expect("a file");
         lock.lock().expect("the lock");
-        let mut lines: Vec<String> = functions(Some(&[SOCKET.to_owned()]), true).collect();
+        let mut lines = functions(Functions::Both, &[SOCKET.to_owned()]);
         // The first one may wait as long as it likes.
         lines.push("flock() { [ \"$2\" = 0 ] || echo waits; shift 2; command flock -n \"$@\"; }".to_owned());
         let id = ContainerId::parse("e6f3").expect("an id");

@@ -22,6 +22,8 @@ const FOLDER: &str = "/etc/sandprobe/known";
 /// Further files of the folder are left out.
 const MAX_FILES: usize = 256;
 const MAX_BYTES: u64 = 64 << 10;
+const NOT_YET: &str =
+    "not yet: sandprobe reads the words of plugins, and not yet those of runtimes and kubelets";
 /// The bits of a mode that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
@@ -148,9 +150,15 @@ fn json(shown: &[&Problem]) -> anyhow::Result<String> {
 fn list(shown: &[&Problem]) -> String {
     let mut rows = Vec::new();
     for problem in shown {
-        rows.push([problem.id.clone(), problem.kinds().join(","), problem.title.clone()]);
+        let is_looked_for = if problem.is_looked_for() { "yes" } else { "not yet" };
+        rows.push([
+            problem.id.clone(),
+            is_looked_for.to_owned(),
+            problem.kinds().join(","),
+            problem.title.clone(),
+        ]);
     }
-    aligned(["ID", "FINDING", "TITLE"], &rows)
+    aligned(["ID", "FOUND", "FINDING", "TITLE"], &rows)
 }
 
 /// Writes all that is known of a problem.
@@ -158,6 +166,9 @@ fn whole(it: &Problem) -> String {
     let mut text = format!("{}\n\n", escaped(&it.title));
     _ = writeln!(text, "  id         {}", escaped(&it.id));
     _ = writeln!(text, "  finding    {}", escaped(&it.kinds().join(", ")));
+    if !it.is_looked_for() {
+        _ = writeln!(text, "  found      {NOT_YET}");
+    }
     _ = writeln!(text, "\nWhy\n  {}", escaped(&it.cause));
     if it.patterns().next().is_some() {
         text += "\nFound by the words\n";

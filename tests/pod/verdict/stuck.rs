@@ -16,7 +16,7 @@ use super::{findings, until_confirmed, wait_for_candidates, watch};
 
 const CACHE: &str = "/var/lib/cni/results";
 
-fn until_closed(stream: &mut Stream, key: &str) -> Result<()> {
+pub(super) fn until_closed(stream: &mut Stream, key: &str) -> Result<()> {
     let is_it = |event: &Value| event["event"] == "finding.closed" && event["finding"]["key"] == key;
     stream.until(&format!("the end of {key}"), is_it)
 }

@@ -23,7 +23,7 @@ use crate::{
     words::{
         count::counted,
         escape::escaped,
-        release,
+        release::{self, Functions},
         shell::{UNPRINTABLE, lines, quoted},
     },
 };
@@ -135,16 +135,16 @@ impl Explain for OwnerlessReservation {
          takes it for allocated. Somebody may also have made the file by hand, to keep the address from pods."
     }
 
-    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
+    fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         match self.kind {
             StoreKind::HostLocal => {
                 let mut all = lines(&[
                     "# Run this only if nobody reserved the address on purpose: a file that was made by hand looks the same.",
-                    "# Each file is removed only if it is empty or cut off within an id, under the plugin's own lock. If it is",
-                    "# kept, look at what is in it:",
+                    "# Each file is removed only if it is empty or cut off within an id that no runtime has, under the plugin's own",
+                    "# lock. If it is kept, look at what is in it:",
                     "# head -- FILE",
                 ]);
-                all.extend(release::free_ownerless());
+                all.extend(release::functions(Functions::FreeOwnerless, runtimes));
                 all.extend(self.first.iter().map(|address| release::free_ownerless_of(&self.path, *address)));
                 all
             }

@@ -11,7 +11,7 @@ use crate::{
     },
     words::{
         escape::escaped,
-        release::{function, release, restart_ipamd},
+        release::{Functions, functions, release, restart_ipamd},
         shell::{UNPRINTABLE, lines, quoted},
     },
 };
@@ -84,7 +84,7 @@ impl Explain for LeakedAddress {
         for store in &self.stores {
             match store.kind {
                 StoreKind::HostLocal => {
-                    all.extend(function(runtimes));
+                    all.extend(functions(Functions::Release, runtimes));
                     all.push(release(&store.path, self.address, sandbox));
                 }
                 StoreKind::AwsIpamd => all.extend(restart_ipamd()),

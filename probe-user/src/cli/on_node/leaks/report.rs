@@ -23,7 +23,7 @@ use crate::{
         render::{jsonl, phase::pod, wall_clock::Rfc3339},
         span::span,
     },
-    words::release::{self, functions, restart_ipamd},
+    words::release::{self, Functions, functions, restart_ipamd},
 };
 
 /// A leaked address, with what its finding says about it.
@@ -346,11 +346,17 @@ fn by_store<'a>(leaked: &'a [Leak<'a>]) -> ByStore<'a> {
 fn lines(stores: &ByStore<'_>, as_called: fn(String) -> String) -> Vec<String> {
     let mut lines = Vec::new();
     let host_local = stores.iter().filter(|((kind, _), _)| *kind == StoreKind::HostLocal);
-    let mut host_local = host_local.flat_map(|(_, leaks)| leaks);
-    let of_sandbox = host_local.clone().find(|it| it.sandbox.is_some());
-    let is_ownerless = host_local.any(|it| it.sandbox.is_none() && !it.is_not_a_file);
-    if of_sandbox.is_some() || is_ownerless {
-        lines.extend(functions(of_sandbox.map(|it| &*it.finding.runtimes), is_ownerless));
+    let host_local: Vec<_> = host_local.flat_map(|(_, leaks)| leaks).collect();
+    let is_of_sandbox = host_local.iter().any(|it| it.sandbox.is_some());
+    let is_ownerless = host_local.iter().any(|it| it.sandbox.is_none() && !it.is_not_a_file);
+    let wanted = match (is_of_sandbox, is_ownerless) {
+        (true, true) => Some(Functions::Both),
+        (true, false) => Some(Functions::Release),
+        (false, true) => Some(Functions::FreeOwnerless),
+        (false, false) => None,
+    };
+    if let (Some(wanted), Some(first)) = (wanted, host_local.first()) {
+        lines.extend(functions(wanted, &first.finding.runtimes));
     }
     for ((kind, path), leaks) in stores {
         lines.push(format!("# {} {}: {} leaked", kind.into_str(), escaped(path), leaks.len()));
@@ -365,7 +371,8 @@ fn lines(stores: &ByStore<'_>, as_called: fn(String) -> String) -> Vec<String> {
             })),
             StoreKind::AwsIpamd => {
                 for line in restart_ipamd() {
-                    lines.push(if line.starts_with('#') { line } else { as_called(line) });
+                    // kubectl may be on another machine, and does not fail if no pod is there.
+                    lines.push(if line.starts_with('#') { line } else { as_called(format!("# {line}")) });
                 }
             }
             StoreKind::Declared => {

@@ -117,11 +117,17 @@ fn one(
     })
 }
 
-/// Returns whether a person wrote this: it is text, and not a part of an id.
+/// The length of a runtime's id, in digits.
+const ID_LEN: usize = 64;
+
+/// Returns whether a person wrote this: it is text, and not the beginning of an id. A text with a line's end
+/// is complete.
 fn has_words(bytes: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(bytes) else { return false };
     let is_text = text.chars().all(|letter| letter.is_whitespace() || !letter.is_control());
-    is_text && text.chars().any(|letter| letter.is_alphabetic() && !letter.is_ascii_hexdigit())
+    let word = text.trim();
+    let is_part_of_id = word.bytes().all(|byte| byte.is_ascii_hexdigit()) && word.len() <= ID_LEN;
+    is_text && !word.is_empty() && (!is_part_of_id || text.ends_with('\n'))
 }
 
 #[cfg(test)]
