@@ -43,8 +43,8 @@ const RELEASE: &str = r#"release() {
     echo "$2 released"' "$3" || return 1
 }"#;
 
-/// A shell function: `is_free DIR ADDRESS` says so if the store has no file of the address, as when the script
-/// is run again.
+/// A shell function: `is_free DIR ADDRESS` says so if the store has no file of the address, as when the
+/// script is run again.
 const IS_FREE: &str = r#"is_free() {
   [ -d "$1" ] && [ ! -e "$1/$2" ] && [ ! -L "$1/$2" ] && echo "$2 is free already"
 }"#;

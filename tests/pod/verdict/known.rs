@@ -49,7 +49,7 @@ fn a_problem_that_a_plugin_names_is_explained_and_its_repair_ends_it() -> Result
     let repair = explained["repair"].as_array().context("no repair")?;
     let lines: Vec<&str> = repair.iter().filter_map(Value::as_str).collect();
     for line in lines.iter().filter(|line| !line.starts_with('#')) {
-        // Those that only look may find nothing: flannel's file is not here.
+        // A command that only looks may find nothing: flannel's file is not here.
         command::output("sh", &["-c", line]).ok();
     }
     let last = kubelet.run_sandbox(&pod, TRIES).with_context(|| format!("after {lines:#?}"))?;
