@@ -13,11 +13,12 @@ const OTHER: &str = "10.230.77.1/24";
 /// After so many failures the finding is confirmed.
 const TRIES: u32 = 5;
 
-/// Explains the finding of a recording that may still be written.
+/// Explains the finding of a recording that is still written, once the plugin's message has been read.
 fn explain(key: &str, recording: &str) -> Result<Option<Value>> {
     let mut command = Command::new(program::agent()?);
     let output = command.args(["explain", key, "--recording", recording, "-o", "json"]).output()?;
-    Ok(serde_json::from_slice(&output.stdout).ok())
+    let explained: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+    Ok(explained.filter(|it| it["detail"]["message"]["text"].is_string()))
 }
 
 /// The bridge keeps the address of the subnet that the node had before, and so refuses each ADD.
@@ -61,6 +62,7 @@ fn a_problem_that_a_plugin_names_is_explained_and_its_repair_ends_it() -> Result
     kubelet.remove_logs(&pod)?;
     let (received, _) = stream.end()?;
     let found = findings(&received);
-    ensure!(found.keys().all(|key| key == "cni_failing/bridge"), "{found:#?}");
+    // The DEL after such an ADD may fail too: no rule of iptables was made.
+    ensure!(found.keys().all(|key| key.starts_with("cni_failing/bridge")), "{found:#?}");
     node.stop()
 }
