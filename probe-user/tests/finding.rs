@@ -303,7 +303,7 @@ fn a_folder_adds_problems_and_what_is_wrong_in_it_is_said() {
     for (id, problem, why) in [
         ("unclear", OWN_PROBLEM.to_owned(), "its id is own-problem, but the file has another name"),
         ("own-problem", OWN_PROBLEM.to_owned(), "{address} in its repair is neither"),
-        ("own-problem", "id = ".to_owned(), "TOML parse error"),
+        ("own-problem", "id = ".to_owned(), "line 1: string values must be quoted"),
         ("own-problem", "x".repeat(65 << 10), "more than 65536 bytes"),
     ] {
         let folder = tempfile::tempdir().expect("a directory");
