@@ -76,3 +76,16 @@ pub(super) fn quoted_name(line: &str) -> Option<&str> {
 pub fn plain(line: &str) -> String {
     line.replace("{{", "{").replace("}}", "}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{MEMBERS, OWN};
+
+    #[test]
+    fn the_page_has_every_name() {
+        let page = include_str!("../../../docs/known.md");
+        for name in OWN.iter().chain(&MEMBERS) {
+            assert!(page.contains(&format!("`{{{name}}}`")), "docs/known.md lacks {name}");
+        }
+    }
+}
