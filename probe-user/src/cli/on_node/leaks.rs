@@ -175,6 +175,10 @@ mod tests {
         (String::from_utf8(told).expect("text"), done)
     }
 
+    /// How old the files are: older than the short grace period of these tests, and a candidate's age with the
+    /// long one. What is older than this boot counts from the boot, so they are not much older.
+    const AGE: Duration = Duration::from_secs(60);
+
     /// A file with the name of an address keeps the address from being given out, whatever it is.
     #[test]
     fn only_a_plain_file_that_names_nobody_is_freed() {
@@ -186,19 +190,19 @@ mod tests {
         }
         symlink("/dev/null", store.join("10.88.0.6")).expect("a link");
         mkfifo(&store.join("10.88.0.7"), Mode::S_IRUSR).expect("a FIFO");
-        let past = TimeSpec::from_duration(UNIX_EPOCH.elapsed().expect("a time") - Duration::from_secs(1800));
+        let past = TimeSpec::from_duration(UNIX_EPOCH.elapsed().expect("a time") - AGE);
         for entry in fs::read_dir(&store).expect("a folder") {
             let path = entry.expect("an entry").path();
             utimensat(AT_FDCWD, &path, &past, &past, UtimensatFlags::NoFollowSymlink).expect("a time");
         }
-        let script = || look(root.path(), &["--leak-grace", "10m", "--repair-script"]).0;
+        let script = || look(root.path(), &["--leak-grace", "20s", "--repair-script"]).0;
         let stays = script();
         assert!(!stays.contains("free_ownerless"), "{stays}");
         for address in ["10.88.0.5", "10.88.0.6", "10.88.0.7"] {
             assert!(stays.contains(&format!("# {address} stays: a link, a directory or a FIFO")), "{stays}");
         }
         let plain = File::create(store.join("10.88.0.8")).expect("a file");
-        plain.set_modified(SystemTime::now() - Duration::from_secs(1800)).expect("a time");
+        plain.set_modified(SystemTime::now() - AGE).expect("a time");
         let freed = script();
         let calls: Vec<&str> = freed.lines().filter(|line| line.starts_with("try ")).collect();
         assert_eq!(calls, ["try free_ownerless '/var/lib/cni/networks/podnet' 10.88.0.8"], "{freed}");
@@ -218,19 +222,19 @@ mod tests {
         let record = networks.join("podnet/10.88.0.3");
         fs::write(&record, format!("{:064x}\r\neth0", 1)).expect("a file");
         let record = File::options().write(true).open(record).expect("a file");
-        record.set_modified(SystemTime::now() - Duration::from_secs(1800)).expect("a time");
+        record.set_modified(SystemTime::now() - AGE).expect("a time");
 
-        let (told, done) = look(root, &["--leak-grace", "1h"]);
+        let (told, done) = look(root, &["--leak-grace", "150s"]);
         assert_eq!(done, ExitStatus::CannotRun);
         assert!(told.starts_with("NETWORK ") && told.contains("candidate  podnet   10.88.0.3"), "{told}");
-        let (told, done) = look(root, &["--leak-grace", "1h", "-o", "json"]);
+        let (told, done) = look(root, &["--leak-grace", "150s", "-o", "json"]);
         assert!(told.contains("10.88.0.3") && done == ExitStatus::CannotRun, "{told}");
-        let (script, done) = look(root, &["--leak-grace", "1h", "--repair-script"]);
+        let (script, done) = look(root, &["--leak-grace", "150s", "--repair-script"]);
         assert_eq!((script.as_str(), done), ("", ExitStatus::CannotRun));
         // A leak is reported even if sandprobe could not look everywhere.
-        let (told, done) = look(root, &["--leak-grace", "10m"]);
+        let (told, done) = look(root, &["--leak-grace", "20s"]);
         assert!(told.contains("confirmed") && done == ExitStatus::Incomplete, "{told}");
-        let (script, done) = look(root, &["--leak-grace", "10m", "--repair-script"]);
+        let (script, done) = look(root, &["--leak-grace", "20s", "--repair-script"]);
         assert!(script.contains("10.88.0.3") && done == ExitStatus::Incomplete, "{script}");
 
         fs::remove_file(networks.join("podnet/10.88.0.3")).expect("a file");
