@@ -438,6 +438,9 @@ impl Engine {
             if wanted.listing {
                 react::gap::check(&mut self.world, due);
             }
+            for need in wanted.words {
+                react::words::ask(&mut self.world, need.pod, need.since, due);
+            }
             react::reading::poll(&mut self.world, due, self.finding_tracker.waiting());
             for held in told {
                 react::program::ask_programs(&mut self.world, &held.what);

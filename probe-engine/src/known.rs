@@ -20,7 +20,8 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use file::{Condition, FileError, PLANNED, Problem, Speaker};
+pub use crate::model::fact::Speaker;
+pub use file::{Condition, FileError, PLANNED, Problem};
 pub use pattern::{Pattern, PatternError};
 pub use release::{Fix, FixedIn, Line, NotAVersion, Release};
 pub use template::plain;

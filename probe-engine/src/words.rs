@@ -7,5 +7,6 @@ pub mod count;
 pub mod escape;
 pub mod name;
 pub mod release;
+pub(crate) mod said;
 pub(crate) mod shell;
 pub mod span;

@@ -13,10 +13,10 @@ use probe_engine::{
     known::{Catalogue, Condition, PLANNED, Problem, Speaker},
     model::{
         change::{Finding, Process},
-        fact::{CniCommand, NodeFolders, PodName, ProgramFound},
+        fact::{CniCommand, NodeFolders, PodName, ProgramFound, Said},
         finding::{
             CniFailing, Detail, Duplicate, DuplicateSandbox, FindingKind, Key, Kind, Message, OrphanSandbox,
-            SaidOften, Severity, Stage,
+            SaidOften, Severity, Stage, StartStep, StopStep, StuckStart, StuckStop,
         },
         id::{ContainerId, TaskKey},
         time::Timestamp,
@@ -185,27 +185,84 @@ fn failing(command: CniCommand, said: &[&str]) -> Finding {
     finding(it.into())
 }
 
-/// Each message of a plugin is its problem's story, and the message of the problem that it is unlike is the
-/// twin.
+/// Returns a start or a stop that waits, and about which this was said.
+fn waiting(kind: &str, step: Option<&str>, by: Speaker, text: &str) -> Option<Finding> {
+    let said = vec![Said {
+        by,
+        text: text.to_owned(),
+        at: "2026-11-25T09:29:07Z".to_owned(),
+        source: "journal".to_owned(),
+    }];
+    Some(finding(match kind {
+        "stuck_start" => StuckStart {
+            step: match step {
+                Some("network") => StartStep::Network,
+                Some("container") => StartStep::Container,
+                Some(_) | None => StartStep::Sandbox,
+            },
+            sandboxes: 0,
+            cause: None,
+            plugin: None,
+            network: None,
+            folders: Vec::new(),
+            config_file: None,
+            addresses: Vec::new(),
+            said,
+            unsaid: None,
+        }
+        .into(),
+        "stuck_stop" => StuckStop {
+            step: match step {
+                Some("del") => StopStep::Del,
+                Some("unmount") => StopStep::Unmount,
+                Some(_) | None => StopStep::Containers,
+            },
+            process: None,
+            attempts: 1,
+            plugin: None,
+            exit_code: None,
+            cache_file: None,
+            mount: None,
+            said,
+            unsaid: None,
+        }
+        .into(),
+        _ => return None,
+    }))
+}
+
+/// Each message is its problem's story, and the message of the problem that it is unlike is the twin.
 #[test]
-fn what_a_plugin_says_names_the_problem() -> Result<()> {
-    let mut played = 0;
+fn what_is_said_names_the_problem() -> Result<()> {
+    let mut played = BTreeMap::from([("plugin", 0), ("runtime", 0), ("kubelet", 0)]);
     for (problem, condition) in conditions() {
-        let (Some(said), Some(Speaker::Plugin)) = (&condition.says, condition.from) else { continue };
-        let is_del = condition.members.get("command").is_some_and(|it| *it == ["DEL"]);
-        let command = if is_del { CniCommand::Del } else { CniCommand::Add };
+        let (Some(said), Some(by)) = (&condition.says, condition.from) else { continue };
         let unlike = condition.unlike.as_deref().and_then(|id| Catalogue::built_in().get(id));
-        let others = unlike.iter().flat_map(|it| &it.conditions).filter_map(|it| it.says.as_deref());
-        for (text, expected) in [(&**said, true)].into_iter().chain(others.map(|text| (text, false))) {
-            let finding = failing(command, &[text]);
-            let found = Catalogue::built_in().explain(&finding, "node-1");
-            let is_named = found.known.first().is_some_and(|it| it.id == problem.id);
-            ensure!(is_named == expected, "{}: {text}: {:?}", problem.id, found.known);
-            ensure!((found.cause == problem.cause) == expected, "{}: {}", problem.id, found.cause);
-            played += 1;
+        for kind in &condition.kinds {
+            // Among findings of another kind the message may be this problem's.
+            let others = unlike.iter().flat_map(|it| &it.conditions).filter(|it| it.kinds.contains(kind));
+            let others = others.filter_map(|it| Some((it.says.as_deref()?, it.from?, false)));
+            for (text, by, expected) in [(&**said, by, true)].into_iter().chain(others) {
+                let is_del = condition.members.get("command").is_some_and(|it| *it == ["DEL"]);
+                let command = if is_del { CniCommand::Del } else { CniCommand::Add };
+                let step = condition.members.get("step").and_then(|steps| steps.first()).map(String::as_str);
+                let finding = match by {
+                    Speaker::Plugin => Some(failing(command, &[text])),
+                    Speaker::Runtime | Speaker::Kubelet => waiting(kind, step, by, text),
+                };
+                let Some(finding) = finding else { continue };
+                let found = Catalogue::built_in().explain(&finding, "node-1");
+                let is_named = found.known.first().is_some_and(|it| it.id == problem.id);
+                ensure!(is_named == expected, "{}: {text}: {:?}", problem.id, found.known);
+                ensure!((found.cause == problem.cause) == expected, "{}: {}", problem.id, found.cause);
+                *played.entry(by.into()).or_default() += 1;
+            }
         }
     }
-    ensure!(played >= 60, "{played} messages of plugins");
+    ensure!(
+        played.get("plugin") >= Some(&60) && played.get("kubelet") >= Some(&40),
+        "messages of each: {played:?}"
+    );
     Ok(())
 }
 

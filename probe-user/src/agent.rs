@@ -246,7 +246,8 @@ impl Agent {
                 | Question::Message { .. }
                 | Question::Pressure { .. }
                 | Question::ImageWork { .. }
-                | Question::HeldRequests { .. } => &self.routes.files,
+                | Question::HeldRequests { .. }
+                | Question::Words { .. } => &self.routes.files,
                 Question::Watch { .. } => &self.routes.netlink,
                 Question::Statuses => &self.routes.runtimes,
             };

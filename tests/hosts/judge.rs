@@ -71,7 +71,8 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
                 | Question::Message { .. }
                 | Question::Pressure { .. }
                 | Question::ImageWork { .. }
-                | Question::HeldRequests { .. } => None,
+                | Question::HeldRequests { .. }
+                | Question::Words { .. } => None,
             };
             if let Some(fact) = fact {
                 engine.observe(Observation { at: now.get(), origin: Origin::Listed, fact });

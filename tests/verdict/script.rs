@@ -38,6 +38,7 @@
 //! 5s    free ADDR                              the store's record is removed
 //! 5s    empty ADDR in NET                      the store has an empty file for the address
 //! 5s    wakes                                  the node was suspended until this time
+//! 5s    kubelet|runtime says of POD TEXT…          it logs an error about the pod
 //! 5s    lose N                                 records of the lifecycle ring are lost
 //! 5s    lose N of containers                   records of the bulk ring are lost
 //! 5s    unreadable                             the node's files can no longer be read
@@ -51,7 +52,7 @@
 //! 5s    agent starts                           it lists what began before
 //! 5s    agent restarts                         with the state of the agent before
 //! 9m    end
-//! expect confirmed|candidate|closed KIND[/CAUSE] [ADDR] [POD] [since TIME]
+//! expect confirmed|candidate|closed KIND[/CAUSE] [ADDR] [POD] [since TIME] [says TEXT…]
 //! expect incident KIND[ .KIND ..KIND]…   a dot for each step from the root; +: one sandbox, cause unknown
 //! expect nothing
 //! ```
@@ -225,6 +226,7 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["forget", name] => sim.forget(name),
         ["free", address] => sim.free(one(address)?),
         ["empty", address, "in", network] => sim.empty(network, one(address)?),
+        [by @ ("kubelet" | "runtime"), "says", "of", pod, text @ ..] => sim.says(by, pod, &text.join(" ")),
         ["lose", count] => sim.lost(Loss::LifecycleRing, count.parse().map_err(|_error| "a number")?),
         ["lose", count, "of", "containers"] => {
             sim.lost(Loss::BulkRing, count.parse().map_err(|_error| "a number")?)
@@ -389,7 +391,14 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
     let pod = it.pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_default();
     let names: Vec<&str> = it.sandboxes.iter().filter_map(|id| drive.sim.name_of(id)).collect();
     let since = it.since.since(BEGIN).as_secs();
-    let line = format!("{stage} {}{sub} {what} {pod} {} since {since}s", it.kind.into_str(), names.join(" "));
+    let said = match &it.kind {
+        Kind::StuckStart(it) => it.said.first(),
+        Kind::StuckStop(it) => it.said.first(),
+        _ => None,
+    };
+    let said = said.map(|said| format!("says {}", said.text)).unwrap_or_default();
+    let line =
+        format!("{stage} {}{sub} {what} {pod} {} since {since}s {said}", it.kind.into_str(), names.join(" "));
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -20,7 +20,7 @@ use std::{
 };
 
 use probe_user::model::{
-    fact::{Answer, Fact, Loss, Observation, Origin, Task},
+    fact::{Answer, Fact, Loss, Observation, Origin, Said, Task},
     id::{ContainerId, PodUid},
     time::Timestamp,
 };
@@ -136,6 +136,8 @@ pub(crate) struct Sim {
     unanswered: Option<(Timestamp, Timestamp)>,
     /// Pods that were deleted: the kubelet removed their log folders.
     deleted: BTreeSet<PodUid>,
+    /// What was said about pods: when, and about which.
+    said: Vec<(Timestamp, String, Said)>,
     /// Containers of no pod by name: their id and their monitor's pid.
     plain: BTreeMap<String, (ContainerId, u32)>,
 }
@@ -195,6 +197,7 @@ impl Sim {
             followed: false,
             answer: Answer::Answers,
             unanswered: None,
+            said: Vec::new(),
             deleted: BTreeSet::new(),
             plain: BTreeMap::new(),
         }

@@ -115,7 +115,8 @@ impl Node {
             | Question::Statuses
             | Question::Process { .. }
             | Question::ImageWork { .. }
-            | Question::HeldRequests { .. } => Vec::new(),
+            | Question::HeldRequests { .. }
+            | Question::Words { .. } => Vec::new(),
             Question::Relist => {
                 self.diff = RecordsDiff::default();
                 self.all()

@@ -47,6 +47,7 @@ mod stuck_stop;
 mod survey;
 mod teardown_out_of_order;
 mod unverified_release;
+mod words;
 
 pub(super) use finding_tracker::FindingTracker;
 pub(super) use leaked_address::unjudged;

@@ -290,6 +290,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::ImageWork(_)
         | Fact::HeldRequests(_)
         | Fact::ProcessState(_)
+        | Fact::WordsFound(_)
         | Fact::RuntimeLink(_)
         | Fact::RuntimeStatus(_)
         | Fact::RuntimeEvent(_)

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
-use strum::{EnumString, IntoStaticStr, VariantNames as _};
+use strum::VariantNames as _;
 
 use super::{
     pattern::Pattern,
     release::Fix,
     template::{MEMBERS, OWN, names, quoted_name, tokens},
 };
-use crate::model::finding::Kind;
+use crate::model::{fact::Speaker, finding::Kind};
 
 /// The ids and texts of the files that this program brings.
 pub(super) const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/known.rs"));
@@ -74,16 +74,6 @@ pub struct Condition {
     pub source: Option<String>,
     /// The id of a problem whose message looks alike, and is not this one's.
     pub unlike: Option<String>,
-}
-
-/// A program of the node that says what it waits for, or why it failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString, IntoStaticStr)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case", const_into_str)]
-pub enum Speaker {
-    Plugin,
-    Runtime,
-    Kubelet,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -207,9 +197,13 @@ impl Problem {
     pub fn is_looked_for(&self) -> bool {
         self.conditions.iter().any(|condition| {
             let mut kinds = condition.kinds.iter().filter(|kind| !PLANNED.contains(&&***kind));
-            match condition.words {
-                None => kinds.next().is_some(),
-                Some(_) => condition.from == Some(Speaker::Plugin) && kinds.any(|kind| kind == "cni_failing"),
+            match (&condition.words, condition.from) {
+                (None, _) => kinds.next().is_some(),
+                (Some(_), None) => false,
+                (Some(_), Some(Speaker::Plugin)) => kinds.any(|kind| kind == "cni_failing"),
+                (Some(_), Some(Speaker::Runtime | Speaker::Kubelet)) => {
+                    kinds.any(|kind| kind == "stuck_start" || kind == "stuck_stop")
+                }
             }
         })
     }

@@ -5,13 +5,10 @@ use std::cmp::Reverse;
 use probe_common::runtime::RUNTIMES;
 use serde_json::Value;
 
-use super::{
-    Catalogue, Problem,
-    file::{Condition, Speaker},
-    release,
-};
+use super::{Catalogue, Problem, file::Condition, release};
 use crate::model::{
     change::Finding,
+    fact::Speaker,
     finding::{Detail, Kind},
 };
 
@@ -56,7 +53,7 @@ impl<'a> Matches<'a> {
         for (speaker, text) in said(&finding.kind) {
             let mut found = Vec::new();
             for (problem, from, words) in &with_words {
-                if *from == Some(speaker)
+                if from.is_some_and(|from| from.repeats(speaker))
                     && let Some(parts) = words.find(text)
                 {
                     found.push((Reverse(words.weight()), Named { problem, parts }));
@@ -81,11 +78,20 @@ impl<'a> Matches<'a> {
 
 /// Returns what programs of the node said about it, and who: first what concerns the most pods.
 fn said(kind: &Kind) -> Vec<(Speaker, &str)> {
-    let Kind::CniFailing(it) = kind else { return Vec::new() };
-    let mut all: Vec<&str> = it.messages.iter().map(|said| &*said.text).collect();
-    let latest = it.message.as_ref().and_then(|message| message.text.as_deref());
-    all.extend(latest.filter(|text| !all.contains(text)));
-    all.into_iter().map(|text| (Speaker::Plugin, &text[..text.floor_char_boundary(MAX_TEXT)])).collect()
+    let mut all: Vec<(Speaker, &str)> = Vec::new();
+    if let Kind::CniFailing(it) = kind {
+        all.extend(it.messages.iter().map(|said| (Speaker::Plugin, &*said.text)));
+        let latest = it.message.as_ref().and_then(|message| message.text.as_deref());
+        let latest = latest.map(|text| (Speaker::Plugin, text));
+        all.extend(latest.filter(|said| !all.contains(said)));
+    }
+    let said = match kind {
+        Kind::StuckStart(it) => &it.said[..],
+        Kind::StuckStop(it) => &it.said,
+        _ => &[],
+    };
+    all.extend(said.iter().map(|it| (it.by, &*it.text)));
+    all.into_iter().map(|(by, text)| (by, &text[..text.floor_char_boundary(MAX_TEXT)])).collect()
 }
 
 impl Condition {

@@ -290,6 +290,14 @@ pub enum Question {
     /// Which requests did the kubelet hold back while it prepared this sandbox, from then until the sandbox's
     /// first sign? Answered by `HeldRequests`, if its log says so.
     HeldRequests { sandbox: ContainerId, from: Timestamp, until: Timestamp },
+    /// What have the runtime and the kubelet said about this pod since then? Answered by `WordsFound`.
+    Words {
+        uid: PodUid,
+        namespace: Option<String>,
+        name: Option<String>,
+        sandboxes: Vec<ContainerId>,
+        since: Timestamp,
+    },
     /// What does this process do? Answered by `ProcessState`, if it exists.
     Process { process: TaskKey },
     /// Which states do the runtimes list now? Answered by `RuntimeStatus`, if a runtime is followed.

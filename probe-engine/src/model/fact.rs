@@ -14,6 +14,7 @@ mod pressure;
 mod process_state;
 mod records_diff;
 mod runtime;
+mod words;
 
 use std::time::Duration;
 
@@ -45,6 +46,7 @@ pub use runtime::{
     Answer, Believed, Described, EventStream, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus,
     Stated,
 };
+pub use words::{Said, Speaker, WordsFound};
 
 /// A fact and its time: for a kernel record the hook's time, for a listing the time of reading.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,6 +201,8 @@ pub enum Fact {
     HeldRequests(HeldRequests),
     /// What a process does; the answer to a question.
     ProcessState(ProcessState),
+    /// What the runtime and the kubelet say about a pod; the answer to a question.
+    WordsFound(WordsFound),
 
     // What a runtime reports over CRI.
     RuntimeLink(RuntimeLink),
@@ -361,6 +365,7 @@ closed_set! {
         Argv,
         CniCache,
         Cri,
+        KubeletLog,
     }
 }
 

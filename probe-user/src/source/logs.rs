@@ -2,5 +2,5 @@
 //! was ordered.
 
 pub(crate) mod boot;
-pub(crate) mod image_work;
 pub(crate) mod plugin_log;
+pub(crate) mod search;

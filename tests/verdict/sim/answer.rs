@@ -7,9 +7,10 @@ use probe_user::model::{
     fact::{
         CacheFound, ContainerFound, CpuUse, Fact, Holder, List, MessageFound, NameSource, Network,
         NetworksRead, NodeFolders, Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound,
-        Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead, Task,
+        Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Said, Store, StoreKind, StoreRead, Task,
+        WordsFound,
     },
-    id::{CgroupKey, ContainerId, NetnsKey, Subnet},
+    id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet},
     time::Timestamp,
 };
 
@@ -45,6 +46,7 @@ impl Sim {
             | Question::ImageWork { .. }
             | Question::HeldRequests { .. }
             | Question::Program { .. } => Vec::new(),
+            Question::Words { uid, since, .. } => vec![self.words(uid, *since)],
             Question::Message { container, command, .. } => vec![Fact::MessageFound(MessageFound {
                 container: container.clone(),
                 command: *command,
@@ -100,6 +102,25 @@ impl Sim {
             name: Some(pod.name.clone()),
             uid: Some(pod.uid.clone()),
         }
+    }
+
+    /// The kubelet or the runtime logs an error about a pod.
+    pub(crate) fn says(&mut self, by: &str, pod: &str, text: &str) {
+        let said = Said {
+            by: by.parse().expect("kubelet or runtime"),
+            text: text.to_owned(),
+            at: "2026-11-25T09:29:07Z".to_owned(),
+            source: "journal".to_owned(),
+        };
+        self.said.push((self.now, pod.to_owned(), said));
+    }
+
+    /// Returns what was said about a pod since then, the latest first.
+    fn words(&self, uid: &PodUid, since: Timestamp) -> Fact {
+        let of_pod = self.said.iter().filter(|(at, pod, _)| *at >= since && self.pods[pod].uid == *uid);
+        let said: Vec<Said> = of_pod.rev().map(|(_, _, said)| said.clone()).collect();
+        let unsaid = said.is_empty().then(|| "it is not in the journal".to_owned());
+        Fact::WordsFound(WordsFound { uid: uid.clone(), said, unsaid })
     }
 
     /// Returns the pressure of a pod's cgroup, which is throttled for a hundredth of all time.

@@ -9,6 +9,7 @@ use super::{
     leaked_address::many,
     pool::{PoolCount, Pools},
     rule::Judged,
+    words::Need,
 };
 use crate::{
     engine::{
@@ -42,10 +43,12 @@ pub(in crate::engine) struct FindingTracker {
 }
 
 /// The information that verdicts need.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Wanted {
     pub(in crate::engine) records: bool,
     pub(in crate::engine) listing: bool,
+    /// What is said about these pods.
+    pub(in crate::engine) words: Vec<Need>,
 }
 
 impl FindingTracker {
@@ -114,8 +117,11 @@ impl FindingTracker {
         if self.findings.looks < SURE || self.findings.looks.is_multiple_of(SURE) {
             assert_eq!(self.differences(world, limits, now), Vec::<String>::new());
         }
-        let wanted =
-            Wanted { records: self.judge.wants(Want::Records), listing: self.judge.wants(Want::Listing) };
+        let wanted = Wanted {
+            records: self.judge.wants(Want::Records),
+            listing: self.judge.wants(Want::Listing),
+            words: self.judge.words_wanted(now),
+        };
         (held, wanted)
     }
 

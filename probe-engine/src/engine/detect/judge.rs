@@ -14,6 +14,7 @@ use super::{
     pool::Pools,
     pool_exhaustion,
     rule::{Detector, Judged, Scope},
+    words::{self, Need},
 };
 use crate::{
     engine::world::{
@@ -43,6 +44,8 @@ pub(super) struct Judge {
     /// now.
     changed_kinds: BTreeSet<FindingKind>,
     wanted: BTreeSet<(FindingKind, Want)>,
+    /// The pods whose words the detections of each kind need.
+    words: BTreeMap<FindingKind, Vec<Need>>,
 }
 
 /// The information that a verdict needs.
@@ -104,6 +107,7 @@ impl Default for Judge {
             due_at: BTreeMap::new(),
             changed_kinds: BTreeSet::new(),
             wanted: BTreeSet::new(),
+            words: BTreeMap::new(),
         }
     }
 }
@@ -153,19 +157,22 @@ impl Judge {
             pool_exhaustion::detect(&ctx, &self.pools, &mut all);
             found.push((FindingKind::PoolExhaustion, all));
         }
-        self.note(&found);
+        self.note(it.world, &found);
         found
     }
 
     /// Remembers the information that the verdicts need.
-    fn note(&mut self, found: &[Found]) {
+    fn note(&mut self, world: &World, found: &[Found]) {
         for (kind, all) in found {
             for want in [Want::Records, Want::Listing] {
                 self.wanted.remove(&(*kind, want));
             }
             self.wanted.extend(all.iter().filter_map(|it| Some((*kind, it.verdict.wants()?))));
+            let needs: Vec<Need> = all.iter().filter_map(|it| words::need(world, it)).collect();
             self.due_at.remove(kind);
-            let due_at = all.iter().filter_map(|it| it.verdict.due_at()).min();
+            let due_at = all.iter().filter_map(|it| it.verdict.due_at());
+            let due_at = due_at.chain(needs.iter().map(|it| it.due_at)).min();
+            self.words.insert(*kind, needs);
             self.due_at.extend(due_at.map(|at| (*kind, at)));
         }
     }
@@ -182,6 +189,11 @@ impl Judge {
 
     pub(super) fn wants(&self, want: Want) -> bool {
         self.wanted.iter().any(|(_, it)| *it == want)
+    }
+
+    /// Returns the pods whose words are needed now.
+    pub(super) fn words_wanted(&self, now: Timestamp) -> Vec<Need> {
+        self.words.values().flatten().filter(|it| it.due_at <= now).copied().collect()
     }
 
     /// Notes that a finding of this kind opened, was confirmed or closed.

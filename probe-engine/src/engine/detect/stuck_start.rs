@@ -51,6 +51,7 @@ use crate::{
     words::{
         count::counted,
         escape::escaped,
+        said::{REPAIR_WHAT_IS_SAID, forget_times, nothing_said, quotation},
         shell::{UNPRINTABLE, cni_in_journal, crictl, kubelet_in_journal, lines, quoted},
     },
 };
@@ -137,6 +138,8 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         folders: Vec::new(),
         config_file: None,
         addresses: Vec::new(),
+        said: Vec::new(),
+        unsaid: None,
     };
     let cause = if step == StartStep::Container { None } else { cause(ctx, made_at, pod, &tries, &stuck) };
     let is_caused = cause.is_some();
@@ -160,6 +163,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
     {
         stuck = said.clone();
     }
+    (stuck.said, stuck.unsaid) = pod.said_since(since);
     let kind = Kind::from(stuck);
     let shown = tries.iter().skip(tries.len().saturating_sub(SHOWN));
     // While the runtime pulls an image, it may be this pod's.
@@ -421,43 +425,9 @@ fn lacks_loopback(ctx: &DetectContext<'_>, row: &Sandbox) -> bool {
 
 impl Explain for StuckStart {
     fn summary(&self) -> String {
-        let tries = counted(self.sandboxes.into(), "sandbox");
-        let plugin = self.plugin.as_deref().map(escaped);
-        match (self.cause, self.step) {
-            (Some(StartCause::PluginNotCalled), _) => {
-                let plugin = plugin.unwrap_or_default();
-                let network = self.network.as_deref().map(escaped);
-                let of_network = network.map(|name| format!(" of the network {name}")).unwrap_or_default();
-                let mut text =
-                    format!("no network after {tries}: the plugin {plugin}{of_network} is not called");
-                if !self.addresses.is_empty() {
-                    let count = u64::try_from(self.addresses.len()).unwrap_or(u64::MAX);
-                    _ = write!(text, ", {} left allocated", counted(count, "address"));
-                }
-                text
-            }
-            (Some(StartCause::NotConfigured), _) => match &self.config_file {
-                Some(path) => {
-                    format!("no network: the CNI configuration {} cannot be decoded", escaped(path))
-                }
-                None => "no network: there is no CNI configuration".to_owned(),
-            },
-            (None, StartStep::Sandbox) => {
-                let mut text = match self.sandboxes {
-                    0 => "no container has run, and the runtime has begun no sandbox".to_owned(),
-                    _ => format!("no container has run, and there is no sandbox after {tries}"),
-                };
-                if let Some(path) = &self.config_file {
-                    _ = write!(text, "; the CNI configuration {} cannot be decoded", escaped(path));
-                }
-                text
-            }
-            (None, StartStep::Network) => match plugin {
-                Some(plugin) => format!("the sandbox is not ready: ADD of {plugin} does not end"),
-                None => "the sandbox is not ready, and no CNI call is open".to_owned(),
-            },
-            (None, StartStep::Container) => "the sandbox is ready, and no container has run".to_owned(),
-        }
+        let mut text = self.seen();
+        text.push_str(&quotation(&self.said));
+        text
     }
 
     fn cause(&self) -> &'static str {
@@ -470,6 +440,9 @@ impl Explain for StuckStart {
             (Some(StartCause::NotConfigured), _) => {
                 "The runtime has no CNI configuration that it can load, so it makes no network: the node is NotReady \
                  (NetworkReady=false), pods stay ContainerCreating or Pending, and pods that end stay Terminating."
+            }
+            (None, _) if !self.said.is_empty() => {
+                "The start waits for what the program that is quoted could not do. It tries again by itself."
             }
             (None, StartStep::Sandbox) if self.sandboxes > 0 => {
                 "The runtime has begun sandboxes for the pod, and has given up each of them. An ADD that failed is told as \
@@ -518,8 +491,10 @@ impl Explain for StuckStart {
                 all.extend(crictl(runtimes).map(|crictl| format!("{crictl} ps --all")));
                 all
             }
+            (None, _) if !self.said.is_empty() => lines(&[REPAIR_WHAT_IS_SAID]),
             (None, _) => {
                 let mut all = kubelet_in_journal();
+                all.extend(self.unsaid.as_deref().map(nothing_said));
                 if self.step == StartStep::Sandbox && self.sandboxes > 0 {
                     all.extend(cni_in_journal());
                 }
@@ -531,6 +506,7 @@ impl Explain for StuckStart {
     fn forget_numbers(&mut self) {
         self.sandboxes = 0;
         self.folders.clear();
+        forget_times(&mut self.said);
     }
 
     fn shows_some(&self) -> bool {
@@ -539,6 +515,47 @@ impl Explain for StuckStart {
 }
 
 impl StuckStart {
+    /// Returns what the kernel and the node's files show.
+    fn seen(&self) -> String {
+        let tries = counted(self.sandboxes.into(), "sandbox");
+        let plugin = self.plugin.as_deref().map(escaped);
+        match (self.cause, self.step) {
+            (Some(StartCause::PluginNotCalled), _) => {
+                let plugin = plugin.unwrap_or_default();
+                let network = self.network.as_deref().map(escaped);
+                let of_network = network.map(|name| format!(" of the network {name}")).unwrap_or_default();
+                let mut text =
+                    format!("no network after {tries}: the plugin {plugin}{of_network} is not called");
+                if !self.addresses.is_empty() {
+                    let count = u64::try_from(self.addresses.len()).unwrap_or(u64::MAX);
+                    _ = write!(text, ", {} left allocated", counted(count, "address"));
+                }
+                text
+            }
+            (Some(StartCause::NotConfigured), _) => match &self.config_file {
+                Some(path) => {
+                    format!("no network: the CNI configuration {} cannot be decoded", escaped(path))
+                }
+                None => "no network: there is no CNI configuration".to_owned(),
+            },
+            (None, StartStep::Sandbox) => {
+                let mut text = match self.sandboxes {
+                    0 => "no container has run, and the runtime has begun no sandbox".to_owned(),
+                    _ => format!("no container has run, and there is no sandbox after {tries}"),
+                };
+                if let Some(path) = &self.config_file {
+                    _ = write!(text, "; the CNI configuration {} cannot be decoded", escaped(path));
+                }
+                text
+            }
+            (None, StartStep::Network) => match plugin {
+                Some(plugin) => format!("the sandbox is not ready: ADD of {plugin} does not end"),
+                None => "the sandbox is not ready, and no CNI call is open".to_owned(),
+            },
+            (None, StartStep::Container) => "the sandbox is ready, and no container has run".to_owned(),
+        }
+    }
+
     /// Returns commands that look for the plugin's executable in the folders in which the runtime looks.
     fn look_for_plugin(&self) -> Vec<String> {
         if self.folders.is_empty() {

@@ -49,6 +49,7 @@ use crate::{
     words::{
         count::counted,
         escape::escaped,
+        said::{REPAIR_WHAT_IS_SAID, forget_times, nothing_said, quotation},
         shell::{UNPRINTABLE, cni_in_journal, lines, quoted, stop_if_nothing_runs},
     },
 };
@@ -262,23 +263,23 @@ fn key(id: &ContainerId) -> Key {
 fn detection(
     ctx: &DetectContext<'_>,
     id: &ContainerId,
-    stop: StuckStop,
+    mut stop: StuckStop,
     since: Timestamp,
     verdict: Verdict,
 ) -> Detection {
     let row = ctx.world.sandboxes.recall(id);
-    let kind = Kind::from(stop);
+    let named = match row {
+        Some(row) => row.reported.pod.clone(),
+        None => lookup::record::pod_of_nameless(ctx.world, id),
+    };
+    let pod = named.uid.as_ref().and_then(|uid| ctx.world.pods.get(&ctx.world.pods.by_uid(uid)?));
+    (stop.said, stop.unsaid) = pod.map(|pod| pod.said_since(since)).unwrap_or_default();
     Detection {
         key: key(id),
-        kind,
+        kind: Kind::from(stop),
         severity: Severity::Warning,
         since,
-        pod: Some(
-            row.map_or_else(
-                || lookup::record::pod_of_nameless(ctx.world, id),
-                |row| row.reported.pod.clone(),
-            ),
-        ),
+        pod: Some(named),
         sandboxes: vec![id.clone()],
         gapped: row.is_some_and(|row| row.gapped),
         verdict,
@@ -286,21 +287,8 @@ fn detection(
 }
 
 impl StuckStop {
-    fn at(step: StopStep) -> Self {
-        Self {
-            step,
-            process: None,
-            attempts: 0,
-            plugin: None,
-            exit_code: None,
-            cache_file: None,
-            mount: None,
-        }
-    }
-}
-
-impl Explain for StuckStop {
-    fn summary(&self) -> String {
+    /// Returns what the kernel and the node's files show.
+    fn seen(&self) -> String {
         match (self.step, &self.cache_file, &self.plugin) {
             (StopStep::Containers, ..) => match &self.process {
                 Some(it) => format!("{}[{}] runs on after SIGKILL", escaped(&it.comm), it.key.pid),
@@ -323,6 +311,28 @@ impl Explain for StuckStop {
                 format!("DEL succeeded, and the network namespace is still bound to {}", escaped(mount))
             }
         }
+    }
+
+    fn at(step: StopStep) -> Self {
+        Self {
+            step,
+            process: None,
+            attempts: 0,
+            plugin: None,
+            exit_code: None,
+            cache_file: None,
+            mount: None,
+            said: Vec::new(),
+            unsaid: None,
+        }
+    }
+}
+
+impl Explain for StuckStop {
+    fn summary(&self) -> String {
+        let mut text = self.seen();
+        text.push_str(&quotation(&self.said));
+        text
     }
 
     fn cause(&self) -> &'static str {
@@ -379,7 +389,9 @@ impl Explain for StuckStop {
                 all
             }
             (StopStep::Del, None) => {
-                let mut all = cni_in_journal();
+                let mut all =
+                    if self.said.is_empty() { cni_in_journal() } else { lines(&[REPAIR_WHAT_IS_SAID]) };
+                all.extend(self.unsaid.as_deref().map(nothing_said));
                 all.push(
                     "# When its cause is repaired, the kubelet's next try succeeds. To try at once:"
                         .to_owned(),
@@ -401,5 +413,6 @@ impl Explain for StuckStop {
 
     fn forget_numbers(&mut self) {
         self.attempts = 0;
+        forget_times(&mut self.said);
     }
 }

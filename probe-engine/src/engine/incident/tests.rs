@@ -142,6 +142,8 @@ fn stop(step: StopStep, plugin: Option<&str>, sandbox: &str, since: u64) -> Find
         exit_code: Some(1),
         cache_file: None,
         mount: None,
+        said: Vec::new(),
+        unsaid: None,
     };
     finding(it, &[sandbox], &[sandbox], since)
 }
@@ -338,6 +340,8 @@ fn stuck_start(step: StartStep, cause: Option<StartCause>, since: u64) -> Findin
         folders: Vec::new(),
         config_file: None,
         addresses: vec!["10.0.0.2".parse().expect("an address")],
+        said: Vec::new(),
+        unsaid: None,
     };
     finding(it, &["uid"], &["a"], since)
 }

@@ -240,6 +240,8 @@ fn what_a_start_waits_for_is_said_in_a_line() {
         folders: vec!["/opt/cni two/bin".to_owned(), "/usr/lib/cni".to_owned()],
         config_file: None,
         addresses: vec!["10.88.0.2".parse().expect("an address"), "10.88.0.3".parse().expect("an address")],
+        said: Vec::new(),
+        unsaid: None,
     };
     assert_eq!(
         it.summary(),

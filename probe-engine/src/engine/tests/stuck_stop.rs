@@ -291,6 +291,8 @@ fn what_is_open_is_said_in_a_line() {
             exit_code,
             cache_file: cache_file.map(str::to_owned),
             mount: None,
+            said: Vec::new(),
+            unsaid: None,
         };
         (it.summary(), Kind::from(it.clone()).explain().repair(&[id('a')], &[]))
     };
@@ -326,6 +328,8 @@ fn a_torn_file_is_moved_to_where_only_root_writes_and_libcni_does_not_read() {
             exit_code: None,
             cache_file: torn.to_str().map(str::to_owned),
             mount: None,
+            said: Vec::new(),
+            unsaid: None,
         };
         let repair = it.repair(&[id('a')], &[]).join("\n");
         let script = format!(

@@ -37,6 +37,7 @@
 //! * `reading`: when the records are read again
 //! * `log_search`: when the logs are searched
 //! * `program`: versions of programs
+//! * `words`: what the runtime and the kubelet say about pods that wait
 
 pub(crate) mod address;
 pub(crate) mod agent;
@@ -70,4 +71,5 @@ pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod start;
 pub(crate) mod watch;
+pub(crate) mod words;
 pub(crate) mod wrong_del;

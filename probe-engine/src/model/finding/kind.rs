@@ -20,7 +20,7 @@ use super::{
     blind::{Blind, BlindJson},
 };
 use crate::model::{
-    fact::{CniCommand, RunState, RuntimeEventKind, ThreadState},
+    fact::{CniCommand, RunState, RuntimeEventKind, Said, ThreadState},
     id::{ContainerId, NetnsKey},
     json::NetnsJson,
     process::Process,
@@ -222,6 +222,11 @@ pub struct StuckStop {
     pub cache_file: Option<String>,
     /// The file to which the network namespace is still bound.
     pub mount: Option<String>,
+    /// What the runtime and the kubelet say about the pod: the most telling error first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<Said>,
+    /// Why nothing is quoted, if they were searched for: the places that were searched.
+    pub unsaid: Option<String>,
 }
 
 closed_set! {
@@ -257,6 +262,11 @@ pub struct StuckStart {
     /// sandboxes that are over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
+    /// What the runtime and the kubelet say about the pod: the most telling error first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<Said>,
+    /// Why nothing is quoted, if they were searched for: the places that were searched.
+    pub unsaid: Option<String>,
 }
 
 closed_set! {

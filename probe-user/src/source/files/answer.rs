@@ -17,12 +17,14 @@ use crate::{
         },
         host::{HostRoot, ReadError, skipped::Skipped},
         logs::{
-            image_work,
             plugin_log::{self, Message, Window},
+            search,
         },
         node::clock,
     },
 };
+
+pub use crate::source::logs::search::AskedPod;
 
 /// The timestamp of a log line may be this many microseconds off ours.
 const SLACK: u64 = 1_000_000;
@@ -36,18 +38,21 @@ pub struct FailedCall<'a> {
     pub logged: Range<Timestamp>,
 }
 
-/// A phase of a start for whose reason the logs are searched.
+/// What the logs are searched for.
 #[derive(Clone, Debug)]
-pub struct SlowPhase {
-    pub before: First,
+pub struct LogSearch {
+    pub about: About,
     pub time: Range<Timestamp>,
 }
 
-/// The sandbox or the container whose first sign ended the phase.
 #[derive(Clone, Debug)]
-pub enum First {
+pub enum About {
+    /// A phase of a start that was long, up to the first sign of this container.
     Container(ContainerId),
+    /// A phase of a start that was long, up to the first sign of this sandbox.
     Sandbox(ContainerId),
+    /// A pod that waits.
+    Pod(AskedPod),
 }
 
 /// Answers questions. It remembers where runtimes and kubelets keep their files.
@@ -129,36 +134,38 @@ impl<'a> Answerer<'a> {
         Fact::ProgramFound(ProgramFound { path, version })
     }
 
-    /// Finds what made these phases slow: `ImageWork` and `HeldRequests`, where the logs show it. One search
-    /// serves all phases.
+    /// Searches the logs once for all of these: `ImageWork`, `HeldRequests` and `WordsFound`.
     #[must_use]
-    pub fn slow_phases(&mut self, slow: Vec<SlowPhase>, boot_wall_ns: i64, now: Timestamp) -> Vec<Fact> {
-        let mut search = image_work::Search::default();
-        for SlowPhase { before, time: Range { start: from, end: until } } in slow {
-            match before {
-                First::Container(container) => {
+    pub fn search_logs(&mut self, searches: Vec<LogSearch>, boot_wall_ns: i64, now: Timestamp) -> Vec<Fact> {
+        let mut all = search::Search::default();
+        for LogSearch { about, time: Range { start: from, end: until } } in searches {
+            match about {
+                About::Container(container) => {
                     let found = self.places.find(self.root, &container).ok();
                     let is_sandbox = found.as_ref().is_some_and(|found| found.role == Role::Sandbox);
                     let (name, pod) = found.map_or((None, None), |found| (found.name, found.pod));
                     let images = self.places.images(self.root, &container);
                     let pod = pod.unwrap_or_default();
-                    let asked = image_work::Asked { container, is_sandbox, images, pod, name, from, until };
-                    search.containers.push(asked);
+                    let asked = search::Asked { container, is_sandbox, images, pod, name, from, until };
+                    all.containers.push(asked);
                 }
-                First::Sandbox(sandbox) => {
+                About::Sandbox(sandbox) => {
                     let pod = self.places.find(self.root, &sandbox).ok().and_then(|found| found.pod);
                     let PodName { namespace, uid, .. } = pod.unwrap_or_default();
                     let kubelets = self.allocation.roots(self.root, now);
                     if uid.is_some_and(|uid| kubelets.needs_api(self.root, &uid)) {
-                        let it = image_work::AskedSandbox { sandbox, namespace, from, until };
-                        search.sandboxes.push(it);
+                        let it = search::AskedSandbox { sandbox, namespace, from, until };
+                        all.sandboxes.push(it);
                     }
                 }
+                About::Pod(pod) => all.pods.push((pod, from)),
             }
         }
-        let found = image_work::find(self.root, &search, boot_wall_ns, || containerd_roots(self.root));
+        let found = search::find(self.root, &all, boot_wall_ns, now, || containerd_roots(self.root));
         let images = found.images.into_iter().map(|work| Fact::ImageWork(Box::new(work)));
-        images.chain(found.held.into_iter().map(Fact::HeldRequests)).collect()
+        let mut facts: Vec<Fact> = images.chain(found.held.into_iter().map(Fact::HeldRequests)).collect();
+        facts.extend(found.words);
+        facts
     }
 
     /// Finds the plugin's message for each of these failed calls, if it was logged in the given time. One

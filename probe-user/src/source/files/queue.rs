@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::{
     model::{change::Question, time::Timestamp},
-    source::files::answer::{First, SlowPhase},
+    source::files::answer::{About, AskedPod, LogSearch},
 };
 
 /// The most questions that wait. All containers and pods of a full node may be asked for at once.
@@ -14,8 +14,8 @@ pub(super) const MAX_WAITING: usize = 4096;
 /// How many questions are answered in one batch, so that the names of a burst of containers arrive together.
 pub(super) const BATCH_SIZE: usize = 64;
 
-/// How many slow phases are searched for together.
-const MAX_SLOW_PHASES: usize = 256;
+/// How many searches of the logs are made together.
+const MAX_SEARCHES: usize = 256;
 
 /// A question, and when it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub(super) struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Asked>,
-    /// Slow phases, for which the logs are searched once nothing else waits.
-    slow: Vec<SlowPhase>,
+    /// What the logs are searched for, once nothing else waits.
+    searches: Vec<LogSearch>,
     /// Since when a list of the whole node has been wanted.
     pub(super) relist: Option<Timestamp>,
     /// Since when a list of the records has been wanted.
@@ -44,10 +44,14 @@ impl Queue {
             Question::Records => _ = self.reread.get_or_insert(at),
             // One search answers all that wait.
             Question::ImageWork { container, from, until } => {
-                self.search(SlowPhase { before: First::Container(container), time: from..until });
+                self.search(LogSearch { about: About::Container(container), time: from..until });
             }
             Question::HeldRequests { sandbox, from, until } => {
-                self.search(SlowPhase { before: First::Sandbox(sandbox), time: from..until });
+                self.search(LogSearch { about: About::Sandbox(sandbox), time: from..until });
+            }
+            Question::Words { uid, namespace, name, sandboxes, since } => {
+                let pod = AskedPod { uid, namespace, name, sandboxes };
+                self.search(LogSearch { about: About::Pod(pod), time: since..at });
             }
             question => {
                 if self.waiting.iter().any(|it| it.question == question) {
@@ -61,9 +65,9 @@ impl Queue {
         }
     }
 
-    fn search(&mut self, slow: SlowPhase) {
-        if self.slow.len() < MAX_SLOW_PHASES {
-            self.slow.push(slow);
+    fn search(&mut self, searches: LogSearch) {
+        if self.searches.len() < MAX_SEARCHES {
+            self.searches.push(searches);
         } else {
             self.dropped += 1;
         }
@@ -74,21 +78,21 @@ impl Queue {
         self.waiting.drain(..self.waiting.len().min(BATCH_SIZE)).collect()
     }
 
-    /// Takes the slow phases, to be searched for together.
-    pub(super) fn take_slow(&mut self) -> Vec<SlowPhase> {
-        std::mem::take(&mut self.slow)
+    /// Takes the searches, to be made together.
+    pub(super) fn take_searches(&mut self) -> Vec<LogSearch> {
+        std::mem::take(&mut self.searches)
     }
 
-    pub(super) fn has_slow(&self) -> bool {
-        !self.slow.is_empty()
+    pub(super) fn has_searches(&self) -> bool {
+        !self.searches.is_empty()
     }
 
-    /// Puts back slow phases that could not be searched for. If there are too many, the newest are dropped.
-    pub(super) fn put_back_slow(&mut self, mut slow: Vec<SlowPhase>) {
-        slow.append(&mut self.slow);
-        let too_many = slow.len().saturating_sub(MAX_SLOW_PHASES);
-        slow.truncate(MAX_SLOW_PHASES);
-        self.slow = slow;
+    /// Puts back searches that could not be made. If there are too many, the newest are dropped.
+    pub(super) fn put_back_searches(&mut self, mut searches: Vec<LogSearch>) {
+        searches.append(&mut self.searches);
+        let too_many = searches.len().saturating_sub(MAX_SEARCHES);
+        searches.truncate(MAX_SEARCHES);
+        self.searches = searches;
         self.dropped += u64::try_from(too_many).unwrap_or(u64::MAX);
     }
 
@@ -103,7 +107,7 @@ impl Queue {
 
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
-            + self.slow.len()
+            + self.searches.len()
             + usize::from(self.relist.is_some())
             + usize::from(self.reread.is_some())
     }
@@ -142,13 +146,14 @@ fn importance(question: &Question) -> u8 {
         | Question::Watch { .. }
         | Question::Statuses
         | Question::ImageWork { .. }
+        | Question::Words { .. }
         | Question::HeldRequests { .. } => 5,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BATCH_SIZE, First, MAX_SLOW_PHASES, MAX_WAITING, Queue};
+    use super::{About, BATCH_SIZE, MAX_SEARCHES, MAX_WAITING, Queue};
     use crate::model::{change::Question, id::ContainerId, time::Timestamp};
 
     fn container(n: usize) -> Question {
@@ -177,18 +182,18 @@ mod tests {
         let mut queue = Queue::default();
         let id = |n: usize| ContainerId::parse(&format!("c{n}")).expect("an id");
         let search = |n| Question::ImageWork { container: id(n), from: Timestamp(1), until: Timestamp(2) };
-        (0..MAX_SLOW_PHASES + 2).for_each(|n| queue.ask(search(n), Timestamp(3)));
+        (0..MAX_SEARCHES + 2).for_each(|n| queue.ask(search(n), Timestamp(3)));
         queue.ask(container(0), Timestamp(3));
-        assert_eq!((queue.take().len(), queue.len(), queue.dropped), (1, MAX_SLOW_PHASES, 2));
-        let slow = queue.take_slow();
-        assert_eq!((slow.len(), queue.len()), (MAX_SLOW_PHASES, 0));
+        assert_eq!((queue.take().len(), queue.len(), queue.dropped), (1, MAX_SEARCHES, 2));
+        let searches = queue.take_searches();
+        assert_eq!((searches.len(), queue.len()), (MAX_SEARCHES, 0));
         // While the search hangs, more phases are asked for.
-        (0..MAX_SLOW_PHASES).for_each(|n| queue.ask(search(MAX_SLOW_PHASES + n), Timestamp(3)));
-        queue.put_back_slow(slow);
-        assert_eq!((queue.len(), queue.dropped), (MAX_SLOW_PHASES, 2 + MAX_SLOW_PHASES as u64));
-        let kept = queue.take_slow();
-        let oldest = kept.first().map(|it| &it.before);
-        assert!(matches!(oldest, Some(First::Container(it)) if *it == id(0)), "the newest go: {oldest:?}");
+        (0..MAX_SEARCHES).for_each(|n| queue.ask(search(MAX_SEARCHES + n), Timestamp(3)));
+        queue.put_back_searches(searches);
+        assert_eq!((queue.len(), queue.dropped), (MAX_SEARCHES, 2 + MAX_SEARCHES as u64));
+        let kept = queue.take_searches();
+        let oldest = kept.first().map(|it| &it.about);
+        assert!(matches!(oldest, Some(About::Container(it)) if *it == id(0)), "the newest go: {oldest:?}");
     }
 
     #[test]

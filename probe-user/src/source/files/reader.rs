@@ -13,7 +13,7 @@ use crate::{
     source::{
         backfill::{self, Node, Records},
         files::{
-            answer::{Answerer, FailedCall, SlowPhase},
+            answer::{Answerer, FailedCall, LogSearch},
             pressure::Gauges,
         },
         host::{
@@ -33,7 +33,7 @@ pub(super) enum Job {
     Records,
     Questions(Vec<Asked>),
     Messages(Vec<Wanted>),
-    SlowPhases(Vec<SlowPhase>),
+    LogSearches(Vec<LogSearch>),
 }
 
 /// What the reader reports.
@@ -130,7 +130,7 @@ impl Read for Files {
                 }
                 Job::Questions(asked) => Some(self.answer(&root, &mut answerer, &mut gauges, asked)),
                 Job::Messages(wanted) => Some(messages(&answerer, wanted)),
-                Job::SlowPhases(slow) => Some(slow_phases(&mut answerer, slow)),
+                Job::LogSearches(searches) => Some(search_logs(&mut answerer, searches)),
             };
             if !done.is_some_and(&mut *send) {
                 return;
@@ -186,10 +186,11 @@ impl Files {
                     let read = gauges.read(root, &self.layout, &path, at);
                     read.map(|pressure| Fact::PressureRead(PressureRead { cgroup, pressure }))
                 }
-                // The first three are searched for later, the next two are passes of their own, and other
+                // The first four are searched for later, the next two are passes of their own, and other
                 // sources answer the rest.
                 Question::Message { .. }
                 | Question::ImageWork { .. }
+                | Question::Words { .. }
                 | Question::HeldRequests { .. }
                 | Question::Relist
                 | Question::Records
@@ -203,9 +204,9 @@ impl Files {
     }
 }
 
-/// Finds what made these phases slow, as far as the logs show it.
-fn slow_phases(answerer: &mut Answerer<'_>, slow: Vec<SlowPhase>) -> Report {
-    let found = answerer.slow_phases(slow, clock::boot_wall_ns(), clock::now()).into_iter();
+/// Finds what made the logs show about these.
+fn search_logs(answerer: &mut Answerer<'_>, searches: Vec<LogSearch>) -> Report {
+    let found = answerer.search_logs(searches, clock::boot_wall_ns(), clock::now()).into_iter();
     let at = clock::now();
     let facts = found.map(|fact| Observation { at, origin: Origin::Listed, fact }).collect();
     Report::Done { facts, skipped: Skipped::default(), early: Vec::new() }

@@ -271,9 +271,9 @@ impl<R: Read> Supervisor<R> {
         if !self.pace.wait(now).is_zero() {
             return None;
         }
-        let slow = self.queue.take_slow();
-        if !slow.is_empty() {
-            return Some((Job::SlowPhases(slow), now));
+        let searches = self.queue.take_searches();
+        if !searches.is_empty() {
+            return Some((Job::LogSearches(searches), now));
         }
         let due = self.later.due(now);
         (!due.is_empty()).then_some((Job::Messages(due), now))
@@ -294,7 +294,7 @@ impl<R: Read> Supervisor<R> {
             Job::Records => _ = self.queue.reread.get_or_insert(at),
             Job::Questions(asked) => self.queue.put_back(asked),
             Job::Messages(wanted) => self.later.put_back(wanted),
-            Job::SlowPhases(slow) => self.queue.put_back_slow(slow),
+            Job::LogSearches(searches) => self.queue.put_back_searches(searches),
         }
     }
 
@@ -311,7 +311,7 @@ impl<R: Read> Supervisor<R> {
                 match self.job.take() {
                     Some((Job::Present, _)) => self.present.log(skipped),
                     Some((Job::Records, _)) => self.records.log(skipped),
-                    Some((Job::Messages(_) | Job::SlowPhases(_), began)) => {
+                    Some((Job::Messages(_) | Job::LogSearches(_), began)) => {
                         self.pace.ended(began, clock::now());
                         self.answered.append(skipped);
                     }
@@ -410,7 +410,7 @@ impl<R: Read> Supervisor<R> {
         if self.job.is_some() {
             return Duration::MAX;
         }
-        let wanted = if self.queue.has_slow() { Some(Duration::ZERO) } else { self.later.wait(now) };
+        let wanted = if self.queue.has_searches() { Some(Duration::ZERO) } else { self.later.wait(now) };
         wanted.map_or(Duration::MAX, |due| due.max(self.pace.wait(now)))
     }
 

@@ -15,13 +15,18 @@ mod journal;
 mod tail;
 mod time;
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     model::fact::CniCommand,
     source::host::{HostRoot, skipped::Skipped},
 };
 use extract::Match;
+pub(super) use extract::{plain, unquote};
 pub(crate) use journal::Sender;
 
 /// The failed call whose message is wanted.
@@ -144,26 +149,29 @@ pub(crate) struct Line<'a> {
     pub(crate) is_from_kubelet: bool,
 }
 
-/// Receives a line. Returns whether a runtime wrote it about the work that is searched for.
-pub(crate) type Report<'a> = &'a mut dyn FnMut(Line<'_>) -> bool;
+/// Receives a line and its file. Returns whether the line is about what is searched for.
+pub(crate) type Report<'a> = &'a mut dyn FnMut(Line<'_>, &Path) -> bool;
 
 /// Reports every line of the window that a runtime or a kubelet wrote: those in the journal, then those in
 /// the text files to which they log by themselves. A runtime may log to a file of its own while its kubelet,
 /// or another runtime, logs to the journal. Syslog's files are not read, because any program may have written
-/// their lines.
-pub(crate) fn lines(root: &HostRoot, window: Window, report: Report<'_>) {
+/// their lines. Returns the places that were searched.
+pub(crate) fn lines(root: &HostRoot, window: Window, report: Report<'_>) -> Unreadable {
     let mut is_found = false;
-    journal::each(root, window, Sender::Daemon, &mut Unreadable::default(), &mut |line, _| {
-        is_found |= report(line);
+    let mut not = Unreadable::default();
+    journal::each(root, window, Sender::Daemon, &mut not, &mut |line, file| {
+        is_found |= report(line, file);
     });
-    tail::each(root, window, is_found, report);
+    tail::each(root, window, is_found, &mut not, report);
+    not
 }
 
 /// Returns the time in a line that a runtime wrote. It is nearer to the event than the time of the line's log
 /// entry.
 pub(crate) fn written_at(line: &str) -> Option<u64> {
     let marks = ["time=\"", "\"time\":\""];
-    marks.iter().find_map(|mark| time::parse(line.split_once(mark)?.1))
+    let text = marks.iter().find_map(|mark| time::parse(line.split_once(mark)?.1));
+    text.or_else(|| time::parse_number(line.split_once("{\"ts\":")?.1))
 }
 
 /// Returns the boots that began to log to this machine's journal within the window: the id of each in hex

@@ -3,9 +3,13 @@
 use std::ops::Range;
 
 use probe_user::{
-    model::{fact::CniCommand, id::ContainerId, time::Timestamp},
+    model::{
+        fact::CniCommand,
+        id::{ContainerId, PodUid},
+        time::Timestamp,
+    },
     source::{
-        files::answer::{Answerer, FailedCall, First, SlowPhase},
+        files::answer::{About, Answerer, AskedPod, FailedCall, LogSearch},
         host::HostRoot,
     },
 };
@@ -64,9 +68,18 @@ pub(super) fn ask(host: &HostRoot) {
         let failed =
             |command| ids.each_ref().map(|container| FailedCall { container, command, logged: TIME });
         let failed = [CniCommand::Add, CniCommand::Del].map(failed).concat();
-        let befores = |id: &ContainerId| [First::Container(id.clone()), First::Sandbox(id.clone())];
-        let slow = ids.iter().flat_map(befores).map(|before| SlowPhase { before, time: TIME }).collect();
-        (answerer.messages(&failed, BOOT_NS), answerer.slow_phases(slow, BOOT_NS, TIME.end))
+        let uid = PodUid::parse("0f7a3c1e-0b1d-4c57-9a55-8d1b3f6b7e21").expect("a UID");
+        let mut all = vec![About::Pod(AskedPod {
+            uid,
+            namespace: Some("default".to_owned()),
+            name: Some("web-0".to_owned()),
+            sandboxes: ids.to_vec(),
+        })];
+        for id in &ids {
+            all.extend([About::Container(id.clone()), About::Sandbox(id.clone())]);
+        }
+        let searches = all.into_iter().map(|about| LogSearch { about, time: TIME }).collect();
+        (answerer.messages(&failed, BOOT_NS), answerer.search_logs(searches, BOOT_NS, TIME.end))
     };
     let answers = ask();
     assert_eq!(answers.0.len(), 2 * ids.len(), "a call has no answer");

@@ -27,6 +27,8 @@ fn silent_start(since: u64) -> Finding {
         folders: Vec::new(),
         config_file: None,
         addresses: Vec::new(),
+        said: Vec::new(),
+        unsaid: None,
     };
     finding(it, &["uid"], &[], since)
 }
@@ -41,6 +43,8 @@ fn silent_stop(since: u64) -> Finding {
         exit_code: None,
         cache_file: None,
         mount: None,
+        said: Vec::new(),
+        unsaid: None,
     };
     finding(it, &["a"], &["a"], since)
 }

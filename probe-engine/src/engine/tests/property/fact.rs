@@ -12,7 +12,7 @@ use crate::{
             Answer, Attached, Believed, CacheFound, CniCalled, ContainerFound, Described, EventStream,
             Exited, Fact, Family, List, Listened, Listener, Loss, Mechanism, NameSource, Origin,
             ProcessFound, ProcessState, Role, RunState, RuntimeEvent, RuntimeEventKind, RuntimeLink,
-            RuntimeStatus, Signal, Signaled, Stated, Task,
+            RuntimeStatus, Said, Signal, Signaled, Speaker, Stated, Task, WordsFound,
         },
         id::NetnsKey,
         time::Timestamp,
@@ -200,6 +200,19 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             state: RunState::Stopped,
             threads: Vec::new(),
         })),
+        any::<bool>().prop_map(|is_said| {
+            let said = Said {
+                by: Speaker::Kubelet,
+                text: "no".to_owned(),
+                at: "2026-11-25T09:29:07Z".to_owned(),
+                source: "journal".to_owned(),
+            };
+            Fact::WordsFound(WordsFound {
+                uid: uid(),
+                said: is_said.then_some(said).into_iter().collect(),
+                unsaid: (!is_said).then(|| "nowhere".to_owned()),
+            })
+        }),
         (any::<bool>(), 0_u64..3, 0_usize..3, any::<bool>(), any::<bool>()).prop_map(
             |(whole, number, state, made, code)| {
                 let state = [Believed::Running, Believed::Exited, Believed::Created][state];

@@ -66,6 +66,7 @@ pub(crate) fn lives(world: &mut World, ctx: EventContext, name: &PodName, source
             left_at: None,
             start: Start::default(),
             state: State::Gone { at: ctx.at },
+            words: None,
         };
         let id = row.id;
         world.pods.insert(row);
@@ -82,6 +83,7 @@ pub(crate) fn lives(world: &mut World, ctx: EventContext, name: &PodName, source
         row.first_at = ctx.at;
         row.origin = ctx.origin;
         row.start = Start::default();
+        row.words = None;
     }
     let uid = world.pods.get(&id).and_then(|row| row.named.uid.as_ref());
     if let Some(known) = uid.and_then(|uid| world.pods.names.get(uid)) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use crate::model::{
-    fact::{NameSource, Origin, PodName},
+    fact::{NameSource, Origin, PodName, Said},
     id::CgroupKey,
     time::Timestamp,
 };
@@ -37,6 +37,20 @@ pub struct Pod {
     pub(crate) left_at: Option<Timestamp>,
     pub(crate) start: Start,
     pub(crate) state: State,
+    /// What the runtime and the kubelet say about the pod, once that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) words: Option<Box<Words>>,
+}
+
+/// What the runtime and the kubelet say about a pod that waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Words {
+    /// Since when it waits.
+    pub(crate) since: Timestamp,
+    pub(crate) asked_at: Timestamp,
+    pub(crate) said: Vec<Said>,
+    /// The places that were searched in vain.
+    pub(crate) unsaid: Option<String>,
 }
 
 /// The state of the start in the pod's present life.
@@ -88,6 +102,14 @@ impl Pod {
     /// When it was made, if that was seen.
     pub(crate) fn made_at(&self) -> Option<Timestamp> {
         self.start.made_at.map(|made| made.min(self.first_at))
+    }
+
+    /// What the runtime and the kubelet say about the pod, which has waited since then.
+    pub(crate) fn said_since(&self, since: Timestamp) -> (Vec<Said>, Option<String>) {
+        match &self.words {
+            Some(words) if words.asked_at >= since => (words.said.clone(), words.unsaid.clone()),
+            Some(_) | None => (Vec::new(), None),
+        }
     }
 
     /// The pod has a cgroup. An all-zero `key` means that only a cgroup in it is known. The entry stays until

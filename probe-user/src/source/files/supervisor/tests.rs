@@ -106,10 +106,10 @@ impl Read for Node {
                     });
                     ids.map(|id| found(Fact::ContainerUnknown(id))).collect()
                 }
-                Job::SlowPhases(slow) => {
+                Job::LogSearches(searches) => {
                     let began = Instant::now();
                     std::thread::sleep(SEARCH);
-                    let search = (began, Instant::now(), slow.len());
+                    let search = (began, Instant::now(), searches.len());
                     self.searches.lock().expect("held well").push(search);
                     Batch::new()
                 }

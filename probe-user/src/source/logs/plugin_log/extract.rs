@@ -134,8 +134,20 @@ fn clean(text: &str, own: usize) -> String {
     plain_line(text.trim())
 }
 
+/// Removes all levels of quoting from a text, and makes one line of it, shortened.
+pub(crate) fn plain(text: &str) -> String {
+    let mut text = text.to_owned();
+    for _ in 0..DEPTH {
+        if !text.contains("\\\"") {
+            break;
+        }
+        text = unquote(&text);
+    }
+    plain_line(text.trim())
+}
+
 /// Removes one level of quoting by `strconv.Quote` or JSON.
-fn unquote(text: &str) -> String {
+pub(crate) fn unquote(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {

@@ -52,26 +52,48 @@ fn files() -> impl Iterator<Item = &'static str> {
 /// Reports every line of the window that has a time, from the files to which runtimes and kubelets write by
 /// default. If no wanted line was found yet, it also reports those of the files to which daemons of the node
 /// write now.
-pub(super) fn each(root: &HostRoot, window: Window, mut is_found: bool, report: Report<'_>) {
+pub(super) fn each(
+    root: &HostRoot,
+    window: Window,
+    mut is_found: bool,
+    not: &mut Unreadable,
+    report: Report<'_>,
+) {
     for path in files() {
-        is_found |= each_of_file(root, Path::new(path), window, report);
+        is_found |= each_of_file(root, Path::new(path), window, not, report);
     }
     if !is_found {
         for path in outputs(root).iter().take(MAX_OUTPUTS) {
-            each_of_file(root, path, window, report);
+            each_of_file(root, path, window, not, report);
         }
     }
 }
 
 /// Reports the lines of one file. Returns whether one of them was wanted.
-fn each_of_file(root: &HostRoot, path: &Path, window: Window, report: Report<'_>) -> bool {
+fn each_of_file(
+    root: &HostRoot,
+    path: &Path,
+    window: Window,
+    not: &mut Unreadable,
+    report: Report<'_>,
+) -> bool {
     // Most of the files do not exist.
-    let Ok(end) = root.plain(path).and_then(|file| end(file, END_BYTES)) else { return false };
+    let read = root.plain(path).and_then(|file| Ok((file.metadata()?.modified()?, end(file, END_BYTES)?)));
+    let (modified, end) = match read {
+        Ok(read) => read,
+        Err(why) => {
+            not.skipped.add(path, why);
+            return false;
+        }
+    };
+    let klog = time::Klog::of(lines(&end).last(), modified);
+    not.searched.push(path.to_owned());
     let mut is_found = false;
     for line in lines(&end) {
-        let at = written_at(&line).or_else(|| time::parse(&line));
+        let at = written_at(&line).or_else(|| time::parse(&line)).or_else(|| klog.as_ref()?.parse(&line));
         if let Some(at) = at.filter(|at| window.has(*at)) {
-            is_found |= report(Line { place: Place::File, at, text: &line, is_from_kubelet: false });
+            let line = Line { place: Place::File, at, text: &line, is_from_kubelet: false };
+            is_found |= report(line, path);
         }
     }
     is_found

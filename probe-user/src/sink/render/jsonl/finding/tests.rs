@@ -10,8 +10,8 @@ use crate::{
     model::{
         change::{self, Process},
         fact::{
-            CniCommand, List, NodeFolders, PodName, ProgramFound, RunState, RuntimeEventKind, Signal,
-            StoreKind, ThreadState,
+            CniCommand, List, NodeFolders, PodName, ProgramFound, RunState, RuntimeEventKind, Said, Signal,
+            Speaker, StoreKind, ThreadState,
         },
         finding::{
             AbandonedSandbox, AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow,
@@ -84,6 +84,13 @@ pub(in crate::sink::render::jsonl) fn all() -> Vec<Kind> {
             exit_code: Some(1),
             cache_file: Some("/var/lib/cni/results/podnet-c1-eth0".to_owned()),
             mount: Some("/run/netns/cni-1".to_owned()),
+            said: vec![Said {
+                by: Speaker::Kubelet,
+                text: "secret \"tls\" not found".to_owned(),
+                at: "2026-11-25T09:29:07Z".to_owned(),
+                source: "/var/log/kubelet.log".to_owned(),
+            }],
+            unsaid: Some("it is not in /var/log/journal".to_owned()),
         }),
         Kind::StuckStart(StuckStart {
             step: StartStep::Network,
@@ -94,6 +101,13 @@ pub(in crate::sink::render::jsonl) fn all() -> Vec<Kind> {
             folders: vec!["/opt/cni/bin".to_owned()],
             config_file: Some("/etc/cni/net.d/10-podnet.conflist".to_owned()),
             addresses: vec![address()],
+            said: vec![Said {
+                by: Speaker::Kubelet,
+                text: "secret \"tls\" not found".to_owned(),
+                at: "2026-11-25T09:29:07Z".to_owned(),
+                source: "/var/log/kubelet.log".to_owned(),
+            }],
+            unsaid: Some("it is not in /var/log/journal".to_owned()),
         }),
         Kind::OrphanSandbox(OrphanSandbox { process: process() }),
         Kind::AbandonedSandbox(AbandonedSandbox { container: Some(name()), exit_code: Some(1) }),

@@ -82,8 +82,9 @@ impl Node {
 
     fn find<const N: usize>(&self, asked: [Asked; N]) -> Vec<ImageWork> {
         let root = HostRoot::open(self.0.path()).expect("the root");
-        let search = Search { containers: asked.into(), sandboxes: Vec::new() };
-        find(&root, &search, BOOT_NS, || vec![Path::new("/var/lib/containerd").to_owned()]).images
+        let search = Search { containers: asked.into(), ..Search::default() };
+        let roots = || vec![Path::new("/var/lib/containerd").to_owned()];
+        find(&root, &search, BOOT_NS, Timestamp(1), roots).images
     }
 }
 

@@ -10,9 +10,9 @@ use crate::{
         time::Timestamp,
     },
     source::{
-        files::answer::{Answerer, First, SlowPhase},
+        files::answer::{About, Answerer, LogSearch},
         host::HostRoot,
-        logs::image_work::{AskedSandbox, Search, find},
+        logs::search::{AskedSandbox, Search, find},
     },
 };
 
@@ -24,8 +24,8 @@ fn held(node: &Node, boot_ns: i64) -> Vec<HeldRequests> {
     let sandbox = ContainerId::parse(SANDBOX).expect("an id");
     let it = AskedSandbox { sandbox, namespace: Some("shop".to_owned()), from: at(10), until: at(40) };
     let root = HostRoot::open(node.0.path()).expect("the root");
-    let search = Search { containers: Vec::new(), sandboxes: vec![it] };
-    find(&root, &search, boot_ns, Vec::new).held
+    let search = Search { sandboxes: vec![it], ..Search::default() };
+    find(&root, &search, boot_ns, Timestamp(1), Vec::new).held
 }
 
 /// Makes the kubelet the sender of the journal's messages from containerd.
@@ -116,8 +116,8 @@ fn a_pod_that_needs_nothing_of_the_api_server_did_not_wait_for_it() {
         let root = HostRoot::open(node.0.path()).expect("the root");
         let mut answerer = Answerer::new(&root);
         answerer.container(&sandbox);
-        let slow = SlowPhase { before: First::Sandbox(sandbox.clone()), time: at(10)..at(40) };
-        answerer.slow_phases(vec![slow], boot_ns, Timestamp(1))
+        let slow = LogSearch { about: About::Sandbox(sandbox.clone()), time: at(10)..at(40) };
+        answerer.search_logs(vec![slow], boot_ns, Timestamp(1))
     };
     let volume = |plugin: &str| {
         let path = node.path(&format!("var/lib/kubelet/pods/{UID}/volumes/{plugin}/data"));

@@ -1,30 +1,31 @@
-//! Finds what the runtime and the kubelet did for a container or a sandbox before its first sign: in their
-//! logs, and in containerd's content store.
+//! Searches the logs of the runtime and the kubelet: what they did for a container or a sandbox before its
+//! first sign, and what they say about a pod that waits.
 //!
 //! containerd and CRI-O log the begin and the end of pulling an image and of making a container. The kubelet
 //! logs when it refuses to pull, and when the runtime failed, which CRI-O does not log. None of them logs
 //! when an image is fetched and only unpacking is left, but the last layer's file in containerd's store has
 //! that date. The kubelet also logs requests to the API server that it held back.
 //!
-//! **Invariant:** one search serves all containers and sandboxes that are asked about together; a bounded
-//! part of the logs is read.
+//! **Invariant:** one search serves all containers, sandboxes and pods that are asked about together; a
+//! bounded part of the logs is read.
 
 mod content;
 mod held;
 mod log_line;
 mod pull_history;
 mod reference;
+mod words;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
 };
 
-use super::plugin_log::{self, Line, Place, Window};
+use super::plugin_log::{self, Line, Place, Unreadable, Window};
 use crate::{
     model::{
-        fact::{HeldRequests, ImageWork, PodName},
-        id::ContainerId,
+        fact::{Fact, HeldRequests, ImageWork, PodName},
+        id::{ContainerId, PodUid},
         time::Timestamp,
     },
     source::{host::HostRoot, node::clock},
@@ -32,6 +33,7 @@ use crate::{
 use held::Held;
 use log_line::Step;
 use pull_history::PullHistory;
+use words::Words;
 
 /// A pull that is under way in the wanted time is found if it began at most this long before, µs.
 const LOOK_BACK: u64 = 5 * 60 * 1_000_000;
@@ -48,6 +50,8 @@ const MAX_REQUESTS: usize = 8192;
 pub(crate) struct Search {
     pub(crate) containers: Vec<Asked>,
     pub(crate) sandboxes: Vec<AskedSandbox>,
+    /// The pods, and since when each waits.
+    pub(crate) pods: Vec<(AskedPod, Timestamp)>,
 }
 
 /// The answers.
@@ -55,6 +59,8 @@ pub(crate) struct Search {
 pub(crate) struct Found {
     pub(crate) images: Vec<ImageWork>,
     pub(crate) held: Vec<HeldRequests>,
+    /// `WordsFound`, and `PodFound` where a pod's name was not known.
+    pub(crate) words: Vec<Fact>,
 }
 
 /// A container that is asked about, or a sandbox that waits for its next container.
@@ -82,16 +88,33 @@ pub(crate) struct AskedSandbox {
     pub(crate) until: Timestamp,
 }
 
+/// A pod that is asked about.
+#[derive(Clone, Debug)]
+pub struct AskedPod {
+    pub uid: PodUid,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    /// Its latest sandboxes.
+    pub sandboxes: Vec<ContainerId>,
+}
+
 /// Searches the logs once for all of them. A container or sandbox that the logs do not mention has no answer.
 /// `roots` returns the directories of the node's containerds; it is called only if needed.
 pub(crate) fn find(
     root: &HostRoot,
     search: &Search,
     boot_wall_ns: i64,
+    now: Timestamp,
     roots: impl FnOnce() -> Vec<PathBuf>,
 ) -> Found {
+    let mut words = Words::default();
+    for (pod, since) in &search.pods {
+        words.add(pod, clock::wall_us((*since).max(now.saturating_sub(words::RECENT)), boot_wall_ns));
+    }
     let containers = search.containers.iter().map(|it| (it.from, it.until));
-    let times = containers.chain(search.sandboxes.iter().map(|it| (it.from, it.until)));
+    let sandboxes = search.sandboxes.iter().map(|it| (it.from, it.until));
+    let pods = if search.pods.is_empty() { None } else { Some((now.saturating_sub(words::RECENT), now)) };
+    let times = containers.chain(sandboxes).chain(pods);
     let Some((from, until)) = times.reduce(|all, it| (all.0.min(it.0), all.1.max(it.1))) else {
         return Found::default();
     };
@@ -99,7 +122,7 @@ pub(crate) fn find(
         from: clock::wall_us(from, boot_wall_ns).saturating_sub(LOOK_BACK),
         until: clock::wall_us(until, boot_wall_ns) + SLACK,
     };
-    let logged = Logged::of(root, window);
+    let (logged, not) = Logged::of(root, window, &mut words);
     let held: Vec<_> =
         logged.held.iter().map(|(at, held)| held.request(since_boot(*at, boot_wall_ns))).collect();
     let held = search.sandboxes.iter().filter_map(|it| held::of(it, &held)).collect();
@@ -118,7 +141,7 @@ pub(crate) fn find(
             Some(since_boot(u64::try_from(wall_ns / 1000).ok()?, boot_wall_ns))
         })
     });
-    Found { images: images.collect(), held }
+    Found { images: images.collect(), held, words: words.answers(&not) }
 }
 
 /// Converts microseconds since 1970 to boot time; zero if it was before this boot.
@@ -139,9 +162,9 @@ struct Logged {
 }
 
 impl Logged {
-    fn of(root: &HostRoot, window: Window) -> Self {
+    fn of(root: &HostRoot, window: Window, words: &mut Words<'_>) -> (Self, Unreadable) {
         let mut logged = Self::default();
-        plugin_log::lines(root, window, &mut |Line { place, at, text, is_from_kubelet }| {
+        let not = plugin_log::lines(root, window, &mut |Line { place, at, text, is_from_kubelet }, file| {
             let at = plugin_log::written_at(text).filter(|at| window.has(*at)).unwrap_or(at);
             let oldest = logged.oldest.entry(place).or_insert(at);
             *oldest = at.min(*oldest);
@@ -153,9 +176,9 @@ impl Logged {
             if is_from_kubelet && let Some(held) = held::read(text) {
                 logged.hold(at, held);
             }
-            is_work
+            is_work | words.read(at, text, file)
         });
-        logged
+        (logged, not)
     }
 
     fn add(&mut self, at: u64, step: Step, place: Place) {

@@ -4,12 +4,15 @@ use std::fs;
 
 use super::{Node, asked, at, span};
 use crate::{
-    model::fact::{ImageWork, Pull},
+    model::{
+        fact::{ImageWork, Pull},
+        time::Timestamp,
+    },
     source::{
         host::HostRoot,
         logs::{
-            image_work::{Search, find},
             plugin_log::{Sender, Window, each},
+            search::{Search, find},
         },
     },
 };
@@ -43,8 +46,8 @@ pub(super) fn journal(node: &Node, messages: &[&str]) -> u64 {
 pub(super) fn find_in(node: &Node, messages: &[&str]) -> Vec<ImageWork> {
     let boot = journal(node, messages) - 20_000_000;
     let root = HostRoot::open(node.0.path()).expect("the root");
-    let search = Search { containers: vec![asked("c1", "a/b", "main")], sandboxes: Vec::new() };
-    find(&root, &search, i64::try_from(boot).expect("a time") * 1000, Vec::new).images
+    let search = Search { containers: vec![asked("c1", "a/b", "main")], ..Search::default() };
+    find(&root, &search, i64::try_from(boot).expect("a time") * 1000, Timestamp(1), Vec::new).images
 }
 
 #[test]

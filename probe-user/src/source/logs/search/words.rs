@@ -1,0 +1,250 @@
+//! Finds the errors that the runtime and the kubelet logged about pods that wait.
+//!
+//! A line is about a pod if it has the pod's UID, its name as klog writes it, or the id of one of its
+//! sandboxes. The kubelet writes klog's text or JSON (`pod_workers.go`, `nestedpendingoperations.go`), and
+//! the runtimes write logrus' text or JSON. A distribution that runs both in one process has both.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use jiff::Timestamp as Wall;
+use serde::Deserialize;
+
+use super::{
+    AskedPod, Unreadable,
+    plugin_log::{plain, unquote},
+};
+use crate::model::fact::{Fact, NameSource, Said, Speaker, WordsFound};
+
+/// Older lines say what a pod waited for before. The kubelet tries again within 5 min.
+pub(super) const RECENT: Duration = Duration::from_secs(6 * 60);
+/// The most errors that are kept for a pod.
+const MAX_SAID: usize = 4;
+/// The most different errors that are compared.
+const MAX_FORMS: usize = 32;
+
+/// Errors that say that something failed, and not what.
+const VAGUE: [&str; 5] = [
+    "context deadline exceeded",
+    "context canceled",
+    "timed out waiting for the condition",
+    "unmounted volumes=",
+    "Back-off ",
+];
+
+/// The words about each pod.
+#[derive(Debug, Default)]
+pub(super) struct Words<'a>(Vec<PodWords<'a>>);
+
+#[derive(Debug)]
+struct PodWords<'a> {
+    pod: &'a AskedPod,
+    /// What a line about the pod contains: one of these.
+    signs: Vec<String>,
+    /// Microseconds since 1970.
+    since: u64,
+    /// The errors by their words without numbers, which differ from try to try.
+    forms: BTreeMap<String, Heard>,
+    /// The pod's namespace and name, if they were not known and the kubelet names them.
+    name: Option<(String, String)>,
+}
+
+#[derive(Debug)]
+struct Heard {
+    is_telling: bool,
+    at: u64,
+    said: Said,
+}
+
+impl<'a> Words<'a> {
+    /// Adds a pod, which has waited since then: microseconds since 1970.
+    pub(super) fn add(&mut self, pod: &'a AskedPod, since: u64) {
+        let mut signs = vec![pod.uid.as_str().to_owned()];
+        if let (Some(namespace), Some(name)) = (&pod.namespace, &pod.name) {
+            signs.push(format!("\"{namespace}/{name}\""));
+        }
+        signs.extend(pod.sandboxes.iter().map(|id| id.as_str().to_owned()));
+        self.0.push(PodWords { pod, signs, since, forms: BTreeMap::new(), name: None });
+    }
+
+    /// Reads a line. Returns whether it is about one of the pods.
+    pub(super) fn read(&mut self, at: u64, line: &str, file: &Path) -> bool {
+        let mut is_wanted = false;
+        let mut error = None;
+        for it in &mut self.0 {
+            if at < it.since || !it.signs.iter().any(|sign| line.contains(sign.as_str())) {
+                continue;
+            }
+            let Some((by, text)) = error.get_or_insert_with(|| read(line)) else { return is_wanted };
+            is_wanted = true;
+            it.hear(at, *by, text, file);
+            if it.pod.name.is_none() && *by == Speaker::Kubelet {
+                it.name = pod_of(line, it.pod.uid.as_str()).or(it.name.take());
+            }
+        }
+        is_wanted
+    }
+
+    /// Returns the answers. `not`: the places that were searched.
+    pub(super) fn answers(self, not: &Unreadable) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        for PodWords { pod, forms, name, .. } in self.0 {
+            let mut heard: Vec<Heard> = forms.into_values().collect();
+            heard.sort_by(|one, other| (other.is_telling, other.at).cmp(&(one.is_telling, one.at)));
+            heard.truncate(MAX_SAID);
+            let unsaid = if heard.is_empty() { Some(not.to_string()) } else { None };
+            let said = heard.into_iter().map(|it| it.said).collect();
+            facts.push(Fact::WordsFound(WordsFound { uid: pod.uid.clone(), said, unsaid }));
+            if let Some((namespace, name)) = name {
+                let source = NameSource::KubeletLog;
+                facts.push(Fact::PodFound { uid: pod.uid.clone(), namespace, name, source });
+            }
+        }
+        facts
+    }
+}
+
+impl PodWords<'_> {
+    fn hear(&mut self, at: u64, by: Speaker, text: &str, file: &Path) {
+        let form = text.chars().filter(|letter| letter.is_alphabetic()).collect();
+        if self.forms.len() >= MAX_FORMS && !self.forms.contains_key(&form) {
+            return;
+        }
+        let seconds = i64::try_from(at / 1_000_000).unwrap_or(i64::MAX);
+        let said = Said {
+            by,
+            text: text.to_owned(),
+            at: Wall::from_second(seconds).unwrap_or(Wall::MAX).to_string(),
+            source: file.display().to_string(),
+        };
+        let is_telling = !VAGUE.iter().any(|words| text.contains(words));
+        self.forms.insert(form, Heard { is_telling, at, said });
+    }
+}
+
+/// The members of a line in JSON: of klog, and of logrus.
+#[derive(Debug, Deserialize)]
+struct Json {
+    msg: Option<String>,
+    /// klog's. Only errors have it.
+    err: Option<String>,
+    /// logrus'.
+    error: Option<String>,
+    level: Option<String>,
+    pod: Option<JsonPod>,
+    #[serde(rename = "podUID")]
+    uid: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct JsonPod {
+    namespace: String,
+    name: String,
+}
+
+/// Returns who logged an error, and its text. None: the line is no error.
+fn read(line: &str) -> Option<(Speaker, String)> {
+    let line = line.trim();
+    let (by, text) = if line.starts_with('{') {
+        let Json { msg, err, error, level, .. } = serde_json::from_str(line).ok()?;
+        match (err, level) {
+            (Some(err), _) => (Speaker::Kubelet, err),
+            (None, Some(level)) if is_error(&level) => (Speaker::Runtime, error.or(msg)?),
+            (None, _) => return None,
+        }
+    } else if let Some(text) = of_klog(line) {
+        (Speaker::Kubelet, text.to_owned())
+    } else {
+        let level = line.split_once("level=")?.1.split(' ').next()?;
+        if !is_error(level) {
+            return within(line);
+        }
+        let text = value(line, " error=").or_else(|| value(line, " msg="))?;
+        (Speaker::Runtime, text.to_owned())
+    };
+    let text = told(&plain(&text));
+    (!text.is_empty()).then_some((by, text))
+}
+
+/// Reads the line of another program that a distribution's program passes on as its own message (k0s).
+fn within(line: &str) -> Option<(Speaker, String)> {
+    let inner = unquote(value(line, " msg=")?);
+    let is_line = inner.starts_with("time=\"") || inner.starts_with('{') || of_klog(&inner).is_some();
+    // Not more than one program passes it on.
+    if is_line && !inner.contains("msg=\"time=") { read(&inner) } else { None }
+}
+
+fn is_error(level: &str) -> bool {
+    matches!(level, "error" | "fatal" | "panic")
+}
+
+/// Returns the text of an error in klog's form: `E1125 09:29:07.123456  1234 file.go:1] ...`.
+fn of_klog(line: &str) -> Option<&str> {
+    let mut letters = line.chars();
+    let is_klog = matches!(letters.next(), Some('E' | 'F')) && letters.take(4).all(|it| it.is_ascii_digit());
+    let text = if is_klog { line.split_once("] ")?.1 } else { return None };
+    if text.starts_with('"') {
+        return value(text, " err=").or_else(|| value(text, ""));
+    }
+    // nestedpendingoperations.go writes until when it waits before what went wrong.
+    Some(text.split_once(". Error: ").map_or(text, |(_, error)| error))
+}
+
+/// Returns the value after the first of these words: what is between its quotes, with the quoting in it, or
+/// a word.
+fn value<'a>(line: &'a str, words: &str) -> Option<&'a str> {
+    unquoted(&line[line.find(words)? + words.len()..])
+}
+
+fn unquoted(text: &str) -> Option<&str> {
+    let Some(text) = text.strip_prefix('"') else { return text.split(' ').next() };
+    let mut is_escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' if !is_escaped => return text.get(..at),
+            b'\\' => is_escaped = !is_escaped,
+            _ => is_escaped = false,
+        }
+    }
+    None
+}
+
+/// Leaves out what is not the error itself: which operation the kubelet gave up, gRPC's code, and the ids of
+/// a volume and its pod. The rest is what the kubelet says in the pod's Event.
+fn told(text: &str) -> String {
+    let inner = text.strip_suffix('"').and_then(|text| {
+        let (operation, inner) = text.strip_prefix("failed to \"")?.split_once(": \"")?;
+        let is_one = !operation.contains(": ") && !inner.contains(", failed to \"");
+        is_one.then_some(inner)
+    });
+    let text = inner.unwrap_or(text);
+    if let Some((_, rest)) =
+        text.strip_prefix("rpc error: code = ").and_then(|rest| rest.split_once(" desc = "))
+    {
+        return rest.to_owned();
+    }
+    if let Some((before, rest)) = text.split_once(" (UniqueName: ")
+        && let Some((_, after)) = rest.split_once("\") : ")
+    {
+        return format!("{before} : {after}");
+    }
+    text.to_owned()
+}
+
+/// Returns the namespace and the name of the pod with this UID, if the kubelet's line names them.
+fn pod_of(line: &str, uid: &str) -> Option<(String, String)> {
+    if line.starts_with('{') {
+        let Json { pod, uid: of, .. } = serde_json::from_str(line).ok()?;
+        let JsonPod { namespace, name } = pod.filter(|_| of.as_deref() == Some(uid))?;
+        return Some((namespace, name));
+    }
+    // The error, which may quote the names of other pods, comes before them.
+    let last = |words: &str| unquoted(&line[line.rfind(words)? + words.len()..]);
+    if last(" podUID=")? != uid {
+        return None;
+    }
+    let (namespace, name) = last(" pod=")?.split_once('/')?;
+    Some((namespace.to_owned(), name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests;
