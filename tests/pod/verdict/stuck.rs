@@ -50,6 +50,8 @@ fn a_del_that_fails_is_told_until_it_is_repaired() -> Result<()> {
     let it = &found[&stop];
     let detail = &it["detail"];
     ensure!(detail["step"] == "del" && detail["plugin"] == "keyed" && detail["attempts"] == 3, "{it:#}");
+    let said = detail["said"][0]["text"].as_str().context("nothing is quoted")?;
+    ensure!(said.contains("failed (delete): "), "{it:#}");
     node.stop()
 }
 
@@ -93,6 +95,13 @@ fn a_stop_that_fails_for_a_torn_file_is_told_until_the_file_is_gone() -> Result<
     let it = &found[&format!("stuck_stop/{sandbox}")];
     ensure!(it["pod"]["name"] == "torn" && it["detail"]["step"] == "del", "{it:#}");
     ensure!(it["detail"]["cache_file"] == *file.to_string_lossy(), "{it:#}");
+    // The runtime's log has why it called no plugin.
+    let said = &it["detail"]["said"][0];
+    ensure!(said["by"] == "runtime" && said["source"].is_string() && said["at"].is_string(), "{it:#}");
+    let text = said["text"].as_str().context("nothing is quoted")?;
+    ensure!(text.contains("unexpected end of JSON input"), "{it:#}");
+    let summary = it["summary"].as_str().context("no summary")?;
+    ensure!(summary.contains("; the runtime says: failed to destroy network"), "{summary}");
     ensure!(
         found.values().all(|it| matches!(it["kind"].as_str(), Some("stuck_stop" | "blind_spot"))),
         "{found:#?}"

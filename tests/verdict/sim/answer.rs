@@ -46,7 +46,7 @@ impl Sim {
             | Question::ImageWork { .. }
             | Question::HeldRequests { .. }
             | Question::Program { .. } => Vec::new(),
-            Question::Words { uid, since, .. } => vec![self.words(uid, *since)],
+            Question::Words { uid, since, .. } => self.words(uid, *since),
             Question::Message { container, command, .. } => vec![Fact::MessageFound(MessageFound {
                 container: container.clone(),
                 command: *command,
@@ -115,12 +115,20 @@ impl Sim {
         self.said.push((self.now, pod.to_owned(), said));
     }
 
-    /// Returns what was said about a pod since then, the latest first.
-    fn words(&self, uid: &PodUid, since: Timestamp) -> Fact {
+    /// Returns what was said about a pod since then, the latest first, and the pod's name if it was said.
+    fn words(&self, uid: &PodUid, since: Timestamp) -> Vec<Fact> {
         let of_pod = self.said.iter().filter(|(at, pod, _)| *at >= since && self.pods[pod].uid == *uid);
+        let named = of_pod.clone().map(|(_, pod, _)| pod.clone()).next();
         let said: Vec<Said> = of_pod.rev().map(|(_, _, said)| said.clone()).collect();
         let unsaid = said.is_empty().then(|| "it is not in the journal".to_owned());
-        Fact::WordsFound(WordsFound { uid: uid.clone(), said, unsaid })
+        let mut facts = Vec::new();
+        if let Some(name) = named {
+            let namespace = "default".to_owned();
+            let source = NameSource::KubeletLog;
+            facts.push(Fact::PodFound { uid: uid.clone(), namespace, name, source });
+        }
+        facts.push(Fact::WordsFound(WordsFound { uid: uid.clone(), said, unsaid }));
+        facts
     }
 
     /// Returns the pressure of a pod's cgroup, which is throttled for a hundredth of all time.

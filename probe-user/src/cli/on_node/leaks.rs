@@ -175,8 +175,8 @@ mod tests {
         (String::from_utf8(told).expect("text"), done)
     }
 
-    /// How old the files are: older than the short grace period of these tests, and a candidate's age with the
-    /// long one. What is older than this boot counts from the boot, so they are not much older.
+    /// How old the files are: with the short grace period of these tests a leak is confirmed, and with the
+    /// long one it is a candidate. What is older than this boot counts from the boot.
     const AGE: Duration = Duration::from_secs(60);
 
     /// A file with the name of an address keeps the address from being given out, whatever it is.

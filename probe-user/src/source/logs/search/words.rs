@@ -4,7 +4,7 @@
 //! sandboxes. The kubelet writes klog's text or JSON (`pod_workers.go`, `nestedpendingoperations.go`), and
 //! the runtimes write logrus' text or JSON. A distribution that runs both in one process has both.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, path::Path, time::Duration};
 
 use jiff::Timestamp as Wall;
 use serde::Deserialize;
@@ -68,6 +68,10 @@ impl<'a> Words<'a> {
 
     /// Reads a line. Returns whether it is about one of the pods.
     pub(super) fn read(&mut self, at: u64, line: &str, file: &Path) -> bool {
+        // Most lines are no errors, and there may be a hundred pods to look for.
+        if !line.starts_with(['E', 'F']) && !line.contains("err") {
+            return false;
+        }
         let mut is_wanted = false;
         let mut error = None;
         for it in &mut self.0 {
@@ -89,15 +93,15 @@ impl<'a> Words<'a> {
         let mut facts = Vec::new();
         for PodWords { pod, forms, name, .. } in self.0 {
             let mut heard: Vec<Heard> = forms.into_values().collect();
-            heard.sort_by(|one, other| (other.is_telling, other.at).cmp(&(one.is_telling, one.at)));
+            heard.sort_by_key(|it| Reverse((it.is_telling, it.at)));
             heard.truncate(MAX_SAID);
             let unsaid = if heard.is_empty() { Some(not.to_string()) } else { None };
             let said = heard.into_iter().map(|it| it.said).collect();
-            facts.push(Fact::WordsFound(WordsFound { uid: pod.uid.clone(), said, unsaid }));
             if let Some((namespace, name)) = name {
                 let source = NameSource::KubeletLog;
                 facts.push(Fact::PodFound { uid: pod.uid.clone(), namespace, name, source });
             }
+            facts.push(Fact::WordsFound(WordsFound { uid: pod.uid.clone(), said, unsaid }));
         }
         facts
     }
@@ -234,15 +238,16 @@ fn told(text: &str) -> String {
 fn pod_of(line: &str, uid: &str) -> Option<(String, String)> {
     if line.starts_with('{') {
         let Json { pod, uid: of, .. } = serde_json::from_str(line).ok()?;
-        let JsonPod { namespace, name } = pod.filter(|_| of.as_deref() == Some(uid))?;
+        let JsonPod { namespace, name } = if of? == uid { pod? } else { return None };
         return Some((namespace, name));
     }
     // The error, which may quote the names of other pods, comes before them.
-    let last = |words: &str| unquoted(&line[line.rfind(words)? + words.len()..]);
-    if last(" podUID=")? != uid {
+    let (_, of) = line.rsplit_once(" podUID=")?;
+    let (_, pod) = line.rsplit_once(" pod=")?;
+    if unquoted(of)? != uid {
         return None;
     }
-    let (namespace, name) = last(" pod=")?.split_once('/')?;
+    let (namespace, name) = unquoted(pod)?.split_once('/')?;
     Some((namespace.to_owned(), name.to_owned()))
 }
 

@@ -8,10 +8,14 @@ use std::{
 use crate::{
     engine::{
         tracked::Tracked,
-        world::table::{hint::Name, pod::Pod, sandbox::Sandbox},
+        world::table::{
+            hint::Name,
+            pod::{Pod, Words},
+            sandbox::Sandbox,
+        },
     },
     model::{
-        fact::{NameSource, PodName, Pressure},
+        fact::{NameSource, PodName, Pressure, WordsFound},
         id::{CgroupKey, PodUid},
         time::Timestamp,
     },
@@ -112,6 +116,25 @@ impl Table {
     pub(in crate::engine::world) fn counted(&mut self, id: u64, at: Timestamp, pressure: Pressure) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.start.readings.add(at, pressure);
+        }
+    }
+
+    /// The logs are searched for words about the pod, which has waited since then.
+    pub(in crate::engine::world) fn words_asked(&mut self, id: u64, since: Timestamp, now: Timestamp) {
+        let Some(row) = self.rows.get_mut(&id) else { return };
+        // What was said before belongs to something that is over.
+        let before = row.words.take().filter(|words| words.since == since);
+        row.words =
+            Some(Box::new(Words { since, asked_at: now, ..before.map(|it| *it).unwrap_or_default() }));
+    }
+
+    /// Takes in what was found. Older words stay until there are others.
+    pub(in crate::engine::world) fn words_found(&mut self, it: WordsFound) {
+        let Some(row) = self.by_uid(&it.uid).and_then(|id| self.rows.get_mut(&id)) else { return };
+        let Some(words) = &mut row.words else { return };
+        if !it.said.is_empty() || words.said.is_empty() {
+            words.said = it.said;
+            words.unsaid = it.unsaid;
         }
     }
 

@@ -1,3 +1,5 @@
+//! Tests of what counts as an error about a pod, and of its text.
+
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -124,7 +126,7 @@ fn answers(pod: &AskedPod, lines: &[(u64, String)]) -> Vec<Fact> {
 }
 
 fn texts(facts: &[Fact]) -> Vec<&str> {
-    let [Fact::WordsFound(WordsFound { said, .. }), ..] = facts else { panic!("{facts:?}") };
+    let [.., Fact::WordsFound(WordsFound { said, .. })] = facts else { panic!("{facts:?}") };
     said.iter().map(|it| &*it.text).collect()
 }
 
@@ -184,11 +186,11 @@ fn the_kubelet_names_a_pod_that_had_no_name() {
         name: "web-0".to_owned(),
         source: NameSource::KubeletLog,
     };
-    assert_eq!(facts.get(1), Some(&named));
+    assert_eq!(facts.first(), Some(&named));
     assert_eq!(answers(&pod(Some("web-0")), &[(1, sync("no"))]).len(), 1, "its name was known");
     // A message can quote another pod.
     let quoting = sync(&format!("no pod=\\\"a/b\\\" podUID=\\\"{UID}\\\""));
-    assert_eq!(answers(&pod(None), &[(1, quoting)]).get(1), Some(&named));
+    assert_eq!(answers(&pod(None), &[(1, quoting)]).first(), Some(&named));
 }
 
 proptest! {
