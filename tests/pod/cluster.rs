@@ -7,7 +7,6 @@ use tests::{
     api_server::ApiServer,
     clock,
     keyed::Faults,
-    kubelet::{Container, Pod},
     machine,
     node::Node,
     skipped,
@@ -43,8 +42,7 @@ fn incident() -> Result<()> {
     let limits = ["--leak-grace", &leak_grace, "--ipam-store", &store];
     // Things that appear while the node is still listed may be older than the agent.
     let agent = place.run_until_ready(&[&cluster[..], &limits].concat())?;
-    // On a busy machine the files of a container that ends at once are gone before the agent reads them.
-    let pod = Pod { containers: vec![Container::shell("main", "sleep 1")], ..job("redundant") };
+    let pod = job("redundant");
     let mut stage = Stage::new(&mut node)?;
     stage.redundant_sandbox(&pod)?;
     let leaked = clock::poll("the leak is confirmed", machine::patience(), || {

@@ -13,7 +13,7 @@ use super::{
     duplicate_sandbox::{self, burst},
     leaked_address::many,
     missed_runtime_event, orphan_netns, ownerless_reservation, pool_exhaustion, runtime_unresponsive,
-    sandboxes_replaced, stuck_start, teardown_out_of_order,
+    sandboxes_replaced, stuck_start, teardown_out_of_order, words,
 };
 use crate::engine::world::{
     lookup::{abandoned, phase, rebuild},
@@ -161,6 +161,7 @@ fn pages() -> Vec<Page> {
                 stuck_start::SANDBOX,
                 stuck_start::CONTAINER,
                 stuck_start::CAUSE,
+                words::AGAIN,
                 VOLUMES,
                 record::MAKING,
                 phase::WAIT,
