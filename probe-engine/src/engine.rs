@@ -438,8 +438,9 @@ impl Engine {
             if wanted.listing {
                 react::gap::check(&mut self.world, due);
             }
+            // After a jump of the time the logs are searched once.
             for need in wanted.words {
-                react::words::ask(&mut self.world, need.pod, need.since, due);
+                react::words::ask(&mut self.world, need.pod, need.since, self.now.max(due));
             }
             react::reading::poll(&mut self.world, due, self.finding_tracker.waiting());
             for held in told {

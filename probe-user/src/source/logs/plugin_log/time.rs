@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use jiff::{
     SignedDuration, Timestamp,
     civil::{Date, DateTime, Time},
-    tz::TimeZone,
+    tz::Offset,
 };
 
 /// The position of the `T` or blank between date and time.
@@ -40,11 +40,11 @@ pub(super) struct Klog {
 impl Klog {
     /// Makes it from the last line of a file.
     pub(super) fn of(last: Option<impl AsRef<str>>, modified: SystemTime) -> Option<Self> {
-        let modified = Timestamp::try_from(modified).ok()?.to_zoned(TimeZone::UTC);
-        let year = modified.year();
-        let written = civil(last?.as_ref(), year)?.to_zoned(TimeZone::UTC).ok()?;
+        let modified = Timestamp::try_from(modified).ok()?;
+        let year = Offset::UTC.to_datetime(modified).year();
+        let written = Offset::UTC.to_timestamp(civil(last?.as_ref(), year)?).ok()?;
         // The local time may be in another year.
-        let ahead = written.duration_since(&modified);
+        let ahead = written.duration_since(modified);
         let quarters = ((ahead.as_secs() + QUARTER / 2).div_euclid(QUARTER)) * QUARTER;
         let offset = SignedDuration::from_secs(quarters);
         (offset.abs() <= MAX_OFFSET).then_some(Self { year, offset })
@@ -52,7 +52,7 @@ impl Klog {
 
     /// Parses the time at the beginning of a line to microseconds since 1970.
     pub(super) fn parse(self, line: &str) -> Option<u64> {
-        let written = civil(line, self.year)?.to_zoned(TimeZone::UTC).ok()?.timestamp();
+        let written = Offset::UTC.to_timestamp(civil(line, self.year)?).ok()?;
         u64::try_from(written.checked_sub(self.offset).ok()?.as_microsecond()).ok()
     }
 }

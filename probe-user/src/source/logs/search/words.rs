@@ -7,7 +7,7 @@
 use std::{cmp::Reverse, collections::BTreeMap, path::Path, time::Duration};
 
 use jiff::Timestamp as Wall;
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     AskedPod, Unreadable,
@@ -125,35 +125,19 @@ impl PodWords<'_> {
     }
 }
 
-/// The members of a line in JSON: of klog, and of logrus.
-#[derive(Debug, Deserialize)]
-struct Json {
-    msg: Option<String>,
-    /// klog's. Only errors have it.
-    err: Option<String>,
-    /// logrus'.
-    error: Option<String>,
-    level: Option<String>,
-    pod: Option<JsonPod>,
-    #[serde(rename = "podUID")]
-    uid: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct JsonPod {
-    namespace: String,
-    name: String,
-}
-
 /// Returns who logged an error, and its text. None: the line is no error.
 fn read(line: &str) -> Option<(Speaker, String)> {
     let line = line.trim();
     let (by, text) = if line.starts_with('{') {
-        let Json { msg, err, error, level, .. } = serde_json::from_str(line).ok()?;
-        match (err, level) {
-            (Some(err), _) => (Speaker::Kubelet, err),
-            (None, Some(level)) if is_error(&level) => (Speaker::Runtime, error.or(msg)?),
-            (None, _) => return None,
+        // klog has `err` in errors alone; logrus has `level`.
+        let members: Value = serde_json::from_str(line).ok()?;
+        if let Some(err) = member(&members, "err") {
+            (Speaker::Kubelet, err.to_owned())
+        } else if is_error(member(&members, "level")?) {
+            let text = member(&members, "error").or_else(|| member(&members, "msg"))?;
+            (Speaker::Runtime, text.to_owned())
+        } else {
+            return None;
         }
     } else if let Some(text) = of_klog(line) {
         (Speaker::Kubelet, text.to_owned())
@@ -175,6 +159,10 @@ fn within(line: &str) -> Option<(Speaker, String)> {
     let is_line = inner.starts_with("time=\"") || inner.starts_with('{') || of_klog(&inner).is_some();
     // Not more than one program passes it on.
     if is_line && !inner.contains("msg=\"time=") { read(&inner) } else { None }
+}
+
+fn member<'a>(of: &'a Value, name: &str) -> Option<&'a str> {
+    of.get(name)?.as_str()
 }
 
 fn is_error(level: &str) -> bool {
@@ -237,9 +225,9 @@ fn told(text: &str) -> String {
 /// Returns the namespace and the name of the pod with this UID, if the kubelet's line names them.
 fn pod_of(line: &str, uid: &str) -> Option<(String, String)> {
     if line.starts_with('{') {
-        let Json { pod, uid: of, .. } = serde_json::from_str(line).ok()?;
-        let JsonPod { namespace, name } = if of? == uid { pod? } else { return None };
-        return Some((namespace, name));
+        let members: Value = serde_json::from_str(line).ok()?;
+        let pod = if members.get("podUID")? == uid { members.get("pod")? } else { return None };
+        return Some((member(pod, "namespace")?.to_owned(), member(pod, "name")?.to_owned()));
     }
     // The error, which may quote the names of other pods, comes before them.
     let (_, of) = line.rsplit_once(" podUID=")?;
