@@ -86,7 +86,7 @@ fn each_of_file(
             return false;
         }
     };
-    let klog = time::Klog::of(lines(&end).filter(|line| !line.is_empty()).last(), modified);
+    let klog = lines(&end).filter_map(|line| time::Klog::of(Some(line), modified)).last();
     not.searched.push(path.to_owned());
     let mut is_found = false;
     for line in lines(&end) {

@@ -109,8 +109,12 @@ impl<'a> Words<'a> {
 
 impl PodWords<'_> {
     fn hear(&mut self, at: u64, by: Speaker, text: &str, file: &Path) {
-        let form = text.chars().filter(|letter| letter.is_alphabetic()).collect();
+        let form: String = text.chars().filter(|letter| letter.is_alphabetic()).collect();
         if self.forms.len() >= MAX_FORMS && !self.forms.contains_key(&form) {
+            return;
+        }
+        // The journal is read from its newest line to the oldest.
+        if self.forms.get(&form).is_some_and(|known| known.at > at) {
             return;
         }
         let seconds = i64::try_from(at / 1_000_000).unwrap_or(i64::MAX);
@@ -127,7 +131,8 @@ impl PodWords<'_> {
 
 /// Returns who logged an error, and its text. None: the line is no error.
 fn read(line: &str) -> Option<(Speaker, String)> {
-    let line = line.trim();
+    // klog continues a message of several lines with a tab, and what follows may be a container's own text.
+    let line = line.trim_end();
     let (by, text) = if line.starts_with('{') {
         // klog has `err` in errors alone; logrus has `level`.
         let members: Value = serde_json::from_str(line).ok()?;
@@ -142,6 +147,10 @@ fn read(line: &str) -> Option<(Speaker, String)> {
     } else if let Some(text) = of_klog(line) {
         (Speaker::Kubelet, text.to_owned())
     } else {
+        // A line of another form may quote anything.
+        if !line.starts_with("time=\"") {
+            return None;
+        }
         let level = line.split_once("level=")?.1.split(' ').next()?;
         if !is_error(level) {
             return within(line);
@@ -149,6 +158,10 @@ fn read(line: &str) -> Option<(Speaker, String)> {
         let text = value(line, " error=").or_else(|| value(line, " msg="))?;
         (Speaker::Runtime, text.to_owned())
     };
+    // The whole container, with the values of its environment, which may be secrets. Another line has the reason.
+    if text.contains("&Container{") || text.contains("EnvVar{") {
+        return None;
+    }
     let text = told(&plain(&text));
     (!text.is_empty()).then_some((by, text))
 }

@@ -116,6 +116,28 @@ fn what_is_no_error_says_nothing() {
     }
 }
 
+/// The output of a probe, and the environment of a container, are the pod's own.
+#[test]
+fn what_a_container_can_write_is_not_quoted() {
+    let forged = sync("a lie");
+    assert_eq!(read(&format!("\t{forged}")), None);
+    let probe =
+        format!(r#"I1125 09:29:07.1 1 prober.go:1] "Probe failed" output="level=error error=lie {UID}""#);
+    assert_eq!(read(&probe), None);
+    let container = "container &Container{Name:main,Env:[]EnvVar{EnvVar{Name:PASSWORD,Value:hunter2}}} start failed in pod web-0";
+    assert_eq!(read(&sync(container)), None);
+}
+
+/// The journal is read from its newest line to the oldest.
+#[test]
+fn the_latest_of_equal_errors_counts() {
+    let facts = answers(
+        &pod(Some("web-0")),
+        &[(300, sync("no, try 9")), (100, sync("other")), (10, sync("no, try 1"))],
+    );
+    assert_eq!(texts(&facts), ["no, try 9", "other"]);
+}
+
 fn answers(pod: &AskedPod, lines: &[(u64, String)]) -> Vec<Fact> {
     let mut words = Words::default();
     words.add(pod, 1_700_000_000_000_000);
