@@ -158,7 +158,7 @@ fn read(line: &str) -> Option<(Speaker, String)> {
         let text = value(line, " error=").or_else(|| value(line, " msg="))?;
         (Speaker::Runtime, text.to_owned())
     };
-    // The whole container, with the values of its environment, which may be secrets. Another line has the reason.
+    // It shows the values of the environment, which may be secrets. Another line has the reason.
     if text.contains("&Container{") || text.contains("EnvVar{") {
         return None;
     }
